@@ -8,20 +8,38 @@
 # contains no interpreter (it names the system's), no compiled sources (they are compiled where it is installed), and none
 # of the packages that others require, and that no program of a gateway imports: pip above all.
 #
-# An existing environment is replaced only when the new one is complete, and only if it contains nothing else.
+# An existing environment is replaced only when the new one is complete, and only if this script has made it (MARK in its
+# pyvenv.cfg) and it contains nothing else.
 set -eu
 
 folder=$1 place=$2 machine=${3:-$(uname -m)}
 checkout=$(cd "$(dirname "$0")/.." && pwd)
 python=${PYTHON:-/usr/bin/python3}
 new=$folder.new old=$folder.old
+mark='made-by = oncegate'
 
 refuse() {
   echo "environment: $1; nothing was changed. Move it away, or choose another path: make install LIBRARY=/path" >&2
   exit 1
 }
+# The path stands in the first line of a script, which takes no blanks and begins at the root.
+case $place in
+  *[!A-Za-z0-9/._+-]*) refuse "$place: a path may contain letters, digits and / . _ + - only" ;;
+esac
+case $place/ in
+  *//* | */./* | */../*) refuse "$place: expected a path without //, /./, /../ and a slash at its end" ;;
+esac
+case $place in
+  /*) ;;
+  *) refuse "$place is not an absolute path" ;;
+esac
+for made in "$folder" "$new" "$old"; do
+  case $(realpath "$checkout")/ in
+    "$(realpath -m "$made")"/*) refuse "$made contains this checkout" ;;
+  esac
+done
 # If a replacement was interrupted between its two renames, restore the old environment.
-if [ ! -e "$folder" ] && [ -f "$old/pyvenv.cfg" ]; then mv "$old" "$folder"; fi
+if [ ! -e "$folder" ] && grep -qsx "$mark" "$old/pyvenv.cfg"; then mv "$old" "$folder"; fi
 for made in "$folder" "$new" "$old"; do
   [ ! -L "$made" ] || refuse "$made is a symbolic link"
   [ -e "$made" ] || continue
@@ -29,7 +47,7 @@ for made in "$folder" "$new" "$old"; do
   foreign=$(find "$made" -mindepth 1 -maxdepth 1 \
     ! -name bin ! -name include ! -name lib ! -name lib64 ! -name share ! -name pyvenv.cfg -print -quit)
   [ -z "$foreign" ] || refuse "$foreign is not part of an environment of Oncegate"
-  [ -f "$made/pyvenv.cfg" ] || [ -z "$(ls -A "$made")" ] || refuse "$made is not an environment of Oncegate"
+  grep -qsx "$mark" "$made/pyvenv.cfg" || [ -z "$(ls -A "$made")" ] || refuse "$made is not an environment of Oncegate"
 done
 
 work=$(mktemp -d)
@@ -53,11 +71,12 @@ rm -rf "$new" "$old"
 version=${PYTHON_VERSION:-$("$python" -c 'import sys; print(f"{sys.version_info[0]}.{sys.version_info[1]}")')}
 interpreter=$("$python" -c 'import sys; print(sys._base_executable)')
 packages=$new/lib/python$version/site-packages
+mkdir -p "$new"
+printf 'home = %s\ninclude-system-site-packages = false\nversion = %s\n%s\n' "$(dirname "$interpreter")" "$version" \
+  "$mark" > "$new/pyvenv.cfg"
 mkdir -p "$new/bin" "$packages"
 ln -s "$interpreter" "$new/bin/python3"
 ln -s python3 "$new/bin/python"
-printf 'home = %s\ninclude-system-site-packages = false\nversion = %s\n' "$(dirname "$interpreter")" "$version" \
-  > "$new/pyvenv.cfg"
 $pip install --target "$packages" --no-compile --only-binary :all: --python-version "$version" --implementation cp \
   --platform "manylinux_2_34_$machine" --platform "manylinux_2_28_$machine" --platform "manylinux_2_17_$machine" \
   --platform "manylinux2014_$machine" -c "$checkout/constraints.txt" "$(echo "$work"/wheels/oncegate-*.whl)[oscore]"

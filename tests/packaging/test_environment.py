@@ -19,18 +19,21 @@ def installed(tmp_path: Path) -> Path:
     """Create an environment in place of the installed agent."""
     folder = tmp_path / "opt" / "oncegate"
     venv.create(folder)
+    with (folder / "pyvenv.cfg").open("a") as file:
+        file.write("made-by = oncegate\n")
     (folder / "bin" / "oncegate").write_text("the installed agent\n")
     return folder
 
 
 def build(
-    folder: Path, checkout: Path = CHECKOUT, machine: str = "x86_64", **environment: str
+    folder: Path | str, checkout: Path = CHECKOUT, machine: str = "x86_64", cwd: Path = CHECKOUT, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["sh", str(checkout / "packaging" / "environment.sh"), str(folder), str(folder), machine],
         capture_output=True,
         text=True,
         check=False,
+        cwd=cwd,
         env={**os.environ, **environment},
         timeout=BUILD_SECONDS_MAX,
     )
@@ -48,8 +51,9 @@ def test_an_upgrade_that_cannot_get_its_packages_leaves_the_installed_agent(inst
     assert [entry.name for entry in installed.parent.iterdir()] == ["oncegate"]
 
 
-def test_a_checkout_inside_the_place_is_refused_and_kept(installed: Path) -> None:
-    checkout = installed / "checkout"
+@pytest.mark.parametrize("below", ["checkout", "lib/checkout"])
+def test_a_checkout_inside_the_place_is_refused_and_kept(installed: Path, below: str) -> None:
+    checkout = installed / below
     (checkout / "packaging").mkdir(parents=True)
     (checkout / "work.txt").write_text("uncommitted\n")
     script = checkout / "packaging" / "environment.sh"
@@ -58,7 +62,7 @@ def test_a_checkout_inside_the_place_is_refused_and_kept(installed: Path) -> Non
     done = build(installed, checkout)
 
     assert done.returncode == 1
-    assert f"{checkout} is not part of an environment of Oncegate; nothing was changed." in done.stderr
+    assert f"{installed} contains this checkout; nothing was changed." in done.stderr
     assert (checkout / "work.txt").read_text() == "uncommitted\n"
     assert agent(installed) == "the installed agent\n"
 
@@ -72,6 +76,37 @@ def test_a_folder_of_something_else_is_refused_and_kept(tmp_path: Path, place: s
     assert done.returncode == 1
     assert f"{other} is not an environment of Oncegate" in done.stderr
     assert (other / "lib" / "precious").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("place", ["", ".new", ".old"])
+def test_somebody_elses_environment_is_refused_and_kept(tmp_path: Path, place: str) -> None:
+    theirs = tmp_path / f"oncegate{place}"
+    venv.create(theirs)
+    (theirs / "bin" / "program").write_text("theirs\n")
+    done = build(tmp_path / "oncegate")
+    assert done.returncode == 1
+    assert f"{theirs} is not an environment of Oncegate" in done.stderr
+    assert (theirs / "bin" / "program").read_text() == "theirs\n"
+
+
+@pytest.mark.parametrize(
+    ("folder", "reason"),
+    [
+        ("{}/oncegate/", "a slash at its end"),
+        ("{}/other/../oncegate", "a slash at its end"),
+        ("{}//oncegate", "a slash at its end"),
+        ("{}/my agent", "a path may contain letters"),
+        ("relative/oncegate", "is not an absolute path"),
+        ("/", "a slash at its end"),
+    ],
+)
+def test_a_path_that_would_not_work_is_refused_before_anything_is_made(
+    tmp_path: Path, folder: str, reason: str
+) -> None:
+    done = build(folder.format(tmp_path), cwd=tmp_path)
+    assert done.returncode == 1
+    assert reason in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_link_is_refused(tmp_path: Path) -> None:
