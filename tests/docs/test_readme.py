@@ -11,6 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from agent.cli.store import trace
 from simulators.services.process import Command, Process
 from tests.docs.pages import ROOT, blocks
 
@@ -90,3 +91,9 @@ def oncegate(*arguments: str, folder: Path, given: str = "", environment: dict[s
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
     ).stdout
+
+
+def test_the_event_in_the_help_of_trace_has_the_fingerprint_that_stands_above_it(tmp_path: Path) -> None:
+    (event,) = re.findall("echo '(.*)' \\| oncegate fingerprint", trace.EXAMPLES)
+    assert oncegate("fingerprint", folder=tmp_path, given=event) == FINGERPRINT + "\n"
+    assert f"oncegate trace {FINGERPRINT}\n" in trace.EXAMPLES

@@ -61,6 +61,18 @@ def test_no_secret_is_in_the_environment_or_on_the_command_line(unit: str) -> No
     assert "--log-level" not in service["ExecStart"]
 
 
+def test_the_job_waits_for_a_synchronised_clock() -> None:
+    lines = (FOLDER / "oncegate-cloud.service").read_text().splitlines()
+    assert {"Wants=time-sync.target systemd-time-wait-sync.service", "After=time-sync.target"} <= set(lines)
+
+
+def test_maintenance_runs_once_a_day_as_its_page_says() -> None:
+    times = analyze("calendar", "--iterations=3", read("oncegate-maintenance.timer")["Timer"]["OnCalendar"]).stdout
+    days = re.findall(r"\d{4}-\d\d-(\d\d) 03:30:00 UTC", times)
+    assert len(set(days)) == 3
+    assert "once a day (`oncegate-maintenance.timer`)" in (FOLDER.parent / "docs" / "cloud.md").read_text()
+
+
 @pytest.mark.parametrize("timer", [unit for unit in UNITS if unit.endswith(".timer")])
 def test_a_timer_has_its_service(timer: str) -> None:
     assert timer.replace(".timer", ".service") in UNITS
