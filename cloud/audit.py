@@ -1,8 +1,8 @@
-r"""Account for every label of the topic, independently of the job's code, and name what is missing.
+"""Account for every label of the topic, independently of the job's code, and name what is missing.
 
-    spark-submit … cloud/audit.py --bootstrap-servers localhost:9092 --table ./events --output ./audit
+    oncegate-cloud audit --bootstrap-servers localhost:9092 --table ./events --output ./audit
 
-with the packages of cloud/job.py. It reads the headers of all records that have a receipt and that no earlier audit has
+It reads the headers of all records that have a receipt and that no earlier audit has
 read, compares them with the table and its quarantine, and writes to the output folder:
 
     audit_ranges      by gateway, epoch and status the ranges of sequences: accepted, duplicate, quarantined, gap

@@ -1,11 +1,13 @@
-r"""Replay a topic through Bloom filters, and list their costs and the events that they would have lost.
+"""Replay a topic through Bloom filters, and list their costs and the events that they would have lost.
 
-    python -m cloud.bloom --bootstrap-servers localhost:9092 --output ./bloom
+    oncegate-cloud bloom --bootstrap-servers localhost:9092 --output ./bloom
 
-(requires numpy and matplotlib: the extra `sim`). It reads the fingerprints of all records of the topic, in Kafka's
+(requires numpy and matplotlib, in the extra `sim`). It reads the fingerprints of all records of the topic, in Kafka's
 order, and detects duplicates by rotating Bloom filters alone, by an exact index, and by Bloom filters in front of the
 exact index, at false-positive rates from 1e-2 to 1e-9. The output folder gets `figures.json`, a plot `figures.svg`, and
 `lost.csv` with each real event that the filters alone would have dropped, with partition and offset.
+
+Exit status: 0 success; 1 a failure, which the log names; 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -87,18 +89,7 @@ def _timed(work: Callable[[], T]) -> tuple[T, float]:
 
 def main(arguments: Sequence[str]) -> int:
     """Read the topic, replay it, and write the results; return the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="bloom.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
-    add("--topic", default=EVENTS, help="default: %(default)s")
-    add("--output", type=Path, required=True, metavar="FOLDER", help="created if absent")
-    add("--keys-per-filter", type=int, default=1_000_000, metavar="N", help="capacity of a filter (%(default)s)")
-    kafka_options.add_options(parser, "librdkafka")
-    given = parser.parse_args(arguments)
-    if given.keys_per_filter < 1:
-        parser.error("argument --keys-per-filter: at least 1")
+    given = parse(arguments)
     log_to_stderr()
     given.output.mkdir(parents=True, exist_ok=True)
     try:
@@ -110,6 +101,32 @@ def main(arguments: Sequence[str]) -> int:
     figures, lost = replay(recorded, given.keys_per_filter, given.output)
     write_results(recorded, figures, lost, given.output)
     return 0
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the arguments; wrong usage ends the process with status 2 and a message."""
+    options = parser()
+    given = options.parse_args(arguments)
+    if given.keys_per_filter < 1:
+        options.error("argument --keys-per-filter: at least 1")
+    return given
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    parser = argparse.ArgumentParser(
+        prog="oncegate-cloud bloom",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
+    add("--topic", default=EVENTS, help="default: %(default)s")
+    add("--output", type=Path, required=True, metavar="FOLDER", help="created if absent")
+    add("--keys-per-filter", type=int, default=1_000_000, metavar="N", help="capacity of a filter (%(default)s)")
+    kafka_options.add_options(parser, "librdkafka")
+    return parser
 
 
 def write_results(

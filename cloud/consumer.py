@@ -1,6 +1,6 @@
-r"""Write every event of the topic into PostgreSQL once, without Spark: result and offset in one transaction.
+"""Write every event of the topic into PostgreSQL once, without Spark: result and offset in one transaction.
 
-    python -m cloud.consumer --bootstrap-servers localhost:9092 --connection ./postgres --table readings
+    oncegate-cloud consumer --bootstrap-servers localhost:9092 --connection ./postgres --table readings
 
 Up to as many consumers as there are partitions may run in one group. `--commit` sets when the offset is committed:
 
@@ -203,8 +203,29 @@ def _is_record(message: Message) -> bool:
 
 def parse(arguments: Sequence[str]) -> ConsumerSettings:
     """Read the arguments; wrong usage ends the process with status 2 and a message."""
+    options = parser()
+    given = options.parse_args(arguments)
+    if given.webhook and given.commit is not CommitMode.TRANSACTION:
+        options.error("--webhook requires --commit transaction")
+    return ConsumerSettings(
+        bootstrap_servers=given.bootstrap_servers,
+        topic=given.topic,
+        group=given.group,
+        connection=given.connection,
+        table=given.table,
+        commit=given.commit,
+        webhook=given.webhook,
+        properties=kafka_options.properties(given),
+    )
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
     parser = argparse.ArgumentParser(
-        prog="consumer.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="oncegate-cloud consumer",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     add = parser.add_argument
     add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
@@ -212,7 +233,7 @@ def parse(arguments: Sequence[str]) -> ConsumerSettings:
     add("--group", default="oncegate-consumer", help="default: %(default)s")
     add(
         "--connection",
-        type=Path,
+        type=kafka_options.secret_path,
         required=True,
         metavar="FILE",
         help="file with libpq's connection string, which only its owner may read",
@@ -227,19 +248,7 @@ def parse(arguments: Sequence[str]) -> ConsumerSettings:
     )
     add("--webhook", metavar="URL", help="called for each new event; only with --commit transaction")
     kafka_options.add_options(parser, "librdkafka")
-    given = parser.parse_args(arguments)
-    if given.webhook and given.commit is not CommitMode.TRANSACTION:
-        parser.error("--webhook requires --commit transaction")
-    return ConsumerSettings(
-        bootstrap_servers=given.bootstrap_servers,
-        topic=given.topic,
-        group=given.group,
-        connection=given.connection,
-        table=given.table,
-        commit=given.commit,
-        webhook=given.webhook,
-        properties=kafka_options.properties(given),
-    )
+    return parser
 
 
 if __name__ == "__main__":

@@ -1,17 +1,9 @@
-r"""Write every event of the topic into the table once, and commit receipts for the gateways.
+"""Write every event of the topic into the table once, and commit receipts for the gateways.
 
-From any folder, with ONCEGATE set to the checkout; pyspark 4.0 and a Java runtime of 17 or later are required:
+    oncegate-cloud job --bootstrap-servers localhost:9092 --table ./events --checkpoint ./checkpoint
 
-    python -m zipfile -c oncegate.zip "$ONCEGATE/contract" "$ONCEGATE/cloud"
-    PYSPARK_PYTHON=python spark-submit --master 'local[2]' --conf spark.log.level=WARN \
-      --driver-java-options -XX:+UseParallelGC --py-files oncegate.zip --packages \
-      org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0,io.delta:delta-spark_2.13:4.0.1 \
-      "$ONCEGATE/cloud/job.py" --bootstrap-servers localhost:9092 --table ./events --checkpoint ./checkpoint
-
-On a cluster, use its `--master`, and folders that all of its machines reach. Local jars (`--jars`) start faster than
-`--packages`. `-XX:+UseParallelGC` makes the job a sixth faster where memory is scarce; for executors it is set by
-`--conf spark.executor.extraJavaOptions`. `--help` lists the options. `--conf spark.sql.shuffle.partitions=N` sets the
-number of the state's partitions for the lifetime of a checkpoint; the default is the number of cores.
+runs this file by spark-submit (cloud/cli/spark.py). `--conf spark.sql.shuffle.partitions=N` sets the number of the
+state's partitions for the lifetime of a checkpoint; the default is the number of cores.
 
 Exit status: 0 ended by SIGTERM or SIGINT, with the batch finished; 1 a failure, which the log names; 2 wrong usage.
 """

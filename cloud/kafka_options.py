@@ -6,8 +6,11 @@ import argparse
 import re
 from pathlib import Path
 
+from contract import credentials
 from contract.properties import PropertiesError, read_private
 
+SECRETS_FOLDER = Path("/etc/oncegate/cloud-secrets")
+"""The folder of the secrets, for systemd and for commands outside the units."""
 _SECRET = re.compile(r"password|secret|jaas|keystore\.key|key\.pem|oauthbearer\.config")
 """Marks secrets among the names of the Java client's properties and of librdkafka's."""
 
@@ -27,7 +30,8 @@ def add_options(parser: argparse.ArgumentParser, client: str) -> None:
         type=read_file,
         default={},
         metavar="FILE",
-        help="file with one NAME=VALUE per line, which only its owner may read; for secrets such as sasl.jaas.config",
+        help="file with one NAME=VALUE per line, which only its owner may read; for secrets such as sasl.jaas.config; "
+        f"{credentials.PREFIX}NAME is NAME in {SECRETS_FOLDER}, which systemd passes to the units",
     )
 
 
@@ -46,9 +50,17 @@ def open_property(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+def secret_path(text: str) -> Path:
+    """Return the path of a file with a secret; `credential:NAME` is one that systemd passes."""
+    try:
+        return credentials.path(text, SECRETS_FOLDER)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def read_file(path: str) -> dict[str, str]:
     """Read NAME=VALUE lines from a file; empty lines and those that begin with # are ignored."""
     try:
-        return read_private(Path(path))
+        return read_private(secret_path(path))
     except PropertiesError as error:
         raise argparse.ArgumentTypeError(str(error)) from error

@@ -1,9 +1,9 @@
-r"""Maintain a table: compact what the batches wrote, and remove files that are no longer needed.
+"""Maintain a table: compact what the batches wrote, and remove files that are no longer needed.
 
-    spark-submit … cloud/maintenance.py --table ./events
-    spark-submit … cloud/maintenance.py --sink postgres --connection ./postgres --table events
+    oncegate-cloud maintenance --table ./events
+    oncegate-cloud maintenance --sink postgres --connection ./postgres --table events
 
-with the packages of cloud/job.py, whether the job runs or not; once a day is recommended. On S3, where Delta excludes
+It may run while the job runs; once a day is recommended. On S3, where Delta excludes
 concurrent writers only within one process, it requires `--job-is-stopped`, or a log store that excludes them. A Delta
 table and its quarantine are compacted (OPTIMIZE, within each day), and files that no commit of the last `--retain`
 refers to are removed (VACUUM). In PostgreSQL, maintenance updates statistics, and the index on `received` for new
@@ -23,6 +23,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from cloud import kafka_options
 from cloud.delta.sink import QUARANTINE, TABLE
 from cloud.delta.table import DeltaTable, excludes_writers
 from cloud.errors import JobError, StopError
@@ -109,14 +110,35 @@ def maintain_postgres(settings: MaintenanceSettings, connection: Path) -> None:
 
 def parse(arguments: Sequence[str]) -> MaintenanceSettings:
     """Read the arguments; wrong usage ends the process with status 2 and a message."""
+    options = parser()
+    given = options.parse_args(arguments)
+    if (given.sink == POSTGRES) != (given.connection is not None):
+        options.error("--connection FILE and --sink postgres require each other")
+    if given.retain < RETAIN_SECONDS_MIN:
+        options.error("argument --retain: at least 7d, since readers may still need older files")
+    table = given.table.rstrip("/")
+    quarantine = (given.quarantine or f"{table}_quarantine").rstrip("/")
+    return MaintenanceSettings(*(given.sink, table, quarantine, given.connection, given.retain, given.job_is_stopped))
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
     parser = argparse.ArgumentParser(
-        prog="maintenance.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="oncegate-cloud maintenance",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     add = parser.add_argument
     add("--sink", choices=(DELTA, POSTGRES), default=DELTA, help="where the table is; default: %(default)s")
     add("--table", required=True, metavar="PATH", help="folder of the Delta table, or PostgreSQL table")
     add("--quarantine", metavar="PATH", help="default: <table>_quarantine")
-    add("--connection", type=Path, metavar="FILE", help="file with libpq's connection string, for --sink postgres")
+    add(
+        "--connection",
+        type=kafka_options.secret_path,
+        metavar="FILE",
+        help="file with libpq's connection string, for --sink postgres",
+    )
     add(
         "--retain",
         type=seconds,
@@ -125,14 +147,7 @@ def parse(arguments: Sequence[str]) -> MaintenanceSettings:
         help="age of removed files; default and minimum: %(default)s",
     )
     add("--job-is-stopped", action="store_true", help="state that no job writes to the table; needed on S3 only")
-    given = parser.parse_args(arguments)
-    if (given.sink == POSTGRES) != (given.connection is not None):
-        parser.error("--connection FILE and --sink postgres require each other")
-    if given.retain < RETAIN_SECONDS_MIN:
-        parser.error("argument --retain: at least 7d, since readers may still need older files")
-    table = given.table.rstrip("/")
-    quarantine = (given.quarantine or f"{table}_quarantine").rstrip("/")
-    return MaintenanceSettings(*(given.sink, table, quarantine, given.connection, given.retain, given.job_is_stopped))
+    return parser
 
 
 if __name__ == "__main__":

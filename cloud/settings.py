@@ -19,12 +19,14 @@ _TABLE_ID = re.compile(r"[0-9A-Za-z-]+")
 
 DELTA, POSTGRES = "delta", "postgres"
 
-EXAMPLE = """example (Delta and the Kafka client as --jars, Oncegate's packages as --py-files; see the job's docstring):
-  spark-submit --jars … --py-files oncegate.zip cloud/job.py \\
-    --bootstrap-servers kafka-1:9092,kafka-2:9092 --table s3a://plant/events --checkpoint s3a://plant/checkpoint \\
-    --window 2h --trigger 5s --kafka-properties /etc/oncegate/kafka.properties
-  into PostgreSQL (psycopg on every machine), with the devices' names added to each row:
-    --sink postgres --connection /etc/oncegate/postgres --table plant.events --devices s3a://plant/devices.csv
+EXAMPLES = """examples:
+  oncegate-cloud job --bootstrap-servers localhost:9092 --table ./events --checkpoint ./checkpoint
+  oncegate-cloud job --master spark://spark-1:7077 --bootstrap-servers kafka-1:9092,kafka-2:9092 \\
+    --table s3a://plant/events --checkpoint s3a://plant/checkpoint --window 2h --kafka-properties credential:kafka
+  oncegate-cloud job --bootstrap-servers kafka-1:9092 --sink postgres --connection /etc/oncegate/postgres \\
+    --table plant.events --checkpoint ./checkpoint --devices devices.csv
+
+exit status: 0 ended by SIGTERM or SIGINT, with the batch finished; 1 a failure, which the log names; 2 wrong usage
 """
 
 
@@ -69,15 +71,15 @@ class JobSettings:
 
 def parse(arguments: Sequence[str]) -> JobSettings:
     """Read the arguments; wrong usage ends the process with status 2 and a message."""
-    parser = _parser()
-    given = parser.parse_args(arguments)
+    options = parser()
+    given = options.parse_args(arguments)
     if (given.sink == POSTGRES) != (given.connection is not None):
-        parser.error("--connection FILE and --sink postgres require each other")
+        options.error("--connection FILE and --sink postgres require each other")
     if given.sink == POSTGRES:
         try:
             table_name(given.table)
         except argparse.ArgumentTypeError as error:
-            parser.error(f"argument --table: {error}")
+            options.error(f"argument --table: {error}")
     kafka = KafkaSettings(
         given.bootstrap_servers,
         given.topic,
@@ -111,12 +113,14 @@ def seconds(text: str) -> int:
     return int(match[1]) * _SECONDS[match[2][0]]
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the job's options."""
     parser = argparse.ArgumentParser(
-        prog="job.py",
+        prog="oncegate-cloud job",
         description="Write every event of the topic into the table once, and commit receipts for the gateways.",
-        epilog=EXAMPLE,
+        epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     _add_source_options(parser)
     _add_sink_options(parser)
@@ -144,7 +148,7 @@ def _add_sink_options(parser: argparse.ArgumentParser) -> None:
     add("--quarantine", metavar="PATH", help="folder or table of the quarantine; default: <table>_quarantine")
     add(
         "--connection",
-        type=Path,
+        type=kafka_options.secret_path,
         metavar="FILE",
         help="file with libpq's connection string, which only its owner may read; the password there or in pgpass",
     )

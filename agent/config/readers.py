@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
+
+from contract import credentials
 
 Read = Callable[[object], object]
 """Converts a value of the file to the setting's; raises ValueError with the expected form."""
@@ -19,13 +20,8 @@ PORT_MAX = 65_535
 _LISTEN = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<v4>[0-9.]+)):(?P<port>[0-9]{1,5})", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}")
 
-CREDENTIAL = "credential:"
-"""Prefix of the name of a secret that systemd passes to the service."""
 SECRETS_FOLDER = Path("/etc/oncegate/secrets")
 """The folder of the secrets, for systemd and for commands outside the service."""
-_CREDENTIALS_VARIABLE = "CREDENTIALS_DIRECTORY"
-_CREDENTIAL_PREFIX = "secret_"
-"""Systemd's prefix of file names when it loads the whole folder (LoadCredential=secret:…)."""
 
 
 def text(value: object) -> str:
@@ -50,12 +46,8 @@ def path(value: object) -> Path:
 def secret_path(value: object) -> Path:
     """Read the path of a file that holds a secret; `credential:NAME` is one that systemd passes."""
     if not isinstance(value, str) or not value:
-        raise ValueError(f"expected the path of a file, or {CREDENTIAL}NAME for one in {SECRETS_FOLDER}")
-    if not value.startswith(CREDENTIAL):
-        return Path(value)
-    file = name(value.removeprefix(CREDENTIAL))
-    handed_over = os.environ.get(_CREDENTIALS_VARIABLE)
-    return SECRETS_FOLDER / file if handed_over is None else Path(handed_over) / f"{_CREDENTIAL_PREFIX}{file}"
+        raise ValueError(f"expected the path of a file, or {credentials.PREFIX}NAME for one in {SECRETS_FOLDER}")
+    return credentials.path(value, SECRETS_FOLDER)
 
 
 def boolean(value: object) -> bool:

@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from simulators.services.install import cache, debian, programs
+from cloud.jars import cache
+from simulators.services.install import debian, programs
 
 HERE = Path(__file__).parent
 NATS = "github.com/nats-io/nats-server/v2@v2.12.1"

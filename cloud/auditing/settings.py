@@ -12,6 +12,15 @@ from cloud.settings import DELTA, POSTGRES, seconds
 from contract.receipt import GROUP_DEFAULT
 from contract.topics import EVENTS
 
+EXAMPLES = """examples:
+  oncegate-cloud audit --bootstrap-servers localhost:9092 --table ./events --output ./audit --report audit.html
+  oncegate-cloud audit --bootstrap-servers kafka-1:9092 --sink postgres --connection /etc/oncegate/postgres \\
+    --table plant.events --output ./audit
+
+exit status: 0 every label is accounted for, or may still arrive; 1 a label is missing, unwritten, vanished or
+ambiguous, an event is doubled, or the audit failed; 2 wrong usage
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class AuditSettings:
@@ -32,28 +41,10 @@ class AuditSettings:
 
 def parse(arguments: Sequence[str]) -> AuditSettings:
     """Read the arguments; wrong usage ends the process with status 2 and a message."""
-    parser = argparse.ArgumentParser(prog="audit.py", description="Account for every label of the topic.")
-    add = parser.add_argument
-    add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
-    add("--topic", default=EVENTS, help="default: %(default)s")
-    add("--group", default=GROUP_DEFAULT, help="group whose committed offsets are the receipts; default: %(default)s")
-    add("--sink", choices=(DELTA, POSTGRES), default=DELTA, help="where the table is; default: %(default)s")
-    add("--table", required=True, metavar="PATH", help="folder of the Delta table, or PostgreSQL table")
-    add("--quarantine", metavar="PATH", help="default: <table>_quarantine")
-    add("--connection", type=Path, metavar="FILE", help="file with libpq's connection string, for --sink postgres")
-    add("--output", required=True, metavar="PATH", help="folder of the audit's own tables; created if absent")
-    add("--report", metavar="FILE", help="write a report as an HTML page")
-    add(
-        "--grace",
-        type=seconds,
-        default="1h",
-        metavar="TIME",
-        help="time by which a label may arrive after a later one of its epoch; default: %(default)s",
-    )
-    kafka_options.add_options(parser, "Kafka's Java client")
-    given = parser.parse_args(arguments)
+    options = parser()
+    given = options.parse_args(arguments)
     if (given.sink == POSTGRES) != (given.connection is not None):
-        parser.error("--connection FILE and --sink postgres require each other")
+        options.error("--connection FILE and --sink postgres require each other")
     table = given.table.rstrip("/")
     return AuditSettings(
         bootstrap_servers=given.bootstrap_servers,
@@ -67,3 +58,38 @@ def parse(arguments: Sequence[str]) -> AuditSettings:
         grace_seconds=given.grace,
         properties=kafka_options.properties(given),
     )
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the audit's options."""
+    parser = argparse.ArgumentParser(
+        prog="oncegate-cloud audit",
+        description="Account for every label of the topic, independently of the job's code, and name what is missing.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
+    add("--topic", default=EVENTS, help="default: %(default)s")
+    add("--group", default=GROUP_DEFAULT, help="group whose committed offsets are the receipts; default: %(default)s")
+    add("--sink", choices=(DELTA, POSTGRES), default=DELTA, help="where the table is; default: %(default)s")
+    add("--table", required=True, metavar="PATH", help="folder of the Delta table, or PostgreSQL table")
+    add("--quarantine", metavar="PATH", help="default: <table>_quarantine")
+    add(
+        "--connection",
+        type=kafka_options.secret_path,
+        metavar="FILE",
+        help="file with libpq's connection string, for --sink postgres",
+    )
+    add("--output", required=True, metavar="PATH", help="folder of the audit's own tables; created if absent")
+    add("--report", metavar="FILE", help="write a report as an HTML page")
+    add(
+        "--grace",
+        type=seconds,
+        default="1h",
+        metavar="TIME",
+        help="time by which a label may arrive after a later one of its epoch; default: %(default)s",
+    )
+    kafka_options.add_options(parser, "Kafka's Java client")
+    return parser

@@ -1,5 +1,5 @@
 # The cloud programs with Spark. From the checkout: docker build -f packaging/container/cloud.Dockerfile -t oncegate-cloud .
-# Arguments are those of spark-submit; the jars of Kafka and Delta, with the pinned checksums, are Spark's own here.
+# Arguments are those of oncegate-cloud; the jars of Kafka and Delta, with the pinned checksums, are Spark's own here.
 
 FROM debian:trixie-slim
 # procps: Spark's scripts call ps.
@@ -10,7 +10,7 @@ RUN apt-get update \
  && useradd --system --uid 10002 --user-group --home-dir /var/lib/oncegate-cloud --no-create-home --shell /usr/sbin/nologin oncegate-cloud \
  && install --directory --mode=750 --owner=oncegate-cloud --group=oncegate-cloud /var/lib/oncegate-cloud
 ENV SPARK_HOME=/opt/oncegate/lib/python3.13/site-packages/pyspark \
-    PYSPARK_PYTHON=/opt/oncegate/bin/python3 \
+    ONCEGATE_CACHE=/var/lib/oncegate-cloud/cache \
     PATH=/opt/oncegate/bin:/usr/sbin:/usr/bin:/sbin:/bin
 WORKDIR /source
 COPY pyproject.toml constraints.txt README.md LICENSE ./
@@ -18,16 +18,14 @@ COPY agent agent
 COPY cloud cloud
 COPY contract contract
 COPY simulators simulators
-# The simulators' installer of jars needs rich; neither stays.
 RUN python3 -m venv /opt/oncegate \
- && pip install --no-cache-dir --disable-pip-version-check -c constraints.txt '.[cloud]' rich \
- && ONCEGATE_CACHE=/tmp/jars python3 -c 'from simulators.services.install import jars; jars.paths(jars.SPARK)' \
+ && pip install --no-cache-dir --disable-pip-version-check -c constraints.txt '.[cloud]' \
+ && ONCEGATE_CACHE=/tmp/jars python3 -c 'from cloud.jars import coordinates, download; download.ensure(coordinates.read_lock()[coordinates.SPARK])' \
  && find /tmp/jars -name '*.jar' -exec cp -n -t "$SPARK_HOME/jars" {} + \
- && pip uninstall --yes --quiet rich markdown-it-py mdurl \
  && rm -rf /tmp/jars /root/.ivy2* /root/.cache /source/*
 USER 10002:10002
 WORKDIR /var/lib/oncegate-cloud
 VOLUME /var/lib/oncegate-cloud
 STOPSIGNAL SIGTERM
-ENTRYPOINT ["spark-submit", "--conf", "spark.ui.enabled=false", "--conf", "spark.log.level=WARN", "--driver-java-options", "-XX:+UseParallelGC"]
-CMD ["/opt/oncegate/lib/python3.13/site-packages/cloud/job.py", "--help"]
+ENTRYPOINT ["oncegate-cloud"]
+CMD ["--help"]

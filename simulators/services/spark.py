@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from zipfile import ZipFile, ZipInfo
 
-from simulators.services.install import ivy, jars, java
+from cloud.jars import ivy
+from simulators.services.install import jars, java
 from simulators.services.process import Command, Process
 
 _ROOT = Path(__file__).resolve().parents[2]

@@ -6,9 +6,10 @@ import os
 import signal
 from pathlib import Path
 
+from cloud.jars import ivy
 from simulators.services import ports, session
 from simulators.services.error import ServiceError
-from simulators.services.install import ivy, java
+from simulators.services.install import java
 from simulators.services.process import Command, Process
 from simulators.services.service import Service
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cloud import kafka_options
 from cloud.settings import parse
 
 REQUIRED = ("--bootstrap-servers", "k:9092", "--table", "/t", "--checkpoint", "/c")
@@ -64,6 +65,25 @@ def test_a_credential_of_systemd_may_show_a_right_of_the_group(file: Path, monke
     file.chmod(0o440)
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(file.parent))
     assert parse([*REQUIRED, "--kafka-properties", str(file)]).kafka.properties == {"ssl.key.password": "hidden"}
+    (file.parent / "secret_kafka").write_text("ssl.key.password=named\n")
+    (file.parent / "secret_kafka").chmod(0o400)
+    assert parse([*REQUIRED, "--kafka-properties", "credential:kafka"]).kafka.properties == {
+        "ssl.key.password": "named"
+    }
+    sink = ("--sink", "postgres", "--connection", "credential:postgres")
+    assert parse([*REQUIRED[:2], "--table", "t", *REQUIRED[4:], *sink]).connection == file.parent / "secret_postgres"
     file.chmod(0o444)
     with pytest.raises(SystemExit):
         parse([*REQUIRED, "--kafka-properties", str(file)])
+
+
+def test_outside_the_units_a_credential_is_the_file_that_systemd_would_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
+    assert kafka_options.secret_path("credential:kafka") == Path("/etc/oncegate/cloud-secrets/kafka")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", "a b"])
+def test_a_credential_that_is_no_name_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse([*REQUIRED, "--kafka-properties", f"credential:{name}"])
+    assert "expected credential:NAME" in capsys.readouterr().err

@@ -1,11 +1,22 @@
-"""docs/cloud.md agrees with the job."""
+"""docs/cloud.md agrees with the programs, and its command by hand starts the job."""
 
+import os
 import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
 
+import pytest
+
+from cloud.cli.commands import COMMANDS, Engine
+from cloud.jars import coordinates, ivy, java
 from cloud.stream.metrics import Metrics
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "cloud.md").read_text()
+BY_HAND = re.search(r"^python3 -m zipfile .*\n.* spark-submit .*$", PAGE, re.MULTILINE)
+RUNS_IN_SPARK = {Engine.ALWAYS: "yes", Engine.DELTA: "for Delta", Engine.SESSION: "for Delta", Engine.NEVER: "no"}
 
 
 def test_the_metrics_of_the_page_are_those_of_the_job() -> None:
@@ -13,3 +24,43 @@ def test_the_metrics_of_the_page_are_those_of_the_job() -> None:
         f"{family.name}_total" if family.type == "counter" else family.name for family in Metrics().registry.collect()
     }
     assert set(re.findall(r"^\| `(oncegate_cloud_\w+)[{`]", PAGE, re.MULTILINE)) == shown
+
+
+def test_the_commands_of_the_page_are_those_of_the_program() -> None:
+    shown = re.findall(r"^\| `oncegate-cloud (\w+)` \|.*\| ([a-zA-Z ]+) \|$", PAGE, re.MULTILINE)
+    assert shown == [(command.name, RUNS_IN_SPARK[command.engine]) for command in COMMANDS.values()]
+
+
+def test_the_command_by_hand_asks_for_the_pinned_artifacts() -> None:
+    assert BY_HAND is not None
+    packages = re.findall(r"([\w.]+:[\w.-]+):([\d.]+)", BY_HAND[0])
+    pinned = {
+        f"{jar.coordinates.group}:{jar.coordinates.artifact}": jar.coordinates.version.rpartition(".")[0]
+        for jar in coordinates.read_lock()[coordinates.SPARK]
+    }
+    assert [(name, version.rpartition(".")[0]) for name, version in packages] == [
+        (name, pinned[name]) for name, _ in packages
+    ]
+
+
+@pytest.mark.heavy
+@pytest.mark.spark
+def test_the_command_by_hand_starts_the_job(tmp_path: Path) -> None:
+    assert BY_HAND is not None
+    line = BY_HAND[0].replace("spark-submit ", f"spark-submit {shlex.join(_mirror())} ", 1)
+    line = line.replace("cloud/job.py ", "cloud/job.py --help ").replace("python3", sys.executable)
+    for package in ("contract", "cloud"):
+        (tmp_path / package).symlink_to(ROOT / package)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "JAVA_HOME": str(java.home(java.require()))}
+    done = subprocess.run(
+        ["sh", "-euc", line], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    assert "usage: oncegate-cloud job" in done.stdout
+
+
+def _mirror() -> list[str]:
+    """Return the settings for a mirror, where this machine has one."""
+    settings = ivy.settings()
+    return ["--conf", f"spark.jars.ivySettings={settings}"] if settings else []

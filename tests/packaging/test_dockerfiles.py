@@ -13,6 +13,7 @@ import yaml
 
 from agent.config import load
 from cloud import settings as job
+from cloud.cli import spark
 from tests.packaging import images
 from tests.packaging.roots import CHECKOUT
 
@@ -78,9 +79,10 @@ def test_the_agent_of_the_compose_file_has_a_configuration() -> None:
 
 def test_the_job_of_the_compose_file_takes_its_arguments() -> None:
     words = SERVICES["job"]["command"][0].split()
-    [program] = (number for number, word in enumerate(words) if word.endswith("cloud/job.py"))
-    settings = job.parse(words[program + 1 :])
-    assert (settings.sink, settings.table) == ("postgres", "events")
+    program = words.index("oncegate-cloud")
+    _, own = spark.split(words[program + 2 :])
+    settings = job.parse(own)
+    assert (words[program + 1], settings.sink, settings.table) == ("job", "postgres", "events")
 
 
 def test_what_no_image_of_ours_needs_is_refused(tmp_path: Path) -> None:

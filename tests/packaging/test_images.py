@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,10 +99,11 @@ def test_a_container_whose_agent_does_not_answer_is_not_healthy(agent_image: Ima
 
 
 def test_the_cloud_image_has_java_spark_and_the_jars(cloud_image: Image, tmp_path: Path) -> None:
-    container = Container(cloud_image, tmp_path, {}, tmp=True)
+    query = ("query", "--table", "/var/lib/oncegate-cloud/absent", "SELECT 1")
+    container = Container(replace(cloud_image, command=query), tmp_path, {}, tmp=True)
     container.process.start()
-    assert container.process.wait(300) == 0, container.process.log_tail()
-    assert "--bootstrap-servers" in container.process.log()
+    assert container.process.wait(300) == 1, container.process.log_tail()
+    assert "[PATH_NOT_FOUND]" in container.process.log()  # Spark has started, and asked Delta
     jars = {jar.name for jar in cloud_image.root.path(cloud_image.environment["SPARK_HOME"]).glob("jars/*.jar")}
     needed = {name for name in jars if name.startswith(("spark-sql-kafka-0-10_2.13", "delta-spark_2.13", "kafka-cli"))}
     assert len(needed) == 3

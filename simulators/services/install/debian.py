@@ -8,8 +8,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from cloud.jars import cache
 from simulators.services.error import ServiceError
-from simulators.services.install import cache
 
 
 def install(*packages: str) -> None:

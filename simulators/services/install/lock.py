@@ -1,4 +1,4 @@
-"""Pin the jars: `python -m simulators.services.install.lock` resolves jars.toml and writes jars.lock."""
+"""Pin the jars: `python -m simulators.services.install.lock` resolves jars.toml and writes both files jars.lock."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import tomllib
 from pathlib import Path
 from typing import TypedDict
 
-from simulators.services.install import ivy, jars
-from simulators.services.install.jar import Coordinates, Jar, parse_coordinates, sha256_of, write_lock
+from cloud.jars import coordinates, ivy
+from cloud.jars.coordinates import Coordinates, Jar, parse_coordinates, sha256_of, write_lock
+from simulators.services.install import jars
 
 ROOTS_FILE = Path(__file__).with_name("jars.toml")
 _VERSION = re.compile(r"-\d.*$")
@@ -28,15 +29,16 @@ class Roots(TypedDict, total=False):
 
 
 def main() -> None:
-    """Resolve each set, leave out the jars of pyspark, and write the lock file."""
+    """Resolve each set, leave out the jars of pyspark, and write the lock files."""
     asked: dict[str, Roots] = tomllib.loads(ROOTS_FILE.read_text())
     shipped = {_VERSION.sub("", file.name) for file in (ivy.pyspark_folder() / "jars").glob("*.jar")}
     sets = {of: _resolve(roots) for of, roots in asked.items()}
     for of in (jars.SPARK, jars.S3A):
         sets[of] = [jar for jar in sets[of] if _VERSION.sub("", jar.coordinates.file_name) not in shipped]
-    write_lock(sets)
     for of, pinned in sets.items():
         print(f"lock: {of}: {len(pinned)} jars")
+    write_lock({of: sets.pop(of) for of in (jars.SPARK, jars.S3A)}, coordinates.LOCK_FILE)
+    write_lock(sets, jars.LOCK_FILE)
 
 
 def _resolve(asked: Roots) -> list[Jar]:

@@ -7,8 +7,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from cloud.jars import cache
 from simulators.services.error import ServiceError
-from simulators.services.install import cache, programs
+from simulators.services.install import programs
 
 INSTALL_SECONDS_MAX = 600
 

@@ -190,5 +190,5 @@ def test_a_credential_is_what_systemd_hands_over(tmp_path: Path, monkeypatch: py
     assert read(document).http.token_file == Path("/etc/oncegate/secrets/tokens")
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
     assert read(document).http.token_file == tmp_path / "secret_tokens"
-    with pytest.raises(ConfigurationError, match="expected a name"):
+    with pytest.raises(ConfigurationError, match="expected credential:NAME"):
         read({"http": {"token_file": "credential:../shadow"}})

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from simulators.services.error import ServiceError
-from simulators.services.install import jars, java
-from simulators.services.install.jar import Coordinates, Jar, parse_coordinates, read_lock, write_lock
+from cloud.jars import download, java
+from cloud.jars.coordinates import Coordinates, Jar, parse_coordinates, read_lock, write_lock
+from cloud.jars.error import JarError
+from simulators.services.install import jars
 
 GOOD = b"the bytes that were pinned"
 COORDINATES = Coordinates("org.example", "part", "1.0")
@@ -36,8 +37,8 @@ class Shelf:
 
 
 def test_a_jar_with_a_wrong_checksum_is_refused_and_removed(tmp_path: Path) -> None:
-    with pytest.raises(ServiceError, match=r"org\.example:part:1\.0: refused and removed"):
-        jars.ensure([JAR], tmp_path, "test", Shelf(b"other bytes"))
+    with pytest.raises(JarError, match=r"org\.example:part:1\.0: refused and removed"):
+        download.ensure([JAR], tmp_path, fetch=Shelf(b"other bytes"))
 
     assert not [file for file in tmp_path.rglob("*") if file.is_file()]
 
@@ -45,8 +46,8 @@ def test_a_jar_with_a_wrong_checksum_is_refused_and_removed(tmp_path: Path) -> N
 def test_a_jar_is_fetched_once(tmp_path: Path) -> None:
     shelf = Shelf(GOOD)
 
-    first = jars.ensure([JAR], tmp_path, "test", shelf)
-    second = jars.ensure([JAR], tmp_path, "test", shelf)
+    first = download.ensure([JAR], tmp_path, fetch=shelf)
+    second = download.ensure([JAR], tmp_path, fetch=shelf)
 
     assert first == second
     assert first[0].read_bytes() == GOOD
@@ -59,8 +60,8 @@ def test_a_jar_that_was_not_fetched_is_named(tmp_path: Path) -> None:
     ) -> Mapping[Coordinates, Path]:
         return {}
 
-    with pytest.raises(ServiceError, match=r"org\.example:part:1\.0: was not fetched"):
-        jars.ensure([JAR], tmp_path, "test", fetch_nothing)
+    with pytest.raises(JarError, match=r"org\.example:part:1\.0: was not fetched"):
+        download.ensure([JAR], tmp_path, fetch=fetch_nothing)
 
 
 def test_a_lock_that_is_written_reads_back(tmp_path: Path) -> None:
@@ -70,7 +71,7 @@ def test_a_lock_that_is_written_reads_back(tmp_path: Path) -> None:
 
 
 def test_the_lock_pins_all_sets_by_checksum() -> None:
-    pinned = read_lock()
+    pinned = jars.pinned()
 
     assert set(pinned) == {jars.BROKER, jars.SPARK, jars.STREAMS, jars.S3, jars.S3A, jars.TLC}
     assert all(len(bytes.fromhex(jar.sha256)) == 32 for of in pinned.values() for jar in of)
@@ -79,7 +80,7 @@ def test_the_lock_pins_all_sets_by_checksum() -> None:
 
 @pytest.mark.parametrize("text", ["", "a:b", "a:b:c:d", "a::c"])
 def test_what_names_no_jar_is_an_error(text: str) -> None:
-    with pytest.raises(ServiceError, match="does not name a jar"):
+    with pytest.raises(JarError, match="does not name a jar"):
         parse_coordinates(text)
 
 

@@ -7,10 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from simulators.services.error import ServiceError
+from cloud.jars.error import JarError
 
 LOCK_FILE = Path(__file__).with_name("jars.lock")
-_HEADER = "# Set, jar and SHA-256 of each jar of the services and of TLC; made from jars.toml by: make lock\n"
+_HEADER = "# Set, jar and SHA-256 of each jar; made from simulators/services/install/jars.toml by: make lock\n"
+
+SPARK = "spark"
+"""Spark's connector to Kafka, and Delta; pyspark has all others."""
+S3A = "s3a"
+"""Spark's connector to S3."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,7 +48,7 @@ def parse_coordinates(text: str) -> Coordinates:
     """Parse `group:artifact:version`."""
     parts = text.split(":")
     if len(parts) != 3 or not all(parts):
-        raise ServiceError(f"{text!r} does not name a jar; expected group:artifact:version")
+        raise JarError(f"{text!r} does not name a jar; expected group:artifact:version")
     return Coordinates(*parts)
 
 

@@ -9,9 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from simulators.services.error import ServiceError
-from simulators.services.install import java
-from simulators.services.install.jar import Coordinates, parse_coordinates
+from cloud.jars import java
+from cloud.jars.coordinates import Coordinates, parse_coordinates
+from cloud.jars.error import JarError
 
 SETTINGS_VARIABLE = "ONCEGATE_IVY_SETTINGS"
 # Ivy's types for jars; not those for tests, sources and documentation.
@@ -24,7 +24,7 @@ def pyspark_folder() -> Path:
     """Return the folder of the installed pyspark, without importing it."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise ServiceError("pyspark is not installed in this environment; run: make setup")
+        raise JarError("pyspark is not installed in this environment; install Oncegate with its extra `cloud`")
     return Path(spec.origin).parent
 
 
@@ -72,7 +72,7 @@ def _describe(wanted: Iterable[Coordinates], overrides: Iterable[Coordinates] | 
 def _command(description: Path, folder: Path) -> list[str]:
     ivy_jar = next(iter((pyspark_folder() / "jars").glob("ivy-*.jar")), None)
     if ivy_jar is None:
-        raise ServiceError(f"no Ivy jar in {pyspark_folder() / 'jars'}")
+        raise JarError(f"no Ivy jar in {pyspark_folder() / 'jars'}")
     command = [str(java.require()), "-jar", str(ivy_jar)]
     own_settings = settings()
     if own_settings is not None:
@@ -95,4 +95,4 @@ def _run(command: list[str], log_file: Path, on_jar: Callable[[], None]) -> None
                 on_jar()
     if ivy.returncode != 0:
         tail = "".join(lines[-_LOG_TAIL_LINES:])
-        raise ServiceError(f"fetching jars by Ivy: status {ivy.returncode}; the end of its output:\n{tail}")
+        raise JarError(f"fetching jars by Ivy: status {ivy.returncode}; the end of its output:\n{tail}")

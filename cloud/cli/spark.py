@@ -1,0 +1,168 @@
+"""Run a program by spark-submit, with this project's packages and the pinned jars."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+from cloud.jars import cache, coordinates, download, ivy, java
+from cloud.jars.error import JarError
+
+PACKAGES = ("contract", "cloud")
+LOCAL = "local[*]"
+_ROOT = Path(__file__).resolve().parents[2]
+_S3 = ("s3:", "s3a:", "s3n:")
+_DEFAULTS = {
+    "spark.log.level": "WARN",
+    "spark.ui.enabled": "false",  # it would listen on every address, without a login
+    "spark.ui.showConsoleProgress": "false",
+    # A sixth faster than G1 where memory is scarce.
+    "spark.driver.defaultJavaOptions": "-XX:+UseParallelGC",
+    "spark.executor.defaultJavaOptions": "-XX:+UseParallelGC",
+}
+_LOCAL_DEFAULTS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """The options of Spark on the command line."""
+
+    master: str = LOCAL
+    deploy_mode: str | None = None
+    driver_memory: str | None = None
+    conf: tuple[str, ...] = ()
+    print_only: bool = False
+    """Whether to print the command instead of running it."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether Spark runs in one process."""
+        return self.master.startswith("local")
+
+    @property
+    def in_cluster(self) -> bool:
+        """Whether the driver runs on a machine of the cluster."""
+        return self.deploy_mode == "cluster"
+
+
+def add_options(group: argparse._ArgumentGroup) -> None:
+    """Add the options."""
+    add = group.add_argument
+    add("--master", default=LOCAL, metavar="URL", help="spark://…, yarn, k8s://…; default: %(default)s, this machine")
+    add("--deploy-mode", choices=("client", "cluster"), help="where the driver runs; default: client, on this machine")
+    add("--driver-memory", metavar="SIZE", help="memory of the driver, such as 2g; Spark's default is 1g")
+    add("--conf", action="append", default=[], type=_setting, metavar="NAME=VALUE", help="setting of Spark; repeatable")
+    add("--print", action="store_true", dest="print_only", help="print the command of spark-submit, and do not run it")
+
+
+def split(words: Sequence[str]) -> tuple[SparkOptions, list[str]]:
+    """Separate the options of Spark from those of the program."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    add_options(parser.add_argument_group())
+    given, own = parser.parse_known_args(words)
+    options = SparkOptions(given.master, given.deploy_mode, given.driver_memory, tuple(given.conf), given.print_only)
+    return options, own
+
+
+def command(file: Path, arguments: Sequence[str], options: SparkOptions, home: Path) -> list[str]:
+    """Return the words of the command; downloads jars that the cache lacks, and writes the archive of the packages."""
+    return [str(home / "bin" / "spark-submit"), *submit_options(arguments, options, home), str(file), *arguments]
+
+
+def submit_options(arguments: Sequence[str], options: SparkOptions, home: Path) -> list[str]:
+    """Return the options of spark-submit for a program with these arguments."""
+    words = ["--master", options.master]
+    if options.deploy_mode:
+        words += ["--deploy-mode", options.deploy_mode]
+    if options.driver_memory:
+        words += ["--driver-memory", options.driver_memory]
+    defaults = {**_DEFAULTS, **(_LOCAL_DEFAULTS if options.is_local else {})}
+    settings = {**defaults, **dict(setting.split("=", 1) for setting in options.conf)}
+    for name, value in settings.items():
+        words += ["--conf", f"{name}={value}"]
+    if jars := jars_for(arguments, home):
+        words += ["--jars", ",".join(map(str, jars))]
+    return [*words, "--py-files", str(archive())]
+
+
+def jars_for(arguments: Sequence[str], home: Path) -> list[Path]:
+    """Return the pinned jars that this Spark lacks; those of S3 where an argument is in S3."""
+    pinned = coordinates.read_lock()
+    sets = [coordinates.SPARK]
+    if any(word.partition("=")[2].startswith(_S3) or word.startswith(_S3) for word in arguments):
+        sets.append(coordinates.S3A)
+    wanted = [jar for of in sets for jar in pinned[of]]
+    missing = [jar for jar in wanted if not (home / "jars" / jar.coordinates.file_name).is_file()]
+    if new := download.missing_from(missing, download.folder_of_jars()):
+        print(f"oncegate-cloud: downloading {len(new)} jars to {download.folder_of_jars()}, once", file=sys.stderr)
+    return list(download.ensure(missing))
+
+
+def home(environment: Mapping[str, str]) -> Path:
+    """Return the folder of Spark: $SPARK_HOME, or else that of the installed pyspark."""
+    chosen = environment.get("SPARK_HOME")
+    folder = Path(chosen) if chosen else ivy.pyspark_folder()
+    if not (folder / "bin" / "spark-submit").is_file():
+        raise JarError(f"SPARK_HOME={folder}: there is no bin/spark-submit")
+    return folder
+
+
+def environment_of(environment: Mapping[str, str], home: Path) -> dict[str, str]:
+    """Return the environment of spark-submit; Python on the executors is this one, if nothing else is set."""
+    python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    java_home = str(java.home(java.require(environment)))
+    return {**python, **environment, "SPARK_HOME": str(home), "JAVA_HOME": java_home}
+
+
+def archive() -> Path:
+    """Return the archive of this project's packages, named by its content."""
+    content = io.BytesIO()
+    with ZipFile(content, "w", ZIP_DEFLATED) as opened:
+        for package in PACKAGES:
+            for source in sorted((_ROOT / package).rglob("*.py")):
+                opened.writestr(ZipInfo(str(source.relative_to(_ROOT))), source.read_bytes(), ZIP_DEFLATED)
+    data = content.getvalue()
+    file = cache.folder() / "packages" / f"oncegate-{hashlib.sha256(data).hexdigest()[:16]}.zip"
+    if not file.exists():
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as temporary:
+                temporary.write(data)
+            Path(temporary.name).chmod(0o644)
+            Path(temporary.name).replace(file)  # at once, since another command may be using it
+        except OSError as error:
+            message = f"{file.parent}: {error.strerror}; set {cache.VARIABLE} to a folder that can be written"
+            raise JarError(message) from error
+    return file
+
+
+def prepare(arguments: Sequence[str], options: SparkOptions) -> None:
+    """Set the environment for a Spark session that this process opens; its output is not mixed with Spark's log."""
+    folder = home(os.environ)
+    os.environ.update(environment_of(os.environ, folder))
+    os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*submit_options(arguments, options, folder), "pyspark-shell"])
+
+
+def run(file: Path, arguments: Sequence[str], options: SparkOptions) -> None:
+    """Replace this process by spark-submit, which gets its signals."""
+    folder = home(os.environ)
+    environment = environment_of(os.environ, folder)
+    words = command(file, arguments, options, folder)
+    sys.stdout.flush()
+    os.execve(words[0], words, environment)
+
+
+def _setting(text: str) -> str:
+    name, equals, _ = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return text

@@ -1,0 +1,5 @@
+"""The error of jars."""
+
+
+class JarError(Exception):
+    """A jar cannot be downloaded, or is not the pinned one; the message tells what to do."""

@@ -1,0 +1,205 @@
+"""Query the table, its quarantine and its readings in SQL.
+
+    oncegate-cloud query --table ./events 'SELECT device, count(*) AS events FROM events GROUP BY device'
+
+The statement may use `events`, the table; `quarantine`; and `readings`, with one row for each measurement of an event:
+fingerprint, device, type, time (the event's, or else that of its acceptance), gateway, name, value (text), unit. The
+language is that of Spark SQL for a Delta table, and of PostgreSQL with `--sink postgres`; docs/table.md has examples.
+Nothing is written: with PostgreSQL the transaction is read-only.
+
+Exit status: 0 success; 1 a failure; 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import logging
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TextIO
+
+from pyspark.errors import AnalysisException, ParseException
+
+from cloud import kafka_options
+from cloud.errors import JobError, StopError
+from cloud.settings import DELTA, POSTGRES, table_name
+from cloud.table.readings import POSTGRES_VIEW, SPARK_VIEW
+
+logger = logging.getLogger("cloud.query")
+
+ROWS_MAX = 1000
+"""The default limit of the rows that are printed."""
+
+
+class Writer(Protocol):
+    """Writes the rows of an answer."""
+
+    def __call__(self, names: Sequence[str], rows: Iterable[Sequence[object]], to: TextIO) -> None:
+        """Write all rows."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySettings:
+    """The options of the command line."""
+
+    sink: str
+    table: str
+    quarantine: str
+    connection: Path | None
+    statement: str
+    form: str
+    rows_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The rows of an answer, with the names of their columns."""
+
+    names: Sequence[str]
+    rows: Sequence[Sequence[object]]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the statement, and print its rows."""
+    settings = parse(arguments)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    try:
+        answer = ask_postgres(settings, settings.connection) if settings.connection else ask_delta(settings)
+    except JobError as error:
+        print(f"oncegate-cloud query: {error}", file=sys.stderr)
+        return 1
+    cut = answer.rows[: settings.rows_max]
+    FORMS[settings.form](answer.names, cut, sys.stdout)
+    if len(answer.rows) > len(cut):
+        print(f"oncegate-cloud query: only the first {len(cut)} rows; --rows N shows more", file=sys.stderr)
+    return 0
+
+
+def ask_delta(settings: QuerySettings) -> Answer:
+    """Run the statement by Spark."""
+    from cloud.session import open_session
+
+    spark = open_session()
+    try:
+        for name, path in (("events", settings.table), ("quarantine", settings.quarantine)):
+            spark.read.format("delta").load(path).createOrReplaceTempView(name)
+        spark.sql(SPARK_VIEW)
+        found = spark.sql(settings.statement).limit(settings.rows_max + 1)
+        return Answer(found.columns, [tuple(row) for row in found.collect()])
+    except (AnalysisException, ParseException) as error:
+        raise StopError(str(error).partition("\n")[0].strip()) from error
+    finally:
+        spark.stop()
+
+
+def ask_postgres(settings: QuerySettings, connection: Path) -> Answer:
+    """Run the statement in PostgreSQL, in a transaction that cannot write."""
+    from psycopg import sql
+
+    from cloud.postgres.connection import connected, identifier, read_connection
+
+    with connected(read_connection(connection), autocommit=False) as opened:
+        for name, table in (("events", settings.table), ("quarantine", settings.quarantine)):
+            view = sql.SQL("CREATE TEMPORARY VIEW {} AS SELECT * FROM {}")
+            opened.execute(view.format(sql.Identifier("pg_temp", name), identifier(table)))
+        opened.execute(POSTGRES_VIEW.encode())
+        opened.execute("SET TRANSACTION READ ONLY")
+        cursor = opened.execute(settings.statement.encode())
+        if cursor.description is None:
+            raise StopError("the statement has no rows; only queries are allowed")
+        answer = Answer([column.name for column in cursor.description], cursor.fetchmany(settings.rows_max + 1))
+        opened.rollback()
+    return answer
+
+
+def write_table(names: Sequence[str], rows: Iterable[Sequence[object]], to: TextIO) -> None:
+    """Write columns of text."""
+    lines = [tuple(names), *(tuple(map(_cell, row)) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(names))]
+    for line in lines:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip(), file=to)
+
+
+def write_json(names: Sequence[str], rows: Iterable[Sequence[object]], to: TextIO) -> None:
+    """Write one JSON object per row."""
+    for row in rows:
+        print(json.dumps(dict(zip(names, map(_plain, row), strict=True)), ensure_ascii=False), file=to)
+
+
+def write_csv(names: Sequence[str], rows: Iterable[Sequence[object]], to: TextIO) -> None:
+    """Write comma-separated values (RFC 4180) with a header."""
+    writer = csv.writer(to)
+    writer.writerow(names)
+    writer.writerows([_plain(value) for value in row] for row in rows)
+
+
+FORMS: dict[str, Writer] = {"table": write_table, "json": write_json, "csv": write_csv}
+
+
+def parse(arguments: Sequence[str]) -> QuerySettings:
+    """Read the arguments; wrong usage ends the process with status 2 and a message."""
+    options = parser()
+    given = options.parse_args(arguments)
+    if (given.sink == POSTGRES) != (given.connection is not None):
+        options.error("--connection FILE and --sink postgres require each other")
+    table = given.table.rstrip("/")
+    quarantine = (given.quarantine or f"{table}_quarantine").rstrip("/")
+    if given.sink == POSTGRES:
+        try:
+            table_name(table)
+            table_name(quarantine)
+        except argparse.ArgumentTypeError as error:
+            options.error(str(error))
+    return QuerySettings(given.sink, table, quarantine, given.connection, given.statement, given.format, given.rows)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    parser = argparse.ArgumentParser(
+        prog="oncegate-cloud query",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("statement", metavar="SQL", help="the query")
+    add("--sink", choices=(DELTA, POSTGRES), default=DELTA, help="where the table is; default: %(default)s")
+    add("--table", required=True, metavar="PATH", help="folder of the Delta table, or PostgreSQL table")
+    add("--quarantine", metavar="PATH", help="default: <table>_quarantine")
+    add(
+        "--connection",
+        type=kafka_options.secret_path,
+        metavar="FILE",
+        help="file with libpq's connection string, for --sink postgres",
+    )
+    add("--format", choices=tuple(FORMS), default="table", help="form of the rows; default: %(default)s")
+    add("--rows", type=_rows, default=ROWS_MAX, metavar="N", help="largest number of rows; default: %(default)s")
+    return parser
+
+
+def _cell(value: object) -> str:
+    """Return a value as printable text."""
+    text = str(_plain(value)) if value is not None else "-"
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+def _plain(value: object) -> object:
+    """Return a value that JSON has; binary columns as hex."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).hex()
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def _rows(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"expected a number from 1 to 1000000; found {text!r}")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,160 @@
+"""The command `oncegate-cloud`: its words, its help, and the command of spark-submit that it makes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from cloud.cli import commands, spark
+from cloud.cli.commands import COMMANDS
+from cloud.jars import cache, coordinates, ivy
+from cloud.jars.coordinates import Jar
+
+PROGRAM = Path(sys.executable).parent / "oncegate-cloud"
+JOB = ("job", "--bootstrap-servers", "k:9092", "--table", "events", "--checkpoint", "checkpoint")
+
+
+def call(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(PROGRAM), *words], capture_output=True, text=True, check=False, env={**os.environ, **environment}
+    )
+
+
+def submitted(*words: str, **environment: str) -> list[str]:
+    """Return the command of spark-submit."""
+    done = call(*words, "--print", **environment)
+    assert done.returncode == 0, done.stderr
+    return shlex.split(done.stdout)
+
+
+def value(words: list[str], option: str) -> str:
+    return words[words.index(option) + 1]
+
+
+def test_the_installed_program_tells_its_version_and_lists_its_commands() -> None:
+    assert call("--version").stdout.startswith("oncegate-cloud 0.")
+    shown = call("--help").stdout
+    for name in COMMANDS:
+        assert f"\n  {name} " in shown
+    assert "examples:" in shown
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_has_a_help_with_an_example_and_the_exit_status(name: str) -> None:
+    shown = commands.command_parser(COMMANDS[name]).format_help()
+    assert f"\n  oncegate-cloud {name} --" in shown.replace("\n    oncegate", "\n  oncegate")
+    assert "exit status:" in shown.lower()
+    assert ("--master URL" in shown) == (COMMANDS[name].engine is not commands.Engine.NEVER)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("adit",), "unknown command 'adit'; did you mean audit?"),
+        (("job", "--chekpoint", "c"), "unknown argument --chekpoint; did you mean --checkpoint?"),
+        (("query", "--tabel=x", "SELECT 1"), "unknown argument --tabel; did you mean --table?"),
+        (("--master", "local", "job"), "unknown option --master; the options of a command follow its name"),
+        ((*JOB, "--conf", "spark.log.level"), "'spark.log.level' is not NAME=VALUE"),
+        ((*JOB, "--window", "1s"), "a window of less than 4 seconds is too short"),
+        (("query", "--table", "t", "SELECT 1", "--deploy-mode", "cluster"), "the driver runs here, too"),
+        (("maintenance", "--table", "t", "--sink", "postgres"), "--connection FILE and --sink postgres require"),
+    ],
+)
+def test_wrong_usage_is_refused_before_spark_starts(words: tuple[str, ...], told: str) -> None:
+    done = call(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr
+
+
+def test_spark_gets_the_packages_and_the_pinned_jars() -> None:
+    words = submitted(*JOB)
+    assert words[:3] == [str(ivy.pyspark_folder() / "bin" / "spark-submit"), "--master", "local[*]"]
+    with ZipFile(value(words, "--py-files")) as opened:
+        assert {"cloud/job.py", "cloud/stream/batch.py", "contract/record.py"} <= set(opened.namelist())
+    jars = {Path(jar) for jar in value(words, "--jars").split(",")}
+    sums = {hashlib.sha256(jar.read_bytes()).hexdigest() for jar in jars}
+    assert sums == {jar.sha256 for jar in coordinates.read_lock()[coordinates.SPARK]}
+    assert words[words.index("--py-files") + 2 :] == [str(COMMANDS["job"].file), *JOB[1:]]
+    assert "spark.driver.bindAddress=127.0.0.1" in words
+
+
+def test_options_of_spark_may_stand_anywhere_and_override_the_defaults() -> None:
+    words = submitted(
+        *("job", "--master", "spark://s:7077", *JOB[1:3], "--driver-memory", "2g"),
+        *(*JOB[3:], "--conf", "spark.log.level=INFO", "--deploy-mode", "client"),
+    )
+    assert (value(words, "--master"), value(words, "--driver-memory")) == ("spark://s:7077", "2g")
+    assert "spark.log.level=INFO" in words
+    assert "spark.log.level=WARN" not in words
+    assert "spark.driver.bindAddress=127.0.0.1" not in words  # executors must reach the driver
+    assert words[-6:] == list(JOB[1:])
+
+
+def test_files_that_only_the_driver_in_the_cluster_has_are_not_read_here() -> None:
+    options = ("--kafka-properties", "/absent/kafka")
+    assert call(*JOB, *options, "--print").returncode == 2
+    words = submitted(*JOB, *options, "--master", "yarn", "--deploy-mode", "cluster")
+    assert words[-2:] == list(options)
+
+
+def test_jars_that_a_spark_installation_has_are_not_sent(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "spark-submit").touch(mode=0o755)
+    (tmp_path / "jars").mkdir()
+    for jar in coordinates.read_lock()[coordinates.SPARK]:
+        (tmp_path / "jars" / jar.coordinates.file_name).touch()
+    words = submitted(*JOB, SPARK_HOME=str(tmp_path))
+    assert words[0] == str(tmp_path / "bin" / "spark-submit")
+    assert "--jars" not in words
+
+
+def test_a_spark_home_without_spark_is_named(tmp_path: Path) -> None:
+    done = call(*JOB, SPARK_HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert f"SPARK_HOME={tmp_path}: there is no bin/spark-submit" in done.stderr
+
+
+def test_a_cache_that_cannot_be_written_is_named_with_its_variable(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "home" / "bin").mkdir(parents=True)
+    (tmp_path / "home" / "jars").mkdir()
+    (tmp_path / "home" / "bin" / "spark-submit").touch()
+    for jar in coordinates.read_lock()[coordinates.SPARK]:
+        (tmp_path / "home" / "jars" / jar.coordinates.file_name).touch()
+    done = call(*JOB, "--print", **{cache.VARIABLE: str(tmp_path / "file"), "SPARK_HOME": str(tmp_path / "home")})
+    assert done.returncode == 1
+    assert f"set {cache.VARIABLE} to a folder that can be written" in done.stderr
+
+
+@pytest.mark.parametrize("place", ["s3a://plant/events", "s3://plant/events"])
+def test_a_table_in_s3_needs_the_connector(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def note(jars: Sequence[Jar]) -> tuple[Path, ...]:
+        asked.append(len(jars))
+        return ()
+
+    monkeypatch.setattr("cloud.jars.download.ensure", note)
+    pinned = coordinates.read_lock()
+    spark.jars_for(["--table", place], Path("/absent"))
+    spark.jars_for([f"--table={place}"], Path("/absent"))
+    spark.jars_for(["--table", "events"], Path("/absent"))
+    both = len(pinned[coordinates.SPARK]) + len(pinned[coordinates.S3A])
+    assert asked == [both, both, len(pinned[coordinates.SPARK])]
+
+
+def test_in_postgresql_maintenance_and_query_need_no_spark(tmp_path: Path) -> None:
+    connection = tmp_path / "connection"
+    connection.touch(mode=0o600)
+    sink = ("--sink", "postgres", "--connection", str(connection), "--table", "events")
+    assert commands.parse(["maintenance", *sink]).spark is None
+    assert commands.parse(["query", *sink, "SELECT 1"]).spark is None
+    assert commands.parse(["job", *JOB[1:3], *sink, "--checkpoint", "c"]).spark is not None

@@ -1,0 +1,80 @@
+"""Job, query, audit and maintenance by `oncegate-cloud`, on a real broker, on both sinks and on a cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from simulators.services.process import Command, Process
+from simulators.services.spark_cluster import SparkCluster
+from tests.cloud.cli.test_command_line import PROGRAM
+from tests.cloud.gateway import Gateway, readings, without_header
+from tests.cloud.running import DELTA, POSTGRES, CloudSide
+
+pytestmark = [pytest.mark.heavy, pytest.mark.spark, pytest.mark.kafka]
+
+
+def start(cloud: CloudSide, name: str, *words: str) -> Process:
+    process = Process(Command(name, (str(PROGRAM), *words), cloud.folder / f"{name}.log", cloud.folder))
+    process.start()
+    cloud.jobs.append(process)
+    return process
+
+
+def run_job(cloud: CloudSide, *options: str) -> None:
+    gateway = Gateway()
+    records = gateway.records(readings(20))
+    cloud.send([*records, without_header(records[0], "ce_id")], 0)
+    ends = ("--bootstrap-servers", cloud.bootstrap_servers, "--topic", cloud.topic, "--group", cloud.group)
+    start(cloud, "job", "job", *ends, *cloud.sink_options(), "--checkpoint", cloud.place("checkpoint"), *options)
+    cloud.wait_for_receipts(21)
+    assert cloud.stop() == 0
+
+
+def query(cloud: CloudSide, statement: str, *options: str) -> subprocess.CompletedProcess[str]:
+    words = [str(PROGRAM), "query", *cloud.sink_options(), statement, *options]
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+
+
+@pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
+def test_job_query_audit_and_maintenance(cloud: CloudSide) -> None:
+    run_job(cloud)
+    done = query(cloud, "SELECT count(*) AS events, min(sequence) AS first FROM events", "--format", "json")
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"events": 20, "first": 1}), done.stderr
+    rows = query(cloud, "SELECT name, count(*) AS readings FROM readings GROUP BY name ORDER BY name").stdout
+    assert rows.split()[:2] == ["name", "readings"]
+    assert "20" in rows.split()
+    assert query(cloud, "SELECT reason FROM quarantine", "--format", "csv").stdout.splitlines()[0] == "reason"
+    cut = query(cloud, "SELECT id FROM events", "--rows", "3", "--format", "csv")
+    assert len(cut.stdout.splitlines()) == 4
+    assert "only the first 3 rows" in cut.stderr
+    wrong = query(cloud, "SELECT nothing FROM events")
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert "nothing" in wrong.stderr
+    assert "Traceback" not in wrong.stderr
+
+    ends = ("--bootstrap-servers", cloud.bootstrap_servers, "--topic", cloud.topic, "--group", cloud.group)
+    audit = start(cloud, "audit", "audit", *ends, *cloud.sink_options(), "--output", str(cloud.folder / "audit"))
+    assert cloud.wait_for_end(audit) == 0, audit.log()
+    maintained = start(cloud, "maintenance", "maintenance", *cloud.sink_options())
+    assert cloud.wait_for_end(maintained) == 0, maintained.log()
+
+
+@pytest.mark.parametrize("cloud", [POSTGRES], indirect=True)
+def test_a_query_changes_nothing_in_postgresql(cloud: CloudSide) -> None:
+    run_job(cloud)
+    for statement in ("DELETE FROM events", "WITH gone AS (DELETE FROM events RETURNING 1) SELECT * FROM gone"):
+        done = query(cloud, statement)
+        assert done.returncode == 1
+        assert "read-only" in done.stderr
+    assert len(cloud.rows()) == 20
+
+
+def test_the_job_on_a_cluster(cloud: CloudSide, tmp_path: Path) -> None:
+    with SparkCluster(tmp_path / "cluster") as cluster:
+        memory = ("--conf", "spark.executor.memory=640m", "--conf", "spark.driver.host=127.0.0.1")
+        run_job(cloud, "--master", cluster.url, *memory)
+    assert cloud.ids() == [str(number) for number in range(20)]
