@@ -152,9 +152,8 @@ def parse(arguments: Sequence[str]) -> QuerySettings:
     if given.sink == POSTGRES:
         try:
             table_name(table)
-            table_name(quarantine)
         except argparse.ArgumentTypeError as error:
-            options.error(str(error))
+            options.error(f"argument --table: {error}")
     return QuerySettings(given.sink, table, quarantine, given.connection, given.statement, given.format, given.rows)
 
 

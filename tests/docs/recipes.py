@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 from agent.config import load
@@ -23,6 +24,18 @@ def install_agent(login: str, secured: SecuredBroker, folder: Path) -> KafkaSett
     secrets = [block for block in _blocks(login, "properties", secured) if "security.protocol" not in block]
     (credentials / _SECRET_FILE).write_text(secrets[0])
     return load.load(configuration, {}).kafka
+
+
+def install_cloud(login: str, secured: SecuredBroker, folder: Path) -> tuple[str, ...]:
+    """Write the job's file of a recipe into the folder `credentials`; return the options that the recipe adds."""
+    credentials = folder / "credentials"
+    credentials.mkdir()
+    [properties] = [block for block in _blocks(login, "properties", secured) if "security.protocol" in block]
+    file = credentials / _SECRET_FILE
+    file.touch(mode=0o600)
+    file.write_text(properties)
+    options = _blocks(login, "sh", secured)
+    return tuple(shlex.split(options[0])) if options else ()
 
 
 def _blocks(login: str, language: str, secured: SecuredBroker) -> list[str]:
