@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from agent import release
+from agent.certificates.expiry import certificates
 from agent.clock import Clock
-from agent.config.settings import GatewaySettings
+from agent.config.settings import Settings
 from agent.http.metrics import Metrics, Sources
 from agent.http.views import Views, ViewSources
 from agent.pipeline import Pipeline
@@ -30,7 +31,7 @@ DEVICES_SHOWN_MAX = 200
 
 
 def observe(
-    gateway: GatewaySettings,
+    settings: Settings,
     store: EventStore,
     pipeline: Pipeline,
     clock: Clock,
@@ -39,7 +40,7 @@ def observe(
     transport_duplicates: Mapping[str, Callable[[], int]],
 ) -> tuple[Views, Counter[int]]:
     """Return the views, and a counter of the server's responses, which the metrics include."""
-    folder, name = gateway.state_dir, gateway.id
+    folder, name = settings.gateway.state_dir, settings.gateway.id
     responses: Counter[int] = Counter()
     live = LiveView(store, clock, pipeline.activity, recent_errors, links)
 
@@ -73,6 +74,7 @@ def observe(
         status=status,
         clock=clock,
         links=links.reports,
+        certificates=lambda: certificates(settings),
     )
     view_sources = ViewSources(
         trouble=store.trouble,

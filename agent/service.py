@@ -153,7 +153,7 @@ def _http(
     from agent.http.server import HttpServer
     from agent.observability import observe
 
-    views, responses = observe(settings.gateway, store, pipeline, clock, recent_errors, links, transport_duplicates)
+    views, responses = observe(settings, store, pipeline, clock, recent_errors, links, transport_duplicates)
     return HttpServer(settings.http, pipeline.receive, views, responses)
 
 

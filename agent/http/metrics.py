@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -18,6 +18,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from agent import release
+from agent.certificates.expiry import Certificate
 from agent.clock import Clock
 from agent.identity.warnings import Danger
 from agent.status import GatewayStatus
@@ -49,6 +50,7 @@ class Sources:
     status: Callable[[], GatewayStatus]
     clock: Clock
     links: Callable[[], Mapping[LinkName, LinkReport]]
+    certificates: Callable[[], Sequence[Certificate]]
 
 
 class Metrics:
@@ -117,6 +119,24 @@ class _Agent(Collector):
         for link, report in sources.links().items():
             up.add_metric((link.value,), report.state.up)
         yield up
+        yield _expiries(sources.certificates())
+
+
+def _expiries(certificates: Sequence[Certificate]) -> Metric:
+    """Return when certificates expire, of several in one role the first; 0 for one that cannot be read."""
+    family = GaugeMetricFamily(
+        "oncegate_certificate_expiry_timestamp_seconds",
+        "When the certificate expires, in seconds since 1970 UTC; 0 where it cannot be read.",
+        labels=("connection", "role"),
+    )
+    moments: dict[tuple[str, str], float] = {}
+    for one in certificates:
+        key = (one.connection, one.role.value)
+        moment = 0.0 if one.expires is None else one.expires.timestamp()
+        moments[key] = min(moment, moments.get(key, moment))
+    for key, moment in moments.items():
+        family.add_metric(key, moment)
+    return family
 
 
 def _events(sources: Sources) -> Iterator[Metric]:

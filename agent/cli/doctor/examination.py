@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from agent.cli.doctor.certificates import check_certificates
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
 from agent.cli.doctor.machine import check_clock, check_memory, check_mount, check_python, check_space, check_sqlite
 from agent.cli.doctor.ports import check_ports
@@ -35,6 +36,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield from check_wear(folder)
     yield from _check_store(settings)
     yield from check_ports(settings)
+    yield from check_certificates(settings, clock.wall_ms())
     yield from _check_kafka(settings, clock.wall_ms())
     if settings.mqtt.enabled:
         from agent.cli.doctor.mqtt import check_mqtt  # its client is slow to load

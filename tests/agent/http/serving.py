@@ -10,7 +10,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from agent.config.settings import DevicesSettings, GatewaySettings, HttpSettings, IdentitySettings
+from agent.config.settings import (
+    DevicesSettings,
+    GatewaySettings,
+    HttpSettings,
+    IdentitySettings,
+    KafkaSettings,
+    Settings,
+)
 from agent.delivery import Receive
 from agent.http.limits import Limits
 from agent.http.server import HttpServer
@@ -24,6 +31,7 @@ from tests.agent.http.client import Client
 from tests.agent.store.stores import GATEWAY, HandClock, make_store
 
 EVENT = b'{"device":"urn:dev:mac:00158d0001a2b3c4","id":17,"data":{"temperature":21.5}}'
+KAFKA = KafkaSettings("127.0.0.1:1")
 FINGERPRINT = "1876d2e5f34f91105e52555b000b5edc"
 POST = "/api/v1/events"
 
@@ -55,8 +63,8 @@ async def serving(
     http = HttpSettings(**{"bind": "127.0.0.1:0", **settings})
     async with make_store(folder / "state", clock, connect=connect, **(store or {})) as events:
         pipeline = Pipeline(IdentitySettings(), clock, events, devices)
-        gateway = GatewaySettings(id=GATEWAY, state_dir=folder / "state")
-        views, responses = observe(gateway, events, pipeline, clock, RecentErrors(), Links(clock), {"coap": lambda: 5})
+        every = Settings(GatewaySettings(id=GATEWAY, state_dir=folder / "state"), KAFKA, http=http)
+        views, responses = observe(every, events, pipeline, clock, RecentErrors(), Links(clock), {"coap": lambda: 5})
         async with HttpServer(http, receive or pipeline.receive, views, responses, limits) as server:
             yield Served(server, events, Client(server.port), responses)
 

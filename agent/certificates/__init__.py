@@ -1,0 +1,1 @@
+"""When the certificates of the gateway's connections expire."""

@@ -1,0 +1,117 @@
+"""Doctor and metrics show when the certificates of the configuration expire."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from agent.certificates.expiry import CertificateRole, certificates
+from agent.certificates.validity import read_pem
+from agent.cli.doctor.certificates import check_certificates
+from agent.cli.doctor.finding import Condition
+from agent.config.settings import GatewaySettings, HttpSettings, KafkaSettings, MqttSettings, Settings
+from tests.agent.http.client import Client
+from tests.agent.http.serving import serving
+from tests.agent.http.test_tls import CERTIFICATE, KEY, trusting
+from tests.support.logins.certificates import Authority
+
+DAY_SECONDS = 86_400
+FAR = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def with_kafka(folder: Path, **properties: str) -> Settings:
+    kafka = KafkaSettings("k:9093", properties={name.replace("_", "."): value for name, value in properties.items()})
+    return Settings(GatewaySettings(id="gw-1", state_dir=folder), kafka)
+
+
+def milliseconds(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)
+
+
+def test_all_connections_are_looked_at(authority: Authority, tmp_path: Path) -> None:
+    own, _ = authority.issue("gateway.pem", DAY_SECONDS)
+    kafka = {"ssl.certificate.location": str(own), "ssl.ca.pem": authority.file.read_text(), "ssl.ca.location": "probe"}
+    settings = Settings(
+        GatewaySettings(id="gw-1", state_dir=tmp_path),
+        KafkaSettings("k:9093", properties=kafka),
+        mqtt=MqttSettings(enabled=True, tls=True, tls_ca_file=authority.file, tls_certificate_file=own),
+        http=HttpSettings(tls_certificate=own, tls_key=own),
+    )
+    assert [(one.connection, one.role) for one in certificates(settings)] == [
+        ("kafka", CertificateRole.OWN),
+        ("kafka", CertificateRole.AUTHORITY),
+        ("mqtt", CertificateRole.OWN),
+        ("mqtt", CertificateRole.AUTHORITY),
+        ("http", CertificateRole.OWN),
+    ]
+
+
+def test_of_a_chain_the_first_to_expire_counts_and_of_authorities_the_last(
+    authority: Authority, tmp_path: Path
+) -> None:
+    late, late_end = authority.issue("late.pem", 20 * DAY_SECONDS)
+    early, early_end = authority.issue("early.pem", 10 * DAY_SECONDS)
+    both = tmp_path / "both.pem"
+    both.write_bytes(late.read_bytes() + early.read_bytes())
+    found = certificates(with_kafka(tmp_path, ssl_certificate_location=str(both), ssl_ca_location=str(both)))
+    assert [one.expires for one in found] == [early_end, late_end]
+
+
+@pytest.mark.parametrize(
+    ("left", "condition", "said"),
+    [
+        (timedelta(days=40, hours=1), Condition.FINE, "40 days until it expires"),
+        (timedelta(days=29, hours=1), Condition.WARNING, "29 days until it expires"),
+        (timedelta(hours=1), Condition.WARNING, "0 days until it expires"),
+        (timedelta(seconds=-1), Condition.WRONG, "expired on"),
+    ],
+)
+def test_the_doctor_tells_the_days(
+    authority: Authority, tmp_path: Path, left: timedelta, condition: Condition, said: str
+) -> None:
+    own, expiry = authority.issue("gateway.pem", 50 * DAY_SECONDS)
+    settings = with_kafka(tmp_path, ssl_certificate_location=str(own))
+    [finding] = check_certificates(settings, milliseconds(expiry - left))
+    assert (finding.check, finding.condition) == ("certificate", condition)
+    assert f"kafka, own: {own}" in finding.text
+    assert said in finding.text
+    assert ("new session" in finding.hint) == (condition is not Condition.FINE)
+
+
+def test_a_file_that_is_missing_or_no_certificate_is_named_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no certificate\n")
+    files = {"ssl_certificate_location": str(tmp_path / "absent"), "ssl_ca_location": str(tmp_path / "text")}
+    found = list(check_certificates(with_kafka(tmp_path, **files), milliseconds(FAR)))
+    assert [finding.condition for finding in found] == [Condition.WARNING] * 2
+    assert "No such file" in found[0].text
+    assert "no certificate in PEM" in found[1].text
+
+
+async def test_the_metrics_have_the_expiry_of_the_file_as_it_is_now(authority: Authority, tmp_path: Path) -> None:
+    certificate = tmp_path / "http.pem"
+    shutil.copy(CERTIFICATE, certificate)
+    async with serving(tmp_path, tls_certificate=certificate, tls_key=KEY) as served:
+        client = Client(served.server.port, trusting())
+
+        async def metric() -> float:
+            lines = (await client.get("/metrics")).body.decode().splitlines()
+            name = 'oncegate_certificate_expiry_timestamp_seconds{connection="http",role="own"}'
+            [line] = [line for line in lines if line.startswith(name)]
+            return float(line.rpartition(" ")[2])
+
+        assert await metric() == next(read_pem(CERTIFICATE.read_bytes())).timestamp()
+        renewed, expiry = authority.issue("renewed.pem", DAY_SECONDS)
+        renewed.replace(certificate)
+        while await metric() != expiry.timestamp():  # views are shared by the requests of a moment
+            pass
+        certificate.unlink()
+        while await metric() != 0:
+            pass
