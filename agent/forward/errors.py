@@ -41,5 +41,9 @@ class TopicMissingError(SessionError):
     """The topic does not exist (yet)."""
 
 
+class UnsupportedError(SessionError):
+    """The service lacks what receipts depend on; only another service, or a newer one, changes that."""
+
+
 class TopicReplacedError(SessionError):
     """The topic was deleted and recreated under the same name since the session's start."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from cloud.errors import JobError
+from cloud.errors import JobError, StopError
 
 REQUEST_SECONDS_MAX = 30.0
 ANSWER_SECONDS_MAX = 40.0
@@ -15,6 +15,7 @@ ANSWER_SECONDS_MAX = 40.0
 _OF_MEMBERS = ("session.", "heartbeat.", "max.poll.", "fetch.", "queued.", "auto.", "partition.", "group.")
 """Prefixes of properties of group members, about which an admin client would warn."""
 
+_NO_ID = "A" * 22
 _TO_URL_SAFE = str.maketrans("+/", "-_")
 
 
@@ -30,8 +31,11 @@ class TopicIdReader:
         """Return the topic's present id in the form of Kafka's tools; raise JobError where there is no topic."""
         described = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=REQUEST_SECONDS_MAX)
         try:
-            return str(described[self._topic].result(ANSWER_SECONDS_MAX).topic_id).translate(_TO_URL_SAFE)
+            found = str(described[self._topic].result(ANSWER_SECONDS_MAX).topic_id).translate(_TO_URL_SAFE)
         except TimeoutError as error:
             raise JobError(f"topic {self._topic}: no answer within {ANSWER_SECONDS_MAX:g} s") from error
         except KafkaException as error:
             raise JobError(f"topic {self._topic}: {error.args[0].str()}") from error
+        if found == _NO_ID:
+            raise StopError(f"topic {self._topic}: this Kafka service gives topics no ids (KIP-516)")
+        return found

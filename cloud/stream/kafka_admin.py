@@ -15,6 +15,8 @@ from cloud.settings import KafkaSettings
 from cloud.table.commits import Offsets
 
 ANSWER_SECONDS_MAX = 30
+NO_ID = "A" * 22
+"""The id of zeros, which the client shows where a service gives topics no ids."""
 _NO_SUCH_TOPIC = "UnknownTopicOrPartitionException"
 _TRUNCATED = "LogTruncationException"
 
@@ -42,8 +44,17 @@ class KafkaAdmin:
         self._client = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
 
     def topic_id(self) -> str:
-        """Return the topic's id, which is another one after the topic was deleted and recreated."""
-        return str(self._describe().topicId().toString())
+        """Return the topic's id, which is another one after the topic was deleted and recreated.
+
+        Raise StopError where the service gives topics no ids.
+        """
+        found = str(self._describe().topicId().toString())
+        if found == NO_ID:
+            raise StopError(
+                f"topic {self._topic}: this Kafka service gives topics no ids (KIP-516), so that a topic that was "
+                "deleted and recreated would not be noticed, and its events be lost: use a service of docs/kafka.md"
+            )
+        return found
 
     def offset_ranges(self) -> dict[int, tuple[int, int]]:
         """Return the earliest and the latest offset of each partition."""

@@ -36,6 +36,7 @@ def _install_programs(*, heavy: bool) -> None:
         if heavy:
             jars.paths(jars.S3)
             jars.paths(jars.S3A)
+            jars.paths(jars.BROKER_3_9)
     except ServiceError as error:
         print(f"setup: some tests cannot run: {error}", file=sys.stderr)
 

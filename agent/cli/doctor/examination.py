@@ -69,7 +69,7 @@ def _unreadable(path: Path) -> str:
 
 
 def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
-    from agent.cli.doctor import kafka, receipts
+    from agent.cli.doctor import features, kafka, receipts
 
     connection = kafka.KafkaConnection.open(settings.kafka)
     finding, topic = kafka.check_broker(connection)
@@ -77,6 +77,7 @@ def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
     if topic is not None:
         yield from kafka.check_rights(topic)
         yield from kafka.check_topic(connection, topic)
+        yield from features.check_transactions(settings.kafka)
         yield from check_threads(kafka.count_brokers(connection))
         partitions, status = len(topic.partitions), _status(settings)
         yield from kafka.check_oversized(topic.name, status)

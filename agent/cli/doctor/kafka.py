@@ -17,10 +17,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
 
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
 from agent.config.settings import KafkaSettings
-from agent.forward.errors import UnreachableError
+from agent.forward.errors import UnreachableError, UnsupportedError
 from agent.forward.kafka.client import REQUEST_SECONDS_MAX, LastError, code_of, describe, open_admin, wait_for
 from agent.forward.kafka.connect import check_reachable
-from agent.forward.kafka.topic import create_command
+from agent.forward.kafka.topic import create_command, topic_id
 from agent.status import GatewayStatus
 from agent.terminal import count
 from contract import topics
@@ -62,6 +62,10 @@ def check_broker(connection: KafkaConnection) -> tuple[Finding, TopicDescription
         topic = wait_for(question, threading.Event())
     except KafkaException as error:
         return _unreached(connection, error), None
+    try:
+        topic_id(topic)
+    except UnsupportedError as error:
+        return wrong("broker", str(error), "see docs/kafka.md, Services"), None
     return fine("broker", f"{settings.bootstrap_servers} answers; topic {settings.topic} is there"), topic
 
 

@@ -6,13 +6,14 @@ import logging
 from typing import Final
 
 from agent.clock import Clock
-from agent.forward.errors import ClonedError, ForwardError, TopicMissingError, UnreachableError
+from agent.forward.errors import ClonedError, ForwardError, TopicMissingError, UnreachableError, UnsupportedError
 from agent.telemetry.links import LinkName, Links, LinkState
 
 REACHABLE: Final = LinkState("reachable", up=True)
 UNREACHABLE: Final = LinkState("unreachable", up=False, level=logging.WARNING)
 """No broker answers, neither to the forwarder nor to the receipts' poller."""
 TOPIC_MISSING: Final = LinkState("topic-missing", up=False, level=logging.ERROR)
+UNSUPPORTED: Final = LinkState("unsupported", up=False, level=logging.ERROR)
 FAILING: Final = LinkState("failing", up=False, level=logging.WARNING)
 CLONED: Final = LinkState("cloned", up=False, level=logging.ERROR)
 
@@ -39,6 +40,8 @@ class Link:
             self._links.report(LinkName.KAFKA, TOPIC_MISSING, str(error), create=self._create_command)
         elif isinstance(error, UnreachableError):
             self._links.report(LinkName.KAFKA, UNREACHABLE, str(error))
+        elif isinstance(error, UnsupportedError):
+            self._links.report(LinkName.KAFKA, UNSUPPORTED, str(error))
         elif isinstance(error, ClonedError):
             self._links.report(LinkName.KAFKA, CLONED, str(error))
         else:

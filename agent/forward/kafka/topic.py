@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its __all__ lacks the latter
 
-from agent.forward.errors import KafkaSettingsError, TopicMissingError, UnreachableError
+from agent.forward.errors import KafkaSettingsError, TopicMissingError, UnreachableError, UnsupportedError
 from agent.forward.kafka.client import REQUEST_SECONDS_MAX, LastError, code_of, describe, wait_for
 from contract import topics
 
@@ -29,6 +29,9 @@ class LogEnd:
     """Of the next record to be appended."""
     leader_epoch: int
 
+
+NO_ID = "A" * 22
+"""The id of zeros, which the clients show where a service gives topics no ids."""
 
 LeaderEpochs = Mapping[int, int]
 """The leader epoch of each partition at one time, as the leader itself answered."""
@@ -78,7 +81,7 @@ class TopicWatch:
         ]
 
     def read_id(self, stop: threading.Event) -> str:
-        """Return the topic's id; raise UnreachableError or TopicMissingError."""
+        """Return the topic's id; raise UnreachableError, TopicMissingError or UnsupportedError."""
         return topic_id(self._describe(stop))
 
     def read_view(self, stop: threading.Event) -> TopicView:
@@ -89,16 +92,25 @@ class TopicWatch:
     def ends(self, partitions: Iterable[int], stop: threading.Event, *, stable: bool = False) -> dict[int, LogEnd]:
         """Return where partitions end; one that does not answer, such as one without a leader, is left out.
 
-        With `stable`, where they end for a reader of committed records: below the first open transaction.
+        With `stable`, where they end for a reader of committed records: below the first open transaction. Raise
+        UnsupportedError where no answer has a leader epoch.
         """
         ends: dict[int, LogEnd] = {}
+        without_epoch = 0
         for partition, future in self.ask_ends(partitions, stable=stable).items():
             try:
                 end = log_end(wait_for(future, stop))
             except KafkaException:
                 continue
-            if end is not None:
+            if end is None:
+                without_epoch += 1
+            else:
                 ends[partition] = end
+        if without_epoch and not ends:
+            raise UnsupportedError(
+                f"topic {self._name}: this Kafka service gives no leader epochs (KIP-320), without which a truncated "
+                "log would not be noticed, and its events be lost: use a service of docs/kafka.md"
+            )
         return ends
 
     def ask_ends(self, partitions: Iterable[int], *, stable: bool = False) -> dict[int, Future[ListOffsetsResultInfo]]:
@@ -137,8 +149,14 @@ def log_end(answer: ListOffsetsResultInfo) -> LogEnd | None:
 
 
 def topic_id(description: TopicDescription) -> str:
-    """Return the id as Kafka's own tools show it (base64url)."""
-    return str(description.topic_id).translate(_TO_URL_SAFE)
+    """Return the id as Kafka's own tools show it (base64url); raise UnsupportedError where the service gives none."""
+    found = str(description.topic_id).translate(_TO_URL_SAFE)
+    if found == NO_ID:
+        raise UnsupportedError(
+            f"topic {description.name}: this Kafka service gives topics no ids (KIP-516), so that a topic that was "
+            "deleted and recreated would not be noticed, and its events be lost: use a service of docs/kafka.md"
+        )
+    return found
 
 
 _TO_URL_SAFE = str.maketrans("+/", "-_")

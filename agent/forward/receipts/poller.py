@@ -11,11 +11,11 @@ from typing import Final
 
 from agent.clock import SystemClock
 from agent.config.settings import KafkaSettings, ReceiptSettings
-from agent.forward.errors import KafkaSettingsError, SessionError
+from agent.forward.errors import KafkaSettingsError, SessionError, UnsupportedError
 from agent.forward.kafka.attempt import close
 from agent.forward.kafka.client import LastError, open_admin, open_reader
 from agent.forward.kafka.connect import check_reachable
-from agent.forward.kafka.health import UNREACHABLE
+from agent.forward.kafka.health import UNREACHABLE, UNSUPPORTED
 from agent.forward.kafka.login_files import LoginFiles
 from agent.forward.receipts.group_offsets import GroupOffsets
 from agent.forward.receipts.hold import Hold, read_hold
@@ -70,7 +70,8 @@ class ReceiptPoller:
                 self._ask(stop)
             except SessionError as error:
                 if not stop.is_set():
-                    self._links.report(LinkName.RECEIPTS, UNREACHABLE, str(error))
+                    state = UNSUPPORTED if isinstance(error, UnsupportedError) else UNREACHABLE
+                    self._links.report(LinkName.RECEIPTS, state, str(error))
 
     def _ask(self, stop: threading.Event) -> None:
         """Poll while batches are outstanding; raise SessionError where no broker answers.

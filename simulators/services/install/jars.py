@@ -14,6 +14,8 @@ from simulators.services.error import ServiceError
 
 LOCK_FILE = Path(__file__).with_name("jars.lock")
 BROKER = "broker"
+BROKER_3_9 = "broker_3_9"
+"""The oldest supported broker, for heavy tests."""
 SPARK = coordinates.SPARK
 S3A = coordinates.S3A
 S3 = "s3"

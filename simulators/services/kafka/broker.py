@@ -46,15 +46,18 @@ class Broker(ProcessService):
         node: Node | None = None,
         properties: Mapping[str, object] | None = None,
         java_options: Sequence[str] = (),
+        jar_set: str = jars.BROKER,
     ) -> None:
         """Prepare a broker with `listeners` beside its own; `scram` maps users of SASL/SCRAM-SHA-512 to passwords.
 
-        `properties` are broker settings that are added to the default ones or replace them.
+        `properties` are broker settings that are added to the default ones or replace them; `jar_set` selects the
+        version of Kafka.
         """
         self._folder = folder.absolute()
         self._node = node
         self._listeners = listeners
         self._java_options = java_options
+        self._jar_set = jar_set
         self._scram = scram or {}
         self._properties = properties or {}
         self._port, self._controller_port = ports.free(2) if node is None else node.own_ports
@@ -141,7 +144,7 @@ class Broker(ProcessService):
         )
         own = "".join(f"{name}={value}\n" for name, value in self._properties.items())
         self._properties_file.write_text(text + own)  # of duplicate names the last one counts
-        self._logging_file.write_text(settings.logging_properties())
+        self._logging_file.write_text(settings.logging_properties(log4j_1=self._jar_set == jars.BROKER_3_9))
 
     def _format_storage(self) -> None:
         cluster = new_cluster() if self._node is None else self._node.cluster
@@ -165,8 +168,13 @@ class Broker(ProcessService):
         return Command("kafka", self._java("kafka.Kafka", str(self._properties_file)), self.log_file, self._folder)
 
     def _java(self, main_class: str, *arguments: str) -> tuple[str, ...]:
-        classpath = ":".join(str(jar) for jar in jars.paths(jars.BROKER))
-        options = (f"-Xmx{HEAP_MEGABYTES}m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={self._logging_file}")
+        classpath = ":".join(str(jar) for jar in jars.paths(self._jar_set))
+        logging_option = (
+            f"-Dlog4j.configuration={self._logging_file.as_uri()}"
+            if self._jar_set == jars.BROKER_3_9
+            else f"-Dlog4j2.configurationFile={self._logging_file}"
+        )
+        options = (f"-Xmx{HEAP_MEGABYTES}m", "-XX:+UseSerialGC", logging_option)
         return (str(java.require()), *options, *self._java_options, "-cp", classpath, main_class, *arguments)
 
     @property

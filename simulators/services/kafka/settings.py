@@ -17,6 +17,14 @@ rootLogger.appenderRef.console.ref = console
 """
 
 
+_LOGGING_LOG4J_1 = """\
+log4j.rootLogger=INFO, console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %p %m (%c{1})%n
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Listener:
     """A further listener of a broker, with other security or behind a proxy."""
@@ -83,9 +91,9 @@ def server_properties(
     return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
-def logging_properties() -> str:
+def logging_properties(*, log4j_1: bool = False) -> str:
     """Return the Log4j settings: everything to standard output."""
-    return _LOGGING
+    return _LOGGING_LOG4J_1 if log4j_1 else _LOGGING
 
 
 def _settings(port: int, controller_port: int, data: Path) -> dict[str, object]:

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 
+from agent.cli.doctor.features import TRANSACTION_VERSION, read_features
 from agent.cli.doctor.finding import Condition
 from agent.cli.doctor.kafka import KafkaConnection, check_broker, check_rights
 from agent.config.settings import KafkaSettings
@@ -69,6 +70,7 @@ def assert_sent_and_receipted(settings: KafkaSettings, kafka: KafkaTopic) -> Non
     assert finding.condition is Condition.FINE, finding
     assert topic is not None
     assert [right.condition for right in check_rights(topic)] == [Condition.FINE]
+    assert read_features(settings)[TRANSACTION_VERSION] == 2
 
 
 @pytest.mark.parametrize("login", LOGINS)

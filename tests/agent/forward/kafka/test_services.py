@@ -1,0 +1,142 @@
+"""Services that lack what receipts depend on are refused; the versions of Kafka that are supported have all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from uuid import uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.cli.doctor.features import (
+    TRANSACTION_VERSION,
+    FeaturesError,
+    check_transactions,
+    parse_features,
+    read_features,
+)
+from agent.cli.doctor.finding import Condition
+from agent.cli.doctor.kafka import KafkaConnection, check_broker, check_topic
+from agent.config.settings import KafkaSettings
+from agent.forward.kafka.health import UNSUPPORTED
+from agent.telemetry.links import LinkName
+from simulators.services import ports
+from simulators.services.install import jars
+from simulators.services.kafka.broker import Broker
+from simulators.services.kafka.settings import Listener
+from tests.agent.forward.broker import KafkaTopic
+from tests.agent.forward.checks import assert_nothing_lost, wait_until_forwarded
+from tests.agent.forward.events import readings
+from tests.agent.forward.running import forwarding, receipting
+from tests.agent.forward.version_link import LIST_OFFSETS, WITHOUT_TOPIC_IDS, VersionLink
+from tests.support.memory_outbox import MemoryOutbox
+from tests.support.waiting import wait_for_count, wait_until
+
+pytestmark = pytest.mark.kafka
+
+WITHOUT_LEADER_EPOCHS = {LIST_OFFSETS: 3}
+
+
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, int, int]]:
+    """Yield a broker with a second listener, its port, and the port at which its clients expect it."""
+    port, link = ports.free(2)
+    with Broker(tmp_path_factory.mktemp("limited"), Listener("PLAINTEXT", port, link)) as running:
+        yield running, port, link
+
+
+@contextmanager
+def service(limited: tuple[Broker, int, int], limits: Mapping[int, int | None]) -> Iterator[KafkaTopic]:
+    """Yield a topic of a service that offers only these versions."""
+    broker, port, link = limited
+    side = KafkaTopic(broker.bootstrap_servers, f"events.{uuid4().hex}")
+    side.create_topic()
+    with VersionLink(link, port, limits):
+        yield KafkaTopic(f"127.0.0.1:{link}", side.topic)
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [(WITHOUT_TOPIC_IDS, "no ids (KIP-516)"), (WITHOUT_LEADER_EPOCHS, "no leader epochs (KIP-320)")],
+)
+def test_nothing_is_sent_to_a_service_without_topic_ids_or_leader_epochs(
+    limited: tuple[Broker, int, int], limits: Mapping[int, int | None], reason: str
+) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(5))
+    with service(limited, limits) as kafka:
+        with forwarding(kafka.settings(), outbox) as links:
+            wait_until(lambda: links.state(LinkName.KAFKA) == UNSUPPORTED, "the service is refused")
+            assert reason in links.reports()[LinkName.KAFKA].reason
+        assert outbox.new == 5
+        direct = KafkaTopic(limited[0].bootstrap_servers, kafka.topic)
+        assert direct.records() == []
+
+
+def test_the_doctor_refuses_a_service_without_topic_ids(limited: tuple[Broker, int, int]) -> None:
+    with service(limited, WITHOUT_TOPIC_IDS) as kafka:
+        finding, topic = check_broker(KafkaConnection.open(KafkaSettings(kafka.bootstrap_servers, kafka.topic)))
+    assert (finding.condition, topic) == (Condition.WRONG, None)
+    assert "no ids (KIP-516)" in finding.text
+
+
+def test_behind_the_same_link_a_service_with_all_versions_is_used(limited: tuple[Broker, int, int]) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(5))
+    with service(limited, {}) as kafka, forwarding(kafka.settings(), outbox):
+        wait_until(lambda: outbox.new == 0, "the events are forwarded")
+
+
+VERSIONS = {jars.BROKER: 2, jars.BROKER_3_9: None}
+"""The sets of jars, and the version of their transactions: Kafka announces one from 4.0 on."""
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def version(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Broker]]:
+    jar_set = str(request.param)
+    with Broker(tmp_path_factory.mktemp("version"), jar_set=jar_set) as running:
+        yield jar_set, running
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("mode", ["at-least-once", "exactly-once", "at-most-once"])
+def test_each_mode_works_with_both_ends_of_the_supported_versions(version: tuple[str, Broker], mode: str) -> None:
+    jar_set, broker = version
+    kafka = KafkaTopic(broker.bootstrap_servers, f"events.{uuid4().hex}")
+    kafka.create_topic()
+    settings, outbox = kafka.settings(mode), MemoryOutbox()
+    outbox.append(*readings(200))
+    with forwarding(settings, outbox):
+        wait_until_forwarded(outbox)
+    if mode == "at-most-once":  # there an event is released before it is sent
+        wait_for_count(lambda: len(kafka.records()), 200, "the events are in the topic")
+    else:
+        assert_nothing_lost(kafka, outbox)
+        kafka.commit(None, kafka.receipt())
+        with receipting(settings, outbox):
+            wait_for_count(lambda: len(outbox.forwarded()), 0, "everything has its receipt")
+    connection = KafkaConnection.open(settings)
+    finding, topic = check_broker(connection)
+    assert finding.condition is Condition.FINE, finding
+    assert topic is not None
+    assert [one.condition for one in check_topic(connection, topic)][1:] == [Condition.FINE] * 5
+    assert read_features(settings).get(TRANSACTION_VERSION) == VERSIONS[jar_set]
+    [shown] = check_transactions(settings)
+    assert (shown.condition, str(VERSIONS[jar_set] or "before 4.0") in shown.text) == (Condition.FINE, True)
+
+
+def test_features_of_a_server_that_is_not_kafka_are_a_warning() -> None:
+    [closed] = ports.free(1)
+    [finding] = check_transactions(KafkaSettings(f"127.0.0.1:{closed}"))
+    assert finding.condition is Condition.WARNING
+    assert "Connection refused" in finding.text
+
+
+@given(st.binary(max_size=300))
+def test_any_answer_is_read_or_refused(answer: bytes) -> None:
+    try:
+        parse_features(answer)
+    except FeaturesError:
+        return
