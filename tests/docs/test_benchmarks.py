@@ -8,7 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from agent.config.settings import KafkaSettings
 from agent.delivery import Media
+from agent.forward.kafka.client import producer_config
+from benchmarks.uplink import BURSTS
 from tests.docs.pages import ROOT
 
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -27,6 +30,12 @@ TABLES = [
         "## Protocols",
         "| contender | events/s | CPU per event | p99 | durable before the answer |",
         (1, 2, 3),
+    ),
+    (
+        "uplink",
+        "## The uplink",
+        "| codec | bytes/event, one by one | 20 at a time | 1,000 at a time | CPU µs/event |",
+        (1, 2, 3, 4),
     ),
     ("store", "## The event store", FIGURES, (1,)),
     ("cloud", "## The cloud", "| contender | records/s | by CPU second |", (1, 2)),
@@ -130,3 +139,11 @@ def test_the_line_of_figures_in_the_readme_is_kept() -> None:
         round(by_name["start to READY, median"], 2),
         *(usual[name] for name in ("lost", "doubled", "events", "transmissions")),
     ]
+
+
+def test_the_agents_compression_is_the_one_that_takes_fewer_bytes_than_lz4_in_each_burst() -> None:
+    kept = {one["name"]: one["value"] for one in json.loads((KEPT / "uplink.json").read_text())["figures"]}
+    codec = producer_config(KafkaSettings("k:9092"), {})["compression.type"]
+    assert codec == "zstd"
+    for burst in BURSTS:
+        assert kept[f"{codec}, bursts of {burst}"] < 0.9 * kept[f"lz4, bursts of {burst}"]

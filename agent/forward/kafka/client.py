@@ -35,7 +35,7 @@ _CLIENT: Final[Mapping[str, str]] = {
 }
 _PRODUCER: Final[Mapping[str, str]] = {
     "linger.ms": "5",
-    "compression.type": "lz4",  # the headers repeat, and a gateway's processor is slow
+    "compression.type": "zstd",  # fewest bytes for little CPU: docs/benchmarks.md, The uplink
     "message.timeout.ms": "30000",
     "queue.buffering.max.messages": "20000",
     "queue.buffering.max.kbytes": "16384",  # both above what may be in flight
