@@ -1,0 +1,174 @@
+"""The queries of docs/table.md have the same answers in Spark, DuckDB and PostgreSQL, on the same rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import duckdb
+import psycopg
+import pytest
+from deltalake import DeltaTable
+from psycopg import sql
+from pyspark.sql import SparkSession
+
+from cloud.postgres.statements import Statements
+from cloud.table import rows
+from cloud.table.readings import SPARK_VIEW
+from simulators.services.postgres import Postgres
+from tests.docs.pages import ROOT
+
+pytestmark = pytest.mark.spark
+
+PAGE = (ROOT / "docs" / "table.md").read_text()
+QUERIES = dict(
+    re.findall(r"^### (.+?)\n.*?```sql\n(.*?)```", PAGE.partition("\n## Queries\n")[2], re.DOTALL | re.MULTILINE)
+)
+VIEWS = dict(re.findall(r"```sql\n-- (\w+)\n(.*?)```", PAGE, re.DOTALL))
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+THERMOMETER, METER = "urn:dev:mac:00158d0001a2b3c4", "urn:dev:mac:00158d0001a2b3c5"
+GATEWAY_1, GATEWAY_2 = "urn:oncegate:gateway:gw-1", "urn:oncegate:gateway:gw-2"
+Row = dict[str, Any]
+Answer = list[tuple[Any, ...]]
+Ask = Callable[[str], Answer]
+
+
+def row(number: int, minutes: int, device: str, data: str, **others: object) -> Row:
+    """Return a row that was accepted so many minutes after noon, and processed 5 s after that."""
+    received = NOON + timedelta(minutes=minutes)
+    made: Row = dict.fromkeys(rows.COLUMNS)
+    made |= {
+        "fingerprint": number.to_bytes(16),
+        "device": device,
+        "type": "reading",
+        "received": received,
+        "appended": received + timedelta(seconds=1),
+        "processed_at": received + timedelta(seconds=5),
+        "clock": "trusted",
+        "gateway": "gw-1",
+        "epoch": "00000000000000a1",
+        "sequence": number,
+        "via": "coap",
+        "data": data,
+        "day": received.date(),
+    }
+    return made | others
+
+
+def table() -> list[Row]:
+    late = NOON + timedelta(hours=5)
+    second = {"gateway": "gw-2", "epoch": "00000000000000b2"}
+    return [
+        row(1, -1, GATEWAY_1, "{}", type="gateway.started", via="gateway"),
+        row(2, 0, THERMOMETER, '{"temperature":21.5}', units='{"temperature":"Cel"}', event_time=NOON),
+        row(3, 10, THERMOMETER, '{"temperature":22.0,"odd \\"name\\"":true}'),
+        row(4, 70, THERMOMETER, '{"temperature":19}', possible_duplicate_of=(2).to_bytes(16)),
+        row(5, 5, METER, '{"energy":100.125}'),
+        row(7, 55, METER, '{"energy":101.5}', units='{"energy":"kWh"}'),
+        row(8, 65, METER, '{"energy":101.625}'),
+        row(1, 80, METER, '{"energy":102}', fingerprint=b"\xb1" * 16, appended=late, clock="untrusted", **second),
+        row(3, 90, GATEWAY_2, '{"reason":"full","count":1}', fingerprint=b"\xb3" * 16, type="gateway.gap",
+            via="gateway", **second),
+    ]  # fmt: skip
+
+
+HOUR = timedelta(hours=1)
+ANSWERS: dict[str, Answer] = {
+    "The readings of a device": [
+        (NOON + timedelta(minutes=70), "temperature", "19", None),
+        (NOON + timedelta(minutes=10), 'odd "name"', "true", None),
+        (NOON + timedelta(minutes=10), "temperature", "22.0", None),
+        (NOON, "temperature", "21.5", "Cel"),
+    ],
+    "The last event of each device": [
+        (THERMOMETER, NOON + timedelta(minutes=70), 3),
+        (METER, NOON + timedelta(minutes=80), 4),
+    ],
+    "Hourly averages": [(THERMOMETER, NOON, Decimal("21.75")), (THERMOMETER, NOON + HOUR, Decimal(19))],
+    "Energy per hour": [(METER, NOON, Decimal("1.375")), (METER, NOON + HOUR, Decimal("0.375"))],
+    "Events that arrived late": [("gw-2", 1, timedelta(minutes=220))],
+    "Gaps by gateway": [("gw-2", NOON + timedelta(minutes=90), '{"reason":"full","count":1}')],
+    "Labels without a row": [("gw-1", "00000000000000a1", 1), ("gw-2", "00000000000000b2", 1)],
+    "Possible duplicates": [(THERMOMETER, NOON + timedelta(minutes=70), NOON)],
+    "Gateways with a wrong clock": [("gw-2", 1, NOON + timedelta(minutes=80))],
+    "From the sensor to the table": [("gw-1", timedelta(seconds=5), 6)],
+}
+
+
+@pytest.fixture(scope="module")
+def delta(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a Delta table with the rows."""
+    folder = tmp_path_factory.mktemp("table") / "events"
+    made = [tuple(one[name] for name in rows.COLUMNS) for one in table()]
+    frame = spark.createDataFrame(made, rows.SCHEMA)
+    frame.write.format("delta").partitionBy(*rows.PARTITIONED_BY).save(str(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def in_spark(spark: SparkSession, delta: Path) -> Ask:
+    spark.read.format("delta").load(str(delta)).createOrReplaceTempView("events")
+    spark.sql(SPARK_VIEW)
+    return lambda query: [tuple(one) for one in spark.sql(query).collect()]
+
+
+@pytest.fixture(scope="module")
+def in_duckdb(delta: Path) -> Iterator[Ask]:
+    files = [uri.removeprefix("file://") for uri in DeltaTable(str(delta)).file_uris()]
+    with closing(duckdb.connect()) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        scan = f"read_parquet({files!r}, hive_partitioning = true)"
+        connection.execute(
+            re.sub(r"CREATE VIEW quarantine.*\n", "", VIEWS["DuckDB"]).replace("delta_scan('./events')", scan)
+        )
+        yield lambda query: connection.execute(query).fetchall()
+
+
+@pytest.fixture(scope="module")
+def in_postgres(postgres: Postgres) -> Iterator[Ask]:
+    name = f"q{uuid4().hex}"
+    with psycopg.connect(postgres.connection, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {name}; SET search_path TO {name}; SET timezone TO 'UTC'".encode())
+        connection.execute(Statements("events", "quarantine").create_table)
+        columns = sql.SQL(", ").join(map(sql.Identifier, rows.COLUMNS))
+        places = sql.SQL(", ").join(sql.Placeholder() * len(rows.COLUMNS))
+        insert = sql.SQL("INSERT INTO events ({}) VALUES ({})").format(columns, places)
+        for one in table():
+            connection.execute(insert, list(one.values()))
+        connection.execute(VIEWS["PostgreSQL"].encode())
+        yield lambda query: connection.execute(query.encode()).fetchall()
+
+
+def plain(value: object) -> object:
+    """Return a value in the form of the expected ones: with a time zone, numbers as such."""
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    if isinstance(value, float):
+        return Decimal(str(value))
+    return value.isoformat() if type(value) is date else value
+
+
+def test_the_page_has_ten_queries_and_each_has_an_answer() -> None:
+    assert list(QUERIES) == list(ANSWERS)
+    assert len(QUERIES) == 10
+
+
+@pytest.mark.parametrize("engine", ["in_spark", "in_duckdb", "in_postgres"])
+@pytest.mark.parametrize("title", QUERIES)
+def test_a_query_has_its_answer(engine: str, title: str, request: pytest.FixtureRequest) -> None:
+    ask: Ask = request.getfixturevalue(engine)
+    found = [tuple(map(plain, one)) for one in ask(QUERIES[title])]
+    assert found == ANSWERS[title]
+
+
+def test_the_columns_of_the_page_are_those_of_the_table() -> None:
+    section = PAGE.partition("\n## Columns\n")[2].partition("\n## ")[0]
+    shown = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", section, re.MULTILINE))
+    assert shown == {name: kind.simpleString() for name, kind in rows.COLUMNS.items()}
