@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from agent.config import files
 from agent.config.settings import KafkaSettings
 from agent.forward.errors import KafkaSettingsError, UnreachableError
+from agent.forward.kafka.msk_iam import with_login
 from contract.properties import PropertiesError, parse
 
 REQUEST_SECONDS_MAX: Final = 10.0
@@ -76,7 +77,7 @@ def producer_config(settings: KafkaSettings, fixed: Mapping[str, str | None]) ->
             wanted = "none" if needed is None else repr(needed)
             raise KafkaSettingsError(f"kafka.properties: {name} = {given!r}: the delivery mode needs {wanted}")
     ours = {name: value for name, value in fixed.items() if value is not None}
-    return {**_CLIENT, **_PRODUCER, **properties, **ours, "bootstrap.servers": settings.bootstrap_servers}
+    return {**_CLIENT, **_PRODUCER, **with_login(properties), **ours, "bootstrap.servers": settings.bootstrap_servers}
 
 
 def given_properties(settings: KafkaSettings) -> dict[str, str]:
@@ -97,7 +98,8 @@ def given_properties(settings: KafkaSettings) -> dict[str, str]:
 
 def open_admin(settings: KafkaSettings, last_error: LastError) -> AdminClient:
     """Open a client for administrative requests; raise KafkaSettingsError where a property or its value is unknown."""
-    config: dict[str, Any] = {**_CLIENT, **given_properties(settings), "bootstrap.servers": settings.bootstrap_servers}
+    given = with_login(given_properties(settings))
+    config: dict[str, Any] = {**_CLIENT, **given, "bootstrap.servers": settings.bootstrap_servers}
     config["error_cb"] = last_error
     try:
         return AdminClient(config)
@@ -110,7 +112,8 @@ def open_reader(settings: KafkaSettings, group: str, last_error: LastError, *, u
 
     While an open transaction holds an offset, a request for it fails; with `unstable` it returns the offset before.
     """
-    config: dict[str, Any] = {**_CLIENT, **given_properties(settings), "bootstrap.servers": settings.bootstrap_servers}
+    given = with_login(given_properties(settings))
+    config: dict[str, Any] = {**_CLIENT, **given, "bootstrap.servers": settings.bootstrap_servers}
     isolation = "read_uncommitted" if unstable else "read_committed"
     config |= {"group.id": group, "isolation.level": isolation, "enable.auto.commit": False}
     config |= {"enable.partition.eof": True, "auto.offset.reset": "error", **_SMALL}

@@ -53,6 +53,19 @@ class SecuredBroker:
             (CLOUD, ResourceType.TOPIC, topic): (describe, configs, read),
             (CLOUD, ResourceType.GROUP, group): (read, describe, delete),
         }
+        self._create(rights)
+
+    def grant_transactions(self, gateway: str) -> None:
+        """Grant the rights that exactly once needs, to the user of the same name."""
+        write, describe, read = AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.READ
+        self._create(
+            {
+                (GATEWAY, ResourceType.TRANSACTIONAL_ID, gateway): (write, describe),
+                (GATEWAY, ResourceType.GROUP, f"oncegate-outbox-{gateway}"): (read,),
+            }
+        )
+
+    def _create(self, rights: Mapping[tuple[str, ResourceType, str], tuple[AclOperation, ...]]) -> None:
         literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
         bindings = [
             AclBinding(kind, name, literal, f"User:{user}", "*", operation, allow)
