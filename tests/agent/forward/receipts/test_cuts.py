@@ -51,9 +51,10 @@ class Line:
         return f"{self.kafka.topic}-0"
 
     def receipt(self) -> None:
-        """Commit a receipt for all records."""
+        """Read all records, and commit a receipt for those; the session may send more meanwhile."""
+        end = self.kafka.ends()[0]
         self.read |= {sequence(record) for record in self.kafka.records()}
-        self.kafka.commit(None, self.kafka.receipt())
+        self.kafka.commit(end, self.kafka.receipt())
 
     def settled(self) -> bool:
         """Commit a receipt for all forwarded events; return whether nothing is outstanding."""
