@@ -27,10 +27,15 @@ from tests.docs.pages import ROOT
 pytestmark = pytest.mark.spark
 
 PAGE = (ROOT / "docs" / "table.md").read_text()
-QUERIES = dict(
-    re.findall(r"^### (.+?)\n.*?```sql\n(.*?)```", PAGE.partition("\n## Queries\n")[2], re.DOTALL | re.MULTILINE)
-)
-VIEWS = dict(re.findall(r"```sql\n-- (\w+)\n(.*?)```", PAGE, re.DOTALL))
+
+
+def section(title: str) -> str:
+    """Return what the page has under a heading of the second level."""
+    return PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+QUERIES = dict(re.findall(r"^### (.+?)\n.*?```sql\n(.*?)```", section("Queries"), re.DOTALL | re.MULTILINE))
+VIEWS = dict(re.findall(r"```sql\n-- (\w+)\n(.*?)```", section("Readings"), re.DOTALL))
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 THERMOMETER, METER = "urn:dev:mac:00158d0001a2b3c4", "urn:dev:mac:00158d0001a2b3c5"
@@ -169,6 +174,5 @@ def test_a_query_has_its_answer(engine: str, title: str, request: pytest.Fixture
 
 
 def test_the_columns_of_the_page_are_those_of_the_table() -> None:
-    section = PAGE.partition("\n## Columns\n")[2].partition("\n## ")[0]
-    shown = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", section, re.MULTILINE))
+    shown = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", section("Columns"), re.MULTILINE))
     assert shown == {name: kind.simpleString() for name, kind in rows.COLUMNS.items()}
