@@ -40,6 +40,10 @@ class Metrics:
         self.batch_seconds = self._histogram("batch_seconds", "Duration of a batch")
         self.receipt_age = self._histogram("receipt_age_seconds", "Time from a batch's oldest append to its receipt")
         self.receipt_time = self._gauge("receipt_timestamp_seconds", "Time of the latest receipts")
+        self.report_time = self._gauge(
+            "report_timestamp_seconds", "Time of the stream's latest report, or of the start"
+        )
+        self.report_time.set_to_current_time()
 
     def serve(self, host: str, port: int) -> None:
         """Serve the metrics on http://host:port/metrics for as long as the process lives."""
@@ -57,6 +61,7 @@ class Metrics:
         self.receipt_time.set(self._receipted[batch])
 
     def progressed(self, progress: StreamingQueryProgress) -> None:
+        self.report_time.set_to_current_time()
         receipted = self._receipted.pop(progress.batchId, None)
         self.lag.set(lag(progress))
         if not progress.numInputRows:
@@ -74,6 +79,9 @@ class Metrics:
         self.input.inc(observed["records"])
         if receipted is not None and observed["oldest"] is not None:
             self.receipt_age.observe(max(0.0, receipted - observed["oldest"] / 1000))
+
+    def idle(self) -> None:
+        self.report_time.set_to_current_time()
 
     def _counter(self, name: str, help_: str, *labels: str) -> Counter:
         return Counter(f"{PREFIX}_{name}", help_, labels, registry=self.registry)

@@ -21,6 +21,9 @@ class Observer(Protocol):
     def progressed(self, progress: StreamingQueryProgress) -> None:
         """Receive Spark's report after the batch."""
 
+    def idle(self) -> None:
+        """Receive Spark's regular report that there is nothing to read."""
+
 
 class NullObserver:
     """An `Observer` that ignores everything."""
@@ -32,4 +35,7 @@ class NullObserver:
         pass
 
     def progressed(self, progress: StreamingQueryProgress) -> None:
+        pass
+
+    def idle(self) -> None:
         pass

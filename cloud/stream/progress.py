@@ -36,7 +36,7 @@ class ProgressLines(StreamingQueryListener):
             _log(progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  # Spark's name
-        pass
+        self._observer.idle()
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark's name
         logger.info("query=%s stage=ended", event.id)

@@ -80,6 +80,8 @@ def test_each_event_is_one_row_whatever_comes_twice(cloud: CloudSide) -> None:
     assert said["oncegate_cloud_dropped_by_watermark_total"] == 0
     assert said["oncegate_cloud_receipt_age_seconds_count"] == said["oncegate_cloud_batch_seconds_count"] > 0
     assert said["oncegate_cloud_lag_records"] == 0
+    report = "oncegate_cloud_report_timestamp_seconds"
+    cloud.wait(lambda: figures(port)[report] > said[report] + 1, "a report that there is nothing to read")
     assert [row["data"] for row in rows if row["id"] is None] == ['{"t":1}'] * 2
     assert cloud.stop() == 0
 

@@ -1,9 +1,10 @@
-"""The alert rules and the dashboard use existing metrics, in expressions that Prometheus accepts."""
+"""The alert rules and the dashboards use existing metrics, in expressions that Prometheus accepts."""
 
 import json
 import re
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,50 +16,85 @@ FOLDER = ROOT / "docs" / "monitoring"
 METRIC = re.compile(r"\b(?:oncegate_[a-z_]+|up)\b(?=[{\[\s)]|$)")
 
 
-def known() -> set[str]:
-    """Return the metrics of the page on HTTP, which a test holds against the server's."""
-    said = re.findall(r"^\| `(oncegate_\w+?)[{`]", (ROOT / "docs" / "http.md").read_text(), re.MULTILINE)
-    histogram = {f"oncegate_commit_seconds_{part}" for part in ("bucket", "sum", "count")}
-    return {*said, *histogram, "up", "oncegate_process_resident_memory_bytes"}
+@dataclass(frozen=True, slots=True)
+class Monitored:
+    """A program: the names of its rules and its dashboard, and the page that lists its metrics."""
+
+    rules: str
+    dashboard: str
+    page: str
+    histograms: tuple[str, ...]
+    others: frozenset[str] = frozenset()
+
+    def known(self) -> set[str]:
+        """Return the metrics of the page, which a test compares with those of the program."""
+        page = (ROOT / "docs" / self.page).read_text()
+        listed = re.findall(r"^\| `(oncegate_\w+?)[{`]", page, re.MULTILINE)
+        parts = {f"{name}_{part}" for name in self.histograms for part in ("bucket", "sum", "count")}
+        return {*listed, *parts, *self.others, "up"}
+
+    def panels(self) -> list[dict[str, object]]:
+        panels: list[dict[str, object]] = json.loads((FOLDER / f"{self.dashboard}.json").read_text())["panels"]
+        return panels
+
+    def queries(self) -> Iterator[str]:
+        """Yield the expressions of the dashboard."""
+        for panel in self.panels():
+            assert isinstance(panel["targets"], list)
+            yield from (target["expr"] for target in panel["targets"])
+
+    def alerts(self) -> list[str]:
+        """Return the expressions of the alerts."""
+        return re.findall(r"^\s+expr: (.*)$", (FOLDER / f"{self.rules}.yml").read_text(), re.MULTILINE)
 
 
-def dashboard() -> Iterator[str]:
-    document = json.loads((FOLDER / "dashboard.json").read_text())
-    for panel in document["panels"]:
-        yield from (target["expr"] for target in panel["targets"])
+GATEWAY = Monitored(
+    *("alerts", "dashboard", "http.md", ("oncegate_commit_seconds",)),
+    frozenset({"oncegate_process_resident_memory_bytes"}),
+)
+JOB = Monitored(
+    *("job-alerts", "job-dashboard", "cloud.md"), ("oncegate_cloud_batch_seconds", "oncegate_cloud_receipt_age_seconds")
+)
+each = pytest.mark.parametrize("monitored", [GATEWAY, JOB], ids=["gateway", "job"])
 
 
-def alerts() -> list[str]:
-    return re.findall(r"^\s+expr: (.*)$", (FOLDER / "alerts.yml").read_text(), re.MULTILINE)
+@each
+def test_every_metric_of_an_expression_exists(monitored: Monitored) -> None:
+    for expressions in (monitored.alerts(), list(monitored.queries())):
+        named = {name for expression in expressions for name in METRIC.findall(expression)}
+        assert len(named) > 5
+        assert named - monitored.known() == set()
 
 
-@pytest.mark.parametrize("expressions", [alerts(), list(dashboard())], ids=["alerts", "dashboard"])
-def test_every_metric_of_an_expression_exists(expressions: list[str]) -> None:
-    named = {name for expression in expressions for name in METRIC.findall(expression)}
-    assert len(named) > 8
-    assert named - known() == set()
-
-
-def test_panels_have_places_of_their_own() -> None:
-    panels = json.loads((FOLDER / "dashboard.json").read_text())["panels"]
-    taken = [
-        (x, y)
-        for panel in panels
-        for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
-        for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
-    ]
+@each
+def test_panels_have_places_of_their_own(monitored: Monitored) -> None:
+    taken = []
+    for panel in monitored.panels():
+        place = panel["gridPos"]
+        assert isinstance(place, dict)
+        columns = range(place["x"], place["x"] + place["w"])
+        taken += [(x, y) for x in columns for y in range(place["y"], place["y"] + place["h"])]
     assert len(taken) == len(set(taken))
-    assert len({panel["id"] for panel in panels}) == len(panels)
+    assert max(x for x, _ in taken) < 24
+    assert len({panel["id"] for panel in monitored.panels()}) == len(monitored.panels())
+
+
+@each
+def test_each_alert_is_among_those_that_are_tested(monitored: Monitored) -> None:
+    rules = re.findall(r"alert: (\w+)", (FOLDER / f"{monitored.rules}.yml").read_text())
+    tested = set(re.findall(r"alertname: (\w+)", (FOLDER / f"{monitored.rules}.test.yml").read_text()))
+    assert set(rules) - tested == (set() if monitored is JOB else {"OncegateSlowDisk", "OncegateDiskWear"})
 
 
 @pytest.mark.heavy
-def test_prometheus_takes_the_rules_and_they_fire_when_they_shall(tmp_path: Path) -> None:
+@each
+def test_prometheus_takes_the_rules_and_they_fire_when_they_shall(monitored: Monitored, tmp_path: Path) -> None:
     promtool = debian.unpack("prometheus") / "usr" / "bin" / "promtool"
-    for arguments in (("check", "rules", "alerts.yml"), ("test", "rules", "alerts.test.yml")):
+    for arguments in (("check", "rules", f"{monitored.rules}.yml"), ("test", "rules", f"{monitored.rules}.test.yml")):
         done = subprocess.run([promtool, *arguments], cwd=FOLDER, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     # The dashboard's expressions as rules: so their grammar is checked, too.
-    rules = [{"record": f"x:{number}", "expr": expr} for number, expr in enumerate(dashboard())]
+    rules = [{"record": f"x:{number}", "expr": expr} for number, expr in enumerate(monitored.queries())]
     file = tmp_path / "dashboard.yml"
     file.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}).replace("$instance", ".*"))
     done = subprocess.run([promtool, "check", "rules", str(file)], capture_output=True, text=True, check=False)

@@ -72,6 +72,9 @@ class AfterBatches:
     def progressed(self, progress: StreamingQueryProgress) -> None:
         pass
 
+    def idle(self) -> None:
+        pass
+
 
 @pytest.mark.heavy
 def test_what_was_fetched_before_the_log_was_cut_is_never_written(
