@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 
 from agent import release
 from agent.certificates.expiry import certificates
@@ -17,10 +18,11 @@ from agent.status import GatewayStatus, read_status
 from agent.store.errors import FAILURES
 from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME
-from agent.store.read.documents import read_events, read_trace
+from agent.store.read.documents import read_device, read_events, read_trace
 from agent.store.read.rejected import read_rejected
 from agent.store.schema import disk_space
 from agent.telemetry.activity import Activity
+from agent.telemetry.history import History, Totals
 from agent.telemetry.links import Links
 from agent.telemetry.recent_errors import RecentErrors
 
@@ -28,6 +30,16 @@ SEARCHED_EVENTS_MAX = 20_000
 """How many of the latest events are searched for a device."""
 FOUND_EVENTS_MAX = 50
 DEVICES_SHOWN_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The views, and what they are fed by while the agent runs."""
+
+    views: Views
+    responses: Counter[int]
+    """Responses of the HTTP server by their code, which the server counts and the metrics include."""
+    history: History
 
 
 def observe(
@@ -38,11 +50,12 @@ def observe(
     recent_errors: RecentErrors,
     links: Links,
     transport_duplicates: Mapping[str, Callable[[], int]],
-) -> tuple[Views, Counter[int]]:
-    """Return the views, and a counter of the server's responses, which the metrics include."""
+) -> Observation:
+    """Return the views of an agent."""
     folder, name = settings.gateway.state_dir, settings.gateway.id
     responses: Counter[int] = Counter()
     live = LiveView(store, clock, pipeline.activity, recent_errors, links)
+    history = History(lambda: _totals(store, pipeline), clock)
 
     def status() -> GatewayStatus:
         return read_status(folder, name)
@@ -53,7 +66,17 @@ def observe(
 
     def traces(fingerprint: bytes) -> list[dict[str, object]]:
         flush(store)
-        return read_trace(folder, name, fingerprint)
+        return read_trace(folder, name, fingerprint, store.outbox.times)
+
+    def device(device: str) -> dict[str, object]:
+        flush(store)
+        return {
+            "device": device,
+            "now": clock.wall_ms(),
+            "activity": pipeline.activity.device(device),
+            "warnings": pipeline.warnings.advice(device),
+            **read_device(folder, name, device),
+        }
 
     def latest(device: str) -> list[Mapping[str, object]]:
         events = read_events(folder, name, SEARCHED_EVENTS_MAX)
@@ -82,17 +105,32 @@ def observe(
         metrics=Metrics(sources).text,
         live=lambda: live.document(current_status),
         feed=live.feed,
+        history=history.document,
         trace=traces,
+        device=device,
         latest=latest,
         rejected=lambda selection, limit: read_rejected(folder, selection, limit),
     )
-    return Views(view_sources), responses
+    return Observation(Views(view_sources), responses, history)
 
 
 def flush(store: EventStore) -> None:
     """Write the counts of duplicates, which views read from the disk; where that fails, they show older ones."""
     with suppress(*FAILURES):
         store.flush()
+
+
+def _totals(store: EventStore, pipeline: Pipeline) -> Totals:
+    new, forwarded, confirmed, _ = store.totals()
+    return Totals(
+        accepted=sum(counts.accepted for counts in pipeline.counts.values()),
+        sent=forwarded + confirmed,
+        confirmed=confirmed,
+        new=new,
+        forwarded=forwarded,
+        commits=store.commit_durations.cumulative()[-1][1],
+        commit_seconds=store.commit_durations.total_seconds,
+    )
 
 
 class LiveView:

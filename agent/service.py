@@ -32,6 +32,7 @@ from agent.telemetry.recent_errors import RecentErrors
 
 if TYPE_CHECKING:
     from agent.http.server import HttpServer
+    from agent.telemetry.history import History
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +136,8 @@ async def _open_servers(
         transport_duplicates["coap"] = lambda: coap.counters.duplicates
         store.add_transport(transport_duplicates["coap"], coap.forget_answers)
     if settings.http.enabled:
-        http = _http(settings, clock, pipeline, store, recent_errors, links, transport_duplicates)
+        http, history = _http(settings, clock, pipeline, store, recent_errors, links, transport_duplicates)
+        await stack.enter_async_context(history.sampled())
         servers["http"] = await stack.enter_async_context(http)
     return servers
 
@@ -148,13 +150,14 @@ def _http(
     recent_errors: RecentErrors,
     links: Links,
     transport_duplicates: Mapping[str, Callable[[], int]],
-) -> HttpServer:
+) -> tuple[HttpServer, History]:
+    """Return the HTTP server, and the history to sample while it is open."""
     # Imported here: a gateway without HTTP needs neither their time nor their memory.
     from agent.http.server import HttpServer
     from agent.observability import observe
 
-    views, responses = observe(settings, store, pipeline, clock, recent_errors, links, transport_duplicates)
-    return HttpServer(settings.http, pipeline.receive, views, responses)
+    observed = observe(settings, store, pipeline, clock, recent_errors, links, transport_duplicates)
+    return HttpServer(settings.http, pipeline.receive, observed.views, observed.responses), observed.history
 
 
 async def _subscribe(settings: Settings, pipeline: Pipeline, links: Links, stop: asyncio.Event) -> None:

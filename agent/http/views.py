@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 from urllib.parse import parse_qsl
 
+from agent.decode.event_map import DEVICE_CHARACTERS_MAX
 from agent.http.auth.access import Access
 from agent.http.events import ReadBody
 from agent.http.head import Head
@@ -19,6 +20,7 @@ from agent.http.site import Handler, Resources
 from agent.status import GatewayStatus
 from agent.store.errors import FAILURES
 from agent.store.read.rejected import RejectSelection
+from agent.telemetry.history import SPANS
 
 FRESH_SECONDS = 1.0
 """How old a view may be, which bounds the work that any number of readers causes."""
@@ -33,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ViewSources:
-    """The functions behind the views; all but `feed` may block."""
+    """The functions behind the views; all but `feed` and `history` may block."""
 
     trouble: Callable[[], str]
     """Returns why nothing can be stored; empty where events can be."""
@@ -45,8 +47,12 @@ class ViewSources:
     """Returns the status page's data without its feed."""
     feed: Callable[[int], Sequence[Mapping[str, object]]]
     """Returns the latest outcomes after a number."""
+    history: Callable[[str], Mapping[str, object]]
+    """Returns the points of a span of time."""
     trace: Callable[[bytes], Sequence[Mapping[str, object]]]
     """Returns the traces of the events with a fingerprint."""
+    device: Callable[[str], Mapping[str, object]]
+    """Returns the latest events of one device, its duplicates, missing ids and warnings."""
     latest: Callable[[str], Sequence[Mapping[str, object]]]
     """Returns the latest events of the devices whose name contains a text."""
     rejected: Callable[[RejectSelection, int], Sequence[Mapping[str, object]]]
@@ -132,7 +138,9 @@ class Views:
             "/readyz": {"GET": self._show_readiness},
             "/api/v1/status": {"GET": readers_only(self._show_status)},
             "/api/v1/live": {"GET": readers_only(self._show_live)},
+            "/api/v1/history": {"GET": readers_only(self._show_history)},
             "/api/v1/trace": {"GET": readers_only(self._show_trace)},
+            "/api/v1/device": {"GET": readers_only(self._show_device)},
             "/api/v1/latest": {"GET": readers_only(self._show_latest)},
             "/api/v1/rejected": {"GET": readers_only(self._show_rejected)},
             "/metrics": {"GET": readers_only(self._show_metrics)},
@@ -160,11 +168,23 @@ class Views:
         live = await self._live.get()
         return Response(200, live.removesuffix(b"}") + b',"feed":' + encode(self._sources.feed(int(after))) + b"}")
 
+    async def _show_history(self, query: Mapping[str, str]) -> Response:
+        span = query.get("span", next(iter(SPANS)))
+        if span not in SPANS:
+            raise refusal(400, "bad request", f"span: expected one of {', '.join(SPANS)}")
+        return document(200, self._sources.history(span))
+
     async def _show_trace(self, query: Mapping[str, str]) -> Response:
         text = query.get("fingerprint", "")
         if not FINGERPRINT.fullmatch(text):
             raise refusal(400, "bad request", "fingerprint: expected 32 hex digits")
         return document(200, await self._searches.get(lambda: self._sources.trace(bytes.fromhex(text))))
+
+    async def _show_device(self, query: Mapping[str, str]) -> Response:
+        device = query.get("device", "")
+        if not 0 < len(device) <= DEVICE_CHARACTERS_MAX:
+            raise refusal(400, "bad request", f"device: expected a name of at most {DEVICE_CHARACTERS_MAX} characters")
+        return document(200, await self._searches.get(lambda: self._sources.device(device)))
 
     async def _show_latest(self, query: Mapping[str, str]) -> Response:
         return document(200, await self._searches.get(lambda: self._sources.latest(query.get("device", ""))))

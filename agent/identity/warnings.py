@@ -47,7 +47,8 @@ class IdentityWarnings:
         self.counts: Counter[Danger] = Counter()
         """Endangered events since the start."""
         self._highest: OrderedDict[str, int] = OrderedDict()
-        self._warned: OrderedDict[tuple[str, Danger], None] = OrderedDict()
+        self._warned: OrderedDict[tuple[str, Danger], bool] = OrderedDict()
+        """Whether it was logged."""
         self._lines = 0
         self._since = 0.0
 
@@ -64,6 +65,10 @@ class IdentityWarnings:
         for device, number in _highest_counters(candidates).items():
             self._follow(device, number)
 
+    def advice(self, device: str) -> dict[str, str]:
+        """Return what endangers a device's events, each with what to do; any thread may call it."""
+        return {danger.value: _ADVICE[danger] for danger in Danger if (device, danger) in self._warned}
+
     def _follow(self, device: str, number: int) -> None:
         if number < self._highest.pop(device, number):
             self._warn(device, Danger.BACKWARDS)
@@ -73,18 +78,21 @@ class IdentityWarnings:
 
     def _warn(self, device: str, danger: Danger) -> None:
         self.counts[danger] += 1
-        if (device, danger) in self._warned:
+        if self._warned.get((device, danger)):
             return
+        logged = self._warned[device, danger] = self._may_log()
+        if len(self._warned) > DEVICES_KEPT:
+            self._warned.popitem(last=False)
+        if logged:
+            _log.warning("identity=%s device=%r reason=%r", danger.value, device, _ADVICE[danger])
+
+    def _may_log(self) -> bool:
+        """Count a line of the log, and return whether it is within the limit."""
         now = self._seconds()
         if now - self._since > LINES_SECONDS:
             self._lines, self._since = 0, now
-        if self._lines == LINES_MAX:
-            return
         self._lines += 1
-        self._warned[device, danger] = None
-        if len(self._warned) > DEVICES_KEPT:
-            self._warned.popitem(last=False)
-        _log.warning("identity=%s device=%r reason=%r", danger.value, device, _ADVICE[danger])
+        return self._lines <= LINES_MAX
 
 
 def _highest_counters(candidates: Sequence[Candidate]) -> dict[str, int]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from agent.clock import Clock
 from agent.store.damage import DamageReport
 from agent.store.errors import FAILURES, DamagedEventError, DamagedStoreError, is_damage
+from agent.store.forwarding_times import ForwardingTimes
 from agent.store.memory import Memory
 from agent.store.port import Batch, LabelRange, OutboxError, StoredEvent
 from agent.store.read.events import read_packed, stored
@@ -48,6 +49,7 @@ class StoreOutbox:
         self._damage = damage
         self._reader = database.open_for_reading(path)
         self._reading = threading.Lock()
+        self.times = ForwardingTimes()
         self._stopped = threading.Event()
 
     def read(self, after: int, events_max: int, bytes_max: int) -> Sequence[StoredEvent]:
@@ -87,6 +89,7 @@ class StoreOutbox:
     def mark_forwarded(self, batch: Batch, note: tuple[str, str] | None = None) -> None:
         """Note that the broker has a batch."""
         self._memory.progress.mark_forwarded(batch, note)
+        self.times.note_forwarded(batch, self._clock.wall_ms())
         self._writer.wake()
 
     def forwarded(self) -> Sequence[Batch]:
@@ -96,6 +99,7 @@ class StoreOutbox:
     def mark_processed(self, batches: Sequence[Batch]) -> None:
         """Note that the table has batches."""
         self._memory.progress.mark_processed(batches, self._clock.monotonic_ms(), self._memory.first_kept)
+        self.times.note_processed(batches, self._clock.wall_ms())
         self._writer.wake()
 
     def return_batches(self, batches: Sequence[Batch]) -> None:

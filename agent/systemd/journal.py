@@ -1,22 +1,20 @@
 """The log: entries with fields for journald where it listens, lines otherwise, both with a limited rate.
 
-Every message is a format of `key=value` pairs. In the journal each key is a field of its own, such as ONCEGATE_KAFKA,
-so that `journalctl ONCEGATE_KAFKA=unreachable` finds it. The fields' values are the arguments of the message: its text
-is never parsed, since a reason may contain whatever a sender has written.
+In the journal each key of a message is a field of its own, such as ONCEGATE_KAFKA, so that
+`journalctl ONCEGATE_KAFKA=unreachable` finds it.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import re
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from agent.log_pairs import pairs
 from agent.terminal import printable
 
 SOCKET = Path("/run/systemd/journal/socket")
@@ -27,10 +25,6 @@ MESSAGES_MAX = 512
 """Messages that are counted at a time."""
 _FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _PRIORITIES = {logging.CRITICAL: 2, logging.ERROR: 3, logging.WARNING: 4, logging.INFO: 6, logging.DEBUG: 7}
-PAIR = re.compile(r"([a-z][a-z0-9_]*)=('[^']*'|[^\s']+)")
-"""A key and the format of its value; a literal value with spaces is quoted."""
-PAIRS = re.compile(f"{PAIR.pattern}(?: {PAIR.pattern})*")
-_CONVERSION = re.compile(r"%[0-9.]*[a-z]")
 
 
 def configure(level: str, environment: Mapping[str, str] = os.environ) -> None:
@@ -114,18 +108,7 @@ def fields_of(record: logging.LogRecord, text: str) -> dict[str, str]:
         "CODE_LINE": str(record.lineno),
         "CODE_FUNC": record.funcName,
     }
-    return fields | {f"ONCEGATE_{key.upper()}": value for key, value in _pairs(record)}
-
-
-def _pairs(record: logging.LogRecord) -> Iterator[tuple[str, str]]:
-    """Yield the keys and values of a message; none where it is not ours."""
-    message, arguments = str(record.msg), record.args
-    if PAIRS.fullmatch(message) is None or not isinstance(arguments, tuple):
-        return
-    remaining = iter(arguments)
-    for key, value in PAIR.findall(message):
-        plain = value.strip("'").replace("%r", "%s")
-        yield key, plain % tuple(islice(remaining, len(_CONVERSION.findall(plain)))) if arguments else plain
+    return fields | {f"ONCEGATE_{key.upper()}": value for key, value in pairs(record)}
 
 
 def encode(fields: Mapping[str, str]) -> bytes:

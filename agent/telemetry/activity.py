@@ -5,6 +5,7 @@ All of it is in memory, bounded, and lost with the process.
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -13,10 +14,13 @@ from typing import NamedTuple
 
 from agent.delivery import Answer, Delivery, Status
 from agent.store.port import Candidate, Outcome, Reject
+from contract.record import read_data
 
 DEVICES_MAX = 2_000
 """Devices kept; the least recently active one is evicted."""
 FEED_MAX = 200
+TAIL_BYTES_MAX = 1_024
+"""The values of an event are kept where its tail is not longer."""
 
 
 @dataclass(slots=True)
@@ -31,6 +35,8 @@ class DeviceActivity:
     rejected: int = 0
     reason: str = ""
     """Of the latest rejection."""
+    tail: bytes = b""
+    """Of the latest event; empty where it is too long."""
 
 
 class FeedEntry(NamedTuple):
@@ -43,6 +49,8 @@ class FeedEntry(NamedTuple):
     via: str
     fingerprint: bytes
     reason: str
+    tail: bytes = b""
+    """Of an accepted event; empty where it is too long."""
 
 
 class Activity:
@@ -64,7 +72,8 @@ class Activity:
             if next(new, False):
                 seen.events += 1
                 seen.possible_duplicates += fingerprint in suspected
-                self._add(candidate.received, "accepted", device, via, fingerprint, "")
+                seen.tail = tail = candidate.tail if len(candidate.tail) <= TAIL_BYTES_MAX else b""
+                self._add(candidate.received, "accepted", device, via, fingerprint, "", tail)
             else:
                 seen.duplicates += 1
                 self._add(candidate.received, "duplicate", device, via, fingerprint, "")
@@ -83,15 +92,16 @@ class Activity:
     def devices(self, limit: int = DEVICES_MAX) -> list[dict[str, object]]:
         """Return the devices, most recently active first."""
         latest = islice(reversed(list(self._devices.items())), limit)
-        return [{"device": device, **asdict(seen)} for device, seen in latest]
+        return [_device_document(device, seen) for device, seen in latest]
+
+    def device(self, device: str) -> dict[str, object] | None:
+        """Return one device; None where it was not active lately."""
+        seen = self._devices.get(device)
+        return None if seen is None else _device_document(device, seen)
 
     def feed(self, after: int) -> list[dict[str, object]]:
         """Return the entries after a number, in order."""
-        return [
-            {**entry._asdict(), "fingerprint": entry.fingerprint.hex()}
-            for entry in list(self._feed)
-            if entry.number > after
-        ]
+        return [_feed_document(entry) for entry in list(self._feed) if entry.number > after]
 
     def _device(self, device: str, received: int) -> DeviceActivity:
         seen = self._devices.get(device)
@@ -104,6 +114,22 @@ class Activity:
         seen.last_seen = received
         return seen
 
-    def _add(self, received: int, outcome: str, device: str, via: str, fingerprint: bytes, reason: str) -> None:
+    def _add(
+        self, received: int, outcome: str, device: str, via: str, fingerprint: bytes, reason: str, tail: bytes = b""
+    ) -> None:
         self._number += 1
-        self._feed.append(FeedEntry(self._number, received, outcome, device, via, fingerprint, reason))
+        self._feed.append(FeedEntry(self._number, received, outcome, device, via, fingerprint, reason, tail))
+
+
+def _device_document(device: str, seen: DeviceActivity) -> dict[str, object]:
+    return {"device": device, **_with_values(asdict(seen), seen.tail)}
+
+
+def _feed_document(entry: FeedEntry) -> dict[str, object]:
+    return _with_values({**entry._asdict(), "fingerprint": entry.fingerprint.hex()}, entry.tail)
+
+
+def _with_values(document: dict[str, object], tail: bytes) -> dict[str, object]:
+    """Return a document with `data` and `units` of an event, where it has them, in place of its tail."""
+    del document["tail"]
+    return {**document, **json.loads(b"{" + read_data(tail) + b"}")}

@@ -6,7 +6,11 @@ import logging
 import threading
 from collections import deque
 
+from agent.log_pairs import pairs
+
 ERRORS_MAX = 50
+CHARACTERS_MAX = 1_000
+"""Of a message, and of each of its values: a reason may contain text of a sender."""
 
 
 class RecentErrors(logging.Handler):
@@ -22,7 +26,8 @@ class RecentErrors(logging.Handler):
         entry = {
             "time": int(record.created * 1000),
             "level": record.levelname.lower(),
-            "message": record.getMessage(),
+            "message": record.getMessage()[:CHARACTERS_MAX],
+            "fields": {key: value[:CHARACTERS_MAX] for key, value in pairs(record)},
         }
         with self._lock:
             self._errors.append(entry)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.systemd.journal import PAIRS
+from agent.log_pairs import PAIRS
 from tests.docs.pages import ROOT
 
 PACKAGES = ("agent", "benchmarks", "cloud", "contract", "models", "release", "simulators")

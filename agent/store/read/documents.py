@@ -9,19 +9,28 @@ import json
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
+from glob import escape
 from pathlib import Path
 
 from agent.store.facts import RECEIPTS_TABLE
 from agent.store.fingerprints import fingerprint_rows
+from agent.store.forwarding_times import ForwardingTimes
 from agent.store.layout import FILE_NAME
 from agent.store.read.events import Epochs
 from agent.store.read.kept import KeptEvent
+from agent.store.read.missing_ids import missing_ids
 from agent.store.read.selection import ALL, Entry, Selection, select_between, select_latest
-from agent.store.read.states import PROCESSED, States
-from agent.store.read.trace import Trace, fingerprint_at, trace
+from agent.store.read.states import NEW, PROCESSED, States
+from agent.store.read.trace import DUPLICATES_MAX, Trace, fingerprint_at, trace
 from agent.store.schema import database, tables
 from contract.record import encode_value
 from contract.timestamp import rfc3339
+
+DEVICE_EVENTS_MAX = 200
+DEVICE_POSITIONS_SEARCHED = 20_000
+"""How many of the latest events of all devices are searched for one device."""
+DEVICE_TAIL_BYTES_MAX = 4_096
+"""The data of a longer event is left out of a list."""
 
 
 def read_events(
@@ -75,13 +84,40 @@ def read_duplicates(folder: Path, limit: int) -> Iterator[dict[str, object]]:
             }
 
 
-def read_trace(folder: Path, gateway: str, fingerprint: bytes) -> list[dict[str, object]]:
-    """Return the traces of the events with a fingerprint."""
+def read_trace(
+    folder: Path, gateway: str, fingerprint: bytes, times: ForwardingTimes | None = None
+) -> list[dict[str, object]]:
+    """Return the traces of the events with a fingerprint; only the running agent knows the times of forwarding."""
     from agent.store.read.connection import read_only
 
     with read_only(folder / FILE_NAME) as store:
         table = tables.read_fact(store, RECEIPTS_TABLE)
-        return [_trace_document(one, gateway, table) for one in trace(store, fingerprint)]
+        return [_trace_document(one, gateway, table, times or ForwardingTimes()) for one in trace(store, fingerprint)]
+
+
+def read_device(folder: Path, gateway: str, device: str) -> dict[str, object]:
+    """Return the latest events of a device in order, their duplicates, and the ids that are missing among them."""
+    from agent.store.read.connection import read_only
+
+    with read_only(folder / FILE_NAME) as store:
+        end = tables.last_position(store)
+        first = max(1, end - DEVICE_POSITIONS_SEARCHED + 1)
+        entries = select_latest(store, end, DEVICE_EVENTS_MAX, Selection(escape(device)), first)
+        kept = {one.event.position: one for one in entries if isinstance(one, KeptEvent)}
+        duplicates = [one for one in fingerprint_rows.latest_duplicates(store, DUPLICATES_MAX) if one.position in kept]
+    events = [_event_document(one, gateway) for one in kept.values()]
+    for one, document in zip(kept.values(), events, strict=True):
+        if len(one.event.tail) > DEVICE_TAIL_BYTES_MAX:
+            document["data"] = None
+    return {
+        "events": events,
+        "events_max": DEVICE_EVENTS_MAX,
+        "positions_searched": DEVICE_POSITIONS_SEARCHED,
+        "duplicates": [
+            {"received": one.received, "fingerprint": kept[one.position].event.fingerprint.hex()} for one in duplicates
+        ],
+        "missing_ids": [asdict(one) for one in missing_ids(events)],
+    }
 
 
 def _documents(entry: Entry, gateway: str) -> Iterator[dict[str, object]]:
@@ -98,7 +134,7 @@ def _event_document(kept: KeptEvent, gateway: str) -> dict[str, object]:
     return document
 
 
-def _trace_document(one: Trace, gateway: str, table: str | None) -> dict[str, object]:
+def _trace_document(one: Trace, gateway: str, table: str | None, times: ForwardingTimes) -> dict[str, object]:
     document: dict[str, object] = {"epoch": one.label.epoch, "sequence": one.label.sequence, "state": one.state}
     if one.committed is not None:
         document["committed"] = rfc3339(one.committed)
@@ -111,6 +147,11 @@ def _trace_document(one: Trace, gateway: str, table: str | None) -> dict[str, ob
         document["batch_offsets"] = {
             str(number): [offsets.lowest, offsets.highest] for number, offsets in one.batch.partitions.items()
         }
+    forwarded, processed = times.of(one.position)
+    if forwarded is not None and one.state != NEW:
+        document["forwarded"] = rfc3339(forwarded)
+    if processed is not None and one.state == PROCESSED:
+        document["processed"] = rfc3339(processed)
     if one.state == PROCESSED and table is not None:
         document["receipt"] = table
     document["copies"] = [rfc3339(received) for received in one.copies]

@@ -42,22 +42,22 @@ def select_between(connection: Reads, after: int, last: int, selection: Selectio
     yield from (entry for entry in read_all(connection, positions) if entry in selection)
 
 
-def select_latest(connection: Reads, last: int, limit: int, selection: Selection) -> Iterator[Entry]:
+def select_latest(connection: Reads, last: int, limit: int, selection: Selection, first: int = 1) -> Iterator[Entry]:
     """Yield the latest of the selected events up to a position, in order.
 
-    The store is read backwards until there are enough.
+    The store is read backwards until there are enough, or down to position `first`.
     """
-    start = tables.first_event(connection) or 1
+    start = max(tables.first_event(connection) or 1, first)
     if selection == ALL:
         yield from read_all(connection, range(max(start, last - limit + 1), last + 1))
         return
     pages: list[list[Entry]] = []
     missing = limit
     while last >= start and missing > 0:
-        first = max(start, last - PAGE_POSITIONS + 1)
-        page = [entry for entry in read_all(connection, range(first, last + 1)) if entry in selection]
+        page_start = max(start, last - PAGE_POSITIONS + 1)
+        page = [entry for entry in read_all(connection, range(page_start, last + 1)) if entry in selection]
         pages.append(page[-missing:])
         missing -= len(page)
-        last = first - 1
+        last = page_start - 1
     for page in reversed(pages):
         yield from page

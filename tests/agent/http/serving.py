@@ -25,6 +25,7 @@ from agent.observability import observe
 from agent.pipeline import Pipeline
 from agent.store.event_store import EventStore
 from agent.store.schema import database
+from agent.telemetry.history import History
 from agent.telemetry.links import Links
 from agent.telemetry.recent_errors import RecentErrors
 from tests.agent.http.client import Client
@@ -45,6 +46,8 @@ class Served:
     client: Client
     responses: Counter[int]
     """Of the server, by their code."""
+    history: History
+    clock: HandClock
 
 
 @asynccontextmanager
@@ -64,9 +67,9 @@ async def serving(
     async with make_store(folder / "state", clock, connect=connect, **(store or {})) as events:
         pipeline = Pipeline(IdentitySettings(), clock, events, devices)
         every = Settings(GatewaySettings(id=GATEWAY, state_dir=folder / "state"), KAFKA, http=http)
-        views, responses = observe(every, events, pipeline, clock, RecentErrors(), Links(clock), {"coap": lambda: 5})
-        async with HttpServer(http, receive or pipeline.receive, views, responses, limits) as server:
-            yield Served(server, events, Client(server.port), responses)
+        seen = observe(every, events, pipeline, clock, RecentErrors(), Links(clock), {"coap": lambda: 5})
+        async with HttpServer(http, receive or pipeline.receive, seen.views, seen.responses, limits) as server:
+            yield Served(server, events, Client(server.port), seen.responses, seen.history, clock)
 
 
 def token_file(folder: Path, holders: dict[str, str]) -> Path:

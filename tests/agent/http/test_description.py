@@ -16,6 +16,7 @@ from tests.agent.http.serving import EVENT, FINGERPRINT, serving, token_file
 DESCRIPTION = json.loads(files("agent.http").joinpath("openapi.json").read_text())
 PATH = "/api/v1/openapi.json"
 OF_THE_PAGE = {"/", "/page.css", "/page.js", "/icon.svg"}
+REQUIRED = {"getTrace": f"?fingerprint={FINGERPRINT}", "getDevice": "?device=urn:dev:mac:00158d0001a2b3c4"}
 PACK = b'[{"device":"urn:b","id":1,"data":3},{"device":"urn:b","id":2,"data":{"x":1}}]'
 READER = "r" * 40
 
@@ -73,12 +74,17 @@ async def test_every_answer_is_as_described(tmp_path: Path) -> None:
             check("/api/v1/events", await served.client.post(body), "post")
         check("/api/v1/events", await served.client.post(EVENT, media="text/plain"), "post")
         for path, method, operation in operations():
-            required = "?fingerprint=" + FINGERPRINT if operation["operationId"] == "getTrace" else ""
+            required = REQUIRED.get(operation["operationId"], "")
             if method == "get":
                 response = await served.client.get(path + required)
                 assert response.code == 200
                 check(path, response)
-        for path in ("/api/v1/rejected?limit=0", "/api/v1/trace?fingerprint=x", "/api/v1/live?after=x"):
+        for path in (
+            "/api/v1/rejected?limit=0",
+            "/api/v1/trace?fingerprint=x",
+            "/api/v1/live?after=x",
+            "/api/v1/device",
+        ):
             response = await served.client.get(path)
             assert response.code == 400
             check(path, response)

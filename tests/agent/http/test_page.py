@@ -14,8 +14,8 @@ import pytest
 
 from agent.http.page import POLICY
 from agent.store.port import Candidate, Outcome
-from agent.telemetry.activity import DEVICES_MAX, FEED_MAX, Activity
-from agent.telemetry.recent_errors import ERRORS_MAX, RecentErrors
+from agent.telemetry.activity import DEVICES_MAX, FEED_MAX, TAIL_BYTES_MAX, Activity
+from agent.telemetry.recent_errors import CHARACTERS_MAX, ERRORS_MAX, RecentErrors
 from contract.event import Event
 from contract.record import ClockTrust, Shared
 from simulators.services import browser
@@ -64,12 +64,21 @@ async def test_the_live_view_has_devices_outcomes_and_what_is_new_since(tmp_path
     assert feed[:2] == [("accepted", DEVICE, FINGERPRINT), ("duplicate", DEVICE, FINGERPRINT)]
     assert sorted(outcome for outcome, _, _ in feed[2:]) == ["accepted", "refused", "rejected"]
     assert [entry["number"] for entry in later["feed"]] == [3, 4, 5]
+    assert [entry.get("data") for entry in live["feed"][:2]] == [{"temperature": 21.5}, None]
     devices = {one["device"]: one for one in live["devices"]}
+    assert (devices[DEVICE]["data"], "tail" in devices[DEVICE]) == ({"temperature": 21.5}, False)
     assert (devices[DEVICE]["events"], devices[DEVICE]["duplicates"]) == (1, 1)
     assert devices["urn:b"]["rejected"] == 1
     assert "data" in devices["urn:b"]["reason"]
     assert (live["clock"], live["trouble"], live["status"]["accepted"]) == ("trusted", "", 2)
     assert wrong.code == 400
+
+
+async def test_long_values_are_not_held_for_the_page(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        await served.client.post(b'{"device":"urn:a","id":1,"data":{"x":"%s"}}' % (b"x" * TAIL_BYTES_MAX))
+        live = (await served.client.get("/api/v1/live?after=0")).document
+    assert ("data" in live["feed"][0], "data" in live["devices"][0]) == (False, False)
 
 
 async def test_an_event_is_found_by_fingerprint_and_by_device(tmp_path: Path) -> None:
@@ -99,6 +108,17 @@ def test_the_latest_warnings_are_kept() -> None:
     for number in range(ERRORS_MAX + 5):
         words.emit(logging.LogRecord("agent.x", logging.WARNING, "x.py", 1, "full=%d", (number,), None))
     assert [error["message"] for error in words.errors()] == [f"full={number}" for number in range(5, ERRORS_MAX + 5)]
+    assert words.errors()[-1]["fields"] == {"full": str(ERRORS_MAX + 4)}
+
+
+def test_a_warning_has_its_values_whatever_a_sender_has_written_in_them() -> None:
+    words = RecentErrors()
+    device, long = "urn:a' reason='<b>", "x" * 100_000
+    message = "identity=%s device=%r reason=%r"
+    words.emit(logging.LogRecord("agent.x", logging.WARNING, "x.py", 1, message, ("early", device, long), None))
+    (error,) = words.errors()
+    assert error["fields"] == {"identity": "early", "device": device, "reason": long[:CHARACTERS_MAX]}
+    assert len(str(error["message"])) == CHARACTERS_MAX
 
 
 @pytest.mark.heavy

@@ -13,8 +13,10 @@ from agent.http.response import Refusal
 from agent.http.views import CachedView, Searches
 from agent.status import read_status
 from agent.store.errors import StoreError
-from tests.agent.http.serving import EVENT, serving
-from tests.agent.store.stores import GATEWAY, FaultyConnection, batch, open_faulty
+from agent.telemetry.history import TICK_SECONDS
+from contract.timestamp import rfc3339
+from tests.agent.http.serving import EVENT, FINGERPRINT, serving
+from tests.agent.store.stores import GATEWAY, START, FaultyConnection, batch, open_faulty
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -117,6 +119,56 @@ async def test_the_outbox_in_memory_counts_as_the_status_does(tmp_path: Path) ->
         counted = served.store.counts()
     on_disk = read_status(tmp_path / "state", GATEWAY).events
     assert counted == (on_disk.new, on_disk.forwarded, on_disk.processed, on_disk.lost) == (3, 2, 2, 1)
+
+
+async def test_the_history_has_what_has_happened_since_the_start(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        for number in range(10):
+            await served.client.post(b'{"device":"urn:a","id":%d}' % number)
+        served.store.outbox.mark_forwarded(batch(1, 4))
+        served.store.outbox.mark_processed(served.store.outbox.forwarded())
+        served.store.outbox.mark_forwarded(batch(5, 6))
+        served.clock.pass_seconds(TICK_SECONDS)
+        served.history.sample()
+        shown = (await served.client.get("/api/v1/history")).document
+        day = (await served.client.get("/api/v1/history?span=24h")).document
+        wrong = await served.client.get("/api/v1/history?span=1y")
+    (ack_ms,) = shown.pop("ack_ms")
+    assert ack_ms > 0
+    assert shown == {
+        "end": served.clock.now,
+        "step_seconds": TICK_SECONDS,
+        "points_max": 180,
+        "accepted": [10 / TICK_SECONDS],
+        "sent": [6 / TICK_SECONDS],
+        "confirmed": [4 / TICK_SECONDS],
+        "new": [5],  # one of them is the gateway's own
+        "forwarded": [2],
+    }
+    assert (day["step_seconds"] * day["points_max"], day["accepted"]) == (86_400, [])
+    assert (wrong.code, wrong.document["message"]) == (400, "span: expected one of 15min, 24h")
+
+
+async def test_a_trace_has_the_times_of_forwarding_and_confirmation(tmp_path: Path) -> None:
+    path, begun = f"/api/v1/trace?fingerprint={FINGERPRINT}", START
+    async with serving(tmp_path) as served:
+        await served.client.post(EVENT)
+        outbox = served.store.outbox
+
+        async def times() -> tuple[str | None, str | None]:
+            served.clock.pass_seconds(1)
+            (trace,) = (await served.client.get(path)).document
+            return trace.get("forwarded"), trace.get("processed")
+
+        assert await times() == (None, None)
+        outbox.mark_forwarded(batch(1, 2))
+        assert await times() == (rfc3339(begun + 1_000), None)
+        outbox.return_batches(outbox.forwarded())
+        assert await times() == (None, None)
+        outbox.mark_forwarded(batch(1, 2, offset=7))
+        assert await times() == (rfc3339(begun + 3_000), None)
+        outbox.mark_processed(outbox.forwarded())
+        assert await times() == (rfc3339(begun + 3_000), rfc3339(begun + 4_000))
 
 
 async def test_many_who_ask_at_once_cost_one_look() -> None:
