@@ -12,6 +12,8 @@ LIMIT = 100
 LIMIT_MAX = 1_000
 _WORDS = ("via", "device", "reason", "before", "limit")
 _DIGITS_MAX = 19
+_PATTERN_CHARACTERS_MAX = 256
+"""As many as a device's name has."""
 
 
 def read_selection(query: Mapping[str, str]) -> tuple[RejectSelection, int]:
@@ -22,9 +24,12 @@ def read_selection(query: Mapping[str, str]) -> tuple[RejectSelection, int]:
     via = query.get("via", "")
     if via and via not in VIAS:
         raise refusal(400, "bad request", f"via: expected one of {', '.join(VIAS)}")
+    device = query.get("device", "*")
+    if len(device) > _PATTERN_CHARACTERS_MAX:
+        raise refusal(400, "bad request", f"device: a pattern has at most {_PATTERN_CHARACTERS_MAX} characters")
     before = _number("before", query["before"], None) if "before" in query else None
     limit = _number("limit", query["limit"], LIMIT_MAX) if "limit" in query else LIMIT
-    return RejectSelection(via, query.get("device", "*"), query.get("reason", ""), None, before), limit
+    return RejectSelection(via, device, query.get("reason", ""), None, before), limit
 
 
 def _number(word: str, text: str, most: int | None) -> int:

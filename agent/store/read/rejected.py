@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from pathlib import Path
 
 from agent.store.layout import FILE_NAME
 from agent.store.port import Reject
 from agent.store.schema import database, tables
+
+NumberedReject = tuple[int, Reject]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,22 +29,26 @@ class RejectSelection:
     before: int | None = None
     """Only those with a lower number."""
 
-    def selects(self, number: int, reject: Reject) -> bool:
-        """Whether an event is selected."""
-        return (
-            (not self.via or reject.via == self.via)
-            and fnmatchcase(reject.device, self.device)
-            and self.reason.lower() in reject.reason.lower()
+    def select(self, rejects: Iterable[NumberedReject]) -> list[NumberedReject]:
+        """Return the selected ones, in order."""
+        is_of_device = re.compile(translate(self.device)).match  # fnmatchcase would keep 32,768 patterns in its cache
+        reason = self.reason.lower()
+        return [
+            (number, reject)
+            for number, reject in rejects
+            if (not self.via or reject.via == self.via)
+            and is_of_device(reject.device)
+            and reason in reject.reason.lower()
             and self.number in (None, number)
             and (self.before is None or number < self.before)
-        )
+        ]
 
 
 def read_rejected(folder: Path, selection: RejectSelection, limit: int) -> list[dict[str, object]]:
     """Return the latest selected ones, newest first; `raw` holds the first bytes of each as hex digits."""
     with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
         rejects = tables.load_rejects(connection)
-    wanted = [(number, reject) for number, reject in rejects if selection.selects(number, reject)]
+    wanted = selection.select(rejects)
     return [
         {
             "number": number,

@@ -37,7 +37,20 @@ GetConnection = Callable[[], sqlite3.Connection]
 """Returns the writing connection, its files verified."""
 
 
-def open_for_service(path: Path, factory: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
+class StoreConnection(sqlite3.Connection):
+    """Raises DatabaseError for a damaged schema, also where SQLite's message quotes bytes that Python cannot decode."""
+
+    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> sqlite3.Cursor:  # type: ignore[override]
+        """Run one statement."""
+        try:
+            return super().execute(sql, parameters)
+        except UnicodeDecodeError as undecodable:
+            error = sqlite3.DatabaseError(undecodable.object.decode(errors="backslashreplace"))
+            error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_CORRUPT, "SQLITE_CORRUPT"
+            raise error from None
+
+
+def open_for_service(path: Path, factory: type[sqlite3.Connection] = StoreConnection) -> sqlite3.Connection:
     """Open the one connection that writes; create the file where there is none."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=factory)
     try:
@@ -93,7 +106,11 @@ def open_as_it_is(path: Path) -> sqlite3.Connection:
     if not path.exists():
         raise StoreError(f"{path}: there is no store yet; the agent makes it when it first runs")
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+        f"{path.absolute().as_uri()}?mode=ro",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        factory=StoreConnection,
     )
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
     connection.execute("PRAGMA query_only = 1")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from agent.store.format.compression import compress
@@ -63,10 +65,10 @@ def load_epoch_names(connection: Reads) -> list[tuple[int, str]]:
     return connection.execute("SELECT first_position, epoch FROM epochs ORDER BY first_position").fetchall()
 
 
-def epoch_of(epochs: Iterable[tuple[int, EpochStart]], position: int) -> EpochStart | None:
-    """Return the epoch that holds a position; None where it precedes all of them."""
-    earlier = [pair for pair in epochs if pair[0] <= position]
-    return max(earlier, key=lambda pair: pair[0])[1] if earlier else None
+def epoch_of(epochs: Sequence[tuple[int, EpochStart]], position: int) -> EpochStart | None:
+    """Return the epoch, of all in their order, that holds a position; None where it precedes all of them."""
+    following = bisect_right(epochs, position, key=itemgetter(0))
+    return epochs[following - 1][1] if following else None
 
 
 def insert_events(connection: sqlite3.Connection, first_position: int, packed: list[bytes]) -> None:

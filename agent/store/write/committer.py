@@ -42,7 +42,6 @@ class Committer:
             return
         if decision.at_once:
             self._announce(decision.at_once)
-        self._path.duplicates.add(len(decision.duplicates))
         self._note_duplicates(decision, range(decision.first_position))
         if not decision.after_commit and not decision.declares:
             return
@@ -70,7 +69,7 @@ class Committer:
             self.commit(())
 
     def _note_duplicates(self, decision: Decision, positions: range) -> None:
-        """Record the duplicates of events at these positions, which are on disk."""
+        """Count the duplicates of events at these positions, which are on disk."""
         repeated = [position for _, position in decision.duplicates if position in positions]
         self._path.duplicates.note(self._clock.wall_ms(), repeated)
 

@@ -107,12 +107,15 @@ class WritingConnection:
         self._mark.note(self._memory.end, self._log.round)
 
     def limit_log(self) -> None:
-        """Write the log back once it is long; SQLite itself would do so before the log's files are verified."""
-        if self._connection is not None and self._log.is_long():
-            try:
+        """Write the log back once it is long; SQLite itself would do so before the log's files are verified.
+
+        Raise nothing, since the transaction before is on disk.
+        """
+        try:
+            if self._connection is not None and self._log.is_long():
                 database.write_back(self._connection)
-            except sqlite3.Error as error:
-                self.lose_if_damaged(error)
+        except FAILURES as error:
+            self.lose_if_damaged(error)
 
     def empty_log(self) -> None:
         """Write all of the log into the file itself, which then needs no mark of use."""

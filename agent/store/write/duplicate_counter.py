@@ -20,12 +20,9 @@ class DuplicateCounter:
         self._written = 0
         self._latest: deque[Duplicate] = deque(maxlen=REPEATS_MAX)
 
-    def add(self, duplicates: int) -> None:
-        """Count duplicates."""
-        self._recognised += duplicates
-
     def note(self, received: int, positions: list[int]) -> None:
-        """Keep duplicates of the events at these positions for the next transaction."""
+        """Count duplicates of the events at these positions, for the next transaction."""
+        self._recognised += len(positions)
         self._latest.extend(Duplicate(received, position) for position in positions)
 
     def pending(self) -> DuplicateTotals:

@@ -97,6 +97,12 @@ def test_a_damaged_event_is_found(run: Run, folder: Path) -> None:
     assert findings(run) == {"events": "event at position 4: the checksum does not match"}
 
 
+def test_a_damaged_schema_is_found(run: Run, folder: Path) -> None:
+    overwrite(folder, b"CREATE TABLE events", b"CREATE TAB\xcaE events")
+    assert findings(run)["events"].startswith("cannot be read: malformed")
+    assert run("events")[0] == 1
+
+
 def test_the_list_of_events_goes_on_behind_a_damaged_one(run: Run, folder: Path) -> None:
     overwrite(folder, b"number 2", b"number 3")
     states = [json.loads(line)["state"] for line in run("events")[1]]

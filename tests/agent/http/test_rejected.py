@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.config.settings import DevicesSettings
+from agent.store.port import Reject
+from agent.store.read.rejected import RejectSelection
 from tests.agent.http.serving import Served, serving, token_file
 
 BEFORE, AFTER = b'[{"device":"urn:good","id":1},', b"]"
 NOT_A_MAP, UNKNOWN_FIELD = b'{"device":"urn:a","id":1,"data":3}', b'{"device":"urn:b","id":1,"colour":"red"}'
 DENIED = b'{"device":"urn:denied","id":1}'
 PATH = "/api/v1/rejected"
+LONG = f"device={'*a' * 129}"
 READER, DEVICE = "r" * 40, "d" * 40
 
 
@@ -49,7 +53,7 @@ async def test_they_have_reason_and_bytes_and_are_selected(tmp_path: Path) -> No
             assert [one["number"] for one in await ask(served, query)] == numbers, query
 
 
-@pytest.mark.parametrize("query", ["via=smoke", "limit=0", "limit=1001", "limit=x", "before=-1", "limt=3"])
+@pytest.mark.parametrize("query", ["via=smoke", "limit=0", "limit=1001", "limit=x", "before=-1", "limt=3", LONG])
 async def test_a_wrong_query_is_refused_and_names_the_word(query: str, tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         response = await served.client.get(f"{PATH}?{query}")
@@ -62,3 +66,19 @@ async def test_they_are_for_readers_only(tmp_path: Path) -> None:
     async with serving(tmp_path, bind="0.0.0.0:0", token_file=tokens) as served:
         codes = [(await served.client.get(PATH, token=token)).code for token in ("", DEVICE, READER)]
     assert codes == [401, 403, 200]
+
+
+def test_patterns_that_clients_choose_take_bounded_memory() -> None:
+    rejects = [(1, Reject("urn:a", "http", 0, "a reason", b""))]
+
+    def select(first: int, last: int) -> int:
+        for number in range(first, last):
+            assert not RejectSelection(device=f"{number:0256}").select(rejects)
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        before = select(0, 1_000)
+        assert select(1_000, 1_500) - before < 1 << 20
+    finally:
+        tracemalloc.stop()

@@ -82,7 +82,9 @@ class FailingDisk:
     def connect(self, path: Path) -> sqlite3.Connection:
         """Open the store for service on this disk."""
         address = f"{path.absolute().as_uri()}?vfs={self._system.name}"
-        connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(
+            address, uri=True, isolation_level=None, check_same_thread=False, factory=database.StoreConnection
+        )
         try:
             database.prepare(connection, path)
         except BaseException:

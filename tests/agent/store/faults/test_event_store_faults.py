@@ -1,12 +1,15 @@
 """The event store on a disk that refuses writes: events are acked only if they are on disk, and the store recovers."""
 
 import asyncio
+import errno
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from agent.store.files.write_ahead_log import WriteAheadLog
 from agent.store.layout import FILE_NAME
 from agent.store.port import OutboxError
 from agent.store.schema import database
@@ -82,6 +85,19 @@ async def test_a_commit_whose_outcome_is_unknown_is_forgotten_and_its_resend_is_
         events = stored_events(store)
     assert [event.label.sequence for event in events] == [1, 2, 1, 2]
     assert len({event.label.epoch for event in events}) == 2
+
+
+async def test_a_commit_counts_though_the_length_of_the_log_cannot_be_read_after_it(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: WriteAheadLog) -> bool:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    async with make_store(tmp_path, clock) as store:
+        monkeypatch.setattr(WriteAheadLog, "is_long", fail)
+        assert (await accept(store, clock, ONE)).accepted == 1
+        assert (await accept(store, clock, ONE)).duplicates == 1
+        assert not store.failed.done()
 
 
 async def test_a_full_store_refuses_new_events_acks_copies_and_recovers_by_itself(

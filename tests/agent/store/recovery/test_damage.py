@@ -106,6 +106,20 @@ async def test_a_salvaged_store_knows_its_events_again_and_takes_what_it_lost_as
     assert len(found) < len(original.events)
 
 
+async def test_a_schema_that_is_no_text_keeps_no_store_from_opening(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock) as store:
+        assert (await accept(store, clock, event(1))).accepted == 1
+
+    def damage_the_schema(content: bytearray) -> None:
+        content[:] = content.replace(b"CREATE TABLE events", b"CREATE TAB\xcaE events")
+
+    damage(tmp_path, FILE_NAME, damage_the_schema)  # SQLite quotes it in its error, which Python cannot decode
+    async with make_store(tmp_path, clock) as store:
+        assert (await accept(store, clock, event(1))).duplicates == 1
+    assert any(swap.damaged_files(tmp_path / FILE_NAME))
+
+
 async def test_one_damaged_event_becomes_a_gap_while_its_neighbours_go_on(original: Original, tmp_path: Path) -> None:
     folder = copy(original, tmp_path / "image")
     victim = original.events[30]

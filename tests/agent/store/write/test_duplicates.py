@@ -13,6 +13,7 @@ from agent.store.recovery.verify import verify
 from agent.store.schema import database
 from agent.store.write import maintenance
 from contract.event import Event
+from tests.agent.store.faults.failing_disk import Error, FailingDisk, Fault, Operation
 from tests.agent.store.stores import GATEWAY, HandClock, accept, commits, make_store
 from tests.support.waiting import until
 
@@ -102,3 +103,12 @@ async def test_a_latest_row_that_is_damaged_is_met_as_damage(tmp_path: Path) -> 
             store.outbox.set_fact("name", "a write that carries copies")
         with pytest.raises(DamagedStoreError):
             await store.failed
+
+
+async def test_copies_that_were_refused_with_their_event_are_not_counted(tmp_path: Path) -> None:
+    clock, disk = HandClock(), FailingDisk()
+    async with make_store(tmp_path, clock, connect=disk.connect) as store:
+        with disk.failing(Fault(Operation.FLUSH, Error.BROKEN)):
+            assert (await accept(store, clock, ONE, ONE)).refusal
+        assert (await accept(store, clock, ONE, ONE)).duplicates == 1
+    assert read_status(tmp_path, GATEWAY).duplicates == 1
