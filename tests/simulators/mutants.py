@@ -121,7 +121,7 @@ def late_event_dropped() -> None:
 
 
 def receipt_before_commit() -> None:
-    """Commit the receipts of a batch before it is logged as planned, and write it later, so that a kill comes between."""
+    """Commit the receipts of a batch before it is logged as planned, and write it later: a kill comes between."""
     from cloud.stream import batch, offsets, receipts
 
     write, write_or_skip = batch.BatchWriter._write, batch.BatchWriter._write_or_skip
