@@ -122,26 +122,27 @@ def late_event_dropped() -> None:
 
 def receipt_before_commit() -> None:
     """Commit the receipts of a batch before it is logged as planned, and write it later: a kill comes between."""
-    from cloud.stream import batch, offsets, receipts
+    from cloud.stream import batch as batches
+    from cloud.stream import offsets, receipts
 
-    write, write_or_skip = batch.BatchWriter._write, batch.BatchWriter._write_or_skip
+    write, write_or_skip = batches.BatchWriter._write, batches.BatchWriter._write_or_skip
 
-    def receipt_first(self: batch.BatchWriter, survivors: Any, number: int) -> None:
-        planned = self._checkpoint.planned(number)
+    def receipt_first(self: batches.BatchWriter, survivors: Any, batch: int) -> None:
+        planned = self._checkpoint.planned(batch)
         planned = replace(planned, starts=offsets.complete_starts(planned.starts, planned.ends))
         if offsets.compare(planned.starts, planned.ends, self._last) is not offsets.Standing.DONE:
             epochs = self._log.check(self._last, planned.ends)
             receipts.logger.disabled = True  # the stage that it logs says that the batch has ended
-            self._receipts.give(batch.next_commit(self._last, planned, self._window_seconds, epochs))
+            self._receipts.give(batches.next_commit(self._last, planned, self._window_seconds, epochs))
             receipts.logger.disabled = False
-        write_or_skip(self, survivors, number)
+        write_or_skip(self, survivors, batch)
 
-    def write_later(self: batch.BatchWriter, survivors: Any, planned: Any, standing: Any) -> Any:
+    def write_later(self: batches.BatchWriter, survivors: Any, planned: Any, standing: Any) -> Any:
         time.sleep(BEFORE_SECONDS)
         return write(self, survivors, planned, standing)
 
-    batch.BatchWriter._write_or_skip = receipt_first  # type: ignore[method-assign]
-    batch.BatchWriter._write = write_later  # type: ignore[method-assign]
+    batches.BatchWriter._write_or_skip = receipt_first  # type: ignore[method-assign]
+    batches.BatchWriter._write = write_later  # type: ignore[method-assign]
 
 
 def copies_not_dropped_in_the_cloud() -> None:
