@@ -90,7 +90,7 @@ def observe(
         dangers=pipeline.warnings.counts,
         commits=store.commit_durations,
         outbox=store.counts,
-        store_bytes=store.bytes_on_disk,
+        store_bytes=store.disk_bytes,
         store_bytes_max=store.bytes_max,
         log_bytes=lambda: disk_space.log_bytes(folder / FILE_NAME),
         written_bytes=store.written_bytes,

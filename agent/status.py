@@ -99,7 +99,7 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> GatewaySt
         epochs=len(openings),
         epoch=None if last is None else last[1],
         sequence=0 if last is None else end - last[0] + 1,
-        store_bytes=database.bytes_on_disk(path),
+        store_bytes=database.disk_bytes(path),
         oldest_unprocessed=_oldest(connection, end, "new", "forwarded"),
         oldest_new=_oldest(connection, end, "new"),
         oldest_forwarded=_oldest(connection, end, "forwarded"),

@@ -42,7 +42,7 @@ async def _start(folder: Path, seed: int) -> dict[str, float]:
         return {
             "seconds": time.perf_counter() - start,
             "memory_bytes": _resident() - before,
-            "index_bytes": store._memory.fingerprints.bytes_held(),
+            "index_bytes": store._memory.fingerprints.held_bytes(),
         }
 
 

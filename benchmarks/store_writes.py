@@ -18,7 +18,7 @@ from agent.store.port import Outcome, Submission
 from benchmarks.store_fill import GATEWAY, submission
 from contract.event import Event
 
-MAX_BYTES = 64 << 30
+BYTES_MAX = 64 << 30
 RAW_EVENT_BYTES = 212
 """Bytes that the store keeps of one event, before compression."""
 IN_FLIGHT = 2
@@ -36,7 +36,7 @@ class Written:
 @asynccontextmanager
 async def opened(folder: Path, commit_events: int) -> AsyncIterator[EventStore]:
     """Open a store for service with a maximum number of events per commit."""
-    settings = StoreSettings(max_bytes=MAX_BYTES, commit_events_max=commit_events)
+    settings = StoreSettings(bytes_max=BYTES_MAX, commit_events_max=commit_events)
     async with EventStore(folder, GATEWAY, settings, IdentitySettings(), SystemClock(trusted=True)) as store:
         yield store
 

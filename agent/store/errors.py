@@ -27,10 +27,10 @@ class DamagedStoreError(StoreError):
 class DiskFullError(StoreError):
     """The store cannot be opened before there is more space on its file system."""
 
-    def __init__(self, what: str, bytes_needed: int, bytes_free: int) -> None:
-        super().__init__(f"{what}: up to {bytes_needed} bytes are needed, and {bytes_free} are free")
-        self.bytes_needed = bytes_needed
-        self.bytes_free = bytes_free
+    def __init__(self, what: str, needed_bytes: int, free_bytes: int) -> None:
+        super().__init__(f"{what}: up to {needed_bytes} bytes are needed, and {free_bytes} are free")
+        self.needed_bytes = needed_bytes
+        self.free_bytes = free_bytes
 
 
 class UnknownOutcomeError(StoreError):

@@ -119,9 +119,9 @@ class EventStore:
         """Count the same, but of the processed all since the store was created."""
         return self._memory.progress.counts(1)
 
-    def bytes_on_disk(self) -> int:
+    def disk_bytes(self) -> int:
         """Return the size of the store's files."""
-        return database.bytes_on_disk(self._path)
+        return database.disk_bytes(self._path)
 
     def written_bytes(self) -> int:
         """Return how many bytes were written to the disk since the store was created."""
@@ -130,7 +130,7 @@ class EventStore:
     @property
     def bytes_max(self) -> int:
         """The bound of the store."""
-        return self._settings.max_bytes
+        return self._settings.bytes_max
 
     @property
     def commit_durations(self) -> CommitDurations:

@@ -64,9 +64,9 @@ async def supervise(notifier: Notifier, store: Store, addresses: str) -> None:
 
 async def wait_for_room(error: DiskFullError, folder: Path, stop: asyncio.Event) -> None:
     """Wait until another attempt to open the store may succeed, or until `stop`; the watchdog is fed meanwhile."""
-    log.error("store=waiting reason=%r bytes_needed=%d bytes_free=%d", str(error), error.bytes_needed, error.bytes_free)
+    log.error("store=waiting reason=%r needed_bytes=%d free_bytes=%d", str(error), error.needed_bytes, error.free_bytes)
     notifier, path = Notifier(), folder / FILE_NAME
-    wanted = min(error.bytes_needed, error.bytes_free + max(error.bytes_free // ROOM_GROWTH, PAGE_BYTES))
+    wanted = min(error.needed_bytes, error.free_bytes + max(error.free_bytes // ROOM_GROWTH, PAGE_BYTES))
     while True:
         notifier.waiting(f"cannot store: {error}")
         try:

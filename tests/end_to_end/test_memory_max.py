@@ -24,7 +24,7 @@ from tests.agent.mqtt.publisher import Publisher
 from tests.support.memory_group import memory_group
 from tests.support.waiting import wait_until
 
-MEMORY_MAX_BYTES = 256 << 20
+MEMORY_BYTES_MAX = 256 << 20
 """MemoryMax of systemd/oncegate.service."""
 ROUNDS, ROUND_SECONDS = 2, 12.0
 HUGE_BYTES = 120 << 20
@@ -121,7 +121,7 @@ def test_strangers_by_every_way_in_do_not_end_the_agent_within_its_memory(tmp_pa
     with ExitStack() as stack:
         broker = stack.enter_context(Mosquitto(tmp_path / "mosquitto"))
         publisher = stack.enter_context(Publisher(broker.port))
-        group = stack.enter_context(memory_group(MEMORY_MAX_BYTES))
+        group = stack.enter_context(memory_group(MEMORY_BYTES_MAX))
         file.write_text(
             f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
             '[coap]\nbind = "[::1]:0"\n[http]\nbind = "127.0.0.1:0"\n'

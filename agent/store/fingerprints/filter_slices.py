@@ -48,7 +48,7 @@ class FilterSlices:
     def __contains__(self, number: int) -> bool:
         return number in self._columns
 
-    def bytes_held(self) -> int:
+    def held_bytes(self) -> int:
         """Return how many bytes the filters take."""
         return sum(group.nbytes for group in self._groups)
 

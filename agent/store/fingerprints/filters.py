@@ -47,9 +47,9 @@ class Filters:
         """By size in bits: filters of one size are bit-sliced together."""
         self._unfiltered: set[int] = set()
 
-    def bytes_held(self) -> int:
+    def held_bytes(self) -> int:
         """Return how many bytes the filters take."""
-        return sum(slices.bytes_held() for slices in self._slices.values())
+        return sum(slices.held_bytes() for slices in self._slices.values())
 
     def add(self, number: int, bits: bytes) -> None:
         """Add a segment's stored filter; where memory is short, the oldest segments go without one."""
@@ -67,7 +67,7 @@ class Filters:
         slices.add(number, bits)
 
     def _lacks(self, growth: int) -> bool:
-        return growth > 0 and self.bytes_held() + growth > self._bytes_max
+        return growth > 0 and self.held_bytes() + growth > self._bytes_max
 
     def drop(self, number: int) -> None:
         """Remove a segment."""

@@ -149,9 +149,9 @@ class FingerprintIndex:
             else:
                 position = sealed_to + 1
 
-    def bytes_held(self) -> int:
+    def held_bytes(self) -> int:
         """Return how many bytes memtables and filters take."""
-        return len(self._memtables) * Memtable.bytes_max(self._bounds.segment_events) + self._filters.bytes_held()
+        return len(self._memtables) * Memtable.bytes_max(self._bounds.segment_events) + self._filters.held_bytes()
 
     def _counts(self, position: int) -> bool:
         return position >= self._floor and self._forgotten.end_of(position) is None

@@ -109,7 +109,7 @@ def _has_older_log(path: Path) -> bool:
 def _replace(path: Path, clock: Clock, reason: str) -> None:
     time = datetime.fromtimestamp(clock.wall_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
     log.error("store=damaged reason=%r", reason)
-    bytes_needed = database.bytes_on_disk(path)
+    needed_bytes = database.disk_bytes(path)
     try:
         new = swap.prepare(path)
         if _has_older_log(path):
@@ -121,6 +121,6 @@ def _replace(path: Path, clock: Clock, reason: str) -> None:
         swap.remove_leftovers(path)
         if full:
             what = f"{path}: damaged ({reason}), and left as it is, since a salvage makes a second file"
-            raise DiskFullError(what, bytes_needed, disk_space.free_bytes(path)) from error
+            raise DiskFullError(what, needed_bytes, disk_space.free_bytes(path)) from error
         raise StoreError(f"{path}: damaged ({reason}), and the salvage failed: {error}") from error
     log.warning("store=salvaged events=%d lost=%d damaged=%s.damaged-%s", salvaged.events, salvaged.lost, path, time)

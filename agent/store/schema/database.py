@@ -146,7 +146,7 @@ def in_use(path: Path) -> bool:
     return False
 
 
-def bytes_used(connection: sqlite3.Connection) -> int:
+def used_bytes(connection: sqlite3.Connection) -> int:
     """Return the bytes of the pages in use; free pages are space for new events."""
     size: int = connection.execute(
         "SELECT (page_count - freelist_count) * page_size"
@@ -183,7 +183,7 @@ def empty_log(connection: sqlite3.Connection, *, wait_ms: int = _BUSY_MS) -> boo
     return not busy
 
 
-def bytes_on_disk(path: Path) -> int:
+def disk_bytes(path: Path) -> int:
     """Return the size of the file and of its write-ahead log."""
     return sum(file.stat().st_size for file in (path, Path(f"{path}-wal")) if file.exists())
 

@@ -35,8 +35,8 @@ class Capacity:
         self._file = path
         self._connection = connection
         """Returns the writing connection; most questions are answered without it."""
-        self._bytes_max = settings.max_bytes - min(RESERVE_BYTES_MAX, int(settings.max_bytes * RESERVE_SHARE))
-        self._drop_bytes = int(settings.max_bytes * DROP_SHARE)
+        self._bytes_max = settings.bytes_max - min(RESERVE_BYTES_MAX, int(settings.bytes_max * RESERVE_SHARE))
+        self._drop_bytes = int(settings.bytes_max * DROP_SHARE)
         self._drops = settings.when_full == "drop-oldest"
         self._memory = memory
         self._missing_bytes = 0
@@ -159,7 +159,7 @@ class Capacity:
         return self._file.stat().st_size + 2 * disk_space.log_bytes(self._file)
 
     def _bytes(self) -> int:
-        return database.bytes_used(self._connection()) + disk_space.log_bytes(self._file)
+        return database.used_bytes(self._connection()) + disk_space.log_bytes(self._file)
 
     def _held_message(self) -> str:
         return f"the store is full: its log cannot be emptied while another process reads it; fuser -v {self._file}"

@@ -19,7 +19,7 @@ from simulators.services.process import Process
 from tests.support.agent_process import agent_process
 from tests.support.waiting import wait_until
 
-MAX_BYTES = 24 << 20
+BYTES_MAX = 24 << 20
 BACKLOG_PACKS, PACK = 40, 50
 COMMITS = 1_500
 """Of one event; each takes 4 to 5 pages of the log, so that all of them together exceed the store's limit."""
@@ -58,7 +58,7 @@ def test_a_pager_that_waits_costs_no_event_and_no_room(tmp_path: Path) -> None:
     configuration.write_text(
         f'[gateway]\nid = "gw1"\nstate_dir = "{state}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
         '[coap]\nenabled = false\n[http]\nbind = "127.0.0.1:0"\n'
-        f'[store]\nmax_bytes = {MAX_BYTES}\nwhen_full = "drop-oldest"\n'
+        f'[store]\nbytes_max = {BYTES_MAX}\nwhen_full = "drop-oldest"\n'
     )
     command = (sys.executable, "-m", "agent.cli.main", "events", "--limit", "1000000", "--config")
     with agent_process(configuration) as agent, closing(start(agent)) as connection:

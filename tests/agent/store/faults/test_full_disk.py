@@ -89,8 +89,8 @@ async def test_a_salvage_without_room_leaves_the_damaged_file_and_no_other_and_s
         ):
             async with make_store(folder, HandClock(), connect=system.connect):
                 pass
-        assert full.value.bytes_needed == database.bytes_on_disk(path)
-        assert str(full.value.bytes_needed) in str(full.value)
+        assert full.value.needed_bytes == database.disk_bytes(path)
+        assert str(full.value.needed_bytes) in str(full.value)
         after = {file.name: file.read_bytes() for file in folder.iterdir()}
         del after[f"{FILE_NAME}.lock"], after[f"{FILE_NAME}-shm"]  # the index, which is rebuilt
         assert after == before
@@ -141,7 +141,7 @@ async def test_it_waits_for_room_and_tries_again_when_there_is_more(
     await asyncio.wait_for(wait_for_room(DiskFullError("the store", 5_000_000, 900), tmp_path, asyncio.Event()), 20)
     assert next(free) == 10_000_000, "far less than all may be enough, but a little more is not worth a trial"
     assert "store=waiting" in caplog.text
-    assert "bytes_needed=5000000" in caplog.text
+    assert "needed_bytes=5000000" in caplog.text
 
 
 async def test_told_to_stop_it_waits_no_longer(tmp_path: Path) -> None:

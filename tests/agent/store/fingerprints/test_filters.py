@@ -46,7 +46,7 @@ def test_a_filter_never_hides_what_a_segment_has(steps: list[tuple[bool, int]], 
         elif not is_added and number in present:
             del present[number]
             filters.drop(number)
-        assert filters.bytes_held() <= bytes_max
+        assert filters.held_bytes() <= bytes_max
     for number, members in present.items():
         assert all(number in filters.candidates(member) for member in members)
     for stranger in some(20, 0):
@@ -86,11 +86,11 @@ def test_memory_grows_by_the_plane_and_shrinks_again(segments: int) -> None:
     filters = Filters(1 << 20)
     for number in range(1, segments + 1):
         filters.add(number, content_of(some(EVENTS, number)))
-        assert filters.bytes_held() == -(-number // PLANE_FILTERS) * PLANE_BYTES
+        assert filters.held_bytes() == -(-number // PLANE_FILTERS) * PLANE_BYTES
     for number in range(1, segments + 1):
         filters.drop(number)
-        assert filters.bytes_held() <= (-(-(segments - number) // PLANE_FILTERS) + 1) * PLANE_BYTES
-    assert filters.bytes_held() == 0
+        assert filters.held_bytes() <= (-(-(segments - number) // PLANE_FILTERS) + 1) * PLANE_BYTES
+    assert filters.held_bytes() == 0
 
 
 def look_ups(filters: Filters, segments: int) -> float:

@@ -92,7 +92,7 @@ def test_what_is_sealed_is_found_with_its_position_and_memory_stays_bounded(conn
         known.add(place + 1, place, b"".join(added[place : place + 50]))
         while sealing.step():
             pass
-        assert known.bytes_held() <= bounds.memory_bytes
+        assert known.held_bytes() <= bounds.memory_bytes
     assert len(list(known.segments())) == len(added) // 256
     assert [known.position(piece, lambda: connection) for piece in added] == list(range(1, len(added) + 1))
     assert not any(known.position(stranger, lambda: connection) for stranger in some(500, 2))
@@ -139,7 +139,7 @@ def test_a_segment_beyond_the_memory_for_filters_is_looked_up_all_the_same(conne
         known.add(place + 1, 0, piece)
         while sealing.step():
             pass
-    assert known.bytes_held() <= bounds.memory_bytes
+    assert known.held_bytes() <= bounds.memory_bytes
     assert [known.position(piece, lambda: connection) for piece in added] == list(range(1, 501))
 
 
@@ -147,9 +147,9 @@ def test_a_block_that_is_past_its_retention_leaves_memory(connection: sqlite3.Co
     known = FingerprintIndex(IndexBounds(1 << 20, 64))
     added = some(100)
     known.add(1, 0, b"".join(added))
-    held = known.bytes_held()
+    held = known.held_bytes()
     known.expire(70, 0)
-    assert known.bytes_held() < held
+    assert known.held_bytes() < held
     assert [known.position(piece, lambda: connection) for piece in added[60:]] == [None] * 9 + list(range(70, 101))
 
 

@@ -24,7 +24,7 @@ async def fill(store: EventStore, clock: HandClock) -> None:
         await accept(store, clock, *(incompressible(start + place) for place in range(PER_COMMIT)))
 
 
-def bytes_on_disk(folder: Path) -> int:
+def disk_bytes(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.iterdir())
 
 
@@ -32,7 +32,7 @@ async def test_a_backlog_that_has_drained_gives_its_room_back_while_the_store_se
     clock = HandClock()
     async with make_store(tmp_path, clock, keep_processed_seconds=0) as store:
         await fill(store, clock)
-        full = bytes_on_disk(tmp_path)
+        full = disk_bytes(tmp_path)
         assert full > EVENTS * TEXT_BYTES / 2
         last = 0
         while found := store.outbox.read(last, 1000, 1 << 30):
@@ -51,18 +51,18 @@ async def test_a_backlog_that_has_drained_gives_its_room_back_while_the_store_se
         assert len(set(sizes)) > 3  # in steps, not at once
         assert len(stored_events(store)) == 200
         assert (await accept(store, clock, incompressible(17))).duplicates == 1
-    assert bytes_on_disk(tmp_path) < 12 << 20
+    assert disk_bytes(tmp_path) < 12 << 20
 
 
 @pytest.mark.heavy
 async def test_the_bound_holds_for_all_files_whatever_is_written(tmp_path: Path) -> None:
     clock, bound = HandClock(), 4 << 20
-    async with make_store(tmp_path, clock, max_bytes=bound, segment_events=64, keep_processed_seconds=0) as store:
+    async with make_store(tmp_path, clock, bytes_max=bound, segment_events=64, keep_processed_seconds=0) as store:
         refused, largest = 0, 0
         for number in range(3000):
             outcome = await accept(store, clock, incompressible(number))
             refused += bool(outcome.refusal)
-            largest = max(largest, bytes_on_disk(tmp_path))
+            largest = max(largest, disk_bytes(tmp_path))
             if number % 500 == 499 and (found := store.outbox.read(0, 200, 1 << 30)):
                 store.outbox.mark_forwarded(batch(found[0].position, found[-1].position))
                 store.outbox.mark_processed(store.outbox.forwarded())
