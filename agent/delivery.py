@@ -40,7 +40,7 @@ class Delivery(NamedTuple):
     query: Mapping[str, str] = _NO_QUERY
     """The values beside the body: d, id, boot, t, type (the Uri-Query of a CoAP sensor with a small payload)."""
     retransmission_key: bytes | None = None
-    """16 bytes over all that the transport repeats in a retransmission; None where it proves nothing.
+    """16 bytes over all that the transport repeats in a retransmission; None where that identifies nothing.
 
     CoAP: endpoint, Message ID, Token and datagram.
     """

@@ -169,9 +169,9 @@ async def _subscribe(settings: Settings, pipeline: Pipeline, links: Links, stop:
         await subscriber.run(stop)
 
 
-async def _until_stopped(asked: asyncio.Event, store: EventStore) -> None:
+async def _until_stopped(stop: asyncio.Event, store: EventStore) -> None:
     """Wait for the signal; raise the error that ended the store's writer."""
-    waiting = asyncio.ensure_future(asked.wait())
+    waiting = asyncio.ensure_future(stop.wait())
     await asyncio.wait((waiting, store.failed), return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
     if store.failed.done():
@@ -190,8 +190,8 @@ async def _thread(run: Callable[[threading.Event], None], stop: threading.Event)
 
 
 def _stop_on_signals() -> asyncio.Event:
-    asked = asyncio.Event()
+    stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, asked.set)
-    return asked
+        loop.add_signal_handler(number, stop.set)
+    return stop

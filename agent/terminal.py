@@ -66,7 +66,7 @@ def table(
     last = len(lines[0]) - 1
     widths = column_widths(lines, widths_min)
     indent = sum(widths) + len(_GAP) * last
-    room = shutil.get_terminal_size((_WIDTH_WITHOUT_TERMINAL, 24)).columns - indent if sys.stdout.isatty() else 10**6
+    width = shutil.get_terminal_size((_WIDTH_WITHOUT_TERMINAL, 24)).columns - indent if sys.stdout.isatty() else 10**6
     written = []
     for number, line in enumerate(lines):
         row = number - bool(headings)
@@ -74,7 +74,7 @@ def table(
         cells = [_padded(cell, width) for cell, width in zip(line[:last], widths, strict=True)]
         if cells and colour is not None:
             cells[0] = paint(cells[0], colour)
-        wrapped = textwrap.wrap(line[last], room) if room >= _LAST_COLUMN_MIN else [line[last]]
+        wrapped = textwrap.wrap(line[last], width) if width >= _LAST_COLUMN_MIN else [line[last]]
         text = ("\n" + " " * indent).join(wrapped)
         written.append(_GAP.join([*cells, text]).rstrip())
     return "\n".join(written)

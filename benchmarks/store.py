@@ -60,7 +60,7 @@ class StoreBench:
     def store(self, name: str, remembered: int, waiting: int) -> Iterator[Path]:
         """Create a temporary store, which may take gigabytes."""
         folder = self.folder / name
-        self.say(f"filling a store: {remembered:,} fingerprints, {waiting:,} events waiting")
+        self.report(f"filling a store: {remembered:,} fingerprints, {waiting:,} events waiting")
         fill(folder, remembered, waiting)
         try:
             yield folder
@@ -72,7 +72,7 @@ class StoreBench:
         self.seed += 1
         return self.seed
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Print the progress."""
         Console(stderr=True).print(f"bench-store: {text}")
 
@@ -80,7 +80,7 @@ class StoreBench:
 def written(bench: StoreBench, folder: Path, size: int) -> Written:
     """Measure bytes per event for one commit size; commits of 100 run long enough to seal a segment."""
     deliveries = max(min(bench.remembered, LONG) // size, SINGLES) if size == SIZES[-1] else SINGLES
-    bench.say(f"writing {deliveries * size:,} events in commits of {size}")
+    bench.report(f"writing {deliveries * size:,} events in commits of {size}")
     return asyncio.run(store_writes.bytes_per_event(folder, events(bench.source()), size, deliveries))
 
 
@@ -104,7 +104,7 @@ def writes(bench: StoreBench, few: dict[int, Written], many: dict[int, Written])
 
 def speed(bench: StoreBench) -> None:
     """Measure durable events per second."""
-    bench.say("durable events a second, and raw append with fdatasync by turns")
+    bench.report("durable events a second, and raw append with fdatasync in turns")
     (bench.folder / "speed").mkdir()
     source = events(bench.source())
     found = asyncio.run(store_writes.speed(bench.folder / "speed", source, 100, bench.remembered // 5_000, 7))
@@ -117,7 +117,7 @@ def speed(bench: StoreBench) -> None:
 
 def starts(bench: StoreBench, folder: Path, remembered: int) -> None:
     """Measure a start, and the memory of the fingerprints beyond a start on an empty store."""
-    bench.say("starting on it in a process of its own")
+    bench.report("starting on it in a process of its own")
     empty = bench.folder / "nothing"
     base = store_start.measure(empty, bench.source())
     shutil.rmtree(empty)
@@ -131,7 +131,7 @@ def starts(bench: StoreBench, folder: Path, remembered: int) -> None:
 def growth(bench: StoreBench, folder: Path) -> None:
     """Measure the effect of a backlog on the latency of an ack and on the written bytes."""
     empty = bench.folder / "empty"
-    bench.say("acks in an empty store and in a full one by turns")
+    bench.report("acks in an empty store and in a full one in turns")
     rounds = 40 if bench.backlog >= 1_000_000 else 10
     first, second = asyncio.run(store_writes.ack_p99(empty, folder, events(bench.source()), rounds, 50))
     bench.add("ack p99 of an empty store", first * 1000, "ms")
@@ -149,7 +149,7 @@ def drain(bench: StoreBench) -> None:
     """Measure how fast a backlog drains, and how fast Telegraf's disk buffer drains one of the same size."""
     has_telegraf = store_telegraf.available()
     with bench.store("drain/state", bench.drained, bench.drained):
-        bench.say("draining it to a broker, 1,000 events/s coming in")
+        bench.report("draining it to a broker, 1,000 events/s arriving")
         found = store_drain.drain(bench.folder / "drain", bench.drained)
     rate, p99 = found.events_per_second, found.ack_p99_seconds * 1000
     bench.add(f"drain of {bench.drained:,} to a broker", rate, "1/s", "≥ 50,000", rate >= 50_000)
@@ -161,12 +161,12 @@ def drain(bench: StoreBench) -> None:
 
 def telegraf(bench: StoreBench, ours: float) -> None:
     """Measure how fast Telegraf's disk buffer drains, and the ratio of the store's drain to it."""
-    bench.say("draining Telegraf's disk buffer to a broker, nothing coming in")
+    bench.report("draining Telegraf's disk buffer to a broker, nothing arriving")
     folder = bench.folder / "telegraf"
     try:
         found = store_telegraf.drain(folder, bench.drained)
     except (ServiceError, KafkaException) as error:
-        bench.say(f"Telegraf left out: not measured: {error}")
+        bench.report(f"Telegraf left out: not measured: {error}")
         return
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -92,11 +92,11 @@ def cost_of_each_event(broker: Broker, codec: str, burst: int) -> tuple[float, f
     return (_settled(producer, sent) - before) / EVENTS[burst], seconds * 1e6 / EVENTS[burst]
 
 
-def _produce(producer: Producer, topic: str, told: Iterator[_Record]) -> None:
-    for key, value, headers in told:
+def _produce(producer: Producer, topic: str, records: Iterator[_Record]) -> None:
+    for key, value, headers in records:
         producer.produce(topic, value, key, headers=list(headers))
     if producer.flush(60):
-        raise RuntimeError(f"topic {topic}: Kafka has not taken all records")
+        raise RuntimeError(f"topic {topic}: Kafka has not accepted all records")
 
 
 def _settled(producer: Producer, sent: list[int]) -> int:

@@ -50,9 +50,9 @@ def replay(recorded: Recorded, keys_per_filter: int, folder: Path) -> tuple[list
     figures, lost = [], []
     with ExactIndex(folder / "exact.db") as index:
         started = time.process_time()
-        copies = index.add(recorded.keys)
+        duplicates = index.add(recorded.keys)
         seconds = time.process_time() - started
-        figures.append(Figures("exact", None, index.bytes_per_key(), copies, 0, len(recorded.keys), seconds))
+        figures.append(Figures("exact", None, index.bytes_per_key(), duplicates, 0, len(recorded.keys), seconds))
     for rate in RATES:
         hits, seconds = _timed(partial(_filtered, recorded.keys, keys_per_filter, rate))
         wrong = np.flatnonzero(hits & first_ones)
@@ -60,9 +60,9 @@ def replay(recorded: Recorded, keys_per_filter: int, folder: Path) -> tuple[list
         size = bytes_per_key(rate)
         figures.append(Figures("bloom", rate, size, int(hits.sum()), len(wrong), 0, seconds))
         with ExactIndex(folder / f"exact-{rate:.0e}.db") as index:
-            copies, behind = _timed(partial(index.add_behind_filter, recorded.keys, hits))
+            duplicates, behind = _timed(partial(index.add_behind_filter, recorded.keys, hits))
             both = size + index.bytes_per_key()
-            figures.append(Figures("bloom+exact", rate, both, copies, 0, int(hits.sum()), seconds + behind))
+            figures.append(Figures("bloom+exact", rate, both, duplicates, 0, int(hits.sum()), seconds + behind))
         logger.info("rate=%.0e lost=%d look_ups=%d", rate, len(wrong), int(hits.sum()))
     return figures, lost
 
@@ -147,7 +147,7 @@ def write_results(
     for one in figures:
         made_for = "" if one.rate is None else f"{one.rate:.0e}"
         print(
-            f"{one.way:12} {made_for:>6}: {one.bytes_per_key:6.1f} bytes/key, {one.copies:,} copies, "
+            f"{one.method:12} {made_for:>6}: {one.bytes_per_key:6.1f} bytes/key, {one.duplicates:,} duplicates, "
             f"{one.lost:,} real events lost, {one.look_ups:,} look-ups, {one.cpu_seconds:.1f} s CPU"
         )
 

@@ -98,7 +98,7 @@ def run_on_checkpoint(
     last = claim_table(sink, checkpoint, topic, topic_id, read_again=settings.read_again)
     folders = disk.local_folders(spark, settings.folders)
     receipts = Receipts(admin, log, settings.kafka.group, settings.succeeds, folders, time.monotonic)
-    receipts.give(last)
+    receipts.commit(last)
 
     if not wait_for_clock(checkpoint, stop.wait, receipts.repeat):
         return

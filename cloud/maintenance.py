@@ -35,7 +35,7 @@ logger = logging.getLogger("cloud.maintenance")
 
 DAY_SECONDS = 86_400
 RETAIN_SECONDS_MIN = 7 * DAY_SECONDS
-"""Delta's own minimum, since somebody may still be reading older files."""
+"""Delta's own minimum, since another program may still be reading older files."""
 
 
 @dataclass(frozen=True, slots=True)

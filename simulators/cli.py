@@ -29,7 +29,7 @@ _USAGE = 2
 
 
 def main() -> None:
-    """Run the command and exit: 0 fine, 1 a broken promise or a failure, 2 wrong usage."""
+    """Run the command and exit: 0 fine, 1 a violated guarantee or a failure, 2 wrong usage."""
     arguments = sys.argv[1:]
     if arguments and arguments[0] in _COMMANDS:
         try:

@@ -95,7 +95,7 @@ class FleetPlan:
     boot: bool = False
     """Whether events carry a boot count; a sleepy sensor's grows by one each time."""
     tries: int = 100
-    """How often the application sends an event before it gives up."""
+    """How often the application sends an event before it stops trying."""
     repeats: int = 3
     """How often a non-confirmable sensor sends an event."""
     pack_max: int = 20

@@ -100,7 +100,7 @@ def own_api(settings: HttpSettings, token: str = "") -> Api:
     """Return the interface of the agent with these settings; raise ApiError where it has none."""
     host, _, port = settings.bind.rpartition(":")
     if not settings.enabled:
-        raise ApiError("http.enabled is false: the agent can be asked over HTTP only")
+        raise ApiError("http.enabled is false: this command needs the agent's HTTP interface")
     if port == "0":
         raise ApiError(f"http.bind = {settings.bind}: the agent uses any free port; name its address: --url")
     scheme, tls = "http", None

@@ -1,4 +1,4 @@
-"""Reads the words of command lines; each function raises ArgumentTypeError with the expected form."""
+"""Reads the arguments of command lines; each function raises ArgumentTypeError with the expected form."""
 
 from __future__ import annotations
 

@@ -135,6 +135,6 @@ def _placed(text: str, source: Source) -> Mistake:
 
 def _warnings(sections: Mapping[str, Any]) -> Iterator[str]:
     """Yield settings that are allowed but probably unintended."""
-    ways = [sections[name].enabled for name in ("coap", "http", "mqtt") if name in sections]
-    if len(ways) == 3 and not any(ways):
+    enabled = [sections[name].enabled for name in ("coap", "http", "mqtt") if name in sections]
+    if len(enabled) == 3 and not any(enabled):
         yield "coap, http and mqtt are all disabled: no event can arrive"

@@ -97,10 +97,10 @@ def _decode_pack(groups: list[senml.Group], query: QueryParameters, fallback: st
     entries = [(group.entries(), group.offset_ms) for group in groups]
     events, refused = _separate(entries, query, fallback)
     rejected: list[Rejected] = []
-    room = PACK_REJECTED_BYTES_MAX
+    bytes_left = PACK_REJECTED_BYTES_MAX
     for at, reason in refused:
-        raw = groups[at].raw(min(room, REJECTED_BYTES_MAX))
-        room -= len(raw)
+        raw = groups[at].raw(min(bytes_left, REJECTED_BYTES_MAX))
+        bytes_left -= len(raw)
         rejected.append(Rejected(claimed_device({"device": groups[at].device}, query, fallback), reason, raw))
     return Decoded(events, tuple(rejected))
 

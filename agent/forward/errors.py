@@ -22,7 +22,7 @@ class RefusedError(SessionError):
 
 
 class RenewalError(SessionError):
-    """The connection is sound, but this session's clients or records prove nothing any more."""
+    """The connection works, but this session's clients can no longer confirm what was sent."""
 
 
 class ClockSetBackError(RenewalError):

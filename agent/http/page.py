@@ -1,4 +1,4 @@
-"""The files that everybody may have: those of the status page, and the description of the interface (OpenAPI)."""
+"""The files that need no token: those of the status page, and the description of the interface (OpenAPI)."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def document(code: int, content: object, *fields: tuple[str, str]) -> Response:
 
 
 def refusal(code: int, error: str, message: str, *fields: tuple[str, str]) -> Refusal:
-    """Return a refusal: `error` is for programs, `message` advises people."""
+    """Return a refusal: `error` is for programs, `message` for people."""
     return Refusal(document(code, {"error": error, "message": message}, *fields))
 
 

@@ -1,4 +1,4 @@
-"""A Unix socket beside the store, on which readers ask the agent to write the counts that only its memory has."""
+"""A Unix socket beside the store: readers request by it that the agent writes the counts that are only in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agent.store.layout import FLUSH_SOCKET_NAME, socket_path
 log = logging.getLogger(__name__)
 
 _MODE = 0o666
-"""Who may open the folder may read the store, and may ask."""
+"""Every user who can open the folder can read the store, and may send the request."""
 WRITTEN = b"1"
 """The answer once the counts are on disk; without it the connection is closed."""
 
@@ -41,7 +41,7 @@ class FlushSocket:
         return self
 
     async def __aexit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
-        """Close the socket; the call in work ends before."""
+        """Close the socket, after the current call has ended."""
         if self._server is not None:
             self._server.close()
             self._server = None

@@ -28,7 +28,7 @@ FAILING_PAUSE_SECONDS = 0.2
 
 
 class StoreOutbox:
-    """Keeps the promises of `port.Outbox`: reads on a connection of its own, and writes through the writer's thread."""
+    """Implements `port.Outbox`: reads on a connection of its own, and writes through the writer's thread."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The promises of the store to the pipeline (`Intake`) and to the forwarder (`Outbox`)."""
+"""The interfaces of the store for the pipeline (`Intake`) and for the forwarder (`Outbox`), with their guarantees."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Submission(NamedTuple):
     candidates: tuple[Candidate, ...]
     rejects: tuple[Reject, ...]
     retransmission_key: bytes | None
-    """16 bytes over all that the transport repeats in a retransmission; None where it proves nothing."""
+    """16 bytes over all that the transport repeats in a retransmission; None where that identifies nothing."""
     done: Callable[[Outcome], None]
     """Receives the outcome."""
 

@@ -24,12 +24,12 @@ def bloom_figures(bench: Bench) -> list[Figure]:
     of = f"real events lost of {len(recorded.keys):,} records"
     return [
         Figure(
-            f"{one.way} {'' if one.rate is None else f'{one.rate:.0e}'}: {of}",
+            f"{one.method} {'' if one.rate is None else f'{one.rate:.0e}'}: {of}",
             one.lost,
             "events",
             details={
                 "bytes_per_key": one.bytes_per_key,
-                "copies": one.copies,
+                "duplicates": one.duplicates,
                 "look_ups": one.look_ups,
                 "cpu_seconds": one.cpu_seconds,
             },

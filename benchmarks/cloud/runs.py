@@ -71,18 +71,18 @@ class Bench:
     batch: int
     folder: Path
 
-    def spark(self, way: str, *, batch: int | None = None, table: Path | None = None) -> Timing:
+    def spark(self, contender: str, *, batch: int | None = None, table: Path | None = None) -> Timing:
         """Run a contender of `spark.py` in a fresh process."""
-        log, used = self.spark_log(way, batch or self.batch, table)
+        log, used = self.spark_log(contender, batch or self.batch, table)
         milliseconds = [int(found[1]) for found in _BATCH.finditer(log)]
         records = min(self.records, len(milliseconds) * self.batch)  # some contenders stop early
         return Timing(records, sum(milliseconds) / 1000, used)
 
-    def spark_log(self, way: str, batch: int, table: Path | None = None, cores: int = CORES) -> tuple[str, float]:
+    def spark_log(self, contender: str, batch: int, table: Path | None = None, cores: int = CORES) -> tuple[str, float]:
         """Run a contender of `spark.py`; return its log and its CPU seconds."""
-        folder = self._fresh(way)
+        folder = self._fresh(contender)
         target = folder if table is None else table
-        arguments = (way, self.broker.bootstrap_servers, self.topic, str(target), str(batch))
+        arguments = (contender, self.broker.bootstrap_servers, self.topic, str(target), str(batch))
         process = submit(CONTENDERS, arguments, folder, _options(cores))
         with _ending(process):
             process.wait_for_log("contender=started", RUN_SECONDS_MAX)

@@ -1,8 +1,8 @@
-"""The contenders in Spark beside the job: run by spark-submit, as `spark.py WAY SERVERS TOPIC FOLDER BATCH`.
+"""The contenders in Spark beside the job: run by spark-submit, as `spark.py CONTENDER SERVERS TOPIC FOLDER BATCH`.
 
 copy: the job's rows without dedup, to Delta. raw: Kafka's columns as they are, to Delta. dedup:
 dropDuplicatesWithinWatermark alone, to Parquet. merge: every row by MERGE into Delta. fill: so many rows (BATCH) of
-the past into a Delta table, as somebody else's append. state: so many keys (BATCH) into the dedup's state, in large
+the past into a Delta table, as another program's append. state: so many keys (BATCH) into the dedup's state, in large
 steps with small batches between them. age: make the job's state older by so many seconds (BATCH), so that its traffic
 is fresh. log: empty commits of Delta tables in whose logs the names of up to so many versions (BATCH) lie.
 """
@@ -42,32 +42,32 @@ WARM_UP_ROUNDS, TIMED_ROUNDS = 5, 30
 STEPS, SMALL_BATCHES, SMALL_KEYS = 5, 3, 2000
 
 
-def main(way: str, servers: str, topic: str, folder: str, batch: str) -> None:
+def main(contender: str, servers: str, topic: str, folder: str, batch: str) -> None:
     """Run one contender to the topic's end; the figures of each batch go to the log."""
     spark = open_session()
     print(STARTED, flush=True)
-    if way == "fill":
+    if contender == "fill":
         fill(spark, folder, int(batch))
-    elif way == "state":
+    elif contender == "state":
         grow(spark, folder, int(batch))
-    elif way == "age":
+    elif contender == "age":
         age(spark, folder, int(batch))
-    elif way == "log":
+    elif contender == "log":
         lengthen(spark, folder, int(batch))
     else:
-        contend(spark, way, KafkaSettings(servers, topic, "-", int(batch), {}), folder)
+        contend(spark, contender, KafkaSettings(servers, topic, "-", int(batch), {}), folder)
     print(FINISHED, flush=True)
 
 
-def contend(spark: SparkSession, way: str, kafka: KafkaSettings, folder: str) -> None:
-    """Read the topic to its end in one of the ways."""
+def contend(spark: SparkSession, contender: str, kafka: KafkaSettings, folder: str) -> None:
+    """Read the topic to its end as this contender."""
     source = read_topic(spark, kafka, "earliest")
     records = read_records(source)
-    if way == "dedup":
+    if contender == "dedup":
         records = drop_duplicates(records, WINDOW_SECONDS)
-    rows = source if way == "raw" else decode(records)
+    rows = source if contender == "raw" else decode(records)
     writer = rows.writeStream.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)
-    if way == "merge":
+    if contender == "merge":
         spark.createDataFrame([], rows.schema).write.format("delta").save(f"{folder}/table")
         writer = writer.foreachBatch(lambda frame, _: merge(frame, f"{folder}/table"))
         query = writer.start()
@@ -75,7 +75,7 @@ def contend(spark: SparkSession, way: str, kafka: KafkaSettings, folder: str) ->
             time.sleep(POLL_SECONDS)
         query.stop()
     else:
-        query = writer.format("parquet" if way == "dedup" else "delta").start(f"{folder}/table")
+        query = writer.format("parquet" if contender == "dedup" else "delta").start(f"{folder}/table")
         query.awaitTermination()
     for progress in query.recentProgress:
         print(

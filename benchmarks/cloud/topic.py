@@ -41,9 +41,9 @@ def records(count: int, time_ms: int, *, shared: Shared = Shared.TIME, seed: int
 def send(bootstrap_servers: str, topic: str, records: Iterator[RecordFields]) -> int:
     """Produce the records, wait until Kafka has all of them, and return their number."""
     ends = {"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random"}
-    room = {"linger.ms": 50, "queue.buffering.max.messages": 500_000, "compression.type": "lz4"}
+    queue = {"linger.ms": 50, "queue.buffering.max.messages": 500_000, "compression.type": "lz4"}
     # Idempotent: each contender waits for a count, which a record sent twice would falsify.
-    producer = Producer({**ends, **room, "enable.idempotence": True})
+    producer = Producer({**ends, **queue, "enable.idempotence": True})
     sent = 0
     for key, value, headers in records:
         while True:

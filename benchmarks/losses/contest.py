@@ -77,7 +77,7 @@ class SequentialSensors:
         return acked
 
 
-def run(name: str, gateway: Gateway, seed: int, say: Callable[[str], None] = print) -> Outcome:
+def run(name: str, gateway: Gateway, seed: int, report: Callable[[str], None] = print) -> Outcome:
     """Play the run, and compare what was acknowledged with what has arrived."""
     sensors = SequentialSensors(gateway, seed)
     kills = 0
@@ -119,7 +119,7 @@ def run(name: str, gateway: Gateway, seed: int, say: Callable[[str], None] = pri
     lost = len(sensors.acked - arrived.keys())
     doubled = sum(count - 1 for count in arrived.values())
     outcome = Outcome(name, EVENTS, len(sensors.acked), sensors.transmissions, kills, lost, doubled)
-    say(str(outcome))
+    report(str(outcome))
     return outcome
 
 

@@ -39,9 +39,9 @@ class Gateway(Protocol):
         """Make the far end reachable or unreachable."""
 
     def send(self, number: int, again: int, *, cut: bool) -> bool:
-        """Send an event once; return whether the sensor knows that it was acknowledged.
+        """Send an event once; return whether the sensor has received the acknowledgement.
 
-        With `cut`, the response is lost on the way. Raise OSError where there is none.
+        With `cut`, the response is lost. Raise OSError where there is none.
         """
 
     def arrived(self) -> Counter[int]:

@@ -16,7 +16,7 @@ def main() -> None:
     producer = Producer({"bootstrap.servers": sys.argv[2], "enable.idempotence": True, "acks": "all", "linger.ms": 5})
 
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # the name that the library asks for
+        def do_POST(self) -> None:  # the name that the library calls
             body = self.rfile.read(int(self.headers["Content-Length"]))
             delivered = threading.Event()
             producer.produce(TOPIC, body, on_delivery=lambda error, _: None if error else delivered.set())

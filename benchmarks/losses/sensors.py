@@ -38,7 +38,7 @@ def mqtt(address: tuple[str, int], number: int, qos: int, again: int, *, cut: bo
     """Publish an event in the sensor's persistent session; return whether the handshake was completed.
 
     A repeated message has its packet identifier and the DUP flag, as MQTT requires. With `cut`, the connection ends
-    when the broker's first response to the message has arrived, so that the sensor does not know it.
+    when the broker's first response to the message has arrived, so that the sensor does not receive it.
     """
     name = b"sensor-%d" % (number % 20)
     with socket.create_connection(address, timeout=ATTEMPT_SECONDS) as sensor:

@@ -24,9 +24,9 @@ RANGE = (*EPOCH, "status", "first", "last", "since")
 
 
 def judge(records: DataFrame, rows: DataFrame, quarantine: DataFrame) -> DataFrame:
-    """Add to each record its status, the row with its fingerprint (`of_…`), and the number of such rows (`copies`)."""
+    """Add to each record its status, the row with its fingerprint (`of_…`), and the number of such rows (`matches`)."""
     there = rows.groupBy("fingerprint").agg(
-        F.count("*").alias("copies"),
+        F.count("*").alias("matches"),
         F.min(F.struct(*(F.col(name).alias(f"of_{name}") for name in (*LABEL, *PLACE)))).alias("of"),
     )
     raw = quarantine.select(*RECORD).distinct().withColumn("is_raw", F.lit(True))
@@ -36,7 +36,7 @@ def judge(records: DataFrame, rows: DataFrame, quarantine: DataFrame) -> DataFra
     status = (
         F.when(F.coalesce(same, F.lit(False)), ACCEPTED)
         .when(F.col("is_raw"), QUARANTINED)
-        .when(F.col("copies").isNotNull(), DUPLICATE)
+        .when(F.col("matches").isNotNull(), DUPLICATE)
         .otherwise(UNWRITTEN)
     )
     return flat.withColumn("status", status).drop("is_raw")

@@ -79,7 +79,7 @@ def find(judged: DataFrame, ranges: DataFrame, states: DataFrame, read: int, gon
     bad = ranges.filter(F.col("status").isin(account.MISSING, account.UNWRITTEN, account.VANISHED, account.AMBIGUOUS))
     unwritten = judged.filter(F.col("status") == account.UNWRITTEN)
     worst = states.orderBy(F.desc("missing"), F.col("state") == "complete", *account.EPOCH).limit(NAMED_MAX)
-    doubled = judged.filter(F.col("copies") > 1).select("fingerprint").distinct().limit(NAMED_MAX)
+    doubled = judged.filter(F.col("matches") > 1).select("fingerprint").distinct().limit(NAMED_MAX)
     return Findings(
         read,
         gone,

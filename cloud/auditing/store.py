@@ -69,8 +69,8 @@ class Store:
     def keep(self, ranges: DataFrame, judged: DataFrame, span: TopicSpan) -> None:
         """Write the results of an audit, replacing results that a crashed one has left; the offsets last."""
         self._spark.sql(f"DELETE FROM {self._name('duplicates')} WHERE {_from(span)}")
-        copies = judged.filter(F.col("status") == account.DUPLICATE).withColumn("topic_id", F.lit(span.topic_id))
-        self._write(copies.select(*self._read("duplicates").columns), "duplicates", "append")
+        duplicates = judged.filter(F.col("status") == account.DUPLICATE).withColumn("topic_id", F.lit(span.topic_id))
+        self._write(duplicates.select(*self._read("duplicates").columns), "duplicates", "append")
         self._write(ranges.select(*self._read("ranges").columns), "ranges", "overwrite")
         ends = [(span.topic_id, partition, end) for partition, end in span.ends.items()]
         self._write(self._spark.createDataFrame(ends, _OFFSETS), "offsets", "overwrite")

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 class Figures:
     """The costs and losses of a method of detecting duplicates, over one recorded topic."""
 
-    way: str
+    method: str
     rate: float | None
     """The false-positive rate that the filters are designed for; None for the exact index."""
     bytes_per_key: float
-    copies: int
+    duplicates: int
     """Records that were identified as duplicates."""
     lost: int
     """Real events among them."""

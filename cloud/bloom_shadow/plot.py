@@ -12,9 +12,9 @@ from cloud.bloom_shadow.figures import Figures
 
 def plot(figures: Sequence[Figures], records: int, file: Path) -> None:
     """Write a plot with two panels: real events lost, and bytes per key."""
-    alone = [one for one in figures if one.way == "bloom"]
-    both = [one for one in figures if one.way == "bloom+exact"]
-    exact = next(one for one in figures if one.way == "exact")
+    alone = [one for one in figures if one.method == "bloom"]
+    both = [one for one in figures if one.method == "bloom+exact"]
+    exact = next(one for one in figures if one.method == "exact")
     rates = [one.rate for one in alone]
     drawn = Figure(figsize=(9, 3.6), layout="constrained")
     left, right = drawn.subplots(1, 2)

@@ -159,7 +159,7 @@ def _invocation(command: Command, words: Sequence[str]) -> Invocation:
     options, own = spark.split(words)
     if options.in_cluster and command.engine is Engine.SESSION:
         parser.error("argument --deploy-mode: the rows are printed here, so the driver runs here, too")
-    if options.in_cluster:  # only the machine of the driver has the files that the arguments name
+    if options.in_cluster:  # the files that the arguments name are on the driver's machine
         return Invocation(command, tuple(own), options)
     is_delta = command.check(own).connection is None
     needs_spark = command.engine is Engine.ALWAYS or is_delta

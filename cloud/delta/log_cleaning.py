@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 PROPERTIES = {
     # Every commit lists the whole log. Delta's default of 30 days means a million versions at a trigger of 2 s.
     "delta.logRetentionDuration": "interval 1 hour",
-    # With anybody's commit Delta could remove the job's last commit, or an entry that the job has not read yet.
+    # With a commit of any program Delta could remove the job's last commit, or an entry that the job has not read yet.
     "delta.enableExpiredLogCleanup": "false",
 }
 """Properties of a table whose log is cleaned here."""

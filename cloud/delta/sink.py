@@ -36,7 +36,7 @@ _LATE_OR_BAD = "oncegate: this batch has a late or a bad row"
 class Late:
     """The late events of one batch: those that the table has, and those with reused ids."""
 
-    found: lookup.Found | None
+    found: lookup.Matches | None
     reused: DataFrame | None
 
 

@@ -35,11 +35,11 @@ class Table(Protocol):
     def append(self, rows: DataFrame, commit: Commit) -> int:
         """Commit the rows and return their number.
 
-        Raise StopError where another job has claimed the table since, or somebody has removed rows.
+        Raise StopError where another job has claimed the table since, or another program has removed rows.
         """
 
     def check_rows(self) -> None:
-        """Raise StopError where somebody has removed rows since this checkpoint's last commit."""
+        """Raise StopError where another program has removed rows since this checkpoint's last commit."""
 
     def rows(self) -> DataFrame:
         """Return the table's present rows; later commits do not change the frame."""
@@ -55,7 +55,7 @@ class Layout:
     writer: str
     """The txnAppId of all commits, by which only one of two writers can continue."""
     keeps_rows: bool
-    """Whether rows that somebody removes are lost, since the table's offsets state that it has them."""
+    """Whether rows that another program removes are lost, since the table's offsets state that it has them."""
 
 
 class DeltaTable:
@@ -93,7 +93,7 @@ class DeltaTable:
         return last.commit if last else None
 
     def check_rows(self) -> None:
-        """Raise StopError where somebody has removed rows since this checkpoint's last commit."""
+        """Raise StopError where another program has removed rows since this checkpoint's last commit."""
         if self._layout.keeps_rows and (removal := self._history.removal()) is not None:
             raise StopError(
                 f"table {self._path}: version {removal.version}, a {removal.operation} by another program, has removed "

@@ -2,4 +2,4 @@
 
 
 class JarError(Exception):
-    """A jar cannot be downloaded, or is not the pinned one; the message tells what to do."""
+    """A jar cannot be downloaded, or is not the pinned one; the message contains what to do."""

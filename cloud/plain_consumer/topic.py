@@ -37,5 +37,5 @@ class TopicIdReader:
         except KafkaException as error:
             raise JobError(f"topic {self._topic}: {error.args[0].str()}") from error
         if found == _NO_ID:
-            raise StopError(f"topic {self._topic}: this Kafka service gives topics no ids (KIP-516)")
+            raise StopError(f"topic {self._topic}: this Kafka service has no topic ids (KIP-516)")
         return found

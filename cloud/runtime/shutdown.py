@@ -20,7 +20,7 @@ class StopRequest:
     """Whether a stop was requested, by a signal to the Python driver or to its JVM."""
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
+        self._requested = threading.Event()
 
     def listen(self, spark: SparkSession) -> None:
         """Handle the signals of both processes; by default the JVM would end in the middle of a batch."""
@@ -31,16 +31,16 @@ class StopRequest:
         for number in STOP_SIGNALS:
             misc.Signal.handle(misc.Signal(number.name.removeprefix("SIG")), _JvmHandler(self))
 
-    def ask(self) -> None:
+    def stop(self) -> None:
         """Request the end of the job after its batch."""
-        self._asked.set()
+        self._requested.set()
 
     def wait(self, seconds: float) -> bool:
         """Wait for a request, at most `seconds`; return whether there is one."""
-        return self._asked.wait(seconds)
+        return self._requested.wait(seconds)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        self.ask()
+        self.stop()
 
 
 class _JvmHandler:
@@ -51,7 +51,7 @@ class _JvmHandler:
 
     def handle(self, _signal: object) -> None:
         """Pass on the request; the name is that of the method in Java's interface."""
-        self._request.ask()
+        self._request.stop()
 
     class Java:
         """The Java interface, as py4j expects it."""

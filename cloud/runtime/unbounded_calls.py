@@ -23,7 +23,7 @@ def within(seconds: float, call: Callable[[], _Answer], what: str) -> _Answer:
     def run() -> None:
         try:
             answer.set_result(call())
-        except BaseException as error:  # noqa: BLE001  # raised below, in the thread that asked
+        except BaseException as error:  # noqa: BLE001  # raised below, in the caller's thread
             answer.set_exception(error)
 
     threading.Thread(target=run, name="kafka-call", daemon=True).start()

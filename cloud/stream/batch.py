@@ -78,7 +78,7 @@ class BatchWriter:
             logger.info("batch=%d stage=skipped", batch)
         else:
             self._last = self._write(survivors, planned, standing)
-        if self._receipts.give(self._last):
+        if self._receipts.commit(self._last):
             self._observer.receipted(batch)
 
     def _skip(self, survivors: DataFrame, planned: PlannedBatch) -> Commit:

@@ -16,7 +16,7 @@ from cloud.table.commits import Offsets
 
 ANSWER_SECONDS_MAX = 30
 NO_ID = "A" * 22
-"""The id of zeros, which the client shows where a service gives topics no ids."""
+"""The id of zeros, which the client returns where a service has no topic ids."""
 _NO_SUCH_TOPIC = "UnknownTopicOrPartitionException"
 _TRUNCATED = "LogTruncationException"
 
@@ -30,7 +30,7 @@ class LogEnd:
 
 
 class KafkaAdmin:
-    """An AdminClient for one topic, which lives as long as the process."""
+    """An AdminClient for one topic, which stays open until the process ends."""
 
     def __init__(self, spark: SparkSession, kafka: KafkaSettings) -> None:
         self._jvm = jvm.classes(spark)
@@ -46,13 +46,13 @@ class KafkaAdmin:
     def topic_id(self) -> str:
         """Return the topic's id, which is another one after the topic was deleted and recreated.
 
-        Raise StopError where the service gives topics no ids.
+        Raise StopError where the service has no topic ids.
         """
         found = str(self._describe().topicId().toString())
         if found == NO_ID:
             raise StopError(
-                f"topic {self._topic}: this Kafka service gives topics no ids (KIP-516), so that a topic that was "
-                "deleted and recreated would not be noticed, and its events be lost: use a service of docs/kafka.md"
+                f"topic {self._topic}: this Kafka service has no topic ids (KIP-516), so that a topic that was "
+                "deleted and recreated would not be detected, and events would be lost: use a service of docs/kafka.md"
             )
         return found
 
@@ -95,10 +95,10 @@ class KafkaAdmin:
         properties.put("auto.offset.reset", "none")  # otherwise the consumer would silently read from another offset
         consumer = self._jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties, bytes_reader(), bytes_reader())
         try:
-            asked = {partition: self._is_truncated(consumer, partition, place) for partition, place in places.items()}
+            causes = {partition: self._is_truncated(consumer, partition, place) for partition, place in places.items()}
         finally:
             consumer.close()
-        return {partition: cause for partition, cause in asked.items() if cause is not None}
+        return {partition: cause for partition, cause in causes.items() if cause is not None}
 
     def commit(
         self, group: str, offsets: Offsets, metadata: Mapping[int, str], leader_epochs: Mapping[int, int]

@@ -46,7 +46,7 @@ class Metrics:
         self.report_time.set_to_current_time()
 
     def serve(self, host: str, port: int) -> None:
-        """Serve the metrics on http://host:port/metrics for as long as the process lives."""
+        """Serve the metrics on http://host:port/metrics until the process ends."""
         start_http_server(port, host, self.registry)
 
     def written(self, batch: int, written: Written) -> None:  # the methods of an Observer

@@ -45,22 +45,22 @@ class Receipts:
         self._commit: Commit | None = None
         self._due_at = 0.0
 
-    def give(self, commit: Commit) -> bool:
+    def commit(self, commit: Commit) -> bool:
         """Commit the receipts of a commit of the table; `repeat` tries again after a failure, which is logged.
 
         Return whether Kafka has them. Raise StopError where the topic is no longer the one that the table has read.
         """
         with self._lock:
             self._commit = commit
-            return self._give(commit)
+            return self._send(commit)
 
     def repeat(self) -> None:
         """Commit the latest receipts again where that is due."""
         with self._lock:
             if self._commit is not None and self._clock() >= self._due_at:
-                self._give(self._commit)
+                self._send(self._commit)
 
-    def _give(self, commit: Commit) -> bool:
+    def _send(self, commit: Commit) -> bool:
         if not commit.ends:
             return False
         disk.flush(self._folders)  # a failure ends the job: nothing is receipted before it is on disk

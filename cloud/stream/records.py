@@ -160,8 +160,8 @@ def _headers_are_ours() -> Column:
 
 
 def _value_is_whole() -> Column:
-    front = F.concat(F.lit(VALUE_PREFIX), F.col("id").cast("binary"), F.lit(b'"'))
-    return F.startswith("value", front) & F.endswith("value", F.lit(b"}"))
+    prefix = F.concat(F.lit(VALUE_PREFIX), F.col("id").cast("binary"), F.lit(b'"'))
+    return F.startswith("value", prefix) & F.endswith("value", F.lit(b"}"))
 
 
 def _after(prefix: str, text: Column) -> Column:

@@ -16,7 +16,7 @@ from cloud.stream.kafka_admin import ANSWER_SECONDS_MAX, KafkaAdmin, LogEnd
 from cloud.table.commits import Commit, Offsets
 
 RETRY_SECONDS = 0.5
-"""The pause before a question is repeated because a former leader has answered it."""
+"""The pause before a request is repeated because a former leader has answered it."""
 
 
 class TopicLog:

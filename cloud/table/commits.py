@@ -55,7 +55,7 @@ def to_json(commit: Commit) -> str:
 
 
 def parse(metadata: str | None) -> Commit | None:
-    """Read the userMetadata; None where the job has not written it (OPTIMIZE, somebody's statement)."""
+    """Read the userMetadata; None where the job has not written it (OPTIMIZE, another program's statement)."""
     try:
         fields = json.loads(metadata or "null")
     except ValueError:

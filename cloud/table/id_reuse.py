@@ -39,7 +39,7 @@ def is_without_time() -> Column:
 
 def first_of_each(good: DataFrame) -> DataFrame:
     """Return the first accepted of equal fingerprints within a batch."""
-    return _ranked(good).filter(F.col("rank") == 1).drop("rank", "copies", "accepted")
+    return _ranked(good).filter(F.col("rank") == 1).drop("rank", "equals", "accepted")
 
 
 def reused_ids(late: DataFrame, found: DataFrame, retention_seconds: int, *, has_equals: bool) -> DataFrame:
@@ -50,7 +50,7 @@ def reused_ids(late: DataFrame, found: DataFrame, retention_seconds: int, *, has
     without_time = late.filter(is_without_time()).withColumn("accepted", accepted())
     earlier = _as_earlier(found)
     if has_equals:
-        firsts = _ranked(without_time).filter((F.col("rank") == 1) & (F.col("copies") > 1))
+        firsts = _ranked(without_time).filter((F.col("rank") == 1) & (F.col("equals") > 1))
         new = firsts.join(F.broadcast(found.select("fingerprint")), on="fingerprint", how="left_anti")
         earlier = earlier.unionByName(_as_earlier(new))
     apart = F.abs(F.unix_millis("accepted") - F.unix_millis("earlier_accepted"))
@@ -66,7 +66,7 @@ def _ranked(events: DataFrame) -> DataFrame:
     same = Window.partitionBy("fingerprint")
     order = same.orderBy("accepted", *_LABEL, "kafka_partition", "kafka_offset")
     dated = events.withColumn("accepted", accepted())
-    return dated.withColumn("rank", F.row_number().over(order)).withColumn("copies", F.count("*").over(same))
+    return dated.withColumn("rank", F.row_number().over(order)).withColumn("equals", F.count("*").over(same))
 
 
 def _as_earlier(events: DataFrame) -> DataFrame:

@@ -36,17 +36,17 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Matches:
     """The table's rows with fingerprints of late events: fingerprint, epoch, sequence, accepted; materialized."""
 
     rows: DataFrame
     count: int
 
 
-def find(late: DataFrame, table: DataFrame, search: Search) -> Found:
+def find(late: DataFrame, table: DataFrame, search: Search) -> Matches:
     """Return the table's rows with the fingerprints of late events, searching where their duplicates can be."""
     rows = sought(late, table, search).localCheckpoint(eager=True)
-    return Found(rows, rows.count())
+    return Matches(rows, rows.count())
 
 
 def sought(late: DataFrame, table: DataFrame, search: Search) -> DataFrame:
@@ -72,7 +72,7 @@ def _timestamps(search: Search) -> Column:
     return reduce(lambda one, other: one | other, within, F.lit(False))
 
 
-def without_found(survivors: DataFrame, found: Found | None) -> DataFrame:
+def without_found(survivors: DataFrame, found: Matches | None) -> DataFrame:
     """Return the survivors that the table does not have."""
     if found is None or found.count == 0:
         return survivors

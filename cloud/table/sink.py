@@ -37,7 +37,7 @@ class Sink(Protocol):
         """Return the latest commit of a job; None where there is none yet."""
 
     def check_rows(self) -> None:
-        """Raise StopError where somebody is known to have removed rows since this checkpoint's last commit."""
+        """Raise StopError where another program is known to have removed rows since this checkpoint's last commit."""
 
     def claim(self, commit: Commit) -> None:
         """Write a commit without rows; raise StopError where the table has a younger claim."""

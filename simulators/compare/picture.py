@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from simulators.compare.variants import Outcome
 
-_LOST, _DOUBLED, _COPIES = "#b3261e", "#d98200", "#9db4c8"
+_LOST, _DOUBLED, _REPEATS = "#b3261e", "#d98200", "#9db4c8"
 _STYLE: Any = {"svg.fonttype": "none", "svg.hashsalt": "oncegate", "font.family": "sans-serif", "font.size": 11}
 
 
@@ -22,9 +22,9 @@ def draw(outcomes: Sequence[Outcome], path: Path) -> None:
         axes = figure.add_subplot()
         most = 1
         for place, one in enumerate(outcomes):
-            copies = max(0, one.records - one.events)
+            repeats = max(0, one.records - one.events)
             for offset, count, colour in (
-                (-0.27, copies, _COPIES),
+                (-0.27, repeats, _REPEATS),
                 (0.0, one.doubled, _DOUBLED),
                 (0.27, one.lost, _LOST),
             ):
@@ -36,7 +36,7 @@ def draw(outcomes: Sequence[Outcome], path: Path) -> None:
         axes.set_xlim(0, 1.12 * most)
         axes.set_xlabel(f"events, of {max(one.events for one in outcomes):,} or so in each run")
         axes.spines[["top", "right"]].set_visible(False)
-        handles = [mpl.patches.Patch(color=colour) for colour in (_COPIES, _DOUBLED, _LOST)]
+        handles = [mpl.patches.Patch(color=colour) for colour in (_REPEATS, _DOUBLED, _LOST)]
         names = ["more records in Kafka than events", "doubled in the table", "lost: acked, not in the table"]
         figure.legend(handles, names, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
         figure.savefig(path, format="svg", facecolor="white", metadata={"Date": None, "Creator": None})

@@ -28,7 +28,7 @@ SOURCES: Mapping[str, Sequence[str]] = {
         "agent/http/page_files/page.js",
     ),
 }
-"""The files that determine what a picture shows; when one changes, `tests/docs` asks for a new picture."""
+"""The files that determine what a picture shows; when one changes, `tests/docs` requires a new picture."""
 DEVICES = ("urn:dev:mac:00158d0001a2b3c4", "urn:dev:mac:00124b0014d6b1a7", "urn:meter:cold-water:7", "urn:door:north")
 READINGS = 12
 

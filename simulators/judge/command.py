@@ -28,8 +28,8 @@ def main(arguments: Sequence[str], program: str) -> int:
     parser = make_parser(
         program,
         (
-            "Judge a run again by its ledger: later, or by another sink. Exit status 0: the promise was kept; 1: it "
-            "was broken, or the evidence was missing or incomplete; 2: wrong usage; 130: the run was interrupted."
+            "Judge a run again by its ledger: later, or by another sink. Exit status 0: the guarantees held; 1: "
+            "one was violated, or the evidence was missing or incomplete; 2: wrong usage; 130: the run was interrupted."
         ),
         _EXAMPLES,
     )

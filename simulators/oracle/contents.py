@@ -98,15 +98,15 @@ def _check_neither(evidence: EvidenceDatabase, scope: Scope, findings: Findings)
         if len(by_gateway) < scope.gateways and sum(by_gateway) < rows:
             by_gateway = _spread(rows, scope.gateways)
         rest = rows - sent
-        for limit, room in _room(by_gateway, sent, requests if sent else 0, across if sent else 0).items():
-            covered = min(rest, room)
+        for limit, most in _surplus_max(by_gateway, sent, requests if sent else 0, across if sent else 0).items():
+            covered = min(rest, most)
             findings.declared[limit] += covered
             rest -= covered
         if rest:
             _add_surplus(findings, violation, rest)
 
 
-def _room(by_gateway: Sequence[int], sent: int, requests: int, across: int) -> dict[str, int]:
+def _surplus_max(by_gateway: Sequence[int], sent: int, requests: int, across: int) -> dict[str, int]:
     """Return how many surplus rows each declared limit can explain, summed over the gateways."""
     beyond = [max(0, rows - sent) for rows in by_gateway]
     anew = [min(rows, requests - sent) for rows in beyond]

@@ -25,7 +25,7 @@ _BY_SEQUENCE = f"""
     WHERE {_ONE_EVENT} ORDER BY l.epoch, l.device, l.sequence DESC
 """
 _BY_OFFSET = f"""
-    SELECT ifnull(l.gateway, {{nobody}}), l.device, l.partition, l.epoch, e.mark, e.first_line, e.acked_line,
+    SELECT ifnull(l.gateway, {{unknown}}), l.device, l.partition, l.epoch, e.mark, e.first_line, e.acked_line,
         1 = (SELECT count(*) FROM label o WHERE o.statement = l.statement)
     FROM label l JOIN stated s USING (statement) JOIN event e ON e.mark = s.mark
     WHERE {_ONE_EVENT} AND {_WHOLE} ORDER BY 1, 2, 3, l."offset" DESC
@@ -87,9 +87,9 @@ def _check_epochs(evidence: EvidenceDatabase, scope: Scope, findings: Findings) 
     """
     place: tuple[str, str, int] | None = None
     acked: dict[str, _Acked] = {}
-    nobody = "''" if scope.gateways == 1 else "l.epoch"
+    unknown = "''" if scope.gateways == 1 else "l.epoch"
     for gateway, device, partition, epoch, mark, first_line, acked_line, has_one_label in evidence.connection.execute(
-        _BY_OFFSET.format(nobody=nobody)
+        _BY_OFFSET.format(unknown=unknown)
     ):
         if (gateway, device, partition) != place:
             place, acked = (gateway, device, partition), {}

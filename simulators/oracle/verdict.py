@@ -18,7 +18,7 @@ BROKEN = {
     "unreceipted": "unreceipted: still without a receipt",
     "unacked": "unacked: the sensor has no ACK for its event",
 }
-"""The counts that must be zero where the promise is kept, with their descriptions."""
+"""The counts that must be zero where the guarantees hold, with their descriptions."""
 DECLARED = {
     "equal-events": "a sensor sent equal contents for two events (guarantees, 2)",
     "restamped-resends": "a resend was stamped with another time, and so is another event (guarantees, 2)",
@@ -51,7 +51,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of a run; the promise is kept where `kept`."""
+    """The result of a run; the guarantees held where `kept`."""
 
     events: int
     acked: int
@@ -135,7 +135,7 @@ def sentence(verdict: Verdict) -> str:
         )
     if verdict.faults:
         counts = ", ".join(f"{count:,} {name}" for name, count in verdict.faults.items())
-        return " ".join((f"The promise was broken: {counts}.", *_missing_evidence(verdict)))
+        return " ".join((f"The guarantees were violated: {counts}.", *_missing_evidence(verdict)))
     if verdict.rows is None:
         return (
             f"{verdict.acked:,} of {verdict.events:,} events were acked. No table was read, so whether they arrived is "
@@ -147,7 +147,7 @@ def sentence(verdict: Verdict) -> str:
         return " ".join(("No verdict.", *missing, "No fault was found in the available evidence.", *limits))
     if not verdict.complete:
         so_far = (
-            "So far the promise was kept. The run was interrupted: events that may still have been in transit, missing "
+            "So far the guarantees held. The run was interrupted: events that may still have been in transit, missing "
             "ACKs and missing receipts are not judged."
         )
         return " ".join((so_far, *limits))

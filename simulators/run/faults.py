@@ -21,7 +21,7 @@ BATCH_SECONDS_MAX = 60.0
 INTO_BATCH_SECONDS = 1.0
 POLL_SECONDS = 0.2
 RESTORED_SECONDS = 5.0
-"""How long sensors report to a restored card at least: what it repeats shows in new events only."""
+"""How long sensors report to a restored card at least: repeated labels appear with new events only."""
 
 
 async def play(faults: Sequence[Fault], services: Services, ledger: Ledger, display: Display, reports: Reports) -> None:
@@ -129,7 +129,7 @@ class _FaultPlayer:
     async def _restore(self) -> None:
         """Replace the card by its copy once Kafka has all of its events, and have sensors report to the copy.
 
-        They pause before: while they report, the card may never be without an event that only it has.
+        They pause before: while they report, the card may always hold an event that is nowhere else.
         """
         async with self._reports.paused():
             await self._delivered()

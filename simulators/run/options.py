@@ -49,9 +49,9 @@ def parse(arguments: Sequence[str], program: str) -> RunOptions:
     parser = make_parser(
         program,
         (
-            "Run a scenario against a gateway and judge every event. Exit status 0: the promise was "
-            "kept; 1: it was broken, the evidence was missing or incomplete, or the run failed; 2: wrong usage; 130: "
-            "interrupted."
+            "Run a scenario against a gateway and judge every event. Exit status 0: the guarantees "
+            "held; 1: one was violated, the evidence was missing or incomplete, or the run failed; 2: wrong usage; "
+            "130: interrupted."
         ),
         _EXAMPLES,
     )

@@ -156,6 +156,10 @@ def _ask_all(addresses: Sequence[Address]) -> dict[str, int]:
                 status = json.load(answer)
         except (OSError, ValueError):
             continue  # unreachable, or not permitted: no sample of this gateway
-        for name, value in {**status["events"], "accepted": status["accepted"], "copies": status["duplicates"]}.items():
+        for name, value in {
+            **status["events"],
+            "accepted": status["accepted"],
+            "duplicates": status["duplicates"],
+        }.items():
             values[name] = values.get(name, 0) + int(value)
     return values

@@ -93,8 +93,8 @@ async def _run_local(options: RunOptions, home: Path, display: Display, stop: St
             await watched(services, _play_local(options, services, ledger, display, stop))
             await watched(services, wait_for_job(services, stop))
             statuses = await watched(services, wait_for_receipts(services.gateways, display, stop))
-            accepted, copies = (sum(getattr(one, name) for one in statuses) for name in ("accepted", "duplicates"))
-            ledger.sample({"accepted": accepted, "copies": copies})
+            accepted, duplicates = (sum(getattr(one, name) for one in statuses) for name in ("accepted", "duplicates"))
+            ledger.sample({"accepted": accepted, "duplicates": duplicates})
             await watched(services, faults.note_receipts_ahead(services, ledger, display))
             if options.overrides.delivery == "at-most-once":
                 await watched(services, wait_for_table(services, display))
@@ -152,7 +152,7 @@ def _judge_local(ledger_file: Path, home: Path, services: Services, statuses: Se
             gateways=len(services.gateways),
             complete=evidence.ended,
             settled=evidence.ended or unreceipted == 0,
-            # What Zigbee2MQTT publishes may be in Kafka before the observer has received it.
+            # A publication of Zigbee2MQTT may be in Kafka before the observer has received it.
             one_clock=services.zigbee2mqtt is None,
         )
         verdict = judge(evidence, scope)

@@ -130,22 +130,22 @@ def receipt_before_commit() -> None:
     def receipt_first(self: batches.BatchWriter, survivors: Any, batch: int) -> None:
         planned = self._checkpoint.planned(batch)
         planned = replace(planned, starts=offsets.complete_starts(planned.starts, planned.ends))
-        if offsets.compare(planned.starts, planned.ends, self._last) is not offsets.Standing.DONE:
+        if offsets.compare(planned.starts, planned.ends, self._last) is not offsets.Overlap.COMPLETE:
             epochs = self._log.check(self._last, planned.ends)
             receipts.logger.disabled = True  # the stage that it logs says that the batch has ended
-            self._receipts.give(batches.next_commit(self._last, planned, self._window_seconds, epochs))
+            self._receipts.commit(batches.next_commit(self._last, planned, self._window_seconds, epochs))
             receipts.logger.disabled = False
         write_or_skip(self, survivors, batch)
 
-    def write_later(self: batches.BatchWriter, survivors: Any, planned: Any, standing: Any) -> Any:
+    def write_later(self: batches.BatchWriter, survivors: Any, planned: Any, overlap: Any) -> Any:
         time.sleep(BEFORE_SECONDS)
-        return write(self, survivors, planned, standing)
+        return write(self, survivors, planned, overlap)
 
     batches.BatchWriter._write_or_skip = receipt_first  # type: ignore[method-assign]
     batches.BatchWriter._write = write_later  # type: ignore[method-assign]
 
 
-def copies_not_dropped_in_the_cloud() -> None:
+def duplicates_not_dropped_in_the_cloud() -> None:
     """Write every record."""
     from cloud import job
     from cloud.table import id_reuse, lookup

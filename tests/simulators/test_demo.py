@@ -65,12 +65,12 @@ def test_each_fault_fails_the_demo_and_stands_in_table_summary_and_report(
 ) -> None:
     status, printed = _concluded(replace(evidence, summary=_broken(name)), tmp_path)
     assert status == 1
-    assert f"The promise was broken: 2 {name}." in printed
+    assert f"The guarantees were violated: 2 {name}." in printed
     assert re.search(rf"{re.escape(BROKEN[name])}\W+2\b", printed)
     figures = json.loads((tmp_path / "summary.json").read_text())
     assert (figures[name], figures["kept"]) == (2, False)
     page = (tmp_path / "report.html").read_text()
-    assert f"The promise was broken: 2 {name}." in page
+    assert f"The guarantees were violated: 2 {name}." in page
     assert f"<td>{html.escape(BROKEN[name])}</td><td class=number>2</td>" in page
 
 

@@ -32,7 +32,7 @@ MUTANTS = {
     "last_of_pack_dropped": ("agent", (), "lost"),
     "late_event_dropped": ("job", (), "lost"),
     "receipt_before_commit": ("job", JOB_KILLED, "premature"),
-    "copies_not_dropped_in_the_cloud": ("job", RESTORED_CARD, "doubled"),
+    "duplicates_not_dropped_in_the_cloud": ("job", RESTORED_CARD, "doubled"),
 }
 
 

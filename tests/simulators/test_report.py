@@ -36,7 +36,7 @@ def test_the_report_is_whole_and_nothing_in_it_is_taken_for_markup(tmp_path: Pat
     verdict = replace(judge_remote_run(file, Sink(table=tmp_path / "table")), declared={"equal-events": 2})
     page.write(file, verdict, Arrivals([(1_763_706_001_000, 5)], [(1_763_706_002_000, 5)]), tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
-    assert "The promise was broken: 27 lost." in text
+    assert "The guarantees were violated: 27 lost." in text
     assert "Field test: &lt;b&gt;" in text
     assert text.count("<svg") == 5
     assert "equal-events: 2" in text

@@ -1,7 +1,7 @@
 """Finds the secrets of a gateway, and removes them from whatever goes into a bundle.
 
 The collected data should contain none. This is the second line of defence: for messages of libraries, for the log, and
-for what an operator has typed where it does not belong.
+for secrets that were entered in the wrong place.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def misplaced(settings: Settings) -> Iterator[str]:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether it is a file, as far as this user may know."""
+    """Whether a path is a file, as far as this user can see."""
     return path.parent == readers.SECRETS_FOLDER or os.path.exists(path)  # noqa: PTH110  # Path.exists raises
 
 

@@ -1,1 +1,1 @@
-"""The checks of `oncegate doctor`: everything around the gateway that the promise depends on, read-only."""
+"""The checks of `oncegate doctor`: everything around the gateway that the guarantees depend on, read-only."""

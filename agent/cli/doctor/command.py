@@ -90,11 +90,7 @@ def _measure(settings: Settings, *, as_json: bool) -> int:
         return 0
     print(printable(found.line()))
     if found.doubtful:
-        print(
-            paint(
-                "a flush this fast reaches no flash: this disk, or its host, may lose it in a power cut", Colour.WARNING
-            )
-        )
+        print(paint("a flush this fast does not reach the medium: a power cut may lose its data", Colour.WARNING))
     return 0
 
 

@@ -13,7 +13,7 @@ class Condition(Enum):
     WARNING = "warning"
     """It works, but not as recommended; or it cannot be checked from here."""
     WRONG = "wrong"
-    """The promise does not hold, or the agent cannot work."""
+    """A guarantee does not hold, or the agent cannot work."""
 
 
 @dataclass(frozen=True, slots=True)

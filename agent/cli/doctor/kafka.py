@@ -75,7 +75,9 @@ def _unreached(connection: KafkaConnection, error: KafkaException) -> Finding:
         hint = create_command(settings.bootstrap_servers, settings.topic)
         return wrong("topic", f"topic {settings.topic} does not exist, or the agent may not describe it", hint)
     if code_of(error) == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-        return wrong("topic", f"we may not describe topic {settings.topic}", "grant DESCRIBE, READ and WRITE on it")
+        return wrong(
+            "topic", f"the agent may not describe topic {settings.topic}", "grant DESCRIBE, READ and WRITE on it"
+        )
     connection.admin.poll(0)  # the client reports the cause only then
     reason = connection.errors.text or describe(error)
     hint = _EXPIRY if "certificate" in reason else "check address, firewall and kafka.properties"
@@ -104,7 +106,7 @@ def check_oversized(topic: str, status: GatewayStatus | None) -> Iterator[Findin
         return
     size = status.oversized_bytes or 0
     change = f"--entity-type topics --entity-name {topic} --add-config max.message.bytes={max(2 * size, SIZE_DEFAULT)}"
-    hint = f"kafka-configs.sh --alter {change}; where it is above {size} already: message.max.bytes in kafka.properties"
+    hint = f"kafka-configs.sh --alter {change}; if it already exceeds {size}: message.max.bytes in kafka.properties"
     text = f"{count(status.oversized, 'event')} refused for their size, the smallest of {size:,} bytes"
     yield wrong("oversized", f"{text}: given up once refused for kafka.oversized_after", hint)
 
@@ -114,13 +116,13 @@ def check_rights(topic: TopicDescription) -> Iterator[Finding]:
     allowed = topic.authorized_operations
     missing = [] if not allowed else [need.name for need in _NEEDED if need not in allowed]
     if missing:
-        yield wrong("rights", f"topic {topic.name}: we lack {', '.join(missing)}", "grant them: docs/kafka.md")
+        yield wrong("rights", f"topic {topic.name}: the agent lacks {', '.join(missing)}", "grant them: docs/kafka.md")
     else:
-        yield fine("rights", f"topic {topic.name}: we may describe, read and write")
+        yield fine("rights", f"topic {topic.name}: the agent may describe, read and write")
 
 
 def check_topic(connection: KafkaConnection, topic: TopicDescription) -> Iterator[Finding]:
-    """Compare the topic's layout and settings with those that the promise needs."""
+    """Compare the topic's layout and settings with those that the guarantees need."""
     replicas = min(len(partition.replicas) for partition in topic.partitions)
     yield from check_layout(len(topic.partitions), replicas)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic.name)
@@ -170,9 +172,9 @@ def _is_enough(name: str, found: str, needed: str) -> bool:
 
 
 _WHY: Final = {
-    "message.timestamp.type": "else Kafka refuses clocks that are ahead, and deletes what clocks of 1970 send",
+    "message.timestamp.type": "otherwise Kafka refuses timestamps ahead of its clock, and deletes those of 1970",
     "cleanup.policy": "compaction deletes a device's earlier events",
     "retention.ms": "an outage of the cloud that is longer loses events",
-    "min.insync.replicas": "else one broker's end may lose acknowledged records",
+    "min.insync.replicas": "otherwise the failure of one broker may lose acknowledged records",
     "unclean.leader.election.enable": "a leader that lags behind loses acknowledged records",
 }

@@ -31,7 +31,7 @@ PACK = 100
 FLUSH_BYTES = 4_096
 FREE_BYTES_MIN = 256 << 20
 FLUSH_SECONDS_MIN = 50e-6
-"""A flush that takes less reaches no flash: a cache of the disk, or of a virtual machine's host, has answered."""
+"""A faster flush does not reach the flash memory: a cache of the disk, or of a virtual machine's host, completed it."""
 _YEAR_SECONDS = 31_557_600.0
 _YEARS_SHOWN_MAX = 100
 """A disk does not grow older than that for other reasons."""

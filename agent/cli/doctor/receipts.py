@@ -59,7 +59,7 @@ def judge_receipts(view: View, settings: ReceiptSettings, pinned: str | None) ->
         return warning("group", f"{group} has committed nothing yet", "start the cloud's job: docs/operations.md")
     if len(receipts) < len(committed) and not settings.any_commit:
         foreign = len(committed) - len(receipts)
-        hint = "find who commits to this group; the job corrects it at its next commit"
+        hint = "find the consumer that commits to this group; the job corrects the offsets at its next commit"
         return wrong("group", f"{group}: a foreign consumer or a reset has committed {foreign} partitions", hint)
     table = choose_table(pinned, receipts)
     others = {receipt.table for receipt in receipts if receipt.table != table}

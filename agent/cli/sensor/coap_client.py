@@ -22,7 +22,7 @@ DATAGRAM_BYTES_MAX = 65_535
 
 
 class TargetError(ValueError):
-    """The words name no gateway."""
+    """The text is not the address of a gateway."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Makes the body of an event out of the words of a command line."""
+"""Builds the body of an event from the arguments of a command line."""
 
 from __future__ import annotations
 

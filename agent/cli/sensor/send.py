@@ -145,7 +145,7 @@ def _encode(event: dict[str, object], format_: str) -> Body:
     try:
         read = to_event(event, NO_PARAMETERS, fallback="")
         own = None if needs_label(read) else fingerprint(read).hex()
-    except InvalidEvent:  # the gateway says why
+    except InvalidEvent:  # the gateway's response has the reason
         own = None
     return Body(content, content_format, media_type, str(event["device"]), own)
 

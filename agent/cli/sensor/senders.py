@@ -82,7 +82,7 @@ class CoapSender:
         return replace(sent, outcome=REFUSED, code=reply.code_text, reason=_coap_reason(reply))
 
     def _latest(self) -> int | None:
-        """Return the number of the latest outcome, None where the agent cannot be asked."""
+        """Return the number of the latest outcome, None where the agent does not answer."""
         feed = self._feed(0)
         return None if feed is None else max((entry["number"] for entry in feed), default=0)
 

@@ -49,13 +49,13 @@ def run(arguments: argparse.Namespace) -> int:
         if known is None:
             return _fail(f"epoch {arguments.epoch} is not in this store; see oncegate status and oncegate events")
         last = len(known) if arguments.last is None else min(arguments.last, len(known))
-        asked = range(known.start + arguments.first - 1, known.start + last)
-        if not asked:
+        requested = range(known.start + arguments.first - 1, known.start + last)
+        if not requested:
             return _fail(f"epoch {arguments.epoch} ends at sequence {len(known):,}: nothing to send")
-        result = ReplayResult(asked, known.start)
+        result = ReplayResult(requested, known.start)
         try:
             sent = send_again(
-                settings.kafka, settings.gateway.id, result.select_events(connection), _progress(len(asked))
+                settings.kafka, settings.gateway.id, result.select_events(connection), _progress(len(requested))
             )
         except SessionError as error:
             return _fail(f"Kafka at {settings.kafka.bootstrap_servers}: {error}")
@@ -74,22 +74,22 @@ def run(arguments: argparse.Namespace) -> int:
 class ReplayResult:
     """The result for each requested position."""
 
-    def __init__(self, asked: range, epoch_first: int) -> None:
-        self._asked = asked
+    def __init__(self, requested: range, epoch_first: int) -> None:
+        self._requested = requested
         self._epoch_first = epoch_first
         self._states: Counter[str] = Counter()
         self._missing: list[tuple[int, int]] = []
 
     def select_events(self, connection: sqlite3.Connection) -> Iterator[StoredEvent]:
         """Yield the events to send."""
-        following = self._asked.start
-        for kept in read_kept(connection, self._asked):
+        following = self._requested.start
+        for kept in read_kept(connection, self._requested):
             self._miss(following, kept.event.position)
             following = kept.event.position + 1
             self._states[kept.state] += 1
             if kept.state in (FORWARDED, PROCESSED):
                 yield kept.event
-        self._miss(following, self._asked.stop)
+        self._miss(following, self._requested.stop)
 
     @property
     def incomplete(self) -> bool:

@@ -19,10 +19,10 @@ _FULL_SHARE = 0.8
 def frame(figures: Figures, columns: int, rows: int, note: str, trouble: str = "") -> list[Line]:
     """Return the lines; `note` is the last of them, `trouble` is the reason why the figures are old."""
     head = [*_head(figures, trouble), ("", None), *_links(figures), ("", None)]
-    room = max(0, rows - len(head) - 1)
-    lists = max(0, room - 3)  # of these, two for headings and one between
+    lines_left = max(0, rows - len(head) - 1)
+    lists = max(0, lines_left - 3)  # of these, two for headings and one between
     devices = list(_devices(figures, lists - lists // 2))
-    body = [*devices, ("", None), *_feed(figures, max(0, room - len(devices) - 2))]
+    body = [*devices, ("", None), *_feed(figures, max(0, lines_left - len(devices) - 2))]
     lines = [*head, *body][: rows - 1]
     lines += [("", None)] * (rows - 1 - len(lines))
     lines.append((note, Colour.FAINT))

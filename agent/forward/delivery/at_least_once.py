@@ -149,7 +149,7 @@ class PipelinedSession:
     def _advance(self, *, at_once: bool = False) -> None:
         """Mark the acked and confirmed batches."""
         self._check()
-        self._confirmation.ask(self._window, at_once=at_once)
+        self._confirmation.request(self._window, at_once=at_once)
         try:
             confirmed = self._confirmation.take()
         except UnreachableError as error:

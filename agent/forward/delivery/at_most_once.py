@@ -137,8 +137,8 @@ class AtMostOnceSession:
     def _check_connection(self) -> None:
         """Raise SessionError where the broker does not answer, or the connection was lost since its last answer."""
         try:
-            ask = partial(self._producer.list_topics, self._context.topic, CHECK_SECONDS_MAX)
-            cluster = attempt(ask, 2 * CHECK_SECONDS_MAX, threading.Event(), "the topic's look-up")
+            request = partial(self._producer.list_topics, self._context.topic, CHECK_SECONDS_MAX)
+            cluster = attempt(request, 2 * CHECK_SECONDS_MAX, threading.Event(), "the topic's look-up")
             topic = cluster.topics[self._context.topic]
         except KafkaException as error:
             self._producer.poll(0)  # the client reports the cause only then

@@ -40,16 +40,16 @@ class Confirmation:
         """The id that was read before the first send."""
         self._watch = watch
         self._clock = clock
-        self._asked = clock.monotonic_ms() - CONFIRM_MS
+        self._requested_ms = clock.monotonic_ms() - CONFIRM_MS
         self._request: _Request | None = None
 
-    def ask(self, window: InFlightWindow, *, at_once: bool = False) -> None:
+    def request(self, window: InFlightWindow, *, at_once: bool = False) -> None:
         """Query the leaders of acked batches, unless a query is outstanding or was sent less than CONFIRM_MS ago."""
         now = self._clock.monotonic_ms()
-        if self._request is None and window.acked and (at_once or now - self._asked >= CONFIRM_MS):
-            self._asked = now
-            ends = self._watch.ask_ends(window.acked_partitions())
-            self._request = _Request(window.acked, self._watch.ask(), ends)
+        if self._request is None and window.acked and (at_once or now - self._requested_ms >= CONFIRM_MS):
+            self._requested_ms = now
+            ends = self._watch.request_ends(window.acked_partitions())
+            self._request = _Request(window.acked, self._watch.request(), ends)
 
     def take(self) -> Confirmed | None:
         """Return the confirmation, None where there is no answer yet.
@@ -59,7 +59,7 @@ class Confirmation:
         if self._request is None:
             return None
         if not self._request.done:
-            if self._clock.monotonic_ms() - self._asked <= ANSWER_SECONDS_MAX * 1000:
+            if self._clock.monotonic_ms() - self._requested_ms <= ANSWER_SECONDS_MAX * 1000:
                 return None
             self._request = None
             raise self._watch.explain(no_answer())

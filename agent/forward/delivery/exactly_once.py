@@ -176,12 +176,12 @@ class TransactionalSession:
     def run(self, stop: threading.Event) -> None:
         """Implement `Session`."""
         outbox = self._context.outbox
-        ask = partial(self._context.watch.read_id, stop)
+        check_broker = partial(self._context.watch.read_id, stop)
         while not stop.is_set():
             self._context.wall_steps.check()
             if outbox.take_returned():
                 self._cursor = START
-            if events := self._context.oversized.next_try(ask) or self._read(stop):
+            if events := self._context.oversized.next_try(check_broker) or self._read(stop):
                 self._send(events, stop)
 
     def _read(self, stop: threading.Event) -> Sequence[StoredEvent]:

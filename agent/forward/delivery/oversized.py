@@ -58,15 +58,15 @@ class Oversized:
         """Whether it is time for a retry."""
         return bool(self._held) and self._clock.monotonic_ms() >= self._try_at
 
-    def next_try(self, ask: Callable[[], object]) -> Sequence[StoredEvent]:
+    def next_try(self, check_broker: Callable[[], object]) -> Sequence[StoredEvent]:
         """Return a held event to send alone; nothing where no retry is due.
 
-        `ask` raises where no broker answers: the client refuses by its own limit even without a broker, and such a
-        refusal must not count towards the time for which Kafka has refused.
+        `check_broker` raises where no broker answers: the client refuses by its own limit even without a broker, and
+        such a refusal must not count towards the time for which Kafka has refused.
         """
         if not self.due:
             return ()
-        ask()
+        check_broker()
         tried: Sequence[StoredEvent] = ()
         missing = set()
         for position in sorted(self._held, key=self._turn):

@@ -62,7 +62,7 @@ class Mode(Protocol):
 
     @property
     def fixed(self) -> Mapping[str, str | None]:
-        """The client properties that the promise depends on: users may not override them, nor set those with None."""
+        """The client properties that the guarantee depends on: users may not override them, nor set those with None."""
 
     def open(self, context: SessionContext, config: dict[str, Any], topic: TopicView, stop: threading.Event) -> Session:
         """Begin a session with the topic in its present state.

@@ -34,7 +34,7 @@ def attempt(call: Callable[[], _Answer], seconds: float, stop: threading.Event, 
     def run() -> None:
         try:
             answers.append(call())
-        except BaseException as error:  # noqa: BLE001  # raised below, in the thread that asked
+        except BaseException as error:  # noqa: BLE001  # raised below, in the caller's thread
             errors.append(error)
         finally:
             done.set()

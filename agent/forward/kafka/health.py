@@ -31,11 +31,11 @@ class Link:
             self._links.report(LinkName.KAFKA, REACHABLE)
 
     def report_delivery(self) -> None:
-        """Report that the topic took a batch."""
+        """Report that the broker has acknowledged a batch."""
         self._links.report(LinkName.KAFKA, REACHABLE)
 
     def report_failure(self, error: ForwardError) -> None:
-        """Report that the topic did not take a batch, and why."""
+        """Report that sending a batch has failed, and why."""
         if isinstance(error, TopicMissingError):
             self._links.report(LinkName.KAFKA, TOPIC_MISSING, str(error), create=self._create_command)
         elif isinstance(error, UnreachableError):

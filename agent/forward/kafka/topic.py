@@ -31,7 +31,7 @@ class LogEnd:
 
 
 NO_ID = "A" * 22
-"""The id of zeros, which the clients show where a service gives topics no ids."""
+"""The id of zeros, which the clients return where a service has no topic ids."""
 
 LeaderEpochs = Mapping[int, int]
 """The leader epoch of each partition at one time, as the leader itself answered."""
@@ -74,7 +74,7 @@ class TopicWatch:
         self._name = name
         self._last_error = last_error
 
-    def ask(self) -> Future[TopicDescription]:
+    def request(self) -> Future[TopicDescription]:
         """Request the topic's description; the answer is as of some time after this call."""
         return self._admin.describe_topics(TopicCollection([self._name]), request_timeout=REQUEST_SECONDS_MAX)[
             self._name
@@ -97,7 +97,7 @@ class TopicWatch:
         """
         ends: dict[int, LogEnd] = {}
         without_epoch = 0
-        for partition, future in self.ask_ends(partitions, stable=stable).items():
+        for partition, future in self.request_ends(partitions, stable=stable).items():
             try:
                 end = log_end(wait_for(future, stop))
             except KafkaException:
@@ -108,20 +108,22 @@ class TopicWatch:
                 ends[partition] = end
         if without_epoch and not ends:
             raise UnsupportedError(
-                f"topic {self._name}: this Kafka service gives no leader epochs (KIP-320), without which a truncated "
-                "log would not be noticed, and its events be lost: use a service of docs/kafka.md"
+                f"topic {self._name}: this Kafka service has no leader epochs (KIP-320), without which a "
+                "truncation of the log would not be detected, and events would be lost: use a service of docs/kafka.md"
             )
         return ends
 
-    def ask_ends(self, partitions: Iterable[int], *, stable: bool = False) -> dict[int, Future[ListOffsetsResultInfo]]:
+    def request_ends(
+        self, partitions: Iterable[int], *, stable: bool = False
+    ) -> dict[int, Future[ListOffsetsResultInfo]]:
         """Request the partitions' ends of their leaders; each answer is as of some time after this call."""
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the one part of it without types
-        question = {TopicPartition(self._name, number): latest for number in partitions}
-        if not question:
+        specs = {TopicPartition(self._name, number): latest for number in partitions}
+        if not specs:
             return {}
         isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
-        asked = self._admin.list_offsets(question, isolation_level=isolation, request_timeout=REQUEST_SECONDS_MAX)
-        return {partition.partition: future for partition, future in asked.items()}
+        futures = self._admin.list_offsets(specs, isolation_level=isolation, request_timeout=REQUEST_SECONDS_MAX)
+        return {partition.partition: future for partition, future in futures.items()}
 
     def explain(self, error: KafkaException) -> TopicMissingError | UnreachableError:
         """Return the error class for an error: a missing topic, or a broker that does not answer."""
@@ -135,9 +137,9 @@ class TopicWatch:
         return unreachable
 
     def _describe(self, stop: threading.Event) -> TopicDescription:
-        question = self.ask()
+        description = self.request()
         try:
-            return wait_for(question, stop)
+            return wait_for(description, stop)
         except KafkaException as error:
             raise self.explain(error) from error
 
@@ -149,12 +151,12 @@ def log_end(answer: ListOffsetsResultInfo) -> LogEnd | None:
 
 
 def topic_id(description: TopicDescription) -> str:
-    """Return the id as Kafka's own tools show it (base64url); raise UnsupportedError where the service gives none."""
+    """Return the id as Kafka's own tools show it (base64url); raise UnsupportedError where the service has none."""
     found = str(description.topic_id).translate(_TO_URL_SAFE)
     if found == NO_ID:
         raise UnsupportedError(
-            f"topic {description.name}: this Kafka service gives topics no ids (KIP-516), so that a topic that was "
-            "deleted and recreated would not be noticed, and its events be lost: use a service of docs/kafka.md"
+            f"topic {description.name}: this Kafka service has no topic ids (KIP-516), so that a topic that was "
+            "deleted and recreated would not be detected, and events would be lost: use a service of docs/kafka.md"
         )
     return found
 
@@ -163,7 +165,7 @@ _TO_URL_SAFE = str.maketrans("+/", "-_")
 
 
 def create_command(bootstrap_servers: str, name: str) -> str:
-    """Return the command that creates the topic with the settings that the promise depends on."""
+    """Return the command that creates the topic with the settings that the guarantees depend on."""
     options = " ".join(f"--config {key}={value}" for key, value in topics.settings().items())
     return (
         f"kafka-topics.sh --bootstrap-server {bootstrap_servers} --create --topic {name} "

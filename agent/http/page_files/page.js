@@ -13,7 +13,7 @@ const EVENT_STATES = {
 };
 const TRACE_FIELDS = {
   committed: "stored", accepted: "received", clock: "gateway clock", topic_id: "Kafka topic id",
-  batch_offsets: "Kafka offsets of its batch", receipt: "confirmed by table", copies: "duplicates received",
+  batch_offsets: "Kafka offsets of its batch", receipt: "confirmed by table", duplicates: "duplicates received",
 };
 const $ = (id) => document.getElementById(id);
 const count = new Intl.NumberFormat("en");

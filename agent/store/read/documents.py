@@ -154,5 +154,5 @@ def _trace_document(one: Trace, gateway: str, table: str | None, times: Forwardi
         document["processed"] = rfc3339(processed)
     if one.state == PROCESSED and table is not None:
         document["receipt"] = table
-    document["copies"] = [rfc3339(received) for received in one.copies]
+    document["duplicates"] = [rfc3339(received) for received in one.duplicates]
     return document

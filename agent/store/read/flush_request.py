@@ -1,4 +1,4 @@
-"""Asks the agent that runs on a store to write the counts that only its memory has."""
+"""Requests that the agent of a store writes the counts that are only in its memory."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Trace:
     event: StoredEvent | None
     """None where it is purged."""
     batch: Batch | None
-    copies: tuple[int, ...]
+    duplicates: tuple[int, ...]
     """Moments of the duplicates that were listed one by one."""
 
 
@@ -49,7 +49,7 @@ def trace(connection: Reads, fingerprint: bytes) -> Iterator[Trace]:
     positions = sorted({*commits, *_kept(connection, fingerprint)})
     with snapshot(connection):
         epochs, states = Epochs.load(connection), States(connection)
-        copies = fingerprint_rows.latest_duplicates(connection, DUPLICATES_MAX)
+        latest = fingerprint_rows.latest_duplicates(connection, DUPLICATES_MAX)
         found = [
             Trace(
                 position,
@@ -58,7 +58,7 @@ def trace(connection: Reads, fingerprint: bytes) -> Iterator[Trace]:
                 commits.get(position),
                 _read(connection, position, epochs),
                 states.batch(position),
-                tuple(copy.received for copy in copies if copy.position == position),
+                tuple(one.received for one in latest if one.position == position),
             )
             for position in positions
         ]

@@ -132,7 +132,7 @@ class Capacity:
         return disk_space.space(self._file, self._connection())
 
     def _is_at_bound(self) -> bool:
-        # Asked for each commit: the file system answers several times faster than SQLite.
+        # Read for each commit: the file system answers several times faster than SQLite.
         if self._bytes_at_most() < self._bytes_max or self._bytes() < self._bytes_max:
             return False
         self._empty_log()  # it may occupy space that is not needed

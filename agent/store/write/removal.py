@@ -65,7 +65,7 @@ class Removal:
             self.purge(processed_to)
 
     def make_room(self) -> bool:
-        """Delete what may leave first: processed events, then the oldest; return False where nothing may."""
+        """Delete the events that may be removed: processed ones, then the oldest; return False where there are none."""
         if (processed_to := self._capacity.purgeable()) is not None:
             self.purge(processed_to)
         elif dropped := self._capacity.droppable():

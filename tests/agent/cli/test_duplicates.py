@@ -40,7 +40,7 @@ def test_commands_show_duplicates_the_moment_they_are_acked(running_agent: Runni
         assert duplicates(running_agent) == before + copies
     post(running_agent, 1)
     (trace,) = shown(running_agent, "trace", found)
-    assert len(trace["copies"]) == 3
+    assert len(trace["duplicates"]) == 3
 
 
 def test_the_status_counts_what_coap_answers_from_its_memory(running_agent: RunningAgent) -> None:
@@ -63,4 +63,4 @@ def test_the_views_show_duplicates_too(running_agent: RunningAgent) -> None:
         post(running_agent, 4)
     found = fingerprint(Event(DEVICE, id=4, data={"value": 1})).hex()
     (trace,) = api.get(f"/api/v1/trace?fingerprint={found}").document
-    assert len(trace["copies"]) == 2
+    assert len(trace["duplicates"]) == 2

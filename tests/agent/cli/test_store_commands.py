@@ -189,8 +189,8 @@ def test_trace_shows_how_far_an_event_has_come(run: Run) -> None:
     one, two, three = trace(ONE), trace(TWO), trace(THREE)
     assert (one["state"], one["receipt"], one["sequence"]) == ("processed", "table-1", 2)
     assert (two["state"], two["batch_offsets"], two["topic_id"]) == ("forwarded", {"0": [70, 70]}, "topic-1")
-    assert (three["state"], three["copies"]) == ("new", [])
-    assert one["copies"] == ["2025-11-21T06:20:05.000Z"] * 2
+    assert (three["state"], three["duplicates"]) == ("new", [])
+    assert one["duplicates"] == ["2025-11-21T06:20:05.000Z"] * 2
     assert one["committed"] == one["accepted"] == "2025-11-21T06:20:00.000Z"
     assert two["committed"] == "2025-11-21T06:20:05.000Z"
     assert any("forwarded" in line for line in run("trace", fingerprint(TWO).hex())[1])

@@ -75,12 +75,12 @@ def test_the_replay_names_the_real_events_that_the_filters_alone_lose(tmp_path: 
     told = np.concatenate([real, real[:400]])
     recorded = Recorded(told, np.zeros(len(told), np.int32), np.arange(len(told)))
     figures, lost = bloom.replay(recorded, 5000, tmp_path)
-    of = {(one.way, one.rate): one for one in figures}
-    assert of["exact", None].copies == 400
+    of = {(one.method, one.rate): one for one in figures}
+    assert of["exact", None].duplicates == 400
     for rate in bloom.RATES:
         alone, both = of["bloom", rate], of["bloom+exact", rate]
-        assert alone.copies == 400 + alone.lost
-        assert (both.copies, both.lost, both.look_ups) == (400, 0, alone.copies)
+        assert alone.duplicates == 400 + alone.lost
+        assert (both.duplicates, both.lost, both.look_ups) == (400, 0, alone.duplicates)
     assert of["bloom", 1e-2].lost > of["bloom", 1e-9].lost == 0
     assert all(place < 4000 for _, place in lost)
 

@@ -166,7 +166,7 @@ def test_receipts_are_repeated_when_due() -> None:
     moment = 0.0
     receipts = Receipts(Kafka(), Kafka(), "g", "old", (), lambda: moment)  # type: ignore[arg-type]  # what it needs
     receipts.repeat()
-    receipts.give(LAST)
+    receipts.commit(LAST)
     moment = 3599.0
     receipts.repeat()
     moment = 3600.0

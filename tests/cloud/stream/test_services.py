@@ -27,5 +27,5 @@ def test_a_service_without_topic_ids_is_refused(spark: SparkSession, tmp_path: P
         settings = KafkaSettings(f"127.0.0.1:{link}", topic, "group", 1000, {})
         with VersionLink(link, port, {}):
             assert len(KafkaAdmin(spark, settings).topic_id()) == 22
-        with VersionLink(link, port, WITHOUT_TOPIC_IDS), pytest.raises(StopError, match="gives topics no ids"):
+        with VersionLink(link, port, WITHOUT_TOPIC_IDS), pytest.raises(StopError, match="has no topic ids"):
             KafkaAdmin(spark, settings).topic_id()

@@ -67,7 +67,7 @@ def test_what_is_wrong_with_what_is_left_is_named() -> None:
     stranger = TOPIC[2]._replace(device="another", sequence=9, offset=9)
     verdict = audit(LINES, [*TOPIC[1:], stranger], cut=[0])
     assert verdict.faults == {"invented": 1}
-    assert "The promise was broken: 1 invented." in sentence(verdict)
+    assert "The guarantees were violated: 1 invented." in sentence(verdict)
     assert "it is unknown whether" in sentence(verdict)
 
 

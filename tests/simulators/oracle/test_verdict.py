@@ -25,7 +25,7 @@ def test_each_fault_breaks_the_promise(name: str) -> None:
     verdict = replace(GOOD, **counts)
     assert verdict.faults == {name: 2}
     assert not verdict.kept
-    assert sentence(verdict) == f"The promise was broken: 2 {name}."
+    assert sentence(verdict) == f"The guarantees were violated: 2 {name}."
 
 
 def test_a_run_that_acked_and_stored_nothing_is_no_verdict() -> None:

@@ -213,7 +213,7 @@ async def test_trace_finds_a_sealed_event_with_its_moment_and_its_copies(tmp_pat
     assert found.position == 22
     assert found.committed is not None
     assert 0 <= committed[20] - found.committed < 10_000
-    assert len(found.copies) == 1
+    assert len(found.duplicates) == 1
 
 
 class Imaging(sqlite3.Connection):
