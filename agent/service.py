@@ -26,7 +26,7 @@ from agent.store.errors import DamagedStoreError, DiskFullError
 from agent.store.event_store import EventStore
 from agent.store.flush_socket import FlushSocket
 from agent.systemd.notify import Notifier
-from agent.systemd.supervision import supervise, wait_for_room
+from agent.systemd.supervision import supervise, wait_for_space
 from agent.telemetry.links import Links
 from agent.telemetry.recent_errors import RecentErrors
 
@@ -76,7 +76,7 @@ async def _open_store(
         try:
             return await stack.enter_async_context(store)
         except DiskFullError as error:
-            await wait_for_room(error, settings.gateway.state_dir, stop)
+            await wait_for_space(error, settings.gateway.state_dir, stop)
     return None
 
 

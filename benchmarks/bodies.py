@@ -12,7 +12,7 @@ _MARKS = "\u0323\u0300"
 """Two combining marks in the order that NFC has to exchange."""
 
 
-def nasty_bodies(size: int = BODY_BYTES) -> Mapping[str, bytes]:
+def slow_bodies(size: int = BODY_BYTES) -> Mapping[str, bytes]:
     """Return the bodies by their names, each of at most `size` bytes."""
     bodies = {**_cbor(size), **_foreign(size), **_refused(size), **_json(size), **_marks(size), **_senml(size)}
     bodies |= _events(size)

@@ -10,7 +10,7 @@ from agent.decode import Undecodable, decode
 from agent.delivery import Delivery, Media
 from agent.identity.identify import identify
 from benchmarks import report
-from benchmarks.bodies import BODY_BYTES, nasty_bodies
+from benchmarks.bodies import BODY_BYTES, slow_bodies
 from benchmarks.report import Figure
 from contract.record import ClockTrust
 
@@ -38,7 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.decode", description=__doc__)
     parser.add_argument("--bytes", type=int, default=BODY_BYTES, help=f"length of a body (default: {BODY_BYTES})")
     size = parser.parse_args().bytes
-    bodies = nasty_bodies(size)
+    bodies = slow_bodies(size)
     cases = {f"{name}, as {media.name}": (body, media) for name, body in bodies.items() for media in Media}
     # One round over all of them after the other: a slow moment of the machine must not catch all rounds of a body.
     rounds = [[seconds(*case) for case in cases.values()] for _ in range(ROUNDS)]

@@ -53,7 +53,7 @@ def main() -> None:
             file = configure(folder, broker.bootstrap_servers, mqtt.port)
             starts = [start(program, file, folder) for _ in range(STARTS)]
             with ready(program, file, folder) as process:
-                figures = [*idle(process, seconds), *away(process, broker, seconds)]
+                figures = [*idle(process, seconds), *unreachable(process, broker, seconds)]
     figures = [
         Figure("installed", size, "MB", f"<= {SIZE_MEGABYTES_MAX}", size <= SIZE_MEGABYTES_MAX),
         at_most("start to READY, median", statistics.median(starts), "s", READY_SECONDS_MAX, {"starts": starts}),
@@ -120,17 +120,17 @@ def idle(process: Process, seconds: float) -> Iterator[Figure]:
     yield at_most("written to disk, idle", per_minute, "bytes/minute", 0)
 
 
-def away(process: Process, broker: Broker, seconds: float) -> Iterator[Figure]:
+def unreachable(process: Process, broker: Broker, seconds: float) -> Iterator[Figure]:
     """Stop Kafka and measure the cost."""
     broker.kill()
     time.sleep(SETTLE_SECONDS)
-    yield cpu("CPU, idle, Kafka has gone", process, seconds)
+    yield cpu("CPU, idle, Kafka stopped", process, seconds)
     place = process.log().split("http=listening address=")[1].split()[0]
     event = Request(f"http://{place}/api/v1/events", b'{"device":"urn:a","id":1}', {"Content-Type": "application/json"})
     with urlopen(event, timeout=60):
         process.wait_for_log("kafka=unreachable")
     time.sleep(SETTLE_SECONDS * 2)  # after half a minute the producer expires the event and is discarded
-    yield cpu("CPU, Kafka away and an event waiting", process, seconds)
+    yield cpu("CPU, Kafka unreachable, an event pending", process, seconds)
 
 
 def cpu(name: str, process: Process, seconds: float) -> Figure:

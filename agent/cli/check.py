@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from agent.cli.failures import USAGE, complain
+from agent.cli.failures import USAGE, print_error
 from agent.config import load
 from agent.config.load import SECTIONS, Source, key_of
 from agent.config.mistakes import ConfigurationError, Mistake
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json_line({**result, "mistakes": listed, "warnings": warnings}))
     else:
         for mistake in mistakes:
-            complain(str(mistake))
+            print_error(str(mistake))
         for warning in warnings:
             print(f"{paint('warning:', Colour.WARNING)} {warning}")
         if not mistakes:

@@ -10,7 +10,7 @@ FAILURE = 1
 USAGE = 2
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     """Print an error message to standard error, each of its lines after the program's name."""
     for line in text.split("\n"):
         print(f"{paint('oncegate:', Colour.BAD, sys.stderr)} {printable(line)}", file=sys.stderr)

@@ -7,7 +7,7 @@ import sqlite3
 import sys
 
 from agent.cli import commands
-from agent.cli.failures import FAILURE, USAGE, complain
+from agent.cli.failures import FAILURE, USAGE, print_error
 from agent.coap.errors import CredentialsError
 from agent.config.mistakes import ConfigurationError
 from agent.forward.errors import KafkaSettingsError
@@ -21,14 +21,14 @@ def main() -> None:
         arguments = commands.parse(sys.argv[1:])
         sys.exit(arguments.run(arguments))
     except (ConfigurationError, HttpSettingsError, KafkaSettingsError, CredentialsError) as error:
-        complain(str(error))
+        print_error(str(error))
         sys.exit(USAGE)
     except (StoreError, sqlite3.Error) as error:
         hint = "; the store is damaged: see oncegate verify" if is_damage(error, opening=True) else ""
-        complain(f"{error}{hint}")
+        print_error(f"{error}{hint}")
         sys.exit(FAILURE)
     except PermissionError as error:
-        complain(f"{error.filename}: {error.strerror}; run it as root, or as the user that the agent runs as")
+        print_error(f"{error.filename}: {error.strerror}; run it as root, or as the user that the agent runs as")
         sys.exit(FAILURE)
     except KeyboardInterrupt:
         sys.exit(FAILURE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from agent.cli.failures import FAILURE, USAGE, complain
+from agent.cli.failures import FAILURE, USAGE, print_error
 from agent.config import load
 
 EXAMPLES = """examples:
@@ -52,5 +52,5 @@ def _explain(group: BaseExceptionGroup[Exception], status: int) -> int:
         if isinstance(error, BaseExceptionGroup):
             _explain(error, status)
         else:
-            complain(str(error))
+            print_error(str(error))
     return status

@@ -271,7 +271,7 @@ class Reception:
 
     def _finish(self, ack: PendingAck) -> None:
         self._acks.finish(ack)
-        if self._full and self._has_room():
+        if self._full and self._has_space():
             self._full = False
             self._apply_back_pressure()
 
@@ -295,7 +295,7 @@ class Reception:
     def _at_bound(self) -> bool:
         return len(self._acks) >= self._limits.in_progress_max or self._acks.size >= self._limits.in_progress_bytes_max
 
-    def _has_room(self) -> bool:
+    def _has_space(self) -> bool:
         """Whether half of the bound is free, so that reading is not paused and resumed for each message."""
         limits, acks = self._limits, self._acks
         return len(acks) <= limits.in_progress_max // 2 and acks.size <= limits.in_progress_bytes_max // 2

@@ -107,9 +107,9 @@ class EventStore:
 
     async def turn(self) -> None:
         """Wait for an iteration of the writer: submissions queued before are then on disk, or refused."""
-        come_round: asyncio.Future[None] = self._loop.create_future()
-        self._writer.put(lambda: self._loop.call_soon_threadsafe(_resolve, come_round))
-        await come_round
+        turned: asyncio.Future[None] = self._loop.create_future()
+        self._writer.put(lambda: self._loop.call_soon_threadsafe(_resolve, turned))
+        await turned
 
     def counts(self) -> tuple[int, int, int, int]:
         """Count the events that are new, forwarded, processed and still kept, and lost."""

@@ -16,9 +16,9 @@ log = logging.getLogger(__name__)
 
 TRIAL_SECONDS = 5.0
 """The wait before the next trial write, while the store cannot write."""
-ROOM_SECONDS = 2.0
+SPACE_SECONDS = 2.0
 """The wait between two checks of the file system, while the store waits for space."""
-ROOM_GROWTH = 8
+SPACE_GROWTH = 8
 """While less space than needed is free, the next attempt requires an eighth more than the last one had: it writes until
 the disk is full, which wears the card."""
 TURNS_PER_WATCHDOG = 3
@@ -62,15 +62,15 @@ async def supervise(notifier: Notifier, store: Store, addresses: str) -> None:
         await asyncio.sleep(notifier.watchdog_seconds / TURNS_PER_WATCHDOG)
 
 
-async def wait_for_room(error: DiskFullError, folder: Path, stop: asyncio.Event) -> None:
+async def wait_for_space(error: DiskFullError, folder: Path, stop: asyncio.Event) -> None:
     """Wait until another attempt to open the store may succeed, or until `stop`; the watchdog is fed meanwhile."""
     log.error("store=waiting reason=%r needed_bytes=%d free_bytes=%d", str(error), error.needed_bytes, error.free_bytes)
     notifier, path = Notifier(), folder / FILE_NAME
-    wanted = min(error.needed_bytes, error.free_bytes + max(error.free_bytes // ROOM_GROWTH, PAGE_BYTES))
+    wanted = min(error.needed_bytes, error.free_bytes + max(error.free_bytes // SPACE_GROWTH, PAGE_BYTES))
     while True:
         notifier.waiting(f"cannot store: {error}")
         try:
-            await asyncio.wait_for(stop.wait(), ROOM_SECONDS)
+            await asyncio.wait_for(stop.wait(), SPACE_SECONDS)
             return
         except TimeoutError:
             if disk_space.free_bytes(path) >= wanted and disk_space.takes(path, wanted):

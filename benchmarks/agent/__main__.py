@@ -43,7 +43,7 @@ def main() -> None:
             _compare(forms.checkout(options.compare), options.rounds, options.seconds, Path(name))
             return
         compiled = forms.compiled()
-        contestants = rounds.everyone(compiled, forms.pure())
+        contestants = rounds.all_contenders(compiled, forms.pure())
         measured = rounds.run(contestants, options.rounds, options.seconds, Path(name))
         held = memory.measure(compiled, options.minutes * 60, Path(name)) if options.minutes else None
     figures = [*_rows(measured), *_ratios(measured), *(() if held is None else _memory(held, options.minutes))]

@@ -21,7 +21,7 @@ PACK, PACK_CONNECTIONS = 100, 4
 HALF = 0.5
 MQTT_PER_SECOND = 8_000
 """Number of messages per second of the intended run time."""
-SLOW_PATH_PER_SECOND, ORDINARY_PER_SECOND = 6_000, 1_000
+SLOW_PATH_PER_SECOND, PLAIN_PER_SECOND = 6_000, 1_000
 COAP_MANY = f"CoAP, {SENSORS_MANY} outstanding"
 HTTP_PACKS = f"HTTP, packs of {PACK}"
 MQTT = "MQTT QoS 1 through mosquitto"
@@ -84,7 +84,7 @@ def run(contestants: Sequence[Contender], rounds: int, seconds: float, folder: P
     return bench.measured
 
 
-def everyone(compiled: Form, pure: Form) -> list[Contender]:
+def all_contenders(compiled: Form, pure: Form) -> list[Contender]:
     """Return our agent and its peers; report those that are missing on this machine."""
     peers: list[Contender] = [_bare, _aiocoap]
     if programs.libcoap_server() is None:
@@ -133,7 +133,7 @@ def _agent_under_stress(form: Form, bench: Turns) -> None:
         half = loads.coap(server, SENSORS_MANY, seconds, rate=full.per_second * HALF)
         measured.add("CoAP, half the full rate", half)
         flood = loads.flood(server.port, seconds, SLOW_PATH_PER_SECOND)
-        beside = loads.coap(server, SENSORS_FEW, seconds, rate=ORDINARY_PER_SECOND)
+        beside = loads.coap(server, SENSORS_FEW, seconds, rate=PLAIN_PER_SECOND)
         flood.communicate()
         measured.add("CoAP, 1,000/s beside 6,000 slow-path/s", beside)
     with bench.place() as place:

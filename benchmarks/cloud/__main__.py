@@ -87,7 +87,7 @@ def main() -> int:
         shutil.rmtree(folder, ignore_errors=True)
     settings = {**asdict(size), "records": bench.records, "window": WINDOW, "value_bytes": topic.VALUE_BYTES}
     name = "cloud-quick" if given.quick else "cloud"
-    _say(f"all of it took {(time.monotonic() - started) / 60:.1f} minutes")
+    _report(f"all of it took {(time.monotonic() - started) / 60:.1f} minutes")
     keep = report.keep if set(only) == set(ALL) else report.merge
     keep(name, figures, partitions=PARTITIONS, driver_megabytes=DRIVER_MEGABYTES, **settings)
     return 1 if trial.failed else 0
@@ -105,7 +105,7 @@ class Trial:
             return work()
         except (ServiceError, KafkaException, OSError, subprocess.CalledProcessError, ValueError) as error:
             self.failed.append(name)
-            _say(f"{name}: not measured: {error}")
+            _report(f"{name}: not measured: {error}")
             return otherwise
 
 
@@ -128,7 +128,7 @@ def _all_figures(bench: Bench, size: Size, only: list[str], deadline: float, tri
         if name in only:
             others += trial.of(name, measure, [])
     for figure in others:
-        _say(f"{figure.name}: {figure.value:,.4g} {figure.unit}")
+        _report(f"{figure.name}: {figure.value:,.4g} {figure.unit}")
     for _ in range(size.turns - 1):
         contest.turn(deadline)
     return _figures(contest.timings) + others
@@ -157,7 +157,7 @@ class Contest:
             bench.spark("age", batch=STATE_AGE_SECONDS, table=self._born / "events")
         now = time.time_ns() // 1_000_000
         sent = topic.send(servers, bench.topic, topic.records(bench.records, now))
-        _say(f"topic: {sent:,} records in {time.time() - now / 1000:.0f} s")
+        _report(f"topic: {sent:,} records in {time.time() - now / 1000:.0f} s")
 
     def turn(self, deadline: float = math.inf) -> None:
         """Run each contender that would end before the deadline, judging by its last run."""
@@ -169,7 +169,7 @@ class Contest:
                 continue
             self.timings[name].append(timing)
             self._took[name] = time.monotonic() - started
-            _say(f"{NAMES[name]}: {timing.rate:,.0f}/s, {timing.records / timing.cpu_seconds:,.0f} by CPU second")
+            _report(f"{NAMES[name]}: {timing.rate:,.0f}/s, {timing.records / timing.cpu_seconds:,.0f} by CPU second")
 
     def _run(self, name: str) -> Timing:
         if name == "job":
@@ -218,7 +218,7 @@ def ratio_per_cpu(one: Timing, other: Timing) -> float:
     return (one.records / one.cpu_seconds) / (other.records / other.cpu_seconds)
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 

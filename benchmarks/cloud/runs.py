@@ -106,7 +106,7 @@ class Bench:
             wanted = receipted_before + (records or self.records)
             self.wait_for(process, f"{topic or self.topic}-cloud", wanted, topic)
             used = cpu_seconds(process) - before
-            process.wait_until(lambda: _all_are_told(process.log()), "the figures of all batches", RUN_SECONDS_MAX)
+            process.wait_until(lambda: _all_reported(process.log()), "the figures of all batches", RUN_SECONDS_MAX)
             process.terminate(60)
             log = process.log()
         if must_be_fresh and _LATE.search(log):
@@ -234,7 +234,7 @@ def _finished_log(process: Process) -> str:
     return known
 
 
-def _all_are_told(log: str) -> bool:
+def _all_reported(log: str) -> bool:
     """Whether the job has logged the figures of each committed batch, which appear a little later."""
     return log.count(" stage=committed ") == log.count(" stage=done ")
 

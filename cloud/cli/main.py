@@ -18,9 +18,9 @@ def main() -> None:
         sys.exit(run(commands.parse(sys.argv[1:])))
     except ModuleNotFoundError as error:
         extras = "cloud,sim" if error.name in ("numpy", "matplotlib") else "cloud"
-        complain(f"{error.name} is not installed; from the checkout: pip install '.[{extras}]'")
+        print_error(f"{error.name} is not installed; from the checkout: pip install '.[{extras}]'")
     except (JarError, JobError, OSError) as error:
-        complain(str(error))
+        print_error(str(error))
     except KeyboardInterrupt:
         pass
     sys.exit(1)
@@ -42,7 +42,7 @@ def run(invocation: Invocation) -> int:
     return 1
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     """Print an error message to standard error."""
     print(f"{PROGRAM}: {text}", file=sys.stderr)
 

@@ -23,7 +23,7 @@ from cloud.table.commits import Commit, Offsets
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _PLACE = ["topic_id", "kafka_partition", "kafka_offset"]
-_SAID = ["kafka_key", "value", "headers"]
+_CONTENT = ["kafka_key", "value", "headers"]
 SCHEMA = StructType(
     [
         StructField("topic_id", StringType()),
@@ -80,7 +80,7 @@ def _without_those_of(there: DataFrame, rows: DataFrame) -> DataFrame:
     After an interrupted batch, another one with other offsets may have some of its records. Where the log was truncated
     and has grown again, another record has the place of one in quarantine.
     """
-    same = [rows[name] == there[name] for name in _PLACE] + [rows[name].eqNullSafe(there[name]) for name in _SAID]
+    same = [rows[name] == there[name] for name in _PLACE] + [rows[name].eqNullSafe(there[name]) for name in _CONTENT]
     return rows.join(there, on=same, how="left_anti")
 
 

@@ -44,7 +44,7 @@ _MOVE = """
 """
 _NEXT = "SELECT partition, next, topic_id FROM {offsets} WHERE grp = %(group)s AND topic = %(topic)s"
 _DUE = "SELECT fingerprint, body FROM {calls} WHERE due <= now() ORDER BY due LIMIT %s"
-_PUT_OFF = """
+_POSTPONE = """
     UPDATE {calls} SET failures = failures + 1,
         due = now() + make_interval(secs => least(power(2, least(failures, 30)), %(seconds_max)s))
     WHERE fingerprint = %(fingerprint)s RETURNING failures
@@ -125,10 +125,10 @@ class ConsumerTable:
         """Return the fingerprint and body of due calls, the longest due first."""
         return self._connection.execute(self._sql(_DUE), (limit,)).fetchall()
 
-    def put_off(self, fingerprint: bytes, seconds_max: float) -> int:
+    def postpone(self, fingerprint: bytes, seconds_max: float) -> int:
         """Delay a call that has failed, twice as long each time; return the number of its failures."""
         given = {"fingerprint": fingerprint, "seconds_max": seconds_max}
-        row = self._connection.execute(self._sql(_PUT_OFF), given).fetchone()
+        row = self._connection.execute(self._sql(_POSTPONE), given).fetchone()
         return row[0] if row else 0
 
     def called(self, fingerprint: bytes) -> None:

@@ -49,7 +49,7 @@ class Webhook:
             try:
                 self._call(key, body)
             except (OSError, HTTPException) as error:
-                failures = self._table.put_off(fingerprint, WAIT_SECONDS_MAX)
+                failures = self._table.postpone(fingerprint, WAIT_SECONDS_MAX)
                 logger.warning(
                     "stage=delayed key=%s failures=%d host=%s error=%r", key, failures, self._host, str(error)
                 )

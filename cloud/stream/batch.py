@@ -12,7 +12,7 @@ from cloud.errors import JobError, ReelectedError, StopError
 from cloud.stream import offsets
 from cloud.stream.checkpoint import Checkpoint, PlannedBatch
 from cloud.stream.observer import Observer
-from cloud.stream.offsets import Standing
+from cloud.stream.offsets import Overlap
 from cloud.stream.receipts import Receipts
 from cloud.stream.topic_log import TopicLog
 from cloud.table.commits import Commit, Offsets
@@ -69,15 +69,15 @@ class BatchWriter:
         planned = replace(planned, starts=offsets.complete_starts(planned.starts, planned.ends))
         logger.info("batch=%d stage=planned offsets=%d", batch, _offset_count(planned))
         check_clock(planned)
-        standing = offsets.compare(planned.starts, planned.ends, self._last)
+        overlap = offsets.compare(planned.starts, planned.ends, self._last)
         # Before anything is read: the records are then from these leaders' log, or the check before the receipts finds
         # other leaders.
         self._check_leaders(self._log.check(self._last, planned.ends))
-        if standing is Standing.DONE:
+        if overlap is Overlap.COMPLETE:
             self._last = self._skip(survivors, planned)
             logger.info("batch=%d stage=skipped", batch)
         else:
-            self._last = self._write(survivors, planned, standing)
+            self._last = self._write(survivors, planned, overlap)
         if self._receipts.commit(self._last):
             self._observer.receipted(batch)
 
@@ -86,7 +86,7 @@ class BatchWriter:
 
         No commit is needed where the table's last one is of this batch or a later one.
         """
-        last = self._last.born_after(consume(survivors, self._horizon(planned, self._last, Standing.DONE)))
+        last = self._last.born_after(consume(survivors, self._horizon(planned, self._last, Overlap.COMPLETE)))
         commit = replace(last, batch=planned.batch)
         if last.birth == self._last.birth or commit.version <= last.version:
             return last
@@ -103,11 +103,11 @@ class BatchWriter:
             raise ReelectedError(f"leaders elected since the query began to read, epochs by partition: {changed}")
         self._leader_epochs = {**self._leader_epochs, **epochs}
 
-    def _write(self, survivors: DataFrame, planned: PlannedBatch, standing: Standing) -> Commit:
+    def _write(self, survivors: DataFrame, planned: PlannedBatch, overlap: Overlap) -> Commit:
         commit = next_commit(self._last, planned, self._window_seconds, self._leader_epochs)
         if commit.birth != self._last.birth:  # an earlier state has seen only records appended before now
             commit = commit.born_after(self._log.latest_append())
-        written = self._sink.write(survivors, commit, self._horizon(planned, commit, standing))
+        written = self._sink.write(survivors, commit, self._horizon(planned, commit, overlap))
         logger.info("batch=%d stage=committed rows=%d", commit.batch, written.rows)
         if written.ahead is not None:
             logger.warning(
@@ -117,9 +117,9 @@ class BatchWriter:
         self._observer.written(commit.batch, written)
         return commit.born_after(written.ahead)
 
-    def _horizon(self, planned: PlannedBatch, commit: Commit, standing: Standing) -> Horizon:
+    def _horizon(self, planned: PlannedBatch, commit: Commit, overlap: Overlap) -> Horizon:
         birth = commit.birth or planned.time_ms
-        return Horizon(planned.time_ms, birth, self._window_seconds, standing is Standing.OVERLAPS)
+        return Horizon(planned.time_ms, birth, self._window_seconds, overlap is Overlap.PARTIAL)
 
 
 def check_clock(planned: PlannedBatch) -> None:

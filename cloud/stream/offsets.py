@@ -13,15 +13,15 @@ _EARLIEST = -2
 """Spark's number for the earliest offset."""
 
 
-class Standing(Enum):
+class Overlap(Enum):
     """How much of a batch the table has: nothing, a part, or all."""
 
-    NEW = "new"
-    OVERLAPS = "overlaps"
-    DONE = "done"
+    NONE = "none"
+    PARTIAL = "partial"
+    COMPLETE = "complete"
 
 
-def compare(starts: Offsets, ends: Offsets, last: Commit) -> Standing:
+def compare(starts: Offsets, ends: Offsets, last: Commit) -> Overlap:
     """Compare a batch with the table's last commit; raise StopError for a gap between them, which would stay unread."""
     for partition, end in last.ends.items():
         if (start := starts.get(partition)) is None or start > end:
@@ -30,10 +30,10 @@ def compare(starts: Offsets, ends: Offsets, last: Commit) -> Standing:
                 "is of another table, or newer than this one: start with a new checkpoint"
             )
     if last.ends and all(end <= last.ends.get(partition, -1) for partition, end in ends.items()):
-        return Standing.DONE
+        return Overlap.COMPLETE
     if any(starts[partition] < end for partition, end in last.ends.items()):
-        return Standing.OVERLAPS
-    return Standing.NEW
+        return Overlap.PARTIAL
+    return Overlap.NONE
 
 
 def complete_starts(starts: Offsets, ends: Offsets) -> Offsets:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Findings, Scope
-from simulators.oracle.statement import name, words
+from simulators.oracle.statement import name, readable
 from simulators.oracle.tallies import must
 from simulators.oracle.verdict import Violation
 
@@ -68,7 +68,7 @@ def _check_known(evidence: EvidenceDatabase, findings: Findings) -> dict[bytes, 
         _KNOWN
     ).fetchall():
         content = evidence.content(mark)
-        violation = Violation("lost", words(content), sent, acked, rows, (mark,))
+        violation = Violation("lost", readable(content), sent, acked, rows, (mark,))
         due, allowed = due_forms.bit_count(), sent_forms.bit_count()
         if marks > 1 and sent > allowed:
             findings.declared["equal-events"] += sent - allowed
@@ -90,7 +90,7 @@ def _add_surplus(findings: Findings, violation: Violation, count: int) -> None:
 
 def _check_neither(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
     for sent, acked, due, requests, across, rows, mark, statement in evidence.connection.execute(_NEITHER).fetchall():
-        violation = Violation("lost", words(evidence.content(mark)), sent, acked, rows, (mark,))
+        violation = Violation("lost", readable(evidence.content(mark)), sent, acked, rows, (mark,))
         if rows < due:
             findings.add(violation, due - rows)
             continue
@@ -126,12 +126,12 @@ def _check_restamped(evidence: EvidenceDatabase, scope: Scope, findings: Finding
     execute = evidence.connection.execute
     for mark, due, rows in execute(_RESTAMPED.format(must=must(evidence, scope))).fetchall():
         if due and not rows:
-            findings.add(Violation("lost", words(evidence.content(mark)), 1, 1, 0, (mark,)))
+            findings.add(Violation("lost", readable(evidence.content(mark)), 1, 1, 0, (mark,)))
         elif rows and rows > 1:
             findings.declared["restamped-resends"] += rows - 1
     for mark, rows in execute(_RESTAMPED_TWICE).fetchall():
         findings.declared["restamped-resends"] -= rows - 1
-        findings.add(Violation("doubled", words(evidence.content(mark)), 1, 1, rows, (mark,)), rows - 1)
+        findings.add(Violation("doubled", readable(evidence.content(mark)), 1, 1, rows, (mark,)), rows - 1)
     findings.declared["equal-events"] += evidence.count(_RESTAMPED_AS_ANOTHER)
 
 
@@ -145,9 +145,9 @@ def _check_unknown(evidence: EvidenceDatabase, findings: Findings, query: str, m
         named = name(content)
         mark = marks.get(named) if named is not None else None
         if mark is None:
-            findings.add(Violation("invented", words(content), 0, 0, rows), rows)
+            findings.add(Violation("invented", readable(content), 0, 0, rows), rows)
             continue
-        findings.add(Violation("changed", words(content), 1, 1, rows, (mark,)), rows)
+        findings.add(Violation("changed", readable(content), 1, 1, rows, (mark,)), rows)
         if named in missing:
             findings.take_back(missing.pop(named))
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Findings, Scope
-from simulators.oracle.statement import words
+from simulators.oracle.statement import readable
 from simulators.oracle.verdict import Violation
 
 _ROWS_OF_ONE_LABEL = """
@@ -45,13 +45,13 @@ def check(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
     """Compare labels with one another, and rows with records where the topic was read."""
     execute = evidence.connection.execute
     for rows, content, sent, acked, mark in execute(_ROWS_OF_ONE_LABEL).fetchall():
-        findings.add(Violation("doubled", words(content), sent, acked, rows, _marks(mark)), rows - 1)
+        findings.add(Violation("doubled", readable(content), sent, acked, rows, _marks(mark)), rows - 1)
     for epoch, sequence, events, marks in execute(_TWO_EVENTS).fetchall():
         subject = f"{_label(epoch, sequence)}: {events} events"
         findings.add(Violation("mislabelled", subject, 0, 0, events, _marks(marks)))
     if not evidence.has_records:
         for content, mark in execute(_WITHOUT_LABEL).fetchall():
-            findings.add(Violation("mislabelled", f"{words(content)}: a row without a label", 0, 0, 1, _marks(mark)))
+            findings.add(Violation("mislabelled", f"{readable(content)}: a row without a label", 0, 0, 1, _marks(mark)))
         return
     _check_labels_of_one_event(evidence, scope, findings)
     _check_rows(evidence, findings)
@@ -75,14 +75,14 @@ def _check_labels_of_one_event(evidence: EvidenceDatabase, scope: Scope, finding
             forgotten = across * gateways if len(set(of)) == len(of) else 0
             others = (gateways - 1) * events if len(set(of)) > 1 else 0
             if len(of) > events + others + forgotten:
-                subject = f"{words(evidence.content(mark))}: {len(of)} labels"
+                subject = f"{readable(evidence.content(mark))}: {len(of)} labels"
                 findings.add(Violation("mislabelled", subject, 1, 1, len(of), (mark,)))
 
 
 def _check_rows(evidence: EvidenceDatabase, findings: Findings) -> None:
     rows = evidence.connection.execute(_NOT_THE_RECORD).fetchall()
     for content, epoch, sequence, partition, offset, is_nowhere, is_label, mark in rows:
-        place = f"{words(content)}: partition {partition}, offset {offset}"
+        place = f"{readable(content)}: partition {partition}, offset {offset}"
         if is_nowhere and not is_label:
             findings.add(Violation("invented", f"{place}: never in the topic", 0, 0, 1, _marks(mark)))
             continue

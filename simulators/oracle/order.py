@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Findings, Scope
-from simulators.oracle.statement import words
+from simulators.oracle.statement import readable
 from simulators.oracle.verdict import Violation
 
 # Statements of one event; a second request of one with neither id nor time may be labelled after the ACK.
 _ONE_EVENT = "s.marks = 1 AND (NOT s.neither OR s.requests <= 1)"
-_HEARD_BY_ONE = "1 = (SELECT count(DISTINCT ifnull(gateway, epoch)) FROM label o WHERE o.statement = l.statement)"
+_RECEIVED_BY_ONE = "1 = (SELECT count(DISTINCT ifnull(gateway, epoch)) FROM label o WHERE o.statement = l.statement)"
 # Where first records are deleted, a remaining record may be a repeat.
 _WHOLE = "l.partition NOT IN (SELECT partition FROM cut)"
 _BY_SEQUENCE = f"""
@@ -66,7 +66,7 @@ class _Acked:
 
 def _check_sequences(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
     """Check a device's labels in an epoch, from the last to the first."""
-    alone = "1" if scope.gateways == 1 else _HEARD_BY_ONE if evidence.has_records and scope.settled else "0"
+    alone = "1" if scope.gateways == 1 else _RECEIVED_BY_ONE if evidence.has_records and scope.settled else "0"
     place: tuple[str, str] | None = None
     acked = _Acked()
     for epoch, device, mark, first_line, acked_line, is_alone in evidence.connection.execute(
@@ -120,4 +120,4 @@ def _check_partitions(evidence: EvidenceDatabase, findings: Findings) -> None:
 
 
 def _disordered(evidence: EvidenceDatabase, mark: int, later: int) -> Violation:
-    return Violation("disordered", f"{words(evidence.content(mark))} before a later one", 1, 1, 1, (mark, later))
+    return Violation("disordered", f"{readable(evidence.content(mark))} before a later one", 1, 1, 1, (mark, later))

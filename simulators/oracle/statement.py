@@ -50,7 +50,7 @@ def name(encoded: bytes) -> bytes | None:
     return None if id_ == time == b"" else head
 
 
-def words(encoded: bytes) -> str:
+def readable(encoded: bytes) -> str:
     """Return a statement in readable form."""
     device, type_, *named, data = encoded.decode(errors="replace").split("\0", 5)
     labelled = (f"{label}{part}" for label, part in zip(_LABELS, named, strict=True) if part)

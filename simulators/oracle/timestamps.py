@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Findings, Scope
-from simulators.oracle.statement import words
+from simulators.oracle.statement import readable
 from simulators.oracle.verdict import Violation
 
 STEP_MILLISECONDS_MAX = 1_000
@@ -24,7 +24,7 @@ def check(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
     if not scope.one_clock:
         return
     for (mark,) in evidence.connection.execute(_BEFORE_IT_WAS_SENT).fetchall():
-        subject = f"{words(evidence.content(mark))}: in Kafka before it was sent"
+        subject = f"{readable(evidence.content(mark))}: in Kafka before it was sent"
         findings.add(Violation("invented", subject, 1, 0, 1, (mark,)))
     for (content,) in evidence.connection.execute(_BEFORE_ITS_RECORD).fetchall():
-        findings.add(Violation("invented", f"{words(content)}: processed before it was in Kafka", 0, 0, 1))
+        findings.add(Violation("invented", f"{readable(content)}: processed before it was in Kafka", 0, 0, 1))

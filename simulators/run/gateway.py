@@ -83,7 +83,7 @@ class Gateway(ProcessService):
 
     def status(self) -> GatewayStatus:
         """Return the status from the store, whether the agent runs or not."""
-        status = json.loads(self._ask("status", "--json"))
+        status = json.loads(self._request("status", "--json"))
         events = status["events"]
         return GatewayStatus(status["accepted"], status["duplicates"], events["new"], events["forwarded"])
 
@@ -104,7 +104,7 @@ class Gateway(ProcessService):
     def trace(self, fingerprint: str) -> Sequence[str]:
         """Return the store's trace of an event as lines; none where it is unknown."""
         try:
-            return [f"{self.options.id}: {line}" for line in self._ask("trace", fingerprint, "--json").splitlines()]
+            return [f"{self.options.id}: {line}" for line in self._request("trace", fingerprint, "--json").splitlines()]
         except RunError as error:
             return [f"{self.options.id}: {error}"]
 
@@ -159,7 +159,7 @@ class Gateway(ProcessService):
             environment[clock_patch.VARIABLE] = str(self._folder / "clock")
         return environment
 
-    def _ask(self, *arguments: str) -> str:
+    def _request(self, *arguments: str) -> str:
         done = subprocess.run(
             [self._program, *arguments, "--config", str(self._config)],
             capture_output=True,

@@ -127,7 +127,7 @@ async def watch(
     begin = time.monotonic()
     while True:
         display.progress(ledger.counts, time.monotonic() - begin, scenario.seconds)
-        values = await asyncio.to_thread(_ask_all, statuses)
+        values = await asyncio.to_thread(_request_all, statuses)
         if radio is not None:
             traffic = radio.traffic
             values |= {
@@ -143,12 +143,12 @@ async def watch(
 
 async def note_before(ledger: Ledger, statuses: Sequence[Address]) -> None:
     """Record what the gateways had accepted before the run, where their status is readable."""
-    values = await asyncio.to_thread(_ask_all, statuses)
+    values = await asyncio.to_thread(_request_all, statuses)
     if "accepted" in values:
         ledger.sample({"accepted_before": values["accepted"]})
 
 
-def _ask_all(addresses: Sequence[Address]) -> dict[str, int]:
+def _request_all(addresses: Sequence[Address]) -> dict[str, int]:
     values: dict[str, int] = {}
     for host, port in addresses:
         try:

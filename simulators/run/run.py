@@ -130,8 +130,8 @@ async def watched(services: Services, work: Coroutine[None, None, T]) -> T:
     task = asyncio.ensure_future(work)
     try:
         while not task.done():
-            if (dead := services.dead()) is not None:
-                raise RunError(dead)
+            if (unexpected_end := services.unexpected_end()) is not None:
+                raise RunError(unexpected_end)
             await asyncio.wait((task,), timeout=POLL_SECONDS)
         return task.result()
     finally:

@@ -61,7 +61,7 @@ class Services:
             return None
         return Source(("127.0.0.1", self.mosquitto.port), self.zigbee2mqtt.devices, self.zigbee2mqtt.report)
 
-    def dead(self) -> str | None:
+    def unexpected_end(self) -> str | None:
         """Return a message about a service that has ended by itself, with the end of its log; None without any."""
         for name, service in self.by_name.items():
             if name not in self.down and not service.process.alive:
@@ -74,8 +74,8 @@ class Services:
 
         The check comes first, since a service that is down on purpose is not checked any more.
         """
-        if (dead := self.dead()) is not None:
-            raise RunError(dead)
+        if (unexpected_end := self.unexpected_end()) is not None:
+            raise RunError(unexpected_end)
         self.down.add(name)
 
     def stop(self) -> None:

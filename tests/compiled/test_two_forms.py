@@ -14,7 +14,7 @@ import cbor2
 import pytest
 
 from agent.delivery import Media
-from benchmarks.bodies import nasty_bodies
+from benchmarks.bodies import slow_bodies
 
 pytestmark = pytest.mark.heavy
 BODIES = 20_000
@@ -79,7 +79,7 @@ def mutate(data: bytes, chance: Random) -> bytes:
 
 def lines(chance: Random) -> Iterator[list[object]]:
     """Yield the driver's lines."""
-    for body in nasty_bodies(NASTY_BYTES).values():
+    for body in slow_bodies(NASTY_BYTES).values():
         for media in Media:
             yield ["body", body.hex(), media.name, "coap", {}]
     for _ in range(BODIES):

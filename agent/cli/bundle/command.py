@@ -10,7 +10,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from agent.cli.failures import FAILURE, complain
+from agent.cli.failures import FAILURE, print_error
 from agent.config import load, origins
 from agent.config.mistakes import ConfigurationError
 from agent.config.settings import Settings
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
                 sizes[name] = len(content)
                 _add(archive, name, content)
     except OSError as error:
-        complain(f"{file}: {error.strerror}")
+        print_error(f"{file}: {error.strerror}")
         return FAILURE
     if arguments.json:
         print(json_line({"file": str(file), "members": sizes}))

@@ -49,7 +49,7 @@ def read_features(settings: KafkaSettings) -> Mapping[str, int]:
     reason = FeaturesError("kafka.bootstrap_servers names no server")
     for host, port in parse(settings.bootstrap_servers):
         try:
-            return parse_features(_ask(settings, host, int(port), head + body))
+            return parse_features(_request(settings, host, int(port), head + body))
         except (OSError, ValueError, KafkaSettingsError, FeaturesError) as error:
             reason = FeaturesError(f"{host}:{port}: {error}")
     raise reason
@@ -118,7 +118,7 @@ class _Reader:
             self.take(self.varint())
 
 
-def _ask(settings: KafkaSettings, host: str, port: int, request: bytes) -> bytes:
+def _request(settings: KafkaSettings, host: str, port: int, request: bytes) -> bytes:
     properties = given_properties(settings)
     with ExitStack() as stack:
         opened = stack.enter_context(socket.create_connection((host, port), SECONDS_MAX))

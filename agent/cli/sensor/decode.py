@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from agent.cli.failures import FAILURE, complain
+from agent.cli.failures import FAILURE, print_error
 from agent.config import load
 from agent.config.mistakes import ConfigurationError
 from agent.config.settings import DevicesSettings, IdentitySettings, MqttSettings
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         body = bodies.read_body(arguments.file, hexadecimal=arguments.hex)
         delivery = bodies.delivery_of(body, options, mqtt)
     except (OSError, bodies.NotADelivery) as error:
-        complain(f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error))
+        print_error(f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error))
         return FAILURE
     outcomes = list(_outcomes(delivery, devices, identity))
     for outcome in outcomes:

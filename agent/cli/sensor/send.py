@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from agent.cli import api
 from agent.cli import arguments as arguments_
-from agent.cli.failures import FAILURE, USAGE, complain
+from agent.cli.failures import FAILURE, USAGE, print_error
 from agent.cli.sensor import reading
 from agent.config import load
 from agent.config.mistakes import ConfigurationError
@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         event = reading.event_of(arguments)
         sender = _sender(arguments)
     except (ValueError, api.ApiError) as error:
-        complain(str(error))
+        print_error(str(error))
         return USAGE
     if arguments.id is None and arguments.time is None:
         print("oncegate: without --id or --time, each request is an event of its own", file=sys.stderr)
@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             result = sender.send(body)
         except (OSError, api.ApiError) as error:
-            complain(f"{arguments.coap or arguments.http}: {error}")
+            print_error(f"{arguments.coap or arguments.http}: {error}")
             return FAILURE
         result = replace(result, seconds=round(time.monotonic() - begun, 3))
         stored &= result.stored

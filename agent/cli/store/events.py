@@ -77,12 +77,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show_duplicates(arguments: argparse.Namespace, gateway: GatewaySettings) -> int:
-    from agent.cli.failures import USAGE, complain
+    from agent.cli.failures import USAGE, print_error
     from agent.store.read.documents import read_duplicates
     from agent.store.read.flush_request import request_flush
 
     if arguments.follow or arguments.since is not None or arguments.device != "*":
-        complain("--duplicates lists the latest ones only: without --follow, --since and --device")
+        print_error("--duplicates lists the latest ones only: without --follow, --since and --device")
         return USAGE
     printer = Printer(arguments, ("received", "state", "sequence", "fingerprint"), _duplicate_row)
     request_flush(gateway.state_dir)

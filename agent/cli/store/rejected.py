@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent.cli.arguments import positive
-from agent.cli.failures import FAILURE, USAGE, complain
+from agent.cli.failures import FAILURE, USAGE, print_error
 from agent.cli.store.lines import Document, Printer, add_form, local_time
 from agent.config import load
 from agent.delivery import VIAS
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.store.schema.tables import REJECTED_MAX
 
     if arguments.raw and arguments.number is None:
-        complain("--raw is for one event: name it by --number")
+        print_error("--raw is for one event: name it by --number")
         return USAGE
     folder = load.load(arguments.config).gateway.state_dir
     selection = RejectSelection(arguments.via, arguments.device, arguments.reason, arguments.number)
@@ -66,10 +66,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _write_raw(found: Sequence[Document]) -> int:
     if sys.stdout.isatty():
-        complain("these bytes could control this terminal: write them to a file or a pipe")
+        print_error("these bytes could control this terminal: write them to a file or a pipe")
         return USAGE
     if not found:
-        complain("there is no such rejected event, or it is no longer kept")
+        print_error("there is no such rejected event, or it is no longer kept")
         return FAILURE
     sys.stdout.buffer.write(bytes.fromhex(found[0]["raw"]))
     sys.stdout.flush()
@@ -80,7 +80,7 @@ def _download(found: Sequence[Document], file: Path) -> int:
     try:
         file.touch(0o600, exist_ok=False)
     except OSError as error:
-        complain(f"{file}: {error.strerror}")
+        print_error(f"{file}: {error.strerror}")
         return FAILURE
     with file.open("w", encoding="utf-8") as opened:
         opened.writelines(f"{json_line(document)}\n" for document in found)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from agent.cli.api import AgentUnreachableError, Api, ApiError, own_api, read_token
 from agent.cli.arguments import seconds
-from agent.cli.failures import FAILURE, complain
+from agent.cli.failures import FAILURE, print_error
 from agent.config import load
 from agent.terminal import json_line, paint
 
@@ -53,10 +53,10 @@ def run(arguments: argparse.Namespace) -> int:
         api = _api(arguments)
         first = take(api)
     except AgentUnreachableError as error:
-        complain(f"the agent does not answer: {error}; see systemctl status oncegate")
+        print_error(f"the agent does not answer: {error}; see systemctl status oncegate")
         return FAILURE
     except ApiError as error:
-        complain(str(error))
+        print_error(str(error))
         return FAILURE
     try:
         screen = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
@@ -83,7 +83,7 @@ def _write(arguments: argparse.Namespace, api: Api, before: Sample) -> int:
         try:
             after = take(api)
         except ApiError as error:
-            complain(str(error))
+            print_error(str(error))
             return FAILURE
         figures = between(before, after)
         if arguments.json:

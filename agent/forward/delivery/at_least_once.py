@@ -104,7 +104,7 @@ class PipelinedSession:
         if self._rewind and self._window.empty:
             # Only now: in-flight events are still new in the outbox, and would be read a second time.
             self._cursor, self._rewind = START, False
-        if self._rewind or self._alone is not None or not self._window.has_room:
+        if self._rewind or self._alone is not None or not self._window.has_space:
             return False
         return self._context.oversized.due or (
             not self._context.oversized.full and self._context.outbox.wait(self._cursor, 0)
@@ -140,7 +140,7 @@ class PipelinedSession:
 
     def _wait(self) -> None:
         """Wait for a delivery report or a new event."""
-        if self._window.in_flight or self._rewind or not self._window.has_room or self._context.oversized.full:
+        if self._window.in_flight or self._rewind or not self._window.has_space or self._context.oversized.full:
             serve(self._producer, POLL_SECONDS_MAX)
         else:
             self._context.outbox.wait(self._cursor, IDLE_SECONDS_MAX if self._window.empty else POLL_SECONDS_MAX)

@@ -136,7 +136,7 @@ class InFlightWindow:
         return not self._in_flight and not self._acked
 
     @property
-    def has_room(self) -> bool:
+    def has_space(self) -> bool:
         return len(self._in_flight) < self._batches_max and len(self._acked) < ACKED_MAX
 
     def add(self, batch: InFlightBatch) -> None:

@@ -23,7 +23,7 @@ from contract.record import STATEMENT, read_stated_label
 
 RETRY_SECONDS: Final = 0.02
 """Time between two polls for a record."""
-ASK_SECONDS = 2.0
+REQUEST_SECONDS = 2.0
 """Time limit of one request for the group's offsets, so that it does not delay the agent's stop."""
 
 NO_LABEL: Final = RecordLabel("", "", 0)
@@ -34,7 +34,7 @@ _NOT_THERE: Final = (
     KafkaError.OFFSET_OUT_OF_RANGE,
     KafkaError._NO_OFFSET,
 )
-_ASK_AGAIN: Final = (
+_RETRY_CODES: Final = (
     KafkaError._TIMED_OUT,
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -76,10 +76,10 @@ class GroupOffsets:
         deadline = time.monotonic() + REQUEST_SECONDS_MAX
         while not stop.is_set():
             try:
-                ask = partial(self._consumer.committed, question, timeout=ASK_SECONDS)
+                ask = partial(self._consumer.committed, question, timeout=REQUEST_SECONDS)
                 answer = attempt(ask, REQUEST_SECONDS_MAX, stop, "the group's offsets")
             except KafkaException as error:
-                if code_of(error) not in _ASK_AGAIN or time.monotonic() > deadline:
+                if code_of(error) not in _RETRY_CODES or time.monotonic() > deadline:
                     raise
                 stop.wait(STOP_POLL_SECONDS)
             else:

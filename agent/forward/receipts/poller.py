@@ -67,13 +67,13 @@ class ReceiptPoller:
         open_reader(self._kafka, self._settings.group, LastError())
         while not stop.wait(self._pause()):
             try:
-                self._ask(stop)
+                self._poll_outstanding(stop)
             except SessionError as error:
                 if not stop.is_set():
                     state = UNSUPPORTED if isinstance(error, UnsupportedError) else UNREACHABLE
                     self._links.report(LinkName.RECEIPTS, state, str(error))
 
-    def _ask(self, stop: threading.Event) -> None:
+    def _poll_outstanding(self, stop: threading.Event) -> None:
         """Poll while batches are outstanding; raise SessionError where no broker answers.
 
         The clients are open no longer than that: while waiting for a broker they would cost more than all else that an

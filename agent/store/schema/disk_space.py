@@ -22,9 +22,9 @@ LOG_RESERVE_BYTES = 4 << 20
 LOG_BYTES_EXPECTED = 16 << 20
 """Four times the size to which the log grows where no reader holds it."""
 DISK_FULL = "the disk is full: too little space is left for new events"
-LOG_NEEDS_ROOM = "the disk is full: the remaining space is needed to write the store's log back"
+LOG_NEEDS_SPACE = "the disk is full: the remaining space is needed to write the store's log back"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_NO_ROOM_HIDDEN = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
+_NO_SPACE_HIDDEN = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 """SQLite's errors where it can create no file, and where a quota is reached."""
 _PROBE_BYTES = 32 << 10
 """The least size of the log's index."""
@@ -105,7 +105,7 @@ def is_full(error: BaseException, path: Path) -> bool:
     if not isinstance(error, sqlite3.Error):
         return False
     primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return primary == sqlite3.SQLITE_FULL or (primary in _NO_ROOM_HIDDEN and not takes(path, _PROBE_BYTES))
+    return primary == sqlite3.SQLITE_FULL or (primary in _NO_SPACE_HIDDEN and not takes(path, _PROBE_BYTES))
 
 
 def takes(path: Path, size: int) -> bool:

@@ -65,7 +65,7 @@ class Capacity:
         if self._space().endangers_log:
             self._write_back()
             if self._space().endangers_log:
-                raise StoreError(self._held_message() if self._log_held else disk_space.LOG_NEEDS_ROOM)
+                raise StoreError(self._held_message() if self._log_held else disk_space.LOG_NEEDS_SPACE)
 
     def stays_full(self) -> bool:
         """Whether there is no space for new events, and nothing may be removed for them."""

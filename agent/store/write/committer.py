@@ -82,7 +82,7 @@ class Committer:
         decision = self._draft(group, capacity.refusal())  # duplicates need no space, and nothing is dropped for them
         if not decision.refuses:
             return decision
-        while self._path.removal.make_room():
+        while self._path.removal.make_space():
             if not capacity.is_full(arriving_bytes):
                 return self._draft(group, "")
         return self._draft(group, capacity.refusal())

@@ -64,7 +64,7 @@ class Removal:
         if (processed_to := self._capacity.purgeable()) is not None:
             self.purge(processed_to)
 
-    def make_room(self) -> bool:
+    def make_space(self) -> bool:
         """Delete the events that may be removed: processed ones, then the oldest; return False where there are none."""
         if (processed_to := self._capacity.purgeable()) is not None:
             self.purge(processed_to)

@@ -13,7 +13,7 @@ from agent.store.port import Submission
 
 log = logging.getLogger(__name__)
 
-CROWD = 8
+GATHER_SUBMISSIONS = 8
 """With as many submissions in one commit, many are sending at once: the next commit waits to gather as many."""
 GATHER_SECONDS = 0.002
 """How long it waits. A commit costs as much as dozens of events, and meanwhile the loop's thread fills the queue."""
@@ -44,7 +44,7 @@ class Writer:
         self._delay_seconds = delay_seconds
         self._queue: SimpleQueue[Submission | Task | None] = SimpleQueue()
         self._worker = threading.Thread(target=self._run, name="store-writer", daemon=True)
-        self._crowded = False
+        self._is_gathering = False
         self.failure: BaseException | None = None
         """The error that ended the thread, where no end was requested."""
 
@@ -101,7 +101,7 @@ class Writer:
             work = self._queue.get(timeout=pause)
         except Empty:
             return True
-        if self._crowded and self._queue.qsize() < CROWD:
+        if self._is_gathering and self._queue.qsize() < GATHER_SUBMISSIONS:
             time.sleep(GATHER_SECONDS)
         group: list[Submission] = []
         events = 0
@@ -120,7 +120,7 @@ class Writer:
                 work = self._next(deadline)
             except Empty:
                 break
-        self._crowded = len(group) >= CROWD
+        self._is_gathering = len(group) >= GATHER_SUBMISSIONS
         self._flush(group)
         return work is not None
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from agent.decode import Undecodable, cbor
 from agent.decode.cbor_items import check_well_formed
 from agent.delivery import Media
-from benchmarks.bodies import colliding_keys, nasty_bodies
+from benchmarks.bodies import colliding_keys, slow_bodies
 from contract.event import Value
 from contract.values import DEPTH_MAX, Invalid
 from tests.agent.decode.deliveries import deliver, only, reason_of
@@ -196,7 +196,7 @@ def test_an_event_with_a_wrong_value_keeps_its_device(item: str, reason: str, pr
         assert reason in rejected.reason
 
 
-COLLIDING = {name: body for name, body in nasty_bodies().items() if name.startswith("colliding keys")}
+COLLIDING = {name: body for name, body in slow_bodies().items() if name.startswith("colliding keys")}
 
 
 @pytest.mark.parametrize("integer_keys", [False, True])

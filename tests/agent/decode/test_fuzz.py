@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agent.decode import Decoded, Undecodable, decode
 from agent.decode.senml_record import CBOR_LABELS
 from agent.delivery import Delivery, Media
-from benchmarks.bodies import nasty_bodies
+from benchmarks.bodies import slow_bodies
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint
 from contract.record import Acceptance, ClockTrust, Shared, encode_headers, encode_tail
@@ -148,7 +148,7 @@ def test_any_query(query: dict[str, str]) -> None:
     survives(b'[{"n":"a:b","v":1}]', Media.SENML_JSON, query)
 
 
-BOMBS = nasty_bodies()
+BOMBS = slow_bodies()
 
 
 @pytest.mark.heavy

@@ -20,12 +20,12 @@ from agent.config.settings import IdentitySettings
 from agent.decode import Undecodable, decode
 from agent.delivery import Delivery, Media
 from agent.identity.identify import identify
-from benchmarks.bodies import BODY_BYTES, nasty_bodies
+from benchmarks.bodies import BODY_BYTES, slow_bodies
 from contract.record import ClockTrust
 from contract.values import MARKS_MAX, NFC_SHRINK_MAX, InvalidValue, check_text
 
 SHORT_BYTES, LONG_BYTES = 1 << 14, BODY_BYTES
-BODIES = {size: nasty_bodies(size) for size in (SHORT_BYTES, LONG_BYTES)}
+BODIES = {size: slow_bodies(size) for size in (SHORT_BYTES, LONG_BYTES)}
 CALLS_PER_BYTE = 16
 CALLS_MAX = 1 << 18
 """Of Python or C, for a body of any length: 1,024 events of 256 calls each, or 16,384 items of 16."""

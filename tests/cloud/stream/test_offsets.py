@@ -11,7 +11,7 @@ from cloud.settings import seconds
 from cloud.stream import offsets
 from cloud.stream.batch import check_clock, next_commit
 from cloud.stream.checkpoint import PlannedBatch
-from cloud.stream.offsets import Standing, compare
+from cloud.stream.offsets import Overlap, compare
 from cloud.stream.receipts import Receipts
 from cloud.table.commits import Commit, parse, to_json
 from contract.receipt import Receipt
@@ -34,24 +34,24 @@ PLANNED = PlannedBatch(batch=7, time_ms=5000, watermark_ms=0, starts={0: 10, 1: 
 
 
 @pytest.mark.parametrize(
-    ("starts", "ends", "standing"),
+    ("starts", "ends", "overlap"),
     [
-        ({0: 10, 1: 20}, {0: 12, 1: 20}, Standing.NEW),
-        ({0: 10, 1: 20, 2: 0}, {0: 10, 1: 20, 2: 4}, Standing.NEW),
-        ({0: 5, 1: 5}, {0: 10, 1: 20}, Standing.DONE),
-        ({0: 5, 1: 5}, {0: 9, 1: 20}, Standing.DONE),
-        ({0: 5, 1: 5}, {0: 11, 1: 20}, Standing.OVERLAPS),
-        ({0: 10, 1: 5}, {0: 12, 1: 6}, Standing.OVERLAPS),
+        ({0: 10, 1: 20}, {0: 12, 1: 20}, Overlap.NONE),
+        ({0: 10, 1: 20, 2: 0}, {0: 10, 1: 20, 2: 4}, Overlap.NONE),
+        ({0: 5, 1: 5}, {0: 10, 1: 20}, Overlap.COMPLETE),
+        ({0: 5, 1: 5}, {0: 9, 1: 20}, Overlap.COMPLETE),
+        ({0: 5, 1: 5}, {0: 11, 1: 20}, Overlap.PARTIAL),
+        ({0: 10, 1: 5}, {0: 12, 1: 6}, Overlap.PARTIAL),
     ],
 )
 def test_a_batch_stands_somewhere_against_the_table(
-    starts: dict[int, int], ends: dict[int, int], standing: Standing
+    starts: dict[int, int], ends: dict[int, int], overlap: Overlap
 ) -> None:
-    assert compare(starts, ends, LAST) is standing
+    assert compare(starts, ends, LAST) is overlap
 
 
 def test_everything_is_new_to_a_new_table() -> None:
-    assert compare({0: 4}, {0: 9}, replace(LAST, starts={}, ends={}, first={})) is Standing.NEW
+    assert compare({0: 4}, {0: 9}, replace(LAST, starts={}, ends={}, first={})) is Overlap.NONE
 
 
 @pytest.mark.parametrize("starts", [{0: 11, 1: 20}, {0: 10}])

@@ -61,7 +61,7 @@ async def test_an_agent_that_ended_by_itself_just_before_a_fault_is_noticed(
 def test_a_broker_of_mqtt_that_ended_by_itself_is_noticed(services: Services, tmp_path: Path) -> None:
     services.mosquitto = Mosquitto(tmp_path / "mosquitto")
     services.mosquitto.process = ended(services.mosquitto.process)
-    assert "mosquitto: ended by itself with status 3" in str(services.dead())
+    assert "mosquitto: ended by itself with status 3" in str(services.unexpected_end())
 
 
 def test_an_agent_that_fails_when_it_is_asked_to_end_is_noticed(services: Services) -> None:
@@ -84,4 +84,4 @@ def test_agents_that_end_when_they_are_asked_to_are_no_fault(services: Services)
 
 def test_a_part_that_is_taken_down_twice_is_down(services: Services) -> None:
     services.take_down("agent")
-    assert services.dead() is None
+    assert services.unexpected_end() is None

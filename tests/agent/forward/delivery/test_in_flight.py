@@ -116,17 +116,17 @@ def test_beyond_a_thousand_acked_batches_that_nobody_confirms_there_is_no_room()
     window = InFlightWindow(1)
     room = []
     for first in range(1, 1_001):
-        room.append(window.has_room)
+        room.append(window.has_space)
         sending = in_flight(first, 1)
         window.add(sending)
         sending.report(None, delivered(0, first))
         window.settle()
     assert all(room)
-    assert (window.acked, window.has_room) == (1_000, False)
+    assert (window.acked, window.has_space) == (1_000, False)
 
     window.take_confirmed(1)
 
-    assert (window.acked, window.has_room) == (999, True)
+    assert (window.acked, window.has_space) == (999, True)
 
 
 @given(data=st.data(), sizes=st.lists(st.integers(1, 5), min_size=1, max_size=8))

@@ -11,7 +11,7 @@ from agent.store.errors import DiskFullError, StoreError
 from agent.store.files import swap
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database, disk_space
-from agent.systemd.supervision import wait_for_room
+from agent.systemd.supervision import wait_for_space
 from contract.event import Event
 from tests.agent.store.faults.failing_disk import Error, FailingDisk, Fault, Operation
 from tests.agent.store.recovery.damaged import Original, check, copy, make_original, survivors
@@ -135,10 +135,10 @@ async def test_what_an_interrupted_salvage_has_left_gives_its_room_back(original
 async def test_it_waits_for_room_and_tries_again_when_there_is_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("agent.systemd.supervision.ROOM_SECONDS", 0.01)
+    monkeypatch.setattr("agent.systemd.supervision.SPACE_SECONDS", 0.01)
     free = iter([900, 900, 1_000, 900_000, 10_000_000])
     monkeypatch.setattr(disk_space, "free_bytes", lambda path: next(free))
-    await asyncio.wait_for(wait_for_room(DiskFullError("the store", 5_000_000, 900), tmp_path, asyncio.Event()), 20)
+    await asyncio.wait_for(wait_for_space(DiskFullError("the store", 5_000_000, 900), tmp_path, asyncio.Event()), 20)
     assert next(free) == 10_000_000, "far less than all may be enough, but a little more is not worth a trial"
     assert "store=waiting" in caplog.text
     assert "needed_bytes=5000000" in caplog.text
@@ -147,4 +147,4 @@ async def test_it_waits_for_room_and_tries_again_when_there_is_more(
 async def test_told_to_stop_it_waits_no_longer(tmp_path: Path) -> None:
     stop = asyncio.Event()
     stop.set()
-    await asyncio.wait_for(wait_for_room(DiskFullError("the store", 1 << 60, 0), tmp_path, stop), 20)
+    await asyncio.wait_for(wait_for_space(DiskFullError("the store", 1 << 60, 0), tmp_path, stop), 20)
