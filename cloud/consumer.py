@@ -38,7 +38,7 @@ from cloud.plain_consumer.webhook import Webhook
 from cloud.postgres.connection import read_connection
 from cloud.runtime.program_log import log_to_stderr
 from cloud.runtime.unbounded_calls import within
-from cloud.settings import table_name
+from cloud.sink_options import table_name
 from contract.topics import EVENTS
 
 logger = logging.getLogger("cloud.consumer")

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -29,7 +28,7 @@ from cloud.runtime import disk, jvm
 from cloud.runtime.program_log import log_to_stderr
 from cloud.runtime.shutdown import StopRequest
 from cloud.session import open_session
-from cloud.settings import POSTGRES, JobSettings, parse
+from cloud.settings import JobSettings, parse
 from cloud.stream import offsets
 from cloud.stream.batch import BatchWriter
 from cloud.stream.checkpoint import Checkpoint
@@ -111,7 +110,7 @@ def run_on_checkpoint(
 def qualify(spark: SparkSession, settings: JobSettings) -> JobSettings:
     """Return the settings with folders as full URIs."""
     settings = replace(settings, checkpoint=jvm.qualify(spark, settings.checkpoint))
-    if settings.sink == POSTGRES:
+    if settings.connection is not None:
         return settings
     folders = (jvm.qualify(spark, folder) for folder in (settings.table, settings.quarantine))
     return replace(settings, table=next(folders), quarantine=next(folders))
@@ -120,11 +119,11 @@ def qualify(spark: SparkSession, settings: JobSettings) -> JobSettings:
 def open_sink(spark: SparkSession, settings: JobSettings) -> Sink:
     """Open the table, which is created if absent."""
     devices = Devices(spark, settings.devices)
-    if settings.sink == POSTGRES:
+    if settings.connection is not None:
         from cloud.postgres.connection import read_connection  # psycopg is needed for this sink alone
         from cloud.postgres.sink import open_postgres
 
-        connection = read_connection(settings.connection or Path())
+        connection = read_connection(settings.connection)
         return open_postgres(connection, settings.table, settings.quarantine, devices, settings.retention_seconds)
     return open_delta(spark, settings.table, settings.quarantine, devices, settings.retention_seconds)
 

@@ -23,13 +23,13 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from cloud import kafka_options
+from cloud import sink_options
 from cloud.delta.sink import QUARANTINE, TABLE
 from cloud.delta.table import DeltaTable, excludes_writers
 from cloud.errors import JobError, StopError
 from cloud.runtime.program_log import log_to_stderr
 from cloud.session import open_session
-from cloud.settings import DELTA, POSTGRES, seconds
+from cloud.settings import seconds
 
 logger = logging.getLogger("cloud.maintenance")
 
@@ -42,7 +42,6 @@ RETAIN_SECONDS_MIN = 7 * DAY_SECONDS
 class MaintenanceSettings:
     """The options of the command line."""
 
-    sink: str
     table: str
     quarantine: str
     connection: Path | None
@@ -112,13 +111,10 @@ def parse(arguments: Sequence[str]) -> MaintenanceSettings:
     """Read the arguments; wrong usage ends the process with status 2 and a message."""
     options = parser()
     given = options.parse_args(arguments)
-    if (given.sink == POSTGRES) != (given.connection is not None):
-        options.error("--connection FILE and --sink postgres require each other")
+    sink = sink_options.read(options, given)
     if given.retain < RETAIN_SECONDS_MIN:
         options.error("argument --retain: at least 7d, since readers may still need older files")
-    table = given.table.rstrip("/")
-    quarantine = (given.quarantine or f"{table}_quarantine").rstrip("/")
-    return MaintenanceSettings(*(given.sink, table, quarantine, given.connection, given.retain, given.job_is_stopped))
+    return MaintenanceSettings(sink.table, sink.quarantine, sink.connection, given.retain, given.job_is_stopped)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -130,15 +126,7 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--sink", choices=(DELTA, POSTGRES), default=DELTA, help="where the table is; default: %(default)s")
-    add("--table", required=True, metavar="PATH", help="folder of the Delta table, or PostgreSQL table")
-    add("--quarantine", metavar="PATH", help="default: <table>_quarantine")
-    add(
-        "--connection",
-        type=kafka_options.secret_path,
-        metavar="FILE",
-        help="file with libpq's connection string, for --sink postgres",
-    )
+    sink_options.add_options(parser)
     add(
         "--retain",
         type=seconds,

@@ -24,9 +24,8 @@ from typing import Protocol, TextIO
 
 from pyspark.errors import AnalysisException, ParseException
 
-from cloud import kafka_options
+from cloud import sink_options
 from cloud.errors import JobError, StopError
-from cloud.settings import DELTA, POSTGRES, table_name
 from cloud.table.readings import POSTGRES_VIEW, SPARK_VIEW
 
 logger = logging.getLogger("cloud.query")
@@ -47,7 +46,6 @@ class Writer(Protocol):
 class QuerySettings:
     """The options of the command line."""
 
-    sink: str
     table: str
     quarantine: str
     connection: Path | None
@@ -145,16 +143,8 @@ def parse(arguments: Sequence[str]) -> QuerySettings:
     """Read the arguments; wrong usage ends the process with status 2 and a message."""
     options = parser()
     given = options.parse_args(arguments)
-    if (given.sink == POSTGRES) != (given.connection is not None):
-        options.error("--connection FILE and --sink postgres require each other")
-    table = given.table.rstrip("/")
-    quarantine = (given.quarantine or f"{table}_quarantine").rstrip("/")
-    if given.sink == POSTGRES:
-        try:
-            table_name(table)
-        except argparse.ArgumentTypeError as error:
-            options.error(f"argument --table: {error}")
-    return QuerySettings(given.sink, table, quarantine, given.connection, given.statement, given.format, given.rows)
+    sink = sink_options.read(options, given)
+    return QuerySettings(sink.table, sink.quarantine, sink.connection, given.statement, given.format, given.rows)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -167,15 +157,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("statement", metavar="SQL", help="the query")
-    add("--sink", choices=(DELTA, POSTGRES), default=DELTA, help="where the table is; default: %(default)s")
-    add("--table", required=True, metavar="PATH", help="folder of the Delta table, or PostgreSQL table")
-    add("--quarantine", metavar="PATH", help="default: <table>_quarantine")
-    add(
-        "--connection",
-        type=kafka_options.secret_path,
-        metavar="FILE",
-        help="file with libpq's connection string, for --sink postgres",
-    )
+    sink_options.add_options(parser)
     add("--format", choices=tuple(FORMS), default="table", help="form of the rows; default: %(default)s")
     add("--rows", type=_rows, default=ROWS_MAX, metavar="N", help="largest number of rows; default: %(default)s")
     return parser

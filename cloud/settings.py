@@ -8,16 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cloud import kafka_options
+from cloud import kafka_options, sink_options
 from contract.receipt import GROUP_DEFAULT
 from contract.topics import EVENTS
 
 _DURATION = re.compile(r"(\d+) ?(s|m|h|d|seconds?|minutes?|hours?|days?)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_TABLE_NAME = re.compile(r"([a-z_][a-z0-9_]{0,39}\.)?[a-z_][a-z0-9_]{0,39}")
 _TABLE_ID = re.compile(r"[0-9A-Za-z-]+")
-
-DELTA, POSTGRES = "delta", "postgres"
 
 EXAMPLES = """examples:
   oncegate-cloud job --bootstrap-servers localhost:9092 --table ./events --checkpoint ./checkpoint
@@ -56,9 +53,8 @@ class JobSettings:
     succeeds: str | None
     read_again: bool = False
     """Whether a new checkpoint begins at the topic's earliest offset; events in the table are not written again."""
-    sink: str = DELTA
     connection: Path | None = None
-    """File with PostgreSQL's connection string."""
+    """File with PostgreSQL's connection string; None for a Delta table."""
     devices: str | None = None
     metrics: tuple[str, int] | None = None
     """Host and port of the metrics for Prometheus."""
@@ -66,20 +62,14 @@ class JobSettings:
     @property
     def folders(self) -> tuple[str, ...]:
         """Return the folders to be flushed to disk before a receipt; a database server flushes by itself."""
-        return (self.table, self.quarantine, self.checkpoint) if self.sink == DELTA else (self.checkpoint,)
+        return (self.table, self.quarantine, self.checkpoint) if self.connection is None else (self.checkpoint,)
 
 
 def parse(arguments: Sequence[str]) -> JobSettings:
     """Read the arguments; wrong usage ends the process with status 2 and a message."""
     options = parser()
     given = options.parse_args(arguments)
-    if (given.sink == POSTGRES) != (given.connection is not None):
-        options.error("--connection FILE and --sink postgres require each other")
-    if given.sink == POSTGRES:
-        try:
-            table_name(given.table)
-        except argparse.ArgumentTypeError as error:
-            options.error(f"argument --table: {error}")
+    sink = sink_options.read(options, given)
     kafka = KafkaSettings(
         given.bootstrap_servers,
         given.topic,
@@ -87,19 +77,17 @@ def parse(arguments: Sequence[str]) -> JobSettings:
         given.max_offsets_per_trigger,
         kafka_options.properties(given),
     )
-    table = given.table.rstrip("/")
     return JobSettings(
         kafka=kafka,
-        table=table,
-        quarantine=(given.quarantine or f"{table}_quarantine").rstrip("/"),
+        table=sink.table,
+        quarantine=sink.quarantine,
         checkpoint=given.checkpoint.rstrip("/"),
         window_seconds=given.window,
         trigger_seconds=given.trigger,
         retention_seconds=given.retention,
         succeeds=given.succeeds,
         read_again=given.read_again,
-        sink=given.sink,
-        connection=given.connection,
+        connection=sink.connection,
         devices=given.devices,
         metrics=given.metrics,
     )
@@ -138,20 +126,7 @@ def _add_source_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_sink_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--sink", choices=(DELTA, POSTGRES), default=DELTA, help="where the table is; default: %(default)s")
-    add(
-        "--table",
-        required=True,
-        metavar="PATH",
-        help="folder of the Delta table, or PostgreSQL table; created if absent",
-    )
-    add("--quarantine", metavar="PATH", help="folder or table of the quarantine; default: <table>_quarantine")
-    add(
-        "--connection",
-        type=kafka_options.secret_path,
-        metavar="FILE",
-        help="file with libpq's connection string, which only its owner may read; the password there or in pgpass",
-    )
+    sink_options.add_options(parser, "; created if absent")
     add(
         "--devices",
         metavar="FILE",
@@ -200,13 +175,6 @@ def _positive(text: str) -> int:
     if not text.isdigit() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
     return int(text)
-
-
-def table_name(text: str) -> str:
-    """Return the name of a PostgreSQL table, checked."""
-    if _TABLE_NAME.fullmatch(text) is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a table name such as events or plant.events")
-    return text
 
 
 def _table_id(text: str) -> str:

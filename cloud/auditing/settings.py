@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cloud import kafka_options
-from cloud.settings import DELTA, POSTGRES, seconds
+from cloud import kafka_options, sink_options
+from cloud.settings import seconds
 from contract.receipt import GROUP_DEFAULT
 from contract.topics import EVENTS
 
@@ -43,16 +43,14 @@ def parse(arguments: Sequence[str]) -> AuditSettings:
     """Read the arguments; wrong usage ends the process with status 2 and a message."""
     options = parser()
     given = options.parse_args(arguments)
-    if (given.sink == POSTGRES) != (given.connection is not None):
-        options.error("--connection FILE and --sink postgres require each other")
-    table = given.table.rstrip("/")
+    sink = sink_options.read(options, given)
     return AuditSettings(
         bootstrap_servers=given.bootstrap_servers,
         topic=given.topic,
         group=given.group,
-        table=table,
-        quarantine=(given.quarantine or f"{table}_quarantine").rstrip("/"),
-        connection=given.connection,
+        table=sink.table,
+        quarantine=sink.quarantine,
+        connection=sink.connection,
         output=given.output.rstrip("/"),
         report=given.report,
         grace_seconds=given.grace,
@@ -73,15 +71,7 @@ def parser() -> argparse.ArgumentParser:
     add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
     add("--topic", default=EVENTS, help="default: %(default)s")
     add("--group", default=GROUP_DEFAULT, help="group whose committed offsets are the receipts; default: %(default)s")
-    add("--sink", choices=(DELTA, POSTGRES), default=DELTA, help="where the table is; default: %(default)s")
-    add("--table", required=True, metavar="PATH", help="folder of the Delta table, or PostgreSQL table")
-    add("--quarantine", metavar="PATH", help="default: <table>_quarantine")
-    add(
-        "--connection",
-        type=kafka_options.secret_path,
-        metavar="FILE",
-        help="file with libpq's connection string, for --sink postgres",
-    )
+    sink_options.add_options(parser)
     add("--output", required=True, metavar="PATH", help="folder of the audit's own tables; created if absent")
     add("--report", metavar="FILE", help="write a report as an HTML page")
     add(

@@ -82,7 +82,8 @@ def test_the_job_of_the_compose_file_takes_its_arguments() -> None:
     program = words.index("oncegate-cloud")
     _, own = spark.split(words[program + 2 :])
     settings = job.parse(own)
-    assert (words[program + 1], settings.sink, settings.table) == ("job", "postgres", "events")
+    assert (words[program + 1], settings.table) == ("job", "events")
+    assert settings.connection is not None
 
 
 def test_what_no_image_of_ours_needs_is_refused(tmp_path: Path) -> None:

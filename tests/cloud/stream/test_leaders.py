@@ -67,7 +67,7 @@ class AfterBatches:
         if batch == 0:
             self.after_first()
         if batch == self.last_batch:
-            self.stop.ask()
+            self.stop.stop()
 
     def progressed(self, progress: StreamingQueryProgress) -> None:
         pass
