@@ -59,7 +59,7 @@ def service(limited: tuple[Broker, int, int], limits: Mapping[int, int | None]) 
 
 @pytest.mark.parametrize(
     ("limits", "reason"),
-    [(WITHOUT_TOPIC_IDS, "no ids (KIP-516)"), (WITHOUT_LEADER_EPOCHS, "no leader epochs (KIP-320)")],
+    [(WITHOUT_TOPIC_IDS, "no topic ids (KIP-516)"), (WITHOUT_LEADER_EPOCHS, "no leader epochs (KIP-320)")],
 )
 def test_nothing_is_sent_to_a_service_without_topic_ids_or_leader_epochs(
     limited: tuple[Broker, int, int], limits: Mapping[int, int | None], reason: str
@@ -79,7 +79,7 @@ def test_the_doctor_refuses_a_service_without_topic_ids(limited: tuple[Broker, i
     with service(limited, WITHOUT_TOPIC_IDS) as kafka:
         finding, topic = check_broker(KafkaConnection.open(KafkaSettings(kafka.bootstrap_servers, kafka.topic)))
     assert (finding.condition, topic) == (Condition.WRONG, None)
-    assert "no ids (KIP-516)" in finding.text
+    assert "no topic ids (KIP-516)" in finding.text
 
 
 def test_behind_the_same_link_a_service_with_all_versions_is_used(limited: tuple[Broker, int, int]) -> None:
