@@ -40,7 +40,8 @@ sys.path.insert(0, sys.argv.pop(1))
 from agent.cli.manual.__main__ import main
 main()' "$(echo "$destination$library"/lib/python3*/site-packages)" \
   "$destination$pages" "$destination$bash_completions/oncegate" "$destination$zsh_completions/_oncegate")
-(cd "$checkout/docs" && find . -name '*.md' -o -name '*.svg' -o -name '*.yml' -o -path './monitoring/*.json') |
+(cd "$checkout/docs" && find . -type f \( -name '*.md' -o -name '*.svg' -o -name '*.yml' -o -path './monitoring/*.json' \
+  -o -path './examples/*' -o -path './schemas/*' \)) |
   while read -r page; do install -D -m 644 "$checkout/docs/$page" "$destination$documents/docs/$page"; done
 install -m 644 "$checkout/README.md" "$destination$documents/README.md"
 

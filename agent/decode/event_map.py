@@ -128,7 +128,8 @@ def _number_or_text(field: str, value: object) -> int | str | None:
     if type(value) is str:
         return _name(field, value, ID_CHARACTERS_MAX)
     number = _integer(field, value, "an integer or text")
-    if not INTEGER_MIN <= number < INTEGER_END:
+    # An integer just below -2^63 in JSON is read as the double -2^63: two ids would be one.
+    if not INTEGER_MIN <= number < INTEGER_END or (number == INTEGER_MIN and type(value) is float):
         raise InvalidEvent(f"{field} is outside [-2^63, 2^64)")
     return number
 

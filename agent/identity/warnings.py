@@ -27,6 +27,7 @@ class Danger(Enum):
     UNNAMED = "unnamed"
     BACKWARDS = "backwards"
     EARLY = "time-before-2000"
+    CASE = "case-of-device"
 
 
 _ADVICE = {
@@ -35,6 +36,8 @@ _ADVICE = {
     " would be dropped as duplicates; send `boot` or `time`",
     Danger.EARLY: "its time is before 2000: `time` is in milliseconds since 1970, not in seconds, and not the time"
     " since the device started",
+    Danger.CASE: "another device has the same name but for upper and lower case: they are two devices; use one"
+    " spelling, lower case in MAC addresses",
 }
 
 
@@ -47,6 +50,8 @@ class IdentityWarnings:
         self.counts: Counter[Danger] = Counter()
         """Endangered events since the start."""
         self._highest: OrderedDict[str, int] = OrderedDict()
+        self._spellings: OrderedDict[int, int] = OrderedDict()
+        """The hash of each device's name in lower case, with that of the name as it was first spelt."""
         self._warned: OrderedDict[tuple[str, Danger], bool] = OrderedDict()
         """Whether it was logged."""
         self._lines = 0
@@ -58,6 +63,7 @@ class IdentityWarnings:
             return  # duplicates may be of any age
         for candidate in candidates:
             event = candidate.event
+            self._compare_spelling(event.device)
             if event.device.startswith(_ADDRESS):
                 self._warn(event.device, Danger.UNNAMED)
             if event.time is not None and event.time < YEAR_2000_MS:
@@ -75,6 +81,13 @@ class IdentityWarnings:
         self._highest[device] = number
         if len(self._highest) > DEVICES_KEPT:
             self._highest.popitem(last=False)
+
+    def _compare_spelling(self, device: str) -> None:
+        spelling = hash(device)
+        if self._spellings.setdefault(hash(device.lower()), spelling) != spelling:
+            self._warn(device, Danger.CASE)
+        elif len(self._spellings) > DEVICES_KEPT:
+            self._spellings.popitem(last=False)
 
     def _warn(self, device: str, danger: Danger) -> None:
         self.counts[danger] += 1

@@ -1,4 +1,4 @@
-"""The example sensors, compiled and run against an agent over a link that loses datagrams."""
+"""The example sensor in C, compiled and run against an agent over a link that loses datagrams."""
 
 from __future__ import annotations
 
@@ -120,34 +120,3 @@ def test_the_sensor_in_c_says_what_it_has_to_keep(
         refused = [str(sensor_in_c), "::1", str(port), device, "3", "17", "21.5"]
         done = subprocess.run(refused, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout) == (status, said)
-
-
-def test_the_sensor_in_python_brings_each_event_of_each_start_once_though_answers_are_lost(
-    agent: Process, tmp_path: Path
-) -> None:
-    with link(agent, lambda number, is_answer: is_answer and number in (1, 3)) as port:
-        command = [sys.executable, str(EXAMPLES / "sensor.py"), "::1", str(port), DEVICE]
-        for _ in range(2):
-            done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300, cwd=tmp_path)
-            assert done.stdout == "sent\n"
-    stored = events(tmp_path)
-    assert [event["id"] for event in stored] == [*range(1, 51)] * 2
-    assert len({event["boot"] for event in stored}) == 2
-
-
-def test_the_sensor_in_python_keeps_its_events_where_it_is_not_let_in(agent: Process, tmp_path: Path) -> None:
-    with link(agent, lambda number, is_answer: False) as port:
-        command = [sys.executable, str(EXAMPLES / "sensor.py"), "::1", str(port), "urn:stranger"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300, cwd=tmp_path)
-    assert done.stdout == "kept\n"
-
-
-def test_the_sensor_in_python_keeps_what_nobody_took() -> None:
-    script = (
-        "import sensor; s = sensor.Sensor('::1', 1, 'urn:a', 1); s.measured({'x': 1}); print(s.send(), len(s.queue))"
-    )
-    faster = "import sensor; sensor.ACK_TIMEOUT = 0.01; " + script
-    done = subprocess.run(
-        [sys.executable, "-c", faster], capture_output=True, text=True, check=True, timeout=120, cwd=EXAMPLES
-    )
-    assert done.stdout == "False 1\n"

@@ -73,6 +73,7 @@ def test_an_integral_float_is_the_integer(field: str) -> None:
         ({"id": "x" * (ID_CHARACTERS_MAX + 1)}, "id is empty or longer"),
         ({"id": 1 << 64}, "id is outside"),
         ({"id": -(1 << 64)}, "id is outside"),
+        ({"id": -(1 << 63) - 1}, "id is outside"),
         ({"id": float("nan")}, "NaN"),
         ({"boot": 1.5}, "boot is not"),
         ({"boot": 1e30}, "boot is outside"),

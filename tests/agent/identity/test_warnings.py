@@ -50,6 +50,20 @@ def test_a_time_in_seconds_is_noticed() -> None:
     assert warnings.counts == {Danger.EARLY: 3}
 
 
+def test_names_that_differ_only_in_case_are_noticed_with_the_second_one(caplog: pytest.LogCaptureFixture) -> None:
+    warnings = IdentityWarnings(SECONDS)
+    for number in range(3):
+        look(
+            warnings,
+            Event("urn:dev:mac:00158d", id=number),
+            Event("urn:dev:mac:00158D", id=number),
+            Event("b", id=number),
+        )
+    assert warnings.counts == {Danger.CASE: 3}
+    (record,) = caplog.records
+    assert "case-of-device device='urn:dev:mac:00158D'" in record.getMessage()
+
+
 def test_a_time_that_a_rule_leaves_out_tells_nothing() -> None:
     warnings = IdentityWarnings(SECONDS)
     for number in (5, 1):

@@ -1,0 +1,90 @@
+"""The firmware kits bring each event once over a bad radio, though their power is cut."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from simulators.services.process import Process
+from tests.docs.pages import ROOT
+from tests.firmware import wakings
+
+EXAMPLES = ROOT / "docs" / "examples"
+HOST = Path(__file__).parent / "host"
+SKETCH_DEVICE = "urn:kit:esp32"
+WAKINGS, CUTS = 12, 3
+
+
+@pytest.fixture(scope="module")
+def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("gateway") / "oncegate.toml"
+
+
+@pytest.fixture(scope="module")
+def agent(configuration: Path) -> Iterator[Process]:
+    with wakings.agent(configuration, '[devices]\ndeny = ["urn:stranger"]\n') as process:
+        yield process
+
+
+def compiled_sketch(folder: Path, port: str) -> Path:
+    """Compile the sketch for this machine; the port of the gateway is a constant of the program."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no C++ compiler; run: sudo apt-get install g++")
+    program = folder / "sketch"
+    values = {
+        "GATEWAY": f'"{wakings.HOST}"',
+        "PORT": port,
+        "DEVICE": f'"{SKETCH_DEVICE}"',
+        "WIFI_NAME": '""',
+        "WIFI_PASSWORD": '""',
+        "ACK_TIMEOUT_MS": str(wakings.ACK_TIMEOUT_MS),
+        "SLEEP_SECONDS": "60",
+    }
+    options = ["-std=gnu++17", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{HOST}", "-include", "Arduino.h"]
+    sketch = ["-x", "c++", str(EXAMPLES / "esp32_sensor" / "esp32_sensor.ino"), str(HOST / "host.cpp")]
+    defined = [f"-D{name}={value}" for name, value in values.items()]
+    subprocess.run([compiler, *options, *defined, "-o", str(program), *sketch], check=True)
+    return program
+
+
+async def test_the_sensor_in_micropython_loses_and_doubles_nothing(
+    agent: Process, configuration: Path, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-u", str(EXAMPLES / "micropython" / "main.py")]
+    account, lost = await wakings.live(command, tmp_path, wakings.coap_port(agent), wakings=WAKINGS, cuts=CUTS)
+    assert len(account.measured) >= WAKINGS - CUTS
+    assert lost > CUTS
+    wakings.judge(account, configuration, "urn:kit:micropython")
+
+
+async def test_the_sketch_for_the_esp32_loses_only_what_a_power_cut_takes_and_doubles_nothing(
+    agent: Process, configuration: Path, tmp_path: Path
+) -> None:
+    program = compiled_sketch(tmp_path, 'atoi(getenv("PORT"))')
+    command = ["env", "PORT={port}", str(program)]
+    account, lost = await wakings.live(
+        command, tmp_path, wakings.coap_port(agent), wakings=WAKINGS, cuts=CUTS, keeps_memory=False
+    )
+    assert len({boot for boot, _ in account.measured}) > 1
+    assert len(account.measured) >= WAKINGS - CUTS
+    assert lost > CUTS
+    wakings.judge(account, configuration, SKETCH_DEVICE)
+
+
+@pytest.mark.parametrize("device", ["urn:stranger", "urn:nobody"])
+async def test_the_sensor_in_micropython_keeps_an_event_that_is_not_accepted(
+    agent: Process, tmp_path: Path, device: str
+) -> None:
+    port = wakings.coap_port(agent) if device == "urn:stranger" else 1
+    settings = {"gateway": wakings.HOST, "port": port, "device": device, "ack_timeout_ms": 1}
+    (tmp_path / "settings.json").write_text(json.dumps(settings))
+    for number in (1, 2):
+        output = await wakings.wake([sys.executable, str(EXAMPLES / "micropython" / "main.py")], tmp_path)
+        assert output.splitlines()[-1] == f"waiting {number}"

@@ -1,0 +1,94 @@
+"""The kits in C and MicroPython on Debian 13: libcoap with OSCORE, and MicroPython's Unix port."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.coap.oscore.credentials import create_credential
+from simulators.services.install import programs
+from tests.docs.pages import ROOT, blocks
+from tests.firmware import wakings
+from tests.firmware.test_kits import EXAMPLES
+from tests.packaging import roots
+
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.skipif(
+        not roots.may_build() or programs.find("mmdebstrap") is None,
+        reason="root and mmdebstrap are needed: make test-all installs it",
+    ),
+]
+INCLUDED = "gcc,libc6-dev,libcoap3-dev,pkgconf,micropython"
+PLAIN, PROTECTED, PYTHON = "urn:kit:libcoap", "urn:dev:mac:00158d0001a2b3c4", "urn:kit:micropython"
+WAKINGS, CUTS = 60, 12
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> roots.Root:
+    """Return a system with the kit in C compiled in it."""
+    folder = tmp_path_factory.mktemp("debian13")
+    roots.build(folder / "system.tar", roots.SUITES["13"], INCLUDED)
+    system = roots.unpack(folder / "system.tar", folder / "system")
+    (folder / "system.tar").unlink()
+    shutil.copytree(EXAMPLES, system.path("/kits"))
+    warnings = "-std=c99 -Wall -Wextra -Werror -O2"
+    build = f"cc {warnings} -DACK_TIMEOUT_MS={wakings.ACK_TIMEOUT_MS} -o sensor sensor.c"
+    libraries = "$(pkg-config --cflags --libs libcoap-3-openssl)"
+    system.run("sh", "-c", f"cd /kits/libcoap && {build} {libraries}")
+    return system
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory, root: roots.Root) -> Iterator[tuple[int, Path]]:
+    """Yield the port of an agent with credentials of the protected sensor, and its configuration file."""
+    folder = tmp_path_factory.mktemp("gateway")
+    credentials = folder / "credentials"
+    credentials.mkdir()
+    _, credential = create_credential(credentials, PROTECTED, relay=False)
+    values = {
+        "master_secret": credential.secret,
+        "master_salt": credential.salt,
+        "sender_id": credential.sensor_id,
+        "recipient_id": credential.gateway_id,
+    }
+    (oscore,) = blocks(ROOT / "docs" / "oscore.md", "oscore")
+    for name, value in values.items():
+        oscore, count = re.subn(rf'^{name},hex,".*"$', f'{name},hex,"{value.hex()}"', oscore, flags=re.MULTILINE)
+        assert count == 1
+    root.path("/kits/libcoap/oscore.conf").write_text(oscore)
+    more = f'[coap.oscore]\ncredentials_dir = "{credentials}"\n'
+    with wakings.agent(folder / "oncegate.toml", more) as process:
+        yield wakings.coap_port(process), folder / "oncegate.toml"
+
+
+def in_root(root: roots.Root, folder: str, command: str) -> list[str]:
+    return ["chroot", str(root.folder), "sh", "-c", f"cd {folder} && exec {command}"]
+
+
+@pytest.mark.parametrize(("device", "oscore"), [(PLAIN, ""), (PROTECTED, " oscore.conf")], ids=["plain", "OSCORE"])
+async def test_the_sensor_with_libcoap_loses_and_doubles_nothing(
+    root: roots.Root, gateway: tuple[int, Path], device: str, oscore: str
+) -> None:
+    port, configuration = gateway
+    name = "protected" if oscore else "plain"
+    command = in_root(root, "/kits/libcoap", f"./sensor {wakings.HOST} {{port}} {device} {name}{oscore}")
+    account, lost = await wakings.live(command, root.path("/kits/libcoap"), port, wakings=WAKINGS, cuts=CUTS)
+    assert len(account.measured) >= WAKINGS - CUTS
+    assert lost > CUTS
+    wakings.judge(account, configuration, device)
+
+
+async def test_the_sensor_on_the_unix_port_of_micropython_loses_and_doubles_nothing(
+    root: roots.Root, gateway: tuple[int, Path]
+) -> None:
+    port, configuration = gateway
+    command = in_root(root, "/kits/micropython", "micropython main.py")
+    account, lost = await wakings.live(command, root.path("/kits/micropython"), port, wakings=WAKINGS, cuts=CUTS)
+    assert len(account.measured) >= WAKINGS - CUTS
+    assert lost > CUTS
+    wakings.judge(account, configuration, PYTHON)

@@ -1,0 +1,149 @@
+"""A sensor kit that wakes, measures, sends over a bad radio, and sleeps; at times its power is cut."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from simulators.link.profile import link_profile
+from simulators.link.udp import Link
+from simulators.scenario import LinkPlan
+from simulators.services.process import Process
+from tests.docs.pages import ROOT
+from tests.support.agent_process import agent_process
+
+HOST = "127.0.0.1"
+SEED = 20
+ACK_TIMEOUT_MS = 30
+LOSS = LinkPlan(request_loss=0.25, answer_loss=0.3, jitter_seconds=0.01)
+CUT_SECONDS_MAX = 0.05
+"""From the measurement to the cut, in which the kit sends."""
+WAKINGS_MORE_MAX = 60
+"""Wakings until the queue is empty, after the last cut."""
+Label = tuple[int, int]
+"""Boot and id of an event."""
+
+
+@dataclass(slots=True)
+class Account:
+    """What a kit has printed: its measurements, and those that a power cut may have taken from its memory."""
+
+    measured: list[Label] = field(default_factory=list)
+    stored: int = 0
+    waiting: list[Label] = field(default_factory=list)
+    taken: set[Label] = field(default_factory=set)
+    refused: int = 0
+    left: int | None = None
+    """The kit's own count of waiting events, at the end of a waking; None after a cut."""
+
+    def read(self, output: str) -> None:
+        self.left = None
+        for line in output.splitlines():
+            match line.split():
+                case ["measured", boot, number]:
+                    self.measured.append((int(boot), int(number)))
+                    self.waiting.append(self.measured[-1])
+                case ["stored", count]:
+                    self.stored += int(count)
+                    del self.waiting[: int(count)]
+                case ["refused", count]:
+                    self.refused += int(count)
+                case ["waiting", count]:
+                    self.left = int(count)
+
+
+async def wake(command: Sequence[str], folder: Path, cut_after: float | None = None) -> str:
+    """Run a kit until it sleeps, or cut its power some seconds after its measurement; return what it has printed."""
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    assert process.stdout is not None
+    output = await process.stdout.readline()
+    cut = None if cut_after is None else asyncio.get_running_loop().call_later(cut_after, _kill, process)
+    output += await process.stdout.read()
+    status = await process.wait()
+    if cut is not None:
+        cut.cancel()
+    assert status in ((0,) if cut_after is None else (0, -9)), output.decode()
+    return output.decode()
+
+
+async def live(
+    commands: Sequence[str], folder: Path, port: int, *, wakings: int, cuts: int, keeps_memory: bool = True
+) -> tuple[Account, int]:
+    """Let a kit wake behind a bad radio, with some power cuts, and then until nothing waits; return its account.
+
+    `{port}` in the command is the link's port. The second value is the number of datagrams that were lost.
+    """
+    random, account = Random(SEED), Account()
+    cut = set(random.sample(range(wakings), cuts))
+    async with Link([(HOST, port)], link_profile(LOSS), SEED, HOST) as link:
+        command = [part.replace("{port}", str(link.address[1])) for part in commands]
+        (folder / "settings.json").write_text(_settings(link.address[1]))
+        for number in range(wakings):
+            account.read(await wake(command, folder, random.uniform(0, CUT_SECONDS_MAX) if number in cut else None))
+            if number in cut and not keeps_memory:
+                account.taken.update(account.waiting)
+                account.waiting.clear()
+        for _ in range(WAKINGS_MORE_MAX):
+            account.read(await wake(command, folder))
+            if account.left == 0:
+                break
+        return account, link.traffic.requests_lost + link.traffic.answers_lost
+
+
+def judge(account: Account, state: Path, device: str) -> None:
+    """Compare a kit's account with the events in the agent's store."""
+    found = Counter(events(state, device))
+    assert account.left == 0, f"seed {SEED}: the queue is not empty"
+    assert account.refused == 0
+    assert [label for label in account.measured if label not in found and label not in account.taken] == [], "lost"
+    assert {label: count for label, count in found.items() if count > 1} == {}, "doubled"
+
+
+def events(configuration: Path, device: str) -> list[Label]:
+    """Return boot and id of each event of a device in the store."""
+    command = [sys.executable, "-m", "agent.cli.main", "events", "--limit", "1000", "--device", device]
+    done = subprocess.run(
+        [*command, "--config", str(configuration)], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    return [(event["boot"], event["id"]) for event in found]
+
+
+@contextmanager
+def agent(configuration: Path, more: str = "") -> Iterator[Process]:
+    """Run an agent whose events stay in its store."""
+    configuration.write_text(
+        f'[gateway]\nid = "gw1"\nstate_dir = "{configuration.parent / "state"}"\n[coap]\nbind = "{HOST}:0"\n{more}'
+        '[http]\nenabled = false\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+    )
+    with agent_process(configuration) as process:
+        process.start()
+        process.wait_for_log("agent=ready")
+        yield process
+
+
+def coap_port(process: Process) -> int:
+    (port,) = re.findall(r"coap=\S*:(\d+)", process.log())
+    return int(port)
+
+
+def _settings(port: int) -> str:
+    return json.dumps(
+        {"gateway": HOST, "port": port, "device": "urn:kit:micropython", "ack_timeout_ms": ACK_TIMEOUT_MS}
+    )
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.kill()
