@@ -124,17 +124,23 @@ def open_reader(settings: KafkaSettings, group: str, last_error: LastError, *, u
         raise KafkaSettingsError(f"kafka.properties: {describe(error)}") from error
 
 
-def wait_for(future: Future[_Answer], stop: threading.Event) -> _Answer:
-    """Wait for an answer; raise KafkaException after ANSWER_SECONDS_MAX, UnreachableError where the agent stops first.
+def answer_deadline() -> float:
+    """Return the time until which a request that is made now has to be answered, by the monotonic clock."""
+    return time.monotonic() + ANSWER_SECONDS_MAX
 
-    The client's own time limit may not hold (`wall_steps`), so the wait is limited here.
+
+def wait_for(future: Future[_Answer], stop: threading.Event, deadline: float | None = None) -> _Answer:
+    """Wait for an answer; raise KafkaException after the deadline, UnreachableError where the agent stops first.
+
+    The client's own time limit may not hold (`wall_steps`), so the wait is limited here. Answers to one request share
+    a deadline; the default is that of a request made now.
     """
-    deadline = time.monotonic() + ANSWER_SECONDS_MAX
+    deadline = answer_deadline() if deadline is None else deadline
     while not stop.is_set():
         try:
-            return future.result(STOP_POLL_SECONDS)
+            return future.result(max(0.0, min(STOP_POLL_SECONDS, deadline - time.monotonic())))
         except TimeoutError:
-            if time.monotonic() > deadline:
+            if time.monotonic() >= deadline:
                 raise no_answer() from None
     raise UnreachableError("the agent stops")
 

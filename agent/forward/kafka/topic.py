@@ -13,7 +13,14 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its __all__ lacks the latter
 
 from agent.forward.errors import KafkaSettingsError, TopicMissingError, UnreachableError, UnsupportedError
-from agent.forward.kafka.client import REQUEST_SECONDS_MAX, LastError, code_of, describe, wait_for
+from agent.forward.kafka.client import (
+    REQUEST_SECONDS_MAX,
+    LastError,
+    answer_deadline,
+    code_of,
+    describe,
+    wait_for,
+)
 from contract import topics
 
 if TYPE_CHECKING:
@@ -97,9 +104,10 @@ class TopicWatch:
         """
         ends: dict[int, LogEnd] = {}
         without_epoch = 0
+        deadline = answer_deadline()
         for partition, future in self.request_ends(partitions, stable=stable).items():
             try:
-                end = log_end(wait_for(future, stop))
+                end = log_end(wait_for(future, stop, deadline))
             except KafkaException:
                 continue
             if end is None:

@@ -29,7 +29,6 @@ REQUEST_SECONDS = 2.0
 NO_LABEL: Final = RecordLabel("", "", 0)
 """The label of an offset without a gateway's record."""
 _NOT_THERE: Final = (
-    KafkaError._PARTITION_EOF,
     KafkaError._AUTO_OFFSET_RESET,
     KafkaError.OFFSET_OUT_OF_RANGE,
     KafkaError._NO_OFFSET,
@@ -103,7 +102,8 @@ def read_labels(
 ) -> Mapping[int, RecordLabel]:
     """Return the label of the record at an offset of each partition, NO_LABEL where there is none.
 
-    A partition that does not answer is left out.
+    A partition that does not answer is left out, and one whose log ends at or below the offset for readers: the log of
+    a leader that was just elected does so for a moment, until it knows what its followers have.
     """
     labels: dict[int, RecordLabel] = {}
     consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in offsets.items()])
@@ -119,11 +119,17 @@ def read_labels(
                 continue  # an error of the client as a whole, or a record behind the one that was read
             if error is None:
                 labels[partition] = _label(message) if message.offset() == offsets[partition] else NO_LABEL
-            elif error.code() in _NOT_THERE:
+            elif error.code() in _NOT_THERE or _is_end_beyond(message, offsets[partition]):
                 labels[partition] = NO_LABEL
         return labels
     finally:
         consumer.unassign()
+
+
+def _is_end_beyond(message: Message, offset: int) -> bool:
+    """Whether an error states that the reader has got past an offset, without a record there, to the log's end."""
+    error, end = message.error(), message.offset()
+    return error is not None and error.code() == KafkaError._PARTITION_EOF and end is not None and end > offset
 
 
 def _label(message: Message) -> RecordLabel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import Future
 from typing import Any, cast
 
@@ -11,8 +12,11 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from agent.forward.errors import TopicMissingError, UnreachableError
-from agent.forward.kafka.client import LastError
+from agent.forward.kafka import client, topic
+from agent.forward.kafka.client import LastError, open_admin
 from agent.forward.kafka.topic import TopicWatch
+from simulators.services.kafka.broker import Broker
+from tests.agent.forward.broker import KafkaTopic
 
 
 class FakeAdmin:
@@ -48,3 +52,21 @@ def test_a_client_that_got_no_answer_is_replaced() -> None:
     with pytest.raises(TopicMissingError):
         looked.read_id(threading.Event())
     assert len(opened) == 1, "one that answers stays"
+
+
+@pytest.mark.kafka
+def test_the_partitions_ends_are_waited_for_together(
+    broker: Broker, kafka: KafkaTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the wall clock was set back during the request, the client itself does not end it."""
+    limit = 1.0
+    monkeypatch.setattr(client, "ANSWER_SECONDS_MAX", limit)
+    monkeypatch.setattr(topic, "REQUEST_SECONDS_MAX", 60.0)
+    looked = TopicWatch(open_admin(kafka.settings(), LastError()), kafka.topic, LastError())
+    broker.pause()
+    begin = time.monotonic()
+    try:
+        assert looked.ends(range(12), threading.Event()) == {}
+    finally:
+        broker.resume()
+    assert time.monotonic() - begin < 6 * limit, "not one limit for each of the twelve"
