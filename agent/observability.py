@@ -19,7 +19,7 @@ from agent.store.errors import FAILURES
 from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME
 from agent.store.read.documents import read_device, read_events, read_trace
-from agent.store.read.rejected import read_rejected
+from agent.store.read.rejected import RejectSelection, read_rejected
 from agent.store.schema import disk_space
 from agent.telemetry.activity import Activity
 from agent.telemetry.history import History, Totals
@@ -52,37 +52,10 @@ def observe(
     transport_duplicates: Mapping[str, Callable[[], int]],
 ) -> Observation:
     """Return the views of an agent."""
-    folder, name = settings.gateway.state_dir, settings.gateway.id
     responses: Counter[int] = Counter()
+    reader = StoreReader(settings, store, clock, pipeline)
     live = LiveView(store, clock, pipeline.activity, recent_errors, links)
     history = History(lambda: _totals(store, pipeline), clock)
-
-    def status() -> GatewayStatus:
-        return read_status(folder, name)
-
-    def current_status() -> GatewayStatus:
-        flush(store)
-        return status()
-
-    def traces(fingerprint: bytes) -> list[dict[str, object]]:
-        flush(store)
-        return read_trace(folder, name, fingerprint, store.outbox.times)
-
-    def device(device: str) -> dict[str, object]:
-        flush(store)
-        return {
-            "device": device,
-            "now": clock.wall_ms(),
-            "activity": pipeline.activity.device(device),
-            "warnings": pipeline.warnings.advice(device),
-            **read_device(folder, name, device),
-        }
-
-    def latest(device: str) -> list[Mapping[str, object]]:
-        events = read_events(folder, name, SEARCHED_EVENTS_MAX)
-        found = (event for event in events if device.lower() in str(event.get("device", "")).lower())
-        return list(reversed(deque(found, FOUND_EVENTS_MAX)))
-
     sources = Sources(
         counts=pipeline.counts,
         transport_duplicates=transport_duplicates,
@@ -92,24 +65,24 @@ def observe(
         outbox=store.counts,
         store_bytes=store.disk_bytes,
         store_bytes_max=store.bytes_max,
-        log_bytes=lambda: disk_space.log_bytes(folder / FILE_NAME),
+        log_bytes=reader.log_bytes,
         written_bytes=store.written_bytes,
-        status=status,
+        status=reader.status,
         clock=clock,
         links=links.reports,
         certificates=lambda: certificates(settings),
     )
     view_sources = ViewSources(
         trouble=store.trouble,
-        status=current_status,
+        status=reader.current_status,
         metrics=Metrics(sources).text,
-        live=lambda: live.document(current_status),
+        live=lambda: live.document(reader.current_status),
         feed=live.feed,
         history=history.document,
-        trace=traces,
-        device=device,
-        latest=latest,
-        rejected=lambda selection, limit: read_rejected(folder, selection, limit),
+        trace=reader.traces,
+        device=reader.device,
+        latest=reader.latest,
+        rejected=reader.rejected,
     )
     return Observation(Views(view_sources), responses, history)
 
@@ -131,6 +104,56 @@ def _totals(store: EventStore, pipeline: Pipeline) -> Totals:
         commits=store.commit_durations.cumulative()[-1][1],
         commit_seconds=store.commit_durations.total_seconds,
     )
+
+
+class StoreReader:
+    """Reads the store for the views, beside its writer; each method blocks."""
+
+    def __init__(self, settings: Settings, store: EventStore, clock: Clock, pipeline: Pipeline) -> None:
+        self._folder = settings.gateway.state_dir
+        self._gateway = settings.gateway.id
+        self._store = store
+        self._clock = clock
+        self._pipeline = pipeline
+
+    def log_bytes(self) -> int:
+        """Return the size of the write-ahead log."""
+        return disk_space.log_bytes(self._folder / FILE_NAME)
+
+    def status(self) -> GatewayStatus:
+        """Return the status, without the duplicates that are not written yet."""
+        return read_status(self._folder, self._gateway)
+
+    def current_status(self) -> GatewayStatus:
+        """Return the status with all duplicates."""
+        flush(self._store)
+        return self.status()
+
+    def traces(self, fingerprint: bytes) -> list[dict[str, object]]:
+        """Return the traces of the events with a fingerprint."""
+        flush(self._store)
+        return read_trace(self._folder, self._gateway, fingerprint, self._store.outbox.times)
+
+    def device(self, device: str) -> dict[str, object]:
+        """Return the data of the page of one device."""
+        flush(self._store)
+        return {
+            "device": device,
+            "now": self._clock.wall_ms(),
+            "activity": self._pipeline.activity.device(device),
+            "warnings": self._pipeline.warnings.advice(device),
+            **read_device(self._folder, self._gateway, device),
+        }
+
+    def latest(self, text: str) -> list[Mapping[str, object]]:
+        """Return the latest events of the devices whose name contains a text, newest first."""
+        events = read_events(self._folder, self._gateway, SEARCHED_EVENTS_MAX)
+        found = (event for event in events if text.lower() in str(event.get("device", "")).lower())
+        return list(reversed(deque(found, FOUND_EVENTS_MAX)))
+
+    def rejected(self, selection: RejectSelection, limit: int) -> list[dict[str, object]]:
+        """Return the latest rejected events that are selected."""
+        return read_rejected(self._folder, selection, limit)
 
 
 class LiveView:

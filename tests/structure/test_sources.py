@@ -17,6 +17,7 @@ from tests.docs.pages import ROOT
 PACKAGES = ("agent", "benchmarks", "cloud", "contract", "models", "release", "simulators")
 FILES_MAX = {**dict.fromkeys(PACKAGES, 16), "tests": 20}
 LINES_MAX = 350
+FUNCTION_LINES_MAX = 60
 LEVELS = {"debug": 0, "info": 0, "warning": 0, "error": 0, "exception": 0, "critical": 0, "log": 1}
 """The place of the message among the arguments of a logger's methods."""
 TABLES = "agent/store/schema/tables.py"
@@ -73,6 +74,17 @@ def test_a_folder_has_few_files(package: str) -> None:
 def test_a_file_is_short(package: str) -> None:
     lines = {file: len((ROOT / file).read_text().splitlines()) for file in sources(package)}
     assert {file: count for file, count in lines.items() if count > LINES_MAX} == {}
+
+
+@pytest.mark.parametrize("package", FILES_MAX)
+def test_a_function_is_short(package: str) -> None:
+    long = {
+        f"{file}:{node.lineno}": node.end_lineno - node.lineno + 1
+        for file, tree in sources(package).items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None
+    }
+    assert {place: lines for place, lines in long.items() if lines > FUNCTION_LINES_MAX} == {}
 
 
 @pytest.mark.parametrize("package", ["agent", "cloud", "contract", "simulators"])
