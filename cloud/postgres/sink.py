@@ -119,7 +119,7 @@ class PostgresSink:
         return comment.removeprefix(_COMMENT)
 
     def _left_staging(self, connection: psycopg.Connection) -> list[str]:
-        pattern = f"{self._table.split('.')[-1]}{_STAGING}".replace("_", r"\_") + "_" * 2 * _STAGING_BYTES
+        pattern = f"^{self._table.split('.')[-1]}{_STAGING}[0-9a-f]{{{2 * _STAGING_BYTES}}}$"
         found = connection.execute(Statements.LEFT_STAGING, {"pattern": pattern, "table": self._table})
         return [row[0] for row in found]
 

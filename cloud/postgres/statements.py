@@ -107,8 +107,10 @@ class Statements:
         ON CONFLICT DO NOTHING
     """
     DROP_STAGING = "DROP TABLE {staging}"
+    # Only what a job has made, since others may name tables similarly.
     LEFT_STAGING = """
-        SELECT oid::regclass::text FROM pg_class WHERE relname LIKE %(pattern)s AND relkind = 'r'
+        SELECT oid::regclass::text FROM pg_class
+        WHERE relname ~ %(pattern)s AND relkind = 'r' AND relpersistence = 'u' AND pg_has_role(relowner, 'USAGE')
         AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass(%(table)s))
     """
 

@@ -123,6 +123,16 @@ def test_the_older_claim_commits_nothing(side: Side) -> None:
     assert side.select(f"SELECT * FROM {side.name}") == []
 
 
+def test_a_claim_drops_what_earlier_jobs_have_left_and_no_table_of_others(side: Side) -> None:
+    left, *others = (f"{side.name}_staging_{end}" for end in ("0123456789ab", "aggregations", "ba9876543210"))
+    with psycopg.connect(side.server.connection) as connection:
+        for kind, name in zip(("UNLOGGED", "UNLOGGED", ""), (left, *others), strict=True):
+            connection.execute(f"CREATE {kind} TABLE {name} (a int)".encode())
+    side.open().claim(replace(CLAIM, claim=2))
+    there = side.select(f"SELECT relname FROM pg_class WHERE relname LIKE '{side.name}%staging%' ORDER BY relname")
+    assert [row["relname"] for row in there] == others
+
+
 def lose(side: Side, commit: Commit | None) -> None:
     """Set the table back to a commit, as the failover to a standby does that has received no later one."""
     with psycopg.connect(side.server.connection) as connection:
