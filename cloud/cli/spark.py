@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import io
 import os
+import re
 import shlex
 import sys
 import tempfile
@@ -14,8 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
+from cloud import kafka_options
 from cloud.jars import cache, coordinates, download, ivy, java
 from cloud.jars.error import JarError
+from contract import credentials
+from contract.files import PrivateFileError, read_private
 
 PACKAGES = ("contract", "cloud")
 LOCAL = "local[*]"
@@ -29,6 +33,8 @@ _DEFAULTS = {
     "spark.driver.defaultJavaOptions": "-XX:+UseParallelGC",
     "spark.executor.defaultJavaOptions": "-XX:+UseParallelGC",
 }
+_SECRET = re.compile(r"secret|password|token|access\.?key|account\.key", re.IGNORECASE)
+_PLACE_OF_SECRET = re.compile(r"(file|path)$", re.IGNORECASE)
 _LOCAL_DEFAULTS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -40,6 +46,8 @@ class SparkOptions:
     deploy_mode: str | None = None
     driver_memory: str | None = None
     conf: tuple[str, ...] = ()
+    properties_file: Path | None = None
+    """File with further settings of Spark, which only its owner can read."""
     print_only: bool = False
     """Whether to print the command instead of running it."""
 
@@ -61,6 +69,13 @@ def add_options(group: argparse._ArgumentGroup) -> None:
     add("--deploy-mode", choices=("client", "cluster"), help="where the driver runs; default: client, on this machine")
     add("--driver-memory", metavar="SIZE", help="memory of the driver, such as 2g; Spark's default is 1g")
     add("--conf", action="append", default=[], type=_setting, metavar="NAME=VALUE", help="setting of Spark; repeatable")
+    add(
+        "--properties-file",
+        type=_private_file,
+        metavar="FILE",
+        help="file with settings of Spark, which only its owner may read; for secrets such as "
+        f"spark.hadoop.fs.s3a.secret.key; {credentials.PREFIX}NAME as for --kafka-properties",
+    )
     add("--print", action="store_true", dest="print_only", help="print the command of spark-submit, and do not run it")
 
 
@@ -69,7 +84,14 @@ def split(words: Sequence[str]) -> tuple[SparkOptions, list[str]]:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add_options(parser.add_argument_group())
     given, own = parser.parse_known_args(words)
-    options = SparkOptions(given.master, given.deploy_mode, given.driver_memory, tuple(given.conf), given.print_only)
+    options = SparkOptions(
+        given.master,
+        given.deploy_mode,
+        given.driver_memory,
+        tuple(given.conf),
+        given.properties_file,
+        given.print_only,
+    )
     return options, own
 
 
@@ -85,6 +107,8 @@ def submit_options(arguments: Sequence[str], options: SparkOptions, home: Path) 
         words += ["--deploy-mode", options.deploy_mode]
     if options.driver_memory:
         words += ["--driver-memory", options.driver_memory]
+    if options.properties_file:
+        words += ["--properties-file", str(options.properties_file), "--load-spark-defaults"]
     defaults = {**_DEFAULTS, **(_LOCAL_DEFAULTS if options.is_local else {})}
     settings = {**defaults, **dict(setting.split("=", 1) for setting in options.conf)}
     for name, value in settings.items():
@@ -165,4 +189,15 @@ def _setting(text: str) -> str:
     name, equals, _ = text.partition("=")
     if not equals or not name:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    if _SECRET.search(name) and not _PLACE_OF_SECRET.search(name):  # all users of the machine can see arguments
+        raise argparse.ArgumentTypeError(f"{name} is a secret: it belongs in the file of --properties-file")
     return text
+
+
+def _private_file(text: str) -> Path:
+    path = kafka_options.secret_path(text)
+    try:
+        read_private(path)
+    except PrivateFileError as error:
+        raise argparse.ArgumentTypeError(f"{path}: {error}") from error
+    return path

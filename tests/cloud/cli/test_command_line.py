@@ -98,6 +98,21 @@ def test_options_of_spark_may_stand_anywhere_and_override_the_defaults() -> None
     assert words[-6:] == list(JOB[1:])
 
 
+def test_a_secret_of_spark_is_refused_as_an_argument_and_taken_from_a_private_file(tmp_path: Path) -> None:
+    secret = "spark.hadoop.fs.s3a.secret.key"
+    done = call(*JOB, "--conf", f"{secret}=never-shown")
+    assert (done.returncode, "never-shown" in done.stderr) == (2, False)
+    assert f"{secret} is a secret: it belongs in the file of --properties-file" in done.stderr
+    file = tmp_path / "spark"
+    file.write_text(f"{secret}=never-shown\n")
+    file.chmod(0o640)
+    assert call(*JOB, "--properties-file", str(file)).returncode == 2
+    file.chmod(0o600)
+    words = submitted(*JOB, "--properties-file", str(file), "--conf", "spark.ssl.keyStorePasswordFile=/a")
+    assert value(words, "--properties-file") == str(file)
+    assert not any("never-shown" in word for word in words)
+
+
 def test_files_that_only_the_driver_in_the_cluster_has_are_not_read_here() -> None:
     options = ("--kafka-properties", "/absent/kafka")
     assert call(*JOB, *options, "--print").returncode == 2

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from cloud.jars import download, java
+from cloud.jars import download, ivy, java
 from cloud.jars.coordinates import Coordinates, Jar, parse_coordinates, read_lock, write_lock
 from cloud.jars.error import JarError
 from simulators.services.install import jars
@@ -34,6 +35,21 @@ class Shelf:
             file.write_bytes(self.content)
             on_jar()
         return fetched
+
+
+NOBODY = 65534
+
+
+def test_a_home_that_a_service_may_not_see_has_no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ProtectHome=yes a unit sees no home, not even that of its own user."""
+    home, user = tmp_path / "home", os.geteuid()
+    home.mkdir(mode=0)
+    monkeypatch.setenv("HOME", str(home / "oncegate-cloud"))
+    os.seteuid(NOBODY if user == 0 else user)  # root would see it
+    try:
+        assert ivy.settings({}) is None
+    finally:
+        os.seteuid(user)
 
 
 def test_a_jar_with_a_wrong_checksum_is_refused_and_removed(tmp_path: Path) -> None:
