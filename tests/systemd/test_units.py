@@ -61,8 +61,9 @@ def test_no_secret_is_in_the_environment_or_on_the_command_line(unit: str) -> No
     assert "--log-level" not in service["ExecStart"]
 
 
-def test_the_job_waits_for_a_synchronised_clock() -> None:
-    lines = (FOLDER / "oncegate-cloud.service").read_text().splitlines()
+@pytest.mark.parametrize("name", ["audit", "cloud", "maintenance"])
+def test_the_cloud_units_wait_for_a_synchronised_clock(name: str) -> None:
+    lines = (FOLDER / f"oncegate-{name}.service").read_text().splitlines()
     assert {"Wants=time-sync.target systemd-time-wait-sync.service", "After=time-sync.target"} <= set(lines)
 
 
