@@ -1,0 +1,103 @@
+"""The package's scripts delete only what its agent needs no more; run in a folder in place of the system's root."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from contract.event import Event
+from tests.agent.store.stores import HandClock, accept, batch, make_store
+from tests.packaging.roots import CHECKOUT
+
+STATE = "var/lib/oncegate"
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Path:
+    """Return a folder with the parts of a system that the scripts use."""
+    for folder in (STATE, "etc/oncegate/secrets", "usr/lib/oncegate/bin", "bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "usr/lib/oncegate/bin/python3").symlink_to(sys.executable)
+    (tmp_path / "bin/oncegate").symlink_to(Path(sys.executable).with_name("oncegate"))
+    name_store(tmp_path, tmp_path / STATE)
+    return tmp_path
+
+
+def name_store(system: Path, folder: Path) -> None:
+    """Write a configuration with this store."""
+    text = f'[gateway]\nid = "gw1"\nstate_dir = "{folder}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+    (system / "etc/oncegate/oncegate.toml").write_text(text)
+
+
+def run(system: Path, script: str, argument: str) -> str:
+    text = (CHECKOUT / "packaging" / script).read_text()
+    for folder in ("/var/lib/oncegate", "/etc/oncegate", "/usr/lib/oncegate", "/run/systemd"):
+        text = text.replace(folder, f"{system}{folder}")
+    environment = {
+        **os.environ,
+        "PATH": f"{system}/bin:{os.environ['PATH']}",
+        "ONCEGATE_CONFIG": f"{system}/etc/oncegate/oncegate.toml",
+    }
+    text = text.replace("deluser", "true").replace("deb-systemd-helper", "no-such-helper")
+    done = subprocess.run(
+        ["sh", "-s", argument], input=text, capture_output=True, text=True, check=True, env=environment, timeout=120
+    )
+    return done.stderr
+
+
+def store(folder: Path, number: int, *, processed: bool) -> None:
+    """Store an event, and mark all as processed where told."""
+
+    async def serve() -> None:
+        clock = HandClock()
+        async with make_store(folder, clock, keep_processed_seconds=10**9) as opened:
+            await accept(opened, clock, Event("urn:a", id=number, data={"x": 1}))
+            if processed:
+                opened.outbox.mark_forwarded(batch(1, 2))
+                opened.outbox.mark_processed(opened.outbox.forwarded())
+
+    folder.mkdir(exist_ok=True)
+    asyncio.run(serve())
+
+
+def test_a_purge_deletes_a_store_in_which_nothing_waits(system: Path) -> None:
+    store(system / STATE, 1, processed=True)
+    run(system, "prerm", "remove")
+    assert run(system, "postrm", "purge") == ""
+    assert not (system / STATE).exists()
+    assert not (system / "etc/oncegate").exists()
+
+
+def test_a_purge_keeps_what_was_stored_after_the_removal(system: Path) -> None:
+    """After the removal, `make install` may run an agent on the same folder."""
+    store(system / STATE, 1, processed=True)
+    run(system, "prerm", "remove")
+    store(system / STATE, 2, processed=False)
+    assert "contains undelivered events" in run(system, "postrm", "purge")
+    assert (system / STATE / "events.db").exists()
+
+
+@pytest.mark.parametrize("pending", [STATE, f"{STATE}/other"])
+def test_a_purge_keeps_a_store_that_the_configuration_does_not_name(system: Path, pending: str) -> None:
+    (named,) = {STATE, f"{STATE}/other"} - {pending}
+    name_store(system, system / named)
+    for folder in (STATE, f"{STATE}/other"):
+        store(system / folder, 1, processed=folder == named)
+    run(system, "prerm", "remove")
+    run(system, "postrm", "purge")
+    assert (system / pending / "events.db").exists()
+
+
+def test_a_purge_keeps_the_files_of_the_cloud_programs(system: Path) -> None:
+    ours = [system / "etc/oncegate" / name for name in ("cloud.env", "cloud-secrets/kafka")]
+    ours[1].parent.mkdir()
+    for file in (*ours, system / "etc/oncegate/secrets/kafka"):
+        file.write_text("x\n")
+    run(system, "prerm", "remove")
+    run(system, "postrm", "purge")
+    assert sorted(file for file in (system / "etc/oncegate").rglob("*") if file.is_file()) == sorted(ours)
