@@ -5,7 +5,7 @@
 The statement may use `events`, the table; `quarantine`; and `readings`, with one row for each measurement of an event:
 fingerprint, device, type, time (the event's, or else that of its acceptance), gateway, name, value (text), unit. The
 language is that of Spark SQL for a Delta table, and of PostgreSQL with `--sink postgres`; docs/table.md has examples.
-Nothing is written: with PostgreSQL the transaction is read-only.
+Only a query is accepted, and nothing is written: with PostgreSQL the transaction is read-only.
 
 Exit status: 0 success; 1 a failure; 2 wrong usage.
 """
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Protocol, TextIO
 
 from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import SparkSession
 
 from cloud import sink_options
 from cloud.errors import JobError, StopError
@@ -84,15 +85,24 @@ def ask_delta(settings: QuerySettings) -> Answer:
 
     spark = open_session()
     try:
+        return select(spark, settings)
+    finally:
+        spark.stop()
+
+
+def select(spark: SparkSession, settings: QuerySettings) -> Answer:
+    """Run the statement as a subquery, which in SQL cannot be a command that writes."""
+    try:
         for name, path in (("events", settings.table), ("quarantine", settings.quarantine)):
             spark.read.format("delta").load(path).createOrReplaceTempView(name)
         spark.sql(SPARK_VIEW)
-        found = spark.sql(settings.statement).limit(settings.rows_max + 1)
+        statement = settings.statement.strip().removesuffix(";")
+        found = spark.sql(f"SELECT * FROM (\n{statement}\n)").limit(settings.rows_max + 1)
         return Answer(found.columns, [tuple(row) for row in found.collect()])
-    except (AnalysisException, ParseException) as error:
-        raise StopError(str(error).partition("\n")[0].strip()) from error
-    finally:
-        spark.stop()
+    except ParseException as error:
+        raise StopError(f"the statement is not a query that can be read: {_first_line(error)}") from error
+    except AnalysisException as error:
+        raise StopError(_first_line(error)) from error
 
 
 def ask_postgres(settings: QuerySettings, connection: Path) -> Answer:
@@ -107,12 +117,17 @@ def ask_postgres(settings: QuerySettings, connection: Path) -> Answer:
             opened.execute(view.format(sql.Identifier("pg_temp", name), identifier(table)))
         opened.execute(POSTGRES_VIEW.encode())
         opened.execute("SET TRANSACTION READ ONLY")
-        cursor = opened.execute(settings.statement.encode())
+        # Prepared, it is one statement: another one before it could end the transaction.
+        cursor = opened.execute(settings.statement.encode(), prepare=True)
         if cursor.description is None:
             raise StopError("the statement has no rows; only queries are allowed")
         answer = Answer([column.name for column in cursor.description], cursor.fetchmany(settings.rows_max + 1))
         opened.rollback()
     return answer
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].strip()
 
 
 def write_table(names: Sequence[str], rows: Iterable[Sequence[object]], to: TextIO) -> None:
