@@ -89,7 +89,7 @@ async def test_the_metrics_are_those_of_the_events(tmp_path: Path) -> None:
         ("events_duplicates_total", {"via": "coap"}, 5),
         ("events_rejected_total", {"via": "http", "reason": "invalid"}, 1),
         ("acks_total", {"via": "http"}, 3),
-        ("store_bytes_max", {}, 1 << 30),
+        ("store_max_bytes", {}, 1 << 30),
         ("clock_trusted", {}, 1),
         ("oldest_unprocessed_seconds", {}, 0),
         ("deliveries_refused_total", {"via": "http", "reason": "undecodable"}, 2),
