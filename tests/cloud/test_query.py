@@ -14,7 +14,6 @@ from cloud.delta.table import DeltaTable
 from cloud.errors import JobError, StopError
 from cloud.postgres.sink import open_postgres
 from cloud.query import QuerySettings, ask_postgres, select
-from cloud.settings import DELTA, POSTGRES
 from cloud.table.devices import Devices
 from simulators.services.postgres import Postgres
 from tests.cloud.gateway import Gateway
@@ -31,7 +30,7 @@ def test_a_statement_that_would_write_to_a_delta_table_is_refused(spark: SparkSe
     session = spark.newSession()  # with views of its own
 
     def ask(statement: str) -> list[object]:
-        settings = QuerySettings(DELTA, str(folder), str(quarantine), None, statement, "json", 2)
+        settings = QuerySettings(str(folder), str(quarantine), None, statement, "json", 2)
         return [row[0] for row in select(session, settings).rows]
 
     assert ask("WITH e AS (SELECT id FROM events) SELECT id FROM e ORDER BY id DESC -- last first") == ["3", "2", "1"]
@@ -60,7 +59,7 @@ def test_a_statement_that_would_write_to_postgresql_is_refused(
     file.chmod(0o600)
 
     def ask(statement: str) -> list[object]:
-        settings = QuerySettings(POSTGRES, name, f"{name}_q", file, statement, "json", 2)
+        settings = QuerySettings(name, f"{name}_q", file, statement, "json", 2)
         return [row[0] for row in ask_postgres(settings, file).rows]
 
     for statement in (f"DELETE FROM {name}", f"COMMIT; DELETE FROM {name}", "COMMIT"):
