@@ -120,7 +120,7 @@ def test_a_damaged_store_without_room_for_its_salvage_waits_and_is_salvaged_when
         with gateway.store.open("r+b") as file:
             file.seek(100 * PAGE_BYTES)
             file.write(os.urandom(4 * PAGE_BYTES))
-        (disk / "state" / f"{FILE_NAME}.suspect").write_text("the test says so")
+        (disk / "state" / f"{FILE_NAME}.suspect").write_text("set by the test")
         filler = fill(disk)
         gateway.agent.start()
         gateway.agent.wait_for_log("store=waiting")

@@ -44,7 +44,7 @@ def topic(spark: SparkSession, records: Sequence[Record], appended: int | None =
 
 
 def append_as_another(spark: SparkSession, folder: Path, metadata: str = "", layout: Layout = TABLE) -> None:
-    """Write a commit without rows as somebody else does."""
+    """Write a commit without rows as another program does."""
     writer = spark.createDataFrame([], layout.schema).write.format("delta").mode("append")
     # Delta leaves out a commit that holds nothing at all.
     writer = writer.option("txnAppId", "another").option("txnVersion", time.time_ns())

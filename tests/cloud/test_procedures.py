@@ -62,7 +62,7 @@ def test_the_events_of_one_device_are_erased_and_the_job_goes_on(cloud: CloudSid
     assert devices(cloud) == [KEPT] * 10
 
     cloud.send(gateway.records(readings(5, KEPT, start=10)))
-    if cloud.postgres is None:  # the job does not go on by itself after somebody has removed rows
+    if cloud.postgres is None:  # the job does not continue by itself after another program has removed rows
         job = cloud.start()
         assert cloud.wait_for_end(job) == 1
         assert "DELETE" in job.log()

@@ -1,4 +1,4 @@
-"""Decode and identify bodies in one form of the modules: a JSON array a line in, what comes of it a line out.
+"""Decode and identify bodies in one form of the modules: a JSON array in each line of input, its results in one line.
 
 It runs as a program of its own, and imports nothing but contract and agent.
 """

@@ -28,7 +28,7 @@ def content(wheel: Path) -> dict[str, bytes]:
 
 
 def make_clean(folder: Path) -> Path:
-    """Create an environment that knows nothing of this one; return its interpreter."""
+    """Create an environment independent of this one; return its interpreter."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     return folder / "bin" / "python"
 

@@ -51,7 +51,7 @@ def run(system: Path, script: str, argument: str) -> str:
 
 
 def store(folder: Path, number: int, *, processed: bool) -> None:
-    """Store an event, and mark all as processed where told."""
+    """Store an event, and mark all as processed where `processed` is set."""
 
     async def serve() -> None:
         clock = HandClock()

@@ -1,4 +1,4 @@
-"""The version stands in one place of the code, and the documents name the present one."""
+"""The version is in one place of the code, and the documents name the present one."""
 
 import tomllib
 

@@ -1,7 +1,7 @@
 """A pytest plugin: a test that hangs fails under its name, even where the timeout's error is swallowed.
 
 pytest-timeout raises the error once, in the running code. asyncio logs errors of callbacks and continues: the test then
-passed or hung for ever. Hypothesis treats it as a failing example, and repeats that and simpler ones, each of which
+passed or hung without end. Hypothesis treats it as a failing example, and repeats that and simpler ones, each of which
 hangs again. And after a hang one cleanup after another may hang, too.
 """
 

@@ -1,4 +1,4 @@
-"""`oncegate events`: selected, followed, and in the form for whoever reads them."""
+"""`oncegate events`: selected, followed, and in the form for people or programs."""
 
 import json
 import signal

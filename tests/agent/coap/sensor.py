@@ -114,6 +114,6 @@ class Sensor:
         return await self.receive()
 
     async def expect_silence(self) -> None:
-        """Assert that no message sent so far was answered: the server processes in order, and a ping comes last."""
+        """Assert that no message sent so far was answered: the server processes in order, and the ping is the last."""
         response = await self.ask(datagram(CON, EMPTY, 0xFFFF, b""))
         assert response == Response(RST, EMPTY, 0xFFFF, b"", b"")

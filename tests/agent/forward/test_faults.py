@@ -70,7 +70,7 @@ def test_a_link_that_falls_silent_is_noticed_and_nothing_is_lost_or_doubled(
         wait_until_forwarded(outbox)
         link.fall_silent()
         outbox.append(*readings(500, 500))
-        wait_until(lambda: "kafka=unreachable" in caplog.text, "the log says so")
+        wait_until(lambda: "kafka=unreachable" in caplog.text, "the state is logged")
         assert outbox.new == 500
         link.speak_again()
         wait_until_forwarded(outbox)
@@ -179,7 +179,7 @@ def test_over_tls_with_a_client_certificate_and_scram_rights_that_are_lost_are_a
         wait_until_forwarded(outbox)
         take_rights(broker, kafka.topic)
         outbox.append(*readings(200, 200))
-        wait_until(lambda: "uthorization failed" in caplog.text, "the log says so")
+        wait_until(lambda: "uthorization failed" in caplog.text, "the state is logged")
         assert outbox.new == 200
         grant(broker, kafka.topic)
         wait_until_forwarded(outbox)
@@ -208,7 +208,7 @@ def test_who_cannot_show_who_he_is_sends_nothing_and_says_why(
     outbox.append(*readings(5))
 
     with forwarding(KafkaSettings(f"127.0.0.1:{port}", kafka.topic, properties=properties), outbox):
-        wait_until(lambda: "kafka=unreachable" in caplog.text, "the log says so")
+        wait_until(lambda: "kafka=unreachable" in caplog.text, "the state is logged")
 
     assert outbox.new == 5
     assert kafka.records() == []
@@ -229,7 +229,7 @@ def test_a_broker_whose_disk_is_full_gets_everything_once_there_is_room(
             wait_until_forwarded(outbox)
             filler = fill(disk)
             outbox.append(*readings(20_000, 200))
-            wait_until(lambda: "kafka=unreachable" in caplog.text or "kafka=failing" in caplog.text, "it is said")
+            wait_until(lambda: "kafka=unreachable" in caplog.text or "kafka=failing" in caplog.text, "it is logged")
             wait_until(lambda: not broker.process.alive, "a broker without a usable disk ends by itself")
             assert outbox.new > 0
             filler.unlink()

@@ -92,7 +92,7 @@ def test_a_broker_that_stops_and_starts_loses_nothing_and_is_logged_once(
         wait_until_forwarded(outbox)
         broker.stop()
         outbox.append(*readings(500, 500))
-        wait_until(lambda: "kafka=unreachable" in caplog.text, "the log says so")
+        wait_until(lambda: "kafka=unreachable" in caplog.text, "the state is logged")
         broker.start()
         wait_until_forwarded(outbox)
 
@@ -147,7 +147,7 @@ def test_a_missing_topic_is_said_once_with_the_command_and_awaited(
     kafka.delete_topic()
 
     with forwarding(kafka.settings(), outbox):
-        wait_until(lambda: "kafka=topic-missing" in caplog.text, "the log says so")
+        wait_until(lambda: "kafka=topic-missing" in caplog.text, "the state is logged")
         kafka.create_topic()
         wait_until_forwarded(outbox)
 

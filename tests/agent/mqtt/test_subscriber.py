@@ -134,7 +134,7 @@ async def test_a_broker_that_is_killed_is_come_back_to(
     async with running(recorder, broker.port, subscriptions=EVENTS):
         await asyncio.to_thread(wait_until, lambda: "mqtt=connected" in caplog.text, "connected")
         broker.kill()
-        await asyncio.to_thread(wait_until, lambda: "cannot connect" in caplog.text, "the way in says what is wrong")
+        await asyncio.to_thread(wait_until, lambda: "cannot connect" in caplog.text, "the link reports what is wrong")
         broker.start()
         await asyncio.to_thread(wait_until, lambda: caplog.text.count("mqtt=connected") == 2, "connected again")
         with Publisher(broker.port) as other:
@@ -220,7 +220,7 @@ async def test_what_is_lost_at_qos_0_is_counted_and_the_bridges_own_talk_is_not(
         await asyncio.to_thread(wait_for_state, publisher, b"online")
         publisher.publish("zigbee2mqtt/bridge/logging", b"{}", qos=0)
         publisher.publish("plant/a/events", b"1", qos=0)
-        await asyncio.to_thread(wait_until, lambda: "mqtt=lost messages=1" in caplog.text, "the loss is said")
+        await asyncio.to_thread(wait_until, lambda: "mqtt=lost messages=1" in caplog.text, "the loss is logged")
         recorder.answer = DURABLE
 
 
@@ -255,7 +255,7 @@ async def test_a_missing_list_is_said_once(
     await begin_session(recorder, publisher, broker.port)
     publisher.publish("zigbee2mqtt/t1", b'{"n":1}')
     async with running(recorder, broker.port, ReceptionLimits(unknown_seconds=0.02)):
-        await asyncio.to_thread(wait_until, lambda: "mqtt=waiting" in caplog.text, "the way in says what it waits for")
+        await asyncio.to_thread(wait_until, lambda: "mqtt=waiting" in caplog.text, "the log names what it waits for")
         publisher.publish("zigbee2mqtt/t2", b'{"n":2,"device":{"ieeeAddr":"0x00158d0001234568"}}')
         await recorder.until(deliveries=1)
         publisher.publish("zigbee2mqtt/bridge/devices", _devices({"t1": "0x00158d0001234567"}), 0, retain=True)

@@ -1,4 +1,4 @@
-"""The socket on which readers ask for counts that no commit has written yet."""
+"""The socket on which readers request counts that no commit has written yet."""
 
 import asyncio
 import os

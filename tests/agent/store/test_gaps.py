@@ -42,7 +42,7 @@ async def test_more_holes_than_are_remembered_are_salvaged_once_and_all_declared
             await accept(store, clock, Event("d", id=number))
     with closing(database.open_for_service(tmp_path / FILE_NAME)) as connection:
         connection.execute("DELETE FROM events WHERE first_position % 2 = 0 AND first_position < 56")
-    swap.suspect(tmp_path / FILE_NAME, "the test says so")
+    swap.suspect(tmp_path / FILE_NAME, "set by the test")
     for life in range(3):
         async with make_store(tmp_path, clock) as store:
             await accept(store, clock, Event("d", id=f"later {life}"))

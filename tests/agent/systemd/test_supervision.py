@@ -68,7 +68,7 @@ def agent(manager: Manager, tmp_path: Path) -> Iterator[Process]:
 
 def test_it_is_ready_only_when_it_can_store_and_answer(agent: Process, manager: Manager, tmp_path: Path) -> None:
     agent.start()
-    wait_until(lambda: manager.count("READY=1") == 1, "the agent says that it is ready")
+    wait_until(lambda: manager.count("READY=1") == 1, "the agent reports that it is ready")
     assert (tmp_path / "state" / "events.db").exists()
     (port,) = re.findall(r"http=127\.0\.0\.1:(\d+)", agent.log())
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60) as answer:
@@ -100,12 +100,12 @@ def test_a_disk_that_is_full_at_the_start_delays_ready_until_there_is_room(
     small = file.read_text() + "[store]\nbytes_max = 1000\n"  # less than an empty store has
     file.write_text(small)
     agent.start()
-    wait_until(lambda: any(line.startswith("STATUS=cannot store:") for line in manager.listen()), "it says why not")
+    wait_until(lambda: any(line.startswith("STATUS=cannot store:") for line in manager.listen()), "it reports why not")
     assert "READY=1" not in manager.received
     agent.terminate()
     file.write_text(small.replace("1000", '"1MiB"'))
     agent.start()
-    wait_until(lambda: manager.count("READY=1") == 1, "the agent says that it is ready")
+    wait_until(lambda: manager.count("READY=1") == 1, "the agent reports that it is ready")
 
 
 def test_a_salvage_of_any_length_is_no_reason_for_the_watchdog(

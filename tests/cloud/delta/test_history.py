@@ -34,7 +34,7 @@ def test_later_commits_are_read_without_the_history(
     history = DeltaHistory(spark, str(folder))
     assert history.last() is not None
     append_as_another(spark, folder)
-    append_as_another(spark, folder, "somebody's own words")
+    append_as_another(spark, folder, "the owner's own comment")
     append_as_another(spark, folder, to_json(replace(COMMIT, batch=1)))
     monkeypatch.setattr(DeltaHistory, "last", None)
     found = history.find(replace(COMMIT, batch=1))
@@ -146,7 +146,7 @@ def test_what_takes_no_rows_away_stops_nothing(spark: SparkSession, folder: Path
     table = filled(spark, folder)
     spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.checkpointInterval' = '7')")
     spark.sql(f"UPDATE delta.`{folder}` SET site = 'house' WHERE id = '2'")
-    append_as_another(spark, folder, "somebody's own words")
+    append_as_another(spark, folder, "the owner's own comment")
     table.compact()
     table.append(spark.createDataFrame([], TABLE.schema), replace(COMMIT, batch=3))
     DeltaTable(spark, str(folder), TABLE).check_rows()

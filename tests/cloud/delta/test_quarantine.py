@@ -73,7 +73,7 @@ def test_a_killed_batch_that_comes_again_with_other_records_at_its_places_drops_
 
 @pytest.mark.heavy
 def test_a_killed_batch_that_comes_again_days_later_doubles_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    """Killed between its two commits; others write to the quarantine, and maintain it, before the job comes back."""
+    """Killed between its two commits; others write to it, and maintain it, before the job starts again."""
     folder = tmp_path / "quarantine"
     records = late(spark, [replace(record, headers=[]) for record in Gateway().records(counters(1, 2))])
     killed = replace(COMMIT, ends={0: 1})

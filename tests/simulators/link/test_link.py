@@ -58,7 +58,7 @@ async def test_each_peer_keeps_one_endpoint_at_the_target() -> None:
 
 
 async def _fates(seed: int) -> tuple[Sequence[int], Sequence[int]]:
-    """Return which of a peer's numbered datagrams reach the target, and which answers come back."""
+    """Return which of a peer's numbered datagrams reach the target, and which answers return."""
     profile = link_profile(LinkPlan(request_loss=0.3, answer_loss=0.3))
     async with minimal_gateway(lambda request: [request]) as gateway, Link([gateway.address], profile, seed) as link:
         transport, peer = await _open_peer(link.address)
@@ -66,7 +66,7 @@ async def _fates(seed: int) -> tuple[Sequence[int], Sequence[int]]:
         for number in range(200):
             transport.sendto(bytes((1, 1, number)))
             await until_count(lambda: traffic.answers + traffic.requests_lost, number + 1, "answers or losses")
-        await until_count(lambda: len(peer.heard) + traffic.answers_lost, traffic.answers, "answers heard or lost")
+        await until_count(lambda: len(peer.heard) + traffic.answers_lost, traffic.answers, "answers received or lost")
         transport.close()
         return [datagram[2] for _, datagram in gateway.requests], [datagram[2] for datagram in peer.heard]
 

@@ -85,7 +85,7 @@ FALSE = {
     "a row has another gateway than its record": History(
         "mislabelled", LINES, [row._replace(gateway="gw2") for row in TOPIC], TOPIC
     ),
-    "two rows have exchanged what they say": History(
+    "two rows have exchanged their contents": History(
         "mislabelled",
         LINES,
         [TOPIC[0]._replace(id=B.id, data=B.data), TOPIC[1]._replace(id=A.id, data=A.data), *TOPIC[2:]],
@@ -177,7 +177,7 @@ FALSE = {
     "no data becomes empty data": _both(
         "changed", sent_and_acked(Event(DEVICE, id=1)), rows(Event(DEVICE, id=1, data={}))
     ),
-    "the second epoch comes before the first": _both("disordered", LINES, SECOND_EPOCH_FIRST),
+    "the second epoch precedes the first": _both("disordered", LINES, SECOND_EPOCH_FIRST),
     "of equal readings one is lost, and the other's record written twice": History(
         "doubled", sent_and_acked(TWIN, TWIN), [rows(TWIN)[0]] * 2, rows(TWIN, TWIN)
     ),
@@ -187,16 +187,16 @@ FALSE = {
     "a record is written twice, and the card was restored meanwhile": History(
         "doubled", _single(TWIN, RESTORED_ONCE, Acked(3, 1)), [rows(TWIN)[0]] * 2, rows(TWIN)
     ),
-    "a record is written twice, and two gateways heard the event": History(
+    "a record is written twice, and two gateways received the event": History(
         "doubled", sent_and_acked(TWIN), [rows(TWIN)[0]] * 2, rows(TWIN), TWO
     ),
-    "an event that two gateways heard is three times in the table": History(
+    "an event that two gateways received is three times in the table": History(
         "doubled",
         sent_and_acked(TWIN),
         [row_of(TWIN, 1), row_of(TWIN, 2), row_of(TWIN, 1, "f", "gw2")],
         scope=TWO,
     ),
-    "one gateway of two has doubled what the other did not hear": History(
+    "one gateway of two has doubled what the other did not receive": History(
         "doubled", sent_and_acked(TWIN), rows(TWIN, TWIN), scope=TWO
     ),
     "a restamped event has two rows of one label": History(

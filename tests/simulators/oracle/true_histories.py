@@ -1,6 +1,6 @@
 """True histories: random runs of sensors and correct gateways, with their topic and table.
 
-The model shares no code with the product or the oracle: a gateway labels events that it does not know, loses the
+The model shares no code with the product or the oracle: a gateway labels events that it has not stored, loses the
 memory that an older copy of its card lacks, forwards in order and repeats the end; the table has each fingerprint once.
 """
 

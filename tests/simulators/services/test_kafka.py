@@ -61,7 +61,7 @@ def test_topics_that_exist_are_left_as_they_are(broker: Broker) -> None:
 def described(broker: Broker, topic: str) -> tuple[str, int]:
     """Return the topic's id and its number of partitions, once the broker has the created topic."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    wait_until(lambda: topic in admin.list_topics(timeout=SECONDS_MAX).topics, "the broker knows the topic")
+    wait_until(lambda: topic in admin.list_topics(timeout=SECONDS_MAX).topics, "the broker has the topic")
     found = admin.describe_topics(TopicCollection([topic]))[topic].result(timeout=SECONDS_MAX)
     return str(found.topic_id), len(found.partitions)
 

@@ -41,7 +41,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 def await_topic(broker: Broker, topic: str) -> None:
     """Wait until the broker has the topic's metadata: its controller answers earlier."""
-    wait_until(lambda: KafkaTopic(broker.bootstrap_servers, topic).topic_id() is not None, "the broker knows the topic")
+    wait_until(lambda: KafkaTopic(broker.bootstrap_servers, topic).topic_id() is not None, "the broker has the topic")
 
 
 def examine(broker: Broker, topic: str) -> list[Finding]:

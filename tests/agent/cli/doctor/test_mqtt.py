@@ -119,7 +119,7 @@ def test_a_real_zigbee2mqtt_as_it_comes_is_told_what_to_change(broker: Mosquitto
     with Publisher(broker.port) as publisher:
         publisher.listen("zigbee2mqtt/bridge/info")
         with Zigbee2Mqtt(tmp_path / "zigbee2mqtt", broker.port, settings=settings):
-            wait_until(lambda: bool(publisher.received), "Zigbee2MQTT tells of itself")
+            wait_until(lambda: bool(publisher.received), "Zigbee2MQTT publishes its state")
             facts = {finding.text for finding in examine(broker.port, tmp_path) if finding.check == "zigbee2mqtt"}
     assert any("last_seen is disable" in text for text in facts)
     assert any("QoS 0" in text for text in facts)
@@ -135,7 +135,7 @@ def test_the_command_finds_a_real_zigbee2mqtt_with_our_settings_fine(broker: Mos
     with Publisher(broker.port) as publisher:
         publisher.listen("zigbee2mqtt/bridge/info")
         with Zigbee2Mqtt(tmp_path / "zigbee2mqtt", broker.port):
-            wait_until(lambda: bool(publisher.received), "Zigbee2MQTT tells of itself")
+            wait_until(lambda: bool(publisher.received), "Zigbee2MQTT publishes its state")
             command = [sys.executable, "-m", "agent.cli.main", "doctor", "--json", "--config", str(configuration)]
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     findings = [json.loads(line) for line in done.stdout.splitlines()]

@@ -151,5 +151,5 @@ class AnswerLink(TcpLink):
 
 
 def _of_nobody(frame: bytes) -> bytes:
-    """Return an EndTxn request with a producer id that nobody has: the coordinator refuses it, and changes nothing."""
+    """Return an EndTxn request with an unassigned producer id: the coordinator refuses it, and changes nothing."""
     return frame[:-11] + (-1).to_bytes(8, signed=True) + frame[-3:]

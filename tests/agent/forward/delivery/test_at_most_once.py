@@ -103,7 +103,7 @@ def test_while_the_broker_is_away_nothing_is_sent_and_nothing_lost(
         assert in_doubt(outbox) == InDoubtBatches()
         broker.stop()
         outbox.append(*readings(100, 100))
-        wait_until(lambda: "kafka=unreachable" in caplog.text, "the log says so")
+        wait_until(lambda: "kafka=unreachable" in caplog.text, "the state is logged")
         assert outbox.new == 100
         broker.start()
         wait_for_count(lambda: unsettled(outbox), 0, "the rest has arrived")

@@ -220,7 +220,7 @@ def test_a_disk_that_refuses_ends_nothing_and_all_goes_on_when_it_takes_again(
     outbox = FullOutbox()
     outbox.append(*readings(100))
     with forwarding(kafka.settings(mode), outbox, gateway):
-        wait_until(lambda: "disk is full" in caplog.text, "the refusal is said")
+        wait_until(lambda: "disk is full" in caplog.text, "the refusal is logged")
         outbox.full = False
         wait_until_forwarded(outbox)
     assert_each_once(kafka, outbox)

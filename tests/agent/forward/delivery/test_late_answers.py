@@ -93,7 +93,7 @@ def test_leaders_that_tell_their_epochs_too_late_are_said_and_nothing_is_marked_
         wait_until_forwarded(outbox)
         link.hold(Request.LIST_OFFSETS)
         outbox.append(*readings(LATER, LATER))
-        wait_until(lambda: "kafka=unreachable" in caplog.text, "the log says so")
+        wait_until(lambda: "kafka=unreachable" in caplog.text, "the state is logged")
         assert outbox.new == LATER
         link.release()
         wait_until_forwarded(outbox)
@@ -120,7 +120,9 @@ def test_however_late_an_answer_within_a_transaction_is_each_event_is_there_once
             outbox.append(*readings(LATER, LATER))
         link.hold(kind)
         outbox.append(*readings(LATER, 2 * LATER))
-        wait_until(lambda: "kafka=failing" in caplog.text or "kafka=unreachable" in caplog.text, "the client gives up")
+        wait_until(
+            lambda: "kafka=failing" in caplog.text or "kafka=unreachable" in caplog.text, "the failure is logged"
+        )
         assert link.caught.is_set()
         assert outbox.given_up == {}
         link.release()
@@ -140,7 +142,7 @@ def test_at_most_once_sends_nothing_while_the_broker_does_not_answer_in_time(
         wait_for_count(lambda: unsettled(outbox), 0, "everything has arrived")
         link.hold(Request.METADATA)
         outbox.append(*readings(LATER, LATER))
-        wait_until(lambda: "kafka=unreachable" in caplog.text, "the log says so")
+        wait_until(lambda: "kafka=unreachable" in caplog.text, "the state is logged")
         assert outbox.new == LATER
         link.release()
         wait_for_count(lambda: unsettled(outbox), 0, "the rest has arrived")

@@ -100,7 +100,7 @@ def test_a_wrong_secret_is_reported_and_a_corrected_file_is_used_without_a_resta
     outbox.append(*readings(EVENTS))
 
     with forwarding(settings, outbox):
-        wait_until(lambda: "kafka=unreachable" in caplog.text, "the log says so")
+        wait_until(lambda: "kafka=unreachable" in caplog.text, "the state is logged")
         assert outbox.new == EVENTS
         replace_file(file, right)
         wait_until_forwarded(outbox)

@@ -27,7 +27,7 @@ def test_a_foreign_commit_holds_until_a_true_receipt_stands_there(
         assert "foreign consumer" in hold.reason
         kafka.commit(None, kafka.receipt())
         wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
-        wait_until(lambda: read_hold(outbox.fact(RECEIPTS_HELD)) is None, "commands beside the agent are told")
+        wait_until(lambda: read_hold(outbox.fact(RECEIPTS_HELD)) is None, "commands beside the agent read it")
 
     assert "receipts=flowing" in caplog.text
 

@@ -179,7 +179,7 @@ def test_facts_that_cannot_be_read_do_not_end_the_forwarding() -> None:
     with socket.create_server(("127.0.0.1", 0)) as somebody:
         settings = KafkaSettings(f"127.0.0.1:{somebody.getsockname()[1]}")
         with forwarding(settings, outbox) as links:
-            wait_until(lambda: links.state(LinkName.KAFKA) == FAILING, "it is said")
+            wait_until(lambda: links.state(LinkName.KAFKA) == FAILING, "it is logged")
             assert links.reports()[LinkName.KAFKA].reason == "the store fails: disk I/O error"
 
 

@@ -78,7 +78,7 @@ async def test_a_salvage_without_room_leaves_the_damaged_file_and_no_other_and_s
 ) -> None:
     folder = copy(original, tmp_path / "image")
     path = folder / FILE_NAME
-    swap.suspect(path, "the test says so")
+    swap.suspect(path, "set by the test")
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     system = FailingDisk()
     monkeypatch.setattr(database, "open_for_service", system.connect)
@@ -106,7 +106,7 @@ async def test_a_quota_that_sqlite_calls_an_input_output_error_is_a_full_disk(
     error: type[StoreError],
 ) -> None:
     folder = copy(original, tmp_path / "image")
-    swap.suspect(folder / FILE_NAME, "the test says so")
+    swap.suspect(folder / FILE_NAME, "set by the test")
     system = FailingDisk()
     monkeypatch.setattr(database, "open_for_service", system.connect)
 

@@ -170,7 +170,7 @@ class RecoveryMachine(RuleBasedStateMachine):
     def kill(self, *, reads: bool, salvaged: bool) -> None:
         self.end()
         if salvaged:
-            swap.suspect(self.folder / FILE_NAME, "the test says so")
+            swap.suspect(self.folder / FILE_NAME, "set by the test")
         if reads:
             self.open_reader()
         self.start()
@@ -182,7 +182,7 @@ class RecoveryMachine(RuleBasedStateMachine):
         commits = self.commits()
         self.end()
         _damage(self.folder / name, chance, cut=cut)
-        swap.suspect(self.folder / FILE_NAME, "the test says so")
+        swap.suspect(self.folder / FILE_NAME, "set by the test")
         self.start()
         self.run(accept(self.store, self.clock, Event("other", id=len(self.labels))))
         # Damage to the end of a log looks like a commit torn by a power cut: they cannot be distinguished.

@@ -178,7 +178,7 @@ async def test_what_is_given_up_stays_forgotten_where_a_salvage_finds_the_gap_al
         store._writer.call(lambda: store._committer.give_up(Gap(10, 12, "test")))
     with closing(database.open_for_service(tmp_path / FILE_NAME)) as connection:
         connection.execute("DELETE FROM forgotten")
-    swap.suspect(tmp_path / FILE_NAME, "the test says so")
+    swap.suspect(tmp_path / FILE_NAME, "set by the test")
     async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
         assert [(await accept(store, clock, event(number))).accepted for number in range(7, 12)] == [0, 1, 1, 1, 0]
 
@@ -313,7 +313,7 @@ async def test_a_damaged_segment_is_made_again_from_the_kept_events(wounded: tup
             f"UPDATE {table} SET service_ms = service_ms + 1 WHERE rowid IN (SELECT rowid FROM {table} LIMIT 3)"
         )
         connection.commit()
-    swap.suspect(path, "the test says so")
+    swap.suspect(path, "set by the test")
     async with make_store(folder, clock, segment_events=SEGMENT) as store:
         kept = {item.position for item in stored_events(store)}
         assert len(kept) > 90

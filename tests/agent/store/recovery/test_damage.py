@@ -90,7 +90,7 @@ async def test_a_salvaged_store_knows_its_events_again_and_takes_what_it_lost_as
         content[size // 2 : size // 2 + 3 * PAGE] = bytes(3 * PAGE)
 
     damage(folder, FILE_NAME, overwrite_the_middle)
-    (folder / f"{FILE_NAME}.suspect").write_text("the test says so")
+    (folder / f"{FILE_NAME}.suspect").write_text("set by the test")
     clock = HandClock(boot_name="boot-2")
     async with make_store(folder, clock) as store:
         found = {event.position for event in stored_events(store)}

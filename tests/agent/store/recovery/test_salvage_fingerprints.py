@@ -36,7 +36,7 @@ async def test_a_lost_segment_is_known_from_its_events_beside_the_keys_that_its_
         assert connection.execute(emptied).fetchone()[0], "a row that is sealed, and keeps its key"
         for table in lost:
             assert connection.execute(f"DELETE FROM {table}").rowcount
-    swap.suspect(path, "the test says so")
+    swap.suspect(path, "set by the test")
 
     async with make_store(tmp_path, clock, segment_events=SEGMENT_EVENTS) as store:
         assert (await accept(store, clock, nameless, key=KEY)).duplicates == 1

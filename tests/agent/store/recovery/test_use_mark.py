@@ -117,7 +117,7 @@ async def test_a_kill_without_any_loss_declares_none(tmp_path: Path, clock: Hand
     for life in range(4):
         async with make_store(folder, clock) as store:
             assert (await accept(store, clock, *EVENTS[: 2 * life + 1])).accepted == (2 if life else 1)
-            store.outbox.give_up(1, "the test says so") if life == 1 else None
+            store.outbox.give_up(1, "set by the test") if life == 1 else None
             clock.boot_name = f"boot-{life % 2}"
             killed = what_a_kill_leaves(folder, tmp_path / str(life + 1))
         folder = killed
