@@ -27,8 +27,7 @@ def inspect_files(path: Path) -> None:
     if use_mark.lacks_file(path):
         raise DamagedStoreError(f"{path}: missing, though its log or the mark of its use is there")
     log = LogFrames(path)
-    # With a rollback journal beside it, its creation was interrupted: SQLite rolls that back.
-    if path.exists() and not _has_rollback_journal(path):
+    if path.exists() and not _is_being_created(path):
         header = _beginning(path, HEADER_BYTES)
         if not _is_header(header):
             raise DamagedStoreError(f"{path}: its header is not what SQLite writes")
@@ -55,12 +54,15 @@ def _inspect_length(path: Path, header: bytes, log: LogFrames) -> None:
         raise DamagedStoreError(f"{path}: cut off, {pages} pages expected")
 
 
-def _has_rollback_journal(path: Path) -> bool:
-    """Whether a complete rollback journal exists beside it, which only the creation of the store needs."""
+def _is_being_created(path: Path) -> bool:
+    """Whether the file's creation was interrupted: only that needs a rollback journal, which SQLite rolls back.
+
+    SQLite completes the journal's header before it writes to the file.
+    """
     journal = path.with_name(f"{path.name}-journal")
     if not journal.exists():
         return False
-    return _beginning(journal, len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC
+    return path.stat().st_size == 0 or _beginning(journal, len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC
 
 
 def _beginning(path: Path, length: int) -> bytes:

@@ -191,6 +191,8 @@ def test_a_cut_while_the_file_is_made_is_no_damage(folder: Path) -> None:
     journal = struct.pack(">8s5I", bytes.fromhex("d9d505f920a163d7"), 0, 0xA89B0112, 0, 512, 4096).ljust(512, b"\0")
     for torn in (bytes(3072), bytes(4096), b"SQLite format 3\0".ljust(512, b"\0")):
         assert not broken(Image({"": torn, "-journal": journal}, frozenset()), folder / str(torn.count(0)))
+    for number, unfinished in enumerate((b"", bytes(512), bytes(12) + journal[12:])):  # its header comes last
+        assert not broken(Image({"": b"", "-journal": unfinished}, frozenset()), folder / f"unfinished-{number}")
 
 
 def test_no_power_cut_takes_an_acked_event(folder: Path) -> None:
