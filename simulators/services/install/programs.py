@@ -17,6 +17,7 @@ PACKAGES = {
     "coap-client-notls": "libcoap3-bin",
     "openssl": "openssl",
     "faketime": "faketime",
+    "fusermount3": "fuse3",
     "initdb": "postgresql",
     "postgres": "postgresql",
     "systemd-analyze": "systemd",
@@ -30,6 +31,7 @@ HEAVY_PACKAGES = {
     "chromium": "chromium",
     "npm": "npm",
     "cc": "build-essential",
+    "strace": "strace",
 }
 """Programs that only heavy tests run."""
 _PATH_MORE = "/usr/local/sbin:/usr/sbin:/sbin"

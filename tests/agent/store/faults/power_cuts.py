@@ -21,7 +21,7 @@ class Image:
     acked: frozenset[bytes]
 
 
-class _Disk:
+class Disk:
     """The medium, and the writes that the file system has not flushed."""
 
     def __init__(self, before: Mapping[str, bytes]) -> None:
@@ -76,7 +76,7 @@ def images(
     after_acks = [place + 1 for place, step in enumerate(steps) if isinstance(step, Ack)]
     anywhere = range(len(steps) + 1)
     moments = sorted(random.choice(random.choice((anywhere, after_acks or anywhere))) for _ in range(count))
-    disk, taken = _Disk(before or {}), 0
+    disk, taken = Disk(before or {}), 0
     for moment in moments:
         for step in steps[taken:moment]:
             disk.take(step)

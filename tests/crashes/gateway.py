@@ -1,0 +1,101 @@
+"""One gateway that crashes: its folder, the agent on it, and the sensor that resends until all events are acked."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from agent.store.layout import FILE_NAME, FLUSH_SOCKET_NAME
+from simulators.services import ports
+from tests.crashes.forked_agent import POLL_SECONDS, ForkedAgent
+from tests.crashes.sensor import Ports, Sensor
+
+MEMORY_FILES = Path("/dev/shm")  # what a crash leaves is computed: the flushes of its copies prove nothing
+TRIES_FEW, TRIES_MANY = 3, 2_000
+START_SECONDS_MAX, END_SECONDS_MAX = 20.0, 20.0
+SUSPICION = "the test says so"
+"""Why a store is salvaged at its next opening, though nothing is wrong with it."""
+LOG_NAME = "agent.log"
+Hook = Callable[[], None]
+
+
+def nothing() -> None:
+    """Do nothing."""
+
+
+@contextmanager
+def work_folder() -> Iterator[Path]:
+    """Yield a folder, in memory if possible."""
+    with tempfile.TemporaryDirectory(prefix="crashes-", dir=MEMORY_FILES if MEMORY_FILES.is_dir() else None) as name:
+        yield Path(name)
+
+
+class CrashingGateway:
+    """A state folder, and an agent that is started on it again and again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.state = folder / "state"
+        self.store = self.state / FILE_NAME
+        self.ports = Ports(*ports.free(1, socket.SOCK_DGRAM), *ports.free(1))
+        configuration = folder / "oncegate.toml"
+        configuration.write_text(
+            f'[gateway]\nid = "gw1"\nstate_dir = "{self.state}"\n[coap]\nbind = "[::1]:{self.ports.coap}"\n'
+            f'[http]\nbind = "127.0.0.1:{self.ports.http}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+        )
+        self.agent = ForkedAgent(configuration, folder / LOG_NAME)
+
+    def replace(self, base: Path | None) -> None:
+        """Replace the state by a copy of a folder, or by nothing, and begin a new log."""
+        shutil.rmtree(self.state, ignore_errors=True)
+        (self.folder / LOG_NAME).unlink(missing_ok=True)
+        if base is not None:
+            shutil.copytree(base, self.state)
+
+    def live(
+        self, sensors: Sequence[Sensor], before: Hook = nothing, on_ack: Hook = nothing, tries: int = TRIES_MANY
+    ) -> str:
+        """Run the agent with a load once, and end it in order if it still runs; return what is wrong with its end."""
+        self._start(before)
+        for sensor in sensors:
+            sensor.send(self.agent.is_alive, tries, on_ack)
+        sensors[-1].send_again(self.agent.is_alive, tries)
+        return "" if self.agent.end(signal.SIGTERM, END_SECONDS_MAX) is not None else "the agent does not end"
+
+    def recover(self, sensors: Sequence[Sensor], before: Hook = nothing) -> list[str]:
+        """Run the agent without a fault until all events are acked, and end it; return what is wrong with that."""
+        self._start(before)
+        for sensor in sensors:
+            sensor.send(self.agent.is_alive, TRIES_MANY)
+        status = self.agent.end(signal.SIGTERM, END_SECONDS_MAX)
+        missing = (number for sensor in sensors for number in sensor.texts.keys() - sensor.acked)
+        found = [f"event {number} is never acked" for number in sorted(missing)]
+        return found if status == 0 else [*found, f"the agent ends with status {status} after the crash"]
+
+    def kill(self, sensor: Sensor) -> None:
+        """Run the agent until all events of a sensor are acked, and kill it."""
+        self._start(nothing)
+        sensor.send(self.agent.is_alive, TRIES_MANY)
+        self.agent.end(signal.SIGKILL, END_SECONDS_MAX)
+        (self.state / FLUSH_SOCKET_NAME).unlink()  # a socket cannot be copied
+
+    def _start(self, before: Hook) -> None:
+        """Start the agent, and wait until it serves or has ended."""
+        self.agent.start(before)
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while self.agent.is_alive() and not ports.is_listening(self.ports.http) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+
+    def alarms(self) -> list[str]:
+        """Return what the log says of damage, though there is none."""
+        return [line for line in self.log().splitlines() if "store=damaged" in line and SUSPICION not in line]
+
+    def log(self) -> str:
+        """Return the log of all starts since the state was replaced."""
+        return (self.folder / LOG_NAME).read_text(errors="replace")
