@@ -70,6 +70,10 @@ class Ack:
 Step = Write | Truncate | Sync | FailedSync | Delete | Ack
 
 
+NO_KILL = 1 << 30
+"""More flushes than a process makes."""
+
+
 class KilledError(Exception):
     """The process has ended; its files are in the recording's `left`."""
 
@@ -81,7 +85,7 @@ class Recording:
         self.path = path
         self.steps: list[Step] = list(steps)
         self.vfs = _RecordingSystem(self)
-        self.flushes_left = 1 << 30
+        self.flushes_left = NO_KILL
         """Of the log; the process is killed before the next one."""
         self.flush_fails = False
         """Whether it is killed after that one, which has failed."""

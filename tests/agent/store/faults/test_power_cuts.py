@@ -30,7 +30,7 @@ from agent.store.write.maintenance import Maintenance
 from agent.store.write.write_path import WritePath
 from contract.event import Event
 from tests.agent.store.faults.power_cuts import Image, images
-from tests.agent.store.faults.recording import Ack, KilledError, Recording, Step
+from tests.agent.store.faults.recording import NO_KILL, Ack, KilledError, Recording, Step
 from tests.agent.store.stores import (
     GATEWAY,
     HandClock,
@@ -94,18 +94,19 @@ class Load:
     def _open_and_work(self, again: Sequence[Submission]) -> list[Submission]:
         """Commit the events that the previous process received last, then more; return the last ones sent."""
         path = self._recording.path
+        self._recording.flushes_left = NO_KILL
         connection = self._connect(path)
         memory = load(connection, self._clock, Lifetimes(), IndexBounds(segment_events=SEGMENT_EVENTS))
         writes = WritePath.build(
             path, self._connect, StoreSettings(), self._clock, memory, Transports(), lambda _: None
         )
-        writes.connection.start(connection)
         committer = Committer(writes, GATEWAY, self._clock, memory, self._announce)
         maintenance = Maintenance(writes, memory, self._clock, 0, 7 * 86_400)
         group = list(again)
         self._recording.flushes_left = self._random.randrange(3 * COMMITS)
         self._recording.flush_fails = self._random.random() < 0.5
         with suppress(KilledError):
+            writes.connection.start(connection)
             for _ in range(COMMITS):
                 if group:
                     self._commit(committer, self._recording, group)
