@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import TableNotFoundError
 from psycopg.errors import UndefinedTable
@@ -30,6 +31,7 @@ MAINTENANCE = JOB.with_name("maintenance.py")
 STANDSTILL_SECONDS_MAX = 180.0
 """Maximum time without a log line while Spark starts on a busy machine."""
 PARTITIONS = 3
+_ADMIN_SECONDS_MAX = 60
 DELTA, DELTA_ON_S3, POSTGRES = "delta", "delta-on-s3", "postgres"
 _SETTINGS = {"spark.log.level": "WARN", "spark.executor.memory": "640m", "spark.executor.cores": "1"}
 _NO_COORDINATOR = (
@@ -48,6 +50,8 @@ class CloudSide:
     folder: Path
     window: str = "1h"
     checkpoint: str = "checkpoint"
+    table_suffix: str = ""
+    """What distinguishes the table in PostgreSQL from others of the same topic."""
     jobs: list[Process] = field(default_factory=list)
     group_reader: Consumer = field(init=False)
     postgres: Postgres | None = None
@@ -68,6 +72,13 @@ class CloudSide:
 
     def send(self, records: list[Record], partition: int | None = None) -> None:
         send(self.bootstrap_servers, self.topic, records, partition)
+
+    def delete_records(self, ends: dict[int, int]) -> None:
+        """Delete the records below these offsets, as retention does; all of a partition below OFFSET_END."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        wanted = [TopicPartition(self.topic, partition, offset) for partition, offset in ends.items()]
+        for answer in admin.delete_records(wanted).values():
+            answer.result(_ADMIN_SECONDS_MAX)
 
     def start(self, *options: str) -> Process:
         """Start a job, and return it before it is ready."""
@@ -152,8 +163,8 @@ class CloudSide:
 
     @property
     def table_name(self) -> str:
-        """The table in PostgreSQL, one for each topic."""
-        return self.topic.replace(".", "_")
+        """The table in PostgreSQL, one for each topic unless there is a suffix."""
+        return self.topic.replace(".", "_") + self.table_suffix
 
     @property
     def table_id(self) -> str:
@@ -208,6 +219,11 @@ class CloudSide:
         """Return table and first offset of the receipts."""
         said = [read_receipt(one) for one in self.receipts()]
         return {(receipt.table, receipt.first) for receipt in said if receipt is not None}
+
+    def succeeded(self) -> set[str | None]:
+        """Return the ids of the replaced tables that the receipts name."""
+        said = [read_receipt(one) for one in self.receipts()]
+        return {receipt.succeeds for receipt in said if receipt is not None}
 
     def receipted(self) -> int:
         """Count the records that the receipts cover."""

@@ -2,40 +2,51 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
+from confluent_kafka import OFFSET_END
 from pyspark.sql import SparkSession
 
+from agent.status import GatewayStatus, read_status
 from contract.event import Event
+from contract.receipt import GROUP_DEFAULT
 from tests.cloud.gateway import Gateway, readings
-from tests.cloud.running import DELTA, POSTGRES, CloudSide
-from tests.docs.pages import ROOT
+from tests.cloud.procedures import command, section, statements
+from tests.cloud.running import DELTA, PARTITIONS, POSTGRES, CloudSide
+from tests.support.posting_gateway import PostingGateway
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.spark, pytest.mark.kafka]
 
-PAGE = (ROOT / "docs" / "table.md").read_text()
 ERASED, KEPT = "urn:dev:mac:00158d0001a2b3c4", "urn:dev:mac:00158d0001a2b3c5"
-Execute = Callable[[str], object]
+on_both = pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
 
 
-def section(title: str) -> str:
-    return PAGE.partition(f"\n### {title}\n")[2].partition("\n### ")[0]
+def execute(statement: str, spark: SparkSession, events: CloudSide, second: CloudSide | None = None) -> None:
+    """Execute a statement of the page on the tables of the test."""
+    tables = {"events": events} | ({"second": second} if second else {})
+    for name, cloud in tables.items():
+        if cloud.postgres is None:
+            statement = statement.replace(f"delta.`./{name}`", f"delta.`{cloud.place('events')}`")
+        else:
+            statement = re.sub(rf"\b{name}\b", cloud.table_name, statement)
+    if events.postgres is None:
+        spark.sql(statement)
+        return
+    with psycopg.connect(events.postgres.connection) as connection:
+        connection.execute(statement.encode())
 
 
-def executing(cloud: CloudSide, spark: SparkSession) -> Execute:
-    """Return what executes a statement of the page on the table of the test."""
-    if cloud.postgres is None:
-        return lambda text: spark.sql(text.replace("delta.`./events`", f"delta.`{cloud.place('events')}`"))
-
-    def execute(text: str) -> None:
-        assert cloud.postgres is not None
-        with psycopg.connect(cloud.postgres.connection) as connection:
-            connection.execute(text.replace("FROM events", f"FROM {cloud.table_name}").encode())
-
-    return execute
+def language(cloud: CloudSide) -> str:
+    return "Delta" if cloud.postgres is None else "PostgreSQL"
 
 
 def devices(cloud: CloudSide) -> list[str]:
@@ -48,48 +59,140 @@ def run_until(cloud: CloudSide, records: int, *options: str) -> None:
     assert cloud.stop() == 0
 
 
-@pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
+@pytest.fixture
+def second(cloud: CloudSide) -> Iterator[CloudSide]:
+    """Yield another table on the same topic, in the same sink."""
+    folder = cloud.folder / "second"
+    folder.mkdir()
+    side = CloudSide(cloud.bootstrap_servers, cloud.topic, folder, table_suffix="_second", postgres=cloud.postgres)
+    yield side
+    side.close()
+
+
+@on_both
 def test_the_events_of_one_device_are_erased_and_the_job_goes_on(cloud: CloudSide, spark: SparkSession) -> None:
     gateway = Gateway()
     events: list[Event] = [*readings(10, ERASED), *readings(10, KEPT)]
     cloud.send(gateway.records(events))
     run_until(cloud, 20)
 
-    language = "Delta" if cloud.postgres is None else "PostgreSQL"
-    statement = re.search(rf"```sql\n-- {language}\n(.*?);?\n```", section("Erase the events of a device"), re.DOTALL)
-    assert statement is not None
-    executing(cloud, spark)(statement[1])
+    [statement] = statements("Erase the events of a device", language(cloud))
+    execute(statement, spark, cloud)
     assert devices(cloud) == [KEPT] * 10
 
     cloud.send(gateway.records(readings(5, KEPT, start=10)))
     if cloud.postgres is None:  # the job does not continue by itself after another program has removed rows
-        job = cloud.start()
-        assert cloud.wait_for_end(job) == 1
-        assert "DELETE" in job.log()
+        stopped = cloud.start()
+        assert cloud.wait_for_end(stopped) == 1
+        assert "DELETE" in stopped.log()
         cloud.checkpoint = "checkpoint-2"
     run_until(cloud, 25)
     assert devices(cloud) == [KEPT] * 15
 
 
-def test_a_second_table_is_filled_from_the_topic_beside_the_first(cloud: CloudSide) -> None:
+@on_both
+def test_the_topic_is_reprocessed_into_a_second_table_that_succeeds_the_first(
+    cloud: CloudSide, second: CloudSide, spark: SparkSession
+) -> None:
     gateway = Gateway()
-    cloud.send(gateway.records(readings(20)))
+    cloud.send(gateway.records(readings(20)), partition=0)
     run_until(cloud, 20)
-    options = re.search(
-        r"^oncegate-cloud job .*--group (\S+) --table (\S+) --checkpoint (\S+)$",
-        section("Fill a second table"),
-        re.MULTILINE,
-    )
-    assert options is not None
-    first_group = cloud.group
-    second = CloudSide(cloud.bootstrap_servers, cloud.topic, cloud.folder / "second")
-    second.folder.mkdir()
-    try:
-        job = second.start("--group", f"{first_group}-{options[1]}")
-        second.wait_for_rows(20)
-        assert second.stop() == 0, job.log()
-        assert second.ids() == cloud.ids()
-        assert second.table_id != cloud.table_id
-        assert {table for table, _ in cloud.named()} == {cloud.table_id}, "the first table's receipts are unchanged"
-    finally:
-        second.close()
+    cloud.delete_records({0: 15})
+    cloud.send(gateway.records(readings(10, start=20)), partition=0)
+    run_until(cloud, 30)
+
+    filled = command("Fill a second table")
+    assert filled.kafka.group != GROUP_DEFAULT
+    (second.folder / "devices.csv").write_text(f"device,name\n{readings(1)[0].device},Boiler\n")
+    names = ("--devices", str(second.folder / "devices.csv"))
+    job = second.start("--group", f"{cloud.group}-{filled.kafka.group}", *names)
+    second.wait_for_rows(15)
+    assert second.stop() == 0, job.log()
+    assert {table for table, _ in cloud.named()} == {cloud.table_id}, "the first table's receipts are unchanged"
+
+    [statement] = statements("Reprocess the topic", language(cloud))
+    execute(statement, spark, cloud, second)
+    switched = command("Reprocess the topic")
+    assert (switched.table, switched.checkpoint, switched.succeeds) == (filled.table, filled.checkpoint, "ID")
+    assert switched.kafka.group == GROUP_DEFAULT
+    first_id = re.findall(r" table=(\S+) claim=1 ", cloud.jobs[0].log())
+    assert first_id == [cloud.table_id]
+    cloud.send(gateway.records(readings(5, start=30)), partition=0)
+    second.start("--succeeds", first_id[0], *names)
+    second.wait_for_rows(35)
+    second.wait(lambda: second.succeeded() == {cloud.table_id}, "receipts that name the table that was replaced")
+    assert second.stop() == 0
+    assert second.ids() == [str(number) for number in range(35)]
+    assert sum(row["device_name"] == "Boiler" for row in second.rows()) == 20, "what the topic had, was written anew"
+
+
+@on_both
+def test_rows_that_were_deleted_by_mistake_are_filled_from_the_topic(cloud: CloudSide, spark: SparkSession) -> None:
+    cloud.send(Gateway().records([*readings(10, ERASED), *readings(10, KEPT)]))
+    run_until(cloud, 20)
+    execute(statements("Erase the events of a device", language(cloud))[0], spark, cloud)
+    assert devices(cloud) == [KEPT] * 10
+
+    again = command("Backfill from the topic")
+    assert again.read_again
+    assert Path(again.checkpoint).name != cloud.checkpoint
+    cloud.checkpoint = Path(again.checkpoint).name
+    cloud.start("--read-again")
+    cloud.wait_for_rows(20)
+    assert cloud.stop() == 0
+    assert devices(cloud) == [ERASED] * 10 + [KEPT] * 10
+
+
+def test_what_the_topic_has_no_longer_is_filled_from_the_gateways(cloud: CloudSide, tmp_path: Path) -> None:
+    gateway = PostingGateway(tmp_path, tmp_path / "state", cloud.bootstrap_servers, 'keep_processed = "1d"')
+    given = {"KAFKA__TOPIC": cloud.topic, "RECEIPTS__GROUP": cloud.group, "RECEIPTS__POLL_SECONDS": "1"}
+    environment = {f"ONCEGATE_{name}": value for name, value in given.items()}
+
+    def status() -> GatewayStatus:
+        return read_status(tmp_path / "state", "gw1")
+
+    def replay() -> str:
+        [line] = re.findall(r"^sudo oncegate (replay .*)$", section("Backfill from the gateways"), re.MULTILINE)
+        words = line.replace("EPOCH", str(status().epoch)).split()
+        command = [sys.executable, "-m", "agent.cli.main", *words, "--config", str(tmp_path / "oncegate.toml")]
+        return subprocess.run(command, env=os.environ | environment, check=True, capture_output=True, text=True).stdout
+
+    with gateway.process(environment):
+        gateway.start()
+        assert gateway.post(20) == 200
+        run_until(cloud, 21)  # with the gateway's own event that begins the epoch
+        wait_until(lambda: status().events.processed == 21, "the gateway has all receipts", 60)
+
+        lost, cloud.checkpoint = cloud.table_id, "checkpoint-2"
+        shutil.rmtree(cloud.place("events"))
+        cloud.delete_records(dict.fromkeys(range(PARTITIONS), OFFSET_END))
+        job = cloud.start("--succeeds", lost)
+        cloud.wait_for_log(" stage=started")
+        assert cloud.rows() == []
+        assert "21 events" in replay()
+        cloud.wait_for_rows(21)
+        replay()
+        cloud.wait(lambda: job.log().count("stage=receipt") > 1, "the receipts after the second replay")
+        assert cloud.stop() == 0
+    assert len(cloud.rows()) == 21
+
+
+@on_both
+def test_a_table_with_a_column_of_its_own_is_written_and_filled(cloud: CloudSide, spark: SparkSession) -> None:
+    gateway = Gateway()
+    cloud.send(gateway.records(readings(10, ERASED)))
+    run_until(cloud, 10)
+    add, fill = statements("Change the schema", language(cloud))
+    execute(add, spark, cloud)
+    cloud.send(gateway.records(readings(10, KEPT)))
+    cloud.start()
+    cloud.wait_for_receipts(20)
+    execute(fill, spark, cloud)  # while the job runs
+    cloud.send(gateway.records(readings(10, ERASED, start=10)))
+    cloud.wait_for_receipts(30)
+    assert cloud.stop() == 0
+    rooms = sorted((row["device"], int(row["id"]), row["room"]) for row in cloud.rows())
+    boiler = [(ERASED, number, "boiler") for number in range(10)]
+    assert rooms == [*boiler, *((ERASED, n, None) for n in range(10, 20)), *((KEPT, n, None) for n in range(10))]
+    if cloud.postgres is None:  # nor does its next start take the UPDATE for a loss
+        run_until(cloud, 30)

@@ -15,13 +15,12 @@ import duckdb
 import psycopg
 import pytest
 from deltalake import DeltaTable
-from psycopg import sql
 from pyspark.sql import SparkSession
 
-from cloud.postgres.statements import Statements
 from cloud.table import rows
 from cloud.table.readings import SPARK_VIEW
 from simulators.services.postgres import Postgres
+from tests.cloud.made_rows import METER, NOON, THERMOMETER, Row, create_table, row, write_table
 from tests.docs.pages import ROOT
 
 pytestmark = pytest.mark.spark
@@ -37,34 +36,9 @@ def section(title: str) -> str:
 QUERIES = dict(re.findall(r"^### (.+?)\n.*?```sql\n(.*?)```", section("Queries"), re.DOTALL | re.MULTILINE))
 VIEWS = dict(re.findall(r"```sql\n-- (\w+)\n(.*?)```", section("Readings"), re.DOTALL))
 
-NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
-THERMOMETER, METER = "urn:dev:mac:00158d0001a2b3c4", "urn:dev:mac:00158d0001a2b3c5"
 GATEWAY_1, GATEWAY_2 = "urn:oncegate:gateway:gw-1", "urn:oncegate:gateway:gw-2"
-Row = dict[str, Any]
 Answer = list[tuple[Any, ...]]
 Ask = Callable[[str], Answer]
-
-
-def row(number: int, minutes: int, device: str, data: str, **others: object) -> Row:
-    """Return a row that was accepted so many minutes after noon, and processed 5 s after that."""
-    received = NOON + timedelta(minutes=minutes)
-    made: Row = dict.fromkeys(rows.COLUMNS)
-    made |= {
-        "fingerprint": number.to_bytes(16),
-        "device": device,
-        "type": "reading",
-        "received": received,
-        "appended": received + timedelta(seconds=1),
-        "processed_at": received + timedelta(seconds=5),
-        "clock": "trusted",
-        "gateway": "gw-1",
-        "epoch": "00000000000000a1",
-        "sequence": number,
-        "via": "coap",
-        "data": data,
-        "day": received.date(),
-    }
-    return made | others
 
 
 def table() -> list[Row]:
@@ -110,11 +84,7 @@ ANSWERS: dict[str, Answer] = {
 @pytest.fixture(scope="module")
 def delta(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a Delta table with the rows."""
-    folder = tmp_path_factory.mktemp("table") / "events"
-    made = [tuple(one[name] for name in rows.COLUMNS) for one in table()]
-    frame = spark.createDataFrame(made, rows.SCHEMA)
-    frame.write.format("delta").partitionBy(*rows.PARTITIONED_BY).save(str(folder))
-    return folder
+    return write_table(spark, table(), tmp_path_factory.mktemp("table") / "events")
 
 
 @pytest.fixture(scope="module")
@@ -141,12 +111,7 @@ def in_postgres(postgres: Postgres) -> Iterator[Ask]:
     name = f"q{uuid4().hex}"
     with psycopg.connect(postgres.connection, autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {name}; SET search_path TO {name}; SET timezone TO 'UTC'".encode())
-        connection.execute(Statements("events", "quarantine").create_table)
-        columns = sql.SQL(", ").join(map(sql.Identifier, rows.COLUMNS))
-        places = sql.SQL(", ").join(sql.Placeholder() * len(rows.COLUMNS))
-        insert = sql.SQL("INSERT INTO events ({}) VALUES ({})").format(columns, places)
-        for one in table():
-            connection.execute(insert, list(one.values()))
+        create_table(connection, "events", table())
         connection.execute(VIEWS["PostgreSQL"].encode())
         yield lambda query: connection.execute(query.encode()).fetchall()
 
