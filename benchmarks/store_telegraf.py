@@ -75,7 +75,7 @@ def _watch(server: Server, servers: str, waited: int) -> TelegrafDrain:
     seconds, used = time.perf_counter() - start, server.cpu_seconds() - cpu
     server.process.terminate()  # it sends the remaining metrics now
     if now == first:
-        raise ServiceError(f"telegraf: all {waited:,} records came at once: nothing to measure")
+        raise ServiceError(f"telegraf: all {waited:,} records arrived at once: nothing to measure")
     return TelegrafDrain((now - first) / seconds, used / (now - first) * 1e6, waited, records.count())
 
 

@@ -98,7 +98,7 @@ def encode_into(parts: list[bytes], value: object) -> None:
 
 
 def _encode_container_into(parts: list[bytes], value: object) -> None:
-    if isinstance(value, dict | Mapping):  # dict first: asking an abstract class is slow
+    if isinstance(value, dict | Mapping):  # dict first: the check of an abstract class is slow
         _encode_map_into(parts, value)
     elif isinstance(value, list | tuple):
         parts.append(head(0x80, len(value)))

@@ -24,7 +24,7 @@ def write(evidence: DemoResult, path: Path) -> None:
     figures = evidence.summary
     line = timeline(ledger.read(evidence.ledger), evidence.first_times, evidence.commits)
     kills = [(_second(line, kill.time), kill.process) for kill in figures.kills]
-    outages = [(_second(line, away.begin), _second(line, away.end)) for away in figures.outages]
+    outages = [(_second(line, outage.begin), _second(line, outage.end)) for outage in figures.outages]
     page = Template(_PAGE.read_text()).substitute(
         verdict=_verdict(figures),
         story=_story(figures),

@@ -52,8 +52,8 @@ def _answer(reader: Consumer, seconds_max: float) -> list[TopicPartition]:
     while True:
         try:
             partitions = reader.list_topics(EVENTS, timeout=seconds_max).topics[EVENTS].partitions
-            asked = [TopicPartition(EVENTS, partition) for partition in partitions]
-            return reader.committed(asked, timeout=seconds_max)
+            places = [TopicPartition(EVENTS, partition) for partition in partitions]
+            return reader.committed(places, timeout=seconds_max)
         except KafkaException:
             if time.monotonic() > deadline:
                 raise

@@ -38,22 +38,20 @@ def link_profile(plan: LinkPlan) -> LinkProfile:
     shared: list[LinkFault] = []
     if plan.bits_per_second:
         shared.append(SharedChannel(plan.bits_per_second, plan.duty_cycle, plan.frame_bytes))
-    dead = [(away.at, away.at + away.seconds) for away in plan.outages if not away.answers_only]
-    deaf = [(away.at, away.at + away.seconds) for away in plan.outages]
+    request_outages, answer_outages = _outages(plan)
 
     def requests(random: Random) -> Sequence[LinkFault]:
-        return [*_chosen(plan, plan.request_loss, dead, random), *shared]
+        return [*_chosen(plan, plan.request_loss, request_outages, random), *shared]
 
     def answers(random: Random) -> Sequence[LinkFault]:
-        return [*_chosen(plan, plan.answer_loss, deaf, random), *shared]
+        return [*_chosen(plan, plan.answer_loss, answer_outages, random), *shared]
 
     return LinkProfile(requests, answers)
 
 
 def stream_profile(plan: LinkPlan) -> LinkProfile:
     """Return the profile of a stream: TCP turns loss into delay."""
-    dead = [(away.at, away.at + away.seconds) for away in plan.outages if not away.answers_only]
-    deaf = [(away.at, away.at + away.seconds) for away in plan.outages]
+    request_outages, answer_outages = _outages(plan)
 
     def both(spans: Sequence[tuple[float, float]]) -> Callable[[Random], Sequence[LinkFault]]:
         return lambda random: [
@@ -61,13 +59,13 @@ def stream_profile(plan: LinkPlan) -> LinkProfile:
             Delay(plan.delay_seconds, plan.delay_seconds + plan.jitter_seconds, random),
         ]
 
-    return LinkProfile(both(dead), both(deaf))
+    return LinkProfile(both(request_outages), both(answer_outages))
 
 
 def _chosen(plan: LinkPlan, loss: float, spans: Sequence[tuple[float, float]], random: Random) -> list[LinkFault]:
     """Return the faults that the plan configures; the others draw no random numbers."""
     delay_max = plan.delay_seconds + plan.jitter_seconds
-    wanted: list[tuple[object, LinkFault]] = [
+    faults: list[tuple[object, LinkFault]] = [
         (plan.datagram_bytes_max, MtuLimit(plan.datagram_bytes_max)),
         (spans, LinkDown(spans)),
         (loss, Loss(loss, random, plan.frame_bytes)),
@@ -77,4 +75,11 @@ def _chosen(plan: LinkPlan, loss: float, spans: Sequence[tuple[float, float]], r
         (delay_max, Delay(plan.delay_seconds, delay_max, random)),
         (plan.reordered, Reorder(plan.reordered, random)),
     ]
-    return [fault for asked, fault in wanted if asked]
+    return [fault for configured, fault in faults if configured]
+
+
+def _outages(plan: LinkPlan) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
+    """Return begin and end of the outages of requests, and of those of answers."""
+    spans = [(outage.at, outage.at + outage.seconds) for outage in plan.outages]
+    both = [span for span, outage in zip(spans, plan.outages, strict=True) if not outage.answers_only]
+    return both, spans

@@ -19,7 +19,7 @@ class Reports:
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
-        """Hold new reports within the block, one block after the other; transmissions of earlier ones go on.
+        """Hold new reports within the block, one block after the other; transmissions of earlier ones continue.
 
         Those that fell due follow at once.
         """

@@ -104,8 +104,8 @@ class Endpoint(asyncio.DatagramProtocol):
         timer = loop.call_later(seconds, _give_up, answer)
         try:
             self._transport.sendto(datagram)
-            heard: wire.Message | None = await answer
-            return heard
+            received: wire.Message | None = await answer
+            return received
         finally:
             timer.cancel()
 

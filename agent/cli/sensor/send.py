@@ -115,10 +115,10 @@ def _sender(arguments: argparse.Namespace) -> Sender:
     own = Target({"[::]": _HERE, "0.0.0.0": _HERE}.get(host, host.strip("[]")), int(port))
     target = own if arguments.coap is None else read_target(arguments.coap)
     try:
-        asked = api.own_api(http) if target == own or target.host in _LOOPBACK else None
+        own_api = api.own_api(http) if target == own or target.host in _LOOPBACK else None
     except api.ApiError:
-        asked = None
-    return CoapSender(target, arguments.retransmits, asked)
+        own_api = None
+    return CoapSender(target, arguments.retransmits, own_api)
 
 
 def _own_settings(file: Path, *, required: bool) -> tuple[CoapSettings, HttpSettings]:

@@ -24,7 +24,7 @@ EXAMPLES = """examples:
   oncegate replay --epoch 5f1c0d6b6a0f4f1d --from 1200 --to 1300
 
 Labels and fingerprints are unchanged, so the table adds none of them twice; other readers of the topic see them
-again. The agent may go on running. Events are kept for store.keep_processed after their receipt.
+again. The agent may run meanwhile. Events are kept for store.keep_processed after their receipt.
 """
 INCOMPLETE = 1
 _PROGRESS_SECONDS = 2.0

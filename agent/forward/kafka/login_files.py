@@ -71,7 +71,7 @@ class SessionStop(threading.Event):
 
     @property
     def renewed(self) -> bool:
-        """Whether the session was asked to end because of its files."""
+        """Whether the session should end because of its files."""
         return super().is_set()
 
     def is_set(self) -> bool:

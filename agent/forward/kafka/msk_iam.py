@@ -9,7 +9,7 @@ from typing import Any, Final
 from agent.forward.errors import KafkaSettingsError
 
 MECHANISM: Final = "AWS_MSK_IAM"
-"""The name of the mechanism, as Kafka's Java client knows it."""
+"""The name of the mechanism, as in Kafka's Java client."""
 REGION: Final = "aws.region"
 _SIGNER: Final = "aws_msk_iam_sasl_signer"
 

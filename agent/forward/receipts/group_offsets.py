@@ -103,7 +103,7 @@ def read_labels(
     """Return the label of the record at an offset of each partition, NO_LABEL where there is none.
 
     A partition that does not answer is left out, and one whose log ends at or below the offset for readers: the log of
-    a leader that was just elected does so for a moment, until it knows what its followers have.
+    a leader that was just elected does so for a moment, until its followers have reported what they have.
     """
     labels: dict[int, RecordLabel] = {}
     consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in offsets.items()])

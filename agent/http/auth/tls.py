@@ -27,5 +27,5 @@ def open_tls(settings: HttpSettings) -> ssl.SSLContext | None:
 
 
 def _no_password() -> str:
-    """Raise ValueError where the key needs a password, instead of asking the terminal for it."""
+    """Raise ValueError where the key needs a password, instead of prompting on the terminal for it."""
     raise ValueError("the key needs a password; use a key without one, readable by the agent alone")

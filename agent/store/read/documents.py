@@ -87,7 +87,7 @@ def read_duplicates(folder: Path, limit: int) -> Iterator[dict[str, object]]:
 def read_trace(
     folder: Path, gateway: str, fingerprint: bytes, times: ForwardingTimes | None = None
 ) -> list[dict[str, object]]:
-    """Return the traces of the events with a fingerprint; only the running agent knows the times of forwarding."""
+    """Return the traces of the events with a fingerprint; only the running agent has the times of forwarding."""
     from agent.store.read.connection import read_only
 
     with read_only(folder / FILE_NAME) as store:

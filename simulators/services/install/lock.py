@@ -30,9 +30,9 @@ class Roots(TypedDict, total=False):
 
 def main() -> None:
     """Resolve each set, leave out the jars of pyspark, and write the lock files."""
-    asked: dict[str, Roots] = tomllib.loads(ROOTS_FILE.read_text())
+    required: dict[str, Roots] = tomllib.loads(ROOTS_FILE.read_text())
     shipped = {_VERSION.sub("", file.name) for file in (ivy.pyspark_folder() / "jars").glob("*.jar")}
-    sets = {of: _resolve(roots) for of, roots in asked.items()}
+    sets = {of: _resolve(roots) for of, roots in required.items()}
     for of in (jars.SPARK, jars.S3A):
         sets[of] = [jar for jar in sets[of] if _VERSION.sub("", jar.coordinates.file_name) not in shipped]
     for of, pinned in sets.items():
@@ -41,10 +41,10 @@ def main() -> None:
     write_lock(sets, jars.LOCK_FILE)
 
 
-def _resolve(asked: Roots) -> list[Jar]:
-    pinned = _fetch(asked.get("roots", []), _parse(asked.get("overrides", [])))
-    kept = asked.get("only", {jar.coordinates.group for jar in pinned})
-    return [*(jar for jar in pinned if jar.coordinates.group in kept), *_fetch(asked.get("alone", []), None)]
+def _resolve(given: Roots) -> list[Jar]:
+    pinned = _fetch(given.get("roots", []), _parse(given.get("overrides", [])))
+    kept = given.get("only", {jar.coordinates.group for jar in pinned})
+    return [*(jar for jar in pinned if jar.coordinates.group in kept), *_fetch(given.get("alone", []), None)]
 
 
 def _fetch(names: list[str], overrides: list[Coordinates] | None) -> list[Jar]:
