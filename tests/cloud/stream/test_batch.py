@@ -31,7 +31,7 @@ TOPIC = "events"
 class NoReceipts:
     """Receipts that Kafka never accepts."""
 
-    def give(self, _commit: Commit) -> bool:
+    def commit(self, _commit: Commit) -> bool:
         return False
 
 
