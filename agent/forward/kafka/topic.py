@@ -19,6 +19,7 @@ from agent.forward.kafka.client import (
     answer_deadline,
     code_of,
     describe,
+    no_answer,
     wait_for,
 )
 from contract import topics
@@ -153,7 +154,13 @@ class TopicWatch:
 
 
 def log_end(answer: ListOffsetsResultInfo) -> LogEnd | None:
-    """Return a leader's answer; None where it has no epoch, since the offset alone proves nothing."""
+    """Return a leader's answer; None where it has no epoch, since the offset alone proves nothing.
+
+    Raise KafkaException where the leader has not answered in time: librdkafka then returns an offset below 0, and no
+    error.
+    """
+    if answer.offset < 0:
+        raise no_answer()
     epoch = answer.leader_epoch
     return None if epoch is None or epoch < 0 else LogEnd(answer.offset, epoch)
 

@@ -70,3 +70,18 @@ def test_the_partitions_ends_are_waited_for_together(
     finally:
         broker.resume()
     assert time.monotonic() - begin < 6 * limit, "not one limit for each of the twelve"
+
+
+@pytest.mark.kafka
+def test_a_leader_without_an_answer_is_not_one_without_epochs(
+    broker: Broker, kafka: KafkaTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client ends such a request without an error, with offsets below 0."""
+    monkeypatch.setattr(topic, "REQUEST_SECONDS_MAX", 1.0)
+    looked = TopicWatch(open_admin(kafka.settings(), LastError()), kafka.topic, LastError())
+    assert looked.ends([0], threading.Event())
+    broker.pause()
+    try:
+        assert looked.ends([0], threading.Event()) == {}
+    finally:
+        broker.resume()
