@@ -127,7 +127,7 @@ class _Series:
             self._begin(totals, now)
 
     def columns(self) -> dict[str, list[float | None]]:
-        """Return the points by field; None stands for an unknown value."""
+        """Return the points by field; None is an unknown value."""
         points = [_PACKED.unpack(packed) for packed in list(self._points)]
         return {
             name: [None if isnan(point[at]) else round(point[at], 3) for point in points]

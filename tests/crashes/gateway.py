@@ -19,7 +19,7 @@ from tests.crashes.sensor import Ports, Sensor
 MEMORY_FILES = Path("/dev/shm")  # what a crash leaves is computed: the flushes of its copies prove nothing
 TRIES_FEW, TRIES_MANY = 3, 2_000
 START_SECONDS_MAX, END_SECONDS_MAX = 20.0, 20.0
-SUSPICION = "the test says so"
+SUSPICION = "set by the test"
 """Why a store is salvaged at its next opening, though nothing is wrong with it."""
 LOG_NAME = "agent.log"
 Hook = Callable[[], None]
@@ -93,7 +93,7 @@ class CrashingGateway:
             time.sleep(POLL_SECONDS)
 
     def alarms(self) -> list[str]:
-        """Return what the log says of damage, though there is none."""
+        """Return the lines of the log about damage, though there is none."""
         return [line for line in self.log().splitlines() if "store=damaged" in line and SUSPICION not in line]
 
     def log(self) -> str:

@@ -33,7 +33,7 @@ class Ports:
 
 
 class Sensor:
-    """Sends the load from an id on, and knows which events were acked."""
+    """Sends the load from an id on, and records which events were acked."""
 
     def __init__(self, ports: Ports, first: int) -> None:
         chance = Random(first)

@@ -132,7 +132,7 @@ def receipt_before_commit() -> None:
         planned = replace(planned, starts=offsets.complete_starts(planned.starts, planned.ends))
         if offsets.compare(planned.starts, planned.ends, self._last) is not offsets.Overlap.COMPLETE:
             epochs = self._log.check(self._last, planned.ends)
-            receipts.logger.disabled = True  # the stage that it logs says that the batch has ended
+            receipts.logger.disabled = True  # the stage that it logs ends the batch
             self._receipts.commit(batches.next_commit(self._last, planned, self._window_seconds, epochs))
             receipts.logger.disabled = False
         write_or_skip(self, survivors, batch)

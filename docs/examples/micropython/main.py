@@ -117,15 +117,15 @@ class Sensor:
                 return 0
             self.socket.settimeout(max(1, left) / 1000)
             try:
-                heard = self.socket.recv(256)
+                received = self.socket.recv(256)
             except OSError:
                 continue  # the time is over, or the gateway's port is closed for now
-            if len(heard) == 4 and heard[0] == 0x60 and heard[2:4] == sent[2:4]:
+            if len(received) == 4 and received[0] == 0x60 and received[2:4] == sent[2:4]:
                 begin, wait = now_ms(), SEPARATE_MS  # an empty ACK: the answer follows separately
-            elif len(heard) >= 8 and heard[0] & 15 == 4 and heard[4:8] == sent[4:8]:
-                if heard[0] >> 4 & 3 == 0:
-                    self.socket.send(bytes([0x60, 0]) + heard[2:4])
-                return heard[1]
+            elif len(received) >= 8 and received[0] & 15 == 4 and received[4:8] == sent[4:8]:
+                if received[0] >> 4 & 3 == 0:
+                    self.socket.send(bytes([0x60, 0]) + received[2:4])
+                return received[1]
 
 
 def connect(settings):
