@@ -26,7 +26,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cloud.auditing import account, report
+from cloud.auditing import account, metrics, report
 from cloud.auditing.findings import Findings, find
 from cloud.auditing.settings import AuditSettings, parse
 from cloud.auditing.store import Store, TopicSpan
@@ -58,6 +58,8 @@ def main(arguments: list[str]) -> int:
         print(line)
     if settings.report is not None:
         Path(settings.report).write_text(report.page(findings))
+    if settings.metrics_file is not None:
+        metrics.write(findings, settings.metrics_file)
     return 0 if findings.is_whole else 1
 
 

@@ -66,10 +66,19 @@ class Findings:
         """Return how many labels are missing, unwritten or vanished."""
         return sum(self.counts.get(status, 0) for status in (account.MISSING, account.UNWRITTEN, account.VANISHED))
 
+    def faults(self) -> dict[str, int]:
+        """Return the number of faults of each kind."""
+        return {
+            "labels missing": self.missing,
+            "records unwritten": self.unwritten_records,
+            "events doubled": len(self.doubled),
+            "labels with two fingerprints": self.counts.get(account.AMBIGUOUS, 0),
+        }
+
     @property
     def is_whole(self) -> bool:
         """Whether nothing is missing, unwritten, vanished, doubled or ambiguous."""
-        return not (self.missing or self.unwritten_records or self.doubled or self.counts.get(account.AMBIGUOUS, 0))
+        return not any(self.faults().values())
 
 
 def find(judged: DataFrame, ranges: DataFrame, states: DataFrame, read: int, gone: int) -> Findings:

@@ -42,13 +42,7 @@ def verdict(findings: Findings) -> str:
     """Return the outcome as one sentence."""
     if findings.is_whole:
         return "Every label is accounted for."
-    faults = {
-        "labels missing": findings.missing,
-        "records unwritten": findings.unwritten_records,
-        "events doubled": len(findings.doubled),
-        "labels with two fingerprints": findings.counts.get("ambiguous", 0),
-    }
-    return "Not whole: " + ", ".join(f"{count:,} {name}" for name, count in faults.items() if count) + "."
+    return "Not whole: " + ", ".join(f"{count:,} {name}" for name, count in findings.faults().items() if count) + "."
 
 
 def page(findings: Findings) -> str:

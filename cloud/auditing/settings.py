@@ -37,6 +37,8 @@ class AuditSettings:
     report: str | None
     grace_seconds: int
     properties: dict[str, str]
+    metrics_file: Path | None
+    """A file for the node exporter of Prometheus."""
 
 
 def parse(arguments: Sequence[str]) -> AuditSettings:
@@ -55,6 +57,7 @@ def parse(arguments: Sequence[str]) -> AuditSettings:
         report=given.report,
         grace_seconds=given.grace,
         properties=kafka_options.properties(given),
+        metrics_file=given.metrics_file,
     )
 
 
@@ -74,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
     sink_options.add_options(parser)
     add("--output", required=True, metavar="PATH", help="folder of the audit's own tables; created if absent")
     add("--report", metavar="FILE", help="write a report as an HTML page")
+    add("--metrics-file", type=Path, metavar="FILE", help="write metrics for the node exporter of Prometheus (*.prom)")
     add(
         "--grace",
         type=seconds,

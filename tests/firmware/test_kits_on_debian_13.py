@@ -25,7 +25,7 @@ pytestmark = [
 ]
 INCLUDED = "gcc,libc6-dev,libcoap3-dev,pkgconf,micropython"
 PLAIN, PROTECTED, PYTHON = "urn:kit:libcoap", "urn:dev:mac:00158d0001a2b3c4", "urn:kit:micropython"
-WAKINGS, CUTS = 60, 12
+WAKINGS, CUTS = 40, 8
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,23 @@
+"""The audit's metrics, in a file for Prometheus' node exporter, since no process remains to be scraped."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from cloud.auditing.findings import Findings
+
+
+def write(findings: Findings, path: Path) -> None:
+    """Replace the file in one step; docs/cloud.md explains each metric."""
+    from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
+
+    registry = CollectorRegistry()
+    labels = Gauge("oncegate_audit_labels", "Labels of all audits, by status", ["status"], registry=registry)
+    for status, count in findings.counts.items():
+        labels.labels(status).set(count)
+    Gauge("oncegate_audit_findings", "Labels and events that are not as they should be", registry=registry).set(
+        sum(findings.faults().values())
+    )
+    Gauge("oncegate_audit_timestamp_seconds", "Time of the end of the last audit", registry=registry).set(time.time())
+    write_to_textfile(str(path), registry)
