@@ -111,6 +111,11 @@ wheel: setup ## Build the compiled wheel for this processor and this Python into
 deb: ## Build the Debian package into dist/; ARCH=arm64 RELEASE=13 for today's Raspberry Pi OS
 	@DIST=$(DIST) packaging/deb.sh "$(ARCH)" "$(RELEASE)"
 
+.PHONY: docs
+docs: setup ## Build the documentation site into build/site, and stop at broken links
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	echo build/site/index.html
+
 .PHONY: release
 release: setup ## Build a release of the last commit into dist/VERSION; TAG=v1.2.3 checks the version, COMPILED=1 adds its wheel
 	@$(BIN)/python -m release $(if $(DIST),--folder "$(DIST)") $(if $(TAG),--tag "$(TAG)") $(if $(COMPILED),--compiled) \

@@ -1,0 +1,164 @@
+"""Every command in the documents is right: ours have options that exist, and the others are executed, or named here."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from agent.cli import commands as agent_commands
+from cloud.cli import commands as cloud_commands
+from simulators.cli import _COMMANDS as SIMULATOR_COMMANDS
+from simulators.demo import options as demo_options
+from simulators.run import options as run_options
+from simulators.services.install import programs as installed
+from simulators.services.process import Process
+from tests.docs.pages import ROOT, blocks
+from tests.docs.snippets import Snippet, snippets
+from tests.support.agent_process import agent_process
+
+NO_COMMANDS = ("COMMAND", "0.1.0")
+"""Where a page means any command, or shows the output of one."""
+FINGERPRINT = "1876d2e5f34f91105e52555b000b5edc"
+SNIPPETS = list(snippets())
+EXECUTED = {
+    "coap-client-notls": "here",
+    "curl": "here",
+    **dict.fromkeys(("head", "base64", "tr", "printf", "sha256sum", "echo"), "here, with the recipes they belong to"),
+    "python3": "tests/agent/test_gateway_installation.py, tests/docs/test_cloud.py",
+    "pip": "tests/agent/test_gateway_installation.py",
+    "spark-submit": "tests/docs/test_cloud.py",
+    "--conf": "tests/docs/recipes.py adds it to the job's command",
+    "kafka-topics.sh": "tests/docs/test_kafka.py: it is the agent's own command",
+}
+NOT_EXECUTED = {
+    **dict.fromkeys(("apt", "systemctl", "useradd", "cp", "install"), "they change the machine"),
+    "docker": "no container engine runs where the tests run; tests/packaging/test_images.py executes the images",
+    "kafka-acls.sh": "it needs a cluster that checks permissions; doctor names what is missing",
+    **dict.fromkeys(("jq", "sort", "uniq", "tail"), "they read what a gateway with many events prints"),
+}
+
+
+def parsed(snippet: Snippet) -> None:
+    """Parse the arguments as the program does; it exits where they are wrong."""
+    words = list(snippet.words[1:])
+    match snippet.program:
+        case "oncegate":
+            agent_commands.parse(words)
+        case "oncegate-cloud":
+            cloud_commands.parse(words)
+        case _:
+            assert words[0] in SIMULATOR_COMMANDS
+            checked = {"run": run_options.parse, "demo": demo_options.parse}
+            if words[0] in checked:
+                checked[words[0]](words[1:], "oncegate-sim")
+
+
+def mentioned(snippet: Snippet) -> None:
+    """Check the name of the command and of the options; a sentence may leave out arguments."""
+    command, *words = snippet.words[1:]
+    options = {word.partition("=")[0] for word in words if word.startswith("--")}
+    match snippet.program:
+        case "oncegate":
+            help_ = agent_commands.command_parser(agent_commands.COMMANDS[command]).format_help()
+        case "oncegate-cloud":
+            help_ = cloud_commands.command_parser(cloud_commands.COMMANDS[command]).format_help()
+        case _:
+            assert command in SIMULATOR_COMMANDS
+            return
+    assert [option for option in options if option not in help_] == []
+
+
+OURS = [snippet for snippet in SNIPPETS if snippet.program in ("oncegate", "oncegate-cloud", "oncegate-sim")]
+
+
+@pytest.mark.parametrize("snippet", sorted(set(OURS), key=str), ids=str)
+def test_a_command_of_a_page_has_options_that_exist(snippet: Snippet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    if snippet.words[1] in NO_COMMANDS:
+        return
+    try:
+        (mentioned if snippet.mentioned and not snippet.words[1].startswith("-") else parsed)(snippet)
+    except SystemExit as end:
+        if end.code:
+            pytest.fail(f"{snippet}: wrong usage")
+
+
+def test_each_target_of_make_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {word for one in SNIPPETS if one.program == "make" for word in one.words[1:] if "=" not in word}
+    assert named - targets == set()
+
+
+def test_every_other_program_is_executed_by_a_test_or_is_named_with_the_reason() -> None:
+    others = {snippet.program for snippet in SNIPPETS} - {"oncegate", "oncegate-cloud", "oncegate-sim", "make"}
+    assert others == EXECUTED.keys() | NOT_EXECUTED.keys()
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    folder = tmp_path_factory.mktemp("agent")
+    file = folder / "oncegate.toml"
+    file.write_text(
+        f'[gateway]\nid = "gw1"\nstate_dir = "{folder / "state"}"\n[coap]\nbind = "[::]:0"\n'
+        f'[http]\nbind = "127.0.0.1:0"\n'
+        '[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+    )
+    with agent_process(file) as process:
+        process.start()
+        process.wait_for_log("agent=ready")
+        yield process
+
+
+def localised(line: str, agent: Process) -> str:
+    """Return a line of a page for the ports of the test's agent and for this checkout's program."""
+    (coap,) = re.findall(r"coap=\S*:(\d+)", agent.log())
+    (http,) = re.findall(r"http=127\.0\.0\.1:(\d+)", agent.log())
+    line = line.replace("127.0.0.1:8580", f"127.0.0.1:{http}").replace(
+        "--coap gateway.local", f"--coap 127.0.0.1:{coap}"
+    )
+    line = re.sub(r"coap://(127\.0\.0\.1|\[::1\])/", rf"coap://\1:{coap}/", line)
+    return re.sub(r"(^|\| )(?:\.venv/bin/)?oncegate ", rf"\1{shlex.quote(sys.executable)} -m agent.cli.main ", line)
+
+
+def shell(line: str, agent: Process) -> str:
+    done = subprocess.run(
+        ["sh", "-eu", "-c", localised(line, agent)], capture_output=True, text=True, check=False, cwd=ROOT, timeout=240
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def lines_with(page: str, text: str) -> list[str]:
+    joined = (ROOT / page).read_text().replace("\\\n", " ")
+    return [line.strip() for line in joined.splitlines() if line.strip().startswith(text)]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/operations.md"])
+def test_the_client_of_libcoap_sends_the_event(page: str, agent: Process) -> None:
+    if installed.find("coap-client-notls") is None:
+        pytest.skip("libcoap's client is missing: Debian's libcoap3-bin")
+    (line,) = lines_with(page, "coap-client-notls")
+    assert shell(line, agent) == ""
+    assert FINGERPRINT in shell(f"oncegate events --config {agent.command.arguments[-1]}", agent)
+
+
+def test_curl_posts_the_event(agent: Process) -> None:
+    (line,) = lines_with("docs/http.md", "curl")
+    assert FINGERPRINT in shell(line, agent)
+
+
+def test_a_token_is_created_with_its_hash(agent: Process) -> None:
+    (recipe,) = [block for block in blocks(ROOT / "docs" / "http.md", "sh") if block.startswith("token=")]
+    assert re.fullmatch(r"[0-9a-f]{64}  -\n", shell(recipe, agent))
+
+
+def test_commands_in_the_guide_of_firmware_work(agent: Process) -> None:
+    (send,) = [line for line in lines_with("docs/sensors.md", "oncegate send") if "--coap" in line]
+    assert shell(send, agent).startswith("acknowledged")
+    (decode,) = lines_with("docs/sensors.md", "echo a2")
+    assert shell(decode, agent)
