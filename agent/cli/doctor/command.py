@@ -61,8 +61,8 @@ def _show(findings: list[Finding]) -> None:
     for finding in findings:
         rows.append((finding.condition.value, finding.check, printable(finding.text)))
         colours.append(_COLOURS[finding.condition])
-        if finding.hint:
-            rows.append(("", "", f"-> {printable(finding.hint)}"))
+        for place, line in enumerate(finding.hint.splitlines()):
+            rows.append(("", "", f"{'   ' if place else '-> '}{printable(line)}"))
             colours.append(Colour.FAINT)
     print(terminal.table(rows, colours=colours))
     number = {condition: sum(finding.condition is condition for finding in findings) for condition in Condition}

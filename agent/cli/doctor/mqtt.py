@@ -1,8 +1,7 @@
-"""Checks MQTT and Zigbee2MQTT: whether messages can be lost before they reach the agent."""
+"""Checks MQTT and its publishers: whether messages can be lost before they reach the agent."""
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from paho.mqtt.client import Client, MQTTMessage
 
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
+from agent.cli.doctor.zigbee2mqtt import check_zigbee2mqtt
 from agent.config.files import read_text
 from agent.config.settings import MqttSettings
 from agent.mqtt import client
@@ -113,40 +113,6 @@ def judge_mosquitto(given: Mapping[str, str]) -> Iterator[Finding]:
         yield warning("mosquitto", text, "max_queued_messages 0 in mosquitto.conf")
     else:
         yield fine("mosquitto", "max_queued_messages 0")
-
-
-def check_zigbee2mqtt(info: bytes | None, base: str) -> Iterator[Finding]:
-    """Check Zigbee2MQTT's configuration, as it publishes it."""
-    try:
-        config = json.loads(info or b"")["config"]
-        advanced, options = dict(config.get("advanced", {})), dict(config.get("device_options", {}))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        hint = 'start Zigbee2MQTT, compare mqtt.base_topic; without Zigbee2MQTT set it to ""'
-        yield warning("zigbee2mqtt", f"it has published nothing in {base}/bridge/info", hint)
-        return
-    seen = advanced.get("last_seen", "disable")
-    if seen not in ("epoch", "ISO_8601"):
-        text = f"advanced.last_seen is {seen}: a message that is delivered twice becomes two events"
-        yield warning("zigbee2mqtt", text, "advanced: last_seen: epoch in its configuration.yaml")
-    else:
-        yield fine("zigbee2mqtt", f"advanced.last_seen is {seen}")
-    qos = options.get("qos", 0)
-    lower = sorted(
-        str(device.get("friendly_name", address))
-        for address, device in dict(config.get("devices", {})).items()
-        if device.get("qos", qos) == 0
-    )
-    if qos == 0 or lower:
-        who = f"for {', '.join(lower[:3])}{' and others' if len(lower) > 3 else ''}" if qos else "for all devices"
-        text = f"QoS 0 {who}: the broker keeps none of its messages while the agent is disconnected"
-        yield wrong("zigbee2mqtt", text, "device_options: qos: 1 in its configuration.yaml")
-    else:
-        yield fine("zigbee2mqtt", f"device_options.qos is {qos}")
-    if advanced.get("output", "json") == "attribute":
-        yield wrong("zigbee2mqtt", "advanced.output is attribute, which is not read", "advanced: output: json")
-    if advanced.get("cache_state_send_on_startup", True):
-        text = "at its start it publishes cached states, which look like new events"
-        yield warning("zigbee2mqtt", text, "advanced: cache_state_send_on_startup: false")
 
 
 def _parts(file: Path) -> list[Path]:

@@ -5,15 +5,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from agent.cli.doctor.finding import Condition, Finding
 from agent.cli.doctor.mqtt import check_mqtt, judge_mosquitto
+from agent.cli.doctor.zigbee2mqtt import check_zigbee2mqtt
 from agent.config.settings import MqttSettings
 from simulators.services.mosquitto import Mosquitto
 from simulators.services.zigbee2mqtt import Zigbee2Mqtt
 from tests.agent.mqtt.publisher import Publisher
+from tests.docs.pages import ROOT, blocks
 from tests.support.waiting import wait_until
 
 GOOD = {
@@ -53,26 +57,44 @@ def test_settings_of_a_broker_that_are_no_text_are_a_warning(broker: Mosquitto, 
 
 
 @pytest.mark.parametrize(
-    ("section", "key", "value", "text"),
+    ("section", "key", "value", "text", "lines"),
     [
-        ("advanced", "last_seen", "disable", "a message that is delivered twice becomes two events"),
-        ("advanced", "last_seen", "ISO_8601_local", "a message that is delivered twice becomes two events"),
-        ("device_options", "qos", 0, "QoS 0 for all devices"),
-        ("devices", "0x1", {"friendly_name": "t0", "qos": 0}, "QoS 0 for t0"),
-        ("advanced", "output", "attribute", "not read"),
-        ("advanced", "cache_state_send_on_startup", True, "cached states"),
+        ("advanced", "last_seen", "disable", "becomes two events", "advanced:\n  last_seen: epoch"),
+        ("advanced", "last_seen", "ISO_8601_local", "becomes two events", "advanced:\n  last_seen: epoch"),
+        ("device_options", "qos", 0, "QoS 0 for all devices", "device_options:\n  qos: 1"),
+        ("devices", "0x1", {"friendly_name": "t0", "qos": 0}, "QoS 0 for t0", "devices:\n  '0x1':\n    qos: 1"),
+        ("advanced", "output", "attribute", "not read", "advanced:\n  output: json"),
+        (
+            *("advanced", "cache_state_send_on_startup", True, "cached states"),
+            "advanced:\n  cache_state_send_on_startup: false",
+        ),
     ],
 )
-def test_a_setting_of_zigbee2mqtt_that_loses_or_doubles_is_named(
-    broker: Mosquitto, tmp_path: Path, section: str, key: str, value: object, text: str
+def test_a_setting_of_zigbee2mqtt_that_loses_or_doubles_is_named_with_the_lines_that_correct_it(
+    section: str, key: str, value: object, text: str, lines: str
 ) -> None:
-    config = {**GOOD, section: {**GOOD[section], key: value}}  # type: ignore[dict-item]  # of JSON's types
-    with Publisher(broker.port) as publisher:
-        publisher.publish("zigbee2mqtt/bridge/info", json.dumps({"config": config}), retain=True)
-        findings = examine(broker.port, tmp_path)
-    (found,) = [finding for finding in findings if finding.condition is not Condition.FINE]
+    config: dict[str, Any] = {**GOOD, section: {**GOOD[section], key: value}}  # type: ignore[dict-item]  # of JSON's types
+    findings = check_zigbee2mqtt(json.dumps({"config": config}).encode(), "zigbee2mqtt")
+    found, last = (finding for finding in findings if finding.condition is not Condition.FINE)
     assert text in found.text
-    assert found.hint
+    assert last.hint == lines
+    corrected = yaml.safe_load(last.hint)
+    merged = {name: {**part, **corrected.get(name, {})} for name, part in config.items()}
+    assert all(
+        finding.condition is Condition.FINE
+        for finding in check_zigbee2mqtt(json.dumps({"config": merged}).encode(), "zigbee2mqtt")
+    )
+
+
+def test_a_fresh_zigbee2mqtt_is_told_all_lines_at_once() -> None:
+    *_, last = check_zigbee2mqtt(b'{"config": {}}', "zigbee2mqtt")
+    (recommended,) = blocks(ROOT / "docs" / "zigbee2mqtt.md", "yaml")
+    wanted = yaml.safe_load(last.hint)
+    assert wanted == {
+        "advanced": {"last_seen": "epoch", "cache_state_send_on_startup": False},
+        "device_options": {"qos": 1},
+    }
+    assert all(yaml.safe_load(recommended)[name].items() >= part.items() for name, part in wanted.items())
 
 
 def test_a_broker_that_refuses_or_is_away_is_wrong(tmp_path: Path) -> None:
