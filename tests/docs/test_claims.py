@@ -1,10 +1,13 @@
 """Claims of the documents that no other test covers."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
 
 from agent.config import load, reference
+from agent.decode import decode
+from agent.delivery import Delivery, Media
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database
 from tests.docs.pages import ROOT, blocks
@@ -49,3 +52,17 @@ def test_every_dependency_of_a_gateway_has_its_line() -> None:
 def test_the_changelog_knows_this_version() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_events_of_zigbee_devices_are_those_that_their_converters_and_the_gateway_make() -> None:
+    models = json.loads((ROOT / "simulators" / "sensors" / "zigbee-models.json").read_text())["publications"]
+    published = {f"{one['vendor']} {one['model']}": one["published"] for one in models}
+    section = (DOCS / "zigbee2mqtt.md").read_text().partition("\n## What devices send\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| [\w ]+ \| (.+?) \| `(\{.*?\})` \|", section, re.MULTILINE)
+    assert len(rows) > 10
+    for model, data in rows:
+        (event,) = decode(
+            Delivery(json.dumps(published[model]).encode(), Media.ZIGBEE2MQTT, "zigbee2mqtt", "urn:dev:mac:1")
+        ).events
+        assert event.data == json.loads(data)
+        assert event.time is not None

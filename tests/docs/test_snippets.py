@@ -30,13 +30,14 @@ EXECUTED = {
     "curl": "here",
     **dict.fromkeys(("head", "base64", "tr", "printf", "sha256sum", "echo"), "here, with the recipes they belong to"),
     "python3": "tests/agent/test_gateway_installation.py, tests/docs/test_cloud.py",
+    "python": "the tests in tests/crashes run these modules",
     "pip": "tests/agent/test_gateway_installation.py",
     "spark-submit": "tests/docs/test_cloud.py",
     "--conf": "tests/docs/recipes.py adds it to the job's command",
     "kafka-topics.sh": "tests/docs/test_kafka.py: it is the agent's own command",
 }
 NOT_EXECUTED = {
-    **dict.fromkeys(("apt", "systemctl", "useradd", "cp", "install"), "they change the machine"),
+    **dict.fromkeys(("apt", "systemctl", "useradd", "cp", "install", "tee"), "they change the machine"),
     "docker": "no container engine runs where the tests run; tests/packaging/test_images.py executes the images",
     "kafka-acls.sh": "it needs a cluster that checks permissions; doctor names what is missing",
     **dict.fromkeys(("jq", "sort", "uniq", "tail"), "they read what a gateway with many events prints"),

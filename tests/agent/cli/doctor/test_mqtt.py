@@ -142,9 +142,19 @@ def test_a_real_zigbee2mqtt_as_it_comes_is_told_what_to_change(broker: Mosquitto
         publisher.listen("zigbee2mqtt/bridge/info")
         with Zigbee2Mqtt(tmp_path / "zigbee2mqtt", broker.port, settings=settings):
             wait_until(lambda: bool(publisher.received), "Zigbee2MQTT publishes its state")
-            facts = {finding.text for finding in examine(broker.port, tmp_path) if finding.check == "zigbee2mqtt"}
-    assert any("last_seen is disable" in text for text in facts)
-    assert any("QoS 0" in text for text in facts)
+            told = [finding for finding in examine(broker.port, tmp_path) if finding.check == "zigbee2mqtt"]
+        assert any("last_seen is disable" in finding.text for finding in told)
+        assert any("QoS 0" in finding.text for finding in told)
+        file = tmp_path / "zigbee2mqtt" / "configuration.yaml"
+        configuration = yaml.safe_load(file.read_text())
+        for section, lines in yaml.safe_load(told[-1].hint).items():
+            configuration[section] |= lines
+        file.write_text(yaml.safe_dump(configuration))
+        publisher.received.clear()
+        with Zigbee2Mqtt(tmp_path / "zigbee2mqtt", broker.port):
+            wait_until(lambda: bool(publisher.received), "Zigbee2MQTT tells of itself again")
+            corrected = examine(broker.port, tmp_path)
+    assert unlike([finding for finding in corrected if finding.check == "zigbee2mqtt"]) == []
 
 
 @pytest.mark.heavy
