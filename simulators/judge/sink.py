@@ -39,6 +39,11 @@ class Sink:
         if self.table is not None:
             delta.require(self.table)
 
+    def removal(self, devices: str) -> str:
+        """Return the SQL that removes the events of devices with this name prefix from the table."""
+        table = self.postgres_table if self.table is None else f"delta.`{self.table}`"
+        return f"DELETE FROM {table} WHERE device LIKE '{devices}%';"
+
     @contextmanager
     def reading(self, devices: str, begun: Mapping[int, int]) -> Iterator[Reading]:
         """Open the sink for the rows of devices with this name prefix; a topic from these offsets on."""

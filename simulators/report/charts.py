@@ -34,6 +34,7 @@ def rates(seen: Observations, kafka: Mapping[int, int], table: Mapping[int, int]
                 axes.plot(_seconds(steps), [counts.get(step, 0) for step in steps], color=COLOURS[colour], label=label)
         _mark(axes, seen)
         finish(axes, "events a second")
+        _legend_below(axes)
         return svg(figure, "Events a second at each station")
 
 
@@ -53,6 +54,7 @@ def backlog(seen: Observations, kafka: Mapping[int, int], table: Mapping[int, in
             axes.plot(_seconds(steps), waiting, color=COLOURS[colour], label=label)
         _mark(axes, seen)
         finish(axes, "events waiting")
+        _legend_below(axes)
         return svg(figure, "Events waiting between the stations")
 
 
@@ -62,12 +64,15 @@ def latency(seen: Observations) -> str:
         figure, axes = canvas(3.0)
         steps = sorted(seen.latencies)
         curves = [quantiles(seen.latencies[step], 0.5, 0.95, 1.0) for step in steps]
-        for place, (colour, label) in enumerate((("table", "half"), ("acked", "95 %"), ("reported", "slowest"))):
+        for place, (colour, label) in enumerate(
+            (("table", "median"), ("acked", "95th percentile"), ("reported", "maximum"))
+        ):
             values = [curve[place] / 1000 for curve in curves]
             axes.plot(_seconds(steps), values, color=COLOURS[colour], label=label, marker=".", markersize=3)
         axes.set_yscale("log")
         _mark(axes, seen)
         finish(axes, "seconds to the ACK", from_zero=False)
+        _legend_below(axes)
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter(NullFormatter())
@@ -97,6 +102,11 @@ def times_sent(seen: Observations) -> str:
 def begun(seen: Observations) -> list[Happened]:
     """Return the faults that begin, in the order of their numbers in the charts."""
     return [fault for fault in seen.faults if fault.what not in _ENDS]
+
+
+def _legend_below(axes: Axes) -> None:
+    """Put the legend where a small screen shows it, too."""
+    axes.legend(loc="upper left", bbox_to_anchor=(0.0, -0.2), ncols=4)
 
 
 def _mark(axes: Axes, seen: Observations) -> None:

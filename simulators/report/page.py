@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
@@ -10,10 +11,11 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from contract.timestamp import rfc3339
 from simulators import ledger
 from simulators.oracle.verdict import DECLARED, Verdict, sentence
-from simulators.report import charts
-from simulators.report.observations import STEP_MILLISECONDS, Observations, observe
+from simulators.report import charts, exports
+from simulators.report.observations import STEP_MILLISECONDS, Observations, observe, quantiles
 from simulators.report.sankey import Station, sankey
 
 _PAGE = Path(__file__).with_name("page.html")
@@ -39,7 +41,7 @@ class Arrivals:
 
 
 def write(ledger_file: Path, verdict: Verdict, arrivals: Arrivals, path: Path) -> None:
-    """Write the report of one run."""
+    """Write the report of one run, and beside it the verdict for CI, as JUnit XML and PNG."""
     seen = observe(ledger.read(ledger_file))
     kafka, table = (_by_step(seen, times) for times in (arrivals.kafka, arrivals.table))
     scenario = seen.run.get("scenario", {})
@@ -53,12 +55,30 @@ def write(ledger_file: Path, verdict: Verdict, arrivals: Arrivals, path: Path) -
         rates=charts.rates(seen, kafka, table),
         backlog=charts.backlog(seen, kafka, table),
         latency=charts.latency(seen),
+        waits=_waits(seen),
+        origin=_origin(seen),
+        opened="" if verdict.kept and not verdict.declared else " open",
         times_sent=charts.times_sent(seen),
         faults=_faults(seen),
         scenario=escape(json.dumps(scenario, indent=2, ensure_ascii=False)),
         sensors=_sensors(seen),
     )
     path.write_text(page)
+    exports.write_junit(verdict, str(scenario.get("name", ledger_file.stem)), path.with_suffix(".junit.xml"))
+    exports.write_picture(_stations(seen, verdict), verdict, path.with_suffix(".png"))
+
+
+def _waits(seen: Observations) -> str:
+    bins = sum(seen.latencies.values(), start=Counter[int]())
+    median, high, slowest = (milliseconds / 1000 for milliseconds in quantiles(bins, 0.5, 0.95, 1.0))
+    return f"Median {median:.2g} s, 95th percentile {high:.2g} s, maximum {slowest:.2g} s." if bins else ""
+
+
+def _origin(seen: Observations) -> str:
+    """Return when, by which version and on which machine the run was made."""
+    when = rfc3339(seen.begin)[:19].replace("T", " ") + " UTC" if seen.begin is not None else ""
+    parts = (when, seen.run.get("version", ""), seen.run.get("machine", ""))
+    return escape(" · ".join(str(part) for part in parts if part))
 
 
 def _story(seen: Observations, verdict: Verdict, scenario: Mapping[str, Any]) -> str:
@@ -78,20 +98,38 @@ def _story(seen: Observations, verdict: Verdict, scenario: Mapping[str, Any]) ->
 def _stations(seen: Observations, verdict: Verdict) -> list[Station]:
     sent = sum(seen.times_sent.values())
     stations = [
-        Station("transmissions", verdict.transmissions, "reported", "sent again"),
-        Station("events sent", sent, "reported", "never acked"),
+        Station("transmissions", verdict.transmissions, "reported", _sent_again(seen, verdict.transmissions - sent)),
+        Station("events sent", sent, "reported", _left(sent - verdict.acked, "never acked")),
         Station("acked", verdict.acked, "acked"),
     ]
-    accepted = _latest(seen, "accepted")
-    before = _latest(seen, "accepted_before") or 0
+    accepted = _of_this_run(seen, "accepted")
     # A restored older store has a smaller count of accepted events.
-    if accepted is not None and accepted - before >= verdict.acked:
-        stations.append(Station("accepted as new", accepted - before, "acked"))
+    if accepted is not None and accepted >= verdict.acked:
+        stations.append(Station("accepted as new", accepted, "acked"))
     if verdict.records is not None:
-        stations.append(Station("records in Kafka", verdict.records, "kafka", "repeats"))
+        repeats = _left(verdict.records - (verdict.rows or verdict.records), "repeats")
+        stations.append(Station("records in Kafka", verdict.records, "kafka", repeats))
     if verdict.rows is not None:
         stations.append(Station("rows in the table", verdict.rows, "table"))
     return stations
+
+
+def _sent_again(seen: Observations, transmissions: int) -> tuple[tuple[str, int], ...]:
+    """Return what became of the transmissions after an event's first: the gateway knew the event, or none arrived."""
+    duplicates = _of_this_run(seen, "duplicates")
+    if duplicates is None or not 0 < duplicates <= transmissions:
+        return _left(transmissions, "sent again")
+    return (("duplicates, recognised", duplicates), *_left(transmissions - duplicates, "lost on the air"))
+
+
+def _left(count: int, label: str) -> tuple[tuple[str, int], ...]:
+    return ((label, count),) if count > 0 else ()
+
+
+def _of_this_run(seen: Observations, name: str) -> int | None:
+    """Return a gateway's counter without what it was before the run."""
+    latest = _latest(seen, name)
+    return None if latest is None else latest - (_latest(seen, f"{name}_before") or 0)
 
 
 def _latest(seen: Observations, name: str) -> int | None:

@@ -2,63 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
 from simulators.report.pictures import COLOURS, STYLE, canvas, svg
 
+PAPER = {
+    "ink": "#1d2430",
+    "faint": "#b9c0ca",
+    "reported": "#8a5a00",
+    "acked": "#1f6fb2",
+    "kafka": "#7b3fa0",
+    "table": "#19803f",
+}
+"""The colours of the page's light theme, for a picture of its own."""
+_TITLE_CHARACTERS = 90
+
 _NODE_WIDTH = 0.1
 _FALL = 0.55
 """Depth of the branches below the bands."""
+_BRANCH_FALL = 0.16
+"""From one branch to the one above, so that their labels do not touch."""
 _NEVER = 0.004
 """Smallest width of a band, as a share of the whole, so that one event in a million is visible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Station:
-    """A station of the path, its count, and the label of events that do not reach the next one."""
+    """A station of the path, its count, and what becomes of events that do not reach the next one."""
 
     label: str
     count: int
     colour: str
-    leave_as: str = ""
+    branches: tuple[tuple[str, int], ...] = ()
 
 
 def sankey(stations: Sequence[Station]) -> str:
     """Draw the stations from left to right; a larger count at a later station (repeats) widens the band."""
     with mpl.rc_context(STYLE):
-        figure, axes = canvas(3.4)
-        most = max(1, *(station.count for station in stations))
-        heights = [_height(station.count, most) for station in stations]
-        for place, (station, height) in enumerate(zip(stations, heights, strict=True)):
-            axes.add_patch(Rectangle((place, -height), _NODE_WIDTH, height, color=COLOURS[station.colour], linewidth=0))
-            axes.text(place + _NODE_WIDTH / 2, 0.16, f"{station.count:,}", ha="center", fontweight="bold")
-            axes.text(place + _NODE_WIDTH / 2, 0.05, station.label, ha="center", fontsize=10)
-            if place + 1 < len(stations):
-                _bands(axes, place, station, stations[place + 1].count, heights[place : place + 2], most)
-        axes.set_xlim(-0.4, len(stations) - 0.5)
-        axes.set_ylim(-1 - _FALL, 0.3)
-        axes.set_axis_off()
-        return svg(figure, "The flow from sensor to table")
+        return svg(_draw(stations, COLOURS), "The flow from sensor to table")
 
 
-def _bands(axes: Axes, place: int, station: Station, following: int, heights: Sequence[float], most: int) -> None:
+def picture(stations: Sequence[Station], title: str) -> bytes:
+    """Draw the same as PNG, under a title."""
+    with mpl.rc_context({**STYLE, "text.color": PAPER["ink"]}):
+        figure = _draw(stations, PAPER)
+        figure.suptitle(textwrap.fill(title, _TITLE_CHARACTERS), fontsize=12)
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=120, facecolor="white", metadata={"Software": None})
+        return buffer.getvalue()
+
+
+def _draw(stations: Sequence[Station], colours: Mapping[str, str]) -> Figure:
+    figure, axes = canvas(3.6)
+    most = max(1, *(station.count for station in stations))
+    heights = [_height(station.count, most) for station in stations]
+    for place, (station, height) in enumerate(zip(stations, heights, strict=True)):
+        axes.add_patch(Rectangle((place, -height), _NODE_WIDTH, height, color=colours[station.colour], linewidth=0))
+        axes.text(place + _NODE_WIDTH / 2, 0.16, f"{station.count:,}", ha="center", fontweight="bold")
+        axes.text(place + _NODE_WIDTH / 2, 0.05, station.label, ha="center", fontsize=10)
+        if place + 1 < len(stations):
+            _bands(axes, place, station, heights[place : place + 2], most, colours)
+    axes.set_xlim(-0.4, len(stations) - 0.5)
+    axes.set_ylim(-1 - _FALL, 0.3)
+    axes.set_axis_off()
+    return figure
+
+
+def _bands(
+    axes: Axes, place: int, station: Station, heights: Sequence[float], most: int, colours: Mapping[str, str]
+) -> None:
     left, right = place + _NODE_WIDTH, place + 1.0
     height, next_height = heights
     goes_on = min(height, next_height)
-    axes.add_patch(_band(left, (0.0, -goes_on), right, (0.0, -next_height), COLOURS[station.colour]))
-    left_behind = station.count - following
-    if left_behind <= 0 or not station.leave_as:
-        return
-    thin = _height(left_behind, most)
-    bottom = -1 - _FALL + 0.12
-    axes.add_patch(_band(left, (-(height - thin), -height), place + 0.62, (bottom + thin, bottom), COLOURS["faint"]))
-    axes.text(place + 0.66, bottom, f"{left_behind:,} {station.leave_as}", fontsize=9, va="bottom")
+    axes.add_patch(_band(left, (0.0, -goes_on), right, (0.0, -next_height), colours[station.colour]))
+    top, bottom = -goes_on, -1 - _FALL + 0.12
+    for label, count in reversed(station.branches):
+        thin = _height(count, most)
+        ends = (bottom + thin, bottom)
+        axes.add_patch(_band(left, (top, top - thin), place + 0.62, ends, colours["faint"]))
+        axes.text(place + 0.66, bottom, f"{count:,} {label}", fontsize=9, va="bottom")
+        top -= thin
+        bottom += max(thin, _BRANCH_FALL)
 
 
 def _band(

@@ -142,10 +142,10 @@ async def watch(
 
 
 async def note_before(ledger: Ledger, statuses: Sequence[Address]) -> None:
-    """Record what the gateways had accepted before the run, where their status is readable."""
+    """Record what the gateways had counted before the run, where their status is readable."""
     values = await asyncio.to_thread(_request_all, statuses)
     if "accepted" in values:
-        ledger.sample({"accepted_before": values["accepted"]})
+        ledger.sample({f"{name}_before": values[name] for name in ("accepted", "duplicates")})
 
 
 def _request_all(addresses: Sequence[Address]) -> dict[str, int]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import platform
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import asdict, replace
+from importlib import metadata
 from pathlib import Path
 from random import SystemRandom
 from typing import TypeVar
@@ -73,6 +76,10 @@ async def _run_remote(options: RunOptions, home: Path, display: Display, stop: S
         )
         async with links as (targets, radio), asyncio.TaskGroup() as tasks:
             display.phase(f"{options.scenario.name}: sensors report to {target_urls(options)}")
+            display.fact(
+                "their events stay in the gateway's table; this statement removes them (docs/table.md, Procedures):"
+            )
+            display.fact(options.sink.removal(devices_of(number)))
             statuses = [http] if http else []
             await play.note_before(ledger, statuses)
             watching = tasks.create_task(play.watch(options.scenario, ledger, statuses, radio, display))
@@ -167,6 +174,8 @@ def _begin(options: RunOptions, ledger: Ledger, more: Mapping[str, object]) -> N
             "seed": options.seed,
             "targets": "all services on one machine" if options.local else target_urls(options),
             "delivery": options.overrides.delivery,
+            "version": f"oncegate {metadata.version('oncegate')}",
+            "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
             **more,
         }
     )

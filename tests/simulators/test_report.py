@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
 from simulators import cli, ledger
 from simulators.judge.remote import judge_remote_run
 from simulators.judge.sink import Sink
+from simulators.oracle.verdict import BROKEN
 from simulators.report import page
 from simulators.report.observations import observe, quantiles
 from simulators.report.page import Arrivals
@@ -64,3 +67,49 @@ def test_what_a_gateway_had_accepted_before_the_run_is_not_the_runs(tmp_path: Pa
     text = (tmp_path / "report.html").read_text()
     assert ">30<" in text
     assert ">199<" not in text
+
+
+def sample(file: Path, *values: dict[str, int]) -> None:
+    with file.open("a") as written:
+        for one in values:
+            written.write(json.dumps({"sample": one, "at": 1_763_706_009_000}) + "\n")
+
+
+def test_the_flow_has_both_branches_of_what_was_sent_again(tmp_path: Path) -> None:
+    file = write_ledger(tmp_path)
+    sample(file, {"accepted_before": 100, "duplicates_before": 7}, {"accepted": 130, "duplicates": 7 + 20})
+    verdict = judge_remote_run(file, Sink())
+    page.write(file, verdict, Arrivals(), tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    sent_again = verdict.transmissions - 30
+    assert "20 duplicates, recognised" in text
+    assert f"{sent_again - 20} lost on the air" in text
+    assert "sent again" not in text.partition("<svg")[2].partition("</svg>")[0]
+
+
+def test_the_report_states_medians_and_its_origin(tmp_path: Path) -> None:
+    file = write_ledger(tmp_path)
+    page.write(file, judge_remote_run(file, Sink()), Arrivals(), tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert re.search(r"<p>Median [\d.]+ s, 95th percentile [\d.]+ s, maximum [\d.]+ s\.</p>", text)
+    assert re.search(r"<footer>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", text)
+
+
+@pytest.mark.parametrize("has_table", [True, False])
+def test_ci_has_the_verdict_as_junit_and_as_a_picture(tmp_path: Path, has_table: bool) -> None:
+    file = write_ledger(tmp_path)
+    write_table(tmp_path / "table", [])
+    verdict = judge_remote_run(file, Sink(table=tmp_path / "table") if has_table else Sink())
+    page.write(file, verdict, Arrivals(), tmp_path / "report.html")
+    suite = ET.parse(tmp_path / "report.junit.xml").getroot()
+    cases = {case.get("name"): [outcome.tag for outcome in case] for case in suite}
+    assert set(cases) == set(BROKEN)
+    assert cases["lost"] == (["failure"] if has_table else ["skipped"])
+    assert suite.get("failures") == ("1" if has_table else "0")
+    assert suite.get("skipped") == ("0" if has_table else str(len(BROKEN)))
+    assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_statement_that_removes_the_events_names_their_devices() -> None:
+    assert Sink().removal("urn:dev:mac:02005e00") == "DELETE FROM events WHERE device LIKE 'urn:dev:mac:02005e00%';"
+    assert Sink(table=Path("/data/events")).removal("a") == "DELETE FROM delta.`/data/events` WHERE device LIKE 'a%';"
