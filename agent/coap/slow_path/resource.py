@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from aiocoap import Message, resource  # type: ignore[import-untyped] # aiocoap carries no types
+from aiocoap import Message, error, resource  # type: ignore[import-untyped] # aiocoap carries no types
 from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 from aiocoap.numbers.constants import TransportTuning  # type: ignore[import-untyped]
 from aiocoap.numbers.optionnumbers import OptionNumber  # type: ignore[import-untyped]
@@ -157,9 +157,19 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
             self._waiting_bytes -= body_bytes
 
 
-def make_site(events: EventsResource) -> resource.Site:
+class EventsSite(resource.Site):  # type: ignore[misc] # aiocoap carries no types
+    """A site whose answer to another path names the right ones."""
+
+    async def render_to_pipe(self, request: Any) -> None:
+        try:
+            await super().render_to_pipe(request)
+        except error.NotFound:
+            raise error.NotFound("post events to /" + " or /".join(PATHS)) from None
+
+
+def make_site(events: EventsResource) -> EventsSite:
     """Return the site: the events under each path, and /.well-known/core (RFC 6690)."""
-    site = resource.Site()
+    site = EventsSite()
     for path in PATHS:
         site.add_resource([path], events)
     listing = resource.WKCResource(site.get_resources_as_linkheader, impl_info=None)
