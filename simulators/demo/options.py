@@ -41,6 +41,7 @@ _EXAMPLES = """examples:
   make demo
   %(prog)s --seed 7          the same readings, losses and planned kills as any run with this seed
   %(prog)s --events 3000 --kills 1
+  %(prog)s --minutes 10
 """
 
 
@@ -53,6 +54,8 @@ class DemoOptions:
     kills: int = 2
     """How often the agent and the job are each killed."""
     folder: Path = Path("build/demo")
+    seconds_min: float = 0.0
+    """The sensors report for this time at least, and until there are enough events."""
 
 
 def parse(arguments: Sequence[str], program: str) -> DemoOptions:
@@ -82,6 +85,13 @@ def parse(arguments: Sequence[str], program: str) -> DemoOptions:
         metavar="N",
         help="kills of the agent and of the job (%(default)s)",
     )
+    add("--minutes", type=natural, default=0, metavar="N", help="report for this time at least (%(default)s)")
     add("--folder", type=Path, default=defaults.folder, metavar="PATH", help="emptied first (default: %(default)s)")
     given = parser.parse_args(arguments)
-    return DemoOptions(seed_of(given), given.events, given.kills, given.folder)
+    return DemoOptions(
+        seed=seed_of(given),
+        events_min=given.events,
+        kills=given.kills,
+        folder=given.folder,
+        seconds_min=given.minutes * 60.0,
+    )

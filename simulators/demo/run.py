@@ -96,6 +96,7 @@ async def run(options: DemoOptions, display: Display) -> DemoResult:
 
 
 async def _play(options: DemoOptions, services: Services, ledger: Ledger, faults: DemoFaults, display: Display) -> None:
+    begin = time.monotonic()
     display.phase(f"{SENSORS} sensors report over a radio that loses {REQUEST_LOSS:.0%} and {ANSWER_LOSS:.0%}")
     links = link_to(SCENARIO, options.seed, [services.gateways[0].address], None, None, None)
     async with links as (targets, _), asyncio.TaskGroup() as tasks:
@@ -104,7 +105,11 @@ async def _play(options: DemoOptions, services: Services, ledger: Ledger, faults
             seed=options.seed,
             targets=targets,
             timing=TIMING,
-            is_over=lambda _: ledger.counts.events >= options.events_min and faults.over,
+            is_over=lambda _: (
+                ledger.counts.events >= options.events_min
+                and time.monotonic() - begin >= options.seconds_min
+                and faults.over
+            ),
             clock=clock,
         )
         showing = tasks.create_task(_show(ledger, options.events_min, display), name="display")

@@ -215,6 +215,10 @@ def test_a_random_seed_is_chosen_where_none_is_given() -> None:
     assert options.parse(["--seed", "7", "--events", "50", "--kills", "0"], "demo") == options.DemoOptions(7, 50, 0)
 
 
+def test_the_time_is_an_option() -> None:
+    assert options.parse(["--seed", "7", "--minutes", "10"], "demo").seconds_min == 600.0
+
+
 @pytest.mark.parametrize("wrong", [["--events", "0"], ["--events", "-1"], ["--seed", "x"], ["--kill", "1"], ["more"]])
 def test_wrong_usage_is_refused(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
