@@ -28,6 +28,7 @@ def test_the_readme_shows_the_pictures_with_a_description() -> None:
 def test_the_command_takes_the_picture_of_the_status_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs.require("chromium")
     monkeypatch.setattr(pictures, "FOLDER", tmp_path)
+    monkeypatch.setattr(pictures, "READING_SECONDS", 0.1)
     monkeypatch.setattr(pictures, "SOURCES_FILE", tmp_path / "sources.json")
     monkeypatch.setattr("sys.argv", ["pictures", "--only", "status"])
     assert pictures.main() == 0

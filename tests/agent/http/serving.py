@@ -47,6 +47,7 @@ class Served:
     responses: Counter[int]
     """Of the server, by their code."""
     history: History
+    links: Links
     clock: HandClock
 
 
@@ -67,9 +68,10 @@ async def serving(
     async with make_store(folder / "state", clock, connect=connect, **(store or {})) as events:
         pipeline = Pipeline(IdentitySettings(), clock, events, devices)
         every = Settings(GatewaySettings(id=GATEWAY, state_dir=folder / "state"), KAFKA, http=http)
-        seen = observe(every, events, pipeline, clock, RecentErrors(), Links(clock), {"coap": lambda: 5})
+        links = Links(clock)
+        seen = observe(every, events, pipeline, clock, RecentErrors(), links, {"coap": lambda: 5})
         async with HttpServer(http, receive or pipeline.receive, seen.views, seen.responses, limits) as server:
-            yield Served(server, events, Client(server.port), seen.responses, seen.history, clock)
+            yield Served(server, events, Client(server.port), seen.responses, seen.history, links, clock)
 
 
 def token_file(folder: Path, holders: dict[str, str]) -> Path:

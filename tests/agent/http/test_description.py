@@ -15,7 +15,7 @@ from tests.agent.http.serving import EVENT, FINGERPRINT, serving, token_file
 
 DESCRIPTION = json.loads(files("agent.http").joinpath("openapi.json").read_text())
 PATH = "/api/v1/openapi.json"
-OF_THE_PAGE = {"/", "/page.css", "/page.js", "/icon.svg"}
+OF_THE_PAGE = {"/", "/page/"}
 REQUIRED = {"getTrace": f"?fingerprint={FINGERPRINT}", "getDevice": "?device=urn:dev:mac:00158d0001a2b3c4"}
 PACK = b'[{"device":"urn:b","id":1,"data":3},{"device":"urn:b","id":2,"data":{"x":1}}]'
 READER = "r" * 40
