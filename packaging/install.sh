@@ -58,7 +58,7 @@ if [ -d /run/systemd/system ]; then
   systemctl enable --quiet oncegate.service
 fi
 if "$bin/oncegate" check > /dev/null 2>&1; then
-  if [ -d /run/systemd/system ]; then systemctl restart oncegate.service; fi
+  if [ -d /run/systemd/system ]; then systemctl --no-block restart oncegate.service; fi
   echo "install: done; next: sudo oncegate doctor"
 else
   echo "install: done; next: edit /etc/oncegate/oncegate.toml, then run: oncegate check && systemctl start oncegate"

@@ -145,7 +145,7 @@ def test_rows_that_were_deleted_by_mistake_are_filled_from_the_topic(cloud: Clou
 
 def test_what_the_topic_has_no_longer_is_filled_from_the_gateways(cloud: CloudSide, tmp_path: Path) -> None:
     gateway = PostingGateway(tmp_path, tmp_path / "state", cloud.bootstrap_servers, 'keep_processed = "1d"')
-    given = {"KAFKA__TOPIC": cloud.topic, "RECEIPTS__GROUP": cloud.group, "RECEIPTS__POLL_SECONDS": "1"}
+    given = {"KAFKA__TOPIC": cloud.topic, "RECEIPTS__GROUP": cloud.group, "RECEIPTS__POLL_SECONDS": "1s"}
     environment = {f"ONCEGATE_{name}": value for name, value in given.items()}
 
     def status() -> GatewayStatus:

@@ -179,10 +179,19 @@ def _list(value: str) -> tuple[str, ...]:
 class Container:
     """A process of an image: read-only root, own processes, own network, its user, without rights to more.
 
-    With `tmp`, /tmp is a writable file system of its own; otherwise only the volumes are writable.
+    With `tmp`, /tmp is a writable file system of its own; otherwise only the volumes are writable. With `host_network`
+    it has this machine's network, as by `docker run --network host`.
     """
 
-    def __init__(self, image: Image, folder: Path, environment: Mapping[str, str], *, tmp: bool = False) -> None:
+    def __init__(
+        self,
+        image: Image,
+        folder: Path,
+        environment: Mapping[str, str],
+        *,
+        tmp: bool = False,
+        host_network: bool = False,
+    ) -> None:
         self.image = image
         self._environment = {**image.environment, **environment}
         root = image.root.folder
@@ -194,12 +203,14 @@ class Container:
         temporary = f"mount -t tmpfs -o mode=1777 tmp {root}/tmp && " if tmp else ""
         mounts = (
             f"mount --bind {root} {root} && mount -o remount,bind,ro {root} && {volumes}{temporary}"
-            f"mount -t proc proc {root}/proc && mount --rbind /dev {root}/dev && ip link set lo up && "
+            f"mount -t proc proc {root}/proc && mount --rbind /dev {root}/dev && "
+            f"{'' if host_network else 'ip link set lo up && '}"
         )
         words = ["env", "-i", *(f"{name}={value}" for name, value in self._environment.items())]
         words += ["sh", "-c", f'cd {image.folder} && exec "$@"', "sh", *image.entrypoint, *image.command]
         chroot = f"exec setpriv --no-new-privs chroot --userspec={image.user} {root} {shlex.join(words)}"
-        spaces = ["unshare", "--mount", "--propagation", "private", "--pid", "--net", "--fork", "--kill-child"]
+        spaces = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child"]
+        spaces += [] if host_network else ["--net"]
         line = (*spaces, "sh", "-c", mounts + chroot)
         self.process = Process(Command("container", line, folder / "container.log"))
 

@@ -16,6 +16,8 @@ from tests.packaging.roots import Root
 from tests.support.waiting import wait_until
 
 BOOT_SECONDS_MAX = 180.0
+COMMAND_SECONDS_MAX = 120.0
+INSTALLATION_SECONDS_MAX = 600.0
 STATE_MEGABYTES = 64
 _UNIT = "oncegate.service"
 _AGAIN = 133
@@ -63,14 +65,14 @@ class Machine:
             subprocess.run(["kill", "-KILL", str(leader)], check=False)  # its processes end with it
         self.process.kill()
 
-    def run(self, *command: str, check: bool = True) -> str:
+    def run(self, *command: str, check: bool = True, seconds_max: float = COMMAND_SECONDS_MAX) -> str:
         """Run a command on the machine."""
         done = subprocess.run(
             ["nsenter", "--target", str(self.leader()), "--all", *command],
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=seconds_max,
             stdin=subprocess.DEVNULL,
         )
         assert not check or done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"

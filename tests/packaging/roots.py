@@ -62,9 +62,26 @@ class Root:
         file.write_text(written.replace("# bootstrap_servers =", "bootstrap_servers =") + text)
 
 
-def build(archive: Path, suite: str, included: str = INCLUDED) -> None:
+def bind(root: Root, coap_port: int, http_port: int) -> None:
+    """Have the configured agent listen on these ports of the loopback, and reach no Kafka."""
+    file = root.path("/etc/oncegate/oncegate.toml")
+    text = file.read_text().replace('"kafka-1:9092,kafka-2:9092"', '"127.0.0.1:1"')
+    text = text.replace('# bind = "[::]:5683"', f'bind = "[::1]:{coap_port}"')
+    file.write_text(text.replace('# bind = "127.0.0.1:8580"', f'bind = "127.0.0.1:{http_port}"'))
+
+
+def limit_store(root: Root) -> None:
+    """Have the installed agent's store be full after some thousand events."""
+    file = root.path("/etc/oncegate/oncegate.toml")
+    text = file.read_text()
+    assert '# bytes_max = "1GiB"' in text
+    file.write_text(text.replace('# bytes_max = "1GiB"', 'bytes_max = "2MiB"'))
+
+
+def build(archive: Path, suite: str, included: str = INCLUDED, architecture: str | None = None) -> None:
     """Create an archive of a clean system of a release from this machine's package sources."""
     command = [programs.require("mmdebstrap"), "--mode=root", "--variant=minbase", f"--include={included}"]
+    command += [f"--architectures={architecture}"] if architecture else []
     done = subprocess.run(
         [*command, suite, str(archive), "-"],
         input=_sources(suite),

@@ -1,6 +1,6 @@
 """The package on a booted machine: killed, hung, with a full disk, rebooted; no acked event is missing."""
 
-import json
+import shutil
 import socket
 import subprocess
 import urllib.error
@@ -10,51 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from agent.store.layout import FILE_NAME
-from agent.store.read.events import read_packed
-from agent.store.schema import database
-from simulators import wire
 from simulators.services import ports
 from simulators.services.install import programs
-from tests.packaging.machine import STATE_MEGABYTES, Machine
+from tests.packaging import roots
+from tests.packaging.following import version_up
+from tests.packaging.machine import INSTALLATION_SECONDS_MAX, STATE_MEGABYTES, Machine
 from tests.packaging.roots import Root
+from tests.packaging.sensor import Sensor, ids_in
 from tests.support.hanging import hung
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.heavy
 TOKEN = "a token of thirty-two random bytes"
 STATE = "/var/lib/oncegate"
-
-
-class Sensor:
-    """Sends events one after the other, and records which were acked."""
-
-    def __init__(self, port: int) -> None:
-        self._socket = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-        self._socket.connect(("::1", port))
-        self._socket.settimeout(1)
-        self.next = 1
-        self.acked: set[int] = set()
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def send(self, size: int = 0) -> str:
-        """Send an event and return the answer's code; empty without one."""
-        number, self.next = self.next, self.next + 1
-        body = b'{"device":"urn:dev:mac:0000000000000001","id":%d,"data":{"x":"%s"}}' % (number, b"x" * size)
-        try:
-            self._socket.send(wire.Request(body, 50).datagram(number, number.to_bytes(4, "big")))
-            message = wire.parse(self._socket.recv(2048))
-        except (TimeoutError, ConnectionRefusedError):
-            return ""
-        assert message is not None
-        if message.code_text == "2.04":
-            self.acked.add(int.from_bytes(message.token, "big"))
-        return message.code_text
-
-    def send_until(self, code: str, size: int = 0) -> None:
-        wait_until(lambda: self.send(size) == code, f"an event is answered with {code}", 300)
 
 
 def post(port: int, token: str) -> int:
@@ -73,11 +41,10 @@ def post(port: int, token: str) -> int:
 
 def prepare(root: Root, package: Path, coap_port: int, http_port: int) -> None:
     root.install(package)
+    root.configure()
+    roots.bind(root, coap_port, http_port)
     file = root.path("/etc/oncegate/oncegate.toml")
-    text = file.read_text().replace('# id = "gw1"', 'id = "gw1"').replace("# bootstrap_servers = ", "#")
-    text = text.replace("[kafka]", '[kafka]\nbootstrap_servers = "127.0.0.1:1"')
-    text = text.replace('# bind = "[::]:5683"', f'bind = "[::1]:{coap_port}"')
-    text = text.replace('# bind = "127.0.0.1:8580"', f'bind = "127.0.0.1:{http_port}"')
+    text = file.read_text()
     file.write_text(text.replace("# token_file =", 'token_file = "credential:tokens"'))
     tokens = root.path("/etc/oncegate/secrets/tokens")
     tokens.write_text(f"device urn:a sha256:{sha256(TOKEN.encode()).hexdigest()}\n")
@@ -95,12 +62,7 @@ def stored_ids(machine: Machine, copy: Path) -> list[int]:
         if name.startswith("events.db"):
             command = ["nsenter", "--target", str(machine.leader()), "--all", "cat", f"{STATE}/{name}"]
             (copy / name).write_bytes(subprocess.run(command, check=True, capture_output=True).stdout)
-    connection = database.open_for_reading(copy / FILE_NAME)
-    try:
-        bodies = [json.loads(b"{" + event.tail + b"}") for event in read_packed(connection, 1, 1 << 40)]
-    finally:
-        connection.close()
-    return [body["id"] for body in bodies if body["via"] == "coap"]
+    return ids_in(copy)
 
 
 def test_whatever_happens_to_a_booted_gateway_no_acked_event_is_missing(
@@ -156,3 +118,42 @@ def _live(machine: Machine, sensor: Sensor, http_port: int) -> None:
 def _send(sensor: Sensor, count: int) -> None:
     for _ in range(count):
         sensor.send_until("2.04")
+
+
+def starts(machine: Machine) -> int:
+    """Count how often the agent has reported in its log that it is ready."""
+    return machine.run("journalctl", "--output=cat", "ONCEGATE_AGENT=ready").count("agent=ready")
+
+
+def test_a_full_store_survives_a_kill_an_upgrade_a_removal_and_a_purge(
+    root: Root, package: Path, tmp_path: Path
+) -> None:
+    programs.require("systemd-nspawn")
+    (coap_port,), (http_port,) = ports.free(1, socket.SOCK_DGRAM), ports.free(1)
+    prepare(root, package, coap_port, http_port)
+    roots.limit_store(root)
+    shutil.copy(version_up(package, tmp_path), root.path("/root/following.deb"))
+    with Machine(root, tmp_path) as machine:
+        sensor = Sensor(coap_port)
+        try:
+            sensor.send_until("5.03", size=900)
+            machine.kill_agent()
+            # Its start is not complete for systemd while the store is full, and an upgrade must not wait for that.
+            wait_until(lambda: starts(machine) == 2, "the killed agent is started again", 300)
+            before = machine.main_pid()
+            install = ("dpkg", "--force-confdef", "--force-confold", "-i", "/root/following.deb")
+            machine.run(*install, seconds_max=INSTALLATION_SECONDS_MAX)
+            wait_until(lambda: starts(machine) == 3, "the new agent is started", 300)
+            assert machine.main_pid() != before
+            assert "9." in machine.run("dpkg-query", "-W", "oncegate")
+            assert sensor.send_again(1) == "2.04"  # a duplicate needs no space
+            sensor.send_until("5.03", size=900)
+        finally:
+            sensor.close()
+        machine.run("dpkg", "-r", "oncegate", seconds_max=INSTALLATION_SECONDS_MAX)
+        assert machine.show("ActiveState") == "inactive"
+        machine.run("dpkg", "-P", "oncegate", seconds_max=INSTALLATION_SECONDS_MAX)
+        ids = stored_ids(machine, tmp_path / "copy")
+    assert len(ids) == len(set(ids))
+    assert sensor.acked <= set(ids)
+    assert len(sensor.acked) > 1_000

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,10 +16,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable, QueryBuilder
 
+from simulators import wire
+from simulators.services import ports
+from simulators.services.kafka.broker import Broker
 from tests.packaging import images, roots
 from tests.packaging.images import Container, Image
 from tests.packaging.roots import CHECKOUT
+from tests.support.udp import ask
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.heavy
@@ -107,3 +113,42 @@ def test_the_cloud_image_has_java_spark_and_the_jars(cloud_image: Image, tmp_pat
     jars = {jar.name for jar in cloud_image.root.path(cloud_image.environment["SPARK_HOME"]).glob("jars/*.jar")}
     needed = {name for name in jars if name.startswith(("spark-sql-kafka-0-10_2.13", "delta-spark_2.13", "kafka-cli"))}
     assert len(needed) == 3
+
+
+def test_an_event_goes_from_the_agents_image_by_the_cloud_image_into_a_table(
+    agent_image: Image, cloud_image: Image, tmp_path: Path
+) -> None:
+    (coap_port,), (http_port,) = ports.free(1, socket.SOCK_DGRAM), ports.free(1)
+    with Broker(tmp_path / "broker") as broker:
+        broker.create_topics()
+        given = {
+            "ONCEGATE_GATEWAY__ID": "gw1",
+            "ONCEGATE_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+            "ONCEGATE_COAP__BIND": f"127.0.0.1:{coap_port}",
+            "ONCEGATE_HTTP__BIND": f"127.0.0.1:{http_port}",
+            "ONCEGATE_RECEIPTS__POLL_SECONDS": "1s",
+        }
+        agent = Container(agent_image, tmp_path / "agent", given, host_network=True)
+        words = ("job", "--master", "local[2]", "--bootstrap-servers", broker.bootstrap_servers)
+        image = replace(cloud_image, command=(*words, "--table", "events", "--checkpoint", "checkpoint"))
+        job = Container(image, tmp_path / "job", {}, tmp=True, host_network=True)
+
+        def processed() -> int:
+            done = agent.inside("oncegate", "status", "--json")
+            return int(json.loads(done.stdout)["events"]["processed"]) if done.returncode == 0 else 0
+
+        with agent.process, job.process:
+            agent.process.wait_for_log("agent=ready")
+            assert ask("127.0.0.1", coap_port, wire.Request(EVENT.encode(), 50), 1) == "2.04"
+            wait_until(lambda: processed() == 2 or not job.process.alive, "the table's receipts", 900)
+            assert job.process.alive, job.process.log_tail()
+            os.kill(job.pid, signal.SIGTERM)
+            assert job.process.wait(300) == 0, job.process.log_tail()
+    table = DeltaTable(str(tmp_path / "job" / "0" / "events"))
+    rows = {
+        kind: data
+        for batch in QueryBuilder().register("events", table).execute("SELECT type, data FROM events")
+        for kind, data in zip(*(batch.column(name).to_pylist() for name in ("type", "data")), strict=True)
+    }
+    assert set(rows) == {"gateway.started", "reading"}
+    assert rows["reading"] == '{"temperature":21.5}'

@@ -12,13 +12,12 @@ from agent.cli.manual.pages import pages as manual_pages
 from contract.event import Event
 from simulators.services.install import programs
 from tests.agent.store.stores import HandClock, accept, batch, make_store
+from tests.packaging.following import version_up
 from tests.packaging.roots import CHECKOUT, Root
 
 pytestmark = pytest.mark.heavy
 INSTALLED_MEGABYTES_MAX = 60
 STATE = "/var/lib/oncegate"
-AARCH64 = 183
-"""A value of ELF's e_machine."""
 UNUSED = """
 import importlib, pathlib, pkgutil, sys, sysconfig
 import agent, contract, aiocoap.oscore, sqlite_utils.cli
@@ -52,18 +51,6 @@ def fill(root: Root, *, processed: bool) -> None:
 def events(root: Root) -> list[str]:
     """Read the events with the installed program."""
     return root.run("oncegate", "events").stdout.splitlines()
-
-
-def version_up(package: Path, folder: Path) -> Path:
-    """Create the next version's package, with another version and another default configuration."""
-    unpacked, following = folder / "unpacked", folder / "following.deb"
-    subprocess.run(["dpkg-deb", "-R", str(package), str(unpacked)], check=True)
-    control = unpacked / "DEBIAN" / "control"
-    control.write_text(control.read_text().replace("Version: 0.", "Version: 9."))
-    configuration = unpacked / "etc" / "oncegate" / "oncegate.toml"
-    configuration.write_text(configuration.read_text() + "# new in this version\n")
-    subprocess.run(["dpkg-deb", "--root-owner-group", "-b", str(unpacked), str(following)], check=True)
-    return following
 
 
 def test_lintian_finds_no_error(package: Path) -> None:
@@ -161,28 +148,6 @@ def test_a_store_that_cannot_be_read_is_never_purged(package: Path, root: Root) 
     root.path(STATE).joinpath("events.db").write_bytes(b"damaged " * 4096)
     root.run("dpkg", "-P", "oncegate")
     assert root.path(STATE).joinpath("events.db").exists()
-
-
-@pytest.mark.parametrize(("debian", "python"), [("12", "311"), ("13", "313")])
-def test_the_package_for_a_raspberry_pi_has_the_wheels_of_its_processor_and_its_python(
-    tmp_path: Path, debian: str, python: str
-) -> None:
-    done = subprocess.run(
-        [str(CHECKOUT / "packaging" / "deb.sh"), "arm64", debian],
-        env={**os.environ, "DIST": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=1_800,
-    )
-    assert done.returncode == 0, done.stderr
-    subprocess.run(["dpkg-deb", "-x", done.stdout.split()[-1], str(tmp_path / "files")], check=True)
-    objects = [file for file in (tmp_path / "files").rglob("*.so*") if file.is_file()]
-    assert objects
-    assert {int.from_bytes(file.read_bytes()[18:20], "little") for file in objects} == {AARCH64}
-    modules = [file.name for file in objects if ".cpython-" in file.name]
-    assert modules
-    assert all(f".cpython-{python}-" in name for name in modules)
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ HEAVY_PACKAGES = {
     "npm": "npm",
     "cc": "build-essential",
     "strace": "strace",
+    "qemu-aarch64-static": "qemu-user-static",
 }
 """Programs that only heavy tests run."""
 _PATH_MORE = "/usr/local/sbin:/usr/sbin:/sbin"

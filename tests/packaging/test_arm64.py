@@ -1,0 +1,107 @@
+"""The packages for a Raspberry Pi, run by QEMU in a clean system of their release and processor.
+
+systemd does not boot there: the agent is started as its unit does, by its user and its command.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from simulators.services import ports
+from simulators.services.process import Command, Process
+from tests.packaging import emulation, roots
+from tests.packaging.conftest import build_package
+from tests.packaging.following import version_up
+from tests.packaging.roots import PATH, Root
+from tests.packaging.sensor import Sensor, ids_in
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(5_400)]
+INCLUDED = "python3,adduser"
+AARCH64 = 183
+"""A value of ELF's e_machine."""
+STATE = "/var/lib/oncegate"
+START_SECONDS_MAX = 300.0
+PYTHON = {"12": "311", "13": "313"}
+
+
+@pytest.fixture(scope="module")
+def arm64_package(release: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_package(release, "arm64", tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture
+def arm64_root(release: str, tmp_path: Path) -> Iterator[Root]:
+    if not roots.may_build():
+        pytest.skip("only root can make systems")
+    with emulation.arm64():
+        roots.build(tmp_path / "root.tar", roots.SUITES[release], INCLUDED, "arm64")
+        yield roots.unpack(tmp_path / "root.tar", tmp_path / "root")
+    subprocess.run(["rm", "-rf", "--one-file-system", str(tmp_path / "root")], check=True)
+
+
+def agent(root: Root, folder: Path) -> Process:
+    """Return the agent of the root, which is not started yet."""
+    words = ("chroot", "--userspec=oncegate:oncegate", str(root.folder), "env", "-i", f"PATH={PATH}")
+    return Process(Command("agent", (*words, "/usr/bin/oncegate", "run"), folder / "agent.log"))
+
+
+def start(process: Process) -> None:
+    process.start()
+    process.wait_for_log("agent=ready", START_SECONDS_MAX)
+
+
+def test_it_has_the_wheels_of_its_processor_and_its_python(release: str, arm64_package: Path, tmp_path: Path) -> None:
+    subprocess.run(["dpkg-deb", "-x", str(arm64_package), str(tmp_path / "files")], check=True)
+    objects = [file for file in (tmp_path / "files").rglob("*.so*") if file.is_file()]
+    assert objects
+    assert {int.from_bytes(file.read_bytes()[18:20], "little") for file in objects} == {AARCH64}
+    modules = [file.name for file in objects if ".cpython-" in file.name]
+    assert modules
+    assert all(f".cpython-{PYTHON[release]}-" in name for name in modules)
+
+
+def test_a_full_store_survives_a_kill_an_upgrade_a_removal_and_a_purge(
+    arm64_root: Root, arm64_package: Path, tmp_path: Path
+) -> None:
+    root = arm64_root
+    assert root.run("uname", "-m").stdout == "aarch64\n"
+    root.install(arm64_package)
+    root.configure()
+    (coap_port,), (http_port,) = ports.free(1, socket.SOCK_DGRAM), ports.free(1)
+    roots.bind(root, coap_port, http_port)
+    roots.limit_store(root)
+    assert root.run("oncegate", "check").returncode == 0
+    sensor = Sensor(coap_port)
+    first = agent(root, tmp_path)
+    try:
+        start(first)
+        sensor.send_until("2.04")
+        first.kill()
+        start(first)
+        sensor.send_until("5.03", size=900)
+        os.kill(first.pid, signal.SIGTERM)
+        assert first.wait(60) == 0
+        root.install(version_up(arm64_package, tmp_path), "--force-confdef", "--force-confold")
+        assert "9." in root.run("dpkg-query", "-W", "oncegate").stdout
+        start(first)
+        assert sensor.send_again(1) == "2.04"  # a duplicate needs no space
+        sensor.send_until("5.03", size=900)
+        os.kill(first.pid, signal.SIGTERM)
+        assert first.wait(60) == 0
+        assert "Traceback" not in first.log()
+    finally:
+        first.kill()
+        sensor.close()
+    root.run("dpkg", "-r", "oncegate")
+    assert "contains undelivered events" in root.run("dpkg", "-P", "oncegate").stderr
+    ids = ids_in(root.path(STATE))
+    assert len(ids) == len(set(ids))
+    assert sensor.acked <= set(ids)
+    assert len(sensor.acked) > 1_000
