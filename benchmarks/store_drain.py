@@ -51,7 +51,7 @@ def drain(folder: Path, waiting: int) -> StoreDrain:
         broker.create_topics(TOPIC)
         warm(broker)
         configuration.write_text(
-            f'[gateway]\nid = "gw-bench"\nstate_dir = "{folder / "state"}"\n[store]\nbytes_max = "64GiB"\n'
+            f'[gateway]\nid = "gw-bench"\nstate_dir = "{folder / "state"}"\n[store]\nmax_bytes = "64GiB"\n'
             '[coap]\nbind = "[::1]:0"\n[http]\nenabled = false\n[receipts]\nenabled = false\n'
             f'[kafka]\nbootstrap_servers = "{broker.bootstrap_servers}"\n'
         )

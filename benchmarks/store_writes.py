@@ -36,7 +36,7 @@ class Written:
 @asynccontextmanager
 async def opened(folder: Path, commit_events: int) -> AsyncIterator[EventStore]:
     """Open a store for service with a maximum number of events per commit."""
-    settings = StoreSettings(bytes_max=BYTES_MAX, commit_events_max=commit_events)
+    settings = StoreSettings(max_bytes=BYTES_MAX, commit_events_max=commit_events)
     async with EventStore(folder, GATEWAY, settings, IdentitySettings(), SystemClock(trusted=True)) as store:
         yield store
 

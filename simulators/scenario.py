@@ -198,7 +198,7 @@ class GatewayPlan:
     """With 2, both receive the requests of each CoAP sensor."""
     clock: str = "trusted"
     clock_offset_seconds: float = 0.0
-    store_bytes_max: str = "1GiB"
+    store_max_bytes: str = "1GiB"
 
     def __post_init__(self) -> None:
         """Raise ValueError where the count is not 1 or 2."""

@@ -15,7 +15,7 @@ from agent.terminal import Colour
 EXAMPLES = """examples:
   oncegate config                    the effective values, and the source of each
   oncegate config --changed          only values that are not defaults
-  oncegate config --json | jq -r 'select(.key == "bytes_max").value'
+  oncegate config --json | jq -r 'select(.key == "max_bytes").value'
 """
 
 

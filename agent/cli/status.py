@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     path = settings.gateway.state_dir / FILE_NAME
     running = database.in_use(path)
     agent = "runs" if running else "does not run; start it: systemctl start oncegate"
-    share = status.store_bytes / settings.store.bytes_max
+    share = status.store_bytes / settings.store.max_bytes
     late = " (the latest may be missing)" if running and not is_current else ""
     rows = [
         ("gateway", printable(status.gateway)),
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
             if status.epoch is None
             else f"epoch {status.epoch}, sequence {status.sequence:,}; {count(status.epochs, 'epoch')} so far",
         ),
-        ("on disk", f"{size(status.store_bytes)}, {share:.0%} of store.bytes_max"),
+        ("on disk", f"{size(status.store_bytes)}, {share:.0%} of store.max_bytes"),
     ]
     if running and status.log_bytes > disk_space.LOG_BYTES_EXPECTED:
         rows.append(("log", paint(_log_held(status.log_bytes, path), Colour.WARNING)))

@@ -55,11 +55,11 @@ class CoapServer:
         self._oscore = oscore
         self._now = now
         self.counters = Counters()
-        self._udp = UdpSocket(settings.bind, settings.body_bytes_max, self.counters)
+        self._udp = UdpSocket(settings.bind, settings.max_body_bytes, self.counters)
 
     async def __aenter__(self) -> Self:
         self._udp.__enter__()
-        tuning, counters, body_bytes_max = self._tuning, self.counters, self._settings.body_bytes_max
+        tuning, counters, body_bytes_max = self._tuning, self.counters, self._settings.max_body_bytes
         bridge_tuning = BridgeTuning(tuning)
         pace = Pace()
         self._events = EventsResource(

@@ -45,7 +45,7 @@ class CoapSettings:
 
     enabled: bool = option(readers.boolean, "accept events over CoAP", default=True)
     bind: str = option(readers.listen_address, "address and UDP port; [::] accepts IPv6 and IPv4", default="[::]:5683")
-    body_bytes_max: int = option(readers.size, "largest body, block-wise uploads included", default=65_536)
+    max_body_bytes: int = option(readers.size, "largest body, block-wise uploads included", default=65_536)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class HttpSettings:
         readers.path, "certificate chain (PEM); with it, HTTPS only", default=None
     )
     tls_key: Path | None = option(readers.secret_path, "private key of the certificate (PEM)", default=None)  # noqa: RUF009
-    body_bytes_max: int = option(readers.size, "largest body", default=65_536)
+    max_body_bytes: int = option(readers.size, "largest body", default=65_536)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class MqttSettings:
         key="session_expiry",
         default=7 * DAY_SECONDS,
     )
-    body_bytes_max: int = option(readers.size, "largest message; a larger one is rejected", default=65_536)
+    max_body_bytes: int = option(readers.size, "largest message; a larger one is rejected", default=65_536)
     base_topic: str = option(
         topics.base_topic, "Zigbee2MQTT's base topic; an empty text disables it", default="zigbee2mqtt"
     )
@@ -205,7 +205,7 @@ class IdentitySettings:
 class StoreSettings:
     """Section [store]."""
 
-    bytes_max: int = option(readers.size, "maximum size of the store on disk", default=1 << 30)
+    max_bytes: int = option(readers.size, "maximum size of the store on disk", default=1 << 30)
     when_full: str = option(
         readers.choice("refuse", "drop-oldest"),
         "refuse: new events are refused until there is space; drop-oldest: the oldest are dropped and declared",

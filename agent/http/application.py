@@ -102,7 +102,7 @@ class Application:
 
     def _too_large(self) -> Refusal:
         bytes_max = self._body_bytes_max
-        message = f"a body has at most {bytes_max} bytes (http.body_bytes_max); send less at once"
+        message = f"a body has at most {bytes_max} bytes (http.max_body_bytes); send less at once"
         return refusal(413, "too large", message)
 
 

@@ -53,7 +53,7 @@ class HttpServer:
         self._tls = open_tls(settings)
         events = Events(receive, access, limits.requests_in_progress_max)
         site = Site({"/api/v1/events": {"POST": events.post}, **views.resources(access)})
-        self._application = Application(site, limits, settings.body_bytes_max, responses)
+        self._application = Application(site, limits, settings.max_body_bytes, responses)
         self._limits = limits
 
     async def __aenter__(self) -> Self:

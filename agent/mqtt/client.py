@@ -44,7 +44,7 @@ def client_id(gateway: str) -> str:
 
 def packet_bytes_max(settings: MqttSettings) -> int:
     """Return the size of the largest packet that is kept whole: of an event, or of a list of Zigbee2MQTT."""
-    return min(max(settings.body_bytes_max, LIST_BYTES_MAX) + HEAD_BYTES_MAX, REMAINING_LENGTH_MAX)
+    return min(max(settings.max_body_bytes, LIST_BYTES_MAX) + HEAD_BYTES_MAX, REMAINING_LENGTH_MAX)
 
 
 def state_topic(gateway: str) -> str:

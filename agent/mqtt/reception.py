@@ -239,7 +239,7 @@ class Reception:
 
     def _deliver(self, ack: PendingAck, delivery: Delivery, size: int) -> None:
         if size > self._routes.body_bytes_max:
-            self._reject(ack, delivery, f"larger than {self._routes.body_bytes_max} bytes (mqtt.body_bytes_max)")
+            self._reject(ack, delivery, f"larger than {self._routes.body_bytes_max} bytes (mqtt.max_body_bytes)")
             return
 
         def respond(answer: Answer) -> None:

@@ -31,7 +31,7 @@ class Routes:
         self._base = f"{settings.base_topic}/" if settings.base_topic else ""
         self._version = settings.version
         self._lists = {f"{self._base}{name}": name for name in (DEVICES, GROUPS)} if self._base else {}
-        self.body_bytes_max = settings.body_bytes_max
+        self.body_bytes_max = settings.max_body_bytes
         self.names = names
         self._passed_over = False
 

@@ -130,7 +130,7 @@ class EventStore:
     @property
     def bytes_max(self) -> int:
         """The bound of the store."""
-        return self._settings.bytes_max
+        return self._settings.max_bytes
 
     @property
     def commit_durations(self) -> CommitDurations:

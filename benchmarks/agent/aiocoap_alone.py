@@ -36,7 +36,7 @@ async def main(folder: Path, port: int) -> None:
     """Serve until killed."""
     clock = SystemClock()
     settings = IdentitySettings()
-    async with EventStore(folder, "bench", StoreSettings(bytes_max=8 << 30), settings, clock) as store:
+    async with EventStore(folder, "bench", StoreSettings(max_bytes=8 << 30), settings, clock) as store:
         site = resource.Site()
         site.add_resource(["events"], Events(Pipeline(settings, clock, store)))
         await Context.create_server_context(site, bind=("::1", port), transports=["udp6"])

@@ -75,7 +75,7 @@ def oncegate(
     subscription = '[[mqtt.subscriptions]]\ntopic = "bench/{device}"\nformat = "json"\n' if mqtt else ""
     configuration.write_text(
         f'[gateway]\nid = "bench"\nstate_dir = "{folder / "state"}"\n[coap]\nbind = "[::1]:{coap}"\n{oscore}'
-        f'[store]\nbytes_max = "8GiB"\n[http]\nbind = "127.0.0.1:{http}"\n'
+        f'[store]\nmax_bytes = "8GiB"\n[http]\nbind = "127.0.0.1:{http}"\n'
         f'[kafka]\nbootstrap_servers = "127.0.0.1:1"\n{mqtt}{subscription}'
     )
     # Without the working directory, in which the sources would be found before the installed form.

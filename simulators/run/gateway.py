@@ -34,7 +34,7 @@ class GatewayOptions:
     clock: str = "trusted"
     fake_clock: bool = False
     """Whether the wall clock can be set (clock_patch.py)."""
-    store_bytes_max: str = "1GiB"
+    store_max_bytes: str = "1GiB"
     delivery: str | None = None
     mqtt_port: int | None = None
     patches: tuple[str, ...] = ()
@@ -189,7 +189,7 @@ bind = "{self.address[0]}:{self.address[1]}"
 bind = "{self.http_address[0]}:{self.http_address[1]}"
 {mqtt if options.mqtt_port is not None else ""}
 [store]
-bytes_max = "{options.store_bytes_max}"
+max_bytes = "{options.store_max_bytes}"
 
 [kafka]
 bootstrap_servers = "{bootstrap_servers}"

@@ -135,7 +135,7 @@ def _options(scenario: Scenario, overrides: Overrides, number: int, mosquitto: M
         id=f"gw{number}",
         clock=plan.clock,
         fake_clock=sets_clock,
-        store_bytes_max=plan.store_bytes_max,
+        store_max_bytes=plan.store_max_bytes,
         delivery=overrides.delivery,
         mqtt_port=None if mosquitto is None else mosquitto.port,
         patches=overrides.agent_patches,

@@ -26,7 +26,7 @@ SHOWN_BY = {
     "gateway.clock": ENVIRONMENT,
     "coap.enabled": ENVIRONMENT,
     "coap.bind": "tests/agent/test_process.py::test_a_port_in_use_is_named",
-    "coap.body_bytes_max": "tests/agent/coap/test_answers.py::test_a_body_over_the_limit_is_refused_with_size1",
+    "coap.max_body_bytes": "tests/agent/coap/test_answers.py::test_a_body_over_the_limit_is_refused_with_size1",
     "coap.oscore.credentials_dir": "tests/agent/coap/oscore/test_process.py::"
     "test_after_a_kill_the_client_goes_on_and_a_captured_datagram_is_refused",
     "coap.oscore.required": "tests/agent/coap/oscore/test_contexts.py::"
@@ -38,7 +38,7 @@ SHOWN_BY = {
     "http.token_file": "tests/agent/http/test_access.py::test_a_device_posts_under_its_own_identity_and_no_other",
     "http.tls_certificate": TLS,
     "http.tls_key": TLS,
-    "http.body_bytes_max": "tests/agent/http/test_events.py::"
+    "http.max_body_bytes": "tests/agent/http/test_events.py::"
     "test_a_body_over_the_limit_is_refused_whether_its_length_is_said_or_not",
     "devices.allow": "tests/agent/test_admission.py::test_the_lists_let_a_device_in_or_not",
     "devices.deny": "tests/agent/test_admission.py::test_the_lists_let_a_device_in_or_not",
@@ -53,7 +53,7 @@ SHOWN_BY = {
     "mqtt.tls_certificate_file": f"{SECURITY}::test_tls_checks_the_broker_and_shows_it_our_certificate",
     "mqtt.tls_key_file": f"{SECURITY}::test_tls_checks_the_broker_and_shows_it_our_certificate",
     "mqtt.session_expiry": f"{EFFECTS}::test_the_broker_keeps_messages_for_as_long_as_it_is_told_to",
-    "mqtt.body_bytes_max": "tests/agent/mqtt/test_subscriber.py::"
+    "mqtt.max_body_bytes": "tests/agent/mqtt/test_subscriber.py::"
     "test_what_can_be_no_event_is_recorded_and_acknowledged",
     "mqtt.base_topic": "tests/agent/cli/doctor/test_mqtt.py::test_zigbee2mqtt_is_looked_for_where_it_publishes",
     "mqtt.subscriptions": "tests/agent/mqtt/test_subscriber.py::test_what_can_be_no_event_is_recorded_and_acknowledged",
@@ -64,7 +64,7 @@ SHOWN_BY = {
     "identity.resend_window": f"{EFFECTS}::test_equal_data_is_suspicious_within_the_window",
     "identity.resend_horizon": f"{EFFECTS}::test_the_horizon_bounds_when_a_copy_can_have_existed",
     "identity.rules": "tests/agent/identity/test_cases.py::test_with_a_rule_without_time_it_is_a_copy",
-    "store.bytes_max": "tests/agent/store/faults/test_event_store_faults.py::"
+    "store.max_bytes": "tests/agent/store/faults/test_event_store_faults.py::"
     "test_a_full_store_refuses_new_events_acks_copies_and_recovers_by_itself",
     "store.when_full": "tests/agent/store/write/test_capacity.py::"
     "test_the_oldest_are_dropped_only_where_configured_and_declared",

@@ -123,14 +123,14 @@ def check_space(folder: Path, settings: StoreSettings) -> Iterator[Finding]:
     state = os.statvfs(existing(folder))
     free = state.f_bavail * state.f_frsize
     used = database.disk_bytes(folder / FILE_NAME)
-    missing = max(0, settings.bytes_max - used)
-    text = f"{size(free)} free; the store has {size(used)} and may grow to {size(settings.bytes_max)}"
-    if settings.bytes_max < STORE_BYTES_MIN:
-        yield warning("space", text, "raise store.bytes_max: as it is, the store is full after a few events")
+    missing = max(0, settings.max_bytes - used)
+    text = f"{size(free)} free; the store has {size(used)} and may grow to {size(settings.max_bytes)}"
+    if settings.max_bytes < STORE_BYTES_MIN:
+        yield warning("space", text, "raise store.max_bytes: as it is, the store is full after a few events")
     elif free < missing:
-        yield wrong("space", text, "lower store.bytes_max, or free space: a full disk refuses events before its bound")
+        yield wrong("space", text, "lower store.max_bytes, or free space: a full disk refuses events before its bound")
     elif free < missing * 1.2:
-        yield warning("space", f"{text}: it would leave little for others", "lower store.bytes_max, or free space")
+        yield warning("space", f"{text}: it would leave little for others", "lower store.max_bytes, or free space")
     else:
         yield fine("space", text)
 

@@ -35,8 +35,8 @@ class Capacity:
         self._file = path
         self._connection = connection
         """Returns the writing connection; most questions are answered without it."""
-        self._bytes_max = settings.bytes_max - min(RESERVE_BYTES_MAX, int(settings.bytes_max * RESERVE_SHARE))
-        self._drop_bytes = int(settings.bytes_max * DROP_SHARE)
+        self._bytes_max = settings.max_bytes - min(RESERVE_BYTES_MAX, int(settings.max_bytes * RESERVE_SHARE))
+        self._drop_bytes = int(settings.max_bytes * DROP_SHARE)
         self._drops = settings.when_full == "drop-oldest"
         self._memory = memory
         self._missing_bytes = 0

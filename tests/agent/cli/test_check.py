@@ -19,12 +19,12 @@ def test_a_mistake_is_named_with_file_line_key_and_the_nearest_key(file: Path, o
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("[store]\nbytes_max = 'lots'", r":12: \[store\] bytes_max: expected a size such as .*; found 'lots'"),
+        ("[store]\nmax_bytes = 'lots'", r":12: \[store\] max_bytes: expected a size such as .*; found 'lots'"),
         ("[receits]\nenabled = true", r":11: unknown section \[receits\]; did you mean receipts\?"),
         ("[mqtt]\nusername = 'u'\n\npassword_file = 3", r":14: \[mqtt\] password_file: expected the path"),
         ("properties_file = '/none'", r":11: \[kafka\] properties_file: /none cannot be read"),
         ("[mqtt", ":11: not TOML: .*line 11"),
-        ("[store]\nbytes_max = 9\n[coap]\n[store]\n", r":14: store is already in line 11: remove one of the two"),
+        ("[store]\nmax_bytes = 9\n[coap]\n[store]\n", r":14: store is already in line 11: remove one of the two"),
         ("topic = 'a'\n'topic' = 'b'", ":12: topic is already in line 11: remove one of the two"),
     ],
 )
@@ -81,7 +81,7 @@ def test_all_mistakes_are_named_at_once_with_their_lines(
 ) -> None:
     file.write_text(WRONG_IN_MANY_PLACES)
     monkeypatch.setenv("ONCEGATE_COPA__BIND", "x")
-    monkeypatch.setenv("ONCEGATE_STORE__BYTES_MAX", "lots")
+    monkeypatch.setenv("ONCEGATE_STORE__MAX_BYTES", "lots")
     status, _, message = oncegate("check", "--config", str(file))
     text = message.replace(f"oncegate: {file}", "").replace("oncegate: ", "")
     assert status == 2
@@ -98,7 +98,7 @@ def test_all_mistakes_are_named_at_once_with_their_lines(
         ':28: [coap] bind: expected an address and a port such as "[::]:5683" or "127.0.0.1:8580"',
         ":30: unknown section [cop]",
         "environment: ONCEGATE_COPA__BIND: unknown section",
-        'environment: [store] bytes_max: expected a size such as "64KiB", "1GiB", or bytes as a number',
+        'environment: [store] max_bytes: expected a size such as "64KiB", "1GiB", or bytes as a number',
     ]
 
 

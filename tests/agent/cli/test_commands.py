@@ -78,7 +78,7 @@ def test_a_command_imports_only_what_it_needs() -> None:
 def test_config_shows_each_value_with_its_origin_and_no_secret(
     file: Path, oncegate: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ONCEGATE_STORE__BYTES_MAX", "2GiB")
+    monkeypatch.setenv("ONCEGATE_STORE__MAX_BYTES", "2GiB")
     status, out, _ = oncegate("config", "--config", str(file), "--json")
     settings = {f"{entry['section']}.{entry['key']}": entry for entry in map(json.loads, out.splitlines())}
     assert status == 0
@@ -88,9 +88,9 @@ def test_config_shows_each_value_with_its_origin_and_no_secret(
         "sasl.password": "(hidden)",
         "ssl.key.pem": "(hidden)",
     }
-    assert [(settings[key]["value"], settings[key]["origin"]) for key in ("gateway.id", "store.bytes_max")] == [
+    assert [(settings[key]["value"], settings[key]["origin"]) for key in ("gateway.id", "store.max_bytes")] == [
         ("gw1", f"{file}:2"),
-        (2 << 30, "ONCEGATE_STORE__BYTES_MAX"),
+        (2 << 30, "ONCEGATE_STORE__MAX_BYTES"),
     ]
     assert settings["receipts.poll_seconds"]["origin"] == "default"
     assert settings["http.token_file"]["value"] is None
@@ -99,7 +99,7 @@ def test_config_shows_each_value_with_its_origin_and_no_secret(
 def test_config_for_people_has_a_line_for_each_setting_or_only_the_changed(file: Path, oncegate: Run) -> None:
     _, out, _ = oncegate("config", "--config", str(file))
     assert re.search(rf'^gateway\.id +"gw1" +{re.escape(str(file))}:2$', out, re.MULTILINE)
-    assert re.search(r"^store\.bytes_max +1073741824 +default$", out, re.MULTILINE)
+    assert re.search(r"^store\.max_bytes +1073741824 +default$", out, re.MULTILINE)
     _, changed, _ = oncegate("config", "--config", str(file), "--changed")
     assert " default" not in changed
     assert len(changed.splitlines()) == 6  # the headings, and five keys

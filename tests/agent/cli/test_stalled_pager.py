@@ -58,7 +58,7 @@ def test_a_pager_that_waits_costs_no_event_and_no_room(tmp_path: Path) -> None:
     configuration.write_text(
         f'[gateway]\nid = "gw1"\nstate_dir = "{state}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
         '[coap]\nenabled = false\n[http]\nbind = "127.0.0.1:0"\n'
-        f'[store]\nbytes_max = {BYTES_MAX}\nwhen_full = "drop-oldest"\n'
+        f'[store]\nmax_bytes = {BYTES_MAX}\nwhen_full = "drop-oldest"\n'
     )
     command = (sys.executable, "-m", "agent.cli.main", "events", "--limit", "1000000", "--config")
     with agent_process(configuration) as agent, closing(start(agent)) as connection:

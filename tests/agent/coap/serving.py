@@ -23,5 +23,5 @@ def serving(
     oscore: OscoreServing | None = None,
     now: Now = lambda: None,
 ) -> CoapServer:
-    settings = CoapSettings(bind=bind, body_bytes_max=body_bytes_max)
+    settings = CoapSettings(bind=bind, max_body_bytes=body_bytes_max)
     return CoapServer(settings, recorder, tuning=tuning, random=Random(1), fast=fast, oscore=oscore, now=now)

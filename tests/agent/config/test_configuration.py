@@ -23,7 +23,7 @@ def test_defaults_are_those_of_the_documents() -> None:
     assert (settings.http.enabled, settings.http.bind, settings.http.token_file) == (True, "127.0.0.1:8580", None)
     assert settings.gateway.state_dir == Path("/var/lib/oncegate")
     assert settings.identity.retention_seconds == 7 * 86_400
-    assert settings.store.bytes_max == 1 << 30
+    assert settings.store.max_bytes == 1 << 30
     assert (settings.receipts.group, settings.receipts.poll_seconds) == ("oncegate-cloud", 30)
 
 
@@ -36,12 +36,12 @@ def test_every_key_of_gateway_and_coap_is_read() -> None:
     settings = read(
         {
             "gateway": {"id": "gw2", "state_dir": "/tmp/x", "clock": "trusted"},
-            "coap": {"enabled": False, "bind": "127.0.0.1:1", "body_bytes_max": "2KiB"},
+            "coap": {"enabled": False, "bind": "127.0.0.1:1", "max_body_bytes": "2KiB"},
         }
     )
     gateway = settings.gateway
     assert (gateway.id, str(gateway.state_dir), gateway.clock) == ("gw2", "/tmp/x", "trusted")
-    assert (settings.coap.enabled, settings.coap.bind, settings.coap.body_bytes_max) == (False, "127.0.0.1:1", 2048)
+    assert (settings.coap.enabled, settings.coap.bind, settings.coap.max_body_bytes) == (False, "127.0.0.1:1", 2048)
 
 
 def test_every_key_of_http_and_devices_is_read() -> None:
@@ -53,13 +53,13 @@ def test_every_key_of_http_and_devices_is_read() -> None:
                 "token_file": "/t",
                 "tls_certificate": "/c",
                 "tls_key": "/k",
-                "body_bytes_max": "1KiB",
+                "max_body_bytes": "1KiB",
             },
             "devices": {"allow": ["urn:a:*", "urn:b"], "deny": ["urn:a:1"]},
         }
     )
     http = settings.http
-    assert (http.enabled, http.bind, http.token_file, http.body_bytes_max) == (False, "[::1]:2", Path("/t"), 1024)
+    assert (http.enabled, http.bind, http.token_file, http.max_body_bytes) == (False, "[::1]:2", Path("/t"), 1024)
     assert (http.tls_certificate, http.tls_key) == (Path("/c"), Path("/k"))
     assert (settings.devices.allow, settings.devices.deny) == (("urn:a:*", "urn:b"), ("urn:a:1",))
 
@@ -79,7 +79,7 @@ def test_every_key_of_mqtt_is_read() -> None:
                 "tls_certificate_file": "/cert",
                 "tls_key_file": "/key",
                 "session_expiry": "1h",
-                "body_bytes_max": "1KiB",
+                "max_body_bytes": "1KiB",
                 "base_topic": "z2m",
                 "subscriptions": [{"topic": "a/{device}", "format": "cbor"}],
             }
@@ -97,7 +97,7 @@ def test_every_key_of_mqtt_is_read() -> None:
         tls_certificate_file=Path("/cert"),
         tls_key_file=Path("/key"),
         session_expiry_seconds=3600,
-        body_bytes_max=1024,
+        max_body_bytes=1024,
         base_topic="z2m",
         subscriptions=(Subscription("a/{device}", Media.CBOR),),
     )
@@ -107,7 +107,7 @@ def test_every_key_of_identity_store_kafka_and_receipts_is_read() -> None:
     settings = read(
         {
             "identity": {"retention": "1d", "resend_window": "10s", "resend_horizon": "1h"},
-            "store": {"bytes_max": "2GiB", "commit_delay_ms_max": 5, "commit_events_max": 9, "keep_processed": "2m"},
+            "store": {"max_bytes": "2GiB", "commit_delay_ms_max": 5, "commit_events_max": 9, "keep_processed": "2m"},
             "kafka": {"bootstrap_servers": "a:1", "topic": "t", "properties": {"linger.ms": 7, "enable.x": True}},
             "receipts": {"enabled": False, "group": "g", "poll_seconds": 2, "any_commit": True},
         }
@@ -115,7 +115,7 @@ def test_every_key_of_identity_store_kafka_and_receipts_is_read() -> None:
     identity, store, receipts = settings.identity, settings.store, settings.receipts
     assert (identity.retention_seconds, identity.resend_window_seconds) == (86_400, 10)
     assert identity.resend_horizon_seconds == 3_600
-    assert (store.bytes_max, store.commit_delay_ms_max, store.commit_events_max) == (2 << 30, 5, 9)
+    assert (store.max_bytes, store.commit_delay_ms_max, store.commit_events_max) == (2 << 30, 5, 9)
     assert store.keep_processed_seconds == 120
     assert (settings.kafka.topic, settings.kafka.properties) == ("t", {"linger.ms": "7", "enable.x": "true"})
     assert (receipts.enabled, receipts.group, receipts.poll_seconds, receipts.any_commit) == (False, "g", 2, True)
@@ -135,7 +135,7 @@ def test_the_environment_overrides_the_file() -> None:
         ({"gateway": {}}, r"\[gateway\] id: missing"),
         ({"gateway": {"id": "a b"}}, r"\[gateway\] id: expected a name .* found 'a b'"),
         ({"gateway": {"id": "a", "clock": "sun"}}, "expected one of kernel, trusted; found 'sun'"),
-        ({"store": {"bytes_max": "lots"}}, r"\[store\] bytes_max: expected a size"),
+        ({"store": {"max_bytes": "lots"}}, r"\[store\] max_bytes: expected a size"),
         ({"store": {"commit_events_max": 0}}, "1 or more"),
         ({"identity": {"retention": "7 weeks"}}, "expected a duration"),
         ({"coap": {"enabled": "perhaps"}}, "expected true or false"),

@@ -43,7 +43,7 @@ def agent(tmp_path: Path) -> Iterator[Process]:
         "ONCEGATE_GATEWAY__CLOCK": "trusted",
         "ONCEGATE_COAP__ENABLED": "false",
         "ONCEGATE_HTTP__BIND": "[::1]:0",
-        "ONCEGATE_STORE__BYTES_MAX": "3MiB",
+        "ONCEGATE_STORE__MAX_BYTES": "3MiB",
     }
     command = (sys.executable, "-m", "agent.cli.main", "run", "--config", str(file))
     process = Process(Command("agent", command, tmp_path / "agent.log", environment=environment))

@@ -51,7 +51,7 @@ def test_every_key_has_its_line() -> None:
         ("mqtt", "subscriptions", "topic"): 20,
     }
     assert line_at(lines, ("kafka", "properties", "inline", "b")) == 17
-    assert line_at(lines, ("store", "bytes_max")) is None
+    assert line_at(lines, ("store", "max_bytes")) is None
 
 
 VALUES = st.sampled_from(

@@ -115,7 +115,7 @@ async def test_a_compressed_body_is_an_unknown_format(tmp_path: Path) -> None:
 
 
 async def test_a_body_over_the_limit_is_refused_whether_its_length_is_said_or_not(tmp_path: Path) -> None:
-    async with serving(tmp_path, body_bytes_max=1_000) as served:
+    async with serving(tmp_path, max_body_bytes=1_000) as served:
         fits = await served.client.post(EVENT.ljust(1_000))
         output = await served.client.post(EVENT.ljust(1_000_000))
         async with Raw(served.server.port) as raw:

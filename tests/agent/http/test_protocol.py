@@ -78,7 +78,7 @@ async def test_head_is_get_without_its_body(tmp_path: Path) -> None:
 
 async def test_a_client_that_asks_first_is_told_to_go_on_or_not(tmp_path: Path) -> None:
     head, _, body = post_bytes(EVENT, "Expect: 100-continue").partition(b"\r\n\r\n")
-    async with serving(tmp_path, body_bytes_max=1_000) as served:
+    async with serving(tmp_path, max_body_bytes=1_000) as served:
         async with Raw(served.server.port) as raw:
             raw.send(head + b"\r\n\r\n")
             assert (await raw.receive()).code == 100

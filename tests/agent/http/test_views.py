@@ -55,7 +55,7 @@ async def test_a_store_that_cannot_write_is_not_ready_until_it_can(
 
 
 async def test_a_full_store_is_not_ready(tmp_path: Path) -> None:
-    async with serving(tmp_path, store={"bytes_max": 60_000}) as served:
+    async with serving(tmp_path, store={"max_bytes": 60_000}) as served:
         while (await served.client.post(b'{"device":"urn:a","data":{"x":"%s"}}' % (b"x" * 9_000))).code == 200:
             pass
         response = await served.client.get("/readyz")

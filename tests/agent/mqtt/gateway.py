@@ -28,7 +28,7 @@ class Options(TypedDict, total=False):
 
     version: str
     subscriptions: tuple[Subscription, ...]
-    body_bytes_max: int
+    max_body_bytes: int
     base_topic: str
     username: str
     password_file: Path

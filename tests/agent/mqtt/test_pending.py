@@ -158,7 +158,7 @@ async def test_lists_of_groups_prolong_no_waiting_for_the_list_of_devices() -> N
 async def test_large_messages_of_unknown_names_leave_room_for_those_of_known_devices() -> None:
     source, recorder = RecordingSource(), Recorder()
     taking = reception(source, recorder, names=_told())
-    body = b"{}".ljust(MqttSettings().body_bytes_max)
+    body = b"{}".ljust(MqttSettings().max_body_bytes)
     strays = LIMITS.in_progress_bytes_max // len(body) + 1
     for number in range(1, strays + 1):
         taking.take(zigbee(f"stray{number}", number, body))

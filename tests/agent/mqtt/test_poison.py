@@ -185,7 +185,7 @@ async def test_a_message_beyond_all_bounds_is_recorded_from_its_beginning_and_no
     assert peak - before < HUGE_BYTES / 8
     ((delivery, reason),) = recorder.recorded
     assert (delivery.sender, delivery.body) == ("a", b"x" * REJECTED_BYTES_MAX)
-    assert reason == "larger than 65536 bytes (mqtt.body_bytes_max)"
+    assert reason == "larger than 65536 bytes (mqtt.max_body_bytes)"
     assert (broker.acknowledged, recorder.bodies) == ([7, LAST], [b"after"])
 
 
@@ -211,7 +211,7 @@ async def test_a_list_beyond_its_bound_is_passed_over_and_said(
 ) -> None:
     recorder = Recorder()
     await begin_session(recorder, publisher, broker.port)
-    publisher.publish("zigbee2mqtt/bridge/devices", DEVICES + b" " * 100_000, retain=True)  # more than body_bytes_max
+    publisher.publish("zigbee2mqtt/bridge/devices", DEVICES + b" " * 100_000, retain=True)  # more than max_body_bytes
     publisher.publish("zigbee2mqtt/bridge/groups", b"[" + b" " * LIST_BYTES_MAX + b"]", retain=True)
     publisher.publish("zigbee2mqtt/lamp", b"{}")
     async with running(recorder, broker.port):

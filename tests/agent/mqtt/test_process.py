@@ -107,7 +107,7 @@ def test_sigterm_says_good_bye_and_leaves_nothing_acknowledged_undone(
 
 def test_a_full_store_leaves_the_rest_with_the_broker(broker: Mosquitto, publisher: Publisher, tmp_path: Path) -> None:
     publisher.publish("zigbee2mqtt/bridge/devices", DEVICES, retain=True)
-    with agent(tmp_path, broker.port, '[store]\nbytes_max = "300KiB"\n') as process:
+    with agent(tmp_path, broker.port, '[store]\nmax_bytes = "300KiB"\n') as process:
         process.start()
         process.wait_for_log("mqtt=connected")
         publisher.publish_all(_readings(0, MESSAGES, noise=500))

@@ -83,7 +83,7 @@ async def test_a_refusal_ends_the_connection_and_the_message_comes_again(
 
 async def test_what_can_be_no_event_is_recorded_and_acknowledged(broker: Mosquitto, publisher: Publisher) -> None:
     recorder = Recorder()
-    options: Options = {"subscriptions": EVENTS, "body_bytes_max": 10}
+    options: Options = {"subscriptions": EVENTS, "max_body_bytes": 10}
     await begin_session(recorder, publisher, broker.port, **options)
     recorder.answer = Answer(Status.UNDECODABLE, reason="no event")
     publisher.publish_all([("plant/a/events", b"{"), ("plant/a/events", b"x" * 11)])
@@ -94,7 +94,7 @@ async def test_what_can_be_no_event_is_recorded_and_acknowledged(broker: Mosquit
         await recorder.until(recorded=3)
     assert [(delivery.body[:1], reason) for delivery, reason in recorder.recorded] == [
         (b"{", "no event"),
-        (b"x", "larger than 10 bytes (mqtt.body_bytes_max)"),
+        (b"x", "larger than 10 bytes (mqtt.max_body_bytes)"),
         (b"3", "no event"),
     ]
 

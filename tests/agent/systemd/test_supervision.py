@@ -97,7 +97,7 @@ def test_a_disk_that_is_full_at_the_start_delays_ready_until_there_is_room(
     agent: Process, manager: Manager, tmp_path: Path
 ) -> None:
     file = tmp_path / "oncegate.toml"
-    small = file.read_text() + "[store]\nbytes_max = 1000\n"  # less than an empty store has
+    small = file.read_text() + "[store]\nmax_bytes = 1000\n"  # less than an empty store has
     file.write_text(small)
     agent.start()
     wait_until(lambda: any(line.startswith("STATUS=cannot store:") for line in manager.listen()), "it reports why not")

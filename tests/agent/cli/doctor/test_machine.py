@@ -129,15 +129,15 @@ def test_an_older_sqlite_is_fine_with_one_writer() -> None:
 
 
 def test_a_store_that_cannot_grow_to_its_bound_is_wrong(tmp_path: Path) -> None:
-    (small,) = check_space(tmp_path / "none" / "yet", StoreSettings(bytes_max=1 << 20))
-    (large,) = check_space(tmp_path, StoreSettings(bytes_max=1 << 60))
+    (small,) = check_space(tmp_path / "none" / "yet", StoreSettings(max_bytes=1 << 20))
+    (large,) = check_space(tmp_path, StoreSettings(max_bytes=1 << 60))
     assert (small.condition, large.condition) == (Condition.FINE, Condition.WRONG)
-    assert "lower store.bytes_max" in large.hint
+    assert "lower store.max_bytes" in large.hint
 
 
 def test_a_store_that_holds_next_to_nothing_is_warned_about(tmp_path: Path) -> None:
-    (tiny,) = check_space(tmp_path, StoreSettings(bytes_max=1))
-    assert (tiny.condition, "raise store.bytes_max" in tiny.hint) == (Condition.WARNING, True)
+    (tiny,) = check_space(tmp_path, StoreSettings(max_bytes=1))
+    assert (tiny.condition, "raise store.max_bytes" in tiny.hint) == (Condition.WARNING, True)
 
 
 def test_fingerprints_that_the_memory_cannot_hold_are_wrong() -> None:

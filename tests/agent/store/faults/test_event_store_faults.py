@@ -103,7 +103,7 @@ async def test_a_commit_counts_though_the_length_of_the_log_cannot_be_read_after
 async def test_a_full_store_refuses_new_events_acks_copies_and_recovers_by_itself(
     tmp_path: Path, clock: HandClock
 ) -> None:
-    async with make_store(tmp_path, clock, bytes_max=400_000, keep_processed_seconds=0) as store:
+    async with make_store(tmp_path, clock, max_bytes=400_000, keep_processed_seconds=0) as store:
         number, refusal = 0, ""
         while not refusal:
             number += 1

@@ -48,7 +48,7 @@ async def test_what_the_file_system_says_is_never_too_little(tmp_path: Path, mon
 
     nearly_full(monkeypatch)
     monkeypatch.setattr(Capacity, "_bytes", noting)
-    async with make_store(tmp_path, clock, bytes_max=8 * BYTES_MAX, keep_processed_seconds=0) as store:
+    async with make_store(tmp_path, clock, max_bytes=8 * BYTES_MAX, keep_processed_seconds=0) as store:
         await fill(store, clock, 1)
         store.outbox.mark_forwarded(batch(1, stored_events(store)[-1].position))
         store.outbox.mark_processed(store.outbox.forwarded())
@@ -60,7 +60,7 @@ async def test_what_the_file_system_says_is_never_too_little(tmp_path: Path, mon
 
 async def test_what_is_processed_makes_room_before_its_time(tmp_path: Path) -> None:
     clock = HandClock()
-    async with make_store(tmp_path, clock, bytes_max=BYTES_MAX, keep_processed_seconds=10**9) as store:
+    async with make_store(tmp_path, clock, max_bytes=BYTES_MAX, keep_processed_seconds=10**9) as store:
         number = await fill(store, clock, 1)
         last = stored_events(store)[-1].position
         store.outbox.mark_forwarded(batch(1, last))
@@ -72,7 +72,7 @@ async def test_what_is_processed_makes_room_before_its_time(tmp_path: Path) -> N
 @pytest.mark.parametrize("forwarded", [0, 40])
 async def test_the_oldest_are_dropped_only_where_configured_and_declared(tmp_path: Path, forwarded: int) -> None:
     clock = HandClock()
-    async with make_store(tmp_path, clock, bytes_max=BYTES_MAX, when_full="drop-oldest") as store:
+    async with make_store(tmp_path, clock, max_bytes=BYTES_MAX, when_full="drop-oldest") as store:
         sent = 200
         for number in range(1, sent + 1):
             assert (await accept(store, clock, event(number))).accepted == 1
@@ -90,17 +90,17 @@ async def test_the_oldest_are_dropped_only_where_configured_and_declared(tmp_pat
         assert not store.outbox.forwarded()
         assert (await accept(store, clock, event(sent))).duplicates == 1
         assert (await accept(store, clock, event(1))).accepted == 1
-    async with make_store(tmp_path, clock, bytes_max=BYTES_MAX, when_full="drop-oldest") as store:
+    async with make_store(tmp_path, clock, max_bytes=BYTES_MAX, when_full="drop-oldest") as store:
         assert {event.label.sequence for event in stored_events(store)} >= {sent}
 
 
 async def test_copies_alone_drop_nothing(tmp_path: Path) -> None:
     clock = HandClock()
-    async with make_store(tmp_path, clock, bytes_max=BYTES_MAX) as store:
+    async with make_store(tmp_path, clock, max_bytes=BYTES_MAX) as store:
         number = await fill(store, clock, 1)
         assert (await accept(store, clock, event(number))).refusal == STORE_FULL
         before = len(stored_events(store))
-    async with make_store(tmp_path, clock, bytes_max=BYTES_MAX, when_full="drop-oldest") as store:
+    async with make_store(tmp_path, clock, max_bytes=BYTES_MAX, when_full="drop-oldest") as store:
         assert (await accept(store, clock, event(number - 1))).duplicates == 1
         assert len(stored_events(store)) == before
 
@@ -109,7 +109,7 @@ async def test_while_a_reader_holds_the_log_nothing_is_dropped_and_nobody_waits_
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = HandClock()
-    async with make_store(tmp_path, clock, bytes_max=4 * BYTES_MAX, when_full="drop-oldest") as store:
+    async with make_store(tmp_path, clock, max_bytes=4 * BYTES_MAX, when_full="drop-oldest") as store:
         for number in range(20):
             assert (await accept(store, clock, event(number))).accepted == 1
         with closing(database.open_for_reading(tmp_path / FILE_NAME)) as reader:
@@ -164,10 +164,10 @@ async def test_a_proven_copy_drops_nothing(tmp_path: Path) -> None:
     clock = HandClock()
     key = b"p" * 16
     nameless = Event("d", data={"n": 1})
-    async with make_store(tmp_path, clock, bytes_max=BYTES_MAX) as store:
+    async with make_store(tmp_path, clock, max_bytes=BYTES_MAX) as store:
         await accept(store, clock, nameless, key=key)
         await fill(store, clock, 1)
         before = len(stored_events(store))
-    async with make_store(tmp_path, clock, bytes_max=BYTES_MAX, when_full="drop-oldest") as store:
+    async with make_store(tmp_path, clock, max_bytes=BYTES_MAX, when_full="drop-oldest") as store:
         assert (await accept(store, clock, nameless, key=key)).duplicates == 1
         assert len(stored_events(store)) == before

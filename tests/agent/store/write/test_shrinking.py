@@ -57,7 +57,7 @@ async def test_a_backlog_that_has_drained_gives_its_room_back_while_the_store_se
 @pytest.mark.heavy
 async def test_the_bound_holds_for_all_files_whatever_is_written(tmp_path: Path) -> None:
     clock, bound = HandClock(), 4 << 20
-    async with make_store(tmp_path, clock, bytes_max=bound, segment_events=64, keep_processed_seconds=0) as store:
+    async with make_store(tmp_path, clock, max_bytes=bound, segment_events=64, keep_processed_seconds=0) as store:
         refused, largest = 0, 0
         for number in range(3000):
             outcome = await accept(store, clock, incompressible(number))
