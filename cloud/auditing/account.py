@@ -21,6 +21,8 @@ EPOCH = ("gateway", "epoch")
 PLACE = ("kafka_partition", "kafka_offset")
 RECORD = (*PLACE, "content")
 RANGE = (*EPOCH, "status", "first", "last", "since")
+BLOCK_BITS = 10
+"""A block has 1,024 sequences."""
 
 
 def judge(records: DataFrame, rows: DataFrame, quarantine: DataFrame) -> DataFrame:
@@ -71,9 +73,14 @@ def ambiguous(judged: DataFrame, rows: DataFrame, duplicates: DataFrame) -> Data
 
 
 def ranges(labelled: DataFrame) -> DataFrame:
-    """Return labels as ranges of one sequence each, for `merged`."""
-    first = F.col("sequence")
-    return labelled.select(*EPOCH, "status", first.alias("first"), first.alias("last"), "since")
+    """Return labels as ranges, for `merged`.
+
+    They are merged in blocks, since the window over an epoch of many millions would exceed an executor's memory.
+    """
+    sequence = F.col("sequence")
+    single = labelled.select(*EPOCH, "status", sequence.alias("first"), sequence.alias("last"), "since")
+    blocks = single.withColumn("block", F.shiftright("first", BLOCK_BITS))
+    return merged(blocks, (*EPOCH, "status", "block")).select(*RANGE)
 
 
 def merged(parts: DataFrame, by: tuple[str, ...] = (*EPOCH, "status")) -> DataFrame:
@@ -112,7 +119,7 @@ def vanished(covered: DataFrame, rows: DataFrame) -> DataFrame:
 
 def with_vanished(covered: DataFrame, lost: DataFrame) -> DataFrame:
     """Return the ranges with vanished labels marked as such, instead of accepted."""
-    labels_ = lost.withColumn("sequence", F.col("first"))
+    labels_ = lost.select(*EPOCH, F.explode(F.sequence("first", "last")).alias("sequence"))
     touched = lost.select(*EPOCH).distinct()
     is_accepted = F.col("status") == ACCEPTED
     kept = without(covered.filter(is_accepted).join(touched, on=list(EPOCH), how="left_semi"), labels_)
