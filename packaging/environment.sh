@@ -22,6 +22,17 @@ refuse() {
   echo "environment: $1; nothing was changed. Move it away, or choose another path: make install LIBRARY=/path" >&2
   exit 1
 }
+# Whether a folder has nothing but a file that was created and not yet written.
+is_empty() {
+  [ ! -s "$1/pyvenv.cfg" ] && [ -z "$(find "$1" -mindepth 1 ! -name pyvenv.cfg -print -quit)" ]
+}
+# Whatever an interrupted removal leaves has its mark, or is empty.
+remove() {
+  for gone in "$@"; do
+    [ ! -d "$gone" ] || find "$gone" -mindepth 1 -maxdepth 1 ! -name pyvenv.cfg -exec rm -rf {} +
+    rm -rf "$gone"
+  done
+}
 # The path stands in the first line of a script, which takes no blanks and begins at the root.
 case $place in
   *[!A-Za-z0-9/._+-]*) refuse "$place: a path may contain letters, digits and / . _ + - only" ;;
@@ -47,11 +58,12 @@ for made in "$folder" "$new" "$old"; do
   foreign=$(find "$made" -mindepth 1 -maxdepth 1 \
     ! -name bin ! -name include ! -name lib ! -name lib64 ! -name share ! -name pyvenv.cfg -print -quit)
   [ -z "$foreign" ] || refuse "$foreign is not part of an environment of Oncegate"
-  grep -qsx "$mark" "$made/pyvenv.cfg" || [ -z "$(ls -A "$made")" ] || refuse "$made is not an environment of Oncegate"
+  grep -qsx "$mark" "$made/pyvenv.cfg" || is_empty "$made" || refuse "$made is not an environment of Oncegate"
 done
+remove "$new" "$old"
 
 work=$(mktemp -d)
-trap 'rm -rf "$work" "$new"' EXIT
+trap 'rm -rf "$work"; remove "$new"' EXIT
 trap 'exit 1' HUP INT TERM
 
 "$python" -c 'import sys; sys.exit(sys.version_info[:2] < (3, 11))' || {
@@ -66,7 +78,6 @@ for part in agent cloud contract simulators pyproject.toml README.md LICENSE; do
 done
 $pip wheel --no-deps --wheel-dir "$work/wheels" "$work/source"
 
-rm -rf "$new" "$old"
 # What `python -m venv` makes, of which the interpreter reads the first line (PEP 405): it need not be here to be named.
 version=${PYTHON_VERSION:-$("$python" -c 'import sys; print(f"{sys.version_info[0]}.{sys.version_info[1]}")')}
 interpreter=$("$python" -c 'import sys; print(sys._base_executable)')
@@ -97,4 +108,4 @@ chmod 755 "$new/bin/oncegate"
 sync -f "$new"
 if [ -e "$folder" ]; then mv -T "$folder" "$old"; fi
 mv -T "$new" "$folder"
-rm -rf "$old"
+remove "$old"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import venv
 from pathlib import Path
@@ -120,3 +121,35 @@ def test_a_replacement_that_was_interrupted_is_undone(installed: Path) -> None:
     done = build(installed, PYTHON="/nonexistent/python3")
     assert done.returncode != 0
     assert agent(installed) == "the installed agent\n"
+
+
+@pytest.mark.parametrize("place", [".new", ".old"])
+def test_what_an_interrupted_removal_has_left_is_removed_by_the_next_one(
+    installed: Path, tmp_path: Path, place: str
+) -> None:
+    left = installed.with_name(f"oncegate{place}")
+    shutil.copytree(installed, left, symlinks=True)
+    interrupted = tmp_path / "bin" / "rm"
+    interrupted.parent.mkdir()
+    interrupted.write_text(
+        "#!/bin/sh\n# Remove the mark of an environment first, and then fail.\n"
+        'for path; do if [ -e "$path/pyvenv.cfg" ]; then /bin/rm "$path/pyvenv.cfg"; exit 1; fi; done\n'
+        'exec /bin/rm "$@"\n'
+    )
+    interrupted.chmod(0o755)
+
+    build(installed, PATH=f"{interrupted.parent}:{os.environ['PATH']}", PYTHON="/nonexistent/python3")
+    assert left.exists()
+    done = build(installed, PYTHON="/nonexistent/python3")
+
+    assert "is not an environment of Oncegate" not in done.stderr
+    assert not left.exists()
+    assert agent(installed) == "the installed agent\n"
+
+
+def test_a_folder_whose_mark_was_not_yet_written_is_no_hindrance(installed: Path) -> None:
+    begun = installed.with_name("oncegate.new")
+    begun.mkdir()
+    (begun / "pyvenv.cfg").touch()
+    assert "is not an environment of Oncegate" not in build(installed, PYTHON="/nonexistent/python3").stderr
+    assert not begun.exists()
