@@ -54,8 +54,11 @@ def devices(cloud: CloudSide) -> list[str]:
 
 
 def run_until(cloud: CloudSide, records: int, *options: str) -> None:
-    cloud.start(*options)
+    """Run the job until the receipts cover the records, and Spark has noted the batch as done."""
+    job = cloud.start(*options)
+    cloud.wait_for_log(" stage=started")
     cloud.wait_for_receipts(records)
+    cloud.wait(lambda: job.log().count("stage=planned") == job.log().count("stage=done"), "the batch is done")
     assert cloud.stop() == 0
 
 
@@ -64,7 +67,7 @@ def second(cloud: CloudSide) -> Iterator[CloudSide]:
     """Yield another table on the same topic, in the same sink."""
     folder = cloud.folder / "second"
     folder.mkdir()
-    side = CloudSide(cloud.bootstrap_servers, cloud.topic, folder, table_suffix="_second", postgres=cloud.postgres)
+    side = CloudSide(cloud.bootstrap_servers, cloud.topic, folder, table_suffix="2", postgres=cloud.postgres)
     yield side
     side.close()
 
