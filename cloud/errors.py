@@ -23,3 +23,7 @@ class KafkaError(JobError):
 
 class ReelectedError(JobError):
     """A leader was elected after the query's consumers began to read; new consumers read the batch again."""
+
+
+class EndingError(JobError):
+    """A batch began while the job was ending; nothing of it is written, and the next start begins with it."""

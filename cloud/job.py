@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from cloud.delta.sink import open_delta
-from cloud.errors import FlushError, JobError, ReelectedError, StopError
+from cloud.errors import EndingError, FlushError, JobError, ReelectedError, StopError
 from cloud.runtime import disk, jvm
 from cloud.runtime.program_log import log_to_stderr
 from cloud.runtime.shutdown import StopRequest
@@ -178,10 +178,10 @@ def supervise(begin: Callable[[], StreamingQuery], writer: BatchWriter, receipts
             query = begin()
         else:
             break
-    with writer.busy:
-        logger.info("stage=stopping")
-        query.stop()
-    if isinstance(writer.error, ReelectedError):
+    writer.close()
+    logger.info("stage=stopping")
+    query.stop()
+    if isinstance(writer.error, ReelectedError | EndingError):
         return  # a stop was requested, and nothing of the batch is written
     if writer.error is not None:
         raise writer.error

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
-from cloud.errors import JobError, ReelectedError, StopError
+from cloud.errors import EndingError, JobError, ReelectedError, StopError
 from cloud.stream import offsets
 from cloud.stream.checkpoint import Checkpoint, PlannedBatch
 from cloud.stream.observer import Observer
@@ -43,8 +43,9 @@ class BatchWriter:
         self._window_seconds = window_seconds
         self._log = log
         self._observer = observer
-        self.busy = threading.Lock()
+        self._busy = threading.Lock()
         """Held while a batch is being written."""
+        self._closed = False
         self.error: JobError | None = None
         """The error that ended the query, of which Spark passes on only the text."""
         self._leader_epochs: Offsets = {}
@@ -55,10 +56,20 @@ class BatchWriter:
         self.error = None
         self._leader_epochs = {}
 
+    def close(self) -> None:
+        """Wait for the current batch, and refuse later ones.
+
+        A query begins further batches until it is stopped, and its stop waits for them: neither may wait for the other.
+        """
+        with self._busy:
+            self._closed = True
+
     def __call__(self, survivors: DataFrame, batch: int) -> None:
-        """Write one batch; a second call with the same batch changes nothing."""
-        with self.busy:
+        """Write one batch; a second call with the same batch changes nothing. Raise EndingError after `close`."""
+        with self._busy:
             try:
+                if self._closed:
+                    raise EndingError(f"batch {batch}: the job is ending, and its next start writes the batch")
                 self._write_or_skip(survivors, batch)
             except JobError as error:
                 self.error = error

@@ -1,0 +1,78 @@
+"""A stop that is requested while the next batch begins: it neither waits for that batch nor is held up by it."""
+
+from __future__ import annotations
+
+import threading
+from typing import cast
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from cloud.job import supervise
+from cloud.runtime.shutdown import StopRequest
+from cloud.stream.batch import BatchWriter
+from cloud.stream.checkpoint import Checkpoint
+from cloud.stream.observer import NullObserver
+from cloud.stream.receipts import Receipts
+from cloud.stream.topic_log import TopicLog
+from cloud.table.commits import CLAIM_ONLY, Commit
+from cloud.table.sink import Sink
+
+pytestmark = pytest.mark.spark
+
+END_SECONDS_MAX = 60
+
+
+class NothingIsRead(Checkpoint):
+    """A checkpoint without any data: a batch that reads it fails."""
+
+    def __init__(self) -> None:
+        pass
+
+
+class SlowlyBeginningQuery:
+    """A real query whose batch reaches the writer once the query is being stopped."""
+
+    def __init__(self, spark: SparkSession, writer: BatchWriter) -> None:
+        self._begun, self._stopping = threading.Event(), threading.Event()
+        self._writer = writer
+        stream = spark.readStream.format("rate").load()
+        self._query = stream.writeStream.foreachBatch(self._write).start()
+        assert self._begun.wait(END_SECONDS_MAX)
+
+    def _write(self, survivors: DataFrame, batch: int) -> None:
+        self._begun.set()
+        self._stopping.wait(END_SECONDS_MAX)
+        self._writer(survivors, batch)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._query.stop()
+
+    def awaitTermination(self) -> None:  # noqa: N802  # the name of the query's method
+        self._query.awaitTermination()
+
+
+def test_a_batch_that_begins_while_the_job_ends_is_left_to_the_next_start(spark: SparkSession) -> None:
+    last = Commit("t", "c", 2, CLAIM_ONLY, "events", "id", {}, {}, {}, None, 3600)
+    absent = cast("Sink", None), cast("Receipts", None)
+    writer = BatchWriter(NothingIsRead(), *absent, last, 3600, log=cast("TopicLog", None), observer=NullObserver())
+    stop = StopRequest()
+    stop.stop()
+    errors: list[BaseException] = []
+
+    def begin() -> StreamingQuery:
+        return cast("StreamingQuery", SlowlyBeginningQuery(spark, writer))
+
+    def run() -> None:
+        try:
+            supervise(begin, writer, cast("Receipts", None), stop)
+        except BaseException as error:  # noqa: BLE001  # whatever it is, the test names it
+            errors.append(error)
+
+    job = threading.Thread(target=run, daemon=True)
+    job.start()
+    job.join(END_SECONDS_MAX)
+    assert not job.is_alive(), "the job has not ended"
+    assert errors == []
