@@ -12,7 +12,7 @@ from tests.docs.pages import ROOT
 from tests.support.logins.secured_broker import CLOUD, GATEWAY, PASSWORDS, SecuredBroker
 
 PAGE = (ROOT / "docs" / "kafka-logins.md").read_text()
-LOGINS = ("SASL/SCRAM", "Client certificates", "OAUTHBEARER with OIDC")
+LOGINS = ("SASL/SCRAM", "Client certificates", "OAUTHBEARER with OIDC", "SASL/PLAIN")
 _SECRET_FILE = "secret_kafka"
 
 

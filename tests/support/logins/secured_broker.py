@@ -1,4 +1,4 @@
-"""A broker as people buy it: logins by SASL/SCRAM, OAUTHBEARER and client certificates, and rights for each user."""
+"""A broker as people buy it: logins by SASL (SCRAM, PLAIN, OAUTHBEARER) and client certificates, and rights for each user."""
 
 from __future__ import annotations
 
@@ -98,9 +98,11 @@ def secured_broker(folder: Path) -> Iterator[SecuredBroker]:
 def _sasl_properties(endpoint: TokenEndpoint) -> dict[str, object]:
     modules = "org.apache.kafka.common.security"
     bearer = f"{modules}.oauthbearer"
+    users = " ".join(f'user_{user}="{password}"' for user, password in PASSWORDS.items())
     return {
-        "listener.name.second.sasl.enabled.mechanisms": "SCRAM-SHA-512,OAUTHBEARER",
+        "listener.name.second.sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN,OAUTHBEARER",
         "listener.name.second.scram-sha-512.sasl.jaas.config": f"{modules}.scram.ScramLoginModule required;",
+        "listener.name.second.plain.sasl.jaas.config": f"{modules}.plain.PlainLoginModule required {users};",
         "listener.name.second.oauthbearer.sasl.jaas.config": f"{bearer}.OAuthBearerLoginModule required;",
         "listener.name.second.oauthbearer.sasl.server.callback.handler.class": (
             f"{bearer}.OAuthBearerValidatorCallbackHandler"
