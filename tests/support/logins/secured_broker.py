@@ -1,4 +1,4 @@
-"""A broker as people buy it: logins by SASL (SCRAM, PLAIN, OAUTHBEARER) and client certificates, and rights for each user."""
+"""A broker as people buy it: logins by SASL (SCRAM, PLAIN, OAUTHBEARER) and certificates, and rights for each user."""
 
 from __future__ import annotations
 
