@@ -1,4 +1,4 @@
-"""Reports to systemd: ready once the agent can store and answer, alive while its commit loop runs."""
+"""Reports to systemd: ready once the agent answers and has tried to store, alive while its commit loop runs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from agent.systemd.notify import Notifier
 
 log = logging.getLogger(__name__)
 
-TRIAL_SECONDS = 5.0
-"""The wait before the next trial write, while the store cannot write."""
+STATUS_SECONDS = 20.0
+"""The interval of the status without a watchdog."""
 SPACE_SECONDS = 2.0
 """The wait between two checks of the file system, while the store waits for space."""
 SPACE_GROWTH = 8
@@ -30,6 +30,9 @@ class Store(Protocol):
 
     def trial(self) -> str:
         """Return why nothing can be stored now, empty where a trial write is on disk; blocks."""
+
+    def trouble(self) -> str:
+        """Return why nothing can be stored now, empty where something can; blocks."""
 
     def counts(self) -> tuple[int, int, int, int]:
         """Return the numbers of events that are new, forwarded, processed, lost."""
@@ -46,20 +49,22 @@ async def supervise(notifier: Notifier, store: Store, addresses: str) -> None:
     """
     if not notifier.listening:
         return
+    # A store that is full, or cannot write, delays nothing: systemd watches a service only once it is ready.
     trouble = await asyncio.to_thread(store.trial)
-    while trouble:
-        notifier.status(f"cannot store: {trouble}")
-        await asyncio.sleep(TRIAL_SECONDS)
-        trouble = await asyncio.to_thread(store.trial)
-    notifier.ready(addresses)
-    if notifier.watchdog_seconds is None:
-        return
+    notifier.ready(_status(store, addresses, trouble))
+    interval = STATUS_SECONDS if notifier.watchdog_seconds is None else notifier.watchdog_seconds / TURNS_PER_WATCHDOG
     while True:
         await store.turn()
         notifier.alive()
-        new, forwarded, processed, _ = store.counts()
-        notifier.status(f"{addresses}; {new} new, {forwarded} forwarded, {processed} processed")
-        await asyncio.sleep(notifier.watchdog_seconds / TURNS_PER_WATCHDOG)
+        notifier.status(_status(store, addresses, await asyncio.to_thread(store.trouble)))
+        await asyncio.sleep(interval)
+
+
+def _status(store: Store, addresses: str, trouble: str) -> str:
+    if trouble:
+        return f"cannot store: {trouble}"
+    new, forwarded, processed, _ = store.counts()
+    return f"{addresses}; {new} new, {forwarded} forwarded, {processed} processed"
 
 
 async def wait_for_space(error: DiskFullError, folder: Path, stop: asyncio.Event) -> None:

@@ -74,8 +74,8 @@ def limit_store(root: Root) -> None:
     """Have the installed agent's store be full after some thousand events."""
     file = root.path("/etc/oncegate/oncegate.toml")
     text = file.read_text()
-    assert '# bytes_max = "1GiB"' in text
-    file.write_text(text.replace('# bytes_max = "1GiB"', 'bytes_max = "2MiB"'))
+    assert '# max_bytes = "1GiB"' in text
+    file.write_text(text.replace('# max_bytes = "1GiB"', 'max_bytes = "2MiB"'))
 
 
 def build(archive: Path, suite: str, included: str = INCLUDED, architecture: str | None = None) -> None:

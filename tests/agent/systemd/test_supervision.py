@@ -4,6 +4,7 @@ import re
 import socket
 import sys
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,19 +94,25 @@ def test_the_watchdog_is_fed_by_the_commit_loop_and_by_nothing_else(agent: Proce
     wait_until(lambda: manager.count("WATCHDOG=1") > before + 2, "the watchdog is fed again")
 
 
-def test_a_disk_that_is_full_at_the_start_delays_ready_until_there_is_room(
+def test_an_agent_that_starts_with_a_full_store_is_watched_and_reports_why_it_stores_nothing(
     agent: Process, manager: Manager, tmp_path: Path
 ) -> None:
     file = tmp_path / "oncegate.toml"
     small = file.read_text() + "[store]\nmax_bytes = 1000\n"  # less than an empty store has
     file.write_text(small)
     agent.start()
-    wait_until(lambda: any(line.startswith("STATUS=cannot store:") for line in manager.listen()), "it reports why not")
-    assert "READY=1" not in manager.received
+    wait_until(lambda: manager.count("WATCHDOG=1") > 1, "the watchdog is armed and fed")
+    assert manager.count("READY=1") == 1
+    assert [line for line in manager.received if line.startswith("STATUS=")][-1].startswith("STATUS=cannot store:")
+    (port,) = re.findall(r"http=127\.0\.0\.1:(\d+)", agent.log())
+    with pytest.raises(urllib.error.HTTPError, match="503"):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60)
     agent.terminate()
     file.write_text(small.replace("1000", '"1MiB"'))
+    manager.received.clear()
     agent.start()
-    wait_until(lambda: manager.count("READY=1") == 1, "the agent reports that it is ready")
+    wait_until(lambda: any(line.endswith("0 processed") for line in manager.listen()), "it reports that it stores")
+    assert "STATUS=cannot store" not in "".join(manager.received)
 
 
 def test_a_salvage_of_any_length_is_no_reason_for_the_watchdog(
