@@ -48,8 +48,10 @@ def arm64_root(release: str, tmp_path: Path) -> Iterator[Root]:
 
 def agent(root: Root, folder: Path) -> Process:
     """Return the agent of the root, which is not started yet."""
-    words = ("chroot", "--userspec=oncegate:oncegate", str(root.folder), "env", "-i", f"PATH={PATH}")
-    return Process(Command("agent", (*words, "/usr/bin/oncegate", "run"), folder / "agent.log"))
+    chroot = f"chroot --userspec=oncegate:oncegate {root.folder} env -i PATH={PATH} /usr/bin/oncegate run"
+    script = f"mount -t proc proc {root.folder}/proc && exec {chroot}"  # it reads the boot id
+    words = ("unshare", "--mount", "--propagation", "private", "sh", "-c", script)
+    return Process(Command("agent", words, folder / "agent.log"))
 
 
 def start(process: Process) -> None:

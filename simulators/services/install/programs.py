@@ -33,6 +33,7 @@ HEAVY_PACKAGES = {
     "cc": "build-essential",
     "strace": "strace",
     "qemu-aarch64-static": "qemu-user-static",
+    "arch-test": "arch-test",
 }
 """Programs that only heavy tests run."""
 _PATH_MORE = "/usr/local/sbin:/usr/sbin:/sbin"
