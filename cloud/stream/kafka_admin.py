@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +19,10 @@ from cloud.table.commits import Offsets
 ANSWER_SECONDS_MAX = 30
 NO_ID = "A" * 22
 """The id of zeros, which the client returns where a service has no topic ids."""
+LOOK_BACK_OFFSETS = 100
+"""How far before the end of a partition a record is looked for; markers of transactions have offsets as well."""
 _NO_SUCH_TOPIC = "UnknownTopicOrPartitionException"
+_APPEND_TIME = "LogAppendTime"
 _TRUNCATED = "LogTruncationException"
 
 
@@ -82,6 +87,20 @@ class KafkaAdmin:
         answers = self._answers(partitions, self._jvm.org.apache.kafka.clients.admin.OffsetSpec.maxTimestamp())
         return max(int(answers.get(self._partition(partition)).timestamp()) for partition in partitions)
 
+    def has_append_times(self) -> bool | None:
+        """Whether a latest record of a partition has the broker's time of its append; None where no record is found.
+
+        One is enough: partitions without a new record keep the times of before the topic's setting was corrected.
+        """
+        ranges = {self._partition(p): ends for p, ends in self.offset_ranges().items() if ends[0] < ends[1]}
+        if not ranges:
+            return None
+        with self._consumer() as consumer:
+            consumer.assign(list(ranges))
+            for where, (earliest, latest) in ranges.items():
+                consumer.seek(where, max(earliest, latest - LOOK_BACK_OFFSETS))
+            return self._reads_append_times(consumer, {where: latest for where, (_, latest) in ranges.items()})
+
     def truncations(self, places: Mapping[int, LogEnd]) -> dict[int, str]:
         """Return the cause for each partition whose log was truncated below the offset that was read.
 
@@ -89,15 +108,8 @@ class KafkaAdmin:
         """
         if not places:
             return {}
-        bytes_reader = self._jvm.org.apache.kafka.common.serialization.ByteArrayDeserializer
-        properties = self._jvm.java.util.Properties()
-        properties.putAll(self._properties)
-        properties.put("auto.offset.reset", "none")  # otherwise the consumer would silently read from another offset
-        consumer = self._jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties, bytes_reader(), bytes_reader())
-        try:
+        with self._consumer() as consumer:
             causes = {partition: self._is_truncated(consumer, partition, place) for partition, place in places.items()}
-        finally:
-            consumer.close()
         return {partition: cause for partition, cause in causes.items() if cause is not None}
 
     def commit(
@@ -109,6 +121,39 @@ class KafkaAdmin:
             place = self._place(LogEnd(offset, leader_epochs.get(partition)), metadata[partition])
             wanted.put(self._partition(partition), place)
         self._wait(self._client.alterConsumerGroupOffsets(group, wanted).all(), f"group {group}: cannot commit offsets")
+
+    @contextmanager
+    def _consumer(self) -> Iterator[Any]:
+        """Open a consumer without a group."""
+        bytes_reader = self._jvm.org.apache.kafka.common.serialization.ByteArrayDeserializer
+        properties = self._jvm.java.util.Properties()
+        properties.putAll(self._properties)
+        properties.put("auto.offset.reset", "none")  # otherwise the consumer would silently read from another offset
+        consumer = self._jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties, bytes_reader(), bytes_reader())
+        try:
+            yield consumer
+        finally:
+            consumer.close()
+
+    def _reads_append_times(self, consumer: Any, ends: Mapping[Any, int]) -> bool | None:
+        """Read up to the ends; return as soon as a record has the time of its append."""
+        second = self._jvm.java.time.Duration.ofSeconds(1)
+        deadline, found = time.monotonic() + ANSWER_SECONDS_MAX, None
+        try:
+            while any(consumer.position(where) < end for where, end in ends.items()):
+                batch = consumer.poll(second)
+                for where in batch.partitions():
+                    records = batch.records(where)
+                    found = str(records.get(records.size() - 1).timestampType().toString()) == _APPEND_TIME
+                    if found:
+                        return True
+                if time.monotonic() >= deadline:
+                    raise KafkaError(
+                        f"topic {self._topic}: its latest records were not read within {ANSWER_SECONDS_MAX} s"
+                    )
+        except Py4JJavaError as error:
+            raise KafkaError(f"topic {self._topic}: cannot read its latest records: {error.java_exception}") from error
+        return found
 
     def _is_truncated(self, consumer: Any, partition: int, place: LogEnd) -> str | None:
         where = self._partition(partition)

@@ -28,6 +28,7 @@ class TopicLog:
         self._patience_seconds = patience_seconds
         self._epochs: Offsets = {}
         """The latest known leader epochs, by partition."""
+        self._has_append_times = False
 
     def check(self, read: Commit, ends: Offsets) -> Offsets:
         """Return the leader epochs under which the log contains all records of `read`, and reaches to `ends`.
@@ -55,6 +56,23 @@ class TopicLog:
                 "and --read-again; events in the table are not written again"
             )
         return {p: end.leader_epoch for p, end in now.items() if end.leader_epoch is not None}
+
+    def check_append_times(self) -> None:
+        """Raise StopError where records do not have the broker's time of their append; a found one is remembered.
+
+        A service may accept the topic's setting without applying it, so that the records alone show it.
+        """
+        if self._has_append_times:
+            return
+        found = self._admin.has_append_times()
+        if found is False:
+            raise StopError(
+                f"topic {self._topic}: its latest records have the producers' times, not those of their append "
+                "(LogAppendTime), with which clocks are compared. Set message.timestamp.type=LogAppendTime on the "
+                "topic; the job runs once a record has arrived after that. If it is set already, this Kafka service "
+                "ignores it: use a service of docs/kafka.md"
+            )
+        self._has_append_times = found is True
 
     def latest_append(self) -> int:
         """Return the latest append time of a record, in milliseconds; raise KafkaError where no leader answers."""

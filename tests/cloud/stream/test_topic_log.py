@@ -7,7 +7,12 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__ lacks some of them
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
 from pyspark.sql import SparkSession
 
 from cloud.errors import KafkaError, StopError
@@ -61,6 +66,27 @@ def side(spark: SparkSession, broker: Broker) -> Side:
     broker.create_topics(topic, partitions=PARTITIONS)
     admin = KafkaAdmin(spark, KafkaSettings(broker.bootstrap_servers, topic, GROUP, 1, {}))
     return Side(broker, topic, admin, TopicLog(admin, topic), Gateway())
+
+
+def set_times(broker: Broker, topic: str, kind: str) -> None:
+    """Set which time Kafka gives to the topic's next records."""
+    entry = ConfigEntry("message.timestamp.type", kind, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def test_records_without_the_time_of_their_append_stop_the_job_until_one_has_it(side: Side) -> None:
+    set_times(side.broker, side.topic, "CreateTime")
+    side.log.check_append_times()  # an empty topic shows nothing
+    side.send(5)
+    with pytest.raises(StopError, match="ignores it"):
+        side.log.check_append_times()
+    set_times(side.broker, side.topic, "LogAppendTime")
+    with pytest.raises(StopError, match="ignores it"):
+        side.log.check_append_times()
+    side.send(1)
+    side.log.check_append_times()
 
 
 @pytest.mark.heavy
