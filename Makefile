@@ -92,11 +92,11 @@ model: setup ## Check the models in models/ and their mutants with TLC; NAMES="p
 	@$(BIN)/python -m models $(NAMES)
 
 .PHONY: bench
-bench: bench-agent bench-decode bench-uplink bench-store bench-simulators bench-losses bench-gateway bench-cloud ## Measure everything, beside alternatives
+bench: bench-agent bench-decode bench-uplink bench-store bench-simulators bench-losses bench-gateway bench-cloud bench-job ## Measure everything, beside alternatives
 
-.PHONY: bench-agent bench-decode bench-uplink bench-store bench-simulators bench-losses bench-gateway bench-cloud
-bench-agent bench-losses bench-gateway bench-cloud: programs
-bench-agent bench-decode bench-uplink bench-store bench-simulators bench-losses bench-gateway bench-cloud: setup
+.PHONY: bench-agent bench-decode bench-uplink bench-store bench-simulators bench-losses bench-gateway bench-cloud bench-job
+bench-agent bench-losses bench-gateway bench-cloud bench-job: programs
+bench-agent bench-decode bench-uplink bench-store bench-simulators bench-losses bench-gateway bench-cloud bench-job: setup
 	@$(BIN)/python -m benchmarks.$(@:bench-%=%)
 
 .PHONY: install

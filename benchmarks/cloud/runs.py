@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,23 +41,34 @@ _NO_COORDINATOR = (
     KafkaError.NOT_COORDINATOR,
 )
 _TICKS = os.sysconf("SC_CLK_TCK")
-_BATCH = re.compile(r"^batch=\d+ rows=\d+ milliseconds=(\d+)$", re.MULTILINE)
+_BATCH = re.compile(r"^batch=\d+ rows=\d+ milliseconds=\d+$", re.MULTILINE)
 _LATE = re.compile(r"stage=read .* late=[1-9]")
-_JOB_BATCH = re.compile(r"batch=\d+ stage=done .* seconds=([\d.]+) ")
+STARTED = "contender=started"
+"""The line of `spark.py` with which a contender's query has started."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One contender's run from its first record to its last, without the start of its process."""
+    """One contender's run, by one clock for all: from its report that it reads until all of its output is committed.
+
+    `cpu_seconds` includes the processes that work for the contender: those that it starts, and its database.
+    `broker_cpu_seconds` is what the broker took meanwhile: it serves every contender, and keeps a changelog of one.
+    """
 
     records: int
     seconds: float
     cpu_seconds: float
+    broker_cpu_seconds: float = 0.0
 
     @property
     def rate(self) -> float:
         """Records per second."""
-        return self.records / self.seconds if self.seconds else 0.0
+        return self.records / self.seconds
+
+    @property
+    def rate_per_cpu(self) -> float:
+        """Records per CPU second of all processes, the broker's included."""
+        return self.records / (self.cpu_seconds + self.broker_cpu_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +84,25 @@ class Bench:
 
     def spark(self, contender: str, *, batch: int | None = None, table: Path | None = None) -> Timing:
         """Run a contender of `spark.py` in a fresh process."""
-        log, used = self.spark_log(contender, batch or self.batch, table)
-        milliseconds = [int(found[1]) for found in _BATCH.finditer(log)]
-        records = min(self.records, len(milliseconds) * self.batch)  # some contenders stop early
-        return Timing(records, sum(milliseconds) / 1000, used)
+        process = self.start_spark(contender, batch or self.batch, table)
+        with _ending(process):
+            timing = self._timed((process,), STARTED, lambda: _finished_log(process))
+            batches = len(_BATCH.findall(process.log()))
+        # MERGE ends after a few batches.
+        return replace(timing, records=min(self.records, batches * self.batch))
 
-    def spark_log(self, contender: str, batch: int, table: Path | None = None, cores: int = CORES) -> tuple[str, float]:
-        """Run a contender of `spark.py`; return its log and its CPU seconds."""
+    def spark_log(self, contender: str, batch: int, table: Path | None = None, cores: int = CORES) -> str:
+        """Run a contender of `spark.py` in a fresh process, and return its log."""
+        process = self.start_spark(contender, batch, table, cores)
+        with _ending(process):
+            return _finished_log(process)
+
+    def start_spark(self, contender: str, batch: int, table: Path | None = None, cores: int = CORES) -> Process:
+        """Start a contender of `spark.py`, and return at once."""
         folder = self._fresh(contender)
         target = folder if table is None else table
         arguments = (contender, self.broker.bootstrap_servers, self.topic, str(target), str(batch))
-        process = submit(CONTENDERS, arguments, folder, _options(cores))
-        with _ending(process):
-            process.wait_for_log("contender=started", RUN_SECONDS_MAX)
-            before = cpu_seconds(process)
-            return _finished_log(process), cpu_seconds(process) - before
+        return submit(CONTENDERS, arguments, folder, _options(cores))
 
     def job(
         self,
@@ -100,19 +115,19 @@ class Bench:
     ) -> Timing:
         """Run the job on a folder with its table and checkpoint, up to the last receipt."""
         process = self.start_job(folder, topic=topic)
+        wanted = receipted_before + (records or self.records)
         with _ending(process):
-            process.wait_for_log("cloud.stream.progress query=", RUN_SECONDS_MAX)
-            before = cpu_seconds(process)
-            wanted = receipted_before + (records or self.records)
-            self.wait_for(process, f"{topic or self.topic}-cloud", wanted, topic)
-            used = cpu_seconds(process) - before
+            timing = self._timed(
+                (process,),
+                "stage=started",
+                lambda: self.wait_for(process, f"{topic or self.topic}-cloud", wanted, topic),
+            )
             process.wait_until(lambda: _all_reported(process.log()), "the figures of all batches", RUN_SECONDS_MAX)
             process.terminate(60)
             log = process.log()
         if must_be_fresh and _LATE.search(log):
             raise ServiceError("job: some of its events were late, so this is no fresh traffic: is the clock right?")
-        seconds = sum(float(found) for found in _JOB_BATCH.findall(log))
-        return Timing(records or self.records, seconds, used)
+        return replace(timing, records=records or self.records)
 
     def start_job(self, folder: Path, *options: str, topic: str = "") -> Process:
         """Start the job and return at once."""
@@ -139,17 +154,23 @@ class Bench:
         process = Process(Command("streams", line, folder / "streams.log", folder))
         process.start()
         with _ending(process):
-            return self._timed(process, "state=RUNNING", lambda: self.wait_for(process, group, self.records))
+            return self._timed((process,), "state=RUNNING", lambda: self.wait_for(process, group, self.records))
 
-    def streams_to_table(self) -> Timing:
+    def streams_to_table(self) -> tuple[Timing, Timing]:
         """Run Kafka Streams, then copy its topic by Spark into the rows that the job writes.
 
-        On the same cores the costs of both add up.
+        Return the timing of Kafka Streams, and that of both: on the same cores the costs add up.
         """
         survivors = f"survivors-{uuid4().hex}"
         dedup = self.streams(survivors)
         copy = replace(self, topic=survivors).spark("copy")
-        return Timing(self.records, dedup.seconds + copy.seconds, dedup.cpu_seconds + copy.cpu_seconds)
+        both = Timing(
+            self.records,
+            dedup.seconds + copy.seconds,
+            dedup.cpu_seconds + copy.cpu_seconds,
+            dedup.broker_cpu_seconds + copy.broker_cpu_seconds,
+        )
+        return dedup, both
 
     def consumer(self) -> Timing:
         """Run the plain consumer with a PostgreSQL of its own."""
@@ -170,7 +191,7 @@ class Bench:
             )
 
         with _ending(process):
-            return self._timed(process, "stage=assigned", done)
+            return self._timed((process, server.process), "stage=assigned", done)
 
     def wait_for(self, process: Process, group: str, records: int, topic: str = "") -> None:
         """Wait until a group has committed this number of offsets."""
@@ -186,11 +207,17 @@ class Bench:
         finally:
             reader.close()
 
-    def _timed(self, process: Process, begin: str, end: Callable[[], None]) -> Timing:
-        process.wait_for_log(begin, RUN_SECONDS_MAX)
-        before, started = cpu_seconds(process), time.monotonic()
+    def _timed(self, workers: Sequence[Process], begin: str, end: Callable[[], object]) -> Timing:
+        """Time from the first worker's log line `begin` to the return of `end`, with the CPU time of all workers."""
+        workers[0].wait_for_log(begin, RUN_SECONDS_MAX)
+        used, served, started = sum(map(cpu_seconds, workers)), cpu_seconds(self.broker.process), time.monotonic()
         end()
-        return Timing(self.records, time.monotonic() - started, cpu_seconds(process) - before)
+        return Timing(
+            self.records,
+            time.monotonic() - started,
+            sum(map(cpu_seconds, workers)) - used,
+            cpu_seconds(self.broker.process) - served,
+        )
 
     def _fresh(self, name: str) -> Path:
         folder = self.folder / name

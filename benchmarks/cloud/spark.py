@@ -1,7 +1,6 @@
 """The contenders in Spark beside the job: run by spark-submit, as `spark.py CONTENDER SERVERS TOPIC FOLDER BATCH`.
 
-copy: the job's rows without dedup, to Delta. raw: Kafka's columns as they are, to Delta. dedup:
-dropDuplicatesWithinWatermark alone, to Parquet. merge: every row by MERGE into Delta. fill: so many rows (BATCH) of
+copy: the job's rows without dedup, to Delta. merge: every row by MERGE into Delta. fill: so many rows (BATCH) of
 the past into a Delta table, as another program's append. state: so many keys (BATCH) into the dedup's state, in large
 steps with small batches between them. age: make the job's state older by so many seconds (BATCH), so that its traffic
 is fresh. log: empty commits of Delta tables in whose logs the names of up to so many versions (BATCH) lie.
@@ -45,7 +44,6 @@ STEPS, SMALL_BATCHES, SMALL_KEYS = 5, 3, 2000
 def main(contender: str, servers: str, topic: str, folder: str, batch: str) -> None:
     """Run one contender to the topic's end; the figures of each batch go to the log."""
     spark = open_session()
-    print(STARTED, flush=True)
     if contender == "fill":
         fill(spark, folder, int(batch))
     elif contender == "state":
@@ -61,21 +59,19 @@ def main(contender: str, servers: str, topic: str, folder: str, batch: str) -> N
 
 def contend(spark: SparkSession, contender: str, kafka: KafkaSettings, folder: str) -> None:
     """Read the topic to its end as this contender."""
-    source = read_topic(spark, kafka, "earliest")
-    records = read_records(source)
-    if contender == "dedup":
-        records = drop_duplicates(records, WINDOW_SECONDS)
-    rows = source if contender == "raw" else decode(records)
+    rows = decode(read_records(read_topic(spark, kafka, "earliest")))
     writer = rows.writeStream.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)
     if contender == "merge":
         spark.createDataFrame([], rows.schema).write.format("delta").save(f"{folder}/table")
         writer = writer.foreachBatch(lambda frame, _: merge(frame, f"{folder}/table"))
         query = writer.start()
+        print(STARTED, flush=True)
         while query.isActive and len(query.recentProgress) < MERGE_BATCHES:
             time.sleep(POLL_SECONDS)
         query.stop()
     else:
-        query = writer.format("parquet" if contender == "dedup" else "delta").start(f"{folder}/table")
+        query = writer.format("delta").start(f"{folder}/table")
+        print(STARTED, flush=True)
         query.awaitTermination()
     for progress in query.recentProgress:
         print(
@@ -133,7 +129,7 @@ def grow(spark: SparkSession, folder: str, count: int) -> None:
         [state] = progress.stateOperators
         print(
             f"batch={progress.batchId} rows={progress.numInputRows} milliseconds={progress.batchDuration} "
-            f"memory={state.memoryUsedBytes} disk={state.customMetrics['rocksdbSstFileSize']}",
+            f"disk={state.customMetrics['rocksdbSstFileSize']}",
             flush=True,
         )
 

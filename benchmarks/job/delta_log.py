@@ -17,8 +17,7 @@ _COMMIT = re.compile(r"^log round=(\d+) versions=(\d+) seconds=([\d.]+)$", re.MU
 
 def log_figures(bench: Bench, versions: int) -> list[Figure]:
     """Time empty commits on logs with up to this number of versions."""
-    log, _cpu = bench.spark_log("log", versions)
-    return read_figures(log)
+    return read_figures(bench.spark_log("log", versions))
 
 
 def read_figures(log: str) -> list[Figure]:

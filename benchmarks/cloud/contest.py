@@ -1,0 +1,134 @@
+"""The rounds of the contest: every contender reads the same topic once in each round."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+
+from confluent_kafka import KafkaException
+
+from benchmarks.cloud import topic
+from benchmarks.cloud.runs import STATE_AGE_SECONDS, Bench, Timing
+from benchmarks.report import Figure
+from simulators.services.error import ServiceError
+
+NAMES = {
+    "job": "the whole job to Delta, fresh traffic",
+    "copy": "Spark, the job's rows without dedup, to Delta",
+    "streams": "Kafka Streams, exactly-once v2, to a topic",
+    "streams-table": "Kafka Streams, exactly-once v2, and its topic to Delta",
+    "merge": "Spark, MERGE of everything, to Delta",
+    "consumer": "plain consumer to PostgreSQL, one process",
+}
+FIRST_ROUND_ONLY = ("merge", "consumer")
+"""Contenders that no goal refers to."""
+GOALS = {"copy": 0.92, "streams-table": 1.4}
+"""Goals for the job's rate, as multiples of other contenders'."""
+
+
+class Contest:
+    """One topic, and the contenders that read it in turns."""
+
+    def __init__(self, bench: Bench, names: Sequence[str]) -> None:
+        self.timings: dict[str, dict[int, Timing]] = {}
+        """The timings of each contender by the number of the round."""
+        self.rounds = 0
+        self.failed: list[str] = []
+        self._names = names
+        self._bench = bench
+        self._born = bench.folder / "born"
+        self._first = 0
+
+    def prepare(self) -> None:
+        """Create the job's state, and write the topic."""
+        bench, now = self._bench, time.time_ns() // 1_000_000
+        servers = bench.broker.bootstrap_servers
+        bench.broker.create_topics(bench.topic, partitions=bench.partitions)
+        self._first = topic.send(servers, bench.topic, topic.records(10, now, seed=1))
+        bench.job(self._born, 0, records=self._first)
+        bench.spark_log("age", STATE_AGE_SECONDS, self._born / "events")
+        now = time.time_ns() // 1_000_000
+        sent = topic.send(servers, bench.topic, topic.records(bench.records, now))
+        _report(f"topic: {sent:,} records in {time.time() - now / 1000:.0f} s")
+
+    def run(self, rounds: int, deadline: float) -> None:
+        """Run the rounds, every other one in reverse order; begin none that would end after the deadline."""
+        took = 0.0
+        for number in range(rounds):
+            started = time.monotonic()
+            if started + took > deadline:
+                _report(f"no time for more than {number} rounds")
+                return
+            present = [name for name in self._names if number == 0 or name not in FIRST_ROUND_ONLY]
+            took = 0.0
+            for name in present if number % 2 == 0 else reversed(present):
+                began = time.monotonic()
+                self._turn(name, number)
+                if name not in FIRST_ROUND_ONLY:
+                    took += time.monotonic() - began
+            self.rounds = number + 1
+
+    def _turn(self, name: str, number: int) -> None:
+        """Run one contender in this round; its failure costs its own figures alone."""
+        if name == "streams":
+            return  # measured as the first half of streams-table
+        try:
+            for part, timing in self._measure(name).items():
+                self.timings.setdefault(part, {})[number] = timing
+                _report(f"{NAMES[part]}: {timing.rate:,.0f}/s, {timing.rate_per_cpu:,.0f} by CPU second")
+        except (ServiceError, KafkaException, OSError, subprocess.CalledProcessError, ValueError) as error:
+            self.failed.append(name)
+            _report(f"{NAMES[name]}: not measured: {error}")
+
+    def _measure(self, name: str) -> Mapping[str, Timing]:
+        bench = self._bench
+        runs: dict[str, Callable[[], Timing]] = {"job": self._job, "consumer": bench.consumer}
+        if name == "streams-table":
+            dedup, both = bench.streams_to_table()
+            return {"streams": dedup, "streams-table": both}
+        return {name: runs[name]() if name in runs else bench.spark(name)}
+
+    def _job(self) -> Timing:
+        folder = self._bench.folder / "job"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(self._born, folder)
+        return self._bench.job(folder, self._first, must_be_fresh=True)
+
+
+def figures(timings: Mapping[str, Mapping[int, Timing]]) -> list[Figure]:
+    """Return the medians of all contenders, and the job's multiples of the others in the same rounds."""
+    rows = [_row(NAMES[name], list(found.values())) for name, found in timings.items()]
+    ours = timings.get("job", {})
+    for other, peers in timings.items():
+        if other == "job" or not (shared := sorted(ours.keys() & peers.keys())):
+            continue
+        rates = [ours[number].rate / peers[number].rate for number in shared]
+        per_cpu = [ours[number].rate_per_cpu / peers[number].rate_per_cpu for number in shared]
+        rows.append(_ratio(f"the job by: {NAMES[other]}, wall", rates, GOALS.get(other)))
+        rows.append(_ratio(f"the job by: {NAMES[other]}, per CPU second", per_cpu, None))
+    return rows
+
+
+def _row(name: str, found: Sequence[Timing]) -> Figure:
+    details = {
+        "records_per_cpu_second": median(one.rate_per_cpu for one in found),
+        "each_rate": [one.rate for one in found],
+        "each_cpu_seconds": [one.cpu_seconds for one in found],
+        "each_broker_cpu_seconds": [one.broker_cpu_seconds for one in found],
+    }
+    return Figure(name, median(one.rate for one in found), "records/s", details=details)
+
+
+def _ratio(name: str, each: Sequence[float], goal: float | None) -> Figure:
+    value = median(each)
+    details = {"each": each}
+    if goal is None:
+        return Figure(name, value, "x", details=details)
+    return Figure(name, value, "x", f">= {goal}", value >= goal, details)
+
+
+def _report(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)

@@ -1,0 +1,110 @@
+"""The job alone: `python -m benchmarks.job [--quick] [--only a,b]`.
+
+How its batches slow down with the keys in its state, with late traffic, with the length of its table's log, and how old
+its receipts are at a steady rate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+
+from benchmarks import report
+from benchmarks.cloud.runs import DRIVER_MEGABYTES, WINDOW, Bench
+from benchmarks.job.delta_log import log_figures
+from benchmarks.job.late import late_figures
+from benchmarks.job.receipts import receipt_figures
+from benchmarks.job.window import window_figures
+from benchmarks.report import Figure
+from simulators.services.error import ServiceError
+from simulators.services.kafka.broker import Broker
+
+PARTITIONS = 4
+ALL = ("receipts", "late", "window", "log")
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The sizes of a run."""
+
+    batch: int
+    late_rows: int
+    late_records: int
+    receipt_seconds: int
+    window_keys: int
+    log_versions: int
+
+
+FULL = Size(400_400, 10_000_000, 800_000, 225, 5_000_000, 43_200)
+QUICK = Size(50_000, 500_000, 20_000, 25, 500_000, 10_800)
+
+
+def main() -> int:
+    """Run the chosen measurements, print the table, write the JSON; exit status 1 where one of them failed."""
+    started = time.monotonic()
+    given = _arguments()
+    size = QUICK if given.quick else FULL
+    names = given.only.split(",")
+    folder = Path(tempfile.mkdtemp(prefix="oncegate-bench-"))
+    try:
+        with Broker(folder / "kafka") as broker:
+            figures, failed = _measure(Bench(broker, "events", PARTITIONS, 0, size.batch, folder), size, names)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    took = (time.monotonic() - started) / 60
+    print(f"all of it took {took:.1f} minutes", flush=True)
+    if given.quick or set(names) != set(ALL):
+        report.show("job", figures)
+    else:
+        settings = {"partitions": PARTITIONS, "window": WINDOW, "driver_megabytes": DRIVER_MEGABYTES, "minutes": took}
+        report.keep("job", figures, **asdict(size), **settings)
+    return 1 if failed else 0
+
+
+def _measure(bench: Bench, size: Size, names: list[str]) -> tuple[list[Figure], list[str]]:
+    """Return the figures of all measurements, and the names of those that failed."""
+    measures: dict[str, Callable[[], list[Figure]]] = {
+        "receipts": lambda: receipt_figures(bench, size.receipt_seconds),
+        "late": lambda: late_figures(bench, size.late_rows, size.late_records),
+        "window": lambda: window_figures(bench, size.window_keys),
+        "log": lambda: log_figures(bench, size.log_versions),
+    }
+    figures: list[Figure] = []
+    failed: list[str] = []
+    for name in names:
+        started = time.monotonic()
+        try:
+            figures += measures[name]()
+        except (ServiceError, KafkaException, OSError, subprocess.CalledProcessError, ValueError) as error:
+            failed.append(name)
+            _report(f"{name}: not measured: {error}")
+        _report(f"{name}: {time.monotonic() - started:.0f} s")
+    return figures, failed
+
+
+def _report(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.job", description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--quick", action="store_true", help="a twentieth of the counts; nothing is kept")
+    add("--only", default=",".join(ALL), metavar="NAMES", help="of: %(default)s; the results of a part are not kept")
+    given = parser.parse_args()
+    if unknown := set(given.only.split(",")) - set(ALL):
+        parser.error(f"--only: no such name: {', '.join(sorted(unknown))}")
+    return given
+
+
+if __name__ == "__main__":
+    sys.exit(main())
