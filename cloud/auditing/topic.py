@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -24,11 +25,11 @@ class Topic:
         self._spark = spark
         self._name = topic
         self._settings = {**properties, "bootstrap.servers": bootstrap_servers}
-        self._jvm = jvm.classes(spark)
-        settings = self._jvm.java.util.Properties()
+        self._class = partial(jvm.java_class, spark)
+        settings = self._class("java.util.Properties")()
         for name, value in self._settings.items():
             settings.put(name, value)
-        self._client = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
+        self._client = self._class("org.apache.kafka.clients.admin.AdminClient").create(settings)
 
     def close(self) -> None:
         """Close the client."""
@@ -49,10 +50,10 @@ class Topic:
 
     def earliest(self) -> dict[int, int]:
         """Return the earliest offset of each partition."""
-        wanted = self._jvm.java.util.HashMap()
+        wanted = self._class("java.util.HashMap")()
         places = {info.partition(): self._place(info.partition()) for info in self._describe().partitions()}
         for place in places.values():
-            wanted.put(place, self._jvm.org.apache.kafka.clients.admin.OffsetSpec.earliest())
+            wanted.put(place, self._class("org.apache.kafka.clients.admin.OffsetSpec").earliest())
         answers = self._wait(self._client.listOffsets(wanted).all())
         return {partition: int(answers.get(place).offset()) for partition, place in places.items()}
 
@@ -69,14 +70,14 @@ class Topic:
         return json.dumps({self._name: {str(partition): offset for partition, offset in offsets.items()}})
 
     def _describe(self) -> Any:
-        names = self._jvm.java.util.List.of(self._name)
+        names = self._class("java.util.List").of(self._name)
         return self._wait(self._client.describeTopics(names).allTopicNames()).get(self._name)
 
     def _place(self, partition: int) -> Any:
-        return self._jvm.org.apache.kafka.common.TopicPartition(self._name, partition)
+        return self._class("org.apache.kafka.common.TopicPartition")(self._name, partition)
 
     def _wait(self, future: Any) -> Any:
-        return future.get(ANSWER_SECONDS_MAX, self._jvm.java.util.concurrent.TimeUnit.SECONDS)
+        return future.get(ANSWER_SECONDS_MAX, self._class("java.util.concurrent.TimeUnit").SECONDS)
 
 
 def read(topic: DataFrame) -> DataFrame:

@@ -69,8 +69,10 @@ def clean_log(spark: SparkSession, path: str) -> None:
 
 
 def _remove_expired(spark: SparkSession, path: str) -> None:
-    delta: Any = jvm.classes(spark).org.apache.spark.sql.delta
     session: Any = spark
-    log = delta.DeltaLog.forTable(session._jsparkSession, jvm.hadoop_path(spark, path))
-    retention = jvm.classes(spark).scala.Option.empty()  # the table's own
-    log.cleanUpExpiredLogs(log.unsafeVolatileSnapshot(), retention, delta.TruncationGranularity.MINUTE())
+    log = jvm.java_class(spark, "org.apache.spark.sql.delta.DeltaLog").forTable(
+        session._jsparkSession, jvm.hadoop_path(spark, path)
+    )
+    retention = jvm.java_class(spark, "scala.Option").empty()  # the table's own
+    minutes = jvm.java_class(spark, "org.apache.spark.sql.delta.TruncationGranularity").MINUTE()
+    log.cleanUpExpiredLogs(log.unsafeVolatileSnapshot(), retention, minutes)

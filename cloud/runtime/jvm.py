@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache, reduce
 from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no types
@@ -13,10 +14,18 @@ FAILURES = (PySparkException, Py4JJavaError)
 """The exceptions that a failed call of Spark raises, from Python or from the JVM."""
 
 
-def classes(spark: SparkSession) -> Any:
-    """Return py4j's view of the JVM, by which Java classes are found by their full names."""
+def java_class(spark: SparkSession, name: str) -> Any:
+    """Return a class of the JVM by its full name.
+
+    It is looked up once: py4j requests every part of the name, and for each of them the JVM searches all jars.
+    """
     gateway: Any = spark.sparkContext
-    return gateway._jvm
+    return _class(gateway._jvm, name)
+
+
+@cache
+def _class(view: Any, name: str) -> Any:
+    return reduce(getattr, name.split("."), view)
 
 
 def accept_callbacks(spark: SparkSession) -> None:
@@ -27,7 +36,7 @@ def accept_callbacks(spark: SparkSession) -> None:
 
 def hadoop_path(spark: SparkSession, path: str) -> Any:
     """Return a Hadoop `Path`."""
-    return classes(spark).org.apache.hadoop.fs.Path(path)
+    return java_class(spark, "org.apache.hadoop.fs.Path")(path)
 
 
 def qualify(spark: SparkSession, path: str) -> str:
@@ -48,6 +57,6 @@ def read_text(spark: SparkSession, path: str) -> str | None:
         return None
     stream = files.open(place)
     try:
-        return str(classes(spark).org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        return str(java_class(spark, "org.apache.commons.io.IOUtils").toString(stream, "UTF-8"))
     finally:
         stream.close()

@@ -27,9 +27,9 @@ class StopRequest:
         for number in STOP_SIGNALS:
             signal.signal(number, self._on_signal)
         jvm.accept_callbacks(spark)
-        misc = jvm.classes(spark).sun.misc
+        jvm_signal = jvm.java_class(spark, "sun.misc.Signal")
         for number in STOP_SIGNALS:
-            misc.Signal.handle(misc.Signal(number.name.removeprefix("SIG")), _JvmHandler(self))
+            jvm_signal.handle(jvm_signal(number.name.removeprefix("SIG")), _JvmHandler(self))
 
     def stop(self) -> None:
         """Request the end of the job after its batch."""

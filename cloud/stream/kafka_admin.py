@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no types
@@ -38,15 +39,15 @@ class KafkaAdmin:
     """An AdminClient for one topic, which stays open until the process ends."""
 
     def __init__(self, spark: SparkSession, kafka: KafkaSettings) -> None:
-        self._jvm = jvm.classes(spark)
+        self._class = partial(jvm.java_class, spark)
         self._topic = kafka.topic
-        properties = self._jvm.java.util.Properties()
+        properties = self._class("java.util.Properties")()
         limit = str(ANSWER_SECONDS_MAX * 1000)
         settings = {"default.api.timeout.ms": limit, "request.timeout.ms": limit, **kafka.properties}
         for name, value in {**settings, "bootstrap.servers": kafka.bootstrap_servers}.items():
             properties.put(name, value)
         self._properties = properties
-        self._client = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
+        self._client = self._class("org.apache.kafka.clients.admin.AdminClient").create(properties)
 
     def topic_id(self) -> str:
         """Return the topic's id, which is another one after the topic was deleted and recreated.
@@ -64,7 +65,7 @@ class KafkaAdmin:
     def offset_ranges(self) -> dict[int, tuple[int, int]]:
         """Return the earliest and the latest offset of each partition."""
         partitions = [info.partition() for info in self._describe().partitions()]
-        spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
+        spec = self._class("org.apache.kafka.clients.admin.OffsetSpec")
         earliest = self._list(partitions, spec.earliest())
         latest = self._list(partitions, spec.latest())
         return {partition: (earliest[partition], latest[partition]) for partition in partitions}
@@ -72,7 +73,7 @@ class KafkaAdmin:
     def ends(self, partitions: Iterable[int]) -> dict[int, LogEnd]:
         """Return the present ends of partitions; raise KafkaError where Kafka does not return them."""
         wanted = list(partitions)
-        latest = self._jvm.org.apache.kafka.clients.admin.OffsetSpec.latest()
+        latest = self._class("org.apache.kafka.clients.admin.OffsetSpec").latest()
         answers = self._answers(wanted, latest)
         ends = {}
         for partition in wanted:
@@ -84,7 +85,7 @@ class KafkaAdmin:
     def latest_append(self) -> int:
         """Return the latest append time of a record that the log still has, in milliseconds since 1970 UTC."""
         partitions = [info.partition() for info in self._describe().partitions()]
-        answers = self._answers(partitions, self._jvm.org.apache.kafka.clients.admin.OffsetSpec.maxTimestamp())
+        answers = self._answers(partitions, self._class("org.apache.kafka.clients.admin.OffsetSpec").maxTimestamp())
         return max(int(answers.get(self._partition(partition)).timestamp()) for partition in partitions)
 
     def has_append_times(self) -> bool | None:
@@ -116,7 +117,7 @@ class KafkaAdmin:
         self, group: str, offsets: Offsets, metadata: Mapping[int, str], leader_epochs: Mapping[int, int]
     ) -> None:
         """Commit a group's offsets with metadata and leader epochs, by partition; raise KafkaError on failure."""
-        wanted = self._jvm.java.util.HashMap()
+        wanted = self._class("java.util.HashMap")()
         for partition, offset in offsets.items():
             place = self._place(LogEnd(offset, leader_epochs.get(partition)), metadata[partition])
             wanted.put(self._partition(partition), place)
@@ -125,11 +126,13 @@ class KafkaAdmin:
     @contextmanager
     def _consumer(self) -> Iterator[Any]:
         """Open a consumer without a group."""
-        bytes_reader = self._jvm.org.apache.kafka.common.serialization.ByteArrayDeserializer
-        properties = self._jvm.java.util.Properties()
+        bytes_reader = self._class("org.apache.kafka.common.serialization.ByteArrayDeserializer")
+        properties = self._class("java.util.Properties")()
         properties.putAll(self._properties)
         properties.put("auto.offset.reset", "none")  # otherwise the consumer would silently read from another offset
-        consumer = self._jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties, bytes_reader(), bytes_reader())
+        consumer = self._class("org.apache.kafka.clients.consumer.KafkaConsumer")(
+            properties, bytes_reader(), bytes_reader()
+        )
         try:
             yield consumer
         finally:
@@ -137,7 +140,7 @@ class KafkaAdmin:
 
     def _reads_append_times(self, consumer: Any, ends: Mapping[Any, int]) -> bool | None:
         """Read up to the ends; return as soon as a record has the time of its append."""
-        second = self._jvm.java.time.Duration.ofSeconds(1)
+        second = self._class("java.time.Duration").ofSeconds(1)
         deadline, found = time.monotonic() + ANSWER_SECONDS_MAX, None
         try:
             while any(consumer.position(where) < end for where, end in ends.items()):
@@ -157,8 +160,8 @@ class KafkaAdmin:
 
     def _is_truncated(self, consumer: Any, partition: int, place: LogEnd) -> str | None:
         where = self._partition(partition)
-        consumer.assign(self._jvm.java.util.List.of(where))
-        limit = self._jvm.java.time.Duration.ofSeconds(ANSWER_SECONDS_MAX)
+        consumer.assign(self._class("java.util.List").of(where))
+        limit = self._class("java.time.Duration").ofSeconds(ANSWER_SECONDS_MAX)
         try:
             # A consumer without a known leader accepts the offset without a request.
             consumer.endOffsets(consumer.assignment(), limit)
@@ -171,12 +174,12 @@ class KafkaAdmin:
         return None
 
     def _place(self, place: LogEnd, metadata: str) -> Any:
-        optional = self._jvm.java.util.Optional
+        optional = self._class("java.util.Optional")
         epoch = optional.empty() if place.leader_epoch is None else optional.of(place.leader_epoch)
-        return self._jvm.org.apache.kafka.clients.consumer.OffsetAndMetadata(place.offset, epoch, metadata)
+        return self._class("org.apache.kafka.clients.consumer.OffsetAndMetadata")(place.offset, epoch, metadata)
 
     def _describe(self) -> Any:
-        names = self._jvm.java.util.List.of(self._topic)
+        names = self._class("java.util.List").of(self._topic)
         what = f"topic {self._topic}: cannot be described"
         try:
             return self._wait(self._client.describeTopics(names).allTopicNames(), what).get(self._topic)
@@ -190,16 +193,16 @@ class KafkaAdmin:
         return {partition: int(answers.get(self._partition(partition)).offset()) for partition in partitions}
 
     def _answers(self, partitions: list[int], spec: Any) -> Any:
-        wanted = self._jvm.java.util.HashMap()
+        wanted = self._class("java.util.HashMap")()
         for partition in partitions:
             wanted.put(self._partition(partition), spec)
         return self._wait(self._client.listOffsets(wanted).all(), f"topic {self._topic}: cannot list its offsets")
 
     def _partition(self, partition: int) -> Any:
-        return self._jvm.org.apache.kafka.common.TopicPartition(self._topic, partition)
+        return self._class("org.apache.kafka.common.TopicPartition")(self._topic, partition)
 
     def _wait(self, future: Any, what: str) -> Any:
         try:
-            return future.get(ANSWER_SECONDS_MAX, self._jvm.java.util.concurrent.TimeUnit.SECONDS)
+            return future.get(ANSWER_SECONDS_MAX, self._class("java.util.concurrent.TimeUnit").SECONDS)
         except Py4JJavaError as error:
             raise KafkaError(f"{what}: {error.java_exception}") from error
