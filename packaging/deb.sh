@@ -1,7 +1,8 @@
 #!/bin/sh
 # Build the Debian package into dist/, on any Debian: packaging/deb.sh [amd64|arm64] [12|13].
 #
-# It contains wheels for that architecture and for the Python of that release of Debian; the default is this machine's.
+# It contains wheels for that architecture and for the Python of that release of Debian; the default is this machine's. Our
+# own is compiled (packaging/compile.sh), unless ONCEGATE_COMPILE=0 chooses the pure form, or WHEEL names a built one.
 set -eu
 
 checkout=$(cd "$(dirname "$0")/.." && pwd)
@@ -24,11 +25,15 @@ version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$checkout/pyproject.toml")+deb$r
 date=${SOURCE_DATE_EPOCH:-$(cd "$checkout" && git log -1 --format=%ct 2> /dev/null || date +%s)}
 export SOURCE_DATE_EPOCH="$date"
 maintainer=${MAINTAINER:-'Oncegate maintainers <oncegate@packages.invalid>'}
-root=$(mktemp -d)
-trap 'rm -rf "$root"' EXIT
+root=$(mktemp -d) wheels=$(mktemp -d)
+trap 'rm -rf "$root" "$wheels"' EXIT
 chmod 755 "$root"
 
-DESTDIR=$root LIBRARY=/usr/lib/oncegate BIN=/usr/bin UNITS=$units DOCUMENTS=/usr/share/doc/oncegate \
+wheel=${WHEEL:-}
+if [ -z "$wheel" ] && [ "${ONCEGATE_COMPILE:-1}" = 1 ]; then
+  wheel=$("$checkout/packaging/compile.sh" "$release" "$machine" "$wheels")
+fi
+WHEEL=$wheel DESTDIR=$root LIBRARY=/usr/lib/oncegate BIN=/usr/bin UNITS=$units DOCUMENTS=/usr/share/doc/oncegate \
   PAGES=/usr/share/man/man1 BASH_COMPLETIONS=/usr/share/bash-completion/completions \
   ZSH_COMPLETIONS=/usr/share/zsh/vendor-completions MACHINE=$machine PYTHON_VERSION=$python_version "$checkout/packaging/install.sh"
 rm -rf "$root/etc/oncegate/secrets"

@@ -6,7 +6,8 @@
 # MACHINE is the architecture of the wheels: x86_64 or aarch64; the default is this machine's. PYTHON_VERSION is the
 # version of the Python that will run them, such as 3.13; the default is that of the building one. The environment
 # contains no interpreter (it names the system's), no compiled sources (they are compiled where it is installed), and none
-# of the packages that others require, and that no program of a gateway imports: pip above all.
+# of the packages that others require, and that no program of a gateway imports: pip above all. WHEEL names our own wheel,
+# which is compiled for that machine and that Python; otherwise the pure one of this checkout is built.
 #
 # An existing environment is replaced only when the new one is complete, and only if this script has made it (MARK in its
 # pyvenv.cfg) and it contains nothing else.
@@ -71,12 +72,8 @@ trap 'exit 1' HUP INT TERM
 "$python" -m venv "$work/tools" || { echo 'environment: run: apt-get install python3-venv' >&2; exit 1; }
 pip="$work/tools/bin/python -m pip --quiet --disable-pip-version-check"
 
-# Build from a copy, so that a build as root leaves no files in the checkout.
-mkdir "$work/source"
-for part in agent cloud contract simulators pyproject.toml README.md LICENSE; do
-  cp -r "$checkout/$part" "$work/source/"
-done
-$pip wheel --no-deps --wheel-dir "$work/wheels" "$work/source"
+wheel=${WHEEL:-}
+[ -n "$wheel" ] || wheel=$(ONCEGATE_COMPILE=0 PIP="$work/tools/bin/python -m pip" "$checkout/packaging/wheel.sh" "$work/wheels")
 
 # What `python -m venv` makes, of which the interpreter reads the first line (PEP 405): it need not be here to be named.
 version=${PYTHON_VERSION:-$("$python" -c 'import sys; print(f"{sys.version_info[0]}.{sys.version_info[1]}")')}
@@ -90,7 +87,7 @@ ln -s "$interpreter" "$new/bin/python3"
 ln -s python3 "$new/bin/python"
 $pip install --target "$packages" --no-compile --only-binary :all: --python-version "$version" --implementation cp \
   --platform "manylinux_2_34_$machine" --platform "manylinux_2_28_$machine" --platform "manylinux_2_17_$machine" \
-  --platform "manylinux2014_$machine" -c "$checkout/constraints.txt" "$(echo "$work"/wheels/oncegate-*.whl)[oscore]"
+  --platform "manylinux2014_$machine" --platform "linux_$machine" -c "$checkout/constraints.txt" "${wheel}[oscore]"
 
 # Remove what nothing here imports (a test imports all modules), what only developers need, and what names the path of
 # the build. sqlite-utils requires pip, dateutil tzdata, and cryptography cffi, of which it uses the compiled part alone.

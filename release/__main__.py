@@ -11,7 +11,6 @@ from release import changelog, checksums, steps
 from release.errors import ReleaseError
 
 DEBIAN = ("12", "13")
-ARCHITECTURES = ("amd64", "arm64")
 
 
 def main() -> int:
@@ -20,8 +19,9 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where the files go; default: dist/VERSION; must be empty")
     parser.add_argument("--tag", help="require that the version is this tag's, and that the changelog has its date")
     parser.add_argument("--debian", nargs="*", default=DEBIAN, choices=DEBIAN, help="releases of Debian")
-    parser.add_argument("--architectures", nargs="*", default=ARCHITECTURES, choices=ARCHITECTURES, help="of packages")
-    parser.add_argument("--compiled", action="store_true", help="add the compiled wheel, which is experimental")
+    parser.add_argument(
+        "--architectures", nargs="*", default=steps.MACHINES, choices=steps.MACHINES, help="of packages"
+    )
     try:
         release(parser.parse_args())
     except ReleaseError as error:
@@ -46,11 +46,7 @@ def release(options: argparse.Namespace) -> None:
             print("release: uncommitted changes are not part of it", file=sys.stderr)
 
         wheel = steps.build_python(build)
-        if options.compiled:
-            steps.build_compiled(build)
-        for debian in options.debian:
-            for architecture in options.architectures:
-                steps.build_debian(build, debian, architecture)
+        steps.build_all_debian(build, options.debian, options.architectures)
         steps.describe_gateway(build, wheel)
         (dist / f"oncegate-{build.version}-notes.md").write_text(section.body)
         checksums.write(dist)

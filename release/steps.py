@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +15,9 @@ from release import sdist
 from release.errors import ReleaseError
 
 ROOT = Path(__file__).resolve().parents[1]
-STEP_SECONDS_MAX = 1_800
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+"""Debian's names of the supported architectures, and those of wheels."""
+STEP_SECONDS_MAX = 3_600
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +89,18 @@ def build_python(build: Build) -> Path:
     return build.dist / f"oncegate-{build.version}-py3-none-any.whl"
 
 
-def build_compiled(build: Build) -> None:
-    """Build the compiled wheel for this processor and this Python."""
-    build.run("packaging/wheel.sh", build.dist, PIP=f"{sys.executable} -m pip", ONCEGATE_COMPILE="1")
+def build_all_debian(build: Build, releases: Sequence[str], architectures: Sequence[str]) -> None:
+    """Build the wheels and packages for these releases and architectures, one on each core."""
+    wanted = [(release, architecture) for release in releases for architecture in architectures]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for built in [pool.submit(build_debian, build, *target) for target in wanted]:
+            built.result()
 
 
 def build_debian(build: Build, release: str, architecture: str) -> None:
-    """Build the Debian package for one release and one architecture."""
-    build.run("packaging/deb.sh", architecture, release, DIST=str(build.dist))
+    """Build the compiled wheel for one release and one architecture, and the Debian package with it."""
+    built = build.run("packaging/compile.sh", release, MACHINES[architecture], build.dist)
+    build.run("packaging/deb.sh", architecture, release, DIST=str(build.dist), WHEEL=built.split()[-1])
 
 
 def describe_gateway(build: Build, wheel: Path) -> None:

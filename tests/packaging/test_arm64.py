@@ -75,6 +75,7 @@ def test_a_full_store_survives_a_kill_an_upgrade_a_removal_and_a_purge(
     root = arm64_root
     assert root.run("uname", "-m").stdout == "aarch64\n"
     root.install(arm64_package)
+    assert root.run("oncegate", "version").stdout.endswith(" compiled\n")
     root.configure()
     (coap_port,), (http_port,) = ports.free(1, socket.SOCK_DGRAM), ports.free(1)
     roots.bind(root, coap_port, http_port)

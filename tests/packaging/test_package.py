@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.packaging.following import version_up
 from tests.packaging.roots import CHECKOUT, Root
 
 pytestmark = pytest.mark.heavy
-INSTALLED_MEGABYTES_MAX = 60
+INSTALLED_MEGABYTES_MAX = 75
 STATE = "/var/lib/oncegate"
 UNUSED = """
 import importlib, pathlib, pkgutil, sys, sysconfig
@@ -62,7 +63,7 @@ def test_lintian_finds_no_error(package: Path) -> None:
 def test_it_installs_and_asks_for_what_has_no_default(package: Path, root: Root) -> None:
     said = root.install(package)
     assert "edit /etc/oncegate/oncegate.toml" in said
-    assert root.run("oncegate", "version").stdout.startswith("oncegate ")
+    assert re.fullmatch(r"oncegate \S+ compiled\n", root.run("oncegate", "version").stdout)
     missing = root.run("oncegate", "check", check=False)
     assert (missing.returncode, "[gateway] id: missing" in missing.stderr) == (2, True)
     root.configure()

@@ -54,6 +54,7 @@ def test_two_builds_have_equal_bytes(release: Path, tmp_path: Path) -> None:
     names = sorted(file.name for file in release.iterdir())
     assert names == [
         "SHA256SUMS",
+        f"oncegate-{VERSION}-cp311-cp311-linux_x86_64.whl",
         f"oncegate-{VERSION}-gateway.cdx.json",
         f"oncegate-{VERSION}-notes.md",
         f"oncegate-{VERSION}-py3-none-any.whl",
