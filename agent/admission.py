@@ -53,9 +53,9 @@ def _without(decoded: Decoded, admits: Callable[[str], bool], reason: str) -> De
         return decoded
     if len(denied) == len(decoded.events):
         raise ForbiddenError(f"device {denied[0]!a} {reason}")
-    return decoded._replace(
-        events=tuple(event for event in decoded.events if admits(event.device)),
-        rejected=(*decoded.rejected, *(Rejected(device, f"this device {reason}", b"") for device in denied)),
+    return Decoded(
+        tuple(event for event in decoded.events if admits(event.device)),
+        (*decoded.rejected, *(Rejected(device, f"this device {reason}", b"") for device in denied)),
     )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import final
 
 VIAS = ("coap", "zigbee2mqtt", "mqtt", "http")
 """The protocols, by the names that records, metrics and the log use."""
@@ -25,8 +26,10 @@ class Media(Enum):
 _NO_QUERY: Mapping[str, str] = MappingProxyType({})
 
 
-class Delivery(NamedTuple):
-    """Raw bytes from one sender. A tuple, as all values that are created for each event."""
+@final
+@dataclass(slots=True, init=False)
+class Delivery:
+    """Raw bytes from one sender. As all values that are created for each event, with a written `__init__`."""
 
     body: bytes
     media: Media | None
@@ -35,17 +38,37 @@ class Delivery(NamedTuple):
     """`coap`, `zigbee2mqtt`, `mqtt`, `http` or `gateway`."""
     sender: str
     """The sender's address as a URI, such as `coap://[fe80::1]`: the device of last resort."""
-    authenticated: str | None = None
+    authenticated: str | None
     """The identity that the transport has proven, such as an OSCORE context's or a token's device."""
-    query: Mapping[str, str] = _NO_QUERY
+    query: Mapping[str, str]
     """The values beside the body: d, id, boot, t, type (the Uri-Query of a CoAP sensor with a small payload)."""
-    retransmission_key: bytes | None = None
+    retransmission_key: bytes | None
     """16 bytes over all that the transport repeats in a retransmission; None where that identifies nothing.
 
     CoAP: endpoint, Message ID, Token and datagram.
     """
-    relay: bool = False
+    relay: bool
     """Whether the authenticated sender may send events of other devices."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  # its fields
+        self,
+        body: bytes,
+        media: Media | None,
+        via: str,
+        sender: str,
+        authenticated: str | None = None,
+        query: Mapping[str, str] = _NO_QUERY,
+        retransmission_key: bytes | None = None,
+        relay: bool = False,
+    ) -> None:
+        self.body = body
+        self.media = media
+        self.via = via
+        self.sender = sender
+        self.authenticated = authenticated
+        self.query = query
+        self.retransmission_key = retransmission_key
+        self.relay = relay
 
 
 class Status(Enum):
@@ -60,19 +83,39 @@ class Status(Enum):
     UNAVAILABLE = "unavailable"
 
 
-class Answer(NamedTuple):
+@final
+@dataclass(slots=True, init=False)
+class Answer:
     """The answer for the sender. With `Status.DURABLE` everything accepted survives a power cut."""
 
     status: Status
-    accepted: int = 0
-    duplicates: int = 0
-    rejected: int = 0
-    fingerprints: tuple[bytes, ...] = ()
+    accepted: int
+    duplicates: int
+    rejected: int
+    fingerprints: tuple[bytes, ...]
     """Of all valid events in the order of the body, including duplicates."""
-    reason: str = ""
+    reason: str
     """For people; empty with `Status.DURABLE`."""
-    retry_seconds: int = 0
+    retry_seconds: int
     """With `Status.UNAVAILABLE`: after how many seconds to try again."""
+
+    def __init__(
+        self,
+        status: Status,
+        accepted: int = 0,
+        duplicates: int = 0,
+        rejected: int = 0,
+        fingerprints: tuple[bytes, ...] = (),
+        reason: str = "",
+        retry_seconds: int = 0,
+    ) -> None:
+        self.status = status
+        self.accepted = accepted
+        self.duplicates = duplicates
+        self.rejected = rejected
+        self.fingerprints = fingerprints
+        self.reason = reason
+        self.retry_seconds = retry_seconds
 
 
 Respond = Callable[[Answer], None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias, final
 
 Value: TypeAlias = "bool | int | float | str | bytes | Sequence[Value] | Mapping[str, Value] | None"
 
@@ -18,23 +18,45 @@ TIME_MAX = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z in milliseconds."""
 
 
-class Event(NamedTuple):
+@final
+@dataclass(slots=True, init=False)
+class Event:
     """One event; a field that the sensor did not send is None (an absent `data` differs from an empty one).
 
-    A named tuple, since creating one takes a third of a frozen dataclass's time.
+    Its `__init__` is written, since a generated one is slower where the module is compiled.
     """
 
     device: str
-    type: str = TYPE_DEFAULT
-    id: int | str | None = None
-    boot: int | str | None = None
-    time: int | None = None
+    type: str
+    id: int | str | None
+    boot: int | str | None
+    time: int | None
     """Milliseconds since 1970 UTC; only where the sensor itself sent an absolute time."""
-    data: Mapping[str, Value] | None = None
-    units: Mapping[str, str] | None = None
+    data: Mapping[str, Value] | None
+    units: Mapping[str, str] | None
     """Not part of the identity."""
-    offset_ms: int | None = None
+    offset_ms: int | None
     """Relative sensor time (RFC 8428 section 4.5.3), milliseconds; not part of the identity."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  # its fields
+        self,
+        device: str,
+        type: str = TYPE_DEFAULT,  # noqa: A002  # the fields' names
+        id: int | str | None = None,  # noqa: A002
+        boot: int | str | None = None,
+        time: int | None = None,
+        data: Mapping[str, Value] | None = None,
+        units: Mapping[str, str] | None = None,
+        offset_ms: int | None = None,
+    ) -> None:
+        self.device = device
+        self.type = type
+        self.id = id
+        self.boot = boot
+        self.time = time
+        self.data = data
+        self.units = units
+        self.offset_ms = offset_ms
 
 
 @dataclass(frozen=True, slots=True)

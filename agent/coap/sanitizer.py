@@ -16,7 +16,6 @@ from agent.coap.message import (
     HEADER_BYTES,
     MessageFormatError,
     Option,
-    Parts,
     join,
     message_type,
     read_options,
@@ -81,7 +80,7 @@ _OPTION_FORMATS = {
 def is_protected(datagram: bytes) -> bool:
     """Whether a message with a complete header carries the OSCORE option, valid or not."""
     try:
-        return any(option.number == _OSCORE for option in read_options(split(datagram).options))
+        return any(option.number == _OSCORE for option in read_options(split(datagram)[1]))
     except MessageFormatError:
         return False
 
@@ -92,7 +91,7 @@ def sanitize(datagram: bytes, *, oscore: bool = False) -> Sanitized:
     confirmable = kind == CONFIRMABLE
     rejected = Sanitized(Disposition.RESET if confirmable else Disposition.IGNORE)
     try:
-        parts = split(datagram)
+        head, options, payload = split(datagram)
     except MessageFormatError:
         return rejected
     if code == EMPTY:
@@ -100,22 +99,26 @@ def sanitize(datagram: bytes, *, oscore: bool = False) -> Sanitized:
         return Sanitized(Disposition.PASS, datagram) if ping else rejected
     if code >= 0x20 or kind >= ACKNOWLEDGEMENT:
         return rejected  # an unrequested response, a reserved class, or a request inside an ACK
-    return _sanitize_options(parts, confirmable, oscore)
-
-
-def _sanitize_options(parts: Parts, confirmable: bool, oscore: bool) -> Sanitized:
-    sound: list[Option] = []
-    for option in read_options(parts.options):
-        if _is_sound(option, sound) and (oscore or option.number != _OSCORE):
-            sound.append(option)
-        elif option.number & 1:  # critical (section 5.4.1)
-            return Sanitized(Disposition.BAD_OPTION if confirmable else Disposition.IGNORE)
+    sound = _sound_options(options, oscore)
+    if sound is None:
+        return Sanitized(Disposition.BAD_OPTION if confirmable else Disposition.IGNORE)
     if any(option.number in (_PROXY_URI, _PROXY_SCHEME) for option in sound):
         return Sanitized(Disposition.NO_PROXY)
     # There is one host only, and aiocoap fails on invalid host names.
     served = tuple(option for option in sound if option.number not in (_URI_HOST, _URI_PORT))
     protected = any(option.number == _OSCORE for option in served)
-    return Sanitized(Disposition.PASS, join(parts._replace(options=write_options(served))), protected)
+    return Sanitized(Disposition.PASS, join(head, write_options(served), payload), protected)
+
+
+def _sound_options(options: bytes, oscore: bool) -> list[Option] | None:
+    """Return the valid options; None where another one is critical (section 5.4.1)."""
+    sound: list[Option] = []
+    for option in read_options(options):
+        if _is_sound(option, sound) and (oscore or option.number != _OSCORE):
+            sound.append(option)
+        elif option.number & 1:
+            return None
+    return sound
 
 
 def _is_sound(option: Option, before: list[Option]) -> bool:

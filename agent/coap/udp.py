@@ -10,7 +10,7 @@ import socket
 from collections.abc import Sequence
 from importlib.util import find_spec
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self, cast
+from typing import Protocol, Self, cast
 
 from agent.coap.counters import Counters
 from agent.coap.endpoint import Address, Endpoint, endpoint_of, endpoint_of_peer
@@ -27,13 +27,8 @@ _TRUNCATED = int(socket.MSG_TRUNC)
 """An int: the enum's own `&` takes longer than reading the datagram."""
 
 
-class Received(NamedTuple):
-    """One datagram."""
-
-    datagram: bytes
-    endpoint: Endpoint
-    truncated: bool
-
+Received = tuple[bytes, Endpoint, bool]
+"""A datagram, where it came from, and whether it was truncated."""
 
 Outgoing = tuple[bytes, Endpoint]
 
@@ -60,7 +55,7 @@ class BatchedDatagrams:
 
     def receive(self) -> Sequence[Received]:
         return [
-            Received(datagram, endpoint_of_peer(peer), truncated)
+            (datagram, endpoint_of_peer(peer), truncated)
             for datagram, peer, truncated in self._receive(self._socket.fileno())
         ]
 
@@ -89,7 +84,7 @@ class SingleDatagrams:
                 break  # the next call reports it, if it lasts
             address: Address = sender
             packet_info = ancillary[0][2] if ancillary else b""
-            batch.append(Received(datagram, endpoint_of(address, packet_info), flags & _TRUNCATED != 0))
+            batch.append((datagram, endpoint_of(address, packet_info), flags & _TRUNCATED != 0))
         return batch
 
     def send(self, outgoing: Sequence[Outgoing]) -> int:

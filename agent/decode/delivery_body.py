@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import repeat
-from typing import NamedTuple, Protocol
+from typing import Protocol, final
 
 from agent.decode import cbor, json, senml, zigbee2mqtt
 from agent.decode.error import InvalidEvent, Undecodable, UnknownFormat
@@ -33,11 +33,17 @@ class Rejected:
     raw: bytes
 
 
-class Decoded(NamedTuple):
+@final
+@dataclass(slots=True, init=False)
+class Decoded:
     """The valid events of a body in their order, and the rejected ones."""
 
     events: tuple[Event, ...]
-    rejected: tuple[Rejected, ...] = ()
+    rejected: tuple[Rejected, ...]
+
+    def __init__(self, events: tuple[Event, ...], rejected: tuple[Rejected, ...] = ()) -> None:
+        self.events = events
+        self.rejected = rejected
 
 
 def decode(delivery: Delivery) -> Decoded:

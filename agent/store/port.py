@@ -1,21 +1,23 @@
-"""The interfaces of the store for the pipeline (`Intake`) and for the forwarder (`Outbox`), with their guarantees."""
+"""The interfaces of the store for the pipeline (`Intake`) and for the forwarder (`Outbox`), with their guarantees.
+
+Candidate, Submission and Outcome, which are made for each event, have a written `__init__` (decision 14).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, final
 
 from contract.event import Event, Label
 from contract.fingerprint import IDENTITY_FIELDS
 from contract.record import ClockTrust, Shared
 
 
-class Candidate(NamedTuple):
-    """A valid event to be stored; times are milliseconds since 1970 UTC.
-
-    Candidate, Submission and Outcome are tuples, which take a third of a frozen dataclass's time to make.
-    """
+@final
+@dataclass(slots=True, init=False)
+class Candidate:
+    """A valid event to be stored; times are milliseconds since 1970 UTC."""
 
     event: Event
     fingerprint: bytes | None
@@ -26,16 +28,44 @@ class Candidate(NamedTuple):
     clock: ClockTrust
     shared: Shared
     bound: int | None
-    similarity_key: int | None = None
+    similarity_key: int | None
     """Hash of the fields that a suspected duplicate would share; None where equal data raises no suspicion."""
-    similarity_seconds: float | None = None
+    similarity_seconds: float | None
     """How long an equal key raises suspicion, where that is less than `identity.resend_window`."""
-    fields: tuple[str, ...] = IDENTITY_FIELDS
+    fields: tuple[str, ...]
     """The fields that make the identity."""
-    retransmission_key: bytes | None = None
+    retransmission_key: bytes | None
     """16 bytes over the content of an event without an identity of its own: an equal key proves a duplicate."""
-    retransmission_seconds: float = 0.0
+    retransmission_seconds: float
     """For how long after the first one it does."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  # its fields
+        self,
+        event: Event,
+        fingerprint: bytes | None,
+        tail: bytes,
+        received: int,
+        clock: ClockTrust,
+        shared: Shared,
+        bound: int | None,
+        similarity_key: int | None = None,
+        similarity_seconds: float | None = None,
+        fields: tuple[str, ...] = IDENTITY_FIELDS,
+        retransmission_key: bytes | None = None,
+        retransmission_seconds: float = 0.0,
+    ) -> None:
+        self.event = event
+        self.fingerprint = fingerprint
+        self.tail = tail
+        self.received = received
+        self.clock = clock
+        self.shared = shared
+        self.bound = bound
+        self.similarity_key = similarity_key
+        self.similarity_seconds = similarity_seconds
+        self.fields = fields
+        self.retransmission_key = retransmission_key
+        self.retransmission_seconds = retransmission_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +79,9 @@ class Reject:
     raw: bytes
 
 
-class Submission(NamedTuple):
+@final
+@dataclass(slots=True, init=False)
+class Submission:
     """The events of one delivery, which are stored in one transaction."""
 
     candidates: tuple[Candidate, ...]
@@ -59,20 +91,52 @@ class Submission(NamedTuple):
     done: Callable[[Outcome], None]
     """Receives the outcome."""
 
+    def __init__(
+        self,
+        candidates: tuple[Candidate, ...],
+        rejects: tuple[Reject, ...],
+        retransmission_key: bytes | None,
+        done: Callable[[Outcome], None],
+    ) -> None:
+        self.candidates = candidates
+        self.rejects = rejects
+        self.retransmission_key = retransmission_key
+        self.done = done
 
-class Outcome(NamedTuple):
+
+@final
+@dataclass(slots=True, init=False)
+class Outcome:
     """The outcome of a submission: durable as a whole, or refused as a whole."""
 
-    accepted: int = 0
-    duplicates: int = 0
-    fingerprints: tuple[bytes, ...] = ()
-    new: tuple[bool, ...] = ()
+    accepted: int
+    duplicates: int
+    fingerprints: tuple[bytes, ...]
+    new: tuple[bool, ...]
     """Whether the event of each fingerprint is new; where empty, all are duplicates."""
-    suspected: tuple[bytes, ...] = ()
+    suspected: tuple[bytes, ...]
     """The fingerprints of new events that name an earlier one in `possible_duplicate_of`."""
-    refusal: str = ""
+    refusal: str
     """Why nothing was stored; empty where all is durable."""
-    retry_seconds: int = 0
+    retry_seconds: int
+
+    def __init__(
+        self,
+        accepted: int = 0,
+        duplicates: int = 0,
+        fingerprints: tuple[bytes, ...] = (),
+        new: tuple[bool, ...] = (),
+        suspected: tuple[bytes, ...] = (),
+        refusal: str = "",
+        retry_seconds: int = 0,
+    ) -> None:
+        self.accepted = accepted
+        self.duplicates = duplicates
+        self.fingerprints = fingerprints
+        self.new = new
+        self.suspected = suspected
+        self.refusal = refusal
+        self.retry_seconds = retry_seconds
 
 
 class Intake(Protocol):

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from contract.event import Event
@@ -89,7 +89,7 @@ class Gateway(ProcessService):
 
     def fingerprint(self, event: Event) -> str | None:
         """Return the fingerprint of an event; None where it depends on a label, having neither id nor time."""
-        fields = {name: value for name, value in event._asdict().items() if value is not None}
+        fields = {name: value for name, value in asdict(event).items() if value is not None}
         done = subprocess.run(
             [self._program, "fingerprint", "-"],
             input=json.dumps(fields),

@@ -8,6 +8,7 @@ neither would be a new event under a new Message ID, so the same datagram is sen
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from random import Random
 
 from contract.event import Event
@@ -86,7 +87,7 @@ class Reporter:
     def _restamped(self, event: Event) -> Event:
         if Bug.RESTAMPED_RESENDS not in self._plan.bugs or event.time is None:
             return event
-        return event._replace(time=max(event.time + 1, self._field.clock()))
+        return replace(event, time=max(event.time + 1, self._field.clock()))
 
 
 def _no_entry(again: bool) -> None:

@@ -96,7 +96,7 @@ def test_a_hard_week(cloud: CloudSide) -> None:
 
 def send_backlog(ledger: Ledger, live: Gateway, offline: Gateway) -> list[Record]:
     """Send the backlog of a gateway that was offline for three days beside live traffic; return the backlog."""
-    old = [event._replace(time=now() - 3 * DAY + place) for place, event in enumerate(readings(200, start=1000))]
+    old = [replace(event, time=now() - 3 * DAY + place) for place, event in enumerate(readings(200, start=1000))]
     backlog = [offline.record(event, event.time) for event in old]
     ledger.send(
         [record for pair in zip(backlog, live.records(readings(200, start=2000)), strict=True) for record in pair]
@@ -111,7 +111,7 @@ def send_with_wrong_clocks(ledger: Ledger, live: Gateway) -> None:
         [(now() + YEAR, ClockTrust.TRUSTED), (0, ClockTrust.UNTRUSTED), (now() + YEAR, ClockTrust.UNTRUSTED)]
     ):
         wrong = Gateway(f"gw-3{place}", f"00000000000000c{place}", clock=clock)
-        events = [event._replace(time=time) for event in readings(20, start=3000 + 100 * place)]
+        events = [replace(event, time=time) for event in readings(20, start=3000 + 100 * place)]
         ledger.send(
             [*wrong.records(events, time), *live.records(events), *live.records(readings(5, start=3050 + 100 * place))]
         )
@@ -121,7 +121,7 @@ def send_with_wrong_clocks(ledger: Ledger, live: Gateway) -> None:
 def send_over_three_gateways(ledger: Ledger) -> None:
     """Send events of one sensor over three gateways, at once, minutes and days apart, with and without a time."""
     gateways = [Gateway(f"gw-4{n}", f"00000000000000d{n}") for n in range(3)]
-    timed = [event._replace(time=now() - 2 * DAY) for event in readings(20, start=4000)]
+    timed = [replace(event, time=now() - 2 * DAY) for event in readings(20, start=4000)]
     untimed = [Event(DEVICE, id=number, data={"t": 1}) for number in range(4100, 4120)]
     for gateway, ago in zip(gateways, (0, 5 * MINUTE, 2 * DAY), strict=True):
         ledger.send([gateway.record(event, now() - ago) for event in (*timed, *untimed)])
@@ -256,7 +256,7 @@ def lagging(count: int) -> tuple[list[Record], list[Record]]:
     for number, hours in enumerate((10, 1)):
         gateway, span = Gateway(f"gw-{number}", f"00000000000000a{number}"), hours * HOUR
         events = readings(count, start=number * count)
-        moved = [event._replace(time=now() - span + place * span // count) for place, event in enumerate(events)]
+        moved = [replace(event, time=now() - span + place * span // count) for place, event in enumerate(events)]
         told.append([gateway.record(event, event.time) for event in moved])
     return told[0], told[1]
 

@@ -65,7 +65,7 @@ def test_each_event_is_one_row_whatever_comes_twice(cloud: CloudSide) -> None:
 
     # Across batches: another gateway's duplicates, on another partition; and events identified by their label only.
     nameless = [Event(DEVICE, data={"t": 1}), Event(DEVICE, data={"t": 1})]
-    old = [event._replace(id=200, time=event.time - YEAR) for event in timed[:1] if event.time is not None]
+    old = [replace(event, id=200, time=event.time - YEAR) for event in timed[:1] if event.time is not None]
     cloud.send(neighbour.records([*timed, *counted, *old, *nameless]), partition=1)
     cloud.wait_for_receipts(58 + 43)
     rows = cloud.rows()
@@ -140,7 +140,7 @@ def test_fresh_events_are_written_in_one_pass_and_late_ones_among_them_are_found
 
     cloud.wait(fresh_traffic_is_written_in_one_pass, "a batch in one pass")
     log_before = len(cloud.jobs[-1].log())
-    old = readings(1)[0]._replace(id=10_000, time=now() - YEAR)
+    old = replace(readings(1)[0], id=10_000, time=now() - YEAR)
     copies = Gateway("gw-2", "00000000000000b2", clock=ClockTrust.UNTRUSTED)
     twice = readings(1, start=10_001)[0]
     late = [gateway.record(old), copies.record(old), gateway.record(twice), copies.record(twice), *first]

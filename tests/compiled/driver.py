@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from typing import Any
 
 from agent import release
@@ -54,7 +55,7 @@ def records(body: bytes, media: str, via: str, query: dict[str, str]) -> list[ob
             value = encode_value(name, "gw", LABEL, candidate.tail)
             # The key is a hash for one process only.
             found += [
-                candidate._replace(similarity_key=None),
+                replace(candidate, similarity_key=None),
                 candidate.similarity_key is None,
                 headers,
                 value,
@@ -70,7 +71,7 @@ def datagram_parts(datagram: bytes) -> list[object]:
         return []
     try:
         parts = split(datagram)
-        return [parts, read_plain_post(parts.options), sanitize(datagram, oscore=True)]
+        return [parts, read_plain_post(parts[1]), sanitize(datagram, oscore=True)]
     except MessageFormatError as error:
         return [str(error)]
 

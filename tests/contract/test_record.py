@@ -1,6 +1,7 @@
 import json
 import re
 import tracemalloc
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from urllib.parse import unquote
 
@@ -113,7 +114,7 @@ any_text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
 @given(events, any_text, st.integers(TIME_MIN, TIME_MAX), st.integers(), st.sampled_from(["coap", "mqtt", "gateway"]))
 def test_a_value_is_read_back_as_it_was_written(event: Event, text: str, received: int, offset: int, via: str) -> None:
-    event = event._replace(device=text, offset_ms=offset)
+    event = replace(event, device=text, offset_ms=offset)
     tail = encode_tail(event, received, via)
     assert read_header_fields(tail) == (text, event.type, event.time, received, via)
     data = None if event.data is None else json_text(event.data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from agent.store.event_store import EventStore
@@ -48,7 +49,7 @@ class TraceFile(NoTrace):
                 self.note("refused" if outcome.refusal else "acked", ids)
                 submission.done(outcome)
 
-            submit(store, submission._replace(done=note_and_answer))
+            submit(store, replace(submission, done=note_and_answer))
 
         def write_and_note(committer: Committer, decision: Decision) -> None:
             write(committer, decision)

@@ -24,7 +24,7 @@ def ack_before_commit() -> None:
 
     def submit(self: EventStore, submission: Submission) -> None:
         submission.done(Outcome(accepted=len(submission.candidates)))
-        silent = submission._replace(done=lambda _: None)
+        silent = replace(submission, done=lambda _: None)
         asyncio.get_running_loop().call_later(LATE_SECONDS, self._writer.put, silent)
 
     EventStore.submit = submit  # type: ignore[method-assign]
@@ -105,7 +105,7 @@ def last_of_pack_dropped() -> None:
 
     def submit_most(self: EventStore, submission: Submission) -> None:
         if len(submission.candidates) > 1:
-            submission = submission._replace(candidates=submission.candidates[:-1])
+            submission = replace(submission, candidates=submission.candidates[:-1])
         submit(self, submission)
 
     EventStore.submit = submit_most  # type: ignore[method-assign]

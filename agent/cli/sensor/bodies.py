@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -77,7 +77,7 @@ def _published(body: bytes, topic: str, options: BodyOptions, mqtt: MqttSettings
     routes = Routes(mqtt, names)
     delivery = routes.subscribed_delivery(topic, body)
     if delivery is not None:
-        return delivery if options.format is None else delivery._replace(media=MEDIA[options.format])
+        return delivery if options.format is None else replace(delivery, media=MEDIA[options.format])
     name = routes.zigbee_name(topic)
     if name is None:
         raise NotADelivery(f"no subscription matches the topic {topic}: the gateway does not receive it")

@@ -83,8 +83,8 @@ class Request:
         self._token = secrets.token_bytes(TOKEN_BYTES)
         head = bytes((message.VERSION_1 | message.CONFIRMABLE | TOKEN_BYTES, message.POST))
         options = (Option(URI_PATH, PATH), Option(CONTENT_FORMAT, message.uint(content_format)))
-        parts = message.Parts(head + self._message_id + self._token, message.write_options(options), payload)
-        self.datagram = message.join(parts)
+        head += self._message_id + self._token
+        self.datagram = message.join(head, message.write_options(options), payload)
         self.transmissions = 0
         self.received = False
         """Whether the gateway has acknowledged the message, and its response is to follow."""
@@ -119,7 +119,7 @@ class Request:
         if len(datagram) < message.HEADER_BYTES or datagram[0] >> 6 != message.VERSION_1 >> 6:
             return None
         try:
-            parts = message.split(datagram)
+            head, options, payload = message.split(datagram)
         except message.MessageFormatError:
             return None
         kind, ours = message.message_type(datagram), datagram[2:4] == self._message_id
@@ -128,13 +128,13 @@ class Request:
         if kind == message.ACKNOWLEDGEMENT and ours and datagram[1] == message.EMPTY:
             self.received = True
             return None
-        if parts.head[message.HEADER_BYTES :] != self._token or datagram[1] < 0x40:
+        if head[message.HEADER_BYTES :] != self._token or datagram[1] < 0x40:
             return None
         if kind == message.CONFIRMABLE:
             _send(sock, message.empty(message.ACKNOWLEDGEMENT, datagram[2:4]))
-        values = dict(message.read_options(parts.options))
+        values = dict(message.read_options(options))
         max_age = int.from_bytes(values[MAX_AGE], "big") if MAX_AGE in values else None
-        return CoapReply(datagram[1], parts.payload, max_age)
+        return CoapReply(datagram[1], payload, max_age)
 
 
 def _connect(target: Target) -> socket.socket:

@@ -57,12 +57,12 @@ def test_an_answer_leaves_from_the_address_that_received_the_request(
     datagrams: Datagrams = way(server, SIZE, DATAGRAMS_PER_READ)
     with sensor(server, host) as client:  # connected: it takes datagrams from that address only
         client.send(b"request")
-        [received] = datagrams.receive()
-        assert received.datagram == b"request"
-        assert not received.truncated
-        assert received.endpoint.address[1] == client.getsockname()[1]
-        assert received.endpoint.sender == (f"coap://[{host}]" if ":" in host else "coap://127.0.0.1")
-        assert datagrams.send([(b"one", received.endpoint), (b"two", received.endpoint)]) == 0
+        [(datagram, endpoint, truncated)] = datagrams.receive()
+        assert datagram == b"request"
+        assert not truncated
+        assert endpoint.address[1] == client.getsockname()[1]
+        assert endpoint.sender == (f"coap://[{host}]" if ":" in host else "coap://127.0.0.1")
+        assert datagrams.send([(b"one", endpoint), (b"two", endpoint)]) == 0
         assert [client.recv(SIZE), client.recv(SIZE)] == [b"one", b"two"]
 
 
@@ -77,8 +77,8 @@ def test_a_read_takes_what_waits_up_to_its_number(server: socket.socket, way: ty
         batches: list[list[Received]] = [list(datagrams.receive()) for _ in range(3)]
     assert [len(batch) for batch in batches] == [5, 2, 0]
     read = [received for batch in batches for received in batch]
-    assert [received.datagram for received in read] == [datagram[:SIZE] for datagram in sent]
-    assert [received.truncated for received in read] == [len(datagram) > SIZE for datagram in sent]
+    assert [datagram for datagram, _, _ in read] == [datagram[:SIZE] for datagram in sent]
+    assert [truncated for _, _, truncated in read] == [len(datagram) > SIZE for datagram in sent]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -88,8 +88,7 @@ def test_what_the_kernel_refuses_is_counted_and_the_others_are_sent(
     datagrams: Datagrams = way(server, SIZE, DATAGRAMS_PER_READ)
     with sensor(server, "::1") as client:
         client.send(b"request")
-        [received] = datagrams.receive()
-        endpoint = received.endpoint
+        [(_, endpoint, _)] = datagrams.receive()
         nowhere = endpoint_of(("::1", 0, 0, 0), b"")
         outgoing = [(b"1", nowhere), (b"2", endpoint), (bytes(70_000), endpoint), (b"3", endpoint), (b"4", nowhere)]
         assert datagrams.send(outgoing) == 3
@@ -146,7 +145,7 @@ def test_threads_share_the_extension(server: socket.socket) -> None:
 
     def take(way: Datagrams) -> None:
         while not ended.is_set():
-            read.extend(received.datagram for received in way.receive())
+            read.extend(datagram for datagram, _, _ in way.receive())
 
     threads = [threading.Thread(target=take, args=(way,)) for way in datagrams]
     with sensor(server, "::1") as client:
@@ -167,14 +166,14 @@ async def test_answers_of_one_turn_leave_together_also_at_the_end() -> None:
     counters = Counters()
     with UdpSocket("[::1]:0", SIZE, counters) as udp, sensor(udp._socket, "::1") as client:
         client.send(b"request")
-        [received] = udp.receive()
-        udp.send(b"first", received.endpoint)
+        [(_, endpoint, _)] = udp.receive()
+        udp.send(b"first", endpoint)
         client.settimeout(0)
         with pytest.raises(BlockingIOError):
             client.recv(SIZE)
         await asyncio.sleep(0)
         assert client.recv(SIZE) == b"first"
-        udp.send(b"last", received.endpoint)
+        udp.send(b"last", endpoint)
         udp.__exit__(None, None, None)
         assert client.recv(SIZE) == b"last"
     assert counters.send_failed == 0

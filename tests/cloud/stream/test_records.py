@@ -69,7 +69,7 @@ def test_headers_in_any_order_and_beside_strangers_are_found_by_name(spark: Spar
 
 def test_years_from_1_to_9999_are_timestamps(spark: SparkSession) -> None:
     times = (-62_135_596_800_000, -1, 0, 253_402_300_799_999)
-    records = Gateway().records(TIMED._replace(time=time) for time in times)
+    records = Gateway().records(replace(TIMED, time=time) for time in times)
     rows = read_records(topic(spark, records)).selectExpr("reason", "unix_millis(bound) as bound").collect()
     assert [(row["reason"], row["bound"]) for row in rows] == [(None, time) for time in times]
 

@@ -49,7 +49,7 @@ def test_what_the_table_has_is_left_out(spark: SparkSession, tmp_path: Path) -> 
 
 @pytest.mark.heavy
 def test_the_shared_days_suffice_where_there_are_some(spark: SparkSession, tmp_path: Path) -> None:
-    events = [event._replace(time=ACCEPTED) for event in counters(1, 2)]
+    events = [replace(event, time=ACCEPTED) for event in counters(1, 2)]
     table = table_of(spark, tmp_path, Gateway().records(events, ACCEPTED + DAY))
     survivors = late(spark, Gateway("gw-2").records([*events, Event(DEVICE, data={"n": 1})], ACCEPTED + 9 * DAY))
     counts = count_rows(survivors, ALL_LATE)
@@ -63,7 +63,7 @@ def test_the_shared_days_suffice_where_there_are_some(spark: SparkSession, tmp_p
 def test_a_copy_is_found_whether_or_not_its_day_is_a_partition(
     spark: SparkSession, tmp_path: Path, first: int, later: int
 ) -> None:
-    events = [event._replace(time=ACCEPTED) for event in counters(1, 2)]
+    events = [replace(event, time=ACCEPTED) for event in counters(1, 2)]
     table = DeltaTable(spark, str(tmp_path / "events"), TABLE)
     for end in (first, later):
         records = read_records(topic(spark, Gateway().records(events, ACCEPTED), ACCEPTED + end))
@@ -187,7 +187,7 @@ def test_what_a_slow_clock_let_into_the_state_is_looked_up_once_the_clock_is_rig
 ) -> None:
     now, hour = ACCEPTED, 3_600_000
     sink = sink_of(spark, tmp_path)
-    told = [event._replace(time=now) for event in counters(1, 2)]
+    told = [replace(event, time=now) for event in counters(1, 2)]
 
     def write(gateway: Gateway, commit: Commit, time: int, appended: int) -> Commit:
         records = read_records(topic(spark, gateway.records(told, now), appended=appended))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -143,7 +144,7 @@ FALSE = {
     "a restamped event is lost": _both("lost", RESTAMPED, []),
     "a restamped event's data is changed": _both("changed", RESTAMPED, [rows(FIVE)[0]._replace(data={"a": 2})]),
     "an event is overwritten by another of its id": _both(
-        "lost", sent_and_acked(A, A._replace(data={"t": 7})), rows(A._replace(data={"t": 7}))
+        "lost", sent_and_acked(A, replace(A, data={"t": 7})), rows(replace(A, data={"t": 7}))
     ),
     "receipts are ahead of the table": _both("premature", [Happened(0, "job", AHEAD + "3"), *LINES], TOPIC),
     "a gap is declared for events that are in the topic": History("misdeclared", LINES, TOPIC, [*TOPIC, GAP]),
@@ -167,7 +168,7 @@ FALSE = {
         "lost", sent_and_acked(ID, ID_AS_TEXT), rows(ID)
     ),
     "of an integer boot count and a text one is lost, and the topic was not read": History(
-        "lost", sent_and_acked(ID._replace(boot=1), ID._replace(boot="1")), rows(ID._replace(boot=1))
+        "lost", sent_and_acked(replace(ID, boot=1), replace(ID, boot="1")), rows(replace(ID, boot=1))
     ),
     "the id None is taken for no id": _both(
         "invented",

@@ -53,7 +53,7 @@ def ask(target: Target, *seconds: float) -> tuple[CoapReply | None, Request, lis
 
 def answer(sock: socket.socket, datagram: bytes, address: Address, code: int, kind: int, tail: bytes = b"") -> None:
     message_id = datagram[2:4] if kind == message.ACKNOWLEDGEMENT else b"\x12\x34"
-    sock.sendto(message.response(kind, code, message_id, message.split(datagram).head, tail), address)
+    sock.sendto(message.response(kind, code, message_id, message.split(datagram)[0], tail), address)
 
 
 def test_lost_requests_are_resent_unchanged_until_one_is_answered() -> None:
