@@ -6,14 +6,15 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from typing import Final
 
 from agent.config.settings import DevicesSettings
 from agent.decode import Decoded, Rejected
 from agent.delivery import Delivery
 
-_DEVICES_KEPT = 4_096
-_DENIED = "is not allowed ([devices] allow, deny)"
-_UNPROVEN = "has credentials, and these events were sent without them"
+_DEVICES_KEPT: Final = 4_096
+_DENIED: Final = "is not allowed ([devices] allow, deny)"
+_UNPROVEN: Final = "has credentials, and these events were sent without them"
 
 
 class ForbiddenError(Exception):

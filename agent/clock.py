@@ -5,16 +5,16 @@ from __future__ import annotations
 import ctypes
 import time
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from contract.record import ClockTrust
 
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_TRUST_SECONDS = 1.0
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_TRUST_SECONDS: Final = 1.0
 """How long the kernel's answer about its synchronisation is cached."""
-_TIMEX_BYTES = 256
+_TIMEX_BYTES: Final = 256
 """At least sizeof(struct timex), which is 208 on 64-bit Linux."""
-_TIME_ERROR = 5
+_TIME_ERROR: Final = 5
 
 
 class Clock(Protocol):

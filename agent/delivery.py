@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import final
+from typing import Final, final
 
-VIAS = ("coap", "zigbee2mqtt", "mqtt", "http")
+VIAS: Final[tuple[str, ...]] = ("coap", "zigbee2mqtt", "mqtt", "http")
 """The protocols, by the names that records, metrics and the log use."""
 
 
@@ -23,7 +23,7 @@ class Media(Enum):
     """Zigbee2MQTT's messages of devices; without a content format, and accepted over MQTT only."""
 
 
-_NO_QUERY: Mapping[str, str] = MappingProxyType({})
+_NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @final

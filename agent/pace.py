@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
-TURN_SECONDS_MAX = 0.01
+TURN_SECONDS_MAX: Final = 0.01
 """After which no further message is begun. The slowest known bodies take some 20 ms, so other tasks wait some 30 ms."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from time import monotonic
+from typing import Final
 
 from agent.admission import Admission, ForbiddenError, is_denial
 from agent.clock import Clock
@@ -18,13 +19,13 @@ from agent.telemetry.counters import DeliveryCounts
 from agent.telemetry.memory_budget import BYTES_MAX, MemoryBudget, memory_bytes
 from contract.record import ClockTrust
 
-BUSY_RETRY_SECONDS = 5
-_REFUSALS: Mapping[type[Exception], Status] = {
+BUSY_RETRY_SECONDS: Final = 5
+_REFUSALS: Final[Mapping[type[Exception], Status]] = {
     UnknownFormat: Status.UNKNOWN_FORMAT,
     Undecodable: Status.UNDECODABLE,
     ForbiddenError: Status.FORBIDDEN,
 }
-_BUSY = Answer(Status.UNAVAILABLE, reason="too many deliveries in progress", retry_seconds=BUSY_RETRY_SECONDS)
+_BUSY: Final = Answer(Status.UNAVAILABLE, reason="too many deliveries in progress", retry_seconds=BUSY_RETRY_SECONDS)
 
 
 class Pipeline:

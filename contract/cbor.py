@@ -12,16 +12,20 @@ from functools import lru_cache
 from itertools import pairwise
 from math import isfinite
 from operator import itemgetter
+from typing import Final
 
-INTEGER_MIN = -(1 << 63)
-INTEGER_END = 1 << 64
+INTEGER_MIN: Final = -(1 << 63)
+INTEGER_END: Final = 1 << 64
 
-_MAPS_KNOWN_MAX, _KEYS_CHARACTERS_MAX = 512, 128
+_MAPS_KNOWN_MAX: Final = 512
+_KEYS_CHARACTERS_MAX: Final = 128
 """Bounds of the cache of sorted keys: the number of maps, and the characters of one map's keys together."""
 
-_SHORT_HEADS = [bytes([byte]) for byte in range(256)]
-_FALSE, _TRUE, _NULL = b"\xf4", b"\xf5", b"\xf6"
-_second = itemgetter(1)
+_SHORT_HEADS: Final = [bytes([byte]) for byte in range(256)]
+_FALSE: Final = b"\xf4"
+_TRUE: Final = b"\xf5"
+_NULL: Final = b"\xf6"
+_second: Final = itemgetter(1)
 _pack_half, _pack_single, _pack_double = struct.Struct(">e").pack, struct.Struct(">f").pack, struct.Struct(">d").pack
 _unpack_half, _unpack_single = struct.Struct(">e").unpack, struct.Struct(">f").unpack
 
@@ -126,7 +130,7 @@ def _order(names: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
     return tuple(keys)
 
 
-_order_known = lru_cache(maxsize=_MAPS_KNOWN_MAX)(_order)
+_order_known: Final = lru_cache(maxsize=_MAPS_KNOWN_MAX)(_order)
 """Cached, since a sensor's keys are the same in each of its events."""
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, final
+from typing import Final, TypeAlias, final
 
 Value: TypeAlias = "bool | int | float | str | bytes | Sequence[Value] | Mapping[str, Value] | None"
 
-TYPE_DEFAULT = "reading"
-TYPE_RESERVED_PREFIX = "gateway."
-DEVICE_RESERVED_PREFIX = "urn:oncegate:"
+TYPE_DEFAULT: Final = "reading"
+TYPE_RESERVED_PREFIX: Final = "gateway."
+DEVICE_RESERVED_PREFIX: Final = "urn:oncegate:"
 
-TIME_MIN = -62_135_596_800_000
+TIME_MIN: Final = -62_135_596_800_000
 """0001-01-01T00:00:00Z in milliseconds, the first time that RFC 3339 and all tables can hold."""
-TIME_MAX = 253_402_300_799_999
+TIME_MAX: Final = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z in milliseconds."""
 
 

@@ -3,13 +3,14 @@
 from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b
+from typing import Final
 
 from contract import cbor
 from contract.event import Event, Label
 
-FINGERPRINT_BYTES = 16
-PERSON = b"oncegate-fp-1"
-IDENTITY_FIELDS = ("device", "type", "id", "boot", "time", "data")
+FINGERPRINT_BYTES: Final = 16
+PERSON: Final = b"oncegate-fp-1"
+IDENTITY_FIELDS: Final[tuple[str, ...]] = ("device", "type", "id", "boot", "time", "data")
 
 
 def needs_label(event: Event, fields: Iterable[str] = IDENTITY_FIELDS) -> bool:
@@ -39,11 +40,16 @@ def fingerprint(event: Event, fields: Iterable[str] = IDENTITY_FIELDS, label: La
     return digest.digest()
 
 
-_DIGEST = blake2b(digest_size=FINGERPRINT_BYTES, person=PERSON)
+_DIGEST: Final = blake2b(digest_size=FINGERPRINT_BYTES, person=PERSON)
 """Copied for each event, which takes half of the time of creating one."""
 
 
-_ID, _BOOT, _DATA, _TIME, _TYPE, _DEVICE = map(cbor.encode_text, ("id", "boot", "data", "time", "type", "device"))
+_ID: Final = cbor.encode_text("id")
+_BOOT: Final = cbor.encode_text("boot")
+_DATA: Final = cbor.encode_text("data")
+_TIME: Final = cbor.encode_text("time")
+_TYPE: Final = cbor.encode_text("type")
+_DEVICE: Final = cbor.encode_text("device")
 """The keys in the order of their bytes."""
 
 

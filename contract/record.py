@@ -11,21 +11,21 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from functools import lru_cache
 from json.encoder import c_make_encoder, encode_basestring  # type: ignore[attr-defined]  # the stubs leave it out
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from contract.event import Event, Label
 from contract.timestamp import rfc3339
 
-SPECVERSION = "1.0"
-CONTENT_TYPE = "application/json"
-TYPE_PREFIX = "oncegate."
-VALUE_PREFIX = b'{"fingerprint":"'
-VIA_START = b',"via":"'
+SPECVERSION: Final = "1.0"
+CONTENT_TYPE: Final = "application/json"
+TYPE_PREFIX: Final = "oncegate."
+VALUE_PREFIX: Final = b'{"fingerprint":"'
+VIA_START: Final = b',"via":"'
 """Stands once in a value, since inside a JSON string every quote is escaped."""
-DATA_START = b'"data":{'
-_TEXT = r'"(?:[^"\\]|\\.)*+"'
-DATA_PATTERN = (
+DATA_START: Final = b'"data":{'
+_TEXT: Final = r'"(?:[^"\\]|\\.)*+"'
+DATA_PATTERN: Final = (
     rf'(?s),"via":"[^"\\]*+","data":(\{{.*?\}})'
     rf'(?:,"units":\{{(?:{_TEXT}:{_TEXT},?)*+\}})?+(?:,"possible_duplicate_of":"[0-9a-f]*+")?+\}}(?!.)'
 )
@@ -34,16 +34,24 @@ DATA_PATTERN = (
 The quotes of `,"via":"` can only be the value's own, and `units` is flat, so that what ends in exactly one closing
 brace is the value's own end. Possessive, so that Java's stack stays small.
 """
-SOURCES_KEPT = 8_192
-SOURCE_CHARACTERS_KEPT = 64
+SOURCES_KEPT: Final = 8_192
+SOURCE_CHARACTERS_KEPT: Final = 64
 """Bounds of the cache of encoded devices: 1.4 kB for each at most, 12 MB for all, since senders choose the names."""
 
-HEADERS = ("ce_specversion", "ce_type", "ce_source", "ce_id", "ce_time", "content-type", "ce_oncegate")
+HEADERS: Final[tuple[str, ...]] = (
+    "ce_specversion",
+    "ce_type",
+    "ce_source",
+    "ce_id",
+    "ce_time",
+    "content-type",
+    "ce_oncegate",
+)
 """The headers in their order; one for all that the gateway adds, since each costs every reader time."""
-STATEMENT = "ce_oncegate"
+STATEMENT: Final = "ce_oncegate"
 """The extension attribute about the acceptance: the words of `encode_statement`."""
-STATEMENT_WORDS = 7
-UNKNOWN = "-"
+STATEMENT_WORDS: Final = 7
+UNKNOWN: Final = "-"
 """The word for a bound that is unknown."""
 
 
@@ -193,19 +201,20 @@ def _source(device: str) -> bytes:
     return (device if _URI.fullmatch(device) else quote(device, safe="")).encode()
 
 
-_kept_source = lru_cache(maxsize=SOURCES_KEPT)(_source)
+_kept_source: Final = lru_cache(maxsize=SOURCES_KEPT)(_source)
 
 
-_PLAIN_TEXT, _CAPTURED_TEXT = rb'"[^"\\]*"', rb'"([^"\\]*)"'
+_PLAIN_TEXT: Final = rb'"[^"\\]*"'
+_CAPTURED_TEXT: Final = rb'"([^"\\]*)"'
 # A match takes a fifth of the time of decoding the JSON, for data of any size.
-_BEFORE_DATA = re.compile(
+_BEFORE_DATA: Final = re.compile(
     rb'"device":' + _CAPTURED_TEXT + rb',"type":' + _CAPTURED_TEXT
     + rb'(?:,"id":(?:-?[0-9]+|' + _PLAIN_TEXT + rb"))?"
     + rb'(?:,"boot":(?:-?[0-9]+|' + _PLAIN_TEXT + rb"))?"
     + rb'(?:,"time":(-?[0-9]+))?(?:,"offset_ms":-?[0-9]+)?'
     + rb',"received":(-?[0-9]+),"via":' + _CAPTURED_TEXT
 )  # fmt: skip
-_STARTED = re.compile(
+_STARTED: Final = re.compile(
     rb'"device":"urn:oncegate:gateway:(?:[^"\\]|\\.)*","type":"gateway\.started","id":"([0-9a-f]{16})"'
     rb'(?:.*"previous_epoch":"([0-9a-f]{16})","previous_sequence":([0-9]+))?'
 )
@@ -217,7 +226,7 @@ def _read_escaped(tail: bytes) -> HeaderFields:
     return HeaderFields(entries["device"], entries["type"], entries.get("time"), entries["received"], entries["via"])
 
 
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})+")
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})+")
 
 
 @lru_cache(maxsize=1024)
@@ -245,9 +254,9 @@ def _json_bytes(value: object) -> dict[str, str]:
     raise TypeError(f"{type(value).__name__} has no place in an event")
 
 
-_encode_text = json.JSONEncoder(ensure_ascii=False).encode
-_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_json_bytes)
-_encode_json: Callable[[object, int], Iterable[str]] = (
+_encode_text: Final = json.JSONEncoder(ensure_ascii=False).encode
+_encoder: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_json_bytes)
+_encode_json: Final[Callable[[object, int], Iterable[str]]] = (
     (lambda value, _: _encoder.iterencode(value))
     if c_make_encoder is None
     else c_make_encoder(None, _json_bytes, encode_basestring, None, ":", ",", False, False, False)

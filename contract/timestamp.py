@@ -2,8 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from typing import Final
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def rfc3339(milliseconds: int) -> str:

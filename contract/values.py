@@ -10,23 +10,24 @@ import unicodedata
 from base64 import urlsafe_b64decode
 from dataclasses import dataclass
 from math import isfinite
+from typing import Final
 
 from contract.cbor import INTEGER_END, INTEGER_MIN
 
-DEPTH_MAX = 16
+DEPTH_MAX: Final = 16
 """Levels of nested maps and lists; the data itself is the first."""
-VALUES_MAX = 4096
+VALUES_MAX: Final = 4096
 """Values in one event's data, at all levels, including maps and lists."""
-BYTES_KEY = "$bytes"
-MARKS_MAX = 30
+BYTES_KEY: Final = "$bytes"
+MARKS_MAX: Final = 30
 """Combining marks in a row, as in the Stream-Safe Text Format (UAX 15); NFC takes time quadratic in their number."""
-NFC_SHRINK_MAX = 4
+NFC_SHRINK_MAX: Final = 4
 """The factor by which NFC shortens a text at most, since no character decomposes into more characters."""
-_MARKS_OF_CLASS_0 = ("\u0f73", "\u0f75", "\u0f81")
+_MARKS_OF_CLASS_0: Final = ("\u0f73", "\u0f75", "\u0f81")
 """Characters of combining class 0 that decompose into marks only."""
-_TWO_MARKS = "\u0f71\u0f72"
+_TWO_MARKS: Final = "\u0f71\u0f72"
 
-_BASE64URL = re.compile(r"[A-Za-z0-9_-]*={0,2}")
+_BASE64URL: Final = re.compile(r"[A-Za-z0-9_-]*={0,2}")
 
 
 class InvalidValue(ValueError):  # noqa: N818  # the name states the problem

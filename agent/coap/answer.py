@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from agent.coap.message import PAYLOAD_MARKER, Option, uint, write_options
 from agent.delivery import Answer, Status
 from contract.cbor import encode_integer
 
-CHANGED, CONTINUE = 0x44, 0x5F
-BAD_REQUEST, UNAUTHORIZED, BAD_OPTION, FORBIDDEN = 0x80, 0x81, 0x82, 0x83
-INCOMPLETE, TOO_LARGE, UNSUPPORTED_FORMAT = 0x88, 0x8D, 0x8F
-UNAVAILABLE, NO_PROXY = 0xA3, 0xA5
+CHANGED: Final = 0x44
+CONTINUE: Final = 0x5F
+BAD_REQUEST: Final = 0x80
+UNAUTHORIZED: Final = 0x81
+BAD_OPTION: Final = 0x82
+FORBIDDEN: Final = 0x83
+INCOMPLETE: Final = 0x88
+TOO_LARGE: Final = 0x8D
+UNSUPPORTED_FORMAT: Final = 0x8F
+UNAVAILABLE: Final = 0xA3
+NO_PROXY: Final = 0xA5
 
-CONTENT_FORMAT, MAX_AGE, SIZE1 = 12, 14, 60
-CBOR = 60
-DIAGNOSTIC_BYTES_MAX = 64
+CONTENT_FORMAT: Final = 12
+MAX_AGE: Final = 14
+SIZE1: Final = 60
+CBOR: Final = 60
+DIAGNOSTIC_BYTES_MAX: Final = 64
 """Fits into one 802.15.4 frame beside the headers (RFC 7252 section 5.5.2: keep it short)."""
-RETRY_SECONDS_MIN = 1
+RETRY_SECONDS_MIN: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +46,14 @@ class Reply:
     """Whether the same datagram gets the same answer, unlike a temporary refusal or one of a credential."""
 
 
-ACCEPTED = Reply(CHANGED, lasting=True)
+ACCEPTED: Final = Reply(CHANGED, lasting=True)
 """Its payload is empty: the code 2.04 is the whole answer."""
 
-TOO_MANY = Reply(UNAVAILABLE, b"too many requests in progress", max_age=5)
+TOO_MANY: Final = Reply(UNAVAILABLE, b"too many requests in progress", max_age=5)
 """The refusal of a request that was not read."""
-BODY_TOO_LARGE = Answer(Status.TOO_LARGE, reason="body too large")
+BODY_TOO_LARGE: Final = Answer(Status.TOO_LARGE, reason="body too large")
 
-_CODES = {
+_CODES: Final = {
     Status.UNDECODABLE: BAD_REQUEST,
     Status.UNKNOWN_FORMAT: UNSUPPORTED_FORMAT,
     Status.TOO_LARGE: TOO_LARGE,
@@ -51,7 +61,7 @@ _CODES = {
     Status.FORBIDDEN: FORBIDDEN,
     Status.UNAVAILABLE: UNAVAILABLE,
 }
-_LASTING = frozenset((Status.UNDECODABLE, Status.UNKNOWN_FORMAT, Status.TOO_LARGE))
+_LASTING: Final = frozenset((Status.UNDECODABLE, Status.UNKNOWN_FORMAT, Status.TOO_LARGE))
 """Those that depend on the datagram alone."""
 
 

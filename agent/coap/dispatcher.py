@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import Final
 
 from agent.coap.answer import BODY_TOO_LARGE
 from agent.coap.counters import Counters
@@ -17,7 +18,7 @@ from agent.coap.udp import Received, UdpSocket
 from agent.delivery import Delivery, Receive
 from agent.pace import TURN_SECONDS_MAX
 
-_VERSION_BITS = 0xC0
+_VERSION_BITS: Final = 0xC0
 
 
 class Dispatcher:

@@ -7,24 +7,26 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from struct import Struct
+from typing import Final
 from urllib.parse import quote
 
-RETRANSMISSION_KEY_BYTES = 16
-ENDPOINTS_MAX = 8_192
+RETRANSMISSION_KEY_BYTES: Final = 16
+ENDPOINTS_MAX: Final = 8_192
 """Endpoints kept in a cache; others are computed again."""
 
 Address = tuple[str, int, int, int]
 """A socket address of AF_INET6: host, port, flow, zone."""
 Ancillary = tuple[tuple[int, int, bytes], ...]
 
-_KEYED_HASH = blake2b(digest_size=RETRANSMISSION_KEY_BYTES, person=b"oncegate-coap-1")
+_KEYED_HASH: Final = blake2b(digest_size=RETRANSMISSION_KEY_BYTES, person=b"oncegate-coap-1")
 """Copied for each datagram, which takes half the time of creating it."""
-_ADDRESS_BYTES = 16
-_SOCKADDR_IN6 = Struct("=H6s16sI")
+_ADDRESS_BYTES: Final = 16
+_SOCKADDR_IN6: Final = Struct("=H6s16sI")
 """RFC 3493 section 3.3 as Linux has it: family, port and flow in network order, address, scope."""
-_PORT_FLOW = Struct("!HI")
-_ANY_INTERFACE = bytes(4)
-_MULTICAST, _MAPPED = 0xFF, b"\0" * 10 + b"\xff\xff"
+_PORT_FLOW: Final = Struct("!HI")
+_ANY_INTERFACE: Final = bytes(4)
+_MULTICAST: Final = 0xFF
+_MAPPED: Final = b"\0" * 10 + b"\xff\xff"
 
 
 @dataclass(frozen=True, slots=True)

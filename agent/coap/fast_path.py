@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from agent.coap.message import read_options
 from agent.coap.options import QueryError, read_query
 
-PATHS = ("events", "e")
-URI_HOST, URI_PORT, URI_PATH, CONTENT_FORMAT, URI_QUERY = 3, 7, 11, 12, 15
+PATHS: Final[tuple[str, ...]] = ("events", "e")
+URI_HOST: Final = 3
+URI_PORT: Final = 7
+URI_PATH: Final = 11
+CONTENT_FORMAT: Final = 12
+URI_QUERY: Final = 15
 
-PLAIN_OPTIONS_BYTES_MAX = 256
+PLAIN_OPTIONS_BYTES_MAX: Final = 256
 """Longer ones go to aiocoap; bounds the cache."""
-_OPTIONS_KEPT = 1_024
-_PATHS = frozenset(path.encode() for path in PATHS)
+_OPTIONS_KEPT: Final = 1_024
+_PATHS: Final = frozenset(path.encode() for path in PATHS)
 
 
 class PlainPost(NamedTuple):

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-CONFIRMABLE, NON_CONFIRMABLE, ACKNOWLEDGEMENT, RESET = 0x00, 0x10, 0x20, 0x30
+CONFIRMABLE: Final = 0x00
+NON_CONFIRMABLE: Final = 0x10
+ACKNOWLEDGEMENT: Final = 0x20
+RESET: Final = 0x30
 """The message types, at their place in the first byte."""
-VERSION_1 = 0x40
-HEADER_BYTES = 4
-TOKEN_BYTES_MAX = 8
-PAYLOAD_MARKER = 0xFF
+VERSION_1: Final = 0x40
+HEADER_BYTES: Final = 4
+TOKEN_BYTES_MAX: Final = 8
+PAYLOAD_MARKER: Final = 0xFF
 
-EMPTY, GET, POST = 0x00, 0x01, 0x02
+EMPTY: Final = 0x00
+GET: Final = 0x01
+POST: Final = 0x02
 
-_TYPE_BITS, _TOKEN_LENGTH_BITS = 0x30, 0x0F
-_EXTENSION_BYTES = {13: 1, 14: 2}
-_EXTENSION_BASE = {13: 13, 14: 269}
+_TYPE_BITS: Final = 0x30
+_TOKEN_LENGTH_BITS: Final = 0x0F
+_EXTENSION_BYTES: Final = {13: 1, 14: 2}
+_EXTENSION_BASE: Final = {13: 13, 14: 269}
 
 
 class MessageFormatError(ValueError):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from agent.delivery import Media
 
-NOW = "now"
+NOW: Final = "now"
 """Requests the gateway's time in the answer."""
-_BY_NUMBER = {media.value: media for media in Media}
-_JSON_FIRST_BYTES = frozenset(b"{[ \t\r\n")
+_BY_NUMBER: Final = {media.value: media for media in Media}
+_JSON_FIRST_BYTES: Final = frozenset(b"{[ \t\r\n")
 
 
 class QueryError(ValueError):

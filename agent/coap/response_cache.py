@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from struct import Struct
+from typing import Final
 
-_MOMENT = Struct("d")
+_MOMENT: Final = Struct("d")
 
 
 class ResponseCache:

@@ -10,20 +10,20 @@ import socket
 from collections.abc import Sequence
 from importlib.util import find_spec
 from types import TracebackType
-from typing import Protocol, Self, cast
+from typing import Final, Protocol, Self, cast
 
 from agent.coap.counters import Counters
 from agent.coap.endpoint import Address, Endpoint, endpoint_of, endpoint_of_peer
 from agent.coap.errors import CoapBindError
 
-RECEIVE_BUFFER_BYTES = 4 << 20
+RECEIVE_BUFFER_BYTES: Final = 4 << 20
 """Holds a burst of some thousand requests; the default drops one of 256. The kernel may grant less (rmem_max)."""
-DATAGRAM_BYTES_MAX = 65_535
-OPTIONS_BYTES_MAX = 1_024
+DATAGRAM_BYTES_MAX: Final = 65_535
+OPTIONS_BYTES_MAX: Final = 1_024
 """Header, token and options beside the largest body."""
-DATAGRAMS_PER_READ = 64
-_ANCILLARY_BYTES = socket.CMSG_SPACE(20)
-_TRUNCATED = int(socket.MSG_TRUNC)
+DATAGRAMS_PER_READ: Final = 64
+_ANCILLARY_BYTES: Final = socket.CMSG_SPACE(20)
+_TRUNCATED: Final = int(socket.MSG_TRUNC)
 """An int: the enum's own `&` takes longer than reading the datagram."""
 
 

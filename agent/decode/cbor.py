@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from functools import cache, lru_cache, partial
 from io import BytesIO
-from typing import TypedDict
+from typing import Final, TypedDict
 
 from cbor2 import CBORDecodeError, CBORDecoder, CBORSimpleValue, loads, undefined
 
@@ -20,16 +20,18 @@ from agent.decode import cbor_items
 from contract.cbor import INTEGER_MIN
 from contract.values import Invalid, InvalidValue
 
-ITEMS_MAX = cbor_items.ITEMS_MAX
+ITEMS_MAX: Final = cbor_items.ITEMS_MAX
 split = cbor_items.split
 
-_PARTS_LEVELS = 2
+_PARTS_LEVELS: Final = 2
 """Levels at which an item is decoded in parts: those of a pack, and those of an event or a SenML record."""
-_SELF_DESCRIBED = b"\xd9\xd9\xf7"
-_TAG_UNSIGNED, _TAG_NEGATIVE, _TAG_SELF_DESCRIBED = 2, 3, 55799
-_SIMPLE_VALUES = re.compile(rb"[\xe0-\xf3\xf7\xf8]")
+_SELF_DESCRIBED: Final = b"\xd9\xd9\xf7"
+_TAG_UNSIGNED: Final = 2
+_TAG_NEGATIVE: Final = 3
+_TAG_SELF_DESCRIBED: Final = 55799
+_SIMPLE_VALUES: Final = re.compile(rb"[\xe0-\xf3\xf7\xf8]")
 """The first bytes of undefined and of all simple values but false, true and null; other items may hold them, too."""
-_OUTSIDE = Invalid("an integer is outside [-2^63, 2^64)")
+_OUTSIDE: Final = Invalid("an integer is outside [-2^63, 2^64)")
 
 
 _TagDecoder = Callable[[object, bool], object]
@@ -155,7 +157,7 @@ def _replaced(value: object) -> object:
     return value
 
 
-_REPLACED = frozenset({dict, list, CBORSimpleValue, type(undefined)})
+_REPLACED: Final = frozenset({dict, list, CBORSimpleValue, type(undefined)})
 
 
 @cache
@@ -211,6 +213,6 @@ class _Rules(TypedDict):
     strict_hashable_types: bool
 
 
-_TAGS = _TagDecoders(
+_TAGS: Final = _TagDecoders(
     {_TAG_UNSIGNED: _read_unsigned, _TAG_NEGATIVE: _read_negative, _TAG_SELF_DESCRIBED: lambda value, immutable: value}
 )

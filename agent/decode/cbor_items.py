@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from agent.decode.error import Undecodable
 from contract.values import VALUES_MAX
 
-NESTING_MAX = 64
+NESTING_MAX: Final = 64
 """Levels of arrays, maps and tags that are read at all; an event may have far fewer (contract.values.DEPTH_MAX)."""
-ITEMS_MAX = 4 * VALUES_MAX
+ITEMS_MAX: Final = 4 * VALUES_MAX
 """Data items within the containers of one body, and chunks of its strings. Each can be one byte."""
 
-_BYTES, _TEXT, _ARRAY, _MAP, _TAG, _SIMPLE = range(2, 8)
+_BYTES: Final = 2
+_TEXT: Final = 3
+_ARRAY: Final = 4
+_MAP: Final = 5
+_TAG: Final = 6
+_SIMPLE: Final = 7
 """Major types: the first three bits of an item."""
-_BREAK = 0xFF
-_INDEFINITE = -1
-_LEFT_IN_OPEN_MAP = -1
-_LEFT_IN_OPEN_ARRAY = -(1 << 32)
+_BREAK: Final = 0xFF
+_INDEFINITE: Final = -1
+_LEFT_IN_OPEN_MAP: Final = -1
+_LEFT_IN_OPEN_ARRAY: Final = -(1 << 32)
 """Number of items left in a container of indefinite length: it is decremented and never reaches zero."""
 
 
@@ -31,8 +38,8 @@ def _whole_length(first: int) -> int:
     return 1 + (1 << (short - 24))
 
 
-_WHOLE_LENGTHS = [_whole_length(first) for first in range(256)]
-_OPENED = (
+_WHOLE_LENGTHS: Final = [_whole_length(first) for first in range(256)]
+_OPENED: Final = (
     {_ARRAY << 5 | count: (count, 1) for count in range(1, 24)}
     | {_MAP << 5 | count: (2 * count, 1) for count in range(1, 24)}
     | {_TAG << 5 | tag: (1, 1) for tag in range(24)}

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Protocol, final
+from typing import Final, Protocol, final
 
 from agent.decode import cbor, json, senml, zigbee2mqtt
 from agent.decode.error import InvalidEvent, Undecodable, UnknownFormat
@@ -13,13 +13,13 @@ from agent.delivery import Delivery, Media
 from contract.event import Event
 from contract.values import Invalid
 
-BODY_BYTES_MAX = 1 << 20
+BODY_BYTES_MAX: Final = 1 << 20
 """Bounds the memory for one body; each transport has a bound of its own below this one."""
-EVENTS_MAX = 512
+EVENTS_MAX: Final = 512
 """Events in one body. Each takes up to 40 microseconds, during which no other sensor is served."""
-REJECTED_BYTES_MAX = 4096
+REJECTED_BYTES_MAX: Final = 4096
 """Bytes of one rejected event that are kept."""
-PACK_REJECTED_BYTES_MAX = 1 << 16
+PACK_REJECTED_BYTES_MAX: Final = 1 << 16
 """Bytes that are kept of all rejected events of one SenML pack, each of which repeats the base name in force."""
 
 
@@ -74,7 +74,7 @@ def decode(delivery: Delivery) -> Decoded:
     return _decode_pack(senml.resolve(document, device_known), query, fallback)
 
 
-_MAPS_KINDS = (dict, list, Invalid)
+_MAPS_KINDS: Final[tuple[type, ...]] = (dict, list, Invalid)
 
 
 class _Format(Protocol):

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from agent.decode.error import InvalidEvent
 from agent.decode.query import NO_PARAMETERS, QueryParameters
@@ -12,18 +12,19 @@ from contract.cbor import INTEGER_END, INTEGER_MIN
 from contract.event import DEVICE_RESERVED_PREFIX, TIME_MAX, TIME_MIN, TYPE_DEFAULT, TYPE_RESERVED_PREFIX, Event, Value
 from contract.values import NFC_SHRINK_MAX, VALUES_MAX, Invalid, InvalidValue, check_data, check_text
 
-FIELDS = frozenset({"device", "type", "id", "boot", "time", "data", "units"})
-DEVICE_CHARACTERS_MAX = 256
-TYPE_CHARACTERS_MAX = 64
-ID_CHARACTERS_MAX = 256
+FIELDS: Final = frozenset({"device", "type", "id", "boot", "time", "data", "units"})
+DEVICE_CHARACTERS_MAX: Final = 256
+TYPE_CHARACTERS_MAX: Final = 64
+ID_CHARACTERS_MAX: Final = 256
 """Of an id or a boot that is text."""
-UNIT_CHARACTERS_MAX = 64
-_NAMES_CACHED_MAX, _CACHED_CHARACTERS_MAX = 4096, DEVICE_CHARACTERS_MAX + 1
+UNIT_CHARACTERS_MAX: Final = 64
+_NAMES_CACHED_MAX: Final = 4096
+_CACHED_CHARACTERS_MAX: Final = DEVICE_CHARACTERS_MAX + 1
 """How many names are cached as checked, and how long they may be. Sender and query are checked for each event of a
 body; transports cut a sender's name to one character more than a device may have."""
 
 _Field = TypeVar("_Field")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def to_event(entries: object, query: QueryParameters, fallback: str, offset_ms: int | None = None) -> Event:
@@ -114,7 +115,7 @@ def _read_name(field: str, text: str, characters_max: int) -> str | Invalid:
     return text
 
 
-_read_name_cached = lru_cache(maxsize=_NAMES_CACHED_MAX)(_read_name)
+_read_name_cached: Final = lru_cache(maxsize=_NAMES_CACHED_MAX)(_read_name)
 """Devices and types recur, and so does an invalid one for all events of a body."""
 
 

@@ -6,14 +6,15 @@ only the event around it.
 
 import re
 from json import JSONDecodeError, JSONDecoder
+from typing import Final
 
 from agent.decode.error import Undecodable
 from contract.cbor import INTEGER_END, INTEGER_MIN
 from contract.values import BYTES_KEY, Invalid, InvalidValue, decode_base64url
 
-_WHITESPACE = " \t\n\r"
-_SPACES = re.compile(f"[{_WHITESPACE}]*")
-_INTEGER_CHARACTERS_MAX = 20
+_WHITESPACE: Final = " \t\n\r"
+_SPACES: Final = re.compile(f"[{_WHITESPACE}]*")
+_INTEGER_CHARACTERS_MAX: Final = 20
 """Of an integer in [-2^63, 2^64), its sign included."""
 
 
@@ -91,4 +92,4 @@ def _constant(literal: str) -> Invalid:
     return Invalid(f"{literal} is not a number in JSON")
 
 
-_DECODER = JSONDecoder(object_pairs_hook=_map, parse_int=_integer, parse_constant=_constant)
+_DECODER: Final = JSONDecoder(object_pairs_hook=_map, parse_int=_integer, parse_constant=_constant)

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from agent.decode.error import Undecodable
 
-PARAMETER_CHARACTERS_MAX = 256
+PARAMETER_CHARACTERS_MAX: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class QueryParameters:
         return self.id is not None or self.boot is not None or self.time is not None
 
 
-NO_PARAMETERS = QueryParameters()
+NO_PARAMETERS: Final = QueryParameters()
 
 
 def read_query(query: Mapping[str, str]) -> QueryParameters:

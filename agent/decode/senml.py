@@ -6,6 +6,7 @@ import json
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from agent.decode.error import InvalidEvent, Undecodable
 from agent.decode.senml_record import (
@@ -20,9 +21,9 @@ from agent.decode.senml_record import (
 )
 from contract.values import Invalid
 
-RECORDS_MAX = 512
+RECORDS_MAX: Final = 512
 """Records in one pack. Each takes up to 40 microseconds, during which no other sensor is served."""
-RELATIVE_END_MS = (1 << 28) * 1000
+RELATIVE_END_MS: Final = (1 << 28) * 1000
 """Times below 2^28 seconds are relative to now (RFC 8428 section 4.5.3)."""
 
 

@@ -5,29 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
+from typing import Final
 
 from agent.decode.error import InvalidEvent, Undecodable
 from agent.decode.event_map import DEVICE_CHARACTERS_MAX
 from contract.event import TIME_MAX, TIME_MIN
 from contract.values import NFC_SHRINK_MAX, Invalid, InvalidValue, check_text, decode_base64url
 
-VERSION_MAX = 10
+VERSION_MAX: Final = 10
 """The latest version that is understood (RFC 8428 section 4.4): a pack of a later one must not be used."""
-VALUE_NAME_DEFAULT = "value"
-BASE_NAME_CHARACTERS_READ = NFC_SHRINK_MAX * DEVICE_CHARACTERS_MAX + 2
+VALUE_NAME_DEFAULT: Final = "value"
+BASE_NAME_CHARACTERS_READ: Final = NFC_SHRINK_MAX * DEVICE_CHARACTERS_MAX + 2
 """Characters of a base name that are read: without its separator that is still too long for a device. Each record of
 the pack is read under it."""
-BASE_FIELDS = frozenset({"bver", "bn", "bt", "bu", "bv", "bs"})
+BASE_FIELDS: Final = frozenset({"bver", "bn", "bt", "bu", "bv", "bs"})
 
-CBOR_LABELS: Mapping[object, str] = {
+CBOR_LABELS: Final[Mapping[object, str]] = {
     -1: "bver", -2: "bn", -3: "bt", -4: "bu", -5: "bv", -6: "bs",
     0: "n", 1: "u", 2: "v", 3: "vs", 4: "vb", 5: "s", 6: "t", 7: "ut", 8: "vd",
 }  # fmt: skip
 """RFC 8428 section 6."""
-FIELDS = frozenset(CBOR_LABELS.values())
-_VALUE_FIELDS = ("v", "vs", "vb", "vd")
+FIELDS: Final = frozenset(CBOR_LABELS.values())
+_VALUE_FIELDS: Final[tuple[str, ...]] = ("v", "vs", "vb", "vd")
 
-_SEPARATORS = ":/"
+_SEPARATORS: Final = ":/"
 
 Record = Mapping[object, object]
 

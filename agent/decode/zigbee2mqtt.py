@@ -2,19 +2,20 @@
 
 import re
 from datetime import datetime
+from typing import Final
 
 from agent.decode import json
 from contract.event import TIME_MAX
 from contract.values import Invalid
 
-NOT_DATA = frozenset({"linkquality", "last_seen", "update", "update_available", "device"})
+NOT_DATA: Final = frozenset({"linkquality", "last_seen", "update", "update_available", "device"})
 """Fields about the radio, Zigbee2MQTT or the firmware, which are no readings."""
-EPOCH_MIN = 946_684_800_000
+EPOCH_MIN: Final = 946_684_800_000
 """2000-01-01 in milliseconds. A smaller number is an age, seconds, or the time of a clock that was never set, which
 recurs after each start."""
 
-_ISO_WITH_MILLISECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
-_IEEE_ADDRESS = re.compile(r"0x[0-9a-fA-F]{16}")
+_ISO_WITH_MILLISECONDS: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+_IEEE_ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{16}")
 
 
 def read(body: bytes) -> object:

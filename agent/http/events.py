@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from agent.delivery import Answer, Delivery, Receive
 from agent.http.auth.access import Access
@@ -12,7 +13,7 @@ from agent.http.head import Head
 from agent.http.response import Response, refusal, response_to, retry_after
 from agent.pace import Pace
 
-BUSY_RETRY_SECONDS = 1
+BUSY_RETRY_SECONDS: Final = 1
 
 ReadBody = Callable[[], Awaitable[bytes]]
 """Reads the request's body; raises Refusal where it is too large or too slow."""

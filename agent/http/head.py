@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from agent.delivery import Media
 from agent.http.response import MEDIA_TYPES, refusal
 
-_MEDIA = {
+_MEDIA: Final = {
     "application/json": Media.JSON,
     "application/cbor": Media.CBOR,
     "application/senml+json": Media.SENML_JSON,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Final
 
 from agent.delivery import Answer, Status
 
-JSON = "application/json"
-RETRY_SECONDS_MIN = 1
-MEDIA_TYPES = "application/json, application/cbor, application/senml+json, application/senml+cbor"
+JSON: Final = "application/json"
+RETRY_SECONDS_MIN: Final = 1
+MEDIA_TYPES: Final = "application/json, application/cbor, application/senml+json, application/senml+cbor"
 
-_CODES = {
+_CODES: Final = {
     Status.UNDECODABLE: 400,
     Status.UNAUTHENTICATED: 401,
     Status.FORBIDDEN: 403,

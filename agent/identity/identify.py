@@ -5,6 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from hashlib import blake2b
+from typing import Final
 
 from agent.config.identity_rules import IdentityRule
 from agent.config.settings import IdentitySettings
@@ -14,14 +15,14 @@ from contract.event import Event
 from contract.fingerprint import FINGERPRINT_BYTES, fingerprint, identity, needs_label
 from contract.record import ClockTrust, Shared, encode_tail, read_data
 
-ZIGBEE2MQTT = "zigbee2mqtt"
+ZIGBEE2MQTT: Final = "zigbee2mqtt"
 """The `via` whose `time` is Zigbee2MQTT's stamp and not the sensor's own."""
-ZIGBEE_REPEAT_SECONDS = 2.0
+ZIGBEE_REPEAT_SECONDS: Final = 2.0
 """Within which equal data of one Zigbee device is marked: the radio's retries can reach Zigbee2MQTT twice."""
 
-_DEVICES_KEPT = 4_096
+_DEVICES_KEPT: Final = 4_096
 """Devices whose rule is cached."""
-_CONTENT_PERSON = b"oncegate-amb-1"
+_CONTENT_PERSON: Final = b"oncegate-amb-1"
 
 
 def identify(event: Event, via: str, received: int, clock: ClockTrust, settings: IdentitySettings) -> Candidate:

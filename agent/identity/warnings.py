@@ -6,17 +6,18 @@ import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from enum import Enum
+from typing import Final
 
 from agent.store.port import Candidate, Outcome
 
-DEVICES_KEPT = 8_192
+DEVICES_KEPT: Final = 8_192
 """Devices remembered; the one silent for longest is evicted."""
-LINES_MAX = 20
-LINES_SECONDS = 3_600.0
+LINES_MAX: Final = 20
+LINES_SECONDS: Final = 3_600.0
 """At most LINES_MAX lines are logged in this time; counting continues."""
-YEAR_2000_MS = 946_684_800_000
+YEAR_2000_MS: Final = 946_684_800_000
 """An earlier time is wrong; today's seconds, read as milliseconds, are in January 1970."""
-_ADDRESS = "coap://"
+_ADDRESS: Final = "coap://"
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ class Danger(Enum):
     CASE = "case-of-device"
 
 
-_ADVICE = {
+_ADVICE: Final = {
     Danger.UNNAMED: "the only name is an address: two sensors behind one address would be one device; send `device`",
     Danger.BACKWARDS: "event ids decreased without `boot` or `time`: after a restart, events with equal id and data"
     " would be dropped as duplicates; send `boot` or `time`",

@@ -11,15 +11,15 @@ import ssl
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, Final
 
 from agent.mqtt.packets import Item, Message, Packets
 
-READ_BYTES = 16_384
+READ_BYTES: Final = 16_384
 """Bytes read at once; the broker sends those that were not processed again, on another connection."""
-SEND_BYTES_MAX = 65_536
+SEND_BYTES_MAX: Final = 65_536
 """Bytes gathered at most."""
-_PINGRESP = b"\xd0\x00"
+_PINGRESP: Final = b"\xd0\x00"
 
 
 class BufferedSocket:

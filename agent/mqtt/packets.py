@@ -7,21 +7,22 @@ message's properties are skipped unread, and only the beginning of a message tha
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from agent.mqtt.error import MqttError
 
-HEAD_BYTES_MAX = 1 << 17
+HEAD_BYTES_MAX: Final = 1 << 17
 """The part that is kept of a packet that is too large: the topic, the packet identifier, usual properties, and as much
 of the payload as is recorded."""
-OTHER_BYTES_MAX = 1 << 18
+OTHER_BYTES_MAX: Final = 1 << 18
 """The largest packet but for PUBLISH: others hold a reason and properties, or a byte for each subscription."""
-REMAINING_LENGTH_MAX = 0x0FFF_FFFF
+REMAINING_LENGTH_MAX: Final = 0x0FFF_FFFF
 """The largest value of the format (MQTT 5 section 1.5.5)."""
 
-_PUBLISH = 0x30
-_TYPE_BITS, _RETAIN_BIT = 0xF0, 0x01
-_LENGTH_BYTES_MAX = 4
+_PUBLISH: Final = 0x30
+_TYPE_BITS: Final = 0xF0
+_RETAIN_BIT: Final = 0x01
+_LENGTH_BYTES_MAX: Final = 4
 
 
 class Message(NamedTuple):

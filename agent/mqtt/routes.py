@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
+from typing import Final
 
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
@@ -18,7 +19,7 @@ from agent.mqtt.device_list import DeviceListReader
 from agent.mqtt.packets import Message
 from agent.mqtt.zigbee_names import DEVICES, GROUPS, LIST_BYTES_MAX, Kind, ZigbeeNames
 
-VIA = "mqtt"
+VIA: Final = "mqtt"
 
 _log = logging.getLogger(__name__)
 

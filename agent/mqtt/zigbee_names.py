@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from typing import Final
 
 from agent.mqtt.device_list import NAME_CHARACTERS_MAX
 
-BRIDGE = "bridge"
-DEVICES, GROUPS = "bridge/devices", "bridge/groups"
-LIST_BYTES_MAX = 4 << 20
+BRIDGE: Final = "bridge"
+DEVICES: Final = "bridge/devices"
+GROUPS: Final = "bridge/groups"
+LIST_BYTES_MAX: Final = 4 << 20
 """Bound of a list: a device takes 5 to 20 kB, and a network has some hundred at most."""
-UNKNOWN_NAMES_MAX = 1_000
+UNKNOWN_NAMES_MAX: Final = 1_000
 """Names remembered as unknown, so that their next messages need not wait."""
-_COMMANDS = ("set", "get")
-_AVAILABILITY = "/availability"
+_COMMANDS: Final[tuple[str, ...]] = ("set", "get")
+_AVAILABILITY: Final = "/availability"
 
 
 class Kind(Enum):

@@ -10,16 +10,16 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from agent.delivery import Answer, Delivery, Status
 from agent.store.port import Candidate, Outcome, Reject
 from contract.record import read_data
 
-DEVICES_MAX = 2_000
+DEVICES_MAX: Final = 2_000
 """Devices kept; the least recently active one is evicted."""
-FEED_MAX = 200
-TAIL_BYTES_MAX = 1_024
+FEED_MAX: Final = 200
+TAIL_BYTES_MAX: Final = 1_024
 """The values of an event are kept where its tail is not longer."""
 
 

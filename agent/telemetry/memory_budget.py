@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from agent.delivery import Delivery
 from agent.store.port import Candidate, Reject
 
-BYTES_MAX = {"coap": 48 << 20, "zigbee2mqtt": 48 << 20, "mqtt": 48 << 20, "http": 24 << 20}
+BYTES_MAX: Final = {"coap": 48 << 20, "zigbee2mqtt": 48 << 20, "mqtt": 48 << 20, "http": 24 << 20}
 """The bounds by `via`. MQTT has a far lower bound of its own (`agent.mqtt.reception`): at this one it would have to
 disconnect from its broker."""
-DELIVERY_BYTES = 2_048
+DELIVERY_BYTES: Final = 2_048
 """Of a delivery without its events: exchange, callbacks, submission."""
-EVENT_BYTES = 512
-REJECT_BYTES = 1_024
-DATA_FACTOR = 28
+EVENT_BYTES: Final = 512
+REJECT_BYTES: Final = 1_024
+DATA_FACTOR: Final = 28
 """Memory for one byte of an event's text: an empty list is two characters and a comma in it, and up to 80 bytes as a
 value. Usual data takes an eighth of that."""
 

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-HASHES = 8
+HASHES: Final = 8
 """How many bits of a filter each fingerprint sets."""
-PLANE_FILTERS = 8
+PLANE_FILTERS: Final = 8
 _Word = Literal["I", "H", "B"]
-_WORD_FORMATS: Mapping[int, _Word] = {4: "I", 2: "H", 1: "B"} if sys.byteorder == "little" else {1: "B"}
+_WORD_FORMATS: Final[Mapping[int, _Word]] = {4: "I", 2: "H", 1: "B"} if sys.byteorder == "little" else {1: "B"}
 """By the size of a word, and so the planes of a group, the widest first; a word's lowest byte has to come first."""
-_PIECE_BYTES = 4_096
+_PIECE_BYTES: Final = 4_096
 """How much of a filter is spread at once: as a whole it would take four times the memory of its plane."""
-_SPREAD = [[bytes((byte >> bit & 1) << column for byte in range(256)) for bit in range(8)] for column in range(8)]
+_SPREAD: Final = [
+    [bytes((byte >> bit & 1) << column for byte in range(256)) for bit in range(8)] for column in range(8)
+]
 """By a filter's column in its plane and a bit of its bytes: a table that moves that bit into the column."""
-_CLEARED = [bytes(byte & ~(1 << column) for byte in range(256)) for column in range(8)]
+_CLEARED: Final = [bytes(byte & ~(1 << column) for byte in range(256)) for column in range(8)]
 
 
 class _Plane(NamedTuple):

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from struct import Struct
+from typing import Final
 
 from agent.store.fingerprints.filter_slices import HASHES, FilterSlices
 
-BITS = 24
+BITS: Final = 24
 """For each fingerprint. With HASHES of them set, the rate of false positives is 1:24,000; in a folded filter, 1:320."""
-_WORDS = Struct("<QQ")
+_WORDS: Final = Struct("<QQ")
 """A fingerprint's first place in a filter, and the step to the next: it is a hash already and needs no other."""
 
 

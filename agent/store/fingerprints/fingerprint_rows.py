@@ -6,19 +6,20 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from struct import Struct
+from typing import Final
 
 from agent.store.facts import DUPLICATES_FORGOTTEN
 from agent.store.schema.checksum import checksum, verified
 from agent.store.schema.database import Reads
 from agent.store.schema.tables import Row, read_fact, write_fact
 
-REPEATS_MAX = 20
+REPEATS_MAX: Final = 20
 """How many of the duplicates that a row counts it lists one by one, the latest."""
-_DUPLICATE = Struct("<qq")
-_RETRANSMISSION_KEY = Struct("<16si")
+_DUPLICATE: Final = Struct("<qq")
+_RETRANSMISSION_KEY: Final = Struct("<16si")
 """A key and the position of its event, from the commit's first on; below zero where a resend has filled a gap."""
-_COLUMNS = "first_position, service_ms, packed, retransmission_keys, duplicates, latest_duplicates, checksum"
-_SELECT = f"SELECT {_COLUMNS} FROM fingerprints"
+_COLUMNS: Final = "first_position, service_ms, packed, retransmission_keys, duplicates, latest_duplicates, checksum"
+_SELECT: Final = f"SELECT {_COLUMNS} FROM fingerprints"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class DuplicateTotals:
     latest: Sequence[Duplicate] = ()
 
 
-NO_DUPLICATES = DuplicateTotals()
+NO_DUPLICATES: Final = DuplicateTotals()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from agent.store.fingerprints import segments
 from agent.store.fingerprints.filters import Filters
@@ -13,9 +14,9 @@ from agent.store.fingerprints.transient import FINGERPRINT_BYTES
 from agent.store.ranges import Ranges
 from agent.store.schema.database import GetConnection
 
-SEGMENT_EVENTS = 1 << 18
+SEGMENT_EVENTS: Final = 1 << 18
 """How many fingerprints one memtable holds, and so one segment."""
-MEMTABLES = 2
+MEMTABLES: Final = 2
 """One that grows, and one that is being sealed."""
 
 
@@ -32,7 +33,7 @@ class IndexBounds:
         return self.memory_bytes - MEMTABLES * Memtable.bytes_max(self.segment_events)
 
 
-DEFAULT_BOUNDS = IndexBounds()
+DEFAULT_BOUNDS: Final = IndexBounds()
 
 
 class FingerprintIndex:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
+from typing import Final
 
 from agent.store.fingerprints.transient import FINGERPRINT_BYTES, FORGOTTEN, split
 
-SLOT_BYTES = 4
-MOMENT_MS = 10_000
+SLOT_BYTES: Final = 4
+MOMENT_MS: Final = 10_000
 """The resolution of a sealed fingerprint's service time, sufficient for the retention."""
 
 

@@ -9,23 +9,24 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from struct import Struct
+from typing import Final
 
 from agent.config.settings import IdentitySettings
 from agent.store.port import Reject
 
-FINGERPRINT_BYTES = 16
-FORGOTTEN = bytes(FINGERPRINT_BYTES)
+FINGERPRINT_BYTES: Final = 16
+FORGOTTEN: Final = bytes(FINGERPRINT_BYTES)
 """Replaces a fingerprint whose event is in a gap."""
-EXCHANGE_LIFETIME_MS = 247_000
+EXCHANGE_LIFETIME_MS: Final = 247_000
 """How long after the first transmission a retransmission may arrive (RFC 7252 section 4.8.2)."""
-RETRANSMISSION_KEYS_MAX = 100_000
+RETRANSMISSION_KEYS_MAX: Final = 100_000
 """About 350 bytes each; 400 a second for the whole of a transport's lifetime. At a higher rate the oldest are forgotten
 early, so that their retransmission is stored as another event."""
-RECENT_REJECTS_MAX = 1_000
+RECENT_REJECTS_MAX: Final = 1_000
 """Rejected events that are recognised when they arrive again; not kept over a restart."""
-SIMILARITY_KEYS_MAX = 10_000
+SIMILARITY_KEYS_MAX: Final = 10_000
 """In each of the two generations, about 150 bytes each."""
-_MOMENT = Struct("q")
+_MOMENT: Final = Struct("q")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,17 @@ import zlib
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from struct import Struct
+from typing import Final
 
-HEAD_BYTES = 33
+HEAD_BYTES: Final = 33
 """The head of a packed event; bytes 4 to 8 are the length of its tail (packing.py)."""
-EVENTS_MIN = 4
+EVENTS_MIN: Final = 4
 """Fewer events have little in common."""
-BLOCK_EVENTS = 32
+BLOCK_EVENTS: Final = 32
 """How many events one damaged bit costs at most."""
-MARK = b"\0z1\xff"
-_LEVEL = 1
-_BLOCK = Struct("<4sHI")
+MARK: Final = b"\0z1\xff"
+_LEVEL: Final = 1
+_BLOCK: Final = Struct("<4sHI")
 """Mark, events, bytes of the deflated tails; then the heads, then the tails."""
 
 

@@ -5,27 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from agent.store.errors import DamagedEventError
 from agent.store.format.compression import MARK, expand, expand_blocks, whole_blocks
 from contract.record import ClockTrust, Shared
 
-_HEAD = Struct("<IIBq16s")
+_HEAD: Final = Struct("<IIBq16s")
 """Checksum over all that follows and the position, length of the tail, flags, bound, fingerprint."""
-_CHECKED = Struct("<qIBq16s")
+_CHECKED: Final = Struct("<qIBq16s")
 """The bytes that the checksum covers before the tail: the position, and the head without the checksum."""
-_POSITION = Struct("<q")
+_POSITION: Final = Struct("<q")
 
-_TRUSTED = 0x01
-_BOUND = 0x02
-_SHARED = {Shared.TIME: 0x00, Shared.LABEL: 0x04, Shared.NONE: 0x08}
-_SHARED_OF = {flag: shared for shared, flag in _SHARED.items()}
-_SHARED_MASK = 0x0C
-_CLOCK_OF = (ClockTrust.UNTRUSTED, ClockTrust.TRUSTED)
+_TRUSTED: Final = 0x01
+_BOUND: Final = 0x02
+_SHARED: Final = {Shared.TIME: 0x00, Shared.LABEL: 0x04, Shared.NONE: 0x08}
+_SHARED_OF: Final = {flag: shared for shared, flag in _SHARED.items()}
+_SHARED_MASK: Final = 0x0C
+_CLOCK_OF: Final[tuple[ClockTrust, ...]] = (ClockTrust.UNTRUSTED, ClockTrust.TRUSTED)
 # For speed: looking a member up through its class, or by its hash, takes as long as a checksum.
-_IS_TIME, _IS_TRUSTED = Shared.TIME, ClockTrust.TRUSTED
+_IS_TIME: Final = Shared.TIME
+_IS_TRUSTED: Final = ClockTrust.TRUSTED
 
 
 class PackedEvent(NamedTuple):

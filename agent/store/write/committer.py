@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from agent.clock import Clock
 from agent.store.errors import FAILURES
@@ -17,7 +18,7 @@ from agent.store.write.write_path import WritePath
 
 Answers = Sequence[tuple[Submission, Outcome]]
 
-RETRY_SECONDS = 10
+RETRY_SECONDS: Final = 10
 """When a sensor may try again after the store has failed."""
 
 

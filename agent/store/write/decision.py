@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import pairwise
+from typing import Final
 
 from agent.store.fingerprints.transient import EXCHANGE_LIFETIME_MS
 from agent.store.format.packing import pack_fields
@@ -14,10 +15,10 @@ from agent.store.schema.database import GetConnection
 from contract.event import Label
 from contract.fingerprint import fingerprint as compute_fingerprint
 
-STORE_FULL = "the store is full: it keeps every event until the table has it"
-FULL_RETRY_SECONDS = 60
+STORE_FULL: Final = "the store is full: it keeps every event until the table has it"
+FULL_RETRY_SECONDS: Final = 60
 """When a sensor may try again while the store is full: every poll of the receipts may free space."""
-_PLACE_PERSON = b"oncegate-place-1"
+_PLACE_PERSON: Final = b"oncegate-place-1"
 
 
 @dataclass(slots=True)

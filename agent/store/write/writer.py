@@ -8,14 +8,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Final
 
 from agent.store.port import Submission
 
 log = logging.getLogger(__name__)
 
-GATHER_SUBMISSIONS = 8
+GATHER_SUBMISSIONS: Final = 8
 """With as many submissions in one commit, many are sending at once: the next commit waits to gather as many."""
-GATHER_SECONDS = 0.002
+GATHER_SECONDS: Final = 0.002
 """How long it waits. A commit costs as much as dozens of events, and meanwhile the loop's thread fills the queue."""
 
 Task = Callable[[], object]
