@@ -16,7 +16,8 @@ from cloud.errors import StopError
 from cloud.runtime import jvm
 from cloud.table.commits import Offsets
 
-_CLAIM = "oncegate-claim.json"
+_CLAIMS = "oncegate-claims"
+"""The folder with a file for each claim, named by its number: none is ever replaced, so that no kill leaves none."""
 _FLUSH_FAILED = "oncegate-flush-failed"
 _VERSION = "v1"
 """The version of both logs in Spark 3 and 4.0; their format is internal to Spark, not an interface."""
@@ -86,8 +87,9 @@ class Checkpoint:
         return batch
 
     def read_claim(self) -> Claim | None:
-        """Return this checkpoint's claim; None where there is none."""
-        text = self._read(_CLAIM)
+        """Return this checkpoint's latest claim; None where there is none."""
+        latest = self._latest(_CLAIMS)
+        text = None if latest is None else self._read(f"{_CLAIMS}/{latest}")
         return None if text is None else Claim(**json.loads(text))
 
     def mark_flush_failed(self, reason: str) -> None:
@@ -104,12 +106,11 @@ class Checkpoint:
 
     def write_claim(self, claim: Claim) -> None:
         """Write the claim atomically, before it is made in the table."""
-        temporary = self._path(f"{_CLAIM}.{uuid.uuid4().hex}.tmp")
-        self._files.mkdirs(self._path(""))
+        temporary = self._path(f"{_CLAIMS}/.{claim.number}.{uuid.uuid4().hex}.tmp")
+        self._files.mkdirs(self._path(_CLAIMS))
         self._write(temporary, json.dumps(asdict(claim)))
-        self._files.delete(self._path(_CLAIM), False)
-        if not self._files.rename(temporary, self._path(_CLAIM)):
-            raise StopError(f"checkpoint {self._folder}: cannot write {_CLAIM}")
+        if not self._files.rename(temporary, self._path(f"{_CLAIMS}/{claim.number}")):
+            raise StopError(f"checkpoint {self._folder}: cannot write {_CLAIMS}/{claim.number}")
 
     def _latest(self, log: str) -> int | None:
         folder = self._path(log)

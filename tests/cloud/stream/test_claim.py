@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from cloud.delta.sink import DeltaSink, open_delta
 from cloud.errors import StopError
-from cloud.stream.checkpoint import Checkpoint
+from cloud.stream.checkpoint import Checkpoint, Claim
 from cloud.stream.claim import claim_table, is_first_start
 from cloud.table.commits import CLAIM_ONLY, Commit
 from cloud.table.devices import Devices
@@ -99,6 +100,30 @@ def test_a_new_checkpoint_may_read_everything_again_and_the_same_one_only_once(s
     written = side.run(side.table(), "new")
     assert not is_first_start(side.checkpoint("new"), side.table().last_commit())
     assert claim_table(side.table(), side.checkpoint("new"), TOPIC, "id", read_again=True) == written
+
+
+def test_a_kill_while_a_claim_is_renewed_leaves_the_earlier_one(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint = side.checkpoint()
+    checkpoint.write_claim(Claim("mine", 1))
+    with monkeypatch.context() as context:
+        context.setattr(checkpoint, "_files", _KilledBeforeRename(checkpoint._files))
+        with pytest.raises(RuntimeError):
+            checkpoint.write_claim(Claim("mine", 2))
+    assert side.checkpoint().read_claim() == Claim("mine", 1)
+    side.checkpoint().write_claim(Claim("mine", 2))
+    assert side.checkpoint().read_claim() == Claim("mine", 2)
+
+
+class _KilledBeforeRename:
+    """A file system whose job is killed before it renames a file."""
+
+    def __init__(self, files: Any) -> None:
+        self._files = files
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "rename":
+            raise RuntimeError
+        return getattr(self._files, name)
 
 
 class _Killed:
