@@ -91,6 +91,10 @@ test-python: ## Run the quick tests of agent and contract on another Python: PYT
 model: setup ## Check the models in models/ and their mutants with TLC; NAMES="path/kills ..." checks only these
 	@$(BIN)/python -m models $(NAMES)
 
+.PHONY: schedules
+schedules: setup ## Run COUNT (1000) schedules of the whole path from the seed FIRST (1) on, with faults, in simulated time
+	@$(BIN)/python -m tests.schedules --count $(or $(COUNT),1000) --first $(or $(FIRST),1)
+
 .PHONY: bench
 bench: bench-agent bench-decode bench-uplink bench-store bench-simulators bench-losses bench-gateway bench-cloud bench-job ## Measure everything, beside alternatives
 

@@ -148,6 +148,11 @@ class _Connection(apsw.Connection):
         return super().total_changes()
 
 
+def connect_for_reading(path: Path) -> apsw.Connection:
+    """Open a second connection, beside one of a recording: two libraries of SQLite do not see each other's locks."""
+    return _Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+
+
 class _RecordingSystem(apsw.VFS):
     def __init__(self, recording: Recording) -> None:
         self.name = f"recording-{next(_names)}"

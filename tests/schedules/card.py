@@ -1,0 +1,119 @@
+"""The card of a gateway: real SQLite on files in memory, where each write and flush is a switch point."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, cast
+
+from agent.store.errors import StoreError
+from agent.store.layout import FILE_NAME
+from agent.store.schema import database
+from tests.agent.store.faults.power_cuts import Disk
+from tests.agent.store.faults.recording import Recording, Step, Truncate, Write, connect_for_reading
+
+if TYPE_CHECKING:
+    import pytest
+
+from tests.schedules.scheduler import Scheduler
+
+MARK = f"{FILE_NAME}.open"
+"""The mark of use, which is never flushed."""
+PASSING = ("-shm", ".lock")
+"""What no crash leaves: the index of the log, which SQLite makes anew, and the lock, which the kernel releases."""
+
+
+class _Recorded(Recording):
+    """A recording that knows at each step what a power cut would leave."""
+
+    def __init__(self, path: Path, scheduler: Scheduler, disk: Disk) -> None:
+        super().__init__(path)
+        self._scheduler = scheduler
+        self.disk = disk
+
+    def note(self, step: Step) -> None:
+        self.disk.take(step)
+        place = f" {step.offset}" if isinstance(step, Write) else f" {step.size}" if isinstance(step, Truncate) else ""
+        self._scheduler.pause(f"{type(step).__name__} {getattr(step, 'file', '')}{place}")
+
+
+class Card:
+    """The files of one gateway over all its lives; each life has a folder of its own."""
+
+    def __init__(self, root: Path, scheduler: Scheduler, random: Random) -> None:
+        self._root = root
+        self._scheduler = scheduler
+        self._random = random
+        self._life = 0
+        self.folder = root / "0"
+        self.folder.mkdir(parents=True)
+        self._recording = self._recorded()
+        self._backup: Path | None = None
+
+    @property
+    def has_backup(self) -> bool:
+        """Whether there is an image."""
+        return self._backup is not None
+
+    def below(self, patch: pytest.MonkeyPatch) -> None:
+        """Have the store of the next life write to this card."""
+        self._recording = self._recorded()
+        self._recording.below(patch)
+        patch.setattr(database, "open_as_it_is", self._open_for_reading)
+
+    def connect(self, path: Path) -> sqlite3.Connection:
+        """Open the writing connection."""
+        connection = cast("sqlite3.Connection", self._recording.connect())
+        database.prepare(connection, path)
+        return connection
+
+    def back_up(self) -> None:
+        """Make an image of the card, as of now."""
+        self._backup = self.folder.with_name(f"{self._life}-backup")
+        self._copy_to(self._backup, lambda _: True)
+
+    def restore(self) -> None:
+        """Leave to the next life the image."""
+        assert self._backup is not None
+        self.folder = self._backup
+        self._copy(lambda _: True)
+        self._backup = None
+
+    def leave_killed(self) -> None:
+        """Leave to the next life all files as they are now."""
+        self._copy(lambda _: True)
+
+    def leave_cut(self) -> None:
+        """Leave to the next life what was flushed, and any part of the rest."""
+        image = self._recording.disk.image(self._random)
+        folder = self._copy(lambda name: not name.startswith(FILE_NAME) or name == MARK)
+        for suffix, content in image.files.items():
+            (folder / f"{FILE_NAME}{suffix}").write_bytes(content)
+        if (folder / MARK).exists() and self._random.random() < 0.5:
+            (folder / MARK).write_bytes(b"")
+
+    def _recorded(self) -> _Recorded:
+        path = self.folder / FILE_NAME
+        before = {suffix: file.read_bytes() for suffix in ("", "-wal") if (file := Path(f"{path}{suffix}")).exists()}
+        return _Recorded(path, self._scheduler, Disk(before))
+
+    def _copy(self, is_kept: Callable[[str], bool]) -> Path:
+        self._life += 1
+        after = self._root / str(self._life)
+        self._copy_to(after, is_kept)
+        self.folder = after
+        return after
+
+    def _copy_to(self, folder: Path, is_kept: Callable[[str], bool]) -> None:
+        folder.mkdir()
+        for file in sorted(self.folder.iterdir()):
+            if not file.name.endswith(PASSING) and is_kept(file.name):
+                shutil.copyfile(file, folder / file.name)
+
+    def _open_for_reading(self, path: Path) -> sqlite3.Connection:
+        if not path.exists():
+            raise StoreError(f"{path}: there is no store yet")
+        return cast("sqlite3.Connection", connect_for_reading(path))

@@ -1,0 +1,288 @@
+"""Kafka's clients as the agent uses them, on the simulated cluster."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from tests.schedules.cluster import Cluster, OutOfOrder, Record, partition_of
+from tests.schedules.scheduler import Process, Scheduler
+from tests.schedules.threads import Answer
+
+LINGER_SECONDS: Final = 0.005
+RETRY_SECONDS: Final = 2.0
+"""After which a request without an answer is sent again."""
+MESSAGE_SECONDS_MAX: Final = 30.0
+FETCH_SECONDS: Final = 0.1
+
+Delivered = Callable[[KafkaError | None, "Message"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A delivery report, or a record that was read."""
+
+    number: int
+    place: int | None = None
+    record: Record | None = None
+    failure: KafkaError | None = None
+
+    def partition(self) -> int:
+        return self.number
+
+    def offset(self) -> int | None:
+        return self.place
+
+    def error(self) -> KafkaError | None:
+        return self.failure
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        return [] if self.record is None else list(self.record.headers)
+
+    def leader_epoch(self) -> int | None:
+        return None if self.record is None else self.record.leader_epoch
+
+
+class _Client:
+    """A client of the process that opens it; nothing reaches it once that is killed."""
+
+    def __init__(self, scheduler: Scheduler, cluster: Cluster, config: Mapping[str, Any]) -> None:
+        assert scheduler.running is not None
+        self._scheduler = scheduler
+        self._cluster = cluster
+        self._process: Process = scheduler.running.process
+        self._error_cb: Callable[[KafkaError], None] = config.get("error_cb") or (lambda _: None)
+
+    def _ask(self, what: str, perform: Callable[[], Any], seconds: float) -> Answer[Any]:
+        """Return a future of the answer, which fails when the time is over."""
+        future: Answer[Any] = Answer(self._scheduler)
+        self._scheduler.pause(what)
+        self._cluster.request(f"{self._process.name} {what}", perform, self._alive(future.set_result))
+        timed_out = KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer"))
+        self._scheduler.call(seconds, f"{what} expires", lambda: future.set_exception(timed_out))
+        return future
+
+    def _alive(self, then: Callable[[Any], None]) -> Callable[[Any], None]:
+        return lambda result: then(result) if self._process.alive else None
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A record that was handed over and is not reported."""
+
+    record: Record
+    delivered: Delivered
+    expires: float
+
+
+@dataclass(slots=True)
+class _Line:
+    """The records to one partition, in order; one request at a time."""
+
+    waiting: deque[_Sent] = field(default_factory=deque)
+    request: list[_Sent] = field(default_factory=list)
+    count: int = 0
+    is_due: bool = False
+
+
+class Producer(_Client):
+    """An idempotent producer."""
+
+    def __init__(self, scheduler: Scheduler, cluster: Cluster, config: Mapping[str, Any]) -> None:
+        super().__init__(scheduler, cluster, config)
+        self._id = cluster.new_producer()
+        self._lines: dict[int, _Line] = {}
+        self._reports: deque[tuple[Delivered, KafkaError | None, Message]] = deque()
+        self._fatal = False
+
+    def __len__(self) -> int:
+        return len(self._reports) + sum(len(line.waiting) + len(line.request) for line in self._lines.values())
+
+    def produce(
+        self, topic: str, value: bytes, key: bytes, partition: int, on_delivery: Delivered, headers: Any
+    ) -> None:
+        number = partition_of(key) if partition < 0 else partition
+        line = self._lines.setdefault(number, _Line())
+        record = Record(key, value, tuple(headers), self._id, line.count)
+        line.count += 1
+        line.waiting.append(_Sent(record, on_delivery, self._scheduler.now + MESSAGE_SECONDS_MAX))
+        if not line.is_due:
+            line.is_due = True
+            self._scheduler.call(LINGER_SECONDS, "linger", lambda: self._send(number))
+
+    def poll(self, timeout: float) -> int:
+        self._scheduler.pause("poll")
+        self._expire()
+        served = len(self._reports)
+        for _ in range(served):
+            delivered, error, message = self._reports.popleft()
+            delivered(error, message)
+        return served
+
+    def purge(self) -> None:
+        self._fatal = True
+        for number, line in self._lines.items():
+            self._fail(number, [*line.request, *line.waiting], KafkaError(KafkaError._PURGE_QUEUE, "purged"))
+            line.request = []
+            line.waiting.clear()
+
+    def _send(self, number: int) -> None:
+        line = self._lines[number]
+        line.is_due = False
+        if self._fatal or line.request or not line.waiting or not self._process.alive:
+            return
+        line.request = list(line.waiting)
+        line.waiting.clear()
+        self._attempt(number, line.request)
+
+    def _attempt(self, number: int, request: list[_Sent]) -> None:
+        """Send a request, and again until there is an answer, or its records have expired."""
+        line = self._lines[number]
+        if line.request is not request or not self._process.alive:
+            return
+        records = [sent.record for sent in request]
+        self._cluster.request(
+            f"{self._process.name} produces {number}",
+            lambda: self._cluster.append(number, records),
+            self._alive(lambda answer: self._settle(number, request, answer)),
+        )
+        self._scheduler.call(RETRY_SECONDS, "retry", lambda: self._attempt(number, request))
+
+    def _settle(self, number: int, request: list[_Sent], answer: int | OutOfOrder) -> None:
+        line = self._lines[number]
+        if line.request is not request:
+            return
+        line.request = []
+        if isinstance(answer, OutOfOrder):
+            self._fatal = True
+            error = KafkaError(KafkaError._FATAL, "out of order sequence", fatal=True)
+            self._error_cb(error)
+            self._fail(number, [*request, *line.waiting], error)
+            line.waiting.clear()
+            return
+        for place, sent in enumerate(request):
+            self._reports.append((sent.delivered, None, Message(number, answer + place)))
+        self._send(number)
+
+    def _expire(self) -> None:
+        now = self._scheduler.now
+        for number, line in self._lines.items():
+            if any(sent.expires < now for sent in (*line.request, *line.waiting)):
+                error = KafkaError(KafkaError._MSG_TIMED_OUT, "timed out")
+                self._fail(number, [*line.request, *line.waiting], error)
+                line.request = []
+                line.waiting.clear()
+
+    def _fail(self, number: int, sent: Sequence[_Sent], error: KafkaError) -> None:
+        self._reports.extend((one.delivered, error, Message(number, None, failure=error)) for one in sent)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Description:
+    name: str
+    topic_id: str
+    partitions: list[_Part]
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    offset: int
+    leader_epoch: int
+
+
+class AdminClient(_Client):
+    """Describes the topic and lists offsets; each answer is as of some time after the request."""
+
+    def describe_topics(self, topics: Any, request_timeout: float) -> dict[str, Answer[Any]]:
+        cluster = self._cluster
+        name: str = topics.topic_names[0]
+
+        def perform() -> _Description:
+            return _Description(name, cluster.topic_id, [_Part(number) for number in range(len(cluster.partitions))])
+
+        return {name: self._ask("describes", perform, request_timeout)}
+
+    def list_offsets(
+        self, specs: Mapping[TopicPartition, Any], isolation_level: Any, request_timeout: float
+    ) -> dict[TopicPartition, Answer[Any]]:
+        return {place: self._ask("lists", self._end_of(place.partition), request_timeout) for place in specs}
+
+    def poll(self, timeout: float) -> int:
+        return 0
+
+    def _end_of(self, number: int) -> Callable[[], _End]:
+        def perform() -> _End:
+            place = self._cluster.partitions[number]
+            return _End(place.end, place.leader_epoch)
+
+        return perform
+
+
+class Consumer(_Client):
+    """Reads the group's offsets, and single records; it is in no group."""
+
+    def __init__(self, scheduler: Scheduler, cluster: Cluster, config: Mapping[str, Any]) -> None:
+        super().__init__(scheduler, cluster, config)
+        self._places: dict[int, int] = {}
+        self._messages: deque[Message] = deque()
+
+    def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        def perform() -> list[TopicPartition]:
+            return [self._committed(place) for place in partitions]
+
+        answer: list[TopicPartition] = self._ask("committed", perform, timeout).result()
+        return answer
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        self._places = {place.partition: place.offset for place in partitions}
+        for number, offset in self._places.items():
+            self._fetch(number, offset)
+
+    def poll(self, timeout: float) -> Message | None:
+        self._scheduler.pause("poll")
+        return self._messages.popleft() if self._messages else None
+
+    def unassign(self) -> None:
+        self._places = {}
+        self._messages.clear()
+
+    def close(self) -> None:
+        self.unassign()
+
+    def _committed(self, place: TopicPartition) -> TopicPartition:
+        found = self._cluster.group.get(place.partition)
+        if found is None:
+            return TopicPartition(place.topic, place.partition, -1001)
+        return TopicPartition(place.topic, place.partition, found.offset, found.metadata, found.leader_epoch)
+
+    def _fetch(self, number: int, offset: int) -> None:
+        """Fetch a record, and again while there is none."""
+        if self._places.get(number) != offset or not self._process.alive:
+            return
+        self._cluster.request(
+            f"{self._process.name} fetches {number} {offset}",
+            lambda: self._read(number, offset),
+            self._alive(self._take),
+        )
+        self._scheduler.call(FETCH_SECONDS, "fetch", lambda: self._fetch(number, offset))
+
+    def _read(self, number: int, offset: int) -> Message:
+        place = self._cluster.partitions[number]
+        if offset < place.low or offset > place.end:
+            return Message(number, offset, failure=KafkaError(KafkaError._AUTO_OFFSET_RESET, "no such offset"))
+        if offset == place.end:
+            return Message(number, offset, failure=KafkaError(KafkaError._PARTITION_EOF, "end"))
+        return Message(number, offset, replace(place.log[offset]))
+
+    def _take(self, message: Message) -> None:
+        if message.number in self._places:
+            self._messages.append(message)

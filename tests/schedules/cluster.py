@@ -1,0 +1,187 @@
+"""A simulated Kafka cluster: one topic, its leaders and logs, a group's offsets, and an unreliable way to them.
+
+Its steps are those of models/path/path.tla: append, election, truncation, a topic made anew, retention, receipts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, TypeVar
+from zlib import crc32
+
+from tests.schedules.scheduler import Scheduler
+
+PARTITIONS: Final = 2
+TOPIC: Final = "oncegate.events"
+WAY_SECONDS: Final = (0.0002, 0.02)
+"""How long a request or an answer takes."""
+LATE_SECONDS: Final = (1.0, 20.0)
+"""The same of one that is late: whoever has sent it has given it up by then, or not."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record of the log."""
+
+    key: bytes
+    value: bytes
+    headers: tuple[tuple[str, bytes], ...]
+    producer: int
+    number: int
+    """Counted by its producer in this partition."""
+    leader_epoch: int = 0
+    time_ms: int = 0
+
+
+@dataclass(slots=True)
+class Partition:
+    """The log of a partition, as its leader has it."""
+
+    leader_epoch: int = 0
+    low: int = 0
+    log: list[Record] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        return len(self.log)
+
+    def end_of(self, epoch: int) -> int:
+        """Return where a leader epoch ends (KIP-320)."""
+        if epoch >= self.leader_epoch:
+            return self.end
+        return next((place for place, record in enumerate(self.log) if record.leader_epoch > epoch), self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """An offset that a group has committed."""
+
+    offset: int
+    leader_epoch: int | None
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unreliability:
+    """Shares of requests and answers; rates from 0 to 1."""
+
+    lost: float = 0.0
+    late: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfOrder:
+    """The broker lacks the record before the first of a request."""
+
+
+class Cluster:
+    """The brokers."""
+
+    def __init__(self, scheduler: Scheduler, random: Random, wall_ms: Callable[[], int]) -> None:
+        self._scheduler = scheduler
+        self._random = random
+        self._wall_ms = wall_ms
+        self._topics = 0
+        self._producers = 0
+        self.unreliability = Unreliability()
+        self.is_up = True
+        self.topic_id = self._new_id()
+        self.partitions = [Partition() for _ in range(PARTITIONS)]
+        self.group: dict[int, Committed] = {}
+        self.has_lost = False
+        """Whether the log is no longer all that was ever appended."""
+        self.appended = 0
+
+    def new_producer(self) -> int:
+        """Return a producer id."""
+        self._producers += 1
+        return self._producers
+
+    def request(self, what: str, perform: Callable[[], T], answered: Callable[[T], None]) -> None:
+        """Send a request; it may get lost, or be late, and so may its answer."""
+
+        def arrive() -> None:
+            if self.is_up:
+                result = perform()
+                self._send(f"{what} answered", lambda: answered(result))
+
+        self._send(what, arrive)
+
+    def append(self, partition: int, records: list[Record]) -> int | OutOfOrder:
+        """Append records; return the offset of the first, which a retry gets, too."""
+        place = self.partitions[partition]
+        producer, first = records[0].producer, records[0].number
+        last = next((one.number for one in reversed(place.log) if one.producer == producer), None)
+        if last is not None and first <= last:
+            return next(
+                (offset for offset, one in enumerate(place.log) if (one.producer, one.number) == (producer, first)),
+                OutOfOrder(),
+            )
+        if last is not None and first != last + 1:
+            return OutOfOrder()
+        base, now = place.end, self._wall_ms()
+        for record in records:
+            place.log.append(
+                Record(
+                    record.key,
+                    record.value,
+                    record.headers,
+                    producer,
+                    record.number,
+                    place.leader_epoch,
+                    now,
+                )
+            )
+        self.appended += len(records)
+        self._scheduler.note(f"kafka appends {partition} {base} {len(records)}")
+        return base
+
+    def commit_offsets(self, offsets: Mapping[int, Committed]) -> None:
+        """Commit offsets of the group."""
+        self.group.update(offsets)
+        self._scheduler.note(f"kafka commits {sorted((number, one.offset) for number, one in offsets.items())}")
+
+    def elect(self, partition: int) -> None:
+        """Elect a leader that has everything."""
+        self.partitions[partition].leader_epoch += 1
+
+    def truncate(self, partition: int, end: int) -> None:
+        """Elect a leader that lacks the end of the log: an unclean election, or a power cut of the only broker."""
+        place = self.partitions[partition]
+        place.leader_epoch += 1
+        if place.low <= end < place.end:
+            del place.log[end:]
+            self.has_lost = True
+        self._scheduler.note(f"kafka truncated {partition} {place.end}")
+
+    def recreate(self) -> None:
+        """Delete the topic and make it anew."""
+        self.topic_id = self._new_id()
+        self.partitions = [Partition() for _ in range(PARTITIONS)]
+        self.has_lost = True
+        self._scheduler.note("kafka recreated")
+
+    def expire(self, partition: int, low: int) -> None:
+        """Delete the beginning of the log."""
+        place = self.partitions[partition]
+        place.low = max(place.low, min(low, place.end))
+        self._scheduler.note(f"kafka expired {partition} {place.low}")
+
+    def _send(self, what: str, arrive: Callable[[], None]) -> None:
+        fate = self._random.random()
+        if fate < self.unreliability.lost:
+            return
+        is_late = fate < self.unreliability.lost + self.unreliability.late
+        self._scheduler.call(self._random.uniform(*(LATE_SECONDS if is_late else WAY_SECONDS)), what, arrive)
+
+    def _new_id(self) -> str:
+        self._topics += 1
+        return f"topic-{self._topics:016d}"
+
+
+def partition_of(key: bytes) -> int:
+    """Return the partition that a key decides."""
+    return crc32(key) % PARTITIONS

@@ -1,0 +1,175 @@
+"""What goes wrong in a schedule, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from simulators.oracle.evidence_database import RESTORED
+from tests.schedules.cluster import Unreliability
+from tests.schedules.scheduler import Process
+
+if TYPE_CHECKING:
+    from tests.schedules.world import World
+
+FAULT_SECONDS: Final = 15.0
+"""For how long things go wrong."""
+FAULTS_MAX: Final = 5
+KILL_STEPS_MAX: Final = 80
+"""A process is killed at one of so many of its next steps."""
+
+
+class Faults:
+    """The faults of one schedule."""
+
+    def __init__(self, world: World, random: Random) -> None:
+        self._world = world
+        self._random = random
+        self._pending = 0
+        self._ending: Process | None = None
+        """The agent that was asked to end in order."""
+        self.planned: list[str] = []
+
+    @property
+    def are_over(self) -> bool:
+        """Whether nothing goes wrong any more, and all that was down is up again."""
+        return not self._pending
+
+    def plan(self) -> None:
+        """Draw the faults, and schedule them."""
+        random, world = self._random, self._world
+        world.cluster.unreliability = Unreliability(random.choice((0.0, 0.02, 0.1)), random.choice((0.0, 0.02)))
+        for _ in range(random.randint(0, FAULTS_MAX)):
+            name, fault = random.choice(self._all())
+            at = random.uniform(0.0, FAULT_SECONDS)
+            self.planned.append(f"{name} at {at:.3f} s")
+            world.scheduler.call(at, name, fault)
+        self._pending += 1
+        world.scheduler.call(FAULT_SECONDS + 5.0, "all is well", self._end)
+
+    def _all(self) -> list[tuple[str, Callable[[], None]]]:
+        random, cluster = self._random, self._world.cluster
+        return [
+            ("kill of the agent", lambda: self._end_agent(cut=False)),
+            ("power cut", lambda: self._end_agent(cut=True)),
+            ("restart of the agent", self._stop_agent),
+            ("older card", self._exchange_card),
+            ("kill of the job", lambda: self._world.job.kill(random.randrange(KILL_STEPS_MAX))),
+            ("outage of Kafka", self._outage),
+            ("election", lambda: cluster.elect(random.randrange(len(cluster.partitions)))),
+            ("truncation", self._truncate),
+            ("topic made anew", cluster.recreate),
+            ("retention", self._expire),
+            ("clock set back", lambda: self._step_clock(-random.randint(2, 7200))),
+            ("clock set ahead", lambda: self._step_clock(random.randint(2, 7200))),
+        ]
+
+    def _end(self) -> None:
+        """End all that lasts."""
+        self._pending -= 1
+        world = self._world
+        world.cluster.unreliability = Unreliability()
+        world.clocks.offset_ms = 0
+        for process in (world.gateway.process, world.job.process):
+            if process is not None:
+                process.kill_after = None
+
+    # The gateway
+
+    def _end_agent(self, *, cut: bool) -> None:
+        """Kill the agent at one of its next steps, by a power cut or not, and start it again later."""
+        process = self._world.gateway.process
+        if process is None or not process.alive:
+            return
+
+        def killed() -> None:
+            if cut:
+                self._world.card.leave_cut()
+                self._world.clocks.boots += 1
+            else:
+                self._world.card.leave_killed()
+            self._start_later(self._random.uniform(0.1, 5.0))
+
+        process.killed = killed
+        process.kill_after = self._random.randrange(KILL_STEPS_MAX)
+
+    def _stop_agent(self) -> None:
+        """End the agent in order, and start it again."""
+        world = self._world
+        process = world.gateway.process
+        if process is None or not process.alive or process.kill_after is not None or process is self._ending:
+            return
+        self._pending += 1
+        self._ending = process
+        world.gateway.stop()
+        world.scheduler.call(0.5, "systemd looks", lambda: self._await_end(process))
+
+    def _await_end(self, process: Process) -> None:
+        if process.alive:
+            self._world.scheduler.call(0.5, "systemd looks", lambda: self._await_end(process))
+            return
+        if not process.is_killed:
+            self._start_later(0.0)
+        self._pending -= 1
+
+    def _exchange_card(self) -> None:
+        """Make an image of the card, and exchange the card for it once all events on it are processed.
+
+        Acked events that only the newer card has are lost with it, and no software could change that.
+        """
+        world = self._world
+        if not world.card.has_backup and world.gateway.is_up:
+            world.card.back_up()
+            world.scheduler.call(self._random.uniform(0.5, 8.0), "gateway idle?", self._exchange_when_idle)
+
+    def _exchange_when_idle(self) -> None:
+        world = self._world
+        process = world.gateway.process
+        if world.is_field_over:
+            return
+        if process is None or not world.gateway.is_idle:
+            world.scheduler.call(0.1, "gateway idle?", self._exchange_when_idle)
+            return
+        process.kill_after, process.killed = None, lambda: None
+        world.scheduler.kill(process)
+        world.card.restore()
+        world.clocks.boots += 1
+        world.ledger.happened("agent", RESTORED)
+        self._start_later(1.0)
+
+    def _start_later(self, seconds: float) -> None:
+        self._pending += 1
+        self._world.scheduler.call(seconds, "agent starts again", self._start_agent)
+
+    def _start_agent(self) -> None:
+        self._pending -= 1
+        self._world.start_agent()
+
+    def _step_clock(self, seconds: int) -> None:
+        self._world.clocks.offset_ms += seconds * 1000
+
+    # Kafka
+
+    def _outage(self) -> None:
+        self._world.cluster.is_up = False
+        self._pending += 1
+        self._world.scheduler.call(self._random.uniform(0.5, 40.0), "Kafka is back", self._end_outage)
+
+    def _end_outage(self) -> None:
+        self._world.cluster.is_up = True
+        self._pending -= 1
+
+    def _truncate(self) -> None:
+        cluster = self._world.cluster
+        number = self._random.randrange(len(cluster.partitions))
+        place = cluster.partitions[number]
+        cluster.truncate(number, max(place.low, place.end - self._random.randint(1, 6)))
+
+    def _expire(self) -> None:
+        """Delete what the table has read: retention is longer than the job is ever behind."""
+        cluster = self._world.cluster
+        for number in range(len(cluster.partitions)):
+            committed = cluster.group.get(number)
+            if committed is not None and self._random.random() < 0.5:
+                cluster.expire(number, committed.offset)

@@ -1,0 +1,106 @@
+"""Agents and jobs with one fault each, which the schedules must reveal; each is called in the schedule's process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.crashes.mutants import commits_without_flush
+from tests.simulators.mutants import ack_before_commit, fingerprint_forgotten, receipt_before_commit, sequence_reused
+
+
+def mark_before_report() -> None:
+    """Count a batch as acked once it is sent."""
+    from agent.forward.delivery.in_flight import InFlightBatch
+
+    InFlightBatch.acked = property(lambda batch: batch.failure is None)  # type: ignore[assignment]
+
+
+def purge_before_receipt() -> None:
+    """Count what is forwarded as processed."""
+    from agent.store.outbox import StoreOutbox
+    from agent.store.port import Batch
+
+    mark = StoreOutbox.mark_forwarded
+
+    def mark_both(self: StoreOutbox, batch: Batch, note: tuple[str, str] | None = None) -> None:
+        mark(self, batch, note)
+        self.mark_processed([batch])
+
+    StoreOutbox.mark_forwarded = mark_both  # type: ignore[method-assign]
+
+
+def topic_unchecked() -> None:
+    """Mark batches of a topic that is no longer the session's."""
+    from agent.forward.delivery import confirmation
+
+    module: Any = confirmation
+    request = confirmation.Confirmation.request
+
+    def request_any(self: confirmation.Confirmation, *arguments: Any, **named: Any) -> None:
+        request(self, *arguments, **named)
+        module.topic_id = lambda _: self.expected
+
+    confirmation.Confirmation.request = request_any  # type: ignore[method-assign]
+
+
+def leader_unchecked() -> None:
+    """Mark a batch whose leader has changed between send and ack, under the later epoch."""
+    from agent.forward.delivery.in_flight import InFlightBatch
+    from agent.store.port import Batch, Offsets
+
+    def batch(self: InFlightBatch, topic_id: str, leader_epochs: Any) -> Batch:
+        spans = {
+            number: Offsets(low, high, leader_epochs[number])
+            for number, (low, high) in sorted(self._partitions.items())
+        }
+        return Batch(self.first, self.last, topic_id, spans)
+
+    InFlightBatch.batch = batch  # type: ignore[method-assign]
+
+
+def receipt_beyond_the_end() -> None:
+    """Take a receipt although the log has lost its records, or holds others at their offsets."""
+    from agent.forward.receipts import poller
+    from agent.forward.receipts.rules import BatchDecision, Verdict
+    from agent.store.port import Batch
+
+    def decide(batch: Batch, view: Any, rules: Any) -> BatchDecision:
+        seen = [(view.partitions[number].committed or 0, span) for number, span in batch.partitions.items()]
+        has_all = all(span.highest < committed for committed, span in seen)
+        return BatchDecision(Verdict.PROCESSED if has_all else Verdict.WAIT)
+
+    module: Any = poller
+    module.decide = decide
+    module.records_to_check = lambda *_: {}
+
+
+def log_unchecked_by_the_job() -> None:
+    """Read on in a topic or a log that has lost records."""
+    from cloud.stream.topic_log import TopicLog
+
+    def check(self: TopicLog, read: Any, ends: Any) -> dict[int, int]:
+        return {number: end.leader_epoch or 0 for number, end in self._admin.ends({**read.ends, **ends}).items()}
+
+    TopicLog.check = check  # type: ignore[method-assign]
+    from cloud.stream import offsets
+
+    offsets.check_log = lambda *_: None
+
+
+MUTANTS: dict[str, Callable[[], None]] = {
+    mutant.__name__.replace("_", "-"): mutant
+    for mutant in (
+        ack_before_commit,
+        commits_without_flush,
+        fingerprint_forgotten,
+        sequence_reused,
+        mark_before_report,
+        purge_before_receipt,
+        topic_unchecked,
+        leader_unchecked,
+        receipt_beyond_the_end,
+        receipt_before_commit,
+        log_unchecked_by_the_job,
+    )
+}

@@ -1,0 +1,78 @@
+"""What the product's modules get in place of threads, clocks, randomness, Kafka's clients and sockets.
+
+Each name of each loaded module of agent and cloud that is one of these values is replaced, and nothing else of them.
+"""
+
+from __future__ import annotations
+
+import queue
+import random
+import secrets
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pytest
+
+PACKAGES = ("agent", "cloud")
+BESIDE = ("tests.simulators.mutants",)
+"""Faulty parts of the product, which wait, too."""
+
+
+class Secrets:
+    """Stands for the module secrets."""
+
+    def __init__(self, source: random.Random) -> None:
+        self._source = source
+
+    def token_hex(self, size: int) -> str:
+        return self._source.randbytes(size).hex()
+
+    def token_bytes(self, size: int) -> bytes:
+        return self._source.randbytes(size)
+
+
+class Uuids:
+    """Stands for the module uuid."""
+
+    def __init__(self, source: random.Random) -> None:
+        self._source = source
+
+    def uuid4(self) -> uuid.UUID:
+        return uuid.UUID(bytes=self._source.randbytes(16), version=4)
+
+
+def seeded(source: random.Random) -> Any:
+    """Return what stands for the class Random: without a seed, one from the schedule's."""
+    return lambda *seed: random.Random(*(seed or (source.getrandbits(64),)))
+
+
+def replace(patch: pytest.MonkeyPatch, replacements: Mapping[Any, Any]) -> None:
+    """Replace values, by identity, in all loaded modules of the product."""
+    by_identity = {id(value): replacement for value, replacement in replacements.items()}
+    for module in _modules():
+        for name, value in list(vars(module).items()):
+            if id(value) in by_identity:
+                patch.setattr(module, name, by_identity[id(value)])
+
+
+def standard(threads: Any, clock: Any, queues: Any, source: random.Random) -> dict[Any, Any]:
+    """Return the replacements of the standard library."""
+    return {
+        threading: threads,
+        time: clock,
+        time.monotonic: clock.monotonic,
+        queue.SimpleQueue: queues,
+        random.Random: seeded(source),
+        secrets: Secrets(source),
+        uuid: Uuids(source),
+    }
+
+
+def _modules() -> list[ModuleType]:
+    return [module for name, module in sorted(sys.modules.items()) if name.split(".")[0] in PACKAGES or name in BESIDE]

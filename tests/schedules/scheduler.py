@@ -1,0 +1,219 @@
+"""One thread for all threads: a seeded scheduler of greenlets, with virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from hashlib import blake2b
+from heapq import heappop, heappush
+from random import Random
+from typing import Final
+
+from greenlet import getcurrent, greenlet
+
+STEP_SECONDS: Final = 20e-6
+"""The time that each step takes."""
+SLOW_SHARE: Final = 0.2
+"""Share of the threads that are slow."""
+SLOW_PASSES: Final = 0.9
+"""Share of the choices in which a slow thread lets another one run."""
+
+Run = Callable[[], None]
+
+
+class Process:
+    """Threads that are killed together."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alive = True
+        self.is_killed = False
+        self.kill_after: int | None = None
+        """How many more of its steps run before it is killed."""
+        self.killed: Run = lambda: None
+        """Called in the step in which it is killed."""
+        self.failure: BaseException | None = None
+        """The error that a thread ended with."""
+
+
+class Task:
+    """A thread."""
+
+    __slots__ = ("ended", "greenlet", "loop", "name", "parked", "point", "process", "slow", "waits", "woken")
+
+    def __init__(self, name: str, process: Process, run: Run, slow: bool) -> None:
+        self.name = name
+        self.process = process
+        self.greenlet = greenlet(run)
+        self.parked = False
+        self.woken = False
+        self.waits = 0
+        """Number of the present wait, so that an old timer ends no later one."""
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The event loop that runs in it."""
+        self.slow = slow
+        self.point = "begins"
+        self.ended = False
+
+
+class _Call:
+    """A step without a thread, such as an answer that arrives."""
+
+    __slots__ = ("name", "run")
+
+    def __init__(self, name: str, run: Run) -> None:
+        self.name = name
+        self.run = run
+
+
+class Scheduler:
+    """Chooses at each step which thread runs until its next switch point."""
+
+    def __init__(self, seed: int, keep: Callable[[str], None] | None = None) -> None:
+        self.random = Random(f"schedule {seed}")
+        self.now = 0.0
+        """Virtual time in seconds."""
+        self.steps = 0
+        self._keep = keep
+        self._digest = blake2b(digest_size=8)
+        self._ready: list[Task | _Call] = []
+        self._timers: list[tuple[float, int, Task | _Call, int]] = []
+        self._timer_number = 0
+        self._running: Task | None = None
+        self._hub = getcurrent()
+
+    @property
+    def digest(self) -> str:
+        """The hash of all steps so far."""
+        return self._digest.hexdigest()
+
+    @property
+    def running(self) -> Task | None:
+        """The thread that runs; None in a step without one."""
+        return self._running
+
+    def spawn(self, process: Process, name: str, run: Run) -> Task:
+        """Begin a thread."""
+        task = Task(f"{process.name}/{name}", process, lambda: self._run(task, run), self.random.random() < SLOW_SHARE)
+        task.greenlet.parent = self._hub
+        self._ready.append(task)
+        return task
+
+    def call(self, seconds: float, name: str, run: Run) -> None:
+        """Run a step after some time, in no thread; it must not wait."""
+        self._add_timer(self.now + seconds, _Call(name, run), 0)
+
+    def note(self, text: str) -> None:
+        """Add a line to the trace."""
+        line = f"{self.now:.6f} {text}"
+        self._digest.update(line.encode())
+        if self._keep is not None:
+            self._keep(line)
+
+    def pause(self, point: str) -> None:
+        """Let other threads run first."""
+        task = self._running
+        if task is None:
+            return
+        task.point = point
+        self._ready.append(task)
+        self._switch(task)
+
+    def wait(self, seconds: float | None, point: str) -> bool:
+        """Wait until woken; return False where the time is over first."""
+        task = self._running
+        if task is None:
+            raise RuntimeError(f"{point}: a step without a thread cannot wait")
+        task.parked, task.woken, task.point = True, False, point
+        task.waits += 1
+        if seconds is not None:
+            self._add_timer(self.now + max(0.0, seconds), task, task.waits)
+        self._switch(task)
+        return task.woken
+
+    def wake(self, task: Task) -> None:
+        """End a thread's wait."""
+        if task.parked:
+            task.parked, task.woken = False, True
+            self._ready.append(task)
+
+    def kill(self, process: Process) -> None:
+        """End a process: none of its threads ever runs again, not even its `finally` blocks."""
+        process.alive, process.is_killed = False, True
+        self.note(f"{process.name} killed")
+        process.killed()
+
+    def run(self, until: Callable[[], bool], steps_max: int) -> bool:
+        """Run steps until a condition holds; return False where it never does."""
+        while not until():
+            if self.steps >= steps_max or not self._step():
+                return False
+        return True
+
+    def _step(self) -> bool:
+        while self._timers and self._timers[0][0] <= self.now:
+            self._fire()
+        if not self._ready:
+            if not self._timers:
+                return False
+            self.now = self._timers[0][0]
+            return True
+        item = self._choose()
+        self.steps += 1
+        self.now += STEP_SECONDS
+        if isinstance(item, _Call):
+            self.note(item.name)
+            item.run()
+            return True
+        process = item.process
+        if not process.alive:
+            return True
+        if process.kill_after is not None:
+            process.kill_after -= 1
+            if process.kill_after < 0:
+                process.kill_after = None
+                self.kill(process)
+                return True
+        self.note(f"{item.name} {item.point}")
+        self._running = item
+        asyncio._set_running_loop(item.loop)
+        item.greenlet.switch()
+        asyncio._set_running_loop(None)
+        self._running = None
+        return True
+
+    def _choose(self) -> Task | _Call:
+        ready, random = self._ready, self.random
+        place = int(random.random() * len(ready))
+        item = ready[place]
+        if len(ready) > 1 and isinstance(item, Task) and item.slow and random.random() < SLOW_PASSES:
+            place = int(random.random() * len(ready))
+            item = ready[place]
+        ready[place] = ready[-1]
+        ready.pop()
+        return item
+
+    def _fire(self) -> None:
+        _, _, item, wait = heappop(self._timers)
+        if isinstance(item, _Call):
+            self._ready.append(item)
+        elif item.parked and item.waits == wait:
+            item.parked = False
+            self._ready.append(item)
+
+    def _switch(self, task: Task) -> None:
+        task.loop = asyncio._get_running_loop()
+        self._hub.switch()
+
+    def _run(self, task: Task, run: Run) -> None:
+        try:
+            run()
+        except BaseException as error:  # noqa: BLE001  # the top of the thread
+            task.process.failure = error
+            self.note(f"{task.name} failed: {error!r}")
+        task.ended = True
+        self.note(f"{task.name} ends")
+
+    def _add_timer(self, at: float, item: Task | _Call, wait: int) -> None:
+        self._timer_number += 1
+        heappush(self._timers, (at, self._timer_number, item, wait))

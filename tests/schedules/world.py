@@ -1,0 +1,194 @@
+"""A world from one seed: sensors on a lossy link, the agent on its card, Kafka, the job, and what goes wrong."""
+
+from __future__ import annotations
+
+import random as global_random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+
+from agent.clock import SystemClock
+from agent.forward.errors import UnreachableError
+from agent.forward.kafka import connect
+from simulators.fleet import play
+from simulators.ledger import Ledger
+from simulators.link.profile import link_profile
+from simulators.link.udp import Link
+from simulators.payloads import KnownBy
+from simulators.scenario import FleetPlan, LinkPlan, SensorKind
+from simulators.sensors.endpoint import Timing
+from simulators.sensors.field import Field, Targets
+from tests.schedules import clients, judgement, replaced
+from tests.schedules.card import Card
+from tests.schedules.cluster import Cluster
+from tests.schedules.faults import FAULT_SECONDS, Faults
+from tests.schedules.gateway import PORT, Clocks, Gateway
+from tests.schedules.job_process import Job
+from tests.schedules.loop import HOST, Network, VirtualLoop
+from tests.schedules.scheduler import Process, Scheduler
+from tests.schedules.threads import Queue, Threading, Time
+
+START_MS: Final = 1_763_706_000_000
+QUIET_SECONDS_MAX: Final = 900.0
+"""How long it may take after the last fault until all events are receipted."""
+SETTLED_SECONDS: Final = 10.0
+"""For how long nothing may be outstanding before the schedule ends."""
+STEPS_MAX: Final = 400_000
+KINDS: Final = (SensorKind.COAP, SensorKind.SLEEPY, SensorKind.STORE_AND_FORWARD)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The outcome of a schedule."""
+
+    seed: int
+    digest: str
+    steps: int
+    seconds: float
+    """Of virtual time."""
+    events: int
+    faults: tuple[str, ...]
+    wrong: tuple[str, ...]
+    """What the oracle has found; empty where the guarantees held."""
+
+
+class World:
+    """Everything of one schedule."""
+
+    def __init__(self, seed: int, folder: Path, patch: pytest.MonkeyPatch, keep: Callable[[str], None] | None) -> None:
+        global_random.seed(seed)  # aiocoap draws from it
+        self._seed = seed
+        self._folder = folder
+        self._patch = patch
+        self.random = Random(f"world {seed}")
+        self.scheduler = Scheduler(seed, keep)
+        self.clocks = Clocks(self.scheduler, START_MS)
+        self.network = Network(self.scheduler)
+        self.cluster = Cluster(self.scheduler, Random(f"kafka {seed}"), self.wall_ms)
+        self.card = Card(folder / "card", self.scheduler, Random(f"card {seed}"))
+        self.gateway = Gateway(self.scheduler, self.network, self.card)
+        self.job = Job(self.scheduler, self.cluster, Random(f"job {seed}"), self.wall_ms)
+        self.faults = Faults(self, Random(f"faults {seed}"))
+        self.ledger = Ledger(folder / "ledger.jsonl", self.wall_ms)
+        self.is_field_over = False
+        """Whether each sensor has an ack for all of its events."""
+        self._field = Process("field")
+        self._settled_at: float | None = None
+        self._replace()
+
+    def run(self) -> Result:
+        """Run the schedule to its end, and judge it."""
+        scheduler = self.scheduler
+        self.faults.plan()
+        self.start_agent()
+        self.job.start()
+        self._start_sensors()
+        wrong: list[str] = []
+        ended = scheduler.run(lambda: self.is_field_over and self.faults.are_over, STEPS_MAX)
+        if not ended:
+            wrong.append("the sensors do not come to an end")
+        elif not self._settle():
+            wrong.append(f"not all events are receipted {QUIET_SECONDS_MAX:g} s after the last fault")
+        processes = [one for one in (self.gateway.process, self.job.process, self._field) if one is not None]
+        wrong += [f"{process.name} failed: {process.failure!r}" for process in processes if process.failure is not None]
+        ledger = self._folder / "ledger.jsonl"
+        wrong += judgement.faults_of(ledger, self.job.table, self.cluster, complete=ended)
+        faults, events = tuple(self.faults.planned), self.ledger.counts.events
+        return Result(self._seed, scheduler.digest, scheduler.steps, scheduler.now, events, faults, tuple(wrong))
+
+    def wall_ms(self) -> int:
+        """Return the right time."""
+        return START_MS + int(self.scheduler.now * 1000)
+
+    def start_agent(self) -> None:
+        """Start the agent on its card."""
+        self.gateway.start(self._patch)
+
+    def _replace(self) -> None:
+        scheduler, cluster = self.scheduler, self.cluster
+        clock, source = Time(scheduler, START_MS), Random(f"product {self._seed}")
+        replacements = replaced.standard(Threading(scheduler), clock, lambda: Queue(scheduler), source)
+        replacements |= self.gateway.replacements() | self.job.replacements()
+        replacements |= {
+            SystemClock: lambda **_: self.clocks,
+            Producer: lambda config: clients.Producer(scheduler, cluster, config),
+            AdminClient: lambda config: clients.AdminClient(scheduler, cluster, config),
+            Consumer: lambda config: clients.Consumer(scheduler, cluster, config),
+            connect.check_reachable: self._check_reachable,
+        }
+        replaced.replace(self._patch, replacements)
+
+    def _check_reachable(self, servers: str, stop: Any) -> None:
+        self.scheduler.wait(0.001, "connects")
+        if not self.cluster.is_up:
+            raise UnreachableError("connection refused")
+
+    def _start_sensors(self) -> None:
+        plans, link = self._plan_fleets(), self._plan_link()
+        if any(plan.kind is SensorKind.SLEEPY for plan in plans):
+            # It begins with the same Token each time, and takes a late copy of an earlier answer for the present one's.
+            link = LinkPlan(link.request_loss, link.answer_loss, jitter_seconds=link.jitter_seconds)
+        loop = VirtualLoop(self.scheduler, self.network, self._field)
+
+        async def run() -> None:
+            async with Link([(HOST, PORT)], link_profile(link), self._seed) as proxy:
+                targets = Targets(coap=proxy.address, register_peer=proxy.register_peer)
+                field = Field(self.ledger, self._seed, targets, Timing(), lambda at: at > FAULT_SECONDS, self.wall_ms)
+                await play(plans, field)
+
+        def run_all() -> None:
+            with self.ledger:
+                self.ledger.begin({"seed": self._seed, "devices": ""})
+                loop.run_until_complete(run())
+                self.ledger.end()
+                self.is_field_over = True
+
+        self.scheduler.spawn(self._field, "sensors", run_all)
+
+    def _plan_fleets(self) -> list[FleetPlan]:
+        random = self.random
+        return [
+            FleetPlan(
+                kind,
+                random.randint(1, 2),
+                random.choice((1.0, 3.0, 6.0)),
+                known_by=(KnownBy.ID, KnownBy.TIME),
+                boot=kind is SensorKind.SLEEPY,
+                tries=10_000,
+                pack_max=5,
+            )
+            for kind in random.sample(KINDS, 2)
+        ]
+
+    def _plan_link(self) -> LinkPlan:
+        random = self.random
+        return LinkPlan(
+            request_loss=random.choice((0.0, 0.1, 0.4)),
+            answer_loss=random.choice((0.0, 0.2, 0.5)),
+            duplicated=random.choice((0.0, 0.2)),
+            reordered=random.choice((0.0, 0.2)),
+            jitter_seconds=random.choice((0.0, 0.05)),
+        )
+
+    def _settle(self) -> bool:
+        """Run until nothing is outstanding; return False where that takes too long."""
+        end = self.scheduler.now + QUIET_SECONDS_MAX
+        self.scheduler.call(QUIET_SECONDS_MAX + 1, "too long", lambda: None)
+        self.scheduler.run(lambda: self._is_settled() or self.scheduler.now > end, 2 * STEPS_MAX)
+        return self._is_settled()
+
+    def _is_settled(self) -> bool:
+        """Whether the gateway has had its receipts, and the table all of the topic, for some seconds."""
+        last, now = self.job.table.last, self.scheduler.now
+        ends = {number: place.end for number, place in enumerate(self.cluster.partitions)}
+        if last is None or last.ends != ends or not self.gateway.is_idle:
+            self._settled_at = None
+        elif self._settled_at is None:
+            self._settled_at = now
+        return self._settled_at is not None and now - self._settled_at > SETTLED_SECONDS
