@@ -35,7 +35,9 @@ class CompileModules(build_ext):
             target_dir=self.build_temp,
             debug_level="0",  # tracebacks need none
         )
-        written = [Extension(name, [f"{name.replace('.', '/')}.c"]) for name in COMPILED["extensions"]]
+        # Debug information would name the folder of the build.
+        sources = {name: [f"{name.replace('.', '/')}.c"] for name in COMPILED["extensions"]}
+        written = [Extension(name, files, extra_compile_args=["-g0"]) for name, files in sources.items()]
         self.distribution.ext_modules = [*translated, *written]
         self.distribution.reinitialize_command(self).ensure_finalized()
         super().run()
