@@ -102,6 +102,10 @@ class _Agent(Collector):
         yield GaugeMetricFamily(
             "oncegate_oversized_events", "Events that Kafka refuses for their size.", value=sources.status().oversized
         )
+        stopped = bool(sources.status().forwarding_stopped)
+        yield GaugeMetricFamily(
+            "oncegate_forwarding_stopped", "1 while nothing is sent until the next start.", value=stopped
+        )
         outbox = GaugeMetricFamily("oncegate_outbox_events", "Events in the store.", labels=("state",))
         for state, count in zip(STATES, sources.outbox(), strict=True):
             outbox.add_metric((state,), count)

@@ -13,6 +13,7 @@ from agent.http.response import Refusal
 from agent.http.views import CachedView, Searches
 from agent.status import read_status
 from agent.store.errors import StoreError
+from agent.store.facts import FORWARDER_STOPPED
 from agent.telemetry.history import TICK_SECONDS
 from contract.timestamp import rfc3339
 from tests.agent.http.serving import EVENT, FINGERPRINT, serving
@@ -106,6 +107,19 @@ async def test_the_metrics_are_those_of_the_events(tmp_path: Path) -> None:
     assert found["oncegate_store_bytes", ()] > found["oncegate_store_log_bytes", ()] > 4_096
     assert found["oncegate_process_resident_memory_bytes", ()] > 0
     assert b"urn:" not in response.body
+
+
+async def test_forwarding_that_has_stopped_is_a_metric_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.http.views.FRESH_SECONDS", 0.0)
+    values = []
+    async with serving(tmp_path) as served:
+        for reason in ("", "another agent has taken over", ""):
+            served.store.outbox.set_fact(FORWARDER_STOPPED, reason)
+            found = samples((await served.client.get("/metrics")).body)
+            values.append(found["oncegate_forwarding_stopped", ()])
+    assert values == [0, 1, 0]
 
 
 async def test_the_outbox_in_memory_counts_as_the_status_does(tmp_path: Path) -> None:
