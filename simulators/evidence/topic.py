@@ -143,7 +143,7 @@ def _read_to_ends(consumer: Consumer, topic: Topic, partitions: int) -> Iterator
                 ends.add(message.partition())
             else:
                 deadline = time.monotonic() + READ_SECONDS_MAX
-                yield _row(message)
+                yield row_of(_bytes(message.value()), message.partition(), message.offset(), message.timestamp()[1])
 
 
 def _is_record(message: Message, topic: Topic) -> bool:
@@ -161,22 +161,23 @@ def _is_record(message: Message, topic: Topic) -> bool:
     return False
 
 
-def _row(message: Message) -> Row:
-    value = orjson.loads(_bytes(message.value()))
+def row_of(value: bytes, partition: int | None, offset: int | None, at: int) -> Row:
+    """Return the row of a record with this value; `at` is the time of its append, in milliseconds since 1970 UTC."""
+    fields = orjson.loads(value)
     return Row(
-        device=value["device"],
-        type=value["type"],
-        id=value.get("id"),
-        time=value.get("time"),
-        data=value.get("data"),
-        boot=value.get("boot"),
-        epoch=value["epoch"],
-        sequence=int(value["sequence"]),
-        partition=message.partition(),
-        offset=message.offset(),
-        fingerprint=value["fingerprint"],
-        at=message.timestamp()[1],
-        gateway=value["gateway"],
+        device=fields["device"],
+        type=fields["type"],
+        id=fields.get("id"),
+        time=fields.get("time"),
+        data=fields.get("data"),
+        boot=fields.get("boot"),
+        epoch=fields["epoch"],
+        sequence=int(fields["sequence"]),
+        partition=partition,
+        offset=offset,
+        fingerprint=fields["fingerprint"],
+        at=at,
+        gateway=fields["gateway"],
     )
 
 

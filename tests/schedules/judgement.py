@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-import orjson
-
 from contract.event import DEVICE_RESERVED_PREFIX
 from simulators.evidence.row import Row
+from simulators.evidence.topic import row_of
 from simulators.ledger import read
 from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Scope
@@ -44,19 +43,4 @@ def _rows(rows: Iterable[TableRow]) -> Iterable[Row]:
 
 
 def _record_of(place: TableRow) -> Row:
-    value = orjson.loads(place.record.value)
-    return Row(
-        device=value["device"],
-        type=value["type"],
-        id=value.get("id"),
-        time=value.get("time"),
-        data=value.get("data"),
-        boot=value.get("boot"),
-        epoch=value["epoch"],
-        sequence=int(value["sequence"]),
-        partition=place.partition,
-        offset=place.offset,
-        fingerprint=value["fingerprint"],
-        at=place.record.time_ms,
-        gateway=value["gateway"],
-    )
+    return row_of(place.record.value, place.partition, place.offset, place.record.time_ms)
