@@ -47,6 +47,11 @@ def machine() -> dict[str, object]:
     }
 
 
+def progress(text: str) -> None:
+    """Print a line with the time of day."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
 def show(name: str, figures: Sequence[Figure]) -> None:
     """Print the figures as a table."""
     table = Table("figure", "measured", "unit", "goal", "", title=f"bench-{name}")

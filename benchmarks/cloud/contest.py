@@ -10,6 +10,7 @@ from statistics import median
 
 from confluent_kafka import KafkaException
 
+from benchmarks import report
 from benchmarks.cloud import topic
 from benchmarks.cloud.runs import STATE_AGE_SECONDS, Bench, Timing
 from benchmarks.report import Figure
@@ -52,7 +53,7 @@ class Contest:
         bench.spark_log("age", STATE_AGE_SECONDS, self._born / "events")
         now = time.time_ns() // 1_000_000
         sent = topic.send(servers, bench.topic, topic.records(bench.records, now))
-        _report(f"topic: {sent:,} records in {time.time() - now / 1000:.0f} s")
+        report.progress(f"topic: {sent:,} records in {time.time() - now / 1000:.0f} s")
 
     def run(self, rounds: int, deadline: float) -> None:
         """Run the rounds, every other one in reverse order; begin none that would end after the deadline."""
@@ -60,7 +61,7 @@ class Contest:
         for number in range(rounds):
             started = time.monotonic()
             if started + took > deadline:
-                _report(f"no time for more than {number} rounds")
+                report.progress(f"no time for more than {number} rounds")
                 return
             present = [name for name in self._names if number == 0 or name not in FIRST_ROUND_ONLY]
             took = 0.0
@@ -78,10 +79,10 @@ class Contest:
         try:
             for part, timing in self._measure(name).items():
                 self.timings.setdefault(part, {})[number] = timing
-                _report(f"{NAMES[part]}: {timing.rate:,.0f}/s, {timing.rate_per_cpu:,.0f} by CPU second")
+                report.progress(f"{NAMES[part]}: {timing.rate:,.0f}/s, {timing.rate_per_cpu:,.0f} by CPU second")
         except (ServiceError, KafkaException, OSError, subprocess.CalledProcessError, ValueError) as error:
             self.failed.append(name)
-            _report(f"{NAMES[name]}: not measured: {error}")
+            report.progress(f"{NAMES[name]}: not measured: {error}")
 
     def _measure(self, name: str) -> Mapping[str, Timing]:
         bench = self._bench
@@ -128,7 +129,3 @@ def _ratio(name: str, each: Sequence[float], goal: float | None) -> Figure:
     if goal is None:
         return Figure(name, value, "x", details=details)
     return Figure(name, value, "x", f">= {goal}", value >= goal, details)
-
-
-def _report(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)

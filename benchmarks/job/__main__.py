@@ -86,13 +86,9 @@ def _measure(bench: Bench, size: Size, names: list[str]) -> tuple[list[Figure], 
             figures += measures[name]()
         except (ServiceError, KafkaException, OSError, subprocess.CalledProcessError, ValueError) as error:
             failed.append(name)
-            _report(f"{name}: not measured: {error}")
-        _report(f"{name}: {time.monotonic() - started:.0f} s")
+            report.progress(f"{name}: not measured: {error}")
+        report.progress(f"{name}: {time.monotonic() - started:.0f} s")
     return figures, failed
-
-
-def _report(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
 def _arguments() -> argparse.Namespace:

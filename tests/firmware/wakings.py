@@ -80,7 +80,7 @@ async def wake(command: Sequence[str], folder: Path, cut_after: float | None = N
 async def live(
     commands: Sequence[str], folder: Path, port: int, *, wakings: int, cuts: int, keeps_memory: bool = True
 ) -> tuple[Account, int]:
-    """Let a kit wake behind a bad radio, with some power cuts, and then until nothing waits; return its account.
+    """Wake a kit behind a bad radio, with some power cuts, and then until nothing waits; return its account.
 
     `{port}` in the command is the link's port. The second value is the number of datagrams that were lost.
     """

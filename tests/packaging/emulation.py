@@ -20,7 +20,7 @@ _MASK = r"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\x
 
 @contextmanager
 def arm64() -> Iterator[None]:
-    """Let the kernel run programs for arm64, in any root; a registration that exists is used and stays."""
+    """Register programs for arm64 with the kernel, in any root; a registration that exists is used and stays."""
     if platform.machine() == "aarch64":
         yield
         return

@@ -111,7 +111,7 @@ class Scheduler:
             self._keep(line)
 
     def pause(self, point: str) -> None:
-        """Let other threads run first."""
+        """Run other threads first."""
         task = self._running
         if task is None:
             return
