@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+from agent.cli.doctor.finding import Condition, Finding
+from agent.cli.doctor.machine import check_memory, check_store_bound
 from agent.cli.failures import USAGE, print_error
 from agent.config import load
 from agent.config.load import SECTIONS, Source, key_of
@@ -138,3 +140,11 @@ def _warnings(sections: Mapping[str, Any]) -> Iterator[str]:
     enabled = [sections[name].enabled for name in ("coap", "http", "mqtt") if name in sections]
     if len(enabled) == 3 and not any(enabled):
         yield "coap, http and mqtt are all disabled: no event can arrive"
+    findings: list[Finding] = []
+    if "identity" in sections:
+        findings += check_memory(sections["identity"])
+    if "store" in sections:
+        findings += check_store_bound(sections["store"])
+    for finding in findings:
+        if finding.condition is not Condition.FINE:
+            yield f"{finding.check}: {finding.text}; {finding.hint}"

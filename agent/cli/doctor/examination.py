@@ -8,7 +8,15 @@ from pathlib import Path
 
 from agent.cli.doctor.certificates import check_certificates
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
-from agent.cli.doctor.machine import check_clock, check_memory, check_mount, check_python, check_space, check_sqlite
+from agent.cli.doctor.machine import (
+    check_clock,
+    check_memory,
+    check_mount,
+    check_python,
+    check_space,
+    check_sqlite,
+    check_store_bound,
+)
 from agent.cli.doctor.ports import check_ports
 from agent.cli.doctor.threads import check_threads
 from agent.cli.doctor.wear import check_wear
@@ -30,6 +38,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from check_python()
     yield from check_sqlite()
     yield from check_mount(folder)
+    yield from check_store_bound(settings.store)
     yield from check_space(folder, settings.store)
     yield from check_memory(settings.identity)
     if not _unreadable(folder / FILE_NAME):

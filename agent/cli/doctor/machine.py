@@ -118,6 +118,13 @@ def check_mount(folder: Path, mounts: str | None = None) -> Iterator[Finding]:
         yield fine("mount", text)
 
 
+def check_store_bound(settings: StoreSettings) -> Iterator[Finding]:
+    """Warn about a store that is full after a few events."""
+    if settings.max_bytes < STORE_BYTES_MIN:
+        text = f"the store may grow to {size(settings.max_bytes)} and is full after a few events"
+        yield warning("space", text, "raise store.max_bytes")
+
+
 def check_space(folder: Path, settings: StoreSettings) -> Iterator[Finding]:
     """Check that the store can grow to its bound."""
     state = os.statvfs(existing(folder))
@@ -125,9 +132,7 @@ def check_space(folder: Path, settings: StoreSettings) -> Iterator[Finding]:
     used = database.disk_bytes(folder / FILE_NAME)
     missing = max(0, settings.max_bytes - used)
     text = f"{size(free)} free; the store has {size(used)} and may grow to {size(settings.max_bytes)}"
-    if settings.max_bytes < STORE_BYTES_MIN:
-        yield warning("space", text, "raise store.max_bytes: as it is, the store is full after a few events")
-    elif free < missing:
+    if free < missing:
         yield wrong("space", text, "lower store.max_bytes, or free space: a full disk refuses events before its bound")
     elif free < missing * 1.2:
         yield warning("space", f"{text}: it would leave little for others", "lower store.max_bytes, or free space")

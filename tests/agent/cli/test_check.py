@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.cli.doctor.machine import check_memory, check_store_bound
+from agent.config.settings import IdentitySettings, StoreSettings
 from tests.agent.cli.running import Run
 
 
@@ -134,6 +136,22 @@ def test_a_configuration_without_mistakes_is_fine_and_one_that_accepts_nothing_i
     result = json.loads(out)
     assert (status, result["fine"], result["mistakes"]) == (0, True, [])
     assert result["warnings"] == ["coap, http and mqtt are all disabled: no event can arrive"]
+
+
+def test_a_memory_and_a_store_that_cannot_work_here_are_warned_about_in_the_words_of_doctor(
+    file: Path, oncegate: Run
+) -> None:
+    file.write_text(file.read_text().replace("SASL_SSL", "PLAINTEXT").replace(', "ssl.key.pem" = "geheim"', ""))
+    file.write_text(file.read_text() + '[identity]\nmemory = "900GiB"\n[store]\nmax_bytes = 1\n')
+    (memory,) = check_memory(IdentitySettings(memory_bytes=900 << 30))
+    (bound,) = check_store_bound(StoreSettings(max_bytes=1))
+    status, out, error = oncegate("check", "--config", str(file))
+    assert (status, error) == (0, "")
+    assert out.splitlines() == [
+        f"warning: memory: {memory.text}; {memory.hint}",
+        f"warning: space: {bound.text}; {bound.hint}",
+        f"{file}: fine",
+    ]
 
 
 def test_no_secret_stands_in_what_is_said_of_wrong_properties(

@@ -19,6 +19,7 @@ from agent.cli.doctor.machine import (
     check_python,
     check_space,
     check_sqlite,
+    check_store_bound,
     mount_of,
 )
 from agent.cli.doctor.ports import check_ports
@@ -135,8 +136,9 @@ def test_a_store_that_cannot_grow_to_its_bound_is_wrong(tmp_path: Path) -> None:
     assert "lower store.max_bytes" in large.hint
 
 
-def test_a_store_that_holds_next_to_nothing_is_warned_about(tmp_path: Path) -> None:
-    (tiny,) = check_space(tmp_path, StoreSettings(max_bytes=1))
+def test_a_store_that_holds_next_to_nothing_is_warned_about() -> None:
+    assert not list(check_store_bound(StoreSettings()))
+    (tiny,) = check_store_bound(StoreSettings(max_bytes=1))
     assert (tiny.condition, "raise store.max_bytes" in tiny.hint) == (Condition.WARNING, True)
 
 
