@@ -6,6 +6,7 @@ Datagrams are read and sent in batches: in one system call where the extension i
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -23,6 +24,9 @@ OPTIONS_BYTES_MAX: Final = 1_024
 """Header, token and options beside the largest body."""
 DATAGRAMS_PER_READ: Final = 64
 _ANCILLARY_BYTES: Final = socket.CMSG_SPACE(20)
+_WITHOUT_IPV6: Final = (
+    "; CoAP needs a kernel with IPv6, for IPv4, too: boot with ipv6.disable_ipv6=1, not ipv6.disable=1"
+)
 _TRUNCATED: Final = int(socket.MSG_TRUNC)
 """An int: the enum's own `&` takes longer than reading the datagram."""
 
@@ -118,7 +122,11 @@ class UdpSocket:
 
     def __enter__(self) -> Self:
         address = _resolve(self._bind)
-        self._socket = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+        try:
+            self._socket = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+        except OSError as error:
+            hint = _WITHOUT_IPV6 if error.errno == errno.EAFNOSUPPORT else ""
+            raise CoapBindError(f"coap.bind: cannot open a socket: {error.strerror}{hint}") from error
         try:
             self._configure(address)
         except OSError as error:

@@ -12,11 +12,15 @@ from urllib.request import urlopen
 import pytest
 
 from agent.cli.store import trace
+from simulators.services.install import programs
 from simulators.services.process import Command, Process
 from tests.docs.pages import ROOT, blocks
 
 README = ROOT / "README.md"
 FINGERPRINT = "1876d2e5f34f91105e52555b000b5edc"
+NAMESPACE = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
+DISABLE = "ip link set lo up && echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6"
+"""Gives a new network namespace an IPv4 loopback, without the address ::1."""
 
 
 @pytest.fixture
@@ -66,10 +70,51 @@ def test_the_quick_start_ends_at_the_status_page_that_shows_the_event(agent: Pro
         assert FINGERPRINT in live.read().decode()
 
 
-def test_the_quick_start_needs_no_ipv6() -> None:
-    quick_start = README.read_text().partition("\n## Quick start\n")[2].partition("\n## ")[0]
-    assert "::1" not in quick_start
-    assert "INET6" not in quick_start
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Process]:
+    """Run the agent as the README says, in a network without IPv6."""
+    done = subprocess.run([*NAMESPACE, "sh", "-c", DISABLE], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"no network namespace without IPv6 is permitted here: {done.stderr.strip()}")
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    (tmp_path / "oncegate.toml").write_text(blocks(README, "toml")[0])
+    run = next(line for line in lines() if "oncegate run" in line)
+    process = Process(
+        Command("agent", (*NAMESPACE, "sh", "-c", f"{DISABLE} && exec {run}"), tmp_path / "log", tmp_path)
+    )
+    process.start()
+    process.wait_for_log("agent=ready")
+    yield process
+    process.kill()
+
+
+def lines() -> list[str]:
+    """Return the lines of the README's shell commands from the quick start on."""
+    return [line for block in blocks(README, "sh") for line in block.splitlines()]
+
+
+def test_the_quick_start_needs_no_ipv6(machine: Process, tmp_path: Path) -> None:
+    def here(*command: str, text: str = "") -> str:
+        """Run a command on the machine, and return its output."""
+        enter = ["nsenter", f"--target={machine.pid}", "--net", *([] if os.geteuid() == 0 else ["--user"])]
+        done = subprocess.run([*enter, *command], input=text, capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def shell(word: str) -> str:
+        return here("sh", "-c", next(line for line in lines() if word in line))
+
+    assert here("cat", "/proc/net/if_inet6") == ""
+    assert here(sys.executable, "-", text=blocks(README, "python")[0]) == "2.04\n"
+    assert [shell("oncegate send").split()[0] for _ in range(2)] == ["duplicate", "duplicate"]
+    if programs.find("coap-client-notls"):
+        assert shell("coap-client-notls") == ""
+    assert shell("oncegate fingerprint").strip() == FINGERPRINT
+    events = here(*shlex.split(".venv/bin/oncegate events --config oncegate.toml"))
+    assert events.count(FINGERPRINT) == 1
+    page = "from urllib.request import urlopen; print(urlopen('http://127.0.0.1:8580/{}').read().decode())"
+    assert "<title>" in here(sys.executable, "-c", page.format(""))
+    assert FINGERPRINT in here(sys.executable, "-c", page.format("api/v1/live?after=0"))
 
 
 def python_sensor(agent: Process) -> str:

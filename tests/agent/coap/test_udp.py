@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import errno
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ import pytest
 
 from agent.coap.counters import Counters
 from agent.coap.endpoint import endpoint_of, endpoint_of_peer
+from agent.coap.errors import CoapBindError
 from agent.coap.udp import (
     DATAGRAMS_PER_READ,
     BatchedDatagrams,
@@ -177,3 +180,16 @@ async def test_answers_of_one_turn_leave_together_also_at_the_end() -> None:
         udp.__exit__(None, None, None)
         assert client.recv(SIZE) == b"last"
     assert counters.send_failed == 0
+
+
+def test_a_kernel_without_ipv6_is_named_as_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> socket.socket:
+        """Fail as the kernel does when it was booted with ipv6.disable=1."""
+        raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    with (
+        pytest.raises(CoapBindError, match="CoAP needs a kernel with IPv6"),
+        UdpSocket("127.0.0.1:0", SIZE, Counters()),
+    ):
+        pass
