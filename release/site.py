@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parents[1]
 DECISIONS = "decisions"
 PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md"}
 """Pages of the root folder, with their names on the site."""
-FILES = ("LICENSE",)
+FILES = {"LICENSE": "LICENSE", "release/site.css": "site.css", "agent/http/page_files/icon.svg": "icon.svg"}
+"""Other files of the repository, with their names on the site."""
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _MARKER = re.compile(r"(\s*)(?:[-*]|\d+\.)\s+(?=\S)")
 _FENCE = re.compile(r"\s*```")
@@ -31,8 +32,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages of the root folder."""
     for name, place in PAGES.items():
         files.append(File.generated(config, place, content=_links((ROOT / name).read_text(), _from_root)))
-    for name in FILES:
-        files.append(File.generated(config, name, content=(ROOT / name).read_text()))
+    for name, place in FILES.items():
+        files.append(File.generated(config, place, content=(ROOT / name).read_text()))
     listed = [f"- [{_title(path)}]({path.name})" for path in sorted((ROOT / "docs" / DECISIONS).glob("*.md"))]
     content = "# Decisions\n\n" + "\n".join(listed) + "\n"
     files.append(File.generated(config, f"{DECISIONS}/index.md", content=content))

@@ -27,13 +27,16 @@ def rates(seen: Observations, kafka: Mapping[int, int], table: Mapping[int, int]
         for colour, label, counts in (
             ("reported", "transmissions", seen.sent),
             ("acked", "acked", seen.acked),
+            ("bad", "refused", seen.refused),
             ("kafka", "into Kafka", kafka),
             ("table", "into the table", table),
         ):
             if counts:
                 axes.plot(_seconds(steps), [counts.get(step, 0) for step in steps], color=COLOURS[colour], label=label)
+        # A batch of the table is thousands of events in one second.
+        axes.set_yscale("symlog", linthresh=1)
         _mark(axes, seen)
-        finish(axes, "events a second")
+        finish(axes, "events a second (log)")
         _legend_below(axes)
         return svg(figure, "Events a second at each station")
 
@@ -91,10 +94,9 @@ def times_sent(seen: Observations) -> str:
         bars = axes.bar(names, [counted[place] for place in places], color=COLOURS["acked"])
         texts = [f"{counted[place]:,}" if counted[place] else "" for place in places]
         axes.bar_label(bars, texts, fontsize=8, padding=2)
-        axes.set_yscale("log")
-        axes.set_ylim(0.5, 4 * max(counted.values(), default=1))
         axes.set_xlabel("times sent")
-        axes.set_ylabel("events (log)")
+        axes.set_ylabel("events")
+        axes.yaxis.set_major_formatter("{x:,.0f}")
         axes.grid(visible=False, axis="x")
         return svg(figure, "Events by how often they were sent")
 

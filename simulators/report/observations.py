@@ -44,6 +44,9 @@ class Observations:
     reported: Counter[int] = field(default_factory=Counter)
     sent: Counter[int] = field(default_factory=Counter)
     acked: Counter[int] = field(default_factory=Counter)
+    refused: Counter[int] = field(default_factory=Counter)
+    codes: Counter[str] = field(default_factory=Counter)
+    """The codes of the refusals."""
     latencies: dict[int, Counter[int]] = field(default_factory=dict)
     """The histogram of latencies in each step."""
     times_sent: Counter[int] = field(default_factory=Counter)
@@ -120,6 +123,8 @@ def _note_end(seen: Observations, event: _Open, line: Acked | Refused | GivenUp)
         seen.latencies.setdefault(step, Counter())[number] += 1
     elif isinstance(line, Refused):
         device.refused += 1
+        seen.refused[seen.step(line.at)] += 1
+        seen.codes[line.code] += 1
     else:
         device.given_up += 1
 

@@ -16,7 +16,7 @@ from simulators import ledger
 from simulators.oracle.verdict import DECLARED, Verdict, sentence
 from simulators.report import charts, exports
 from simulators.report.observations import STEP_MILLISECONDS, Observations, observe, quantiles
-from simulators.report.sankey import Station, sankey
+from simulators.report.sankey import Station, listed, sankey
 
 _PAGE = Path(__file__).with_name("page.html")
 _COLUMNS = (
@@ -45,11 +45,13 @@ def write(ledger_file: Path, verdict: Verdict, arrivals: Arrivals, path: Path) -
     seen = observe(ledger.read(ledger_file))
     kafka, table = (_by_step(seen, times) for times in (arrivals.kafka, arrivals.table))
     scenario = seen.run.get("scenario", {})
+    stations = _stations(seen, verdict)
     page = Template(_PAGE.read_text()).substitute(
         name=escape(str(scenario.get("name", ledger_file.stem))),
         verdict=f'<p class="verdict {_class(verdict)}">{escape(sentence(verdict))}</p>',
         story=escape(_story(seen, verdict, scenario)),
-        flow=sankey(_stations(seen, verdict)),
+        flow=sankey(stations),
+        stations=listed(stations),
         declared=_declared(verdict),
         violations=_violations(verdict),
         rates=charts.rates(seen, kafka, table),
@@ -65,7 +67,7 @@ def write(ledger_file: Path, verdict: Verdict, arrivals: Arrivals, path: Path) -
     )
     path.write_text(page)
     exports.write_junit(verdict, str(scenario.get("name", ledger_file.stem)), path.with_suffix(".junit.xml"))
-    exports.write_picture(_stations(seen, verdict), verdict, path.with_suffix(".png"))
+    exports.write_picture(stations, verdict, path.with_suffix(".png"))
 
 
 def _waits(seen: Observations) -> str:
@@ -91,15 +93,22 @@ def _story(seen: Observations, verdict: Verdict, scenario: Mapping[str, Any]) ->
     times = verdict.transmissions / max(1, verdict.events)
     counts = f"{verdict.events:,} events were sent {times:.2f} times each on average; {verdict.acked:,} were acked."
     unknown = verdict.events - verdict.acked
-    unacked = f" {unknown:,} got no ACK." if unknown else ""
+    unacked = f" {unknown:,} got no ACK: {_ends(verdict)}." if unknown else ""
     return f"{played}seed {seen.run.get('seed', 'unknown')}. {counts}{unacked}"
+
+
+def _ends(verdict: Verdict) -> str:
+    """Return what became of the events without an ACK."""
+    silent = verdict.events - verdict.acked - verdict.refused - verdict.given_up
+    counts = ((verdict.refused, "refused"), (verdict.given_up, "given up"), (silent, "never answered"))
+    return ", ".join(f"{count:,} {label}" for count, label in counts if count)
 
 
 def _stations(seen: Observations, verdict: Verdict) -> list[Station]:
     sent = sum(seen.times_sent.values())
     stations = [
         Station("transmissions", verdict.transmissions, "reported", _sent_again(seen, verdict.transmissions - sent)),
-        Station("events sent", sent, "reported", _left(sent - verdict.acked, "never acked")),
+        Station("events sent", sent, "reported", _unacked(seen, verdict, sent)),
         Station("acked", verdict.acked, "acked"),
     ]
     accepted = _of_this_run(seen, "accepted")
@@ -120,6 +129,16 @@ def _sent_again(seen: Observations, transmissions: int) -> tuple[tuple[str, int]
     if duplicates is None or not 0 < duplicates <= transmissions:
         return _left(transmissions, "sent again")
     return (("duplicates, recognised", duplicates), *_left(transmissions - duplicates, "lost on the air"))
+
+
+def _unacked(seen: Observations, verdict: Verdict, sent: int) -> tuple[tuple[str, int], ...]:
+    """Return what became of the events that were sent and not acked."""
+    silent = sent - verdict.acked - verdict.refused - verdict.given_up
+    return (
+        *_left(verdict.refused, f"refused ({', '.join(sorted(seen.codes))})"),
+        *_left(verdict.given_up, "given up"),
+        *_left(silent, "never answered"),
+    )
 
 
 def _left(count: int, label: str) -> tuple[tuple[str, int], ...]:

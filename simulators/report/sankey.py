@@ -6,6 +6,7 @@ import io
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -51,6 +52,11 @@ def sankey(stations: Sequence[Station]) -> str:
         return svg(_draw(stations, COLOURS), "The flow from sensor to table")
 
 
+def listed(stations: Sequence[Station]) -> str:
+    """Return the same as a list, for screens that are too narrow for the diagram."""
+    return f'<ol class="stations">{"".join(_item(station) for station in stations)}</ol>'
+
+
 def picture(stations: Sequence[Station], title: str) -> bytes:
     """Draw the same as PNG, under a title."""
     with mpl.rc_context({**STYLE, "text.color": PAPER["ink"]}):
@@ -59,6 +65,13 @@ def picture(stations: Sequence[Station], title: str) -> bytes:
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=120, facecolor="white", metadata={"Software": None})
         return buffer.getvalue()
+
+
+def _item(station: Station) -> str:
+    branches = "".join(f"<li>{count:,} {escape(label)}</li>" for label, count in station.branches)
+    inner = f"<ul>{branches}</ul>" if branches else ""
+    text = f"<b>{station.count:,}</b> {escape(station.label)}{inner}"
+    return f'<li style="border-color: var(--{station.colour})">{text}</li>'
 
 
 def _draw(stations: Sequence[Station], colours: Mapping[str, str]) -> Figure:

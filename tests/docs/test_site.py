@@ -6,10 +6,15 @@ import os
 import re
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from simulators.services import browser
 from tests.docs.pages import ROOT
 
 BUILD_SECONDS_MAX = 240
@@ -35,6 +40,31 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = build(folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Log nothing."""
+
+
+@pytest.fixture
+def address(site: Path) -> Iterator[str]:
+    """Serve the site, since a browser does not search in files."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(site))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.heavy
+def test_pages_are_readable_on_a_phone_and_on_a_laptop(site: Path, address: str) -> None:
+    pages = sorted(page.name for page in site.glob("*.html") if page.name != "404.html")
+    seen = browser.run(Path(__file__).with_name("site.js"), {"url": address, "pages": pages})
+    assert any("configuration.html" in link for link in seen.pop("found"))
+    assert len(seen) == 2 * len(pages)
+    assert {page: faults for page, faults in seen.items() if any(faults.values())} == {}
 
 
 def test_pages_load_nothing_from_elsewhere(site: Path) -> None:

@@ -41,6 +41,8 @@ addEventListener('load', () => {
     dark: matchMedia('(prefers-color-scheme: dark)').matches,
     paper: getComputedStyle(document.body).backgroundColor,
     ink: getComputedStyle(document.body).color,
+    flow: getComputedStyle(document.querySelector('.flow')).display,
+    stations: [...document.querySelectorAll('.stations > li')].filter(one => one.checkVisibility()).length,
     all,
     found,
     most,

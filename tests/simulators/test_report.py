@@ -87,6 +87,17 @@ def test_the_flow_has_both_branches_of_what_was_sent_again(tmp_path: Path) -> No
     assert "sent again" not in text.partition("<svg")[2].partition("</svg>")[0]
 
 
+def test_the_flow_states_what_became_of_events_without_an_ack(tmp_path: Path) -> None:
+    file = write_ledger(tmp_path, refused=4, silent=2)
+    page.write(file, judge_remote_run(file, Sink()), Arrivals(), tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert ">4 refused (4.00)<" in text
+    assert ">3 given up<" in text
+    assert ">2 never answered<" in text
+    assert "9 got no ACK: 4 refused, 3 given up, 2 never answered." in text
+    assert ">refused<" in text.partition("<h2>Events per second</h2>")[2].partition("</svg>")[0]
+
+
 def test_the_report_states_medians_and_its_origin(tmp_path: Path) -> None:
     file = write_ledger(tmp_path)
     page.write(file, judge_remote_run(file, Sink()), Arrivals(), tmp_path / "report.html")
