@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
-from enum import Enum
-from typing import Final
+from enum import StrEnum
+from typing import Final, final
 
 from agent.store.port import Candidate, Outcome
 
@@ -22,8 +22,8 @@ _ADDRESS: Final = "coap://"
 _log = logging.getLogger(__name__)
 
 
-class Danger(Enum):
-    """Why two events may have the same identity."""
+class Danger(StrEnum):
+    """Why two events may have the same identity; text, whose hash is computed once, since it counts events."""
 
     UNNAMED = "unnamed"
     BACKWARDS = "backwards"
@@ -42,6 +42,19 @@ _ADVICE: Final = {
 }
 
 
+@final
+class _Device:
+    """What is remembered of a device."""
+
+    __slots__ = ("dangers", "last_id")
+
+    def __init__(self, dangers: tuple[Danger, ...]) -> None:
+        self.dangers = dangers
+        """Those that its name alone causes, for all of its events."""
+        self.last_id: int | None = None
+        """Its highest one in the latest delivery with ids that need a boot or a time; None where there was none."""
+
+
 class IdentityWarnings:
     """Checks accepted events; runs in the loop's thread."""
 
@@ -50,9 +63,9 @@ class IdentityWarnings:
         """A monotonic clock."""
         self.counts: Counter[Danger] = Counter()
         """Endangered events since the start."""
-        self._highest: OrderedDict[str, int] = OrderedDict()
-        self._spellings: OrderedDict[int, int] = OrderedDict()
-        """The hash of each device's name in lower case, with that of the name as it was first spelt."""
+        self._devices: OrderedDict[str, _Device] = OrderedDict()
+        self._spellings: dict[int, str] = {}
+        """The hash of each device's name in lower case, with the name as it was first spelt."""
         self._warned: OrderedDict[tuple[str, Danger], bool] = OrderedDict()
         """Whether it was logged."""
         self._lines = 0
@@ -64,31 +77,34 @@ class IdentityWarnings:
             return  # duplicates may be of any age
         for candidate in candidates:
             event = candidate.event
-            self._compare_spelling(event.device)
-            if event.device.startswith(_ADDRESS):
-                self._warn(event.device, Danger.UNNAMED)
+            for danger in self._device(event.device).dangers:
+                self._warn(event.device, danger)
             if event.time is not None and event.time < YEAR_2000_MS:
                 self._warn(event.device, Danger.EARLY)
-        for device, number in _highest_counters(candidates).items():
-            self._follow(device, number)
+        for device, number in _highest_ids(candidates).items():
+            seen = self._device(device)
+            if seen.last_id is not None and number < seen.last_id:
+                self._warn(device, Danger.BACKWARDS)
+            seen.last_id = number
 
     def advice(self, device: str) -> dict[str, str]:
         """Return what endangers a device's events, each with what to do; any thread may call it."""
         return {danger.value: _ADVICE[danger] for danger in Danger if (device, danger) in self._warned}
 
-    def _follow(self, device: str, number: int) -> None:
-        if number < self._highest.pop(device, number):
-            self._warn(device, Danger.BACKWARDS)
-        self._highest[device] = number
-        if len(self._highest) > DEVICES_KEPT:
-            self._highest.popitem(last=False)
-
-    def _compare_spelling(self, device: str) -> None:
-        spelling = hash(device)
-        if self._spellings.setdefault(hash(device.lower()), spelling) != spelling:
-            self._warn(device, Danger.CASE)
-        elif len(self._spellings) > DEVICES_KEPT:
-            self._spellings.popitem(last=False)
+    def _device(self, name: str) -> _Device:
+        """Return a device, the most recently active one now."""
+        seen = self._devices.get(name)
+        if seen is not None:
+            self._devices.move_to_end(name)
+            return seen
+        spelling = self._spellings.setdefault(hash(name.lower()), name)
+        dangers = (Danger.CASE,) if spelling != name else ()
+        seen = self._devices[name] = _Device((*dangers, Danger.UNNAMED) if name.startswith(_ADDRESS) else dangers)
+        if len(self._devices) > DEVICES_KEPT:
+            silent, _ = self._devices.popitem(last=False)
+            if self._spellings.get(hash(silent.lower())) == silent:
+                del self._spellings[hash(silent.lower())]
+        return seen
 
     def _warn(self, device: str, danger: Danger) -> None:
         self.counts[danger] += 1
@@ -109,7 +125,7 @@ class IdentityWarnings:
         return self._lines <= LINES_MAX
 
 
-def _highest_counters(candidates: Sequence[Candidate]) -> dict[str, int]:
+def _highest_ids(candidates: Sequence[Candidate]) -> dict[str, int]:
     """Return each device's highest id that identifies an event without boot or time; order within a pack is ignored."""
     highest: dict[str, int] = {}
     for candidate in candidates:

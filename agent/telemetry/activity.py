@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, final
 
 from agent.delivery import Answer, Delivery, Status
 from agent.store.port import Candidate, Outcome, Reject
@@ -21,6 +21,7 @@ DEVICES_MAX: Final = 2_000
 FEED_MAX: Final = 200
 TAIL_BYTES_MAX: Final = 1_024
 """The values of an event are kept where its tail is not longer."""
+_NOTHING: Final[frozenset[bytes]] = frozenset()
 
 
 @dataclass(slots=True)
@@ -39,7 +40,9 @@ class DeviceActivity:
     """Of the latest event; empty where it is too long."""
 
 
-class FeedEntry(NamedTuple):
+@final
+@dataclass(slots=True, init=False)
+class FeedEntry:
     """One line of the live feed."""
 
     number: int
@@ -49,8 +52,28 @@ class FeedEntry(NamedTuple):
     via: str
     fingerprint: bytes
     reason: str
-    tail: bytes = b""
+    tail: bytes
     """Of an accepted event; empty where it is too long."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  # its fields
+        self,
+        number: int,
+        received: int,
+        outcome: str,
+        device: str,
+        via: str,
+        fingerprint: bytes,
+        reason: str,
+        tail: bytes,
+    ) -> None:
+        self.number = number
+        self.received = received
+        self.outcome = outcome
+        self.device = device
+        self.via = via
+        self.fingerprint = fingerprint
+        self.reason = reason
+        self.tail = tail
 
 
 class Activity:
@@ -63,13 +86,13 @@ class Activity:
 
     def stored(self, via: str, candidates: Sequence[Candidate], rejects: Sequence[Reject], outcome: Outcome) -> None:
         """Record the outcome of a delivery that the store has accepted."""
-        new, suspected = iter(outcome.new), frozenset(outcome.suspected)
-        fingerprints = iter(outcome.fingerprints)
-        for candidate in candidates:
+        fingerprints, new = outcome.fingerprints, outcome.new
+        suspected = frozenset(outcome.suspected) if outcome.suspected else _NOTHING
+        for at, candidate in enumerate(candidates):
             device = candidate.event.device
-            fingerprint = next(fingerprints, candidate.fingerprint or b"")
+            fingerprint = fingerprints[at] if at < len(fingerprints) else candidate.fingerprint or b""
             seen = self._device(device, candidate.received)
-            if next(new, False):
+            if at < len(new) and new[at]:
                 seen.events += 1
                 seen.possible_duplicates += fingerprint in suspected
                 seen.tail = tail = candidate.tail if len(candidate.tail) <= TAIL_BYTES_MAX else b""
@@ -126,7 +149,7 @@ def _device_document(device: str, seen: DeviceActivity) -> dict[str, object]:
 
 
 def _feed_document(entry: FeedEntry) -> dict[str, object]:
-    return _with_values({**entry._asdict(), "fingerprint": entry.fingerprint.hex()}, entry.tail)
+    return _with_values({**asdict(entry), "fingerprint": entry.fingerprint.hex()}, entry.tail)
 
 
 def _with_values(document: dict[str, object], tail: bytes) -> dict[str, object]:

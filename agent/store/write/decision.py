@@ -77,8 +77,8 @@ class Decision:
         labelled: list[int] = []
         suspected = len(self.suspected)
         in_progress = False
-        for candidate, proven_position in zip(submission.candidates, proven, strict=True):
-            position = self._position(candidate, proven_position)
+        for at, candidate in enumerate(submission.candidates):
+            position = self._position(candidate, proven[at])
             new.append(position is None)
             if position is None:
                 position = self.next_position
