@@ -19,6 +19,7 @@ FORGE = ROOT / ".github"
 WORKFLOWS = sorted((FORGE / "workflows").glob("*.yml"))
 FORMS = sorted(file for file in (FORGE / "ISSUE_TEMPLATE").glob("*.yml") if file.stem != "config")
 TARGETS = set(re.findall(r"^([a-z-]+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE))
+VARIABLES = set(re.findall(r"\$\(([A-Z]+)\)", (ROOT / "Makefile").read_text()))
 PROGRAMS = {"apt-get", "cd", "gh", "git", "bash", "make", "sha256sum"}
 """What the steps of the workflows may call, beside files of the checkout."""
 ASKED_BY_NAME = re.compile(r"pip3? install[^\n`]*?[ '\"](oncegate(?:\[[a-z,]+\])?)(?=[ '\"=`\n]|$)", re.MULTILINE)
@@ -64,6 +65,7 @@ def test_each_command_of_a_workflow_exists() -> None:
         if program == "make":
             target = next(word for word in words if "=" not in word)
             assert target in TARGETS, command
+            assert {word.partition("=")[0] for word in words if "=" in word} <= VARIABLES, command
         if program == "bash":
             assert (ROOT / words[0]).is_file(), command
 
