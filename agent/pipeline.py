@@ -80,7 +80,8 @@ class Pipeline:
         via, settings = delivery.via, self._settings
         candidates = tuple([identify(event, via, received, trust, settings) for event in decoded.events])
         rejects = tuple([Reject(one.device, via, received, one.reason, one.raw) for one in decoded.rejected])
-        self._submit(delivery, candidates, rejects, delivery.retransmission_key, respond)
+        uptime_ms = None if trust is ClockTrust.TRUSTED else self._clock.uptime_ms()
+        self._submit(delivery, candidates, rejects, delivery.retransmission_key, respond, uptime_ms)
 
     def _submit(
         self,
@@ -89,6 +90,7 @@ class Pipeline:
         rejects: tuple[Reject, ...],
         retransmission_key: bytes | None,
         respond: Respond,
+        uptime_ms: int | None = None,
     ) -> None:
         budget = self.budgets[delivery.via]
         taken = memory_bytes(delivery, candidates, rejects)
@@ -105,7 +107,7 @@ class Pipeline:
             self.warnings.check(candidates, outcome)
             self._respond(delivery, respond, _answer(outcome, len(rejects)))
 
-        self._intake.submit(Submission(candidates, rejects, retransmission_key, ack))
+        self._intake.submit(Submission(candidates, rejects, retransmission_key, ack, uptime_ms))
 
     def _respond(self, delivery: Delivery, respond: Respond, answer: Answer) -> None:
         self.counts[delivery.via].add(answer)

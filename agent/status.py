@@ -12,12 +12,13 @@ from agent.forward.delivery.held import read_held
 from agent.forward.delivery.in_doubt import read_in_doubt
 from agent.forward.receipts.hold import read_hold
 from agent.store.errors import DamagedEventError
-from agent.store.facts import FORWARDER_STOPPED, IN_DOUBT, OVERSIZED, RECEIPTS_HELD, RECEIPTS_TABLE
+from agent.store.facts import CLOCK_UNTRUSTED, FORWARDER_STOPPED, IN_DOUBT, OVERSIZED, RECEIPTS_HELD, RECEIPTS_TABLE
 from agent.store.fingerprints import fingerprint_rows
 from agent.store.layout import FILE_NAME
 from agent.store.read.events import Epochs, read_packed
 from agent.store.read.states import States
 from agent.store.schema import database, disk_space, gaps, tables
+from agent.store.schema.untrusted_clock import read_untrusted_clock
 from contract.record import read_header_fields
 
 
@@ -90,9 +91,10 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> GatewaySt
     hold = read_hold(tables.read_fact(connection, RECEIPTS_HELD))
     openings = tables.load_epochs(connection)
     last = epochs.last()
+    clock = read_untrusted_clock(tables.read_fact(connection, CLOCK_UNTRUSTED))
     return GatewayStatus(
         gateway=gateway,
-        accepted=end - len(openings) - gaps.count_declarations(connection),
+        accepted=end - len(openings) - gaps.count_declarations(connection) - clock.declared,
         duplicates=fingerprint_rows.count_duplicates(connection),
         rejected=tables.count_rejects(connection),
         events=_counts(connection, end),

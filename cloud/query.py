@@ -2,8 +2,9 @@
 
     oncegate-cloud query --table ./events 'SELECT device, count(*) AS events FROM events GROUP BY device'
 
-The statement may use `events`, the table; `quarantine`; and `readings`, with one row for each measurement of an event:
-fingerprint, device, type, time (the event's, or else that of its acceptance), gateway, name, value (text), unit. The
+The statement may use `events`, the table; `quarantine`; `readings`, with one row for each measurement of an event:
+fingerprint, device, type, time (the event's, or else that of its acceptance), gateway, name, value (text), unit; and
+`events_corrected`, the table with `received_corrected`, in which the errors of gateways' clocks are corrected. The
 language is that of Spark SQL for a Delta table, and of PostgreSQL with `--sink postgres`; docs/table.md has examples.
 Only a query is accepted, and nothing is written: with PostgreSQL the transaction is read-only.
 
@@ -27,7 +28,7 @@ from pyspark.sql import SparkSession
 
 from cloud import sink_options
 from cloud.errors import JobError, StopError
-from cloud.table.readings import POSTGRES_VIEW, SPARK_VIEW
+from cloud.table import corrected, readings
 
 logger = logging.getLogger("cloud.query")
 
@@ -95,7 +96,8 @@ def select(spark: SparkSession, settings: QuerySettings) -> Answer:
     try:
         for name, path in (("events", settings.table), ("quarantine", settings.quarantine)):
             spark.read.format("delta").load(path).createOrReplaceTempView(name)
-        spark.sql(SPARK_VIEW)
+        spark.sql(readings.SPARK_VIEW)
+        spark.sql(corrected.SPARK_VIEW)
         statement = settings.statement.strip().removesuffix(";")
         found = spark.sql(f"SELECT * FROM (\n{statement}\n)").limit(settings.rows_max + 1)
         return Answer(found.columns, [tuple(row) for row in found.collect()])
@@ -115,7 +117,8 @@ def ask_postgres(settings: QuerySettings, connection: Path) -> Answer:
         for name, table in (("events", settings.table), ("quarantine", settings.quarantine)):
             view = sql.SQL("CREATE TEMPORARY VIEW {} AS SELECT * FROM {}")
             opened.execute(view.format(sql.Identifier("pg_temp", name), identifier(table)))
-        opened.execute(POSTGRES_VIEW.encode())
+        opened.execute(readings.POSTGRES_VIEW.encode())
+        opened.execute(corrected.POSTGRES_VIEW.encode())
         opened.execute("SET TRANSACTION READ ONLY")
         # Prepared, it is one statement: another one before it could end the transaction.
         cursor = opened.execute(settings.statement.encode(), prepare=True)

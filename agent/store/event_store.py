@@ -148,7 +148,12 @@ class EventStore:
         self._write_path.connection.start(connection)
         self._committer = Committer(self._write_path, self._gateway, clock, memory, self._announce)
         self._maintenance = Maintenance(
-            self._write_path, memory, clock, settings.keep_processed_seconds, self._identity.retention_seconds
+            self._write_path,
+            memory,
+            clock,
+            settings.keep_processed_seconds,
+            self._identity.retention_seconds,
+            self._committer.declare,
         )
         self._writer = Writer(
             self._committer.commit,

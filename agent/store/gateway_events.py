@@ -1,4 +1,4 @@
-"""The gateway's own events, by which it declares epochs and gaps."""
+"""The gateway's own events, by which it declares epochs, gaps and corrections of its clock."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from contract.record import ClockTrust, Shared, encode_tail
 
 STARTED = "gateway.started"
 GAP = "gateway.gap"
+CLOCK = "gateway.clock"
 
 
 def started(gateway: str, epoch: str, previous: Label | None, received: int, clock: ClockTrust) -> Candidate:
@@ -43,6 +44,22 @@ def gap(gateway: str, id_: str, loss: Loss, received: int, clock: ClockTrust) ->
     if loss.found_to is not None:
         data |= {"found_to_epoch": loss.found_to.epoch, "found_to_sequence": loss.found_to.sequence}
     return _candidate(Event(gateway_device(gateway), GAP, id_, data=data), received, clock)
+
+
+def clock_correction(
+    gateway: str, id_: str, boot: str, labels: LabelRange, correction_ms: int, received: int
+) -> Candidate:
+    """Return the event that declares by how much the clock was behind when these labels were accepted.
+
+    It applies to those events in the range whose clock was untrusted. `received` is by the trusted clock.
+    """
+    data: dict[str, Value] = {
+        "epoch": labels.epoch,
+        "first": labels.first,
+        "last": labels.last,
+        "correction_ms": correction_ms,
+    }
+    return _candidate(Event(gateway_device(gateway), CLOCK, id_, boot, data=data), received, ClockTrust.TRUSTED)
 
 
 def _candidate(event: Event, received: int, clock: ClockTrust) -> Candidate:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from dataclasses import dataclass
 
 from agent.clock import Clock
 from agent.store import wear
 from agent.store.errors import DamagedStoreError
+from agent.store.facts import CLOCK_UNTRUSTED
 from agent.store.fingerprints import fingerprint_rows, segments
 from agent.store.fingerprints.index import DEFAULT_BOUNDS, FingerprintIndex, IndexBounds
 from agent.store.fingerprints.transient import Lifetimes, RecentRejects, RetransmissionKeys, SimilarityKeys
@@ -18,9 +20,12 @@ from agent.store.read.events import Epochs, check_commit
 from agent.store.schema import gaps, tables
 from agent.store.schema.gaps import Gap
 from agent.store.schema.tables import EpochStart
+from agent.store.schema.untrusted_clock import UntrustedClock, read_untrusted_clock
 from agent.store.wear import BytesWritten
 from contract.event import Label
 from contract.record import ClockTrust
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -41,6 +46,8 @@ class Memory:
     """The service time of the last commit before this opening."""
     undeclared: list[Gap]
     """Gaps that no event has declared yet."""
+    untrusted_clock: UntrustedClock
+    """What was accepted under an untrusted clock and is not declared yet."""
     written: BytesWritten
     """How much was written to the disk before this opening."""
 
@@ -88,6 +95,7 @@ def load(
         end + 1 if first_kept is None else first_kept,
         service_ms,
         gaps.undeclared(given_up),
+        _load_untrusted_clock(connection, clock),
         wear.load(connection),
     )
 
@@ -102,6 +110,15 @@ def _load_index(connection: sqlite3.Connection, bounds: IndexBounds) -> tuple[Fi
     for first, last in segments.load_forgotten(connection):
         index.forget(first, last)
     return index, service_ms
+
+
+def _load_untrusted_clock(connection: sqlite3.Connection, clock: Clock) -> UntrustedClock:
+    """Load what was accepted under an untrusted clock in this boot; that of another boot can no longer be corrected."""
+    found = read_untrusted_clock(tables.read_fact(connection, CLOCK_UNTRUSTED))
+    if not found.begun or found.boot == clock.boot():
+        return found
+    log.warning("clock=uncorrected from_position=%d reason=%r", found.begun[0][0], "rebooted before it was trusted")
+    return UntrustedClock(declared=found.declared)
 
 
 def _check_last_commit(connection: sqlite3.Connection) -> None:

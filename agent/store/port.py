@@ -90,6 +90,8 @@ class Submission:
     """16 bytes over all that the transport repeats in a retransmission; None where that identifies nothing."""
     done: Callable[[Outcome], None]
     """Receives the outcome."""
+    uptime_ms: int | None
+    """When the events were accepted, since the machine was booted; None where the clock was trusted."""
 
     def __init__(
         self,
@@ -97,11 +99,13 @@ class Submission:
         rejects: tuple[Reject, ...],
         retransmission_key: bytes | None,
         done: Callable[[Outcome], None],
+        uptime_ms: int | None = None,
     ) -> None:
         self.candidates = candidates
         self.rejects = rejects
         self.retransmission_key = retransmission_key
         self.done = done
+        self.uptime_ms = uptime_ms
 
 
 @final

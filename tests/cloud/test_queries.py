@@ -17,8 +17,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from cloud.table import rows
-from cloud.table.readings import SPARK_VIEW
+from cloud.table import corrected, readings, rows
 from simulators.services.postgres import Postgres
 from tests.cloud.made_rows import METER, NOON, THERMOMETER, Row, create_table, row, write_table
 from tests.docs.pages import ROOT
@@ -34,9 +33,17 @@ def section(title: str) -> str:
 
 
 QUERIES = dict(re.findall(r"^### (.+?)\n.*?```sql\n(.*?)```", section("Queries"), re.DOTALL | re.MULTILINE))
-VIEWS = dict(re.findall(r"```sql\n-- (\w+)\n(.*?)```", section("Readings"), re.DOTALL))
+VIEWS: dict[str, str] = {}
+"""The statements that create the views, by language."""
+for _language, _view in re.findall(
+    r"```sql\n-- (\w+)\n(.*?)```", section("Readings") + section("Corrected times"), re.DOTALL
+):
+    VIEWS[_language] = VIEWS.get(_language, "") + _view
 
 GATEWAY_1, GATEWAY_2 = "urn:oncegate:gateway:gw-1", "urn:oncegate:gateway:gw-2"
+NAMELESS = "urn:dev:mac:00158d0001a2b3c7"
+CORRECTION = '{"epoch":"00000000000000b2","first":1,"last":1,"correction_ms":-3600000}'
+"""Declared twice, as by a gateway and by a restored copy of it."""
 Answer = list[tuple[Any, ...]]
 Ask = Callable[[str], Answer]
 
@@ -44,6 +51,7 @@ Ask = Callable[[str], Answer]
 def table() -> list[Row]:
     late = NOON + timedelta(hours=5)
     second = {"gateway": "gw-2", "epoch": "00000000000000b2"}
+    third = {"gateway": "gw-3", "epoch": "00000000000000c3"}
     return [
         row(1, -1, GATEWAY_1, "{}", type="gateway.started", via="gateway"),
         row(2, 0, THERMOMETER, '{"temperature":21.5}', units='{"temperature":"Cel"}', event_time=NOON),
@@ -55,6 +63,9 @@ def table() -> list[Row]:
         row(1, 80, METER, '{"energy":102}', fingerprint=b"\xb1" * 16, appended=late, clock="untrusted", **second),
         row(3, 90, GATEWAY_2, '{"reason":"full","count":1}', fingerprint=b"\xb3" * 16, type="gateway.gap",
             via="gateway", **second),
+        row(4, 95, GATEWAY_2, CORRECTION, fingerprint=b"\xb4" * 16, type="gateway.clock", via="gateway", **second),
+        row(5, 99, GATEWAY_2, CORRECTION, fingerprint=b"\xb5" * 16, type="gateway.clock", via="gateway", **second),
+        row(1, 90, NAMELESS, "{}", fingerprint=b"\xc1" * 16, clock="untrusted", **third),
     ]  # fmt: skip
 
 
@@ -69,14 +80,26 @@ ANSWERS: dict[str, Answer] = {
     "The last event of each device": [
         (THERMOMETER, NOON + timedelta(minutes=70), 3),
         (METER, NOON + timedelta(minutes=80), 4),
+        (NAMELESS, NOON + timedelta(minutes=90), 1),
     ],
     "Hourly averages": [(THERMOMETER, NOON, Decimal("21.75")), (THERMOMETER, NOON + HOUR, Decimal(19))],
     "Energy per hour": [(METER, NOON, Decimal("1.375")), (METER, NOON + HOUR, Decimal("0.375"))],
     "Events that arrived late": [("gw-2", 1, timedelta(minutes=220))],
     "Gaps by gateway": [("gw-2", NOON + timedelta(minutes=90), '{"reason":"full","count":1}')],
-    "Labels without a row": [("gw-1", "00000000000000a1", 1), ("gw-2", "00000000000000b2", 1)],
+    "Labels without a row": [
+        ("gw-1", "00000000000000a1", 1),
+        ("gw-2", "00000000000000b2", 1),
+        ("gw-3", "00000000000000c3", 0),
+    ],
     "Possible duplicates": [(THERMOMETER, NOON + timedelta(minutes=70), NOON)],
-    "Gateways with a wrong clock": [("gw-2", 1, NOON + timedelta(minutes=80))],
+    "Gateways with a wrong clock": [
+        ("gw-2", 1, NOON + timedelta(minutes=80)),
+        ("gw-3", 1, NOON + timedelta(minutes=90)),
+    ],
+    "When events under a wrong clock were accepted": [
+        ("gw-2", 1, NOON + timedelta(minutes=80), NOON + timedelta(minutes=20)),
+        ("gw-3", 1, NOON + timedelta(minutes=90), None),
+    ],
     "From the sensor to the table": [("gw-1", timedelta(seconds=5), 6)],
 }
 
@@ -90,7 +113,8 @@ def delta(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture(scope="module")
 def in_spark(spark: SparkSession, delta: Path) -> Ask:
     spark.read.format("delta").load(str(delta)).createOrReplaceTempView("events")
-    spark.sql(SPARK_VIEW)
+    spark.sql(readings.SPARK_VIEW)
+    spark.sql(corrected.SPARK_VIEW)
     return lambda query: [tuple(one) for one in spark.sql(query).collect()]
 
 
@@ -125,9 +149,9 @@ def plain(value: object) -> object:
     return value.isoformat() if type(value) is date else value
 
 
-def test_the_page_has_ten_queries_and_each_has_an_answer() -> None:
+def test_the_page_has_eleven_queries_and_each_has_an_answer() -> None:
     assert list(QUERIES) == list(ANSWERS)
-    assert len(QUERIES) == 10
+    assert len(QUERIES) == 11
 
 
 @pytest.mark.parametrize("engine", ["in_spark", "in_duckdb", "in_postgres"])

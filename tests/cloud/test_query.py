@@ -35,6 +35,7 @@ def test_a_statement_that_would_write_to_a_delta_table_is_refused(spark: SparkSe
 
     assert ask("WITH e AS (SELECT id FROM events) SELECT id FROM e ORDER BY id DESC -- last first") == ["3", "2", "1"]
     assert ask("SELECT count(*) FROM quarantine;") == [0]
+    assert ask("SELECT count(*) FROM events_corrected WHERE received_corrected = received") == [3]
     for statement in (
         "DELETE FROM events WHERE id = '1'",
         f"DELETE FROM delta.`{folder}`",

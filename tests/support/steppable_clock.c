@@ -1,4 +1,5 @@
 /* LD_PRELOAD: offsets the wall clock by the int64 at the start of the file $CLOCK_FILE, which may change at any time.
+   The next int64 is what the kernel reports: 0 as it is, 1 not synchronised, 2 synchronised.
    Timed waits of condition variables on the wall clock end by the stepped clock, as with the kernel's own clock. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -9,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/timex.h>
 #include <threads.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,19 +18,21 @@
 #define SLICE_NS 20000000LL /* how soon a wait notices a step */
 #define MONOTONIC_BELOW 100000000 /* seconds: a deadline below it is no moment of the wall clock */
 
-static volatile int64_t none;
+static volatile int64_t none[2];
 static volatile int64_t *shift;
 
-static int64_t offset(void) {
+static volatile int64_t *state(void) {
     if (!shift) {
         const char *name = getenv("CLOCK_FILE");
         int file = name ? open(name, O_RDONLY | O_CLOEXEC) : -1;
-        void *page = file < 0 ? MAP_FAILED : mmap(0, 8, PROT_READ, MAP_SHARED, file, 0);
+        void *page = file < 0 ? MAP_FAILED : mmap(0, 16, PROT_READ, MAP_SHARED, file, 0);
         if (file >= 0) close(file);
-        shift = page == MAP_FAILED ? &none : page;
+        shift = page == MAP_FAILED ? none : page;
     }
-    return *shift;
+    return shift;
 }
+
+static int64_t offset(void) { return state()[0]; }
 
 int clock_gettime(clockid_t clock, struct timespec *now) {
     int result = (int)syscall(SYS_clock_gettime, clock, now);
@@ -43,6 +47,12 @@ int gettimeofday(struct timeval *restrict now, void *restrict zone) {
     now->tv_sec = moment.tv_sec;
     now->tv_usec = moment.tv_nsec / 1000;
     return 0;
+}
+
+int adjtimex(struct timex *settings) {
+    int64_t reported = state()[1];
+    if (reported) return reported == 1 ? TIME_ERROR : TIME_OK;
+    return (int)syscall(SYS_adjtimex, settings);
 }
 
 time_t time(time_t *result) {

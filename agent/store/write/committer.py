@@ -9,12 +9,13 @@ from agent.clock import Clock
 from agent.store.errors import FAILURES
 from agent.store.gateway_events import started
 from agent.store.memory import Memory
-from agent.store.port import Outcome, Submission
+from agent.store.port import Candidate, Outcome, Submission
 from agent.store.schema.gaps import Gap
 from agent.store.write import content
 from agent.store.write.decision import Decision
-from agent.store.write.declaration import declarations
+from agent.store.write.declaration import clock_corrections, declarations
 from agent.store.write.write_path import WritePath
+from contract.record import ClockTrust
 
 Answers = Sequence[tuple[Submission, Outcome]]
 
@@ -44,7 +45,7 @@ class Committer:
         if decision.at_once:
             self._announce(decision.at_once)
         self._note_duplicates(decision, range(decision.first_position))
-        if not decision.after_commit and not decision.declares:
+        if not decision.after_commit and not decision.declares and not decision.corrections:
             return
         try:
             self._write(decision)
@@ -65,8 +66,8 @@ class Committer:
         self.declare()
 
     def declare(self) -> None:
-        """Store the events that declare gaps, where any are due."""
-        if self._memory.undeclared:
+        """Store the events that declare gaps and corrections of the clock, where any are due."""
+        if self._memory.undeclared or self._clock_corrections(self._path.epoch.start.boot):
             self.commit(())
 
     def _note_duplicates(self, decision: Decision, positions: range) -> None:
@@ -97,17 +98,26 @@ class Committer:
             epoch.name,
             epoch.first_position or self._memory.end + 1,
             self._clock.monotonic_ms(),
+            epoch.start.boot,
             refusal,
         )
+        corrections = self._clock_corrections(epoch.start.boot)
         if epoch.first_position is None:
             previous = self._memory.last_label()
             wall_ms, trust = self._clock.wall_ms(), self._clock.trust()
-            decision.add_new(started(self._gateway, epoch.name, previous, wall_ms, trust))
+            decision.add_own(started(self._gateway, epoch.name, previous, wall_ms, trust), self._clock.uptime_ms())
+        decision.correct_clock(corrections)
         for candidate in declarations(self._gateway, self._memory, self._clock):
-            decision.declare(candidate)
+            decision.declare(candidate, self._clock.uptime_ms())
         for submission in group:
             decision.add(submission)
         return decision
+
+    def _clock_corrections(self, boot: str) -> list[Candidate]:
+        """Return the events that declare what was accepted in this boot before the clock was trusted, once it is."""
+        if not self._memory.untrusted_clock.begun or self._clock.trust() is ClockTrust.UNTRUSTED:
+            return []
+        return clock_corrections(self._gateway, boot, self._memory, self._clock)
 
     def _write(self, decision: Decision) -> None:
         epoch = self._path.epoch

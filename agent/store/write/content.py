@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
+from agent.store.facts import CLOCK_UNTRUSTED
 from agent.store.fingerprints import fingerprint_rows
 from agent.store.memory import Memory
 from agent.store.schema import gaps, tables
@@ -23,6 +24,8 @@ def write(connection: sqlite3.Connection, decision: Decision, begins: EpochStart
     tables.insert_events(connection, first, decision.packed)
     if decision.declares:
         gaps.declare(connection, decision.declares)
+    if decision.untrusted_clock is not decision.memory.untrusted_clock:
+        tables.write_fact(connection, CLOCK_UNTRUSTED, decision.untrusted_clock.text())
     keys = decision.retransmission_keys
     fingerprint_rows.insert_fingerprints(connection, first, service_ms, decision.fingerprints, keys)
 
@@ -40,5 +43,6 @@ def remember(memory: Memory, decision: Decision, service_ms: int) -> None:
     memory.similar.remember(decision.similarity_keys, decision.monotonic_ms)
     if decision.declares:
         memory.undeclared.clear()
+    memory.untrusted_clock = decision.untrusted_clock
     memory.end = decision.next_position - 1
     memory.progress.advance(memory.end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import pairwise
@@ -12,8 +13,10 @@ from agent.store.format.packing import pack_fields
 from agent.store.memory import Memory
 from agent.store.port import Candidate, Outcome, Reject, Submission
 from agent.store.schema.database import GetConnection
+from agent.store.schema.untrusted_clock import UntrustedClock
 from contract.event import Label
 from contract.fingerprint import fingerprint as compute_fingerprint
+from contract.record import ClockTrust
 
 STORE_FULL: Final = "the store is full: it keeps every event until the table has it"
 FULL_RETRY_SECONDS: Final = 60
@@ -32,9 +35,13 @@ class Decision:
     epoch_first: int
     """Position of the epoch's sequence 1."""
     monotonic_ms: int
+    boot: str
+    """Id of this boot of the machine."""
     refusal: str
     """Why there is no space for new events; empty where there is."""
     first_position: int = field(init=False)
+    untrusted_clock: UntrustedClock = field(init=False)
+    """What is accepted under an untrusted clock and not declared, as of this commit."""
     packed: list[bytes] = field(default_factory=list)
     fingerprints: dict[bytes, int] = field(default_factory=dict)
     retransmission_keys: dict[bytes, int] = field(default_factory=dict)
@@ -46,6 +53,8 @@ class Decision:
     """Duplicates with the position of the event that each repeats."""
     suspected: list[bytes] = field(default_factory=list)
     """Fingerprints of new events that name an earlier one."""
+    corrections: int = 0
+    """How many events declare corrections of the clock."""
     declares: int = 0
     """Position of the last event that declares a gap; 0 where there is none."""
     after_commit: list[tuple[Submission, Outcome]] = field(default_factory=list)
@@ -54,6 +63,7 @@ class Decision:
 
     def __post_init__(self) -> None:
         self.first_position = self.memory.end + 1
+        self.untrusted_clock = self.memory.untrusted_clock
 
     @property
     def next_position(self) -> int:
@@ -95,16 +105,33 @@ class Decision:
         if submission.retransmission_key is not None and labelled and max(labelled) >= start:
             self._note_retransmission_key(submission.retransmission_key, labelled)
         accepted = self.next_position - start
+        if submission.uptime_ms is not None and accepted:
+            self._note_clock(start, submission.candidates[0], submission.uptime_ms)
         rejects = self._new_rejects(submission, accepted, retransmitted=any(place is not None for place in proven))
         self.rejects.extend(rejects)
         in_progress |= accepted > 0 or bool(rejects)
         outcome = Outcome(accepted, len(given) - accepted, tuple(given), tuple(new), tuple(self.suspected[suspected:]))
         (self.after_commit if in_progress else self.at_once).append((submission, outcome))
 
-    def declare(self, candidate: Candidate) -> None:
+    def declare(self, candidate: Candidate, uptime_ms: int) -> None:
         """Add an event that declares gaps."""
         self.declares = self.next_position
+        self.add_own(candidate, uptime_ms)
+
+    def add_own(self, candidate: Candidate, uptime_ms: int) -> None:
+        """Add an event of the gateway, which it has made so long after its boot."""
+        if candidate.clock is ClockTrust.UNTRUSTED:
+            self._note_clock(self.next_position, candidate, uptime_ms)
         self.add_new(candidate)
+
+    def correct_clock(self, corrections: Sequence[Candidate]) -> None:
+        """Add the events that declare what was accepted under an untrusted clock before this commit."""
+        if not corrections:
+            return
+        for correction in corrections:
+            self.add_new(correction)
+        self.corrections = len(corrections)
+        self.untrusted_clock = UntrustedClock(self.boot, (), self.memory.untrusted_clock.declared + self.corrections)
 
     def add_new(self, candidate: Candidate) -> bytes:
         """Add a new event at the next position; return its fingerprint."""
@@ -121,6 +148,9 @@ class Decision:
         self.packed.append(pack_fields(position, fingerprint, tail, candidate.clock, candidate.shared, candidate.bound))
         self.fingerprints[fingerprint] = position
         return fingerprint
+
+    def _note_clock(self, position: int, candidate: Candidate, uptime_ms: int) -> None:
+        self.untrusted_clock = self.untrusted_clock.noted(self.boot, position, candidate.received - uptime_ms)
 
     def _new_rejects(self, submission: Submission, accepted: int, *, retransmitted: bool) -> tuple[Reject, ...]:
         """Return the invalid events to keep: a resent pack contains those again that are kept already."""

@@ -1,4 +1,4 @@
-"""The events that declare the store's gaps."""
+"""The events that declare the store's gaps, and the corrections of the clock."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterator
 
 from agent.clock import Clock
-from agent.store.gateway_events import Loss
+from agent.store.gateway_events import Loss, clock_correction
 from agent.store.gateway_events import gap as gap_event
 from agent.store.memory import Memory
 from agent.store.port import Candidate
@@ -23,6 +23,18 @@ def declarations(gateway: str, memory: Memory, clock: Clock) -> Iterator[Candida
     for reason in dict.fromkeys(gap.reason for gap in memory.undeclared):
         for loss in _losses(reason, [gap for gap in memory.undeclared if gap.reason == reason], memory.epochs):
             yield gap_event(gateway, secrets.token_hex(_ID_BYTES), loss, clock.wall_ms(), clock.trust())
+
+
+def clock_corrections(gateway: str, boot: str, memory: Memory, clock: Clock) -> list[Candidate]:
+    """Return the gateway.clock events for what was accepted in this boot before the clock was trusted, as it is now."""
+    wall_ms, uptime_ms = clock.wall_ms(), clock.uptime_ms()
+    return [
+        clock_correction(
+            gateway, secrets.token_hex(_ID_BYTES), boot, labels, wall_ms - uptime_ms - one.offset_ms, wall_ms
+        )
+        for one in memory.untrusted_clock.ranges(boot, memory.end)
+        for labels in memory.epochs.label_ranges(one.first, one.last)
+    ]
 
 
 def _losses(reason: str, gaps: list[Gap], epochs: Epochs) -> Iterator[Loss]:

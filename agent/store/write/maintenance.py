@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import takewhile
 
 from agent.clock import Clock
@@ -37,6 +37,8 @@ SHRINK_PAGES = 256
 """Pages returned in one transaction, which moves their content: a megabyte at most."""
 SHRINK_MS = 200
 SHRINK_CHECK_MS = 10_000
+CLOCK_MS = 5_000
+"""The pause between two checks whether an untrusted clock has become a trusted one."""
 LOG_MS = 10_000
 """The pause between two checks of the write-ahead log's size."""
 RETRY_MS = 5_000
@@ -48,9 +50,17 @@ class Maintenance:
     """Due times on the monotonic clock; runs on the writer's thread alone."""
 
     def __init__(
-        self, path: WritePath, memory: Memory, clock: Clock, keep_processed_seconds: float, retention_seconds: float
+        self,
+        path: WritePath,
+        memory: Memory,
+        clock: Clock,
+        keep_processed_seconds: float,
+        retention_seconds: float,
+        declare: Callable[[], None],
     ) -> None:
+        """Create it; `declare` stores the events that declare gaps and corrections of the clock, where any are due."""
         self._path = path
+        self._declare = declare
         self._memory = memory
         self._clock = clock
         self._keep_ms = int(keep_processed_seconds * 1000)
@@ -63,6 +73,7 @@ class Maintenance:
         self._retry_at = now
         self._shrink_at = now
         self._log_at = now
+        self._clock_at = now
         self._sealing = Sealing(
             memory.fingerprints,
             path.connection.get,
@@ -78,7 +89,10 @@ class Maintenance:
         if now < self._retry_at:
             return (self._retry_at - now) / 1000
         try:
-            dues = (self._marks(now), self._purge(now), self._forget(now), self._seal(now), self._shrink(now))
+            dues = (
+                *(self._marks(now), self._purge(now), self._forget(now), self._seal(now), self._shrink(now)),
+                self._correct_clock(now),
+            )
             self._limit_log(now)
         except FAILURES as error:
             self._path.transactions.report(error)
@@ -192,6 +206,15 @@ class Maintenance:
         database.write_back(self._path.connection.get())
         self._shrink_at = now + SHRINK_MS
         return self._shrink_at
+
+    def _correct_clock(self, now: int) -> int | None:
+        """Declare by how much the clock was behind, where no commit of events has done so since it is trusted."""
+        if not self._memory.untrusted_clock.begun:
+            return None
+        if now >= self._clock_at:
+            self._clock_at = now + CLOCK_MS
+            self._declare()
+        return self._clock_at
 
     def _limit_log(self, now: int) -> None:
         """Empty the log where a reader has kept it growing; each commit, by which alone it grows, brings a turn."""

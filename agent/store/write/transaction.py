@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from agent.store.errors import FAILURES, is_damage
-from agent.store.facts import WRITE_TRIAL
+from agent.store.facts import CLOCK_UNTRUSTED, WRITE_TRIAL
 from agent.store.fingerprints import fingerprint_rows
 from agent.store.memory import Memory
 from agent.store.progress import Change
@@ -110,6 +110,7 @@ class Transactions:
         if self._connection.is_uncertain:
             tables.discard_from(connection, self._memory.end + 1)
             gaps.retract(connection, self._memory.end + 1)
+            tables.write_fact(connection, CLOCK_UNTRUSTED, self._memory.untrusted_clock.text())
         write(connection)
         self.wear.note(connection, self._service.now_ms())
         for change in changes:

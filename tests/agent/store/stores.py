@@ -96,7 +96,8 @@ def submit(
     """Submit one delivery; the future is its outcome."""
     done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
     candidates = tuple(candidate(clock, event, via) for event in events)
-    store.submit(Submission(candidates, rejects, key, done.set_result))
+    uptime_ms = None if clock.trust() is ClockTrust.TRUSTED else clock.uptime_ms()
+    store.submit(Submission(candidates, rejects, key, done.set_result, uptime_ms))
     return done
 
 

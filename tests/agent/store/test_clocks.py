@@ -4,18 +4,21 @@ import json
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent.store.layout import FILE_NAME
-from agent.store.read.events import read_packed
+from agent.store.read.events import Epochs, read_packed, stored
 from agent.store.schema import database
+from contract.event import Label
 from simulators import wire
 from simulators.services.install.programs import require
 from simulators.services.process import Command, Process
+from tests.support.steppable_clock import SteppableClock
 from tests.support.waiting import wait_until
 
 BOOT_1970 = f"-{int(time.time()) - 60}"
@@ -33,11 +36,11 @@ def library() -> Path:
 class Gateway:
     """One gateway, restarted several times with another wall clock; its monotonic clocks are correct."""
 
-    def __init__(self, folder: Path, retention: str, library: Path | None = None) -> None:
+    def __init__(self, folder: Path, retention: str, environment: Mapping[str, str] | None = None) -> None:
         self.folder = folder
         self._clock_file = folder / "clock"
-        self._environment = _faked(library, self._clock_file) if library else {}
-        self._module = ("agent.cli.main",) if library else ("tests.support.stepped_clock", str(self._clock_file))
+        self._environment = environment or {}
+        self._module = ("agent.cli.main",) if environment else ("tests.support.stepped_clock", str(self._clock_file))
         self._configuration = folder / "oncegate.toml"
         self._configuration.write_text(
             f'[gateway]\nid = "gw1"\nstate_dir = "{folder / "state"}"\n[identity]\nretention = "{retention}"\n'
@@ -77,14 +80,18 @@ class Gateway:
 
     def stored(self) -> list[tuple[int, int, str]]:
         """Return the id, the year of acceptance, and the clock's trust of each stored event of a sensor."""
-        with closing(database.open_for_reading(self.folder / "state" / FILE_NAME)) as connection:
-            events = list(read_packed(connection, 1, 1 << 40))
-        found = [(json.loads(b"{" + event.tail + b"}"), event.clock.value) for event in events]
         return [
             (body["id"], time.gmtime(body["received"] / 1000).tm_year, clock)
-            for body, clock in found
+            for body, _, clock in self.read()
             if body["via"] == "coap"
         ]
+
+    def read(self) -> list[tuple[dict[str, Any], Label, str]]:
+        """Return all stored events: the value's entries, the label, and the clock's trust."""
+        with closing(database.open_for_reading(self.folder / "state" / FILE_NAME)) as connection:
+            epochs = Epochs.load(connection)
+            events = [stored(event, epochs) for event in read_packed(connection, 1, 1 << 40)]
+        return [(json.loads(b"{" + event.tail + b"}"), event.label, event.clock.value) for event in events]
 
 
 def _faked(library: Path, clock: Path) -> dict[str, str]:
@@ -117,7 +124,7 @@ def test_no_step_of_the_wall_clock_makes_the_gateway_forget(tmp_path: Path, wall
 
 @pytest.mark.heavy
 def test_a_year_ahead_on_every_clock_call_of_the_process_forgets_nothing(tmp_path: Path, library: Path) -> None:
-    gateway = Gateway(tmp_path, "7d", library)
+    gateway = Gateway(tmp_path, "7d", _faked(library, tmp_path / "clock"))
     for wall, event in ((RIGHT, 1), (AHEAD, 2), (RIGHT, 3)):
         with gateway.running(wall):
             for number in range(1, event + 1):
@@ -140,3 +147,42 @@ def test_the_retention_runs_on_time_that_has_passed_whatever_the_wall_says(tmp_p
         gateway.send(1)
         gateway.send(1)
     assert [event for event, _, _ in gateway.stored()] == [1, 2, 1]
+
+
+def test_once_the_kernel_reports_a_synchronised_clock_an_event_declares_by_how_much_it_was_off(tmp_path: Path) -> None:
+    folder = tmp_path / "steppable"
+    folder.mkdir()
+    clock = SteppableClock(folder)
+    gateway = Gateway(tmp_path, "7d", clock.environment)
+    clock.report(synchronised=False)
+    clock.set(-14 * 86_400)
+    sent: dict[int, tuple[float, float]] = {}
+
+    def send(event: int) -> None:
+        before = time.time()
+        gateway.send(event)
+        sent[event] = (before, time.time())
+
+    with gateway.running(RIGHT):
+        send(1)
+    with gateway.running(RIGHT):  # in the same boot of the machine
+        send(2)
+        clock.set(-86_400)
+        send(3)
+        clock.set(0)
+        clock.report(synchronised=True)
+        wait_until(lambda: any(body["type"] == "gateway.clock" for body, _, _ in gateway.read()), "the correction")
+        send(4)
+    found = gateway.read()
+    corrections = [body["data"] for body, _, _ in found if body["type"] == "gateway.clock"]
+    assert [round(one["correction_ms"] / 86_400_000) for one in corrections] == [14, 14, 1]
+    for body, label, trust in found:
+        if body["via"] == "coap":
+            found_for = [
+                one["correction_ms"]
+                for one in corrections
+                if one["epoch"] == label.epoch and one["first"] <= label.sequence <= one["last"]
+            ]
+            assert (trust, len(found_for)) == (("trusted", 0) if body["id"] == 4 else ("untrusted", 1))
+            before, after = sent[body["id"]]
+            assert before - 0.5 <= (body["received"] + sum(found_for)) / 1000 <= after + 0.5

@@ -162,7 +162,7 @@ class Work:
         )
         writes.connection.start(connection)
         committer = Committer(writes, GATEWAY, self._clock, memory, self._announce)
-        maintenance = Maintenance(writes, memory, self._clock, 10**9, 7 * 86_400)
+        maintenance = Maintenance(writes, memory, self._clock, 10**9, 7 * 86_400, committer.declare)
         number = 0
         for _ in range(commits):
             events = tuple(Event("d", id=number + place, data={"n": number + place}) for place in range(1, 5))

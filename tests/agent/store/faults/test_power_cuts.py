@@ -101,7 +101,7 @@ class Load:
             path, self._connect, StoreSettings(), self._clock, memory, Transports(), lambda _: None
         )
         committer = Committer(writes, GATEWAY, self._clock, memory, self._announce)
-        maintenance = Maintenance(writes, memory, self._clock, 0, 7 * 86_400)
+        maintenance = Maintenance(writes, memory, self._clock, 0, 7 * 86_400, committer.declare)
         group = list(again)
         self._recording.flushes_left = self._random.randrange(3 * COMMITS)
         self._recording.flush_fails = self._random.random() < 0.5

@@ -1,0 +1,308 @@
+"""What was accepted under an untrusted clock is corrected once the clock is trusted: gateway.clock events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.status import read_status
+from agent.store.event_store import EventStore
+from agent.store.schema.untrusted_clock import RANGES_MAX, STEP_MS, UntrustedClock, read_untrusted_clock
+from agent.store.write.maintenance import CLOCK_MS
+from contract.event import Event
+from contract.record import ClockTrust
+from tests.agent.store.stores import (
+    GATEWAY,
+    START,
+    FaultyConnection,
+    HandClock,
+    accept,
+    crash_image,
+    make_store,
+    open_faulty,
+    stored_events,
+    submit,
+)
+
+DEVICE = "urn:dev:mac:0000000000000001"
+IN_1970 = 60_000
+
+
+def untrusted(now: int = IN_1970, boot: str = "boot-1") -> HandClock:
+    return HandClock(now=now, boot_name=boot, trusted=ClockTrust.UNTRUSTED)
+
+
+def synchronise(clock: HandClock, now: int) -> None:
+    clock.now, clock.trusted = now, ClockTrust.TRUSTED
+
+
+def reading(number: int) -> Event:
+    return Event(DEVICE, "reading", number, data={"n": number})
+
+
+@dataclass(slots=True)
+class Stored:
+    """What a store holds: events of the sensor and the corrections, by their labels."""
+
+    clocks: list[dict[str, Any]] = field(default_factory=list)
+    readings: list[tuple[str, int, dict[str, Any], ClockTrust]] = field(default_factory=list)
+    own: list[tuple[str, int, dict[str, Any], ClockTrust]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, store: EventStore) -> Stored:
+        found = cls()
+        for event in stored_events(store):
+            document = json.loads(b"{" + event.tail + b"}")
+            if document["type"] == "gateway.clock":
+                assert event.clock is ClockTrust.TRUSTED
+                found.clocks.append({"boot": document["boot"], **document["data"]})
+            one = (event.label.epoch, event.label.sequence, document, event.clock)
+            (found.readings if document["type"] == "reading" else found.own).append(one)
+        return found
+
+    def corrections(self, epoch: str, sequence: int) -> list[int]:
+        """Return the corrections of a label."""
+        return [
+            one["correction_ms"]
+            for one in self.clocks
+            if one["epoch"] == epoch and one["first"] <= sequence <= one["last"]
+        ]
+
+
+async def test_once_the_clock_is_trusted_an_event_declares_by_how_much_it_was_off(tmp_path: Path) -> None:
+    clock = untrusted()
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, reading(1))
+        clock.pass_seconds(30)
+        await accept(store, clock, reading(2))
+        clock.pass_seconds(30)
+        synchronise(clock, START)
+        await accept(store, clock, reading(3))
+        found = Stored.of(store)
+        started = found.own[0]
+        assert found.clocks == [
+            {
+                "boot": "boot-1",
+                "epoch": started[0],
+                "first": 1,
+                "last": 3,
+                "correction_ms": START - IN_1970 - 60_000,
+            }
+        ]
+        assert [trust.value for *_, trust in found.readings] == ["untrusted", "untrusted", "trusted"]
+
+
+async def test_no_event_of_a_sensor_is_needed_for_it(tmp_path: Path) -> None:
+    clock = untrusted()
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, reading(1))
+        synchronise(clock, START)
+        clock.running += CLOCK_MS
+        async with asyncio.timeout(60):
+            while not Stored.of(store).clocks:
+                await store.turn()
+        clock.running += CLOCK_MS
+        await accept(store, clock, reading(1))
+        await store.turn()
+        assert len(Stored.of(store).clocks) == 1, "once"
+        assert read_status(tmp_path, GATEWAY).accepted == 1
+
+
+async def test_a_trusted_clock_declares_nothing(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, reading(1))
+        clock.now += 3_600_000
+        await accept(store, clock, reading(2))
+        assert Stored.of(store).clocks == []
+
+
+async def test_events_between_the_step_and_the_trust_are_in_a_range_of_their_own(tmp_path: Path) -> None:
+    clock = untrusted()
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, reading(1))
+        clock.now = START  # the kernel's answer is cached for a second, or the daemon waits before it calls this right
+        await accept(store, clock, reading(2))
+        synchronise(clock, START)
+        await accept(store, clock, reading(3))
+        clocks = Stored.of(store).clocks
+        assert [(one["first"], one["last"], one["correction_ms"]) for one in clocks] == [
+            (1, 2, START - IN_1970),
+            (3, 3, 0),
+        ]
+
+
+async def test_an_event_that_waits_for_its_commit_while_the_clock_is_set_is_corrected(tmp_path: Path) -> None:
+    clock = untrusted()
+    async with make_store(tmp_path, clock) as store:
+        waiting = submit(store, clock, reading(1))
+        synchronise(clock, START)  # before or after the writer's turn
+        await asyncio.wait_for(waiting, 60)
+        await accept(store, clock, reading(2))
+        found = Stored.of(store)
+        epoch, sequence, *_ = found.readings[0]
+        assert found.corrections(epoch, sequence) == [START - IN_1970]
+
+
+async def test_a_restart_within_one_boot_forgets_no_range(tmp_path: Path) -> None:
+    clock = untrusted()
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, reading(1))
+        crash_image(tmp_path, tmp_path / "killed")
+    synchronise(clock, START)
+    async with make_store(tmp_path / "killed", clock) as store:
+        await accept(store, clock, reading(2))
+        found = Stored.of(store)
+        (epoch, sequence, *_), (new, *_) = found.readings
+        assert epoch != new
+        assert found.corrections(epoch, sequence) == [START - IN_1970]
+        assert [one["epoch"] for one in found.clocks] == [epoch]
+
+
+async def test_what_an_earlier_boot_accepted_is_not_corrected_and_said_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = untrusted()
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, reading(1))
+    clock = untrusted(boot="boot-2")
+    async with make_store(tmp_path, clock) as store:
+        assert "clock=uncorrected from_position=1" in caplog.text
+        await accept(store, clock, reading(2))
+        synchronise(clock, START)
+        await accept(store, clock, reading(3))
+        found = Stored.of(store)
+        assert [found.corrections(epoch, sequence) for epoch, sequence, *_ in found.readings] == [
+            [],
+            [START - IN_1970],
+            [],
+        ]
+
+
+async def test_a_correction_that_the_disk_refuses_is_declared_later(tmp_path: Path) -> None:
+    class Full(FaultyConnection):
+        fault = ""
+
+    clock = untrusted()
+    async with make_store(tmp_path, clock, connect=open_faulty(Full)) as store:
+        await accept(store, clock, reading(1))
+        synchronise(clock, START)
+        Full.fault = "INSERT INTO events"
+        refused = await accept(store, clock, reading(2))
+        assert refused.refusal
+        Full.fault = ""
+        await accept(store, clock, reading(2))
+        found = Stored.of(store)
+        epoch, sequence, *_ = found.readings[0]
+        assert found.corrections(epoch, sequence) == [START - IN_1970]
+        assert len(found.clocks) == 1
+
+
+def test_after_too_many_steps_the_rest_is_not_corrected() -> None:
+    clock = UntrustedClock()
+    for step in range(RANGES_MAX + 5):
+        clock = clock.noted("b", step + 1, step * (STEP_MS + 1))
+    clock = read_untrusted_clock(clock.text())
+    assert [(one.first, one.last) for one in clock.ranges("b", 1_000)] == [(n, n) for n in range(1, RANGES_MAX + 1)]
+
+
+ACTIONS = st.one_of(
+    st.just(("event",)),
+    st.tuples(st.just("pass_ms"), st.integers(0, 100_000)),
+    st.tuples(st.just("step"), st.integers(-(10**9), 10**9)),
+    st.just(("synchronise",)),
+    st.just(("lose_trust",)),
+    st.just(("restart",)),
+    st.just(("reboot",)),
+)
+
+
+@settings(max_examples=40)
+@given(actions=st.lists(ACTIONS, max_size=30))
+def test_each_untrusted_event_of_a_boot_that_ends_trusted_has_one_correction_to_the_right_time(
+    tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[Any, ...]]
+) -> None:
+    asyncio.run(_run_and_judge(tmp_path_factory.mktemp("store"), actions))
+
+
+async def _run_and_judge(folder: Path, actions: list[tuple[Any, ...]]) -> None:
+    machine = Machine(folder)
+    await machine.open()
+    for name, *values in [*actions, ("event",)]:
+        await getattr(machine, name)(*values)
+    found = Stored.of(machine.store)
+    await machine.close()
+    assert [document["id"] for *_, document, _ in found.readings] == list(range(len(machine.accepted)))
+    for epoch, sequence, document, trust in found.readings:
+        boot, right = machine.accepted[document["id"]]
+        corrections = found.corrections(epoch, sequence)
+        if trust is ClockTrust.TRUSTED:
+            assert document["received"] == right
+        else:
+            assert len(corrections) <= 1
+            assert len(corrections) == 1 or boot not in machine.ended_trusted
+            assert all(abs(document["received"] + one - right) <= STEP_MS for one in corrections)
+    assert {one["boot"] for one in found.clocks} <= {f"boot-{boot}" for boot in range(machine.boot + 1)}
+    assert read_status(folder, GATEWAY).accepted == len(machine.accepted)
+
+
+class Machine:
+    """A gateway that has only its clock, while the test knows the right time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._clock = untrusted(boot="boot-0")
+        self._right = START
+        self.boot = 0
+        self.accepted: list[tuple[int, int]] = []
+        """Boot and right time of each event, whose id is its place."""
+        self.ended_trusted: set[int] = set()
+        """Boots whose latest event was accepted under a trusted clock."""
+
+    async def open(self) -> None:
+        self.store = make_store(self._folder, self._clock)
+        await self.store.__aenter__()
+
+    async def close(self) -> None:
+        await self.store.__aexit__(None, None, None)
+
+    async def event(self) -> None:
+        await accept(self.store, self._clock, reading(len(self.accepted)))
+        self.accepted.append((self.boot, self._right))
+        if self._clock.trusted is ClockTrust.TRUSTED:
+            self.ended_trusted.add(self.boot)
+        else:
+            self.ended_trusted.discard(self.boot)
+
+    async def pass_ms(self, ms: int) -> None:
+        self._clock.now += ms
+        self._clock.running += ms
+        self._right += ms
+
+    async def step(self, ms: int) -> None:
+        if self._clock.trusted is ClockTrust.UNTRUSTED:
+            self._clock.now = max(0, self._clock.now + ms)
+
+    async def synchronise(self) -> None:
+        synchronise(self._clock, self._right)
+
+    async def lose_trust(self) -> None:
+        self._clock.trusted = ClockTrust.UNTRUSTED
+
+    async def restart(self) -> None:
+        await self.close()
+        await self.open()
+
+    async def reboot(self) -> None:
+        await self.close()
+        self.boot += 1
+        self._clock.boot_name, self._clock.running = f"boot-{self.boot}", 5_000
+        self._clock.trusted = ClockTrust.UNTRUSTED
+        await self.open()
