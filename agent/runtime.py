@@ -12,11 +12,12 @@ the default, took a quarter of an event's time."""
 SWITCH_SECONDS = 0.001
 """How long a busy thread may delay the other. The store's writer returns from SQLite several times a commit; each time
 it would wait 5 ms, the default, for the loop's thread."""
-LARGE_BYTES = 1 << 20
+LARGE_BYTES = 4 << 20
 """Freed blocks from this size on, such as those of fingerprints, are returned to the system. By default the C library
-raises this threshold with each freed block, up to 32 MB."""
-FREE_BYTES_MAX = 2 << 20
-"""Free memory at the end of the heap is returned from this size on; earlier, a busy forwarder would take it again."""
+raises this threshold with each freed block, up to 32 MB. It is above the 3.7 MB that librdkafka takes and frees to
+compress a request (zstd, level 3): the kernel would have to clear that memory again for each request."""
+FREE_BYTES_MAX = 5 << 20
+"""Free memory at the end of the heap is returned from this size on; such a block must remain there."""
 ARENAS_MAX = 2
 """Heaps of the C library. By default each thread has one of its own, up to 8 for each core, and each keeps the memory
 that it once used."""

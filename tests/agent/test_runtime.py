@@ -33,3 +33,24 @@ print(library.mallinfo2().hblkhd - before)
 def test_a_large_block_lies_apart_from_the_heap_and_so_goes_back(how: str, apart: bool) -> None:
     said = subprocess.run([sys.executable, "-c", _PROGRAM, how], capture_output=True, text=True, check=True).stdout
     assert (int(said) >= 2 * LARGE_BYTES) is apart
+
+
+_CLIENT = """
+import resource
+from agent.runtime import return_freed_memory
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+return_freed_memory()
+bytearray(3_661_824)
+before = faults()
+bytearray(3_661_824)
+print(faults() - before)
+"""
+
+
+def test_the_memory_in_which_the_kafka_client_compresses_a_request_is_used_again() -> None:
+    """It takes and frees this block for each request, and the kernel clears each of its pages at the first touch."""
+    said = subprocess.run([sys.executable, "-c", _CLIENT], capture_output=True, text=True, check=True).stdout
+    assert int(said) < 100

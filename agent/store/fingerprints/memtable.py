@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import Final
 
 from agent.store.fingerprints.transient import FINGERPRINT_BYTES, FORGOTTEN, split
@@ -22,9 +23,10 @@ class Memtable:
 
     def __init__(self, events_max: int) -> None:
         self._events_max = events_max
-        # At least two slots for each, so that a miss reads two or three. Untouched pages take no memory.
+        # At least two slots for each, so that a miss reads two or three. Untouched pages take no memory, and all of it
+        # is returned to the system at once.
         self._mask = (1 << (2 * events_max - 1).bit_length()) - 1
-        self._slots = memoryview(bytearray((self._mask + 1) * SLOT_BYTES)).cast("I")
+        self._slots = memoryview(mmap(-1, (self._mask + 1) * SLOT_BYTES, MAP_PRIVATE | MAP_ANONYMOUS)).cast("I")
         self.packed = bytearray(events_max * FINGERPRINT_BYTES)
         self._count = 0
         self._places, self._positions, self._services_ms = array("q"), array("q"), array("q")
