@@ -50,8 +50,9 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 .PHONY: demo
-demo: setup ## Run the whole path on real services: sensors, kills, Kafka, Spark, table, verdict
-	@$(BIN)/python -m simulators.demo
+demo: setup ## Run the whole path on real services, with kills, and a verdict; SENSORS=1000 EVENTS=50000 MINUTES=10
+	@$(BIN)/python -m simulators.demo \
+	  $(if $(SENSORS),--sensors $(SENSORS)) $(if $(EVENTS),--events $(EVENTS)) $(if $(MINUTES),--minutes $(MINUTES))
 
 .PHONY: pictures
 pictures: setup ## Take the pictures in the README: runs the demo and Chromium; ONLY=status takes one of them

@@ -77,7 +77,7 @@ def _take(name: str, url: str, height: int, texts: Sequence[str]) -> None:
 
 def _demo(folder: Path) -> Path:
     if command.main(["--folder", str(folder)], "make pictures") != 0:
-        raise SystemExit("pictures: the demo has found a fault")
+        raise SystemExit("pictures: the demo has failed")
     return folder / "report.html"
 
 

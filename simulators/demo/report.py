@@ -9,7 +9,7 @@ from string import Template
 
 from simulators import ledger
 from simulators.demo import summary
-from simulators.demo.options import ANSWER_LOSS, FASTER, REQUEST_LOSS, SENSORS
+from simulators.demo.options import ANSWER_LOSS, FASTER, REQUEST_LOSS
 from simulators.demo.run import DemoResult
 from simulators.demo.summary import Summary
 from simulators.oracle.verdict import DECLARED, sentence
@@ -49,11 +49,12 @@ def _story(figures: Summary) -> str:
     equal = figures.equal_readings / max(1, events)
     killed = [sum(kill.process == process for kill in figures.kills) for process in ("agent", "job")]
     return (
-        f"{SENSORS} CoAP sensors reported {events:,} events over a radio that loses {REQUEST_LOSS:.0%} of the "
-        f"requests and {ANSWER_LOSS:.0%} of the ACKs; each sent its event again until it was acked, with the waiting "
-        f"times of RFC 7252 divided by {FASTER}. {equal:.0%} of the readings were equal to an earlier one of the same "
-        f"sensor. Meanwhile the agent was killed {_times(killed[0])}, the job {_times(killed[1])}, and the broker was "
-        f"stopped {_times(len(figures.outages))}. The run took {figures.seconds:.0f} s; its seed is {figures.seed}."
+        f"{figures.sensors:,} CoAP sensors reported {events:,} events over a radio that loses {REQUEST_LOSS:.0%} of "
+        f"the requests and {ANSWER_LOSS:.0%} of the ACKs; each sent its event again until it was acked, with the "
+        f"waiting times of RFC 7252 divided by {FASTER}. {equal:.0%} of the readings were equal to an earlier one of "
+        f"the same sensor. Meanwhile the agent was killed {_times(killed[0])}, the job {_times(killed[1])}, and the "
+        f"broker was stopped {_times(len(figures.outages))}. The run took {figures.seconds:.0f} s; its seed is "
+        f"{figures.seed}."
     )
 
 

@@ -16,10 +16,9 @@ from simulators.demo.options import (
     ANSWER_LOSS,
     EQUAL_READINGS_SHARE_MIN,
     REQUEST_LOSS,
-    SCENARIO,
-    SENSORS,
     TIMING,
     DemoOptions,
+    scenario,
 )
 from simulators.demo.summary import Summary
 from simulators.display import Display
@@ -62,7 +61,7 @@ async def run(options: DemoOptions, display: Display) -> DemoResult:
     home = options.folder.absolute()
     folder.empty(home)
     ledger_file = home / LEDGER_FILE
-    async with started(SCENARIO, home, Overrides(), display) as services:
+    async with started(scenario(options.sensors), home, Overrides(), display) as services:
         with Ledger(ledger_file, clock) as ledger:
             faults = DemoFaults(services, ledger, options.seed, clock, display)
             await watched(services, _play(options, services, ledger, faults, display))
@@ -88,6 +87,7 @@ async def run(options: DemoOptions, display: Display) -> DemoResult:
         duplicates=status.duplicates,
         equal_readings=equal_readings,
         seconds=round(time.monotonic() - begin, 1),
+        sensors=options.sensors,
         seed=options.seed,
         kills=tuple(faults.kills),
         outages=tuple(faults.outages),
@@ -97,8 +97,11 @@ async def run(options: DemoOptions, display: Display) -> DemoResult:
 
 async def _play(options: DemoOptions, services: Services, ledger: Ledger, faults: DemoFaults, display: Display) -> None:
     begin = time.monotonic()
-    display.phase(f"{SENSORS} sensors report over a radio that loses {REQUEST_LOSS:.0%} and {ANSWER_LOSS:.0%}")
-    links = link_to(SCENARIO, options.seed, [services.gateways[0].address], None, None, None)
+    played = scenario(options.sensors)
+    display.phase(
+        f"{options.sensors:,} sensors report over a radio that loses {REQUEST_LOSS:.0%} and {ANSWER_LOSS:.0%}"
+    )
+    links = link_to(played, options.seed, [services.gateways[0].address], None, None, None)
     async with links as (targets, _), asyncio.TaskGroup() as tasks:
         field = Field(
             ledger=ledger,
@@ -114,7 +117,7 @@ async def _play(options: DemoOptions, services: Services, ledger: Ledger, faults
         )
         showing = tasks.create_task(_show(ledger, options.events_min, display), name="display")
         tasks.create_task(faults.play(options.kills), name="faults")
-        await fleet.play(SCENARIO.fleets, field)
+        await fleet.play(played.fleets, field)
         showing.cancel()
 
 

@@ -45,6 +45,7 @@ class Summary:
     duplicates: int
     equal_readings: int
     seconds: float
+    sensors: int
     seed: int
     kills: tuple[Kill, ...]
     outages: tuple[BrokerOutage, ...]
@@ -71,6 +72,7 @@ class Summary:
             "declared": dict(self.verdict.declared),
             "equal_readings": self.equal_readings,
             "seconds": self.seconds,
+            "sensors": self.sensors,
             "seed": self.seed,
             "kills": [asdict(kill) for kill in self.kills],
             "outages": [asdict(outage) for outage in self.outages],

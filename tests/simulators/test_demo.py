@@ -35,6 +35,7 @@ GOOD = Summary(
     duplicates=1,
     equal_readings=1,
     seconds=12.3,
+    sensors=1_200,
     seed=7,
     kills=(Kill("agent", "2025-11-21T06:20:01.500Z", 4, 5, "batch 3: <write>"),),
     outages=(BrokerOutage("2025-11-21T06:20:02.000Z", "2025-11-21T06:20:04.000Z"),),
@@ -103,7 +104,7 @@ def test_what_has_no_ack_and_what_has_no_receipt_is_a_fault_of_the_demo(
 def test_the_summary_is_written_with_the_keys_that_others_read(tmp_path: Path) -> None:
     GOOD.write(tmp_path / "summary.json")
     figures = json.loads((tmp_path / "summary.json").read_text())
-    keys = "events transmissions acked accepted duplicates kafka_records rows seconds kills declared kept"
+    keys = "sensors events transmissions acked accepted duplicates kafka_records rows seconds kills declared kept"
     assert {*keys.split(), *BROKEN} <= set(figures)
     assert figures["kills"] == [
         {
@@ -180,6 +181,7 @@ def test_the_report_says_what_happened(tmp_path: Path, evidence: DemoResult) -> 
     report.write(evidence, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "Nothing was lost" in page
+    assert "1,200 CoAP sensors reported" in page
     assert "killed once" in page
     assert "batch 3: &lt;write&gt;" in page
     assert "lost: d reading id=0" in page
@@ -212,7 +214,50 @@ def test_the_job_is_followed_by_its_log(tmp_path: Path) -> None:
 
 def test_a_random_seed_is_chosen_where_none_is_given() -> None:
     assert options.parse([], "demo").seed != options.parse([], "demo").seed
-    assert options.parse(["--seed", "7", "--events", "50", "--kills", "0"], "demo") == options.DemoOptions(7, 50, 0)
+    assert options.parse(["--seed", "7", "--events", "5000", "--kills", "0"], "demo") == options.DemoOptions(7, 5000, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sensors", "events"),
+    [
+        ([], 240, 10_000),
+        (["--events", "3000"], 240, 3_000),
+        (["--events", "50"], 5, 50),
+        (["--events", "1"], 1, 1),
+        (["--sensors", "1"], 1, 10_000),
+        (["--sensors", "5000"], 5_000, 50_000),
+        (["--sensors", "5", "--events", "50"], 5, 50),
+        (["--sensors", "32768"], 32_768, 327_680),
+    ],
+)
+def test_sensors_and_events_fit_together(arguments: list[str], sensors: int, events: int) -> None:
+    parsed = options.parse(arguments, "demo")
+    assert (parsed.sensors, parsed.events_min) == (sensors, events)
+    (plan,) = options.scenario(sensors).fleets
+    assert plan.sensors == sensors
+    assert sensors / plan.every_seconds <= options.EVENTS_PER_SECOND + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--sensors", "6", "--events", "59"],
+            "argument --sensors: 6 sensors need --events 60 at least, or no --events",
+        ),
+        (["--sensors", "32769"], "argument --sensors: at most 32768 are possible"),
+        (["--sensors", "0"], "argument --sensors: at least 1 is needed"),
+        (["--sensors", "many"], "argument --sensors: 'many' is no natural number"),
+        (["--minutes", "-1"], "argument --minutes: '-1' is no natural number"),
+    ],
+)
+def test_numbers_that_do_not_fit_together_are_refused_with_what_would(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        options.parse([f"{arguments[0]}={arguments[1]}", *arguments[2:]], "demo")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"demo: error: {message}"
 
 
 def test_the_time_is_an_option() -> None:
