@@ -6,7 +6,7 @@ import http.client
 import socket
 from typing import BinaryIO
 
-from agent.cli.sensor.coap_client import Request, Target
+from agent.cli.sensor.coap_client import Target, plain_request
 
 ATTEMPT_SECONDS = 2.0
 JSON = 50
@@ -20,7 +20,7 @@ def body(number: int) -> bytes:
 
 def coap(address: tuple[str, int], number: int) -> bool:
     """Post an event; return whether it was acknowledged."""
-    reply = Request(body(number), JSON).exchange(Target(*address), iter([ATTEMPT_SECONDS]), lambda _: None)
+    reply = plain_request(body(number), JSON).exchange(Target(*address), iter([ATTEMPT_SECONDS]), lambda _: None)
     return reply is not None and reply.code_text == "2.04"
 
 

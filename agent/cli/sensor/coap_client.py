@@ -16,13 +16,17 @@ from agent.coap.tuning import Tuning
 
 PORT = 5683
 PATH = b"events"
-URI_PATH, CONTENT_FORMAT, MAX_AGE = 11, 12, 14
+OSCORE, URI_PATH, CONTENT_FORMAT, MAX_AGE = 9, 11, 12, 14
 TOKEN_BYTES = 4
 DATAGRAM_BYTES_MAX = 65_535
 
 
 class TargetError(ValueError):
     """The text is not the address of a gateway."""
+
+
+class UntrustedResponseError(Exception):
+    """A response under OSCORE is not protected, or not by the gateway that has the credentials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,8 @@ class CoapReply:
     payload: bytes
     max_age: int | None
     """Seconds after which to try again, where the response names them."""
+    oscore: bytes | None = None
+    """The OSCORE option (RFC 8613 section 2); None where the response is not protected."""
 
     @property
     def code_text(self) -> str:
@@ -75,14 +81,18 @@ def waits(random: Random, retransmits: int, tuning: Tuning) -> Iterator[float]:
         yield seconds * 2**number
 
 
-class Request:
-    """One request, with a Message ID and a Token of its own."""
+def plain_request(payload: bytes, content_format: int) -> Request:
+    """Return a request that is not protected."""
+    return Request((Option(URI_PATH, PATH), Option(CONTENT_FORMAT, message.uint(content_format))), payload)
 
-    def __init__(self, payload: bytes, content_format: int) -> None:
+
+class Request:
+    """One POST, with a Message ID and a Token of its own."""
+
+    def __init__(self, options: tuple[Option, ...], payload: bytes) -> None:
         self._message_id = secrets.token_bytes(2)
         self._token = secrets.token_bytes(TOKEN_BYTES)
         head = bytes((message.VERSION_1 | message.CONFIRMABLE | TOKEN_BYTES, message.POST))
-        options = (Option(URI_PATH, PATH), Option(CONTENT_FORMAT, message.uint(content_format)))
         head += self._message_id + self._token
         self.datagram = message.join(head, message.write_options(options), payload)
         self.transmissions = 0
@@ -134,7 +144,7 @@ class Request:
             _send(sock, message.empty(message.ACKNOWLEDGEMENT, datagram[2:4]))
         values = dict(message.read_options(options))
         max_age = int.from_bytes(values[MAX_AGE], "big") if MAX_AGE in values else None
-        return CoapReply(datagram[1], payload, max_age)
+        return CoapReply(datagram[1], payload, max_age, values.get(OSCORE))
 
 
 def _connect(target: Target) -> socket.socket:

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,12 +15,14 @@ from agent.cli import api
 from agent.cli import arguments as arguments_
 from agent.cli.failures import FAILURE, USAGE, print_error
 from agent.cli.sensor import reading
+from agent.coap.errors import CoapError, CredentialsError
 from agent.config import load
 from agent.config.mistakes import ConfigurationError
 from agent.config.settings import CoapSettings, HttpSettings
 from agent.terminal import Colour, count, json_line, paint, printable
 
 if TYPE_CHECKING:
+    from agent.cli.sensor.protection import SensorContext
     from agent.cli.sensor.senders import Body, Result, Sender
 
 EXAMPLES = """examples:
@@ -27,10 +30,14 @@ EXAMPLES = """examples:
   oncegate send temperature=21.5 --device urn:dev:mac:00158d0001a2b3c4 --id 17 --repeat 3
   oncegate send door=open battery=87 --unit battery=% --device door-2 --time now --coap gateway.local
   oncegate send level=3 --device tank-1 --boot 4 --id 1 --http https://gateway:8580 --token-file tank-1.token
+  oncegate send level=3 --device urn:tank:1 --id 2 --coap gateway.local --credentials tank-1.json
 
 An unanswered request is resent after 2 to 3 s, and each time after twice as long. With --repeat the same event is sent
 in new requests, as by a sensor that has not received the answer. A CoAP response does not distinguish new events
 from duplicates; on the gateway itself the agent's HTTP interface does.
+
+--credentials protects the request by OSCORE. Use credentials of their own, not those of a running sensor, with which it
+would share sequence numbers; the next one is kept in FILE.number.
 
 exit codes: 0 accepted, or a duplicate; 1 refused, or no answer; 2 wrong usage
 """
@@ -64,6 +71,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     target.add_argument("--coap", metavar="HOST[:PORT]", help="the gateway (default: this machine)")
     target.add_argument("--http", metavar="URL", help="send over HTTP, such as to http://127.0.0.1:8580")
     parser.add_argument("--token-file", type=Path, metavar="FILE", help="file with the bearer token for HTTP, mode 600")
+    parser.add_argument(
+        "--credentials", type=Path, metavar="FILE", help="the output of `oncegate credentials`, mode 600, for OSCORE"
+    )
     parser.add_argument("--format", choices=tuple(_FORMATS), default="json", help="format of the body (default: json)")
     parser.add_argument(
         "--repeat", type=arguments_.positive, default=1, metavar="N", help="send the same event in N requests"
@@ -80,22 +90,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Send the event, and print the outcome of each request; return 1 where one was not stored."""
-    try:
-        event = reading.event_of(arguments)
-        sender = _sender(arguments)
-    except (ValueError, api.ApiError) as error:
-        print_error(str(error))
-        return USAGE
-    if arguments.id is None and arguments.time is None:
-        print("oncegate: without --id or --time, each request is an event of its own", file=sys.stderr)
-    body = _encode(event, arguments.format)
+    with ExitStack() as opened:
+        try:
+            event = reading.event_of(arguments)
+            sender = _sender(arguments, opened)
+        except (ValueError, api.ApiError, CredentialsError) as error:
+            print_error(str(error))
+            return USAGE
+        if arguments.id is None and arguments.time is None:
+            print("oncegate: without --id or --time, each request is an event of its own", file=sys.stderr)
+        return _send(_encode(event, arguments.format), sender, arguments)
+
+
+def _send(body: Body, sender: Sender, arguments: argparse.Namespace) -> int:
     stored = True
     for _ in range(arguments.repeat):
         begun = time.monotonic()
         try:
             result = sender.send(body)
+        except CoapError as error:
+            print_error(str(error))
+            return FAILURE
         except (OSError, api.ApiError) as error:
-            print_error(f"{arguments.coap or arguments.http}: {error}")
+            print_error(f"{arguments.coap or arguments.http or _HERE}: {error}")
             return FAILURE
         result = replace(result, seconds=round(time.monotonic() - begun, 3))
         stored &= result.stored
@@ -103,12 +120,14 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if stored else FAILURE
 
 
-def _sender(arguments: argparse.Namespace) -> Sender:
-    """Return the sender for the target; raise TargetError or ApiError."""
+def _sender(arguments: argparse.Namespace, opened: ExitStack) -> Sender:
+    """Return the sender for the target; raise TargetError, ApiError or CredentialsError."""
     from agent.cli.sensor.coap_client import Target, read_target
     from agent.cli.sensor.senders import CoapSender, HttpSender
 
     if arguments.http:
+        if arguments.credentials is not None:
+            raise CredentialsError("--credentials are for CoAP; over HTTP use https:// and --token-file")
         return HttpSender(api.Api(arguments.http, api.read_token(arguments.token_file)), arguments.retransmits)
     coap, http = _own_settings(arguments.config, required=arguments.coap is None)
     host, _, port = coap.bind.rpartition(":")
@@ -118,7 +137,18 @@ def _sender(arguments: argparse.Namespace) -> Sender:
         own_api = api.own_api(http) if target == own or target.host in _LOOPBACK else None
     except api.ApiError:
         own_api = None
-    return CoapSender(target, arguments.retransmits, own_api)
+    return CoapSender(target, arguments.retransmits, own_api, _context(arguments.credentials, opened))
+
+
+def _context(file: Path | None, opened: ExitStack) -> SensorContext | None:
+    if file is None:
+        return None
+    from agent.coap.oscore.serving import check_installed
+
+    check_installed()
+    from agent.cli.sensor.protection import open_context
+
+    return opened.enter_context(open_context(file))
 
 
 def _own_settings(file: Path, *, required: bool) -> tuple[CoapSettings, HttpSettings]:

@@ -7,11 +7,23 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import SystemRandom
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agent.cli import api
-from agent.cli.sensor.coap_client import CoapReply, Request, Target, waits
+from agent.cli.sensor.coap_client import (
+    OSCORE,
+    CoapReply,
+    Request,
+    Target,
+    UntrustedResponseError,
+    plain_request,
+    waits,
+)
+from agent.coap.message import Option
 from agent.coap.tuning import Tuning
+
+if TYPE_CHECKING:
+    from agent.cli.sensor.protection import SensorContext
 
 ACCEPTED, DUPLICATE, ACKNOWLEDGED = "accepted", "duplicate", "acknowledged"
 REFUSED, UNANSWERED = "refused", "unanswered"
@@ -58,28 +70,53 @@ class Sender(Protocol):
 
 
 class CoapSender:
-    """Sends over CoAP.
+    """Sends over CoAP, protected by OSCORE where a context is given.
 
     `own` is the HTTP interface of a gateway on this machine, which distinguishes new events from duplicates.
     """
 
-    def __init__(self, target: Target, retransmits: int, own: api.Api | None) -> None:
+    def __init__(self, target: Target, retransmits: int, own: api.Api | None, context: SensorContext | None) -> None:
         self._target = target
         self._retransmits = retransmits
         self._own = own
+        self._context = context
 
     def send(self, body: Body) -> Result:
-        """Send it in a new request; raise OSError where the host has no address."""
-        request = Request(body.content, body.content_format)
+        """Send it in a new request; raise OSError where the host has no address, CoapError without sequence number."""
         before = self._latest()
-        reply = request.exchange(self._target, _waits(self._retransmits), _report)
-        sent = Result(UNANSWERED, transmissions=request.transmissions, fingerprint=body.fingerprint)
+        try:
+            reply, transmissions = self._exchange(body)
+        except UntrustedResponseError as error:
+            return Result(REFUSED, str(error), fingerprint=body.fingerprint)
+        sent = Result(UNANSWERED, transmissions=transmissions, fingerprint=body.fingerprint)
         if reply is None:
             return replace(sent, reason=f"{self._target} does not answer")
         if reply.code_text == _CHANGED:
             outcome = ACKNOWLEDGED if before is None else self._outcome(before, body)
             return replace(sent, outcome=outcome, code=_CHANGED)
         return replace(sent, outcome=REFUSED, code=reply.code_text, reason=_coap_reason(reply))
+
+    def _exchange(self, body: Body) -> tuple[CoapReply | None, int]:
+        """Return the response, None where there is none, and the number of transmissions."""
+        if self._context is not None:
+            return self._protected_exchange(self._context, body)
+        request = plain_request(body.content, body.content_format)
+        return request.exchange(self._target, _waits(self._retransmits), _report), request.transmissions
+
+    def _protected_exchange(self, context: SensorContext, body: Body) -> tuple[CoapReply | None, int]:
+        """Send a protected request, and once more with the Echo value where the gateway asks for it."""
+        transmissions = 0
+        for _ in range(2):
+            option, payload, reference = context.seal(body.content, body.content_format)
+            request = Request((Option(OSCORE, option),), payload)
+            reply = request.exchange(self._target, _waits(self._retransmits), _report)
+            transmissions += request.transmissions
+            if reply is None:
+                break
+            reply, challenged = context.open(reply, reference)
+            if not challenged:
+                break
+        return reply, transmissions
 
     def _latest(self) -> int | None:
         """Return the number of the latest outcome, None where the agent does not answer."""
@@ -140,7 +177,7 @@ def _http_result(response: api.ApiResponse, transmissions: int, body: Body) -> R
 
 def _coap_reason(reply: CoapReply) -> str:
     text = reply.payload.decode("utf-8", "replace") or _MEANINGS.get(reply.code_text, "no reason given")
-    return text if reply.max_age is None else f"{text}; send it again after {reply.max_age} s"
+    return f"{text}; send it again after {reply.max_age} s" if reply.max_age else text
 
 
 _MEANINGS = {

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from agent.cli.sensor.coap_client import CoapReply, Request, Target, TargetError, read_target, waits
+from agent.cli.sensor.coap_client import CoapReply, Request, Target, TargetError, plain_request, read_target, waits
 from agent.coap import message
 from agent.coap.message import Option
 from agent.coap.tuning import Tuning
@@ -46,7 +46,7 @@ def peer(serve: Peer) -> Iterator[tuple[Target, list[bytes]]]:
 
 
 def ask(target: Target, *seconds: float) -> tuple[CoapReply | None, Request, list[str]]:
-    request = Request(b"{}", 50)
+    request = plain_request(b"{}", 50)
     resends: list[str] = []
     return request.exchange(target, iter(seconds), resends.append), request, resends
 
