@@ -55,12 +55,14 @@ _DEVICE: Final = cbor.encode_text("device")
 
 def _encode_whole(event: Event) -> bytes:
     """Encode the usual identity as `encode_map` does, but faster: the keys' order and bytes are constant."""
-    present = [(_ID, event.id), (_BOOT, event.boot), (_DATA, event.data), (_TIME, event.time)]
-    fields = [entry for entry in present if entry[1] is not None]
-    parts = [cbor.head(0xA0, len(fields) + 2)]
-    for key, value in fields:
-        parts.append(key)
-        cbor.encode_into(parts, value)
+    count = 2
+    parts: list[bytes] = [b""]
+    for key, value in ((_ID, event.id), (_BOOT, event.boot), (_DATA, event.data), (_TIME, event.time)):
+        if value is not None:
+            count += 1
+            parts.append(key)
+            cbor.encode_into(parts, value)
+    parts[0] = cbor.head(0xA0, count)
     parts.append(_encode_type_and_device(event.type, event.device))
     return b"".join(parts)
 

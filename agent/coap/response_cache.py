@@ -17,6 +17,8 @@ class ResponseCache:
         self._answers_max = answers_max
         self._answers: OrderedDict[bytes, bytes] = OrderedDict()
         """Each in one value with the time of its request: two values would take 100 bytes more."""
+        self._oldest_received = 0.0
+        """The time of the oldest answer's request, when outlived answers were last removed."""
 
     def __len__(self) -> int:
         return len(self._answers)
@@ -25,7 +27,9 @@ class ResponseCache:
         """Store the answer to a request that was received at this time, in seconds of the loop's clock."""
         answers = self._answers
         answers[key] = _MOMENT.pack(received) + answer
-        if len(answers) > self._answers_max or self._outlived(next(iter(answers.values())), received):
+        if len(answers) > self._answers_max:
+            answers.popitem(last=False)
+        if received - self._oldest_received >= self._lifetime_seconds:
             self._forget(received)
 
     def get(self, key: bytes, now: float) -> bytes | None:
@@ -45,9 +49,14 @@ class ResponseCache:
 
     def _forget(self, now: float) -> None:
         answers = self._answers
-        while len(answers) > self._answers_max or (answers and self._outlived(next(iter(answers.values())), now)):
+        while answers and self._outlived(oldest := next(iter(answers.values())), now):
             answers.popitem(last=False)
+        self._oldest_received = _received(oldest) if answers else now
 
     def _outlived(self, kept: bytes, now: float) -> bool:
-        received: float = _MOMENT.unpack_from(kept)[0]
-        return now - received >= self._lifetime_seconds
+        return now - _received(kept) >= self._lifetime_seconds
+
+
+def _received(kept: bytes) -> float:
+    received: float = _MOMENT.unpack_from(kept)[0]
+    return received

@@ -16,6 +16,8 @@ _WHITESPACE: Final = " \t\n\r"
 _SPACES: Final = re.compile(f"[{_WHITESPACE}]*")
 _INTEGER_CHARACTERS_MAX: Final = 20
 """Of an integer in [-2^63, 2^64), its sign included."""
+_ALWAYS_INTEGER_CHARACTERS_MAX: Final = 18
+"""Up to this length, each integer is in that range."""
 
 
 def read(body: bytes) -> object:
@@ -83,6 +85,8 @@ def _bytes(digits: object) -> object:
 
 def _integer(literal: str) -> int | float:
     """Read an integer literal; outside [-2^63, 2^64) it is read as a double."""
+    if len(literal) <= _ALWAYS_INTEGER_CHARACTERS_MAX:
+        return int(literal)
     if len(literal) <= _INTEGER_CHARACTERS_MAX and INTEGER_MIN <= (number := int(literal)) < INTEGER_END:
         return number
     return float(literal)
