@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from contract.event import Event
 from contract.record import ClockTrust
+from simulators.services.kafka.broker import Broker
 from tests.cloud.gateway import Gateway, Record, now, readings, without_header
 from tests.cloud.running import DELTA, POSTGRES, CloudSide
 from tests.support.steppable_clock import SteppableClock
@@ -287,3 +288,23 @@ def test_a_dedup_on_event_time_loses_what_lags_and_ours_does_not(
     lost = len(slow) + len(quick) - rows
     print(json.dumps({"time": time, "of": len(slow) + len(quick), "lost": lost}))
     assert (lost == 0) is (time == "seen")
+
+
+@on_both
+def test_a_broker_that_is_away_for_long_ends_the_job_and_its_next_start_goes_on(
+    cloud: CloudSide, broker: Broker
+) -> None:
+    """The unit starts the job again; until the broker is back it ends with the same status."""
+    ledger, gateway = Ledger(cloud), Gateway()
+    cloud.start()
+    ledger.send(gateway.records(readings(50)))
+    ledger.check()
+    broker.stop()
+    assert cloud.wait_for_end() == 1
+    assert "imeout" in cloud.jobs[-1].log()
+    assert cloud.wait_for_end(cloud.start()) == 1
+    broker.start()
+    cloud.start()
+    ledger.send(gateway.records(readings(50, start=100)))
+    ledger.check()
+    assert cloud.stop() == 0
