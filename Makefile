@@ -96,6 +96,11 @@ model: setup ## Check the models in models/ and their mutants with TLC; NAMES="p
 schedules: setup ## Run COUNT (1000) schedules of the whole path from the seed FIRST (1) on, with faults, in simulated time
 	@$(BIN)/python -m tests.schedules --count $(or $(COUNT),1000) --first $(or $(FIRST),1)
 
+.PHONY: soak
+soak: setup ## Run the whole path for HOURS with random faults, and judge every event; SEED=n repeats, KEEP=1 adds it to the docs
+	@$(BIN)/python -m simulators.soak --hours $(or $(HOURS),1) $(if $(SEED),--seed $(SEED)) $(if $(RATE),--rate $(RATE)) \
+	  $(if $(KEEP),--keep docs/benchmarks/soak.json)
+
 .PHONY: bench
 bench: bench-agent bench-decode bench-uplink bench-store bench-simulators bench-losses bench-gateway bench-cloud bench-job ## Measure everything, beside alternatives
 

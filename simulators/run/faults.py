@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from simulators.display import Display
 from simulators.errors import RunError
 from simulators.evidence import receipts
+from simulators.evidence.topic import TopicError
 from simulators.ledger import Ledger
 from simulators.oracle.evidence_database import AHEAD, RESTORED
 from simulators.run.gateway import Gateway
@@ -20,25 +21,39 @@ EMPTY_SECONDS_MAX = 60.0
 BATCH_SECONDS_MAX = 60.0
 INTO_BATCH_SECONDS = 1.0
 POLL_SECONDS = 0.2
+OVER_SECONDS = 1.0
+"""How often a player checks whether the run is over."""
 RESTORED_SECONDS = 5.0
 """How long sensors report to a restored card at least: repeated labels appear with new events only."""
 
 
-async def play(faults: Sequence[Fault], services: Services, ledger: Ledger, display: Display, reports: Reports) -> None:
-    """Inject all faults; return when every service runs again."""
+async def play(
+    faults: Sequence[Fault],
+    services: Services,
+    ledger: Ledger,
+    display: Display,
+    reports: Reports,
+    is_over: Callable[[], bool] = lambda: False,
+) -> None:
+    """Inject all faults, or those before `is_over`; return when every service runs again."""
     async with asyncio.TaskGroup() as tasks:
         for target in FaultTarget:
             own = sorted((fault for fault in faults if fault.target is target), key=lambda fault: fault.at)
             player = _FaultPlayer(target, services, ledger, display, reports)
-            tasks.create_task(player.play(own), name=f"faults of {target}")
-    reports.suffice.set()
+            tasks.create_task(player.play(own, is_over), name=f"faults of {target}")
 
 
 async def note_receipts_ahead(services: Services, ledger: Ledger, display: Display) -> None:
     """Count receipts in Kafka for records that the table lacks, and record their number in the ledger."""
     if FaultTarget.KAFKA in services.down:
         return  # the receipts cannot be read
-    if ahead := await asyncio.to_thread(receipts.ahead, services.broker.bootstrap_servers, services.job.table):
+    try:
+        ahead = await asyncio.to_thread(receipts.ahead, services.broker.bootstrap_servers, services.job.table)
+    except TopicError:
+        if FaultTarget.KAFKA in services.down:
+            return
+        raise
+    if ahead:
         ledger.happened(FaultTarget.JOB, f"{AHEAD}{ahead}")
         display.fact(f"{FaultTarget.JOB}: {AHEAD}{ahead}")
 
@@ -55,11 +70,15 @@ class _FaultPlayer:
         self._display = display
         self._reports = reports
 
-    async def play(self, faults: Sequence[Fault]) -> None:
+    async def play(self, faults: Sequence[Fault], is_over: Callable[[], bool]) -> None:
         loop = asyncio.get_running_loop()
         begin = loop.time()
         for fault in faults:
-            await asyncio.sleep(max(0.0, begin + fault.at - loop.time()))
+            # A supervisor may be starting the service, which it notes as down meanwhile.
+            while (seconds := begin + fault.at - loop.time()) > 0 or self._target in self._services.down:
+                if is_over():
+                    return
+                await asyncio.sleep(min(max(seconds, POLL_SECONDS), OVER_SECONDS))
             await self._happen(fault)
 
     async def _happen(self, fault: Fault) -> None:
@@ -101,6 +120,8 @@ class _FaultPlayer:
         self._services.down.discard(self._target)
 
     async def _take_down(self, what: str, end: Callable[[], None], seconds: float) -> None:
+        if self._target in self._services.down:
+            return  # it has ended by itself, and its supervisor is about to start it
         self._services.take_down(self._target)
         self._record(what)
         await asyncio.to_thread(end)

@@ -126,17 +126,18 @@ class Gateway(ProcessService):
     def back_up(self) -> None:
         """Copy the card; the agent must not run."""
         shutil.rmtree(self._backup, ignore_errors=True)
-        shutil.copytree(self._state, self._backup)
+        shutil.copytree(self.state, self._backup)
 
     def restore(self) -> None:
         """Replace the card by its copy; the agent must not run."""
         if not self._backup.exists():
             raise RunError("there is no copy of the card: a fault `backup` must precede `restore`")
-        shutil.rmtree(self._state)
-        shutil.copytree(self._backup, self._state)
+        shutil.rmtree(self.state)
+        shutil.copytree(self._backup, self.state)
 
     @property
-    def _state(self) -> Path:
+    def state(self) -> Path:
+        """The folder of the agent's state: its card."""
         return self._folder / "state"
 
     @property
@@ -179,7 +180,7 @@ class Gateway(ProcessService):
         return f"""\
 [gateway]
 id = "{options.id}"
-state_dir = {json.dumps(str(self._state))}
+state_dir = {json.dumps(str(self.state))}
 clock = "{options.clock}"
 
 [coap]

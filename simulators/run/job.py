@@ -32,8 +32,9 @@ class Job(ProcessService):
     def __init__(self, folder: Path, log_file: Path, bootstrap_servers: str, patches: tuple[str, ...] = ()) -> None:
         """Prepare the job; `patches` are MODULE:FUNCTION, see simulators/launch.py."""
         self.table = folder / "table"
+        self.checkpoint = folder / "checkpoint"
         ends = ("--bootstrap-servers", bootstrap_servers, "--table", str(self.table))
-        pace = ("--checkpoint", str(folder / "checkpoint"), "--window", WINDOW, "--trigger", TRIGGER)
+        pace = ("--checkpoint", str(self.checkpoint), "--window", WINDOW, "--trigger", TRIGGER)
         folder.mkdir(parents=True)
         options = spark.SparkOptions(packages=("contract", "cloud"))
         script, before = (_LAUNCH, ("job", *patches, "--")) if patches else (_JOB, ())
@@ -48,6 +49,11 @@ class Job(ProcessService):
     def wait(self) -> None:
         """Wait until the job reads the topic."""
         self.process.wait_for_log(_READS, START_SECONDS_MAX)
+
+    @property
+    def reads(self) -> bool:
+        """Whether the job reads the topic."""
+        return _READS in self.process.log()
 
     @property
     def stages(self) -> list[tuple[int, str]]:

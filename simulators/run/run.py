@@ -109,7 +109,7 @@ async def _run_local(options: RunOptions, home: Path, display: Display, stop: St
         display.phase("stopping the job and the agent")
         await asyncio.to_thread(services.stop)
         display.phase("reading Kafka and the table, and comparing them with the ledger")
-        return await asyncio.to_thread(_judge_local, options.ledger_file, home, services, statuses)
+        return await asyncio.to_thread(judge_local, options.ledger_file, home, services, statuses)
 
 
 async def _play_local(options: RunOptions, services: Services, ledger: Ledger, display: Display, stop: Stop) -> None:
@@ -124,7 +124,12 @@ async def _play_local(options: RunOptions, services: Services, ledger: Ledger, d
         statuses = [gateway.http_address for gateway in services.gateways]
         watching = tasks.create_task(play.watch(scenario, ledger, statuses, radio, display))
         reports = Reports()
-        happening = tasks.create_task(faults.play(scenario.faults, services, ledger, display, reports))
+
+        async def happen() -> None:
+            await faults.play(scenario.faults, services, ledger, display, reports)
+            reports.suffice.set()
+
+        happening = tasks.create_task(happen())
         await play.sensors(scenario, options.seed, ledger, targets, stop, reports=reports)
         if not stop.requested.is_set():
             await happening
@@ -147,7 +152,8 @@ async def watched(services: Services, work: Coroutine[None, None, T]) -> T:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _judge_local(ledger_file: Path, home: Path, services: Services, statuses: Sequence[GatewayStatus]) -> Verdict:
+def judge_local(ledger_file: Path, home: Path, services: Services, statuses: Sequence[GatewayStatus]) -> Verdict:
+    """Judge a local run by its ledger, Kafka and the table; write the arrivals into its folder."""
     with EvidenceDatabase() as evidence:
         evidence.add_ledger(ledgers.read(ledger_file))
         evidence.add_records(topic.read(Topic(services.broker.bootstrap_servers)))

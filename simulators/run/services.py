@@ -42,6 +42,8 @@ class Services:
     mosquitto: Mosquitto | None = None
     zigbee2mqtt: Zigbee2Mqtt | None = None
     down: set[str] = field(default_factory=set)
+    supervised: bool = False
+    """Whether a service that ends by itself is started again, instead of ending the run (simulators/soak)."""
 
     @property
     def agents(self) -> dict[str, Gateway]:
@@ -70,11 +72,11 @@ class Services:
         return None
 
     def take_down(self, name: str) -> None:
-        """Note that a service is down on purpose from now on; raise RunError where one has ended by itself.
+        """Note that a service is down on purpose from now on; raise RunError where an unsupervised one has ended.
 
         The check comes first, since a service that is down on purpose is not checked any more.
         """
-        if (unexpected_end := self.unexpected_end()) is not None:
+        if not self.supervised and (unexpected_end := self.unexpected_end()) is not None:
             raise RunError(unexpected_end)
         self.down.add(name)
 

@@ -33,7 +33,11 @@ async def wait_for_job(services: Services, stop: Stop | None = None) -> None:
 
 
 async def wait_for_receipts(
-    gateways: Sequence[HasStatus], display: Display, stop: Stop | None = None, clock: Clock = REAL_CLOCK
+    gateways: Sequence[HasStatus],
+    display: Display,
+    stop: Stop | None = None,
+    clock: Clock = REAL_CLOCK,
+    standstill_seconds_max: float = STANDSTILL_SECONDS_MAX,
 ) -> Sequence[GatewayStatus]:
     """Wait until every event has its receipt, or no receipt arrives any more; return the final statuses."""
     display.phase("waiting for the last receipts")
@@ -45,7 +49,7 @@ async def wait_for_receipts(
         display.count(accepted - outbox, accepted, f"{outbox:,} events without a receipt")
         if outbox != latest:
             latest, moved = outbox, clock.now()
-        limit = INTERRUPTED_SECONDS_MAX if stop is not None and stop.requested.is_set() else STANDSTILL_SECONDS_MAX
+        limit = INTERRUPTED_SECONDS_MAX if stop is not None and stop.requested.is_set() else standstill_seconds_max
         if outbox == 0 or clock.now() - moved > limit:
             return statuses
         await clock.sleep(POLL_SECONDS)

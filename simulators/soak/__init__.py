@@ -1,0 +1,1 @@
+"""Soak runs: the whole path for hours under random faults, judged at checkpoints."""
