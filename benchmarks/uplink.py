@@ -25,7 +25,7 @@ from benchmarks import report
 from benchmarks.report import Figure
 from contract.event import Event, Label, Value
 from contract.fingerprint import fingerprint
-from contract.record import Acceptance, ClockTrust, Headers, Shared, encode_headers, encode_tail, encode_value
+from contract.record import ClockTrust, Record, Shared, encode_record, encode_tail
 from simulators.payloads import device_name
 from simulators.services.kafka.broker import Broker
 
@@ -38,8 +38,6 @@ START_MS = 1_763_700_000_000
 STEP_MS = 3_000
 STATISTICS_MS = 100
 SEED = 7
-
-_Record = tuple[bytes, bytes, Headers]
 
 
 def readings() -> Iterator[Event]:
@@ -61,16 +59,14 @@ def readings() -> Iterator[Event]:
         number += 1
 
 
-def records() -> Iterator[_Record]:
+def records() -> Iterator[Record]:
     """Yield the records of the events, as a gateway sends them."""
     for number, event in enumerate(readings(), 1):
         received, label = START_MS + number * STEP_MS + 40, Label("7d1f3a9c5be20846", number)
         mark, via = fingerprint(event), "coap" if event.time is None else "zigbee2mqtt"
         shared = Shared.NONE if event.time is None else Shared.TIME
-        acceptance = Acceptance(received, via, ClockTrust.TRUSTED, shared, event.time)
-        headers = encode_headers(mark, "gw-1", label, event.device, event.type, event.time, acceptance)
-        value = encode_value(mark, "gw-1", label, encode_tail(event, received, via))
-        yield event.device.encode(), value, headers
+        tail = encode_tail(event, received, via)
+        yield encode_record(mark, "gw-1", label, tail, ClockTrust.TRUSTED, shared, event.time)
 
 
 def cost_of_each_event(broker: Broker, codec: str, burst: int) -> tuple[float, float]:
@@ -92,7 +88,7 @@ def cost_of_each_event(broker: Broker, codec: str, burst: int) -> tuple[float, f
     return (_settled(producer, sent) - before) / EVENTS[burst], seconds * 1e6 / EVENTS[burst]
 
 
-def _produce(producer: Producer, topic: str, records: Iterator[_Record]) -> None:
+def _produce(producer: Producer, topic: str, records: Iterator[Record]) -> None:
     for key, value, headers in records:
         producer.produce(topic, value, key, headers=list(headers))
     if producer.flush(60):

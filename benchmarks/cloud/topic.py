@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint
-from contract.record import Acceptance, ClockTrust, Headers, Shared, encode_headers, encode_tail, encode_value
+from contract.record import ClockTrust, Record, Shared, encode_record, encode_tail
 
 DUPLICATES = 0.1
 DISTANCE_RECORDS = 20_000
@@ -18,10 +18,8 @@ DISTANCE_RECORDS = 20_000
 DEVICES = 500
 VALUE_BYTES = 200
 
-RecordFields = tuple[bytes, bytes, Headers]
 
-
-def records(count: int, time_ms: int, *, shared: Shared = Shared.TIME, seed: int = 7) -> Iterator[RecordFields]:
+def records(count: int, time_ms: int, *, shared: Shared = Shared.TIME, seed: int = 7) -> Iterator[Record]:
     """Yield records of about VALUE_BYTES, a tenth of which repeat an earlier one as another gateway's."""
     chance = random.Random(seed)
     recent: list[Event] = []
@@ -38,7 +36,7 @@ def records(count: int, time_ms: int, *, shared: Shared = Shared.TIME, seed: int
         yield _record(event, gateway, Label(f"00000000000000{gateway[-1]:0>2}", sequences[gateway]), shared)
 
 
-def send(bootstrap_servers: str, topic: str, records: Iterator[RecordFields]) -> int:
+def send(bootstrap_servers: str, topic: str, records: Iterator[Record]) -> int:
     """Produce the records, wait until Kafka has all of them, and return their number."""
     ends = {"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random"}
     queue = {"linger.ms": 50, "queue.buffering.max.messages": 500_000, "compression.type": "lz4"}
@@ -65,11 +63,9 @@ def _event(number: int, time_ms: int, shared: Shared, chance: random.Random) -> 
     return Event(device, id=number, time=moment, data={"t": round(chance.uniform(-20, 40), 2), "rh": number % 100})
 
 
-def _record(event: Event, gateway: str, label: Label, shared: Shared) -> RecordFields:
+def _record(event: Event, gateway: str, label: Label, shared: Shared) -> Record:
     received = time.time_ns() // 1_000_000
     mark = fingerprint(event)
-    value = encode_value(mark, gateway, label, encode_tail(event, received, "coap"))
     bound = event.time if shared is Shared.TIME else None
-    acceptance = Acceptance(received, "coap", ClockTrust.TRUSTED, shared, bound)
-    headers = encode_headers(mark, gateway, label, event.device, event.type, event.time, acceptance)
-    return event.device.encode(), value, headers
+    tail = encode_tail(event, received, "coap")
+    return encode_record(mark, gateway, label, tail, ClockTrust.TRUSTED, shared, bound)

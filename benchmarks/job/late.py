@@ -10,9 +10,8 @@ from statistics import mean
 
 from benchmarks.cloud import topic
 from benchmarks.cloud.runs import RUN_SECONDS_MAX, STATE_AGE_SECONDS, Bench
-from benchmarks.cloud.topic import RecordFields
 from benchmarks.report import Figure
-from contract.record import Shared
+from contract.record import Record, Shared
 
 DAY_MS = 86_400_000
 TOPIC = "late"
@@ -83,7 +82,7 @@ def read_small_batches(log: str, rows: int) -> list[Figure]:
     ]
 
 
-def _mixed(count: int, late_share: float) -> Iterator[RecordFields]:
+def _mixed(count: int, late_share: float) -> Iterator[Record]:
     """Yield records of now, and this share of yesterday's, in random order."""
     chance, now = random.Random(count), time.time_ns() // 1_000_000
     late = int(count * late_share)

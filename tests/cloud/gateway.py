@@ -12,13 +12,11 @@ from contract.event import Event, Label
 from contract.fingerprint import fingerprint, needs_label
 from contract.record import (
     STATEMENT,
-    Acceptance,
     ClockTrust,
     Headers,
     Shared,
-    encode_headers,
+    encode_record,
     encode_tail,
-    encode_value,
 )
 from tests.support.waiting import wait_for_count
 
@@ -51,10 +49,8 @@ class Gateway:
             label = Label(self.epoch, self.sequence)
         needs = needs_label(event)
         mark = fingerprint(event, label=label if needs else None)
-        acceptance = Acceptance(received, "coap", self.clock, *self._bound(event, received))
-        value = encode_value(mark, self.name, label, encode_tail(event, received, "coap"))
-        headers = encode_headers(mark, self.name, label, event.device, event.type, event.time, acceptance)
-        return Record(event.device.encode(), value, headers)
+        tail = encode_tail(event, received, "coap")
+        return Record(*encode_record(mark, self.name, label, tail, self.clock, *self._bound(event, received)))
 
     def _bound(self, event: Event, received: int) -> tuple[Shared, int | None]:
         if event.time is not None:

@@ -22,7 +22,7 @@ from agent.identity.identify import identify
 from agent.mqtt.packets import Packets
 from contract.event import Label
 from contract.fingerprint import fingerprint
-from contract.record import Acceptance, ClockTrust, encode_headers, encode_value, read_data, read_header_fields
+from contract.record import ClockTrust, encode_record, read_data, read_header_fields
 
 RECEIVED_MS = 1_763_706_012_345
 LABEL = Label("00c0ffee00c0ffee", 7)
@@ -50,15 +50,13 @@ def records(body: bytes, media: str, via: str, query: dict[str, str]) -> list[ob
         for event in decoded.events:
             candidate = identify(event, via, RECEIVED_MS, ClockTrust.TRUSTED, settings)
             name = candidate.fingerprint or fingerprint(event, candidate.fields, LABEL)
-            acceptance = Acceptance(RECEIVED_MS, via, ClockTrust.TRUSTED, candidate.shared, candidate.bound)
-            headers = encode_headers(name, "gw", LABEL, event.device, event.type, event.time, acceptance)
-            value = encode_value(name, "gw", LABEL, candidate.tail)
+            clock, shared, bound = ClockTrust.TRUSTED, candidate.shared, candidate.bound
+            record = encode_record(name, "gw", LABEL, candidate.tail, clock, shared, bound)
             # The key is a hash for one process only.
             found += [
                 replace(candidate, similarity_key=None),
                 candidate.similarity_key is None,
-                headers,
-                value,
+                record,
                 read_header_fields(candidate.tail),
                 read_data(candidate.tail),
             ]

@@ -16,16 +16,14 @@ from contract.fingerprint import fingerprint
 from contract.record import (
     DATA_PATTERN,
     HEADERS,
-    SOURCE_CHARACTERS_KEPT,
+    SOURCE_BYTES_KEPT,
     SOURCES_KEPT,
     STATEMENT_WORDS,
     VALUE_PREFIX,
-    Acceptance,
     ClockTrust,
     Shared,
-    encode_headers,
+    encode_record,
     encode_source,
-    encode_statement,
     encode_tail,
     encode_value,
     json_text,
@@ -43,10 +41,10 @@ RECEIVED = 1_763_706_000_123
 
 
 def headers_of(event: Event, bound: int | None = None) -> list[tuple[str, bytes]]:
-    acceptance = Acceptance(RECEIVED, "coap", ClockTrust.UNTRUSTED, Shared.TIME, bound)
-    return encode_headers(
-        fingerprint(event, label=LABEL), "gw-1", LABEL, event.device, event.type, event.time, acceptance
-    )
+    name, tail = fingerprint(event, label=LABEL), encode_tail(event, RECEIVED, "coap")
+    key, value, headers = encode_record(name, "gw-1", LABEL, tail, ClockTrust.UNTRUSTED, Shared.TIME, bound)
+    assert (key, value) == (event.device.encode(), encode_value(name, "gw-1", LABEL, tail))
+    return headers
 
 
 def test_headers_are_as_documented() -> None:
@@ -75,9 +73,11 @@ def test_headers_stand_in_their_order_and_the_bound_is_a_word_also_where_unknown
 
 @given(st.integers(0, 2**63 - 1), st.from_regex("[0-9a-f]{16}", fullmatch=True))
 def test_the_label_is_read_out_of_the_statement(sequence: int, epoch: str) -> None:
-    acceptance = Acceptance(RECEIVED, "coap", ClockTrust.TRUSTED, Shared.NONE, None)
-    statement = encode_statement("gw-1", Label(epoch, sequence), acceptance)
-    assert read_stated_label(statement) == ("gw-1", Label(epoch, sequence))
+    tail = encode_tail(Event("a"), RECEIVED, "coap")
+    _, _, headers = encode_record(
+        bytes(16), "gw-1", Label(epoch, sequence), tail, ClockTrust.TRUSTED, Shared.NONE, None
+    )
+    assert read_stated_label(headers[-1][1]) == ("gw-1", Label(epoch, sequence))
 
 
 @pytest.mark.parametrize("statement", [b"", b"gw-1", b"gw-1 e 42", b"a b c d e f g", b"\xff b 1 d e f g"])
@@ -174,11 +174,13 @@ def test_a_gateway_speaks_under_its_own_name() -> None:
     assert gateway_device("gw-1") == "urn:oncegate:gateway:gw-1"
 
 
-@pytest.mark.parametrize("characters", [SOURCE_CHARACTERS_KEPT, 256])
+@pytest.mark.parametrize("characters", [SOURCE_BYTES_KEPT // 4, SOURCE_BYTES_KEPT // 4 + 1, 256])
 def test_names_of_devices_that_strangers_choose_take_bounded_memory(characters: int) -> None:
     tracemalloc.start()
     for number in range(SOURCES_KEPT + 2_000):
-        encode_source(f"{number:06d}".ljust(characters, "\U0001f600"))
+        device = f"{number:06d}".ljust(characters, "\U0001f600")
+        tail = f'"device":"{device}","type":"reading","received":1,"via":"coap"'.encode()
+        encode_record(bytes(16), "gw-1", LABEL, tail, ClockTrust.TRUSTED, Shared.NONE, None)
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert used < 12 << 20

@@ -24,7 +24,7 @@ from agent.forward.delivery.session import (
 from agent.forward.errors import RefusedError, SessionError, UnreachableError
 from agent.forward.kafka.client import LastError
 from agent.forward.kafka.health import Silence
-from agent.forward.kafka.record import encode
+from agent.forward.kafka.record import encode, value_bytes
 from agent.forward.kafka.topic import TopicView
 from agent.store.port import StoredEvent
 
@@ -128,7 +128,7 @@ class PipelinedSession:
                 in_flight.sent(event.position)
             else:
                 self._add(in_flight)
-                self._context.oversized.refused(event, len(record.value))
+                self._context.oversized.refused(event, value_bytes(record))
                 in_flight = InFlightBatch(event.position + 1, self._leader_epochs)
                 full = partial(self._check_full, in_flight, stop)
             self._cursor = max(self._cursor, event.position)
@@ -189,7 +189,7 @@ class PipelinedSession:
         """Hold an event that was refused alone; raise SessionError for any other failure."""
         if failed.refused and self._alone is not None:
             alone, self._alone = self._alone, None
-            self._context.oversized.refused(alone, len(encode(alone, self._context.gateway).value))
+            self._context.oversized.refused(alone, value_bytes(encode(alone, self._context.gateway)))
             self._window.drop(failed)
         elif failed.refused:
             self._context.oversized.suspect(failed.first, failed.last)

@@ -25,7 +25,7 @@ from agent.forward.delivery.session import (
 from agent.forward.errors import SessionError, TopicMissingError, UnreachableError
 from agent.forward.kafka.attempt import attempt
 from agent.forward.kafka.client import LastError, describe
-from agent.forward.kafka.record import encode, is_own
+from agent.forward.kafka.record import encode, is_own, value_bytes
 from agent.forward.kafka.topic import TopicView
 from agent.store.facts import IN_DOUBT
 from agent.store.port import Outbox, StoredEvent
@@ -113,7 +113,7 @@ class AtMostOnceSession:
             if hand_over(self._producer, self._context.topic, record, in_flight.report, lambda: None):
                 in_flight.sent(event.position)
             else:
-                self._refuse(event, len(record.value))
+                self._refuse(event, value_bytes(record))
         while in_flight.unreported:  # ends: a record is reported after MESSAGE_MS at the latest
             self._context.wall_steps.check()
             serve(self._producer, POLL_SECONDS_MAX)

@@ -31,10 +31,11 @@ from agent.forward.kafka.attempt import close
 from agent.forward.kafka.client import LastError, open_reader
 from agent.forward.kafka.health import Silence
 from agent.forward.kafka.metadata import raw_metadata
-from agent.forward.kafka.record import Record, encode
+from agent.forward.kafka.record import encode, value_bytes
 from agent.forward.kafka.topic import TopicView, leader_epochs
 from agent.store.facts import TRANSACTION_INTENT, TRANSACTION_SETTLED
 from agent.store.port import Batch, Outbox, StoredEvent
+from contract.record import Record
 
 TRANSACTION_MS: Final = 10_000
 """After this the broker aborts an open transaction, which blocks every reader of committed records."""
@@ -267,7 +268,7 @@ class TransactionalSession:
         for event in events:
             record = encode(event, self._context.gateway)
             if not self._hand_over(record, in_flight):
-                self._context.oversized.refused(event, len(record.value))
+                self._context.oversized.refused(event, value_bytes(record))
                 return False
             in_flight.sent(event.position)
         return True
@@ -301,7 +302,7 @@ class TransactionalSession:
                 if self._context.clock.monotonic_ms() > deadline:
                     raise SessionError("the agent stops")
         if in_flight.refused and len(events) == 1:
-            self._context.oversized.refused(events[0], len(encode(events[0], self._context.gateway).value))
+            self._context.oversized.refused(events[0], value_bytes(encode(events[0], self._context.gateway)))
         elif in_flight.refused:
             self._context.oversized.suspect(in_flight.first, in_flight.last)
         elif in_flight.failure is not None:

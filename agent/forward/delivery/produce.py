@@ -13,7 +13,7 @@ from agent.forward.delivery.oversized import TOO_LARGE_CODES
 from agent.forward.delivery.session import POLL_SECONDS_MAX
 from agent.forward.errors import SessionError
 from agent.forward.kafka.client import code_of, describe
-from agent.forward.kafka.record import Record
+from contract.record import Record
 
 if TYPE_CHECKING:
     from confluent_kafka._types import HeadersType
@@ -38,10 +38,10 @@ def hand_over(
 
     While the producer's queue is full, `check` is called, which raises where waiting is pointless.
     """
+    key, value, headers = record
     while True:
         try:
-            headers = cast("HeadersType", record.headers)
-            producer.produce(topic, record.value, record.key, partition, delivered, headers=headers)
+            producer.produce(topic, value, key, partition, delivered, headers=cast("HeadersType", headers))
             return True
         except BufferError:  # the user's own bounds of librdkafka's queue are below ours
             serve(producer, POLL_SECONDS_MAX)

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from agent.store.port import StoredEvent
-from contract.record import Acceptance, Headers, encode_headers, encode_value, read_header_fields
-
-
-class Record(NamedTuple):
-    """A record to produce; a named tuple, since one is made for each event and it costs a third of a dataclass."""
-
-    key: bytes
-    value: bytes
-    headers: Headers
+from contract.record import Record, encode_record, read_header_fields
 
 
 def encode(event: StoredEvent, gateway: str) -> Record:
     """Return the record of an event: keyed by its device, so that all its duplicates are in one partition."""
-    fields = read_header_fields(event.tail)
-    acceptance = Acceptance(fields.received, fields.via, event.clock, event.shared, event.bound)
-    return Record(
-        fields.device.encode(),
-        encode_value(event.fingerprint, gateway, event.label, event.tail),
-        encode_headers(event.fingerprint, gateway, event.label, fields.device, fields.type, fields.time, acceptance),
-    )
+    return encode_record(event.fingerprint, gateway, event.label, event.tail, event.clock, event.shared, event.bound)
+
+
+def value_bytes(record: Record) -> int:
+    """Return the size of a record's value."""
+    _, value, _ = record
+    return len(value)
 
 
 def is_own(event: StoredEvent) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from agent.forward.kafka.record import Record
+from contract.record import Record
 from tests.agent.forward.kafka.producers import ProducerState, ask_plainly
 
 _PRODUCE, _VERSION = 0, 3
@@ -46,9 +46,10 @@ def _batch(state: ProducerState, records: Sequence[Record]) -> bytes:
 
 
 def _record(number: int, record: Record) -> bytes:
-    headers = b"".join(_sized(name.encode()) + _sized(value) for name, value in record.headers)
-    body = b"\x00" + _varint(0) + _varint(number) + _sized(record.key) + _sized(record.value)
-    return _sized(body + _varint(len(record.headers)) + headers)
+    key, value, headers = record
+    listed = b"".join(_sized(name.encode()) + _sized(content) for name, content in headers)
+    body = b"\x00" + _varint(0) + _varint(number) + _sized(key) + _sized(value)
+    return _sized(body + _varint(len(headers)) + listed)
 
 
 def _sized(content: bytes) -> bytes:

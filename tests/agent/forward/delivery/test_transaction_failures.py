@@ -14,7 +14,6 @@ from agent.forward.delivery.session import SessionContext
 from agent.forward.delivery.transactional import TransactionalProducer
 from agent.forward.errors import SessionError
 from agent.forward.kafka.client import LastError
-from agent.forward.kafka.record import Record
 
 
 def test_a_transaction_that_has_failed_meanwhile_is_reported_with_its_reason() -> None:
@@ -33,4 +32,4 @@ def test_a_transaction_that_has_failed_meanwhile_is_reported_with_its_reason() -
     session = TransactionalSession(context, transactions, cast("Any", None), topic, None, 0)
 
     with pytest.raises(SessionError, match="Topic authorization failed"):
-        session._hand_over(Record(b"d", b"{}", []), InFlightBatch(1, {}))
+        session._hand_over((b"d", b"{}", []), InFlightBatch(1, {}))

@@ -28,11 +28,11 @@ EVENTS = st.builds(
 
 @given(event=EVENTS)
 def test_value_and_headers_tell_of_the_same_event(event: Event) -> None:
-    record = encode(stored(7, event), "gw-1")
+    key, text, listed = encode(stored(7, event), "gw-1")
 
-    value = json.loads(record.value)
-    headers = dict(record.headers)
-    assert record.key == event.device.encode()
+    value = json.loads(text)
+    headers = dict(listed)
+    assert key == event.device.encode()
     assert value["device"] == event.device
     assert value["fingerprint"].encode() == headers["ce_id"]
     assert read_stated_label(headers[STATEMENT]) == (value["gateway"], Label(value["epoch"], value["sequence"]))
@@ -47,15 +47,17 @@ def test_the_record_is_the_one_of_the_design() -> None:
     tail = encode_tail(event, 1_763_706_000_500, "coap")
     label = Label("00ff00ff00ff00ff", 12)
 
-    record = encode(StoredEvent(9, label, fingerprint, tail, ClockTrust.TRUSTED, Shared.TIME, event.time), "gw-1")
+    key, value, headers = encode(
+        StoredEvent(9, label, fingerprint, tail, ClockTrust.TRUSTED, Shared.TIME, event.time), "gw-1"
+    )
 
-    assert record.key == b"urn:dev:mac:00124b0000000001"
-    assert record.value == (
+    assert key == b"urn:dev:mac:00124b0000000001"
+    assert value == (
         b'{"fingerprint":"000102030405060708090a0b0c0d0e0f","gateway":"gw-1","epoch":"00ff00ff00ff00ff","sequence":12,'
         b'"device":"urn:dev:mac:00124b0000000001","type":"reading","id":41,"boot":3,"time":1763706000123,'
         b'"received":1763706000500,"via":"coap","data":{"temperature":21.5},"units":{"temperature":"Cel"}}'
     )
-    assert record.headers == [
+    assert headers == [
         ("ce_specversion", b"1.0"),
         ("ce_type", b"oncegate.reading"),
         ("ce_source", b"urn:dev:mac:00124b0000000001"),

@@ -42,8 +42,8 @@ def reader(kafka: KafkaTopic) -> Iterator[WaitingReader]:
 
 def produce(kafka: KafkaTopic, producer: Producer) -> None:
     """Send one event to partition 0."""
-    record = encode(stored(1, next(readings(1))), GATEWAY)
-    producer.produce(kafka.topic, record.value, record.key, 0, headers=list(record.headers))
+    key, value, headers = encode(stored(1, next(readings(1))), GATEWAY)
+    producer.produce(kafka.topic, value, key, 0, headers=list(headers))
     assert producer.flush(ANSWER_SECONDS_MAX) == 0
 
 
