@@ -136,6 +136,11 @@ def read_started(tail: bytes) -> Started | None:
     return Started(epoch.decode(), Label(previous.decode(), int(sequence)) if previous else None)
 
 
+def begins_section(tail: bytes) -> bool:
+    """Whether a tail is that of a gateway's own event that begins a section of the hash chain (`contract.chain`)."""
+    return _SECTION.match(tail) is not None
+
+
 def encode_value(fingerprint: bytes, gateway: str, label: Label, tail: bytes) -> bytes:
     """Return the value: a JSON object of fingerprint, gateway, label, and what `encode_tail` returned."""
     before = _gateway_and_epoch(gateway, label.epoch)
@@ -239,6 +244,10 @@ _BEFORE_DATA: Final = re.compile(
 _STARTED: Final = re.compile(
     rb'"device":"urn:oncegate:gateway:(?:[^"\\]|\\.)*","type":"gateway\.started","id":"([0-9a-f]{16})"'
     rb'(?:.*"previous_epoch":"([0-9a-f]{16})","previous_sequence":([0-9]+))?'
+)
+
+_SECTION: Final = re.compile(
+    rb'"device":"urn:oncegate:gateway:(?:[^"\\]|\\.)*","type":"gateway\.(?:started|checkpoint)"'
 )
 
 

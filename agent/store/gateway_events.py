@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent.store.port import Candidate, LabelRange
+from agent.store.port import Candidate, ClosedSection, LabelRange
 from contract.event import Event, Label, Value, gateway_device
 from contract.fingerprint import fingerprint
 from contract.record import ClockTrust, Shared, encode_tail
@@ -13,17 +13,34 @@ from contract.record import ClockTrust, Shared, encode_tail
 STARTED = "gateway.started"
 GAP = "gateway.gap"
 CLOCK = "gateway.clock"
+CHECKPOINT = "gateway.checkpoint"
 
 
-def started(gateway: str, epoch: str, previous: Label | None, received: int, clock: ClockTrust) -> Candidate:
+def started(
+    gateway: str,
+    epoch: str,
+    previous: Label | None,
+    received: int,
+    clock: ClockTrust,
+    closed: ClosedSection | None = None,
+) -> Candidate:
     """Return the event that begins an epoch and states where the previous one ended.
 
-    Its id is random and all its duplicates repeat one record, so that they share the day of its acceptance.
+    `closed` is the previous epoch's last section; None where its digest is not known. The event's id is random and all
+    its duplicates repeat one record, so that they share the day of its acceptance.
     """
     data: dict[str, Value] = {}
     if previous is not None:
         data = {"previous_epoch": previous.epoch, "previous_sequence": previous.sequence}
+    if closed is not None:
+        data |= {"previous_first": closed.first, "previous_digest": closed.digest.hex()}
     return _candidate(Event(gateway_device(gateway), STARTED, epoch, data=data), received, clock)
+
+
+def checkpoint(gateway: str, id_: str, closed: ClosedSection, received: int, clock: ClockTrust) -> Candidate:
+    """Return the event that states the digest of a section of its own epoch, and begins the next section."""
+    data: dict[str, Value] = {"first": closed.first, "last": closed.last, "digest": closed.digest.hex()}
+    return _candidate(Event(gateway_device(gateway), CHECKPOINT, id_, data=data), received, clock)
 
 
 @dataclass(frozen=True, slots=True)

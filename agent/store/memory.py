@@ -14,9 +14,12 @@ from agent.store.fingerprints import fingerprint_rows, segments
 from agent.store.fingerprints.index import DEFAULT_BOUNDS, FingerprintIndex, IndexBounds
 from agent.store.fingerprints.transient import Lifetimes, RecentRejects, RetransmissionKeys, SimilarityKeys
 from agent.store.format.packing import unpack_readable
+from agent.store.port import ClosedSection
 from agent.store.progress import Progress
 from agent.store.ranges import Coverage
+from agent.store.read import section
 from agent.store.read.events import Epochs, check_commit
+from agent.store.read.section import Section
 from agent.store.schema import gaps, tables
 from agent.store.schema.gaps import Gap
 from agent.store.schema.tables import EpochStart
@@ -48,6 +51,8 @@ class Memory:
     """Gaps that no event has declared yet."""
     untrusted_clock: UntrustedClock
     """What was accepted under an untrusted clock and is not declared yet."""
+    section: Section | None
+    """The hash chain's latest section, which ends with the last event; None where its digest is not known."""
     written: BytesWritten
     """How much was written to the disk before this opening."""
 
@@ -55,6 +60,10 @@ class Memory:
         """Return the label of the last event, None where there is none yet."""
         last = self.epochs.last()
         return None if last is None else Label(last[1], self.end - last[0] + 1)
+
+    def close_section(self) -> ClosedSection | None:
+        """Return the latest section with its digest; None where that is not known."""
+        return section.close(self.section, self.epochs, self.end)
 
     def give_up(self, gap: Gap, undeclared: list[Gap]) -> None:
         """Add a gap that is on disk, and forget the fingerprints in it."""
@@ -83,6 +92,7 @@ def load(
     first_kept = tables.first_event(connection)
     given_up = gaps.load(connection)
     lost = [(gap.first, gap.last) for gap in given_up if gap.count]
+    epochs = Epochs([(first, start.epoch) for first, start in openings])
     coverage = Coverage(tables.load_batches(connection), [*tables.load_processed(connection), *lost])
     return Memory(
         fingerprints,
@@ -90,12 +100,13 @@ def load(
         SimilarityKeys(lifetimes.similarity_ms),
         RecentRejects(),
         Progress(coverage, end, lost),
-        Epochs([(first, start.epoch) for first, start in openings]),
+        epochs,
         end,
         end + 1 if first_kept is None else first_kept,
         service_ms,
         gaps.undeclared(given_up),
         _load_untrusted_clock(connection, clock),
+        section.load(connection, epochs, end, clock.monotonic_ms()),
         wear.load(connection),
     )
 

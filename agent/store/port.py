@@ -178,6 +178,15 @@ class LabelRange:
 
 
 @dataclass(frozen=True, slots=True)
+class ClosedSection:
+    """The sequences from first to last of one epoch, with the digest of their events (`contract.chain`)."""
+
+    first: int
+    last: int
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Offsets:
     """The lowest and highest offset that a batch has in one partition."""
 

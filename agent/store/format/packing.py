@@ -14,6 +14,8 @@ from contract.record import ClockTrust, Shared
 
 _HEAD: Final = Struct("<IIBq16s")
 """Checksum over all that follows and the position, length of the tail, flags, bound, fingerprint."""
+CONTENT_AT: Final = 17
+"""Where in a packed event its fingerprint begins, which the tail follows."""
 _CHECKED: Final = Struct("<qIBq16s")
 """The bytes that the checksum covers before the tail: the position, and the head without the checksum."""
 _POSITION: Final = Struct("<q")

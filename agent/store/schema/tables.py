@@ -101,6 +101,11 @@ def last_commit(connection: Reads) -> Commit | None:
     return commit
 
 
+def latest_commits(connection: Reads) -> sqlite3.Cursor:
+    """Return the commits that are kept, the last one first."""
+    return connection.execute(f"{_COMMITS} ORDER BY first_position DESC")
+
+
 def commit_sizes(connection: Reads) -> sqlite3.Cursor:
     """Return first position, count and size in bytes of the kept commits, in order."""
     return connection.execute("SELECT first_position, count, length(packed) FROM events ORDER BY first_position")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from agent.clock import Clock
 from agent.store.errors import FAILURES
-from agent.store.gateway_events import started
+from agent.store.gateway_events import checkpoint, started
 from agent.store.memory import Memory
 from agent.store.port import Candidate, Outcome, Submission
 from agent.store.schema.gaps import Gap
@@ -19,6 +20,7 @@ from contract.record import ClockTrust
 
 Answers = Sequence[tuple[Submission, Outcome]]
 
+_ID_BYTES: Final = 8
 RETRY_SECONDS: Final = 10
 """When a sensor may try again after the store has failed."""
 
@@ -45,7 +47,8 @@ class Committer:
         if decision.at_once:
             self._announce(decision.at_once)
         self._note_duplicates(decision, range(decision.first_position))
-        if not decision.after_commit and not decision.declares and not decision.corrections:
+        states_section = decision.begins_section and self._path.epoch.first_position is not None
+        if not (decision.after_commit or decision.declares or decision.corrections or states_section):
             return
         try:
             self._write(decision)
@@ -66,8 +69,9 @@ class Committer:
         self.declare()
 
     def declare(self) -> None:
-        """Store the events that declare gaps and corrections of the clock, where any are due."""
-        if self._memory.undeclared or self._clock_corrections(self._path.epoch.start.boot):
+        """Store the events that declare gaps, corrections of the clock and digests, where any are due."""
+        corrections = self._clock_corrections(self._path.epoch.start.boot)
+        if self._memory.undeclared or corrections or self._is_section_due():
             self.commit(())
 
     def _note_duplicates(self, decision: Decision, positions: range) -> None:
@@ -105,13 +109,25 @@ class Committer:
         if epoch.first_position is None:
             previous = self._memory.last_label()
             wall_ms, trust = self._clock.wall_ms(), self._clock.trust()
-            decision.add_own(started(self._gateway, epoch.name, previous, wall_ms, trust), self._clock.uptime_ms())
+            closed = self._memory.close_section()
+            first = started(self._gateway, epoch.name, previous, wall_ms, trust, closed)
+            decision.begin_section(first, self._clock.uptime_ms())
+        elif self._is_section_due() and (closed := self._memory.close_section()) is not None:
+            wall_ms, trust = self._clock.wall_ms(), self._clock.trust()
+            first = checkpoint(self._gateway, secrets.token_hex(_ID_BYTES), closed, wall_ms, trust)
+            decision.begin_section(first, self._clock.uptime_ms())
         decision.correct_clock(corrections)
         for candidate in declarations(self._gateway, self._memory, self._clock):
             decision.declare(candidate, self._clock.uptime_ms())
         for submission in group:
             decision.add(submission)
         return decision
+
+    def _is_section_due(self) -> bool:
+        section = self._memory.section
+        if section is None or self._path.epoch.first_position is None:
+            return False
+        return section.is_due(self._memory.end, self._clock.monotonic_ms())
 
     def _clock_corrections(self, boot: str) -> list[Candidate]:
         """Return the events that declare what was accepted in this boot before the clock was trusted, once it is."""

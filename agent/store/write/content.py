@@ -7,9 +7,11 @@ import sqlite3
 from agent.store.facts import CLOCK_UNTRUSTED
 from agent.store.fingerprints import fingerprint_rows
 from agent.store.memory import Memory
+from agent.store.read.section import Section
 from agent.store.schema import gaps, tables
 from agent.store.schema.tables import EpochStart
 from agent.store.write.decision import Decision
+from contract.chain import DIGEST_START
 
 
 def write(connection: sqlite3.Connection, decision: Decision, begins: EpochStart | None, service_ms: int) -> None:
@@ -45,4 +47,8 @@ def remember(memory: Memory, decision: Decision, service_ms: int) -> None:
         memory.undeclared.clear()
     memory.untrusted_clock = decision.untrusted_clock
     memory.end = decision.next_position - 1
+    if decision.begins_section:
+        memory.section = Section(decision.first_position, DIGEST_START, decision.monotonic_ms)
+    if memory.section is not None:
+        memory.section.append(decision.packed)
     memory.progress.advance(memory.end)

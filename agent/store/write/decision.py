@@ -57,6 +57,8 @@ class Decision:
     """How many events declare corrections of the clock."""
     declares: int = 0
     """Position of the last event that declares a gap; 0 where there is none."""
+    begins_section: bool = False
+    """Whether the first event begins a section of the hash chain."""
     after_commit: list[tuple[Submission, Outcome]] = field(default_factory=list)
     at_once: list[tuple[Submission, Outcome]] = field(default_factory=list)
     """Outcomes that this commit cannot change: duplicates of events on disk, refusals."""
@@ -112,6 +114,11 @@ class Decision:
         in_progress |= accepted > 0 or bool(rejects)
         outcome = Outcome(accepted, len(given) - accepted, tuple(given), tuple(new), tuple(self.suspected[suspected:]))
         (self.after_commit if in_progress else self.at_once).append((submission, outcome))
+
+    def begin_section(self, candidate: Candidate, uptime_ms: int) -> None:
+        """Add the event that begins a section, before any other."""
+        self.begins_section = True
+        self.add_own(candidate, uptime_ms)
 
     def declare(self, candidate: Candidate, uptime_ms: int) -> None:
         """Add an event that declares gaps."""

@@ -58,7 +58,7 @@ class Maintenance:
         retention_seconds: float,
         declare: Callable[[], None],
     ) -> None:
-        """Create it; `declare` stores the events that declare gaps and corrections of the clock, where any are due."""
+        """Create it; `declare` stores the events by which the gateway declares gaps, clock and digests, where due."""
         self._path = path
         self._declare = declare
         self._memory = memory
@@ -94,6 +94,7 @@ class Maintenance:
                 self._correct_clock(now),
             )
             self._limit_log(now)
+            self._close_section(now)
         except FAILURES as error:
             self._path.transactions.report(error)
             log.error("store=maintenance-failed reason=%r retry_seconds=%d", str(error), RETRY_MS // 1000)
@@ -215,6 +216,12 @@ class Maintenance:
             self._clock_at = now + CLOCK_MS
             self._declare()
         return self._clock_at
+
+    def _close_section(self, now: int) -> None:
+        """Have the digest of the latest section stated where that is due, also where no event follows."""
+        section = self._memory.section
+        if section is not None and section.is_due(self._memory.end, now):
+            self._declare()
 
     def _limit_log(self, now: int) -> None:
         """Empty the log where a reader has kept it growing; each commit, by which alone it grows, brings a turn."""

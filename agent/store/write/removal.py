@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from agent.store.fingerprints import segments
 from agent.store.memory import Memory
+from agent.store.read import section
 from agent.store.schema import gaps, tables
 from agent.store.schema.gaps import Gap
 from agent.store.write.capacity import Capacity
@@ -32,7 +33,17 @@ class Removal:
 
     def purge(self, up_to: int) -> None:
         """Delete the commits all of whose events are at or below this position."""
-        self._transactions.run(lambda connection: tables.delete_events(connection, up_to))
+        latest = self._memory.section
+        noted = None
+        if latest is not None and up_to >= latest.first:
+            noted = section.note(latest, self._memory.epochs, self._memory.end)
+
+        def write(connection: sqlite3.Connection) -> None:
+            tables.delete_events(connection, up_to)
+            if noted is not None:
+                tables.write_fact(connection, *noted)
+
+        self._transactions.run(write)
         self._memory.first_kept = up_to + 1
 
     def give_up(self, gap: Gap) -> None:

@@ -126,7 +126,7 @@ async def test_each_opening_has_an_epoch_of_its_own_and_names_the_end_of_the_pre
         events = stored_events(store)
     assert [event.label.sequence for event in events] == [1, 2, 1, 2]
     assert events[2].label.epoch != first
-    assert b'"data":{"previous_epoch":"%s","previous_sequence":2}' % first.encode() in events[2].tail
+    assert b'"data":{"previous_epoch":"%s","previous_sequence":2,' % first.encode() in events[2].tail
 
 
 async def test_two_copies_of_one_store_never_give_one_label_twice(tmp_path: Path, clock: HandClock) -> None:

@@ -4,10 +4,11 @@ import random
 import sqlite3
 import struct
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import cast
 
 import pytest
@@ -20,7 +21,8 @@ from agent.store.fingerprints.index import IndexBounds
 from agent.store.fingerprints.transient import Lifetimes
 from agent.store.layout import FILE_NAME, LOG_FRAME_BYTES, LOG_HEADER_BYTES
 from agent.store.memory import Memory, load
-from agent.store.port import Submission
+from agent.store.port import ClosedSection, Submission
+from agent.store.read import section
 from agent.store.read.events import read_packed
 from agent.store.recovery.open import open_store
 from agent.store.schema import database, tables
@@ -28,7 +30,7 @@ from agent.store.transports import Transports
 from agent.store.write.committer import Answers, Committer
 from agent.store.write.maintenance import Maintenance
 from agent.store.write.write_path import WritePath
-from contract.event import Event
+from contract.event import Event, Label
 from tests.agent.store.faults.power_cuts import Image, images
 from tests.agent.store.faults.recording import NO_KILL, Ack, KilledError, Recording, Step
 from tests.agent.store.stores import (
@@ -44,6 +46,10 @@ LOG_BYTES = LOG_HEADER_BYTES + 12 * LOG_FRAME_BYTES
 COMMITS, OPENINGS = 14, 9
 SEGMENT_EVENTS = 64
 """Small enough that the cuts cover every step of sealing."""
+SECTION_EVENTS = 40
+"""The same for the sections of the hash chain, where no kind of fault has to occur: a kill at the flush of a checkpoint
+leaves no event whose resend would be a duplicate.
+"""
 MEMORY_FILES = Path("/dev/shm")  # the images' own flushes prove nothing, and take time
 
 Commit = Callable[[Committer, Recording, Sequence[Submission]], None]
@@ -71,6 +77,8 @@ class Load:
         self._synchronous = synchronous
         self._clock = HandClock()
         self._number = 0
+        self.sections: dict[Label, ClosedSection | None] = {}
+        """The latest section after each commit, by the label of the last event."""
 
     def run(self) -> list[Step]:
         """Return the steps of some openings, most of which end with a kill before a flush of the log."""
@@ -110,10 +118,12 @@ class Load:
             for _ in range(COMMITS):
                 if group:
                     self._commit(committer, self._recording, group)
+                    self._note_section(memory)
                 group = [self._submission() for _ in range(self._random.randint(1, 4))]
                 self._work(memory, maintenance)
         del connection
-        writes.connection.close()
+        with suppress(KilledError):
+            writes.connection.close()
         return group
 
     def _work(self, memory: Memory, maintenance: Maintenance) -> None:
@@ -127,6 +137,11 @@ class Load:
                 )
         for _ in range(self._random.choice((1, 1, 20))):
             maintenance.run_due()
+            self._note_section(memory)
+
+    def _note_section(self, memory: Memory) -> None:
+        if (last := memory.last_label()) is not None:
+            self.sections[last] = memory.close_section()
 
     def _submission(self) -> Submission:
         events = []
@@ -148,7 +163,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def broken(image: Image, folder: Path) -> str:
+def broken(image: Image, folder: Path, sections: Mapping[Label, ClosedSection | None] = MappingProxyType({})) -> str:
     """Open an image as the agent does; return its faults."""
     folder.mkdir()
     path = folder / FILE_NAME
@@ -164,6 +179,9 @@ def broken(image: Image, folder: Path) -> str:
         processed = tables.load_processed(connection)
         kept = {event.fingerprint for event in read_packed(connection, 1, 1 << 40)}
         positions = {fingerprint: position_of(memory, connection, fingerprint) for fingerprint in image.acked}
+    last = memory.last_label()
+    if last is not None and (closed := memory.close_section()) != sections.get(last, closed):
+        return f"the digest of the section that ends with {last} is {closed}, and was {sections[last]}"
     for fingerprint, position in positions.items():
         if position is None:
             return "an acked event is unknown"
@@ -180,9 +198,10 @@ def find_broken(folder: Path, seed: int, count: int, commit: Commit) -> str:
 def faults(folder: Path, seed: int, count: int, commit: Commit, synchronous: str = "FULL") -> Iterator[str]:
     """Try images of one load; return the faults of each one with any."""
     chance = Random(seed)
-    steps = Load(folder / f"load-{seed}", chance, commit, synchronous).run()
+    load_ = Load(folder / f"load-{seed}", chance, commit, synchronous)
+    steps = load_.run()
     for number, image in enumerate(images(steps, count, chance)):
-        if fault := broken(image, folder / f"{seed}-{number}"):
+        if fault := broken(image, folder / f"{seed}-{number}", load_.sections):
             yield f"seed {seed}, image {number}: {fault}"
         for file in (folder / f"{seed}-{number}").iterdir():
             file.unlink()
@@ -196,13 +215,17 @@ def test_a_cut_while_the_file_is_made_is_no_damage(folder: Path) -> None:
         assert not broken(Image({"": b"", "-journal": unfinished}, frozenset()), folder / f"unfinished-{number}")
 
 
-def test_no_power_cut_takes_an_acked_event(folder: Path) -> None:
+def test_no_power_cut_takes_an_acked_event(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(section, "SECTION_EVENTS", SECTION_EVENTS)
     assert not find_broken(folder, random.randrange(1 << 32), 300, commit_then_ack)
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("_run", range(20))
-def test_no_power_cut_of_ten_thousand_takes_an_acked_event(folder: Path, _run: int) -> None:
+def test_no_power_cut_of_ten_thousand_takes_an_acked_event(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, _run: int
+) -> None:
+    monkeypatch.setattr(section, "SECTION_EVENTS", SECTION_EVENTS)
     assert not find_broken(folder, random.randrange(1 << 32), 500, commit_then_ack)
 
 

@@ -28,6 +28,7 @@ from agent.store.schema import database
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint
 from tests.agent.store.faults.failing_disk import Error, FailingDisk, Fault, Operation
+from tests.agent.store.sections import Witness
 from tests.agent.store.stores import HandClock, accept, batch, crash_image, make_store, which_are_known
 
 T = TypeVar("T")
@@ -68,6 +69,7 @@ class RecoveryMachine(RuleBasedStateMachine):
         self.processed: set[int] = set()
         """Ids of processed events, which may be purged; their loss is not counted here."""
         self.labels: dict[Label, bytes] = {}
+        self.witness = Witness()
         self.reader: sqlite3.Connection | None = None
         self.older_log = b""
         self.start()
@@ -231,6 +233,7 @@ class RecoveryMachine(RuleBasedStateMachine):
         assert len({event.label for event in events}) == len(events)
         for event in events:
             assert self.labels.setdefault(event.label, event.fingerprint) == event.fingerprint
+        self.witness.see(events)
         numbers = sorted(self.sent.keys() - self.processed)
         known = which_are_known(self.store, [fingerprint(self.sent[number]) for number in numbers])
         assert known == [number in self.acked for number in numbers]

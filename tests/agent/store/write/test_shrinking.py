@@ -49,7 +49,7 @@ async def test_a_backlog_that_has_drained_gives_its_room_back_while_the_store_se
         assert sizes[-1] < full / 2
         assert log_bytes < full / 2, "what is purged is written again"
         assert len(set(sizes)) > 3  # in steps, not at once
-        assert len(stored_events(store)) == 200
+        assert sum(DEVICE.encode() in event.tail for event in stored_events(store)) == 200
         assert (await accept(store, clock, incompressible(17))).duplicates == 1
     assert disk_bytes(tmp_path) < 12 << 20
 

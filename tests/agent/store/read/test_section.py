@@ -1,0 +1,206 @@
+"""The digests of sections: stated for all events that are stored, and left out where one of them is not known."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agent.store.event_store import EventStore
+from agent.store.files import swap
+from agent.store.layout import FILE_NAME
+from agent.store.port import StoredEvent
+from agent.store.read.section import SECTION_EVENTS, SECTION_MS
+from agent.store.schema import database
+from contract.event import Event
+from tests.agent.store.sections import Witness, statements
+from tests.agent.store.stores import HandClock, accept, batch, crash_image, make_store, stored_events
+
+
+def readings(first: int, count: int) -> list[Event]:
+    return [Event("urn:dev:ops:a", id=number, data={"t": number / 10}) for number in range(first, first + count)]
+
+
+def process_all(store: EventStore, clock: HandClock) -> None:
+    """Purge all events, as after their receipt."""
+    events = stored_events(store)
+    store.outbox.mark_forwarded(batch(events[0].position, events[-1].position))
+    store.outbox.mark_processed(store.outbox.forwarded())
+    clock.pass_seconds(11)
+    for _ in range(3):
+        store.trouble()
+    assert store.counts()[2] == 0
+
+
+def check(events: list[StoredEvent], *sections: tuple[int, int]) -> None:
+    """Compare the sections stated with those expected, and their digests with the events."""
+    witness = Witness()
+    witness.see(events)
+    assert [(one.first, one.last) for one in statements(events)] == list(sections)
+    assert len(witness.verified) == len(sections)
+
+
+async def test_each_opening_states_the_digest_of_the_epoch_before(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, *readings(1, 3))
+        await accept(store, clock, *readings(2, 3))
+        first = stored_events(store)
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, *readings(10, 1))
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, *readings(11, 1))
+        events = stored_events(store)
+    check(events, (1, 5), (1, 2))
+    assert statements(events)[0].epoch == first[0].label.epoch
+
+
+async def test_a_section_ends_once_it_has_enough_events(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, *readings(1, SECTION_EVENTS - 2))
+        await accept(store, clock, *readings(1, 1))  # a duplicate, which is in no section
+        store.trouble()  # a turn of the writer
+        assert not statements(stored_events(store))
+        for start in (5_000, 6_000):
+            await accept(store, clock, *readings(start, SECTION_EVENTS // 2))
+            store.trouble()
+        await accept(store, clock, *readings(20_000, 1))
+        events = stored_events(store)
+    check(events, (1, SECTION_EVENTS - 1 + SECTION_EVENTS // 2))
+
+
+async def test_a_section_ends_after_a_time_though_no_event_follows(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, *readings(1, 3))
+        clock.pass_seconds(SECTION_MS / 1000 - 1)
+        store.trouble()
+        assert not statements(stored_events(store))
+        for _ in range(3):
+            clock.pass_seconds(SECTION_MS / 1000)
+            for _ in range(3):
+                store.trouble()
+        events = stored_events(store)
+    check(events, (1, 4))  # a section of its statement alone is not closed
+    assert len(events) == 5
+
+
+@pytest.mark.parametrize("killed", [False, True])
+async def test_what_was_purged_is_in_the_digest(tmp_path: Path, clock: HandClock, killed: bool) -> None:
+    witness = Witness()
+    folder = tmp_path / "0"
+    async with make_store(folder, clock, keep_processed_seconds=0) as store:
+        for start in (1, 10, 20):
+            await accept(store, clock, *readings(start, 5))
+            witness.see(stored_events(store))
+            process_all(store, clock)
+        await accept(store, clock, *readings(30, 5))
+        witness.see(stored_events(store))
+        if killed:
+            folder = crash_image(folder, tmp_path / "1")
+    async with make_store(folder, clock) as store:
+        await accept(store, clock, *readings(40, 1))
+        events = stored_events(store)
+    witness.see(events)
+    assert [(one.first, one.last) for one in witness.verified] == [(1, 21)]
+    assert witness.verified == set(statements(events))
+
+
+async def test_the_digest_of_a_store_without_any_event_left_is_known(tmp_path: Path, clock: HandClock) -> None:
+    witness = Witness()
+    async with make_store(tmp_path, clock, keep_processed_seconds=0) as store:
+        await accept(store, clock, *readings(1, 5))
+        witness.see(stored_events(store))
+        process_all(store, clock)
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, *readings(40, 1))
+        witness.see(stored_events(store))
+    assert len(witness.verified) == 1
+
+
+async def test_a_copy_and_its_original_state_the_same_digest_of_what_they_share(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    witness = Witness()
+    async with make_store(tmp_path / "card", clock, keep_processed_seconds=0) as store:
+        await accept(store, clock, *readings(1, 5))
+        witness.see(stored_events(store))
+        process_all(store, clock)
+        copy = crash_image(tmp_path / "card", tmp_path / "copy")
+        await accept(store, clock, *readings(10, 5))
+        witness.see(stored_events(store))
+    for folder in (tmp_path / "card", copy):
+        async with make_store(folder, clock) as store:
+            await accept(store, clock, *readings(40, 1))
+            witness.see(stored_events(store))
+    assert sorted((one.first, one.last) for one in witness.verified) == [(1, 6), (1, 11)]
+
+
+@pytest.mark.parametrize("lost", ["note", "event"])
+async def test_a_digest_that_is_not_known_is_not_stated(tmp_path: Path, clock: HandClock, lost: str) -> None:
+    async with make_store(tmp_path, clock, keep_processed_seconds=0) as store:
+        await accept(store, clock, *readings(1, 5))
+        if lost == "note":
+            process_all(store, clock)
+        await accept(store, clock, *readings(10, 5))
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+        if lost == "note":
+            connection.execute("DELETE FROM facts WHERE name = 'section'")
+        else:
+            connection.execute("UPDATE events SET packed = zeroblob(length(packed)) WHERE first_position = 1")
+        connection.commit()
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, *readings(20, 1))
+        clock.pass_seconds(SECTION_MS / 1000)
+        await accept(store, clock, *readings(21, 1))
+        events = stored_events(store)
+    epoch = events[-1].label.epoch
+    assert [(one.epoch, one.first) for one in statements(events)] == [(epoch, 1)]  # the next section is known
+
+
+async def test_an_older_note_leads_to_the_same_digest_or_to_none(tmp_path: Path, clock: HandClock) -> None:
+    """A salvage may find the note that an earlier purge has written."""
+    witness = Witness()
+    notes: list[tuple[str, str, int]] = []
+    async with make_store(tmp_path / "0", clock, keep_processed_seconds=0) as store:
+        for start in (1, 10, 20):
+            await accept(store, clock, *readings(start, 5))
+            witness.see(stored_events(store))
+            if start != 20:
+                process_all(store, clock)
+                notes.append(_note(tmp_path / "0"))
+    for number, (note, known) in enumerate([(notes[0], False), (notes[1], True)], 1):
+        folder = tmp_path / str(number)
+        shutil.copytree(tmp_path / "0", folder)
+        with closing(sqlite3.connect(folder / FILE_NAME)) as connection:
+            connection.execute("UPDATE facts SET value = ?, checksum = ? WHERE name = ?", (note[1], note[2], note[0]))
+            connection.commit()
+        async with make_store(folder, clock) as store:
+            await accept(store, clock, *readings(40, 1))
+            events = stored_events(store)
+        witness.see(events)
+        assert bool(statements(events)) == known
+    assert len(witness.verified) == 1
+
+
+async def test_a_salvage_keeps_the_digest_where_it_has_lost_nothing(tmp_path: Path, clock: HandClock) -> None:
+    witness = Witness()
+    async with make_store(tmp_path, clock, keep_processed_seconds=0) as store:
+        for start in (1, 10):
+            await accept(store, clock, *readings(start, 5))
+            witness.see(stored_events(store))
+            if start == 1:
+                process_all(store, clock)
+    swap.suspect(tmp_path / FILE_NAME, "set by the test")
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, *readings(40, 1))
+        witness.see(stored_events(store))
+    assert [(one.first, one.last) for one in witness.verified] == [(1, 11)]
+
+
+def _note(folder: Path) -> tuple[str, str, int]:
+    with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
+        query = "SELECT name, value, checksum FROM facts WHERE name = 'section'"
+        name, value, checksum = connection.execute(query).fetchone()
+        return name, value, checksum

@@ -1,0 +1,63 @@
+"""Computes the digests that a gateway states from its events, without the agent's code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from agent.store.port import StoredEvent
+from contract.event import Label
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A section of an epoch, with the digest that the event which follows it states."""
+
+    epoch: str
+    first: int
+    last: int
+    digest: str
+
+
+def statements(events: Iterable[StoredEvent]) -> list[Statement]:
+    """Return the statements of events, in their order."""
+    found = []
+    for event in events:
+        document = json.loads(b"{" + event.tail + b"}")
+        data = document.get("data", {})
+        if document["type"] == "gateway.checkpoint":
+            found.append(Statement(event.label.epoch, data["first"], data["last"], data["digest"]))
+        elif document["type"] == "gateway.started" and "previous_digest" in data:
+            ended = data["previous_epoch"], data["previous_first"], data["previous_sequence"]
+            found.append(Statement(*ended, data["previous_digest"]))
+    return found
+
+
+@dataclass(slots=True)
+class Witness:
+    """Remembers each event by its label, and compares each statement with the events that it is about."""
+
+    contents: dict[Label, bytes] = field(default_factory=dict)
+    verified: set[Statement] = field(default_factory=set)
+
+    def see(self, events: Iterable[StoredEvent]) -> None:
+        """Remember events; raise AssertionError where a statement differs from them."""
+        seen = list(events)
+        for event in seen:
+            self.contents[event.label] = event.fingerprint + event.tail
+        for statement in set(statements(seen)) - self.verified:
+            labels = [Label(statement.epoch, number) for number in range(statement.first, statement.last + 1)]
+            assert labels, statement
+            if all(label in self.contents for label in labels):
+                assert digest([self.contents[label] for label in labels]) == statement.digest, statement
+                self.verified.add(statement)
+
+
+def digest(contents: Iterable[bytes]) -> str:
+    """Return the digest of a section, of events whose ids are no texts that read as integers."""
+    found = bytes(32)
+    for content in contents:
+        found = sha256(found + sha256(content).digest()).digest()
+    return found.hex()
