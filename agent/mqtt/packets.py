@@ -7,7 +7,8 @@ message's properties are skipped unread, and only the beginning of a message tha
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final, final
 
 from agent.mqtt.error import MqttError
 
@@ -25,7 +26,9 @@ _RETAIN_BIT: Final = 0x01
 _LENGTH_BYTES_MAX: Final = 4
 
 
-class Message(NamedTuple):
+@final
+@dataclass(slots=True, init=False)
+class Message:
     """A PUBLISH packet without its properties."""
 
     topic: str
@@ -33,11 +36,21 @@ class Message(NamedTuple):
     """Only the beginning where it is shorter than `size`."""
     size: int
     """Bytes of the whole payload."""
-    message_id: int = 0
+    message_id: int
     """The packet identifier to acknowledge; 0 where no acknowledgement is due."""
-    retain: bool = False
-    fault: str = ""
+    retain: bool
+    fault: str
     """Why it is malformed; empty where it is not."""
+
+    def __init__(  # its fields
+        self, topic: str, payload: bytes, size: int, message_id: int = 0, retain: bool = False, fault: str = ""
+    ) -> None:
+        self.topic = topic
+        self.payload = payload
+        self.size = size
+        self.message_id = message_id
+        self.retain = retain
+        self.fault = fault
 
 
 Item = bytes | Message

@@ -93,10 +93,10 @@ class Reception:
         """Process a message from the broker."""
         topic, list_reader = message.topic, self._routes.list_reader(message)
         if message.size > self._routes.body_bytes_max:
-            message = message._replace(payload=message.payload[:REJECTED_BYTES_MAX])  # the rest is never used
+            message.payload = message.payload[:REJECTED_BYTES_MAX]  # the rest is never used
         elif message.size > len(message.payload) and not message.fault:
             # Its payload is beyond the part that is kept.
-            message = message._replace(fault="its properties are too long")
+            message.fault = "its properties are too long"
         if self._skipping:
             unacknowledged = not (message.message_id or message.retain or list_reader)
             self.lost += unacknowledged and self._routes.may_be_event(topic, message.payload)

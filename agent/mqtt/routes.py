@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from paho.mqtt.subscribeoptions import SubscribeOptions
@@ -20,6 +21,9 @@ from agent.mqtt.packets import Message
 from agent.mqtt.zigbee_names import DEVICES, GROUPS, LIST_BYTES_MAX, Kind, ZigbeeNames
 
 VIA: Final = "mqtt"
+TOPICS_KEPT: Final = 4_096
+TOPIC_CHARACTERS_KEPT: Final = 256
+"""Bounds of the cache of topics' sources, since publishers choose the topics."""
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +36,7 @@ class Routes:
         self._base = f"{settings.base_topic}/" if settings.base_topic else ""
         self._version = settings.version
         self._lists = {f"{self._base}{name}": name for name in (DEVICES, GROUPS)} if self._base else {}
+        self._kept_source = lru_cache(maxsize=TOPICS_KEPT)(self._source)
         self.body_bytes_max = settings.max_body_bytes
         self.names = names
         self._passed_over = False
@@ -83,10 +88,14 @@ class Routes:
 
     def subscribed_delivery(self, topic: str, payload: bytes) -> Delivery | None:
         """Return a delivery of a message that [[mqtt.subscriptions]] match; the topic may name the device."""
+        source = self._kept_source(topic) if len(topic) <= TOPIC_CHARACTERS_KEPT else self._source(topic)
+        return None if source is None else Delivery(payload, source[1], VIA, source[0])
+
+    def _source(self, topic: str) -> tuple[str, Media] | None:
+        """Return the device and the format of a topic's messages, None where no subscription matches it."""
         for subscription in self._subscriptions:
             if subscription.matches(topic):
-                device = _bounded(subscription.device(topic) or f"mqtt:{topic}")
-                return Delivery(payload, subscription.media, VIA, device)
+                return _bounded(subscription.device(topic) or f"mqtt:{topic}"), subscription.media
         return None
 
     def may_be_event(self, topic: str, payload: bytes) -> bool:

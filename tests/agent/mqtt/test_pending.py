@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tracemalloc
+from dataclasses import replace
 
 from agent.config.settings import MqttSettings
 from agent.config.subscriptions import TOPIC_BYTES_MAX, Subscription
@@ -70,7 +71,7 @@ def devices(**addresses: str) -> Message:
 
 
 LIST = devices(lamp="0x00158d0000000001")
-GROUPS = devices(all="")._replace(topic="zigbee2mqtt/bridge/groups")
+GROUPS = replace(devices(all=""), topic="zigbee2mqtt/bridge/groups")
 
 
 async def test_a_message_that_nobody_acknowledges_holds_up_no_acknowledgement() -> None:
