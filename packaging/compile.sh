@@ -34,6 +34,7 @@ mkdir "$work/source" "$work/wheel"
 for part in agent cloud contract simulators packaging pyproject.toml setup.py MANIFEST.in README.md LICENSE constraints.txt; do
   cp -r "$checkout/$part" "$work/source/"
 done
+echo "compile: compiling for Debian $release in a root of its own; this takes some minutes" >&2
 # The build's requirements come from the package index that this machine uses.
 cp -L /etc/ssl/certs/ca-certificates.crt "$work/authorities.pem"
 sed "s/$own/$suite/g" "$sources" | mmdebstrap --quiet --variant=apt --architectures="$architectures" --include="$tools" \

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 
 _HELP = """usage: oncegate-sim COMMAND [OPTIONS]
 
@@ -17,7 +18,7 @@ compare    run one scenario in each delivery mode and without dedup, and show th
 report     rebuild the report of an earlier run from its ledger
 demo       run the whole path on this machine, with processes killed at random
 
-`oncegate-sim COMMAND --help` describes a command.
+`oncegate-sim COMMAND --help` describes a command, `oncegate-sim --version` prints the version.
 
 examples:
   oncegate-sim run lossy-radio --local
@@ -38,6 +39,9 @@ def main() -> None:
             package = (error.name or "a package").partition(".")[0]
             print(f"oncegate-sim: {package} is not installed; run: pip install '.[sim]'", file=sys.stderr)
             sys.exit(_FAILURE)
+    if arguments and arguments[0] == "--version":
+        print(f"oncegate-sim {version('oncegate')}")
+        sys.exit(0)
     if arguments and arguments[0] in ("-h", "--help"):
         print(_HELP, end="")
         sys.exit(0)

@@ -84,7 +84,7 @@ def _figures(verdict: Verdict) -> Iterator[tuple[str, int | None]]:
     yield "acked: the sensor has received the ACK", verdict.acked
     yield "refused, or given up by the sensor", verdict.refused + verdict.given_up
     yield "records in Kafka", verdict.records
-    yield "rows in the table", verdict.rows
+    yield "events in Kafka" if verdict.of_topic else "rows in the table", verdict.rows
 
 
 def _colour(verdict: Verdict) -> str:

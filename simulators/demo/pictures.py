@@ -1,4 +1,4 @@
-"""The pictures in the README, taken by Chromium: `python -m simulators.demo.pictures` (make pictures)."""
+"""The pictures of the documents, taken by Chromium: `python -m simulators.demo.pictures` (make pictures)."""
 
 from __future__ import annotations
 
@@ -20,21 +20,25 @@ from urllib.request import Request, urlopen
 from confluent_kafka import Consumer
 
 from contract import topics
-from simulators.demo import command
-from simulators.services import browser, ports
+from simulators.demo import command, trials
+from simulators.demo.shots import Shot, take
+from simulators.services import ports
 from simulators.services.kafka.broker import Broker
 from simulators.services.process import Command, Process
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "pictures"
 SOURCES_FILE = FOLDER / "sources.json"
+_STATUS_PAGE = tuple(
+    str(file.relative_to(ROOT))
+    for file in sorted((ROOT / "agent" / "http" / "page_files").iterdir())
+    if file.suffix in (".css", ".html", ".js", ".svg")
+)
+_CHARTS = tuple(f"simulators/report/{name}.py" for name in ("charts", "pictures", "sankey"))
 SOURCES: Mapping[str, Sequence[str]] = {
-    "report": ("simulators/demo/report.html", "simulators/demo/report.py", "simulators/report/pictures.py"),
-    "status": tuple(
-        str(file.relative_to(ROOT))
-        for file in sorted((ROOT / "agent" / "http" / "page_files").iterdir())
-        if file.suffix in (".css", ".html", ".js", ".svg")
-    ),
+    "report": ("simulators/demo/report.html", "simulators/demo/report.py", *_CHARTS),
+    "status": _STATUS_PAGE,
+    "trials": (*_STATUS_PAGE, "simulators/report/page.html", "simulators/report/page.py", *_CHARTS),
 }
 """The files that determine what a picture shows; when one changes, `tests/docs` requires a new picture."""
 DEVICES = ("urn:dev:mac:00158d0001a2b3c4", "urn:dev:mac:00124b0014d6b1a7", "urn:meter:cold-water:7", "urn:door:north")
@@ -47,17 +51,19 @@ def main() -> int:
     """Take the pictures; the report is that of a new demo run, or of one that `--report` names."""
     parser = argparse.ArgumentParser(prog="python -m simulators.demo.pictures", description=__doc__)
     parser.add_argument("--report", type=Path, metavar="FILE", help="the report of an earlier run of the demo")
-    parser.add_argument("--only", choices=SOURCES, help="only this picture")
+    parser.add_argument("--only", choices=SOURCES, help="only these")
     given = parser.parse_args()
     FOLDER.mkdir(exist_ok=True)
     names = [given.only] if given.only else list(SOURCES)
     with TemporaryDirectory() as folder:
         if "status" in names:
             with _status_page(Path(folder)) as url:
-                _take("status", url, 1180, ["Accepting events", DEVICES[0]])
+                take(Shot(str(FOLDER / "status.png"), url, ["Accepting events", DEVICES[0]], height=1180))
+        if "trials" in names:
+            trials.take_all(Path(folder), FOLDER / "trials")
         if "report" in names:
             report = given.report or _demo(Path(folder) / "demo")
-            _take("report", report.absolute().as_uri(), 760, ["Oncegate"])
+            take(Shot(str(FOLDER / "report.png"), report.absolute().as_uri(), ["Oncegate"], height=760))
     kept = json.loads(SOURCES_FILE.read_text()) if SOURCES_FILE.exists() else {}
     SOURCES_FILE.write_text(json.dumps(kept | {name: digests(name) for name in names}, indent=2) + "\n")
     return 0
@@ -66,13 +72,6 @@ def main() -> int:
 def digests(name: str) -> dict[str, str]:
     """Return the SHA-256 of each source of a picture."""
     return {file: hashlib.sha256((ROOT / file).read_bytes()).hexdigest() for file in SOURCES[name]}
-
-
-def _take(name: str, url: str, height: int, texts: Sequence[str]) -> None:
-    path = FOLDER / f"{name}.png"
-    shot = {"url": url, "path": str(path), "height": height, "texts": texts}
-    browser.run(Path(__file__).with_suffix(".js"), {"shots": [shot]})
-    print(path)
 
 
 def _demo(folder: Path) -> Path:

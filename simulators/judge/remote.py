@@ -60,7 +60,13 @@ def judge_remote_run(ledger_file: Path, sink: Sink, *, settled: bool = True) -> 
             else:
                 evidence.add_rows(opened.records)
         gateways = int(evidence.run.get("gateways", 1))
-        scope = Scope(has_table=sink.named, gateways=gateways, complete=evidence.ended, settled=settled)
+        scope = Scope(
+            has_table=sink.named,
+            of_topic=sink.topic is not None,
+            gateways=gateways,
+            complete=evidence.ended,
+            settled=settled,
+        )
         return with_histories(judge(evidence, scope), evidence, ledger_file)
 
 

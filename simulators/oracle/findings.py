@@ -16,6 +16,8 @@ class Scope:
     """The properties of a run that decide what can be judged."""
 
     has_table: bool = True
+    of_topic: bool = False
+    """Whether the events of the topic are judged in place of a table's rows."""
     gateways: int = 1
     complete: bool = True
     """Whether the run finished; False where it was interrupted."""

@@ -39,4 +39,5 @@ def judge(evidence: EvidenceDatabase, scope: Scope | None = None) -> Verdict:
         settled=scope.settled,
         cut=evidence.cut,
         unknown=unknown(evidence) if scope.has_table else 0,
+        of_topic=scope.of_topic,
     )

@@ -90,6 +90,8 @@ class Verdict:
     """The partitions of the topic whose first records were deleted by retention."""
     unknown: int = 0
     """Acked events without a row that may still arrive or may have been deleted."""
+    of_topic: bool = False
+    """Whether the rows are the events of the topic, because no table was read."""
 
     @property
     def vacuous(self) -> bool:
@@ -143,6 +145,8 @@ def sentence(verdict: Verdict) -> str:
         )
     known = ", ".join(f"{count:,} {name}" for name, count in verdict.declared.items() if count)
     limits = (f"Declared limits showed: {known}.",) if known else ()
+    if verdict.of_topic:
+        limits = ("The topic was judged: no table was read.", *limits)
     if missing := tuple(_missing_evidence(verdict)):
         return " ".join(("No verdict.", *missing, "No fault was found in the available evidence.", *limits))
     if not verdict.complete:

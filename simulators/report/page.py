@@ -119,7 +119,8 @@ def _stations(seen: Observations, verdict: Verdict) -> list[Station]:
         repeats = _left(verdict.records - (verdict.rows or verdict.records), "repeats")
         stations.append(Station("records in Kafka", verdict.records, "kafka", repeats))
     if verdict.rows is not None:
-        stations.append(Station("rows in the table", verdict.rows, "table"))
+        label, colour = ("events in Kafka", "kafka") if verdict.of_topic else ("rows in the table", "table")
+        stations.append(Station(label, verdict.rows, colour))
     return stations
 
 

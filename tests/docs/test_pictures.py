@@ -1,4 +1,4 @@
-"""The pictures of the README show the pages as they are."""
+"""The pictures of the documents show the pages as they are."""
 
 import json
 import re
@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from simulators.demo import pictures
+from simulators.demo import pictures, trials
 from simulators.services.install import programs
 from tests.docs.pages import ROOT
+
+BYTES_MAX = 150_000
 
 
 @pytest.mark.parametrize("name", pictures.SOURCES)
@@ -18,9 +20,24 @@ def test_a_picture_is_as_new_as_the_page_that_it_shows(name: str) -> None:
 
 
 def test_the_readme_shows_the_pictures_with_a_description() -> None:
-    shown = re.findall(r"!\[([^\]]+)\]\((docs/pictures/\S+\.png)\)", (ROOT / "README.md").read_text())
-    assert {file for _, file in shown} == {f"docs/pictures/{name}.png" for name in pictures.SOURCES}
-    assert all((ROOT / file).read_bytes().startswith(b"\x89PNG") for _, file in shown)
+    assert shown("README.md") == {f"docs/pictures/{name}.png" for name in pictures.SOURCES if name != "trials"}
+
+
+def test_the_page_of_the_trials_shows_each_of_its_pictures_at_both_widths() -> None:
+    taken = {f"pictures/trials/{name}-{width}.png" for name in trials.PAGES for width in trials.WIDTHS}
+    assert shown("docs/trials.md") == taken
+    assert {f"pictures/trials/{file.name}" for file in (ROOT / "docs/pictures/trials").iterdir()} == taken
+
+
+def test_pictures_are_small() -> None:
+    for file in pictures.FOLDER.rglob("*.png"):
+        assert file.read_bytes().startswith(b"\x89PNG")
+        assert file.stat().st_size <= BYTES_MAX, file
+
+
+def shown(page: str) -> set[str]:
+    """Return the pictures of a page; each has a description."""
+    return {file for _, file in re.findall(r"!\[([^\]]+)\]\(([^)\s]*pictures/\S+\.png)\)", (ROOT / page).read_text())}
 
 
 @pytest.mark.heavy

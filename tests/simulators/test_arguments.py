@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from simulators import cli
 from simulators.compare.command import main as compare
 from simulators.demo.command import main as demo
 from simulators.judge.command import main as judge
@@ -37,3 +39,11 @@ def test_a_ledger_that_is_not_there_is_wrong_usage(
     source = tmp_path if folder else tmp_path / "ledger.jsonl"
     assert command([str(source)], "sim") == 2
     assert f"sim: {tmp_path / 'ledger.jsonl'} does not exist" in capsys.readouterr().err
+
+
+def test_the_version_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["oncegate-sim", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"oncegate-sim {version('oncegate')}\n"

@@ -106,6 +106,16 @@ def test_the_report_states_medians_and_its_origin(tmp_path: Path) -> None:
     assert re.search(r"<footer>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", text)
 
 
+def test_a_run_judged_by_the_topic_claims_nothing_of_a_table(tmp_path: Path) -> None:
+    file = write_ledger(tmp_path)
+    verdict = replace(judge_remote_run(file, Sink()), rows=27, records=27, of_topic=True)
+    page.write(file, verdict, Arrivals(), tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert "The topic was judged: no table was read." in text
+    assert ">events in Kafka<" in text
+    assert "rows in the table" not in text
+
+
 @pytest.mark.parametrize("has_table", [True, False])
 def test_ci_has_the_verdict_as_junit_and_as_a_picture(tmp_path: Path, has_table: bool) -> None:
     file = write_ledger(tmp_path)

@@ -1,5 +1,6 @@
 /* A sensor with libcoap: at each start it measures, stores the event, sends all stored events, and ends.
  *
+ *   sudo apt install gcc pkg-config libcoap3-dev
  *   cc -std=c99 -o sensor sensor.c $(pkg-config --cflags --libs libcoap-3-openssl)
  *   ./sensor ::1 5683 urn:dev:mac:00158d0001a2b3c4 state [oscore.conf]
  *

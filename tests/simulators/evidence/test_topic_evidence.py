@@ -170,7 +170,8 @@ def test_a_password_for_the_topic_comes_from_a_file_of_its_owner(
             assert "uthentication failed" in str(refused.value)
             (tmp_path / "ledger.jsonl").unlink()
         else:
-            assert judge_remote_run(_played(tmp_path), sink).records == records
+            verdict = judge_remote_run(_played(tmp_path), sink)
+            assert (verdict.records, verdict.of_topic) == (records, True)
     file.chmod(0o640)
     with pytest.raises(SystemExit):
         parse([*run, "--kafka-properties", str(file)], "oncegate-sim run")

@@ -12,7 +12,7 @@ from simulators.oracle.verdict import BROKEN, Verdict, sentence
 GOOD = Verdict(events=3, acked=3, refused=0, given_up=0, transmissions=5, rows=3)
 FIGURES = {"events", "acked", "refused", "given_up", "transmissions", "rows", "records", "repeats"}
 """Counts that are never a fault."""
-NO_COUNTS = {"declared", "violations", "complete", "settled", "cut", "unknown"}
+NO_COUNTS = {"declared", "violations", "complete", "settled", "cut", "unknown", "of_topic"}
 
 
 def test_every_count_is_a_figure_or_must_be_nought() -> None:
