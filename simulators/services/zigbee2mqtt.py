@@ -28,7 +28,10 @@ def ieee_address(device: int) -> str:
 
 
 class Zigbee2Mqtt(ProcessService):
-    """A Zigbee2MQTT with thermometers t0, t1 …; `settings` override the default ones, section by section."""
+    """A Zigbee2MQTT with thermometers t0, t1 …; `settings` override the default ones, section by section.
+
+    None removes a key, so that Zigbee2MQTT's own default applies.
+    """
 
     def __init__(
         self,
@@ -97,8 +100,9 @@ class Zigbee2Mqtt(ProcessService):
             "device_options": {"qos": 1},
             "devices": {ieee_address(device): {"friendly_name": f"t{device}"} for device in range(self._devices)},
         }
-        merged = {name: {**section, **self._settings.get(name, {})} for name, section in sections.items()}
-        return {"version": 5, **merged}
+        given = {name: {**section, **self._settings.get(name, {})} for name, section in sections.items()}
+        kept = {name: {key: value for key, value in each.items() if value is not None} for name, each in given.items()}
+        return {"version": 5, **kept}
 
 
 def _coordinator() -> dict[str, object]:
