@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from agent.cli.arguments import past_timestamp, positive
 from agent.cli.store.lines import Document, Printer, add_form, local_time
 from agent.config import load
 from agent.config.settings import GatewaySettings
 from agent.terminal import Colour, printable
+from contract.timestamp import rfc3339
 
 EXAMPLES = """examples:
   oncegate events --limit 3
@@ -21,8 +24,8 @@ EXAMPLES = """examples:
   oncegate events --limit 1000 --json | jq -r 'select(.state == "new").device' | sort | uniq -c
   oncegate events --duplicates
 
---since is the time of acceptance by the gateway's clock. All kept events are searched; events that are in the table are
-kept for store.keep_processed.
+--since is the time of acceptance by the gateway's clock. Without it the latest 500,000 events are searched, with it all
+that are kept; events that are in the table are kept for store.keep_processed.
 """
 LIMIT = 20
 FOLLOW_SECONDS = 0.5
@@ -63,8 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
     last = read_last_position(folder)
     if arguments.since is not None and limit is None:
         printer.print(read_events_between(folder, gateway.id, 0, last, selection))
-    else:
-        printer.print(read_events(folder, gateway.id, limit or LIMIT, selection, last))
+    elif printer.print(read_events(folder, gateway.id, limit or LIMIT, selection, last)) < (limit or LIMIT):
+        _report_search(folder, last)
     try:
         while arguments.follow:
             time.sleep(FOLLOW_SECONDS)
@@ -74,6 +77,16 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return 0
     return 0
+
+
+def _report_search(folder: Path, last: int) -> None:
+    """Name the part of the store that was searched, where older events are kept, too."""
+    from agent.store.read.documents import EVENTS_SEARCHED_MAX, read_search_start
+
+    start = read_search_start(folder, last)
+    if start is not None:
+        text = f"searched the latest {EVENTS_SEARCHED_MAX:,} events, accepted since {rfc3339(start)}"
+        print(f"oncegate: {text}; --since TIME, without --limit, searches older ones", file=sys.stderr)
 
 
 def _show_duplicates(arguments: argparse.Namespace, gateway: GatewaySettings) -> int:

@@ -35,18 +35,22 @@ class Printer:
         self._row = row
         self._widths: Sequence[int] = ()
 
-    def print(self, documents: Iterable[Document]) -> None:
-        """Print documents as they arrive."""
+    def print(self, documents: Iterable[Document]) -> int:
+        """Print documents as they arrive; return their number."""
+        printed = 0
         if not self._table:
             for document in documents:
                 print(json_line(document), flush=True)
-            return
+                printed += 1
+            return printed
         rest = iter(documents)
         while rows := [self._row(document) for document in islice(rest, ROWS_AT_ONCE)]:
             cells = [cells for cells, _ in rows]
+            printed += len(rows)
             headings = () if self._widths else self._headings
             self._widths = column_widths([*([headings] if headings else []), *cells], self._widths)
             print(table(cells, headings, [colour for _, colour in rows], self._widths), flush=True)
+        return printed
 
 
 def local_time(milliseconds: int) -> str:

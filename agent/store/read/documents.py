@@ -17,16 +17,18 @@ from agent.store.fingerprints import fingerprint_rows
 from agent.store.forwarding_times import ForwardingTimes
 from agent.store.layout import FILE_NAME
 from agent.store.read.events import Epochs
-from agent.store.read.kept import KeptEvent
+from agent.store.read.kept import KeptEvent, read_kept
 from agent.store.read.missing_ids import missing_ids
 from agent.store.read.selection import ALL, Entry, Selection, select_between, select_latest
 from agent.store.read.states import NEW, PROCESSED, States
 from agent.store.read.trace import DUPLICATES_MAX, Trace, fingerprint_at, trace
 from agent.store.schema import database, tables
-from contract.record import encode_value
+from contract.record import encode_value, read_header_fields
 from contract.timestamp import rfc3339
 
 DEVICE_EVENTS_MAX = 200
+EVENTS_SEARCHED_MAX = 500_000
+"""How many of the latest events `read_events` searches for selected ones: a few seconds on a gateway."""
 DEVICE_POSITIONS_SEARCHED = 20_000
 """How many of the latest events of all devices are searched for one device."""
 DEVICE_TAIL_BYTES_MAX = 4_096
@@ -36,16 +38,30 @@ DEVICE_TAIL_BYTES_MAX = 4_096
 def read_events(
     folder: Path, gateway: str, limit: int, selection: Selection = ALL, last: int | None = None
 ) -> Iterator[dict[str, object]]:
-    """Yield the latest selected events, up to a position, in order; hold no transaction between two.
+    """Yield the selected ones of the latest EVENTS_SEARCHED_MAX events, up to a position, in order.
 
-    Each has the record's keys and `state`.
+    Each has the record's keys and `state`. Hold no transaction between two.
     """
     from agent.store.read.connection import read_only
 
     with read_only(folder / FILE_NAME) as store:
         end = tables.last_position(store) if last is None else last
-        for entry in select_latest(store, end, limit, selection):
+        for entry in select_latest(store, end, limit, selection, end - EVENTS_SEARCHED_MAX + 1):
             yield from _documents(entry, gateway)
+
+
+def read_search_start(folder: Path, last: int) -> int | None:
+    """Return when the first event that `read_events` searches was accepted; None where it searches all.
+
+    In milliseconds since 1970 UTC by the gateway's clock.
+    """
+    first = last - EVENTS_SEARCHED_MAX + 1
+    with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
+        oldest = tables.first_event(connection)
+        if oldest is None or oldest >= first:
+            return None
+        entry = next(read_kept(connection, range(first, last + 1)), None)
+        return None if entry is None else read_header_fields(entry.event.tail).received
 
 
 def read_events_between(

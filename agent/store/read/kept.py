@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +16,9 @@ from agent.store.schema.database import Reads, snapshot
 PAGE_POSITIONS: Final = 1_000
 PAGE_BYTES: Final = 4 << 20
 """How much is read in one snapshot of the store, which ends before the page is returned."""
+
+Matches = Callable[[bytes], bool]
+"""Whether the event of a tail is wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +48,22 @@ def read_kept(connection: Reads, positions: range) -> Iterator[KeptEvent]:
     yield from (entry for entry in read_all(connection, positions) if isinstance(entry, KeptEvent))
 
 
-def read_all(connection: Reads, positions: range) -> Iterator[KeptEvent | DamagedEvents]:
-    """Yield the events at some positions that are still kept, and those damaged among them, in order.
+def read_all(
+    connection: Reads, positions: range, matches: Matches | None = None
+) -> Iterator[KeptEvent | DamagedEvents]:
+    """Yield the matching events at some positions that are still kept, and all those damaged among them, in order.
 
     Each page is of its own snapshot: an event that is purged before its page is read is left out.
     """
     first = positions.start
     while first < positions.stop:
-        page, first = _read_page(connection, first, min(first + PAGE_POSITIONS, positions.stop) - 1)
+        page, first = _read_page(connection, first, min(first + PAGE_POSITIONS, positions.stop) - 1, matches)
         yield from page
 
 
-def _read_page(connection: Reads, first: int, last: int) -> tuple[Sequence[KeptEvent | DamagedEvents], int]:
+def _read_page(
+    connection: Reads, first: int, last: int, matches: Matches | None
+) -> tuple[Sequence[KeptEvent | DamagedEvents], int]:
     """Return one page, and the position after it."""
     page: list[KeptEvent | DamagedEvents] = []
     size = 0
@@ -65,7 +72,8 @@ def _read_page(connection: Reads, first: int, last: int) -> tuple[Sequence[KeptE
         while first <= last:
             try:
                 for packed in read_packed(connection, first, last):
-                    page.append(KeptEvent(stored(packed, epochs), states.state(packed.position)))
+                    if matches is None or matches(packed.tail):
+                        page.append(KeptEvent(stored(packed, epochs), states.state(packed.position)))
                     first = packed.position + 1
                     size += len(packed.tail)
                     if size >= PAGE_BYTES:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from contextlib import closing
+from fnmatch import fnmatchcase
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -13,8 +14,9 @@ import pytest
 
 from agent.cli.api import Api
 from agent.cli.store import lines
-from agent.store.read import kept
-from tests.agent.cli.running import RunningAgent
+from agent.store.read import documents, kept
+from contract.timestamp import rfc3339
+from tests.agent.cli.running import Run, RunningAgent
 from tests.support.waiting import wait_until
 
 SECOND = 1_000
@@ -74,6 +76,43 @@ def test_a_selection_reads_back_over_as_many_pages_as_it_needs(
         ]
     assert found[1:] == [[last - 6, last]] * 2
     assert found[0] == [last]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["urn:rare:[x]", "urn:r*:[[]x[]]", "*rare*", "urn:rare:\u00e9", 'urn:rare:"q"', "urn:rare:?", "*"]
+)
+def test_a_pattern_finds_what_it_would_without_the_search_for_its_letters(
+    running_agent: RunningAgent, pattern: str
+) -> None:
+    devices = ["urn:rare:[x]", "urn:rare:x", "urn:rare:\u00e9", 'urn:rare:"q"', "urn:other"]
+    for device in devices:
+        post(running_agent, device, 1)
+    found = {event["device"] for event in listed(running_agent, "--device", pattern, "--limit", "1000")}
+    assert found & {*devices} == {device for device in devices if fnmatchcase(device, pattern)}
+    assert found & {*devices}
+
+
+def test_a_search_is_bounded_and_what_was_searched_is_printed(
+    running_agent: RunningAgent, oncegate: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def searched(*words: str) -> tuple[list[int], str]:
+        words = ("--config", str(running_agent.configuration), "events", "--device", "urn:far", *words)
+        status, printed, said = oncegate(*words)
+        assert status == 0, said
+        return [json.loads(line)["id"] for line in printed.splitlines()], said
+
+    post(running_agent, "urn:far", 1)
+    post(running_agent, "urn:between", 1, 2, 3, 4)
+    post(running_agent, "urn:far", 2)
+    assert searched() == ([1, 2], "")
+    monkeypatch.setattr(documents, "EVENTS_SEARCHED_MAX", 5)
+    (first, *_) = listed(running_agent, "--device", "urn:between")
+    expected = f"searched the latest 5 events, accepted since {rfc3339(first['received'])}; --since TIME"
+    for words in ((), ("--limit", "2"), ("--since", "1h", "--limit", "2")):
+        found, said = searched(*words)
+        assert (found, expected in said) == ([2], True), said
+    assert searched("--limit", "1") == ([2], "")
+    assert searched("--since", "1h") == ([1, 2], "")
 
 
 @pytest.mark.usefixtures("interruptible")
