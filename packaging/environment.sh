@@ -7,7 +7,8 @@
 # version of the Python that will run them, such as 3.13; the default is that of the building one. The environment
 # contains no interpreter (it names the system's), no compiled sources (they are compiled where it is installed), and none
 # of the packages that others require, and that no program of a gateway imports: pip above all. WHEEL names our own wheel,
-# which is compiled for that machine and that Python; otherwise the pure one of this checkout is built.
+# which is compiled for that machine and that Python; otherwise the pure one of this checkout is built. PIP is the command to
+# install with; otherwise an environment with pip is made for it.
 #
 # An existing environment is replaced only when the new one is complete, and only if this script has made it (MARK in its
 # pyvenv.cfg) and it contains nothing else.
@@ -69,11 +70,14 @@ trap 'exit 1' HUP INT TERM
 
 "$python" -c 'import sys; sys.exit(sys.version_info[:2] < (3, 11))' || {
   echo "environment: $python is older than 3.11" >&2; exit 1; }
-"$python" -m venv "$work/tools" || { echo 'environment: run: apt-get install python3-venv' >&2; exit 1; }
-pip="$work/tools/bin/python -m pip --quiet --disable-pip-version-check"
+if [ -z "${PIP:-}" ]; then
+  "$python" -m venv "$work/tools" || { echo 'environment: run: apt-get install python3-venv' >&2; exit 1; }
+  PIP="$work/tools/bin/python -m pip"
+fi
+pip="$PIP --quiet --disable-pip-version-check"
 
 wheel=${WHEEL:-}
-[ -n "$wheel" ] || wheel=$(ONCEGATE_COMPILE=0 PIP="$work/tools/bin/python -m pip" "$checkout/packaging/wheel.sh" "$work/wheels")
+[ -n "$wheel" ] || wheel=$(ONCEGATE_COMPILE=0 PIP="$PIP" "$checkout/packaging/wheel.sh" "$work/wheels")
 
 # What `python -m venv` makes, of which the interpreter reads the first line (PEP 405): it need not be here to be named.
 version=${PYTHON_VERSION:-$("$python" -c 'import sys; print(f"{sys.version_info[0]}.{sys.version_info[1]}")')}
@@ -101,8 +105,19 @@ printf '#!%s/bin/python3 -I\nimport sys\n\nfrom agent.cli.main import main\n\nsy
   > "$new/bin/oncegate"
 chmod 755 "$new/bin/oncegate"
 
-# No package can be missing from here on. The new files are on disk before the old environment is removed.
+# No package can be missing from here on. The new files are on disk before they replace the old environment, and the
+# replacement is before that is removed. Most file systems exchange two folders in one step (renameat2): then one of the two
+# environments is in place at any moment.
 sync -f "$new"
-if [ -e "$folder" ]; then mv -T "$folder" "$old"; fi
-mv -T "$new" "$folder"
-remove "$old"
+if [ -e "$folder" ] && ! "$python" - "$new" "$folder" << 'END'
+import ctypes, os, sys
+new, folder = map(os.fsencode, sys.argv[1:])
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
+sys.exit(ctypes.CDLL(None).renameat2(AT_FDCWD, new, AT_FDCWD, folder, RENAME_EXCHANGE) != 0)
+END
+then
+  mv -T "$folder" "$old"
+fi
+[ -e "$folder" ] || mv -T "$new" "$folder"
+sync "${folder%/*}/"
+remove "$new" "$old"

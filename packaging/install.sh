@@ -15,6 +15,19 @@ zsh_completions=${ZSH_COMPLETIONS:-/usr/local/share/zsh/site-functions}
 machine=${MACHINE:-$(uname -m)}
 configuration=$destination/etc/oncegate
 
+# One installation at a time: two would build the same new environment. The lock is on the folder in which it is built, and
+# held by the children, too, which may outlive a killed installation.
+mkdir -p "$destination${library%/*}/"
+exec 9< "$destination${library%/*}/"
+flock -n 9 || { echo "install: another installation into $destination$library is running; nothing was changed" >&2; exit 1; }
+
+# Put FILE.new in place of FILE: a kill or a power cut leaves the one or the other, complete.
+replace() {
+  chmod 644 "$1.new"
+  sync "$1.new"
+  mv -fT "$1.new" "$1"
+}
+
 "$checkout/packaging/environment.sh" "$destination$library" "$library" "$machine"
 
 install -d -m 755 "$destination$bin" "$destination$units" "$destination$documents/docs" "$configuration"
@@ -22,16 +35,16 @@ install -d -m 700 "$configuration/secrets"
 ln -sf "$library/bin/oncegate" "$destination$bin/oncegate"
 for unit in oncegate.service; do
   sed "s#/usr/bin/oncegate#$bin/oncegate#; s#/usr/share/doc/oncegate#$documents#" "$checkout/systemd/$unit" \
-    > "$destination$units/$unit"
-  chmod 644 "$destination$units/$unit"
+    > "$destination$units/$unit.new"
+  replace "$destination$units/$unit"
 done
 if [ ! -e "$configuration/oncegate.toml" ]; then
   (cd "$checkout" && "${PYTHON:-/usr/bin/python3}" -c '
 import sys
 sys.path.insert(0, sys.argv[1])
 from agent.config.example import example
-print(example(), end="")' "$(echo "$destination$library"/lib/python3*/site-packages)") > "$configuration/oncegate.toml"
-  chmod 644 "$configuration/oncegate.toml"
+print(example(), end="")' "$(echo "$destination$library"/lib/python3*/site-packages)") > "$configuration/oncegate.toml.new"
+  replace "$configuration/oncegate.toml"
 fi
 # The manual pages and the completion of bash and zsh, of the commands that were installed.
 (cd "$checkout" && "${PYTHON:-/usr/bin/python3}" -c '
