@@ -18,12 +18,17 @@ class Pace:
 
     async def turn(self) -> None:
         """Return when there is time in a turn of the loop: this one, or a later one, in the order of the calls."""
-        loop = asyncio.get_running_loop()
-        while self._ends is not None and loop.time() >= self._ends:  # noqa: ASYNC110  # the next turn is waited for
+        while not self.has_time():  # noqa: ASYNC110  # the next turn is waited for
             await asyncio.sleep(0)
+
+    def has_time(self) -> bool:
+        """Whether there is time in this turn of the loop, whose time begins with the first call."""
+        loop = asyncio.get_running_loop()
         if self._ends is None:
             self._ends = loop.time() + TURN_SECONDS_MAX
             loop.call_soon(self._end)  # in the next turn, before the waiting coroutines
+            return True
+        return loop.time() < self._ends
 
     def _end(self) -> None:
         self._ends = None

@@ -7,10 +7,13 @@ from collections import Counter
 
 from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, HTTPScope, Scope
 
+from agent.delivery import Answer
+from agent.http.connection.whole_post import WholePost
 from agent.http.errors import HttpError
+from agent.http.events import Events
 from agent.http.head import Head
 from agent.http.limits import Limits
-from agent.http.response import Refusal, Response, refusal, retry_after
+from agent.http.response import Refusal, Response, fields_of, refusal, response_to, retry_after
 from agent.http.site import Site
 
 PIECE_BYTES = 32_768
@@ -34,8 +37,11 @@ class ClientGoneError(HttpError):
 class Application:
     """Serves one request in each call; counts its responses by their code."""
 
-    def __init__(self, site: Site, limits: Limits, body_bytes_max: int, responses: Counter[int]) -> None:
+    def __init__(
+        self, site: Site, events: Events, limits: Limits, body_bytes_max: int, responses: Counter[int]
+    ) -> None:
         self._site = site
+        self._events = events
         self._limits = limits
         self._body_bytes_max = body_bytes_max
         self._responses = responses
@@ -57,6 +63,18 @@ class Application:
             response = _busy().response
         self._responses[response.code] += 1
         await self._send(response, send)
+
+    def take(self, post: WholePost) -> asyncio.Future[Answer] | None:
+        """Accept a request that the library has not parsed; return None where it has to be refused, or to wait."""
+        if len(post.body) > self._body_bytes_max or self._answers_full(0):
+            return None
+        return self._events.take(post.head, post.body)
+
+    def response_to(self, outcome: asyncio.Future[Answer]) -> Response:
+        """Return the response to a request that `take` has accepted, and count it."""
+        response = _STOPPING if outcome.cancelled() else response_to(outcome.result())
+        self._responses[response.code] += 1
+        return response
 
     async def _respond(self, scope: HTTPScope, receive: ASGIReceiveCallable) -> Response:
         if not scope["http_version"].startswith("1."):
@@ -119,14 +137,8 @@ def _head(scope: HTTPScope) -> Head:
 
 
 async def _send(response: Response, send: ASGISendCallable) -> None:
-    fields = (
-        ("Content-Type", response.media_type),
-        ("Content-Length", str(len(response.body))),
-        ("Cache-Control", "no-store"),
-        *response.fields,
-    )
-    headers = [(name.encode(), value.encode("latin-1")) for name, value in fields]
-    await send({"type": "http.response.start", "status": response.code, "headers": headers, "trailers": False})
+    fields = fields_of(response)
+    await send({"type": "http.response.start", "status": response.code, "headers": fields, "trailers": False})
     body = memoryview(response.body)
     for at in range(0, len(body) or 1, PIECE_BYTES):
         piece, more = bytes(body[at : at + PIECE_BYTES]), at + PIECE_BYTES < len(body)

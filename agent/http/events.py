@@ -10,7 +10,7 @@ from agent.delivery import Answer, Delivery, Receive
 from agent.http.auth.access import Access
 from agent.http.auth.tokens import Role
 from agent.http.head import Head
-from agent.http.response import Response, refusal, response_to, retry_after
+from agent.http.response import Refusal, Response, refusal, response_to, retry_after
 from agent.pace import Pace
 
 BUSY_RETRY_SECONDS: Final = 1
@@ -31,33 +31,53 @@ class Events:
 
     async def post(self, head: Head, read_body: ReadBody) -> Response:
         """Accept a delivery; refuse it before reading its body where possible."""
-        holder = self._access.sender(head)
-        media, words = head.media(), head.words()
+        delivery = self._delivery(head)
         if self._in_progress >= self._in_progress_max:
             raise refusal(503, "unavailable", "too many requests in progress", retry_after(BUSY_RETRY_SECONDS))
         self._in_progress += 1
         try:
-            body = await read_body()
-            delivery = Delivery(
-                body=body,
-                media=media,
-                via="http",
-                sender=f"http://{head.peer}",
-                authenticated=None if holder is None else holder.name,
-                query=words,
-                relay=holder is not None and holder.role is Role.RELAY,
-            )
-            return response_to(await self._outcome(delivery))
+            delivery.body = await read_body()
+            await self._pace.turn()
+            return response_to(await self._receive_one(delivery))
         finally:
             self._in_progress -= 1
 
-    async def _outcome(self, delivery: Delivery) -> Answer:
+    def take(self, head: Head, body: bytes) -> asyncio.Future[Answer] | None:
+        """Accept a delivery whose body has been read; return None where `post` has to refuse it, or to wait."""
+        if self._in_progress >= self._in_progress_max or not self._pace.has_time():
+            return None
+        try:
+            delivery = self._delivery(head)
+        except Refusal:
+            return None
+        self._in_progress += 1
+        delivery.body = body
+        outcome = self._receive_one(delivery)
+        outcome.add_done_callback(self._end)
+        return outcome
+
+    def _delivery(self, head: Head) -> Delivery:
+        """Return the delivery of a request, still without its body; raise Refusal."""
+        holder = self._access.sender(head)
+        return Delivery(
+            body=b"",
+            media=head.media(),
+            via="http",
+            sender=f"http://{head.peer}",
+            authenticated=None if holder is None else holder.name,
+            query=head.words(),
+            relay=holder is not None and holder.role is Role.RELAY,
+        )
+
+    def _receive_one(self, delivery: Delivery) -> asyncio.Future[Answer]:
         outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
         def respond(answer: Answer) -> None:
             if not outcome.done():  # the server may have stopped waiting; the commit remains
                 outcome.set_result(answer)
 
-        await self._pace.turn()
         self._receive(delivery, respond)
-        return await outcome
+        return outcome
+
+    def _end(self, outcome: asyncio.Future[Answer]) -> None:
+        self._in_progress -= 1

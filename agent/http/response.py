@@ -32,6 +32,17 @@ class Response:
     fields: tuple[tuple[str, str], ...] = ()
 
 
+def fields_of(response: Response) -> list[tuple[bytes, bytes]]:
+    """Return all fields of a response, as they are sent."""
+    fields = (
+        ("Content-Type", response.media_type),
+        ("Content-Length", str(len(response.body))),
+        ("Cache-Control", "no-store"),
+        *response.fields,
+    )
+    return [(name.encode(), value.encode("latin-1")) for name, value in fields]
+
+
 class Refusal(Exception):  # noqa: N818  # the name states what it is
     """Ends the processing of a request with this response."""
 

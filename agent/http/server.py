@@ -15,14 +15,15 @@ import uvicorn
 
 from agent.config.settings import HttpSettings
 from agent.delivery import Receive
-from agent.http.acceptor import Acceptor
 from agent.http.address import parse_listen_address, uri_host
 from agent.http.application import Application
 from agent.http.auth.access import open_access
 from agent.http.auth.tls import open_tls
+from agent.http.connection.acceptor import Acceptor
+from agent.http.connection.protocol import Protocol
+from agent.http.connection.whole_post import EVENTS_PATH
 from agent.http.events import Events
 from agent.http.limits import Limits
-from agent.http.protocol import Protocol
 from agent.http.site import Site
 from agent.http.views import Views
 
@@ -52,8 +53,8 @@ class HttpServer:
         access = open_access(settings)
         self._tls = open_tls(settings)
         events = Events(receive, access, limits.requests_in_progress_max)
-        site = Site({"/api/v1/events": {"POST": events.post}, **views.resources(access)})
-        self._application = Application(site, limits, settings.max_body_bytes, responses)
+        site = Site({EVENTS_PATH: {"POST": events.post}, **views.resources(access)})
+        self._application = Application(site, events, limits, settings.max_body_bytes, responses)
         self._limits = limits
 
     async def __aenter__(self) -> Self:

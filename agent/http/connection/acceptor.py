@@ -13,8 +13,8 @@ from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
 from typing import Any
 
+from agent.http.connection.protocol import Protocol
 from agent.http.limits import Limits
-from agent.http.protocol import Protocol
 
 RETRY_SECONDS = 1.0
 """The wait after the kernel had no descriptor or memory for another connection."""
