@@ -27,6 +27,7 @@ from tests.cloud.gateway import Record, send
 from tests.support.waiting import log_bytes, wait_for_end, wait_for_work
 
 JOB = Path(__file__).resolve().parents[2] / "cloud" / "job.py"
+AUDIT = JOB.with_name("audit.py")
 MAINTENANCE = JOB.with_name("maintenance.py")
 STANDSTILL_SECONDS_MAX = 180.0
 """Maximum time without a log line while Spark starts on a busy machine."""
@@ -94,6 +95,15 @@ class CloudSide:
         folder = self.folder / "maintenance"
         folder.mkdir(exist_ok=True)
         return submit(MAINTENANCE, (*self.sink_options(), *options), folder, self.spark_options())
+
+    def audit(self, *options: str, output: str = "audit") -> Process:
+        """Start an audit in a separate process, without a grace period."""
+        arguments = ("--bootstrap-servers", self.bootstrap_servers, "--topic", self.topic, "--group", self.group)
+        places = (*self.sink_options(), "--output", str(self.folder / output), "--grace", "0s")
+        (self.folder / output).mkdir(exist_ok=True)
+        audit = submit(AUDIT, (*arguments, *places, *options), self.folder / output, self.spark_options())
+        self.jobs.append(audit)
+        return audit
 
     def spark_options(self) -> SparkOptions:
         """Return the options that Spark needs to reach the table."""

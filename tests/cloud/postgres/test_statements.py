@@ -30,9 +30,10 @@ def column(connection: psycopg.Connection, statement: str) -> list[object]:
 
 def test_the_events_of_one_device_are_erased(connection: psycopg.Connection) -> None:
     create_table(connection, "events", [READ, COUNTED])
-    [erase] = statements("Erase the events of a device", "PostgreSQL")
+    erase, _ = statements("Erase the events of a device", "PostgreSQL")
     connection.execute(erase.encode())
-    assert column(connection, "SELECT device FROM events") == [METER]
+    assert column(connection, "SELECT device FROM events ORDER BY sequence") == ["urn:oncegate:erased", METER]
+    assert column(connection, "SELECT data FROM events ORDER BY sequence")[0] is None
 
 
 def test_a_column_beside_the_jobs_is_null_in_its_rows_until_it_is_filled(connection: psycopg.Connection) -> None:
