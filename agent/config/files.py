@@ -13,6 +13,13 @@ from typing import Any
 from contract.files import read
 
 
+class UnreadableTomlError(tomllib.TOMLDecodeError):
+    """TOML that the parser cannot read, at no place that it could name."""
+
+    def __init__(self, reason: str) -> None:
+        ValueError.__init__(self, reason)  # from Python 3.14 on, the parent's expects the document and a position
+
+
 def read_text(path: Path) -> str:
     """Return a file's text (UTF-8) with Unix line ends; raise OSError or UnicodeDecodeError."""
     return read(path).data.decode().replace("\r\n", "\n")
@@ -41,6 +48,6 @@ def parse_toml(text: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError:
         raise
     except RecursionError:
-        raise tomllib.TOMLDecodeError("nested too deeply") from None
+        raise UnreadableTomlError("nested too deeply") from None
     except ValueError as error:
-        raise tomllib.TOMLDecodeError(str(error)) from error
+        raise UnreadableTomlError(str(error)) from error

@@ -16,8 +16,12 @@ _SETTINGS = (
     "persistence true",
     "autosave_interval 1",
     "max_queued_messages 0",
+    "max_packet_size 268435455",
 )
-"""With these a killed broker loses only messages that it acknowledged within the last second."""
+"""With these a killed broker loses only messages that it acknowledged within the last second.
+
+The size is the protocol's; from mosquitto 2.1 on the default is two million bytes.
+"""
 
 
 class Mosquitto(ProcessService):
