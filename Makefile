@@ -70,7 +70,8 @@ test-all: lint ## Run everything that `test` runs, and the heavy suites
 
 .PHONY: test-ci
 test-ci: programs ## Run the heavy tests that CI runs, 45 minutes at most; LIST=--list shows them only
-	@$(call stacks_last,$(BIN)/python -m tests.ci $(LIST))
+	@$(BIN)/python -m simulators.services programs chromium
+	$(call stacks_last,$(BIN)/python -m tests.ci $(LIST))
 
 .PHONY: test-compiled
 test-compiled: setup ## Compile into build/compiled, and run the quick tests of agent and contract on that; KEEP=1 uses the last build

@@ -1,12 +1,13 @@
 """Install what the services need: `python -m simulators.services` finds or installs Java and fills the cache of jars.
 
-`python -m simulators.services programs` installs the programs that only tests need; `programs heavy` also those
-of the heavy tests, and their jars.
+`python -m simulators.services programs` installs the programs that only tests need; `programs chromium` also that one
+of the heavy tests, `programs heavy` all of these, and their jars.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from simulators.services.error import ServiceError
 from simulators.services.install import jars, java, programs
@@ -15,7 +16,7 @@ from simulators.services.install import jars, java, programs
 def main() -> int:
     """Install the requested programs, and print where they are."""
     if sys.argv[1:2] == ["programs"]:
-        _install_programs(heavy=sys.argv[2:] == ["heavy"])
+        _install_programs(sys.argv[2:])
         return 0
     try:
         print(f"java: {java.install()}")
@@ -28,11 +29,13 @@ def main() -> int:
     return 0
 
 
-def _install_programs(*, heavy: bool) -> None:
+def _install_programs(more: Sequence[str]) -> None:
     """Install the programs of tests; where that is not permitted, print the command and continue."""
+    heavy = list(more) == ["heavy"]
+    names = programs.HEAVY_PACKAGES if heavy else more
     try:
         jars.paths(jars.TLC)
-        programs.install({**programs.PACKAGES, **(programs.HEAVY_PACKAGES if heavy else {})})
+        programs.install({**programs.PACKAGES, **{name: programs.HEAVY_PACKAGES[name] for name in names}})
         if heavy:
             jars.paths(jars.S3)
             jars.paths(jars.S3A)

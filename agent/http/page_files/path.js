@@ -49,7 +49,7 @@ export function showPath(live, rates) {
   if (!nodes.size) build();
   const { new: unsent, forwarded, processed } = live.status.events;
   const seen = live.devices.reduce((latest, one) => Math.max(latest, one.last_seen), 0);
-  station("sensors", count(live.devices.length), seen ? `latest ${ago(seen, live.now)}` : "no device heard yet");
+  station("sensors", count(live.devices.length), seen ? `latest ${ago(seen, live.now)}` : "no event yet");
   station("store", count(unsent), "not yet in Kafka");
   station("kafka", count(forwarded), "not yet confirmed");
   station("table", count(processed), "confirmed, still kept");
