@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import sys
@@ -14,12 +15,16 @@ from agent.forward.errors import KafkaSettingsError
 from agent.http.errors import HttpSettingsError
 from agent.store.errors import StoreError, is_damage
 
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
 
 def main() -> None:
     """Run the command and exit: 0 success, 1 a failure, 2 wrong usage or configuration."""
     try:
         arguments = commands.parse(sys.argv[1:])
-        sys.exit(arguments.run(arguments))
+        status = arguments.run(arguments)
+        sys.stdout.flush()
+        sys.exit(status)
     except (ConfigurationError, HttpSettingsError, KafkaSettingsError, CredentialsError) as error:
         print_error(str(error))
         sys.exit(USAGE)
@@ -33,8 +38,19 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(FAILURE)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _abandon_output()
         sys.exit(FAILURE)
+    except OSError as error:
+        if error.errno not in _FULL or error.filename is not None:
+            raise
+        _abandon_output()
+        print_error(f"the output cannot be written: {error.strerror}")
+        sys.exit(FAILURE)
+
+
+def _abandon_output() -> None:
+    """Discard what is left of the output, which the interpreter would write at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

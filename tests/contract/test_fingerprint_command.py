@@ -58,6 +58,10 @@ def test_an_array_gives_a_line_for_each_event(
     give(monkeypatch, cbor2.dumps([EVENT, unlabelled, labelled]))
     assert run() == 0
     assert capsys.readouterr().out.split() == [FINGERPRINT, "-", "2e504fab171d9b5860d5137c776f0baa"]
+    give(monkeypatch, cbor2.dumps([EVENT, unlabelled]))
+    assert run("--json") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [json.loads(line) for line in lines] == [{"fingerprint": FINGERPRINT}, {"fingerprint": None}]
 
 
 def test_a_label_joins_only_where_it_must(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

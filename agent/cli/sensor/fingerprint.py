@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from agent.terminal import printable
+from agent.terminal import json_line, printable
 from contract.event import Label
 from contract.fingerprint import IDENTITY_FIELDS, fingerprint, needs_label
 from contract.values import Invalid
@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="an event, or an array of events, in JSON or CBOR; - is the standard input (default)",
     )
+    parser.add_argument("--json", action="store_true", help="one JSON object for each event; null for -")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"oncegate fingerprint: {printable(str(error))}", file=sys.stderr)
         return 1
     for line in lines:
-        print(line)
+        print(json_line({"fingerprint": None if line == WITHOUT_FINGERPRINT else line}) if arguments.json else line)
     return 0
 
 

@@ -105,6 +105,22 @@ def test_config_for_people_has_a_line_for_each_setting_or_only_the_changed(file:
     assert len(changed.splitlines()) == 6  # the headings, and five keys
 
 
+def test_each_command_with_output_for_programs_has_json() -> None:
+    parsers = {name: commands.command_parser(command) for name, command in commands.COMMANDS.items()}
+    without = {name for name, parser in parsers.items() if "--json" not in parser.format_help()}
+    assert without == {"run", "completion", "credentials"}  # no output, a script, and always JSON
+
+
+def test_an_output_that_cannot_be_written_is_a_failure_in_one_line(file: Path) -> None:
+    for words in (["version"], ["config"], ["check", "--json"]):
+        command = [sys.executable, "-m", "agent.cli.main", "--config", str(file), *words]
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        error = "oncegate: the output cannot be written: No space left on device"
+        assert (done.returncode, done.stderr.splitlines()[-1:]) == (1, [error]), (words, done.stderr)
+        assert "Traceback" not in done.stderr
+
+
 def test_wrong_usage_is_2_and_a_store_that_is_not_there_is_1(file: Path, oncegate: Run) -> None:
     assert oncegate("nonsense")[0] == 2
     assert oncegate("status", "--config", str(file) + "x")[0] == 2
