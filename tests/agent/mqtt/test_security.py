@@ -49,7 +49,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # paho leaves the socket of a failed handshake to the garbage collector, which warns of it.
-@pytest.mark.filterwarnings("ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore:Exception ignored .*<ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning")
 async def test_tls_checks_the_broker_and_shows_it_our_certificate(
     tmp_path: Path, certificates: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
