@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from agent import release
 from agent.certificates.expiry import certificates
@@ -23,8 +23,7 @@ from agent.store.read.rejected import RejectSelection, read_rejected
 from agent.store.schema import disk_space
 from agent.telemetry.activity import Activity
 from agent.telemetry.history import History, Totals
-from agent.telemetry.links import Links
-from agent.telemetry.recent_errors import RecentErrors
+from agent.telemetry.process_state import ProcessState
 
 SEARCHED_EVENTS_MAX = 20_000
 """How many of the latest events are searched for a device."""
@@ -47,14 +46,13 @@ def observe(
     store: EventStore,
     pipeline: Pipeline,
     clock: Clock,
-    recent_errors: RecentErrors,
-    links: Links,
+    state: ProcessState,
     transport_duplicates: Mapping[str, Callable[[], int]],
 ) -> Observation:
     """Return the views of an agent."""
     responses: Counter[int] = Counter()
     reader = StoreReader(settings, store, clock, pipeline)
-    live = LiveView(store, clock, pipeline.activity, recent_errors, links)
+    live = LiveView(store, clock, pipeline.activity, state)
     history = History(lambda: _totals(store, pipeline), clock)
     sources = Sources(
         counts=pipeline.counts,
@@ -69,7 +67,8 @@ def observe(
         written_bytes=store.written_bytes,
         status=reader.status,
         clock=clock,
-        links=links.reports,
+        links=state.links.reports,
+        uplink=state.uplink,
         certificates=lambda: certificates(settings),
     )
     view_sources = ViewSources(
@@ -159,14 +158,11 @@ class StoreReader:
 class LiveView:
     """The status page's live view: the store's status, and state that is in this process only."""
 
-    def __init__(
-        self, store: EventStore, clock: Clock, activity: Activity, recent_errors: RecentErrors, links: Links
-    ) -> None:
+    def __init__(self, store: EventStore, clock: Clock, activity: Activity, state: ProcessState) -> None:
         self._store = store
         self._clock = clock
         self._activity = activity
-        self._recent_errors = recent_errors
-        self._links = links
+        self._state = state
         self._started = clock.wall_ms()
 
     def document(self, status: Callable[[], GatewayStatus]) -> dict[str, object]:
@@ -181,10 +177,18 @@ class LiveView:
             "status": status().document(),
             "store_bytes_max": self._store.bytes_max,
             "written_bytes": self._store.written_bytes(),
-            "links": self._links.document(),
+            "links": self._state.links.document(),
+            "uplink": self._uplink(),
             "devices": self._activity.devices(DEVICES_SHOWN_MAX),
-            "errors": self._recent_errors.errors(),
+            "errors": self._state.recent_errors.errors(),
         }
+
+    def _uplink(self) -> dict[str, object] | None:
+        """Return the use of a capped uplink, and what waits for it; None without a cap."""
+        if self._state.uplink is None:
+            return None
+        uplink, waiting = self._state.uplink.state(), self._store.counts()[0]
+        return {**asdict(uplink), "waiting": waiting, "seconds_left": uplink.seconds_left(waiting)}
 
     def feed(self, after: int) -> list[dict[str, object]]:
         """Return the outcomes after a number, in order; does not block."""

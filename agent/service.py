@@ -28,6 +28,7 @@ from agent.store.flush_socket import FlushSocket
 from agent.systemd.notify import Notifier
 from agent.systemd.supervision import supervise, wait_for_space
 from agent.telemetry.links import Links
+from agent.telemetry.process_state import ProcessState
 from agent.telemetry.recent_errors import RecentErrors
 
 if TYPE_CHECKING:
@@ -89,13 +90,14 @@ async def _run(settings: Settings, clock: Clock, store: EventStore, pipeline: Pi
     notifier = Notifier()
     forwarder = Forwarder(settings.kafka, settings.gateway.id, store.outbox, clock, links, Random())
     receipts = ReceiptPoller(settings.kafka, settings.receipts, settings.gateway.id, store.outbox, links, Random())
+    state = ProcessState(recent_errors, links, forwarder.uplink)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_thread(forwarder.run, stop_forwarding), name="forwarder")
         tasks.create_task(_thread(receipts.run, stop_forwarding), name="receipts")
         mqtt = tasks.create_task(_subscribe(settings, pipeline, links, stop), name="mqtt")
         try:
             async with AsyncExitStack() as stack:
-                servers = await _open_servers(settings, clock, pipeline, store, recent_errors, links, stack)
+                servers = await _open_servers(settings, clock, pipeline, store, state, stack)
                 places = " ".join(f"{name}={server.address}" for name, server in servers.items())
                 runtime.tune()
                 await stack.enter_async_context(FlushSocket(settings.gateway.state_dir, store.flush))
@@ -118,8 +120,7 @@ async def _open_servers(
     clock: Clock,
     pipeline: Pipeline,
     store: EventStore,
-    recent_errors: RecentErrors,
-    links: Links,
+    state: ProcessState,
     stack: AsyncExitStack,
 ) -> dict[str, CoapServer | HttpServer]:
     """Open the enabled servers; leaving the stack closes them."""
@@ -136,7 +137,7 @@ async def _open_servers(
         transport_duplicates["coap"] = lambda: coap.counters.duplicates
         store.add_transport(transport_duplicates["coap"], coap.forget_answers)
     if settings.http.enabled:
-        http, history = _http(settings, clock, pipeline, store, recent_errors, links, transport_duplicates)
+        http, history = _http(settings, clock, pipeline, store, state, transport_duplicates)
         await stack.enter_async_context(history.sampled())
         servers["http"] = await stack.enter_async_context(http)
     return servers
@@ -147,8 +148,7 @@ def _http(
     clock: Clock,
     pipeline: Pipeline,
     store: EventStore,
-    recent_errors: RecentErrors,
-    links: Links,
+    state: ProcessState,
     transport_duplicates: Mapping[str, Callable[[], int]],
 ) -> tuple[HttpServer, History]:
     """Return the HTTP server, and the history to sample while it is open."""
@@ -156,7 +156,7 @@ def _http(
     from agent.http.server import HttpServer
     from agent.observability import observe
 
-    observed = observe(settings, store, pipeline, clock, recent_errors, links, transport_duplicates)
+    observed = observe(settings, store, pipeline, clock, state, transport_duplicates)
     return HttpServer(settings.http, pipeline.receive, observed.views, observed.responses), observed.history
 
 

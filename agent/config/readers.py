@@ -109,6 +109,14 @@ def size(value: object) -> int:
     return int(_measure(value, _SIZE, _BYTES, "", 'expected a size such as "64KiB", "1GiB", or bytes as a number'))
 
 
+def positive_size(value: object) -> int:
+    """Read bytes, as `size` does; 1 or more."""
+    found = size(value)
+    if found < 1:
+        raise ValueError('expected a size such as "20kB", 1 byte or more')
+    return found
+
+
 def choice(*words: str) -> Read:
     """Read one of some words."""
 

@@ -237,6 +237,9 @@ class KafkaSettings:
         "file of secret properties, one per line as in `sasl.password=…`; takes precedence over `properties`",
         default=None,
     )
+    bytes_per_second_max: int | None = option(
+        readers.positive_size, "cap on what the forwarder sends to Kafka each second; without it, no cap", default=None
+    )
     oversized_after_seconds: float = option(
         readers.duration,
         "how long Kafka must refuse an event because of its size before it is given up",

@@ -24,6 +24,7 @@ from agent.forward.kafka.connect import check_reachable
 from agent.forward.kafka.health import Link
 from agent.forward.kafka.login_files import LoginFiles, SessionStop
 from agent.forward.kafka.topic import TopicWatch, create_command
+from agent.forward.kafka.uplink import open_uplink
 from agent.forward.kafka.wall_steps import WallSteps
 from agent.store.facts import FORWARDER_STOPPED
 from agent.store.port import Outbox, OutboxError
@@ -61,6 +62,8 @@ class Forwarder:
         self._backoff = Backoff(random)
         self._mode = mode_of(settings, gateway)
         self._silence_ms = silence_ms
+        self.uplink = open_uplink(settings, clock)
+        """The cap on what is sent; None where there is none."""
         self._oversized: Oversized | None = None
         """Shared by all sessions; read from the store by the first one."""
         self._link = Link(links, create_command(settings.bootstrap_servers, settings.topic))
@@ -116,7 +119,7 @@ class Forwarder:
             after_ms = int(self._settings.oversized_after_seconds * 1000)
             self._oversized = Oversized(self._outbox, self._clock, after_ms)
         errors = LastError()
-        opened = partial(open_admin, self._settings, errors)
+        opened = partial(open_admin, self._settings, errors, self.uplink)
         admin = opened()
         return SessionContext(
             topic=self._settings.topic,
@@ -128,12 +131,15 @@ class Forwarder:
             oversized=self._oversized,
             silence_ms=self._silence_ms,
             wall_steps=WallSteps(self._clock),
+            uplink=self.uplink,
         )
 
     def _run_session(self, stop: threading.Event, session_stop: SessionStop) -> None:
         check_reachable(self._settings.bootstrap_servers, stop)
         try:
             config = producer_config(self._settings, self._mode.fixed)
+            if self.uplink is not None:
+                config |= self.uplink.producer_statistics()
             context = self._open_context()
             topic = context.watch.read_view(stop)
             context.link.report_reachable()

@@ -25,6 +25,8 @@ from agent.status import GatewayStatus
 from agent.store.write.commit_durations import CommitDurations
 from agent.telemetry.counters import DeliveryCounts
 from agent.telemetry.links import LinkName, LinkReport
+from agent.telemetry.process_state import CappedUplink
+from agent.telemetry.uplink import UplinkState
 from contract.record import ClockTrust
 
 STATES = ("new", "forwarded", "processed", "lost")
@@ -50,6 +52,8 @@ class Sources:
     status: Callable[[], GatewayStatus]
     clock: Clock
     links: Callable[[], Mapping[LinkName, LinkReport]]
+    uplink: CappedUplink | None
+    """None where no cap is set."""
     certificates: Callable[[], Sequence[Certificate]]
 
 
@@ -123,7 +127,22 @@ class _Agent(Collector):
         for link, report in sources.links().items():
             up.add_metric((link.value,), report.state.up)
         yield up
+        if sources.uplink is not None:
+            yield from _uplink(sources.uplink.state(), sources.outbox()[0])
         yield _expiries(sources.certificates())
+
+
+def _uplink(uplink: UplinkState, waiting: int) -> Iterator[Metric]:
+    """Yield the use of a capped uplink."""
+    maximum, sent = uplink.bytes_per_second_max, uplink.sent_bytes
+    yield GaugeMetricFamily("oncegate_uplink_max_bytes_per_second", "The cap of the uplink.", value=maximum)
+    yield CounterMetricFamily("oncegate_uplink_sent_bytes", "Sent to Kafka by the forwarder.", value=sent)
+    seconds = uplink.seconds_left(waiting)
+    yield GaugeMetricFamily(
+        "oncegate_uplink_seconds_left",
+        "How long it takes to send all new events; NaN where it is not known yet what an event takes.",
+        value=float("nan") if seconds is None else seconds,
+    )
 
 
 def _expiries(certificates: Sequence[Certificate]) -> Metric:

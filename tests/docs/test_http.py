@@ -5,16 +5,18 @@ import subprocess
 from hashlib import sha256
 from pathlib import Path
 
+from agent.forward.kafka.uplink import Uplink
 from agent.http.auth.tokens import Role, read_tokens
 from agent.http.limits import Limits
 from tests.agent.http.serving import EVENT, FINGERPRINT, serving
+from tests.agent.store.stores import HandClock
 from tests.docs.pages import ROOT, blocks
 
 PAGE = ROOT / "docs" / "http.md"
 
 
 async def test_the_metrics_of_the_page_are_those_of_the_server(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
+    async with serving(tmp_path, uplink=Uplink(1_000, HandClock())) as served:
         heard = await served.client.get("/metrics")
     shown = set(re.findall(r"^# TYPE (\S+)", heard.body.decode(), re.MULTILINE))
     said = set(re.findall(r"^\| `(oncegate_\w+)[{`]", PAGE.read_text(), re.MULTILINE))

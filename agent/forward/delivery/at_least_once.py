@@ -12,9 +12,8 @@ from confluent_kafka import Producer
 from agent.forward.delivery.confirmation import Confirmation
 from agent.forward.delivery.in_flight import InFlightBatch, InFlightWindow
 from agent.forward.delivery.produce import discard, hand_over, serve
+from agent.forward.delivery.reading import read_new, wait_for_new
 from agent.forward.delivery.session import (
-    BATCH_BYTES_MAX,
-    BATCH_EVENTS_MAX,
     IDLE_SECONDS_MAX,
     POLL_SECONDS_MAX,
     START,
@@ -107,12 +106,12 @@ class PipelinedSession:
         if self._rewind or self._alone is not None or not self._window.has_space:
             return False
         return self._context.oversized.due or (
-            not self._context.oversized.full and self._context.outbox.wait(self._cursor, 0)
+            not self._context.oversized.full and wait_for_new(self._context, self._producer, self._cursor, 0)
         )
 
     def _read(self) -> Sequence[StoredEvent]:
         """Read new events after the cursor, without the held ones."""
-        while events := self._context.outbox.read(self._cursor, BATCH_EVENTS_MAX, BATCH_BYTES_MAX):
+        while events := read_new(self._context, self._cursor):
             if sendable := self._context.oversized.cut(events):
                 return sendable
             self._cursor = events[-1].position
@@ -143,7 +142,8 @@ class PipelinedSession:
         if self._window.in_flight or self._rewind or not self._window.has_space or self._context.oversized.full:
             serve(self._producer, POLL_SECONDS_MAX)
         else:
-            self._context.outbox.wait(self._cursor, IDLE_SECONDS_MAX if self._window.empty else POLL_SECONDS_MAX)
+            seconds = IDLE_SECONDS_MAX if self._window.empty else POLL_SECONDS_MAX
+            wait_for_new(self._context, self._producer, self._cursor, seconds)
             self._producer.poll(0)
 
     def _advance(self, *, at_once: bool = False) -> None:

@@ -14,9 +14,8 @@ from agent.forward.delivery import oversized
 from agent.forward.delivery.in_doubt import read_in_doubt
 from agent.forward.delivery.in_flight import InFlightBatch
 from agent.forward.delivery.produce import discard, hand_over, serve
+from agent.forward.delivery.reading import read_new, wait_for_new
 from agent.forward.delivery.session import (
-    BATCH_BYTES_MAX,
-    BATCH_EVENTS_MAX,
     IDLE_SECONDS_MAX,
     POLL_SECONDS_MAX,
     START,
@@ -85,14 +84,15 @@ class AtMostOnceSession:
         while not stop.is_set():
             if outbox.take_returned():
                 self._cursor = START
-            if not outbox.wait(self._cursor, 0 if self._in_doubt.in_flight else IDLE_SECONDS_MAX):
+            seconds = 0 if self._in_doubt.in_flight else IDLE_SECONDS_MAX
+            if not wait_for_new(self._context, self._producer, self._cursor, seconds):
                 if self._in_doubt.in_flight:
                     self._check_connection()
                     self._in_doubt.settle(on_disk=True)
                 continue
             self._check_connection()
             self._in_doubt.settle(on_disk=False)
-            events = outbox.read(self._cursor, BATCH_EVENTS_MAX, BATCH_BYTES_MAX)
+            events = read_new(self._context, self._cursor)
             if events:
                 self._send(events)
         if self._in_doubt.in_flight:

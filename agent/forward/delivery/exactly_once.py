@@ -15,9 +15,9 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from agent.config.settings import KafkaSettings
 from agent.forward.delivery.in_flight import InFlightBatch
 from agent.forward.delivery.produce import discard, hand_over, serve
+from agent.forward.delivery.reading import read_new, wait_for_new
 from agent.forward.delivery.session import (
     BATCH_BYTES_MAX,
-    BATCH_EVENTS_MAX,
     IDLE_SECONDS_MAX,
     START,
     STOP_MS_MAX,
@@ -83,7 +83,7 @@ class ExactlyOnce:
         intent = read_intent(context.outbox.fact(TRANSACTION_INTENT))
         number = 0 if intent is None else intent.marker.number
         with ExitStack() as opened:
-            reader = open_reader(self._settings, self._group, LastError())
+            reader = open_reader(self._settings, self._group, LastError(), uplink=context.uplink)
             opened.callback(close, reader, stop)
             if (
                 intent is not None
@@ -190,9 +190,9 @@ class TransactionalSession:
         if self._context.oversized.full:
             stop.wait(IDLE_SECONDS_MAX)
             return ()
-        if not self._context.outbox.wait(self._cursor, IDLE_SECONDS_MAX):
+        if not wait_for_new(self._context, self._transactional.producer, self._cursor, IDLE_SECONDS_MAX):
             return ()
-        events = self._context.outbox.read(self._cursor, BATCH_EVENTS_MAX, BATCH_BYTES_MAX)
+        events = read_new(self._context, self._cursor)
         sendable = self._context.oversized.cut(events)
         if events and not sendable:
             self._cursor = events[-1].position

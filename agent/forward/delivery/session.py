@@ -11,6 +11,7 @@ from agent.clock import Clock
 from agent.forward.delivery.oversized import Oversized
 from agent.forward.kafka.health import Link
 from agent.forward.kafka.topic import TopicView, TopicWatch
+from agent.forward.kafka.uplink import Uplink
 from agent.forward.kafka.wall_steps import WallSteps
 from agent.store.port import Outbox
 
@@ -42,6 +43,8 @@ class SessionContext:
     """How long there may be no delivery report before the broker counts as unreachable."""
     wall_steps: WallSteps
     """Counted since the session's clients were opened."""
+    uplink: Uplink | None = None
+    """The cap on what is sent; None where there is none."""
 
 
 class Session(Protocol):

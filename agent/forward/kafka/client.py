@@ -16,6 +16,7 @@ from agent.config import files
 from agent.config.settings import KafkaSettings
 from agent.forward.errors import KafkaSettingsError, UnreachableError
 from agent.forward.kafka.msk_iam import with_login
+from agent.forward.kafka.uplink import Uplink
 from contract.properties import PropertiesError, parse
 
 REQUEST_SECONDS_MAX: Final = 10.0
@@ -96,18 +97,30 @@ def given_properties(settings: KafkaSettings) -> dict[str, str]:
         raise KafkaSettingsError(f"kafka.properties_file: {error}") from error
 
 
-def open_admin(settings: KafkaSettings, last_error: LastError) -> AdminClient:
-    """Open a client for administrative requests; raise KafkaSettingsError where a property or its value is unknown."""
+def open_admin(settings: KafkaSettings, last_error: LastError, uplink: Uplink | None = None) -> AdminClient:
+    """Open a client for administrative requests, whose bytes count on a capped uplink.
+
+    Raise KafkaSettingsError where a property or its value is unknown.
+    """
     given = with_login(given_properties(settings))
     config: dict[str, Any] = {**_CLIENT, **given, "bootstrap.servers": settings.bootstrap_servers}
     config["error_cb"] = last_error
+    if uplink is not None:
+        config |= uplink.statistics()
     try:
         return AdminClient(config)
     except KafkaException as error:
         raise KafkaSettingsError(f"kafka.properties: {describe(error)}") from error
 
 
-def open_reader(settings: KafkaSettings, group: str, last_error: LastError, *, unstable: bool = False) -> Consumer:
+def open_reader(
+    settings: KafkaSettings,
+    group: str,
+    last_error: LastError,
+    *,
+    unstable: bool = False,
+    uplink: Uplink | None = None,
+) -> Consumer:
     """Open a client that reads a group's committed offsets.
 
     While an open transaction holds an offset, a request for it fails; with `unstable` it returns the offset before.
@@ -118,6 +131,8 @@ def open_reader(settings: KafkaSettings, group: str, last_error: LastError, *, u
     config |= {"group.id": group, "isolation.level": isolation, "enable.auto.commit": False}
     config |= {"enable.partition.eof": True, "auto.offset.reset": "error", **_SMALL}
     config["error_cb"] = last_error
+    if uplink is not None:
+        config |= uplink.statistics()
     try:
         return Consumer(config)
     except KafkaException as error:

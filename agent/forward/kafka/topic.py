@@ -134,6 +134,10 @@ class TopicWatch:
         futures = self._admin.list_offsets(specs, isolation_level=isolation, request_timeout=REQUEST_SECONDS_MAX)
         return {partition.partition: future for partition, future in futures.items()}
 
+    def serve(self) -> None:
+        """Process what the client reports."""
+        self._admin.poll(0)
+
     def explain(self, error: KafkaException) -> TopicMissingError | UnreachableError:
         """Return the error class for an error: a missing topic, or a broker that does not answer."""
         if code_of(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:

@@ -19,6 +19,7 @@ from agent.config.settings import (
     Settings,
 )
 from agent.delivery import Receive
+from agent.forward.kafka.uplink import Uplink
 from agent.http.limits import Limits
 from agent.http.server import HttpServer
 from agent.observability import observe
@@ -27,6 +28,7 @@ from agent.store.event_store import EventStore
 from agent.store.schema import database
 from agent.telemetry.history import History
 from agent.telemetry.links import Links
+from agent.telemetry.process_state import ProcessState
 from agent.telemetry.recent_errors import RecentErrors
 from tests.agent.http.client import Client
 from tests.agent.store.stores import GATEWAY, HandClock, make_store
@@ -60,6 +62,7 @@ async def serving(
     devices: DevicesSettings | None = None,
     connect: database.Connect = database.open_for_service,
     store: dict[str, Any] | None = None,
+    uplink: Uplink | None = None,
     **settings: Any,
 ) -> AsyncIterator[Served]:
     """Serve until the block ends; `receive` replaces pipeline and store."""
@@ -69,7 +72,7 @@ async def serving(
         pipeline = Pipeline(IdentitySettings(), clock, events, devices)
         every = Settings(GatewaySettings(id=GATEWAY, state_dir=folder / "state"), KAFKA, http=http)
         links = Links(clock)
-        seen = observe(every, events, pipeline, clock, RecentErrors(), links, {"coap": lambda: 5})
+        seen = observe(every, events, pipeline, clock, ProcessState(RecentErrors(), links, uplink), {"coap": lambda: 5})
         async with HttpServer(http, receive or pipeline.receive, seen.views, seen.responses, limits) as server:
             yield Served(server, events, Client(server.port), seen.responses, seen.history, links, clock)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from agent.forward.kafka.uplink import Uplink
 from agent.http.response import Refusal
 from agent.http.views import CachedView, Searches
 from agent.status import read_status
@@ -17,7 +19,7 @@ from agent.store.facts import FORWARDER_STOPPED
 from agent.telemetry.history import TICK_SECONDS
 from contract.timestamp import rfc3339
 from tests.agent.http.serving import EVENT, FINGERPRINT, serving
-from tests.agent.store.stores import GATEWAY, START, FaultyConnection, batch, open_faulty
+from tests.agent.store.stores import GATEWAY, START, FaultyConnection, HandClock, batch, open_faulty
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -120,6 +122,40 @@ async def test_forwarding_that_has_stopped_is_a_metric_of_its_own(
             found = samples((await served.client.get("/metrics")).body)
             values.append(found["oncegate_forwarding_stopped", ()])
     assert values == [0, 1, 0]
+
+
+async def test_a_capped_uplink_shows_what_waits_and_when_it_will_be_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.http.views.FRESH_SECONDS", 0.0)
+    uplink = Uplink(1_000, HandClock())
+    report = uplink.producer_statistics()["stats_cb"]
+    async with serving(tmp_path, uplink=uplink) as served:
+        await served.client.post(EVENT)
+        unknown = samples((await served.client.get("/metrics")).body)
+        uplink.hand_over(2, 400)
+        report('{"brokers":{"b":{"txbytes":500}},"txmsgs":2}')
+        known = samples((await served.client.get("/metrics")).body)
+        live = (await served.client.get("/api/v1/live?after=0")).document
+    assert math.isnan(unknown["oncegate_uplink_seconds_left", ()])
+    assert known["oncegate_uplink_max_bytes_per_second", ()] == 1_000
+    assert known["oncegate_uplink_sent_bytes_total", ()] == 500
+    assert known["oncegate_uplink_seconds_left", ()] == 0.5, "two events, with the one that begins the epoch"
+    assert live["uplink"] == {
+        "bytes_per_second_max": 1_000,
+        "sent_bytes": 500,
+        "bytes_per_event": 250.0,
+        "waiting": 2,
+        "seconds_left": 0.5,
+    }
+
+
+async def test_without_a_cap_there_is_no_metric_of_it(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        found = samples((await served.client.get("/metrics")).body)
+        live = (await served.client.get("/api/v1/live?after=0")).document
+    assert not any(name.startswith("oncegate_uplink") for name, _ in found)
+    assert live["uplink"] is None
 
 
 async def test_the_outbox_in_memory_counts_as_the_status_does(tmp_path: Path) -> None:

@@ -1,0 +1,33 @@
+"""Reads new events from the outbox as fast as the uplink's cap allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from confluent_kafka import Producer
+
+from agent.forward.delivery.produce import serve
+from agent.forward.delivery.session import BATCH_BYTES_MAX, BATCH_EVENTS_MAX, POLL_SECONDS_MAX, SessionContext
+from agent.store.port import StoredEvent
+
+
+def wait_for_new(context: SessionContext, producer: Producer, after: int, seconds: float) -> bool:
+    """Wait for a new event above a position that may be sent now, or a returned batch.
+
+    While the cap forbids it, the clients are served, whose reports end that.
+    """
+    if context.uplink is not None:
+        context.watch.serve()
+        if not context.uplink.is_open():
+            serve(producer, min(seconds, POLL_SECONDS_MAX))
+            return False
+    return context.outbox.wait(after, seconds)
+
+
+def read_new(context: SessionContext, after: int) -> Sequence[StoredEvent]:
+    """Read new events above a position: a batch, or as much of one as the cap allows at once."""
+    if context.uplink is None:
+        return context.outbox.read(after, BATCH_EVENTS_MAX, BATCH_BYTES_MAX)
+    events = context.outbox.read(after, BATCH_EVENTS_MAX, min(BATCH_BYTES_MAX, context.uplink.bytes_max))
+    context.uplink.hand_over(len(events), sum(len(event.tail) for event in events))
+    return events
