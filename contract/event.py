@@ -59,12 +59,17 @@ class Event:
         self.offset_ms = offset_ms
 
 
-@dataclass(frozen=True, slots=True)
+@final
+@dataclass(slots=True, init=False, unsafe_hash=True)
 class Label:
-    """An event's place in its gateway's count; no two events of a gateway have the same."""
+    """An event's place in its gateway's count; no two events of a gateway have the same. Nothing changes it."""
 
     epoch: str
     sequence: int
+
+    def __init__(self, epoch: str, sequence: int) -> None:
+        self.epoch = epoch
+        self.sequence = sequence
 
 
 def gateway_device(gateway: str) -> str:

@@ -14,7 +14,7 @@ from agent.store.errors import FAILURES, DamagedEventError, DamagedStoreError, i
 from agent.store.forwarding_times import ForwardingTimes
 from agent.store.memory import Memory
 from agent.store.port import Batch, LabelRange, OutboxError, StoredEvent
-from agent.store.read.events import read_packed, stored
+from agent.store.read.events import read_commits, stored_events
 from agent.store.schema import database, tables
 from agent.store.schema.gaps import Gap
 from agent.store.write.committer import Committer
@@ -147,13 +147,14 @@ class StoreOutbox:
         size = 0
         try:
             with self._reading:
-                for packed in read_packed(self._reader, first, last):
-                    if packed.position != first + len(events):
+                for commit in read_commits(self._reader, first, last):
+                    if commit[0].position != first + len(events):
                         break
-                    events.append(stored(packed, self._memory.epochs))
-                    size += len(packed.tail)
-                    if size >= bytes_max:
-                        break
+                    for event in stored_events(commit, self._memory.epochs):
+                        events.append(event)
+                        size += len(event.tail)
+                        if size >= bytes_max:
+                            return events
         except DamagedEventError:
             if not events:
                 raise

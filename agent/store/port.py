@@ -1,13 +1,13 @@
 """The interfaces of the store for the pipeline (`Intake`) and for the forwarder (`Outbox`), with their guarantees.
 
-Candidate, Submission and Outcome, which are made for each event, have a written `__init__` (decision 14).
+Candidate, Submission, Outcome and StoredEvent, which are made for each event, have a written `__init__` (decision 14).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, final
+from typing import Protocol, final
 
 from contract.event import Event, Label
 from contract.fingerprint import IDENTITY_FIELDS
@@ -155,7 +155,9 @@ class Intake(Protocol):
         """
 
 
-class StoredEvent(NamedTuple):
+@final
+@dataclass(slots=True, init=False)
+class StoredEvent:
     """A stored event, its checksum verified."""
 
     position: int
@@ -166,6 +168,24 @@ class StoredEvent(NamedTuple):
     clock: ClockTrust
     shared: Shared
     bound: int | None
+
+    def __init__(
+        self,
+        position: int,
+        label: Label,
+        fingerprint: bytes,
+        tail: bytes,
+        clock: ClockTrust,
+        shared: Shared,
+        bound: int | None,
+    ) -> None:
+        self.position = position
+        self.label = label
+        self.fingerprint = fingerprint
+        self.tail = tail
+        self.clock = clock
+        self.shared = shared
+        self.bound = bound
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,9 @@ from agent.forward.kafka.record import encode, value_bytes
 from agent.forward.kafka.topic import TopicView
 from agent.store.port import StoredEvent
 
+REPORTS_EVENTS: Final = 50
+"""After how many events the reports so far are processed: in that call other threads run, which a compiled loop would
+keep waiting until the end of the batch."""
 IN_FLIGHT_MAX: Final = 8
 """How many batches may be sent and not yet acked: with a batch's bounds, the bound of the forwarder's memory."""
 
@@ -119,18 +122,21 @@ class PipelinedSession:
 
     def _send(self, events: Sequence[StoredEvent], stop: threading.Event) -> None:
         """Send consecutive events as one batch, or as several, split at those that the producer refuses."""
+        producer, topic, gateway = self._producer, self._context.topic, self._context.gateway
         in_flight = InFlightBatch(events[0].position, self._leader_epochs)
         full = partial(self._check_full, in_flight, stop)
         for event in events:
-            record = encode(event, self._context.gateway)
-            if hand_over(self._producer, self._context.topic, record, in_flight.report, full):
+            record = encode(event, gateway)
+            if hand_over(producer, topic, record, in_flight.report, full):
                 in_flight.sent(event.position)
             else:
                 self._add(in_flight)
                 self._context.oversized.refused(event, value_bytes(record))
                 in_flight = InFlightBatch(event.position + 1, self._leader_epochs)
                 full = partial(self._check_full, in_flight, stop)
-            self._cursor = max(self._cursor, event.position)
+            if event.position % REPORTS_EVENTS == 0:
+                producer.poll(0)
+        self._cursor = max(self._cursor, events[-1].position)
         self._add(in_flight)
 
     def _add(self, in_flight: InFlightBatch) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, final
 from zlib import crc32
 
 from agent.store.errors import DamagedEventError
@@ -31,8 +32,10 @@ _IS_TIME: Final = Shared.TIME
 _IS_TRUSTED: Final = ClockTrust.TRUSTED
 
 
-class PackedEvent(NamedTuple):
-    """One event as it is stored."""
+@final
+@dataclass(slots=True, init=False)
+class PackedEvent:
+    """One event as it is stored; its `__init__` is written, which is faster than a generated one (decision 14)."""
 
     position: int
     fingerprint: bytes
@@ -41,10 +44,20 @@ class PackedEvent(NamedTuple):
     shared: Shared
     bound: int | None
 
+    def __init__(
+        self, position: int, fingerprint: bytes, tail: bytes, clock: ClockTrust, shared: Shared, bound: int | None
+    ) -> None:
+        self.position = position
+        self.fingerprint = fingerprint
+        self.tail = tail
+        self.clock = clock
+        self.shared = shared
+        self.bound = bound
+
 
 def pack(event: PackedEvent) -> bytes:
     """Return the packed form of one event."""
-    return pack_fields(*event)
+    return pack_fields(event.position, event.fingerprint, event.tail, event.clock, event.shared, event.bound)
 
 
 def pack_fields(
@@ -66,13 +79,29 @@ def unpack(first_position: int, blob: bytes) -> Iterator[PackedEvent]:
     """Yield the events of one commit, each verified; raise DamagedEventError at the first that is not whole."""
     position, read = first_position, 0
     for heads, tails, read in whole_blocks(blob):  # noqa: B007  # where it ends is used below
-        end = 0
-        for head in range(0, len(heads), _HEAD.size):
-            start, end = end, end + int.from_bytes(heads[head + 4 : head + 8], "little")
-            yield _event(position, heads[head : head + _HEAD.size], tails[start:end])
-            position += 1
+        events = _unpack_block(position, heads, tails)
+        yield from events
+        position += len(events)
+        if len(events) * _HEAD.size < len(heads):
+            raise DamagedEventError(position, position)
     if read < len(blob):  # it has no blocks; or one is damaged, and as much is read as possible
         yield from islice(_unpack(first_position, expand(blob)), position - first_position, None)
+
+
+def _unpack_block(position: int, heads: bytes, tails: bytes) -> list[PackedEvent]:
+    """Return the events of a block up to the first that is not whole."""
+    events: list[PackedEvent] = []
+    end = 0
+    for checksum, length, flags, bound, fingerprint in _HEAD.iter_unpack(heads):
+        start, end = end, end + length
+        tail = tails[start:end]
+        checked = _CHECKED.pack(position, length, flags, bound, fingerprint)
+        if checksum != crc32(tail, crc32(checked)) or len(tail) != length:
+            break
+        clock, shared = _CLOCK_OF[flags & _TRUSTED], _SHARED_OF[flags & _SHARED_MASK]
+        events.append(PackedEvent(position, fingerprint, tail, clock, shared, bound if flags & _BOUND else None))
+        position += 1
+    return events
 
 
 def _unpack(first_position: int, blob: bytes) -> Iterator[PackedEvent]:
@@ -82,23 +111,14 @@ def _unpack(first_position: int, blob: bytes) -> Iterator[PackedEvent]:
             raise DamagedEventError(position, position)
         tail_at = at + _HEAD.size
         end = tail_at + int.from_bytes(blob[at + 4 : at + 8], "little")
-        yield _event(position, blob[at:tail_at], blob[tail_at:end])
+        head, tail = blob[at:tail_at], blob[tail_at:end]
+        checksum, length, flags, bound, fingerprint = _HEAD.unpack(head)
+        if length != len(tail) or checksum != _checksum(position, head[4:], tail):
+            raise DamagedEventError(position, position)
+        clock, shared = _CLOCK_OF[flags & _TRUSTED], _SHARED_OF[flags & _SHARED_MASK]
+        yield PackedEvent(position, fingerprint, tail, clock, shared, bound if flags & _BOUND else None)
         at = end
         position += 1
-
-
-def _event(position: int, head: bytes, tail: bytes) -> PackedEvent:
-    checksum, length, flags, bound, fingerprint = _HEAD.unpack(head)
-    if length != len(tail) or checksum != _checksum(position, head[4:], tail):
-        raise DamagedEventError(position, position)
-    return PackedEvent(
-        position,
-        fingerprint,
-        tail,
-        _CLOCK_OF[flags & _TRUSTED],
-        _SHARED_OF[flags & _SHARED_MASK],
-        bound if flags & _BOUND else None,
-    )
 
 
 def unpack_readable(first_position: int, count: int, blob: bytes) -> Iterator[PackedEvent]:

@@ -56,9 +56,16 @@ class Epochs:
 
 
 def read_packed(connection: Reads, first: int, last: int) -> Iterator[PackedEvent]:
-    """Yield the events from first to last in order, lazily; raise DamagedEventError where one is not whole.
+    """Yield the events from first to last in order, as `read_commits` does."""
+    for events in read_commits(connection, first, last):
+        yield from events
 
-    A later call that starts above the damage reads on.
+
+def read_commits(connection: Reads, first: int, last: int) -> Iterator[list[PackedEvent]]:
+    """Yield the consecutive events from first to last of one commit after the other, lazily.
+
+    Raise DamagedEventError where an event is not whole, after those before it. A later call that starts above the
+    damage reads on.
     """
     following = tables.commit_start(connection, first)
     while following <= last:
@@ -68,7 +75,11 @@ def read_packed(connection: Reads, first: int, last: int) -> Iterator[PackedEven
             following = first_position + count
             if following <= first:
                 continue
-            yield from _read_commit(first_position, count, packed, first, last)
+            events, damage = _read_commit(first_position, count, packed, first, last)
+            if events:
+                yield events
+            if damage is not None:
+                raise damage
         if len(commits) < _COMMITS_AT_A_TIME:
             return
 
@@ -79,44 +90,58 @@ def check_commit(first_position: int, count: object, packed: object) -> None:
         raise DamagedStoreError(f"commit at position {first_position}: not what was written")
 
 
-def _read_commit(first_position: int, count: int, packed: bytes, first: int, last: int) -> Iterator[PackedEvent]:
-    following, damaged = first_position, False
+def _read_commit(
+    first_position: int, count: int, packed: bytes, first: int, last: int
+) -> tuple[list[PackedEvent], DamagedEventError | None]:
+    """Return the whole events from first to last up to the first hole, and the hole, None where there is none."""
+    events: list[PackedEvent] = []
+    damaged = False
     try:
-        for event in unpack(first_position, packed):
-            following = event.position + 1
-            if first <= event.position <= last:
-                yield event
+        events.extend(unpack(first_position, packed))  # where it raises, the events before the damage are there
     except DamagedEventError:
         damaged = True
+    following = first_position + len(events)
+    if first_position < first or last < following - 1:
+        events = events[max(first - first_position, 0) : max(last + 1 - first_position, 0)]
     if damaged:
-        yield from _read_around(first_position, count, packed, max(first, following), last)
-    elif following != first_position + count:
+        return _read_around(events, first_position, count, packed, max(first, following), last)
+    if following != first_position + count:
         raise DamagedStoreError(f"commit at position {first_position}: not {count} events")
+    return events, None
 
 
-def _read_around(first_position: int, count: int, packed: bytes, first: int, last: int) -> Iterator[PackedEvent]:
-    """Yield the whole events from `first` on, up to the first hole; raise with the hole's range."""
+def _read_around(
+    events: list[PackedEvent], first_position: int, count: int, packed: bytes, first: int, last: int
+) -> tuple[list[PackedEvent], DamagedEventError | None]:
+    """Return the events with the whole ones from `first` on, up to the first hole, and the hole."""
     last = min(last, first_position + count - 1)
     for event in unpack_readable(first_position, count, packed):
         if event.position > min(first, last):
             break
         if event.position == first:
-            yield event
+            events.append(event)
             first += 1
     else:
         event = None
-    if first <= last:
-        raise DamagedEventError(first, last if event is None else min(event.position - 1, last))
+    if first > last:
+        return events, None
+    return events, DamagedEventError(first, last if event is None else min(event.position - 1, last))
 
 
 def stored(event: PackedEvent, epochs: Epochs) -> StoredEvent:
     """Return a packed event as a stored one, with its label."""
-    return StoredEvent(
-        event.position,
-        epochs.label(event.position),
-        event.fingerprint,
-        event.tail,
-        event.clock,
-        event.shared,
-        event.bound,
-    )
+    (found,) = stored_events([event], epochs)
+    return found
+
+
+def stored_events(events: Sequence[PackedEvent], epochs: Epochs) -> list[StoredEvent]:
+    """Return consecutive packed events as stored ones, with their labels."""
+    first, last = epochs.label(events[0].position), epochs.label(events[-1].position)
+    if first.epoch == last.epoch:
+        labels = [Label(first.epoch, sequence) for sequence in range(first.sequence, last.sequence + 1)]
+    else:
+        labels = [epochs.label(event.position) for event in events]
+    return [
+        StoredEvent(event.position, label, event.fingerprint, event.tail, event.clock, event.shared, event.bound)
+        for event, label in zip(events, labels, strict=True)
+    ]

@@ -184,7 +184,7 @@ class Refusing:
     def refuse(self, position: int, size: int) -> None:
         event = next(event for event in self.events() if event.position == position)
         own = Event(device(0), id=position, data={})
-        self.rules.refused(event._replace(tail=encode_tail(own, RECEIVED, self.via)), size)
+        self.rules.refused(replace(event, tail=encode_tail(own, RECEIVED, self.via)), size)
 
     def try_again(self, ask: Callable[[], object] = lambda: None) -> list[int]:
         return [event.position for event in self.rules.next_try(ask)]
