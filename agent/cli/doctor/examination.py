@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from agent.cli.doctor.certificates import check_certificates
@@ -29,28 +29,50 @@ from agent.store.layout import FILE_NAME
 from agent.store.schema import database
 from agent.store.wear import read_written
 
+Check = Callable[[], Iterator[Finding]]
+
 
 def examine(settings: Settings) -> Iterator[Finding]:
-    """Run all checks of the settings; yield findings as they are made."""
+    """Run all checks of the settings; yield findings as they are made.
+
+    A check that this user may not make is a warning, and the others are made.
+    """
+    for name, check in _checks(settings):
+        try:
+            yield from check()
+        except PermissionError as error:
+            text = f"not checked: {error.filename}: {error.strerror}"
+            yield warning(name, text, "sudo oncegate doctor")
+
+
+def _checks(settings: Settings) -> Iterator[tuple[str, Check]]:
     clock = SystemClock()
     folder = settings.gateway.state_dir
-    yield from check_clock(clock, settings.gateway)
-    yield from check_python()
-    yield from check_sqlite()
-    yield from check_mount(folder)
-    yield from check_store_bound(settings.store)
-    yield from check_space(folder, settings.store)
-    yield from check_memory(settings.identity)
+    yield "clock", lambda: check_clock(clock, settings.gateway)
+    yield "python", check_python
+    yield "sqlite", check_sqlite
+    yield "mount", lambda: check_mount(folder)
+    yield "space", lambda: check_store_bound(settings.store)
+    yield "space", lambda: check_space(folder, settings.store)
+    yield "memory", lambda: check_memory(settings.identity)
+    yield "wear", lambda: _check_wear(folder)
+    yield "store", lambda: _check_store(settings)
+    yield "ports", lambda: check_ports(settings)
+    yield "certificates", lambda: check_certificates(settings, clock.wall_ms())
+    yield "kafka", lambda: _check_kafka(settings, clock.wall_ms())
+    if settings.mqtt.enabled:
+        yield "mqtt", lambda: _check_mqtt(settings)
+
+
+def _check_wear(folder: Path) -> Iterator[Finding]:
     if not _unreadable(folder / FILE_NAME):
         yield from check_wear(folder)
-    yield from _check_store(settings)
-    yield from check_ports(settings)
-    yield from check_certificates(settings, clock.wall_ms())
-    yield from _check_kafka(settings, clock.wall_ms())
-    if settings.mqtt.enabled:
-        from agent.cli.doctor.mqtt import check_mqtt  # its client is slow to load
 
-        yield from check_mqtt(settings.mqtt, settings.gateway.id)
+
+def _check_mqtt(settings: Settings) -> Iterator[Finding]:
+    from agent.cli.doctor.mqtt import check_mqtt  # its client is slow to load
+
+    yield from check_mqtt(settings.mqtt, settings.gateway.id)
 
 
 def _check_store(settings: Settings) -> Iterator[Finding]:
@@ -96,5 +118,5 @@ def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
 def _status(settings: Settings) -> GatewayStatus | None:
     try:
         return read_status(settings.gateway.state_dir, settings.gateway.id)
-    except (StoreError, sqlite3.Error):  # reported by the check `store`
+    except (StoreError, sqlite3.Error, PermissionError):  # reported by the check `store`
         return None
