@@ -13,7 +13,8 @@ from simulators.demo.options import ANSWER_LOSS, FASTER, REQUEST_LOSS
 from simulators.demo.run import DemoResult
 from simulators.demo.summary import Summary
 from simulators.oracle.verdict import DECLARED, sentence
-from simulators.report import pictures
+from simulators.report import charts, pictures
+from simulators.report.sankey import Station, branch, listed, resends, sankey
 from simulators.report.timeline import Timeline, timeline, transmissions_per_event
 
 _PAGE = Path(__file__).with_name("report.html")
@@ -25,13 +26,15 @@ def write(evidence: DemoResult, path: Path) -> None:
     line = timeline(ledger.read(evidence.ledger), evidence.first_times, evidence.commits)
     kills = [(_second(line, kill.time), kill.process) for kill in figures.kills]
     outages = [(_second(line, outage.begin), _second(line, outage.end)) for outage in figures.outages]
+    stations = _stations(figures)
     page = Template(_PAGE.read_text()).substitute(
         verdict=_verdict(figures),
         story=_story(figures),
-        flow=pictures.flow(_stations(figures)),
+        flow=sankey(stations),
+        stations=listed(stations),
         progress=pictures.progress(line, kills, outages),
         backlog=pictures.backlog(line, kills, outages),
-        resends=pictures.resends(transmissions_per_event(ledger.read(evidence.ledger))),
+        resends=charts.times_sent(transmissions_per_event(ledger.read(evidence.ledger))),
         figures=_figures(figures),
         kills=_kills(figures, line),
         violations=_violations(evidence),
@@ -62,14 +65,17 @@ def _times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
-def _stations(figures: Summary) -> list[tuple[str, int]]:
-    counts = figures.figures()
+def _stations(figures: Summary) -> list[Station]:
+    verdict = figures.verdict
+    records, rows = verdict.records or 0, verdict.rows or 0
+    again = resends(figures.requests - verdict.events, figures.duplicates)
     return [
-        ("transmissions", counts["transmissions"]),
-        ("acked", counts["acked"]),
-        ("accepted by the agent", counts["accepted"]),
-        ("records in Kafka", counts["kafka_records"]),
-        ("rows in the table", counts["rows"]),
+        Station("transmissions", figures.requests, "reported", again),
+        Station("events sent", verdict.events, "reported", branch(verdict.events - verdict.acked, "not acked")),
+        Station("acked", verdict.acked, "acked"),
+        Station("accepted as new", figures.accepted, "acked"),
+        Station("records in Kafka", records, "kafka", branch(records - rows, "repeats")),
+        Station("rows in the table", rows, "table"),
     ]
 
 

@@ -82,10 +82,10 @@ def latency(seen: Observations) -> str:
         return svg(figure, "Seconds from the first transmission to the ACK")
 
 
-def times_sent(seen: Observations) -> str:
+def times_sent(events_by_times: Mapping[int, int]) -> str:
     """Draw the number of transmissions per event."""
     counted = Counter[int]()
-    for times, events in seen.times_sent.items():
+    for times, events in events_by_times.items():
         counted[min(times, TIMES_SENT_MAX)] += events
     with mpl.rc_context(STYLE):
         figure, axes = canvas(2.6)

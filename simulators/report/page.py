@@ -16,7 +16,7 @@ from simulators import ledger
 from simulators.oracle.verdict import DECLARED, Verdict, sentence
 from simulators.report import charts, exports
 from simulators.report.observations import STEP_MILLISECONDS, Observations, observe, quantiles
-from simulators.report.sankey import Station, listed, sankey
+from simulators.report.sankey import Station, branch, listed, resends, sankey
 
 _PAGE = Path(__file__).with_name("page.html")
 _COLUMNS = (
@@ -60,7 +60,7 @@ def write(ledger_file: Path, verdict: Verdict, arrivals: Arrivals, path: Path) -
         waits=_waits(seen),
         origin=_origin(seen),
         opened="" if verdict.kept and not verdict.declared else " open",
-        times_sent=charts.times_sent(seen),
+        times_sent=charts.times_sent(seen.times_sent),
         faults=_faults(seen),
         scenario=escape(json.dumps(scenario, indent=2, ensure_ascii=False)),
         sensors=_sensors(seen),
@@ -106,8 +106,9 @@ def _ends(verdict: Verdict) -> str:
 
 def _stations(seen: Observations, verdict: Verdict) -> list[Station]:
     sent = sum(seen.times_sent.values())
+    again = resends(verdict.transmissions - sent, _of_this_run(seen, "duplicates"))
     stations = [
-        Station("transmissions", verdict.transmissions, "reported", _sent_again(seen, verdict.transmissions - sent)),
+        Station("transmissions", verdict.transmissions, "reported", again),
         Station("events sent", sent, "reported", _unacked(seen, verdict, sent)),
         Station("acked", verdict.acked, "acked"),
     ]
@@ -116,7 +117,7 @@ def _stations(seen: Observations, verdict: Verdict) -> list[Station]:
     if accepted is not None and accepted >= verdict.acked:
         stations.append(Station("accepted as new", accepted, "acked"))
     if verdict.records is not None:
-        repeats = _left(verdict.records - (verdict.rows or verdict.records), "repeats")
+        repeats = branch(verdict.records - (verdict.rows or verdict.records), "repeats")
         stations.append(Station("records in Kafka", verdict.records, "kafka", repeats))
     if verdict.rows is not None:
         label, colour = ("events in Kafka", "kafka") if verdict.of_topic else ("rows in the table", "table")
@@ -124,26 +125,14 @@ def _stations(seen: Observations, verdict: Verdict) -> list[Station]:
     return stations
 
 
-def _sent_again(seen: Observations, transmissions: int) -> tuple[tuple[str, int], ...]:
-    """Return what became of the transmissions after an event's first: the gateway knew the event, or none arrived."""
-    duplicates = _of_this_run(seen, "duplicates")
-    if duplicates is None or not 0 < duplicates <= transmissions:
-        return _left(transmissions, "sent again")
-    return (("duplicates, recognised", duplicates), *_left(transmissions - duplicates, "lost on the air"))
-
-
 def _unacked(seen: Observations, verdict: Verdict, sent: int) -> tuple[tuple[str, int], ...]:
     """Return what became of the events that were sent and not acked."""
     silent = sent - verdict.acked - verdict.refused - verdict.given_up
     return (
-        *_left(verdict.refused, f"refused ({', '.join(sorted(seen.codes))})"),
-        *_left(verdict.given_up, "given up"),
-        *_left(silent, "never answered"),
+        *branch(verdict.refused, f"refused ({', '.join(sorted(seen.codes))})"),
+        *branch(verdict.given_up, "given up"),
+        *branch(silent, "never answered"),
     )
-
-
-def _left(count: int, label: str) -> tuple[tuple[str, int], ...]:
-    return ((label, count),) if count > 0 else ()
 
 
 def _of_this_run(seen: Observations, name: str) -> int | None:

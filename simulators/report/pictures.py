@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Polygon
 
 from simulators.report.timeline import Timeline
 
@@ -86,43 +85,6 @@ def backlog(line: Timeline, kills: Marks, outages: Spans) -> str:
             axes.plot(line.seconds, waiting, color=COLOURS[colour], label=label, linewidth=1.6)
         finish(axes, "events waiting")
         return svg(figure, "Events waiting between the stations, over time")
-
-
-def resends(transmissions: Mapping[int, int]) -> str:
-    """Draw the number of transmissions per event."""
-    with mpl.rc_context(STYLE):
-        figure, axes = canvas(2.6)
-        bars = axes.bar([str(times) for times in transmissions], list(transmissions.values()), color=COLOURS["acked"])
-        axes.bar_label(bars, fmt="{:,.0f}", fontsize=9, padding=2)
-        axes.set_yscale("log")
-        axes.set_ylim(0.5, 4 * max(transmissions.values(), default=1))
-        axes.set_xlabel("times sent")
-        axes.set_ylabel("events (log)")
-        axes.grid(visible=False, axis="x")
-        return svg(figure, "Events by how often they were sent")
-
-
-def flow(stations: Sequence[tuple[str, int]]) -> str:
-    """Draw the flow along the path; the band's width is the count at each station."""
-    with mpl.rc_context(STYLE):
-        figure, axes = canvas(2.6)
-        colours = ("reported", "acked", "acked", "kafka", "table")
-        most = max(1, *(count for _, count in stations))
-        heights = [count / most for _, count in stations]
-        for place, ((label, count), height) in enumerate(zip(stations, heights, strict=True)):
-            colour = COLOURS[colours[min(place, len(colours) - 1)]]
-            axes.bar(place, height, width=0.16, bottom=-height / 2, color=colour)
-            if place + 1 < len(stations):
-                following = heights[place + 1]
-                left, right = place + 0.08, place + 0.92
-                corners = [(left, height / 2), (right, following / 2), (right, -following / 2), (left, -height / 2)]
-                axes.add_patch(Polygon(corners, color=colour, alpha=0.25, linewidth=0))
-            axes.text(place, 0.56, f"{count:,}", ha="center", va="bottom", fontweight="bold")
-            axes.text(place, -0.56, label, ha="center", va="top")
-        axes.set_ylim(-0.8, 0.75)
-        axes.set_xlim(-0.45, len(stations) - 0.55)
-        axes.set_axis_off()
-        return svg(figure, "The flow from sensor to table")
 
 
 def canvas(height_inches: float) -> tuple[Figure, Axes]:

@@ -46,6 +46,18 @@ class Station:
     branches: tuple[tuple[str, int], ...] = ()
 
 
+def branch(count: int, label: str) -> tuple[tuple[str, int], ...]:
+    """Return a branch; none where nothing takes it."""
+    return ((label, count),) if count > 0 else ()
+
+
+def resends(transmissions: int, duplicates: int | None) -> tuple[tuple[str, int], ...]:
+    """Return what became of the transmissions after an event's first: the gateway knew the event, or none arrived."""
+    if duplicates is None or not 0 < duplicates <= transmissions:
+        return branch(transmissions, "sent again")
+    return (("duplicates, recognised", duplicates), *branch(transmissions - duplicates, "lost on the air"))
+
+
 def sankey(stations: Sequence[Station]) -> str:
     """Draw the stations from left to right; a larger count at a later station (repeats) widens the band."""
     with mpl.rc_context(STYLE):

@@ -187,6 +187,13 @@ def test_the_report_says_what_happened(tmp_path: Path, evidence: DemoResult) -> 
     assert "lost: d reading id=0" in page
 
 
+def test_the_flow_states_what_became_of_what_was_sent_again(tmp_path: Path, evidence: DemoResult) -> None:
+    report.write(evidence, tmp_path / "report.html")
+    flow = (tmp_path / "report.html").read_text().partition("<h2>The path</h2>")[2].partition("</section>")[0]
+    for branch in ("1 duplicates, recognised", "1 lost on the air", "1 repeats"):
+        assert flow.count(f">{branch}<") == 2, branch  # in the diagram, and in the list for narrow screens
+
+
 def test_the_pictures_take_their_colours_from_the_page(tmp_path: Path, evidence: DemoResult) -> None:
     report.write(evidence, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()

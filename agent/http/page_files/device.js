@@ -7,6 +7,7 @@ import { measurementName, measurements, readings } from "./readings.js";
 import { STATES } from "./states.js";
 
 const CHARTS_MAX = 12;
+const YEAR_2000 = Date.UTC(2000, 0); // of a time before that, only the device's clock is wrong
 const COLUMNS = [["Received", "time"], ["Id", "id"], ["Values", "values"], ["State", "state"], ["Duplicates", "number"], ["Fingerprint", "print"]];
 
 export async function showDevice(device) {
@@ -47,7 +48,7 @@ function charts(events, now) {
     for (const [name, value, unit] of measurements(one.data, one.units)) {
       if (typeof value !== "number") continue;
       if (!series.has(name)) series.set(name, { unit, points: [] });
-      series.get(name).points.push([one.time ?? one.received, value]);
+      series.get(name).points.push([one.time > YEAR_2000 ? one.time : one.received, value]);
     }
   }
   const drawn = [...series].filter(([, { points }]) => points.length > 1).slice(0, CHARTS_MAX).map(([name, one]) => measurement(name, one, now));

@@ -88,6 +88,18 @@ async function visit(page, seen) {
   await page.locator(VIEWS.device[1]).waitFor();
 }
 
+// A device whose time is in seconds instead of milliseconds, while its page is open.
+async function misdate(context, page, seen) {
+  const width = () => page.locator("#view-device .figures").evaluate((node) => node.getBoundingClientRect().width);
+  const before = await width();
+  await post(context, { device: given.device, id: 99, time: 1767225600, data: { temperature: 19 } });
+  await page.locator("#newer").waitFor({ state: "visible" });
+  seen.widths = [before, await width()];
+  await page.click("#newer");
+  await page.locator("#view-device >> text=Identity at risk").waitFor();
+  seen.axes = await page.locator("#view-device .axis").allInnerTexts();
+}
+
 async function look(browser, width, scheme) {
   const [context, page] = await open(browser, width, scheme, false);
   const seen = { width, scheme, errors: [], elsewhere: [], wide: [], axe: [] };
@@ -105,6 +117,7 @@ async function look(browser, width, scheme) {
   await use(context, page, seen);
   await page.screenshot({ path: `${given.folder}/${width}-${scheme}.png`, fullPage: true });
   await visit(page, seen);
+  await misdate(context, page, seen);
   seen.injected = await page.locator("img:not([alt='']), script:not([src])").count();
   await context.setOffline(true); // as when the agent does not respond
   await page.locator("#gone").waitFor({ state: "visible" });

@@ -94,6 +94,10 @@ def check(seen: Mapping[str, Any]) -> None:
     assert "data: data is not a map" in texts["rejected"]
     (rejected,) = map(json.loads, seen["downloaded"].splitlines())
     assert json.loads(bytes.fromhex(rejected["raw"]))["data"] == 7
+    # A wrong time of the device stretches no chart, and the button for the latest state moves nothing aside.
+    assert seen["widths"][0] == seen["widths"][1]
+    assert seen["axes"]
+    assert not any("1970" in text for text in seen["axes"])
     # Without an agent.
     gone, colour = seen["gone"]
     assert "Agent not responding since" in gone
