@@ -1,10 +1,13 @@
-"""Every query of the dashboards has an answer in a real Prometheus that scrapes a real agent and the job's metrics."""
+"""Every query of the dashboards has an answer in a real Prometheus that scrapes real agents and the job's metrics."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
@@ -16,27 +19,29 @@ from cloud.table.sink import Written
 from simulators.services import ports
 from simulators.services.install import debian
 from simulators.services.process import Command, Process
-from tests.monitoring.test_monitoring import FOLDER, GATEWAY, JOB, Monitored
+from tests.monitoring.test_monitoring import FOLDER, GATEWAY, JOB, METRIC, ROOT
 from tests.support.agent_process import agent_process
 
 pytestmark = pytest.mark.heavy
 
 FIRST_SCRAPES_SECONDS_MAX = 120.0
 DENIED = "urn:stranger"
-WITHOUT_ANSWER = {'sum by (reason) (rate(oncegate_deliveries_refused_total{instance=~".*"}[5m]))'}
-"""Queries of which a series begins with the first refusal: a full store is not part of this test."""
+CERTIFICATE = ROOT / "tests" / "agent" / "http" / "localhost.crt"
+TRUSTED = f'{{"security.protocol" = "SSL", "ssl.ca.location" = "{CERTIFICATE}"}}'
+BY_OTHERS = {"oncegate_audit_findings", "oncegate_audit_timestamp_seconds"}
+"""Metrics of the audit: tests/cloud/test_audit_metrics.py."""
 
 
-def configuration(folder: Path, gateway: int, job: int) -> Path:
+def configuration(folder: Path, gateways: Sequence[int], job: int) -> Path:
     """Write the example of the documents with targets of this machine."""
     document = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
     document["global"]["scrape_interval"] = "1s"
     document["rule_files"] = [str(FOLDER / name) for name in document["rule_files"]]
-    targets = {"oncegate": gateway, "oncegate-cloud": job}
+    targets = {"oncegate": gateways, "oncegate-cloud": [job]}
     scraped = [one for one in document["scrape_configs"] if one["job_name"] in targets]
     assert len(scraped) == len(targets)
     for one in scraped:
-        one["static_configs"] = [{"targets": [f"127.0.0.1:{targets[one['job_name']]}"]}]
+        one["static_configs"] = [{"targets": [f"127.0.0.1:{port}" for port in targets[one["job_name"]]]}]
         for key in ("scheme", "tls_config", "authorization"):
             one.pop(key, None)
     document["scrape_configs"] = scraped
@@ -56,6 +61,21 @@ def report_batch(metrics: Metrics) -> None:
     metrics.receipt_age.observe(2)
 
 
+@contextmanager
+def gateway_agent(folder: Path, port: int, more: str) -> Iterator[None]:
+    """Run an agent without Kafka."""
+    folder.mkdir()
+    toml = folder / "oncegate.toml"
+    toml.write_text(
+        f'[gateway]\nid = "{folder.name}"\nstate_dir = "{folder / "state"}"\n[coap]\nenabled = false\n'
+        f'[http]\nbind = "127.0.0.1:{port}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n{more}'
+    )
+    with agent_process(toml) as agent:
+        agent.start()
+        agent.wait_for_log("agent=ready")
+        yield
+
+
 def post(port: int, *events: dict[str, object]) -> None:
     body = json.dumps(events).encode()
     request = Request(f"http://127.0.0.1:{port}/api/v1/events", body, {"Content-Type": "application/json"})
@@ -71,47 +91,45 @@ def ask(port: int, query: str) -> list[object]:
     return found
 
 
-def test_every_query_of_the_dashboards_is_answered(tmp_path: Path) -> None:
-    gateway, job, prometheus = ports.free(3)
+def test_every_query_of_the_dashboards_is_answered_and_every_metric_of_the_alerts_is_there(tmp_path: Path) -> None:
+    gateway, full, job, prometheus = ports.free(4)
     metrics = Metrics()
     metrics.serve("127.0.0.1", job)
-    toml = tmp_path / "oncegate.toml"
-    toml.write_text(
-        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[coap]\nenabled = false\n'
-        f'[devices]\ndeny = ["{DENIED}"]\n'
-        f'[http]\nbind = "127.0.0.1:{gateway}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-    )
     program = debian.unpack("prometheus") / "usr" / "bin" / "prometheus"
     arguments = (
-        *(str(program), f"--config.file={configuration(tmp_path, gateway, job)}"),
+        *(str(program), f"--config.file={configuration(tmp_path, [gateway, full], job)}"),
         *(f"--storage.tsdb.path={tmp_path / 'data'}", f"--web.listen-address=127.0.0.1:{prometheus}"),
     )
-    with agent_process(toml) as agent:
-        agent.start()
-        agent.wait_for_log("agent=ready")
-        with Process(Command("prometheus", arguments, tmp_path / "prometheus.log")) as server:
-            server.wait_for_log("Server is ready to receive web requests")
+    with (
+        gateway_agent(tmp_path / "gw1", gateway, f'[devices]\ndeny = ["{DENIED}"]\n'),
+        gateway_agent(tmp_path / "gw2", full, f"properties = {TRUSTED}\n[store]\nmax_bytes = 1\n"),
+        Process(Command("prometheus", arguments, tmp_path / "prometheus.log")) as server,
+    ):
+        server.wait_for_log("Server is ready to receive web requests")
 
-            def scrapes(more: str) -> bool:
-                """Whether both programs have been scraped twice since a counter changed."""
-                return all(
-                    ask(prometheus, f"count_over_time({name}[5m]) > {more}")
-                    for name in ('up{job="oncegate"}', "oncegate_cloud_rows_total")
-                )
+        def scrapes(more: str) -> bool:
+            """Whether all programs have been scraped twice since a counter changed."""
+            names = [f'up{{instance="127.0.0.1:{port}"}}' for port in (gateway, full)]
+            return all(
+                ask(prometheus, f"count_over_time({name}[5m]) > {more}")
+                for name in (*names, "oncegate_cloud_rows_total")
+            )
 
-            server.wait_until(lambda: scrapes("1"), "first scrapes", FIRST_SCRAPES_SECONDS_MAX)
-            for number in (1, 1, 2):
-                post(gateway, {"device": "a", "id": number}, {"device": DENIED, "id": number})
-            report_batch(metrics)
-            server.wait_until(lambda: unanswered(prometheus) == [], "answers to all queries", FIRST_SCRAPES_SECONDS_MAX)
-            log = (tmp_path / "prometheus.log").read_text()
+        server.wait_until(lambda: scrapes("1"), "first scrapes", FIRST_SCRAPES_SECONDS_MAX)
+        for number in (1, 1, 2):
+            post(gateway, {"device": "a", "id": number}, {"device": DENIED, "id": number})
+        with pytest.raises(HTTPError, match="503"):
+            post(full, {"device": "a", "id": 1})
+        report_batch(metrics)
+        server.wait_until(lambda: unanswered(prometheus) == [], "answers to all queries", FIRST_SCRAPES_SECONDS_MAX)
+        alerts = [expression for one in (GATEWAY, JOB) for expression in one.alerts()]
+        named = {name for expression in alerts for name in METRIC.findall(expression)} - BY_OTHERS
+        assert len(named) > 15
+        assert [name for name in sorted(named) if not ask(prometheus, name)] == []
+        log = (tmp_path / "prometheus.log").read_text()
     assert re.findall(r"level=(?:error|warn).*", log) == []
 
 
 def unanswered(prometheus: int) -> list[str]:
-    return [query for one in (GATEWAY, JOB) for query in queries(one) if not ask(prometheus, query)]
-
-
-def queries(monitored: Monitored) -> list[str]:
-    found = [query.replace("$instance", ".*") for query in monitored.queries()]
-    return [query for query in found if query not in WITHOUT_ANSWER]
+    queries = [query.replace("$instance", ".*") for one in (GATEWAY, JOB) for query in one.queries()]
+    return [query for query in queries if not ask(prometheus, query)]
