@@ -12,7 +12,15 @@ from agent.forward.delivery.held import read_held
 from agent.forward.delivery.in_doubt import read_in_doubt
 from agent.forward.receipts.hold import read_hold
 from agent.store.errors import DamagedEventError
-from agent.store.facts import CLOCK_UNTRUSTED, FORWARDER_STOPPED, IN_DOUBT, OVERSIZED, RECEIPTS_HELD, RECEIPTS_TABLE
+from agent.store.facts import (
+    CHECKPOINTS,
+    CLOCK_UNTRUSTED,
+    FORWARDER_STOPPED,
+    IN_DOUBT,
+    OVERSIZED,
+    RECEIPTS_HELD,
+    RECEIPTS_TABLE,
+)
 from agent.store.fingerprints import fingerprint_rows
 from agent.store.layout import FILE_NAME
 from agent.store.read.events import Epochs, read_packed
@@ -92,9 +100,11 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> GatewaySt
     openings = tables.load_epochs(connection)
     last = epochs.last()
     clock = read_untrusted_clock(tables.read_fact(connection, CLOCK_UNTRUSTED))
+    declared = gaps.count_declarations(connection) + clock.declared
+    own = len(openings) + tables.read_count(connection, CHECKPOINTS) + declared
     return GatewayStatus(
         gateway=gateway,
-        accepted=end - len(openings) - gaps.count_declarations(connection) - clock.declared,
+        accepted=end - own,
         duplicates=fingerprint_rows.count_duplicates(connection),
         rejected=tables.count_rejects(connection),
         events=_counts(connection, end),

@@ -11,7 +11,7 @@ from typing import Final
 from agent.store.facts import DUPLICATES_FORGOTTEN
 from agent.store.schema.checksum import checksum, verified
 from agent.store.schema.database import Reads
-from agent.store.schema.tables import Row, read_fact, write_fact
+from agent.store.schema.tables import Row, read_count, write_fact
 
 REPEATS_MAX: Final = 20
 """How many of the duplicates that a row counts it lists one by one, the latest."""
@@ -161,7 +161,7 @@ def latest_duplicates(connection: Reads, limit: int) -> list[Duplicate]:
 def count_duplicates(connection: Reads) -> int:
     """Count the duplicates recognised since the store was created, as far as transactions have carried the count."""
     counted: int = connection.execute("SELECT coalesce(sum(duplicates), 0) FROM fingerprints").fetchone()[0]
-    return counted + int(read_fact(connection, DUPLICATES_FORGOTTEN) or 0)
+    return counted + read_count(connection, DUPLICATES_FORGOTTEN)
 
 
 def _read_rows(rows: Iterable[Row]) -> Iterator[FingerprintRow]:
@@ -176,7 +176,7 @@ def _delete_row(connection: sqlite3.Connection, first_position: int) -> None:
 
 
 def _add_forgotten(connection: sqlite3.Connection, duplicates: int) -> None:
-    before = int(read_fact(connection, DUPLICATES_FORGOTTEN) or 0)
+    before = read_count(connection, DUPLICATES_FORGOTTEN)
     write_fact(connection, DUPLICATES_FORGOTTEN, str(before + duplicates))
 
 

@@ -226,6 +226,11 @@ def read_fact(connection: Reads, name: str) -> str | None:
     return None
 
 
+def read_count(connection: Reads, name: str) -> int:
+    """Return the value of a fact that counts, 0 where there is none."""
+    return int(read_fact(connection, name) or 0)
+
+
 def load_facts(connection: Reads) -> dict[str, str]:
     """Return all facts."""
     rows = connection.execute("SELECT name, value, checksum FROM facts ORDER BY name")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from agent.store.facts import CLOCK_UNTRUSTED
+from agent.store.facts import CHECKPOINTS, CLOCK_UNTRUSTED
 from agent.store.fingerprints import fingerprint_rows
 from agent.store.memory import Memory
 from agent.store.read.section import Section
@@ -23,6 +23,8 @@ def write(connection: sqlite3.Connection, decision: Decision, begins: EpochStart
         return
     if begins is not None:
         tables.insert_epoch(connection, first, begins)
+    elif decision.begins_section:
+        tables.write_fact(connection, CHECKPOINTS, str(tables.read_count(connection, CHECKPOINTS) + 1))
     tables.insert_events(connection, first, decision.packed)
     if decision.declares:
         gaps.declare(connection, decision.declares)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.status import read_status
 from agent.store.event_store import EventStore
 from agent.store.files import swap
 from agent.store.layout import FILE_NAME
@@ -69,6 +70,16 @@ async def test_a_section_ends_once_it_has_enough_events(tmp_path: Path, clock: H
         await accept(store, clock, *readings(20_000, 1))
         events = stored_events(store)
     check(events, (1, SECTION_EVENTS - 1 + SECTION_EVENTS // 2))
+
+
+async def test_what_begins_a_section_is_no_event_of_a_sensor(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock) as store:
+        for number in range(3):
+            await accept(store, clock, *readings(number, 1))
+            clock.pass_seconds(SECTION_MS // 1_000)
+            store.trouble()
+        assert len(statements(stored_events(store))) >= 2
+        assert read_status(tmp_path, "gw1").accepted == 3
 
 
 async def test_a_section_ends_after_a_time_though_no_event_follows(tmp_path: Path, clock: HandClock) -> None:
