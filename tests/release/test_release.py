@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ VERSION = PROJECT["version"]
 PINS = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
 EVENT = b'{"device":"urn:dev:mac:00158d0001a2b3c4","id":17,"data":{"temperature":21.5}}'
 DEBIAN = "12"
+COMPILED_WHEEL = f"oncegate-{VERSION}-cp311-cp311-linux_x86_64.whl"
 
 
 def build(folder: Path, work: Path, mask: int) -> Path:
@@ -49,19 +51,39 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(folder / "dist", folder / "work", 0o022)
 
 
-def test_two_builds_have_equal_bytes(release: Path, tmp_path: Path) -> None:
-    other = build(tmp_path / "again", tmp_path / "another-work-folder", 0o077)
+@pytest.fixture(scope="module")
+def other_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("again")
+    return build(folder / "dist", folder / "another-work-folder", 0o077)
+
+
+def shared_objects(release: Path) -> dict[str, bytes]:
+    """Return what the compiler and the linker have built for the compiled wheel."""
+    with zipfile.ZipFile(release / COMPILED_WHEEL) as wheel:
+        return {name: wheel.read(name) for name in wheel.namelist() if name.endswith(".so")}
+
+
+def test_two_builds_have_equal_bytes(release: Path, other_release: Path) -> None:
     names = sorted(file.name for file in release.iterdir())
     assert names == [
         "SHA256SUMS",
-        f"oncegate-{VERSION}-cp311-cp311-linux_x86_64.whl",
+        COMPILED_WHEEL,
         f"oncegate-{VERSION}-gateway.cdx.json",
         f"oncegate-{VERSION}-notes.md",
         f"oncegate-{VERSION}-py3-none-any.whl",
         f"oncegate-{VERSION}.tar.gz",
         f"oncegate_{VERSION}+deb{DEBIAN}_amd64.deb",
     ]
-    assert [name for name in names if (release / name).read_bytes() != (other / name).read_bytes()] == []
+    assert [name for name in names if (release / name).read_bytes() != (other_release / name).read_bytes()] == []
+
+
+def test_compilers_leave_no_trace_of_the_build_in_their_objects(release: Path, other_release: Path) -> None:
+    objects, others = shared_objects(release), shared_objects(other_release)
+    assert [name for name in objects if name.startswith("agent/coap/_datagrams.")] != []
+    assert sum("oncegate_compiled" in name for name in objects) == 1
+    assert {name for name in objects if objects[name] != others[name]} == set()
+    traces = (b".debug_info", b"/tmp/source")  # the folder of packaging/compile.sh, in both builds
+    assert [(name, trace) for name in objects for trace in traces if trace in objects[name]] == []
 
 
 def test_the_checksums_are_those_of_the_files(release: Path) -> None:
