@@ -89,7 +89,9 @@ async def _run(settings: Settings, clock: Clock, store: EventStore, pipeline: Pi
     links = Links(clock)
     notifier = Notifier()
     forwarder = Forwarder(settings.kafka, settings.gateway.id, store.outbox, clock, links, Random())
-    receipts = ReceiptPoller(settings.kafka, settings.receipts, settings.gateway.id, store.outbox, links, Random())
+    receipts = ReceiptPoller(
+        settings.kafka, settings.receipts, settings.gateway.id, store.outbox, links, Random(), forwarder.hours
+    )
     state = ProcessState(recent_errors, links, forwarder.uplink)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_thread(forwarder.run, stop_forwarding), name="forwarder")

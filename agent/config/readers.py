@@ -12,12 +12,17 @@ from contract import credentials
 Read = Callable[[object], object]
 """Converts a value of the file to the setting's; raises ValueError with the expected form."""
 
+Span = tuple[int, int]
+"""A span of the day, in minutes of it: from the first on, up to the last, which may be of the next day."""
+
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
 _BYTES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|kB|MB|GB)?")
 PORT_MAX = 65_535
 _LISTEN = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<v4>[0-9.]+)):(?P<port>[0-9]{1,5})", re.ASCII)
+_HOURS = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
+_HOURS_EXPECTED = 'expected a list of hours such as ["22:00-06:00"]'
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}")
 
 SECRETS_FOLDER = Path("/etc/oncegate/secrets")
@@ -115,6 +120,24 @@ def positive_size(value: object) -> int:
     if found < 1:
         raise ValueError('expected a size such as "20kB", 1 byte or more')
     return found
+
+
+def hours(value: object) -> tuple[Span, ...]:
+    """Read spans of the day such as "22:00-06:00": a list, or one text with commas between."""
+    found = value.split(",") if isinstance(value, str) else value
+    if not isinstance(found, list):
+        raise ValueError(_HOURS_EXPECTED)
+    return tuple([_span(one) for one in found])
+
+
+def _span(text: object) -> Span:
+    match = _HOURS.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise ValueError(_HOURS_EXPECTED)
+    first, last = (int(match[at]) * 60 + int(match[at + 1]) for at in (1, 3))
+    if first == last:
+        raise ValueError(_HOURS_EXPECTED)
+    return first, last
 
 
 def choice(*words: str) -> Read:

@@ -240,6 +240,9 @@ class KafkaSettings:
     bytes_per_second_max: int | None = option(
         readers.positive_size, "cap on what the forwarder sends to Kafka each second; without it, no cap", default=None
     )
+    hours: tuple[readers.Span, ...] = option(
+        readers.hours, "local hours of the day in which anything is sent to Kafka; empty: all", default=()
+    )
     oversized_after_seconds: float = option(
         readers.duration,
         "how long Kafka must refuse an event because of its size before it is given up",

@@ -22,6 +22,7 @@ from agent.forward.errors import ClonedError, KafkaSettingsError, RefusedError, 
 from agent.forward.kafka.client import LastError, describe, open_admin, producer_config
 from agent.forward.kafka.connect import check_reachable
 from agent.forward.kafka.health import Link
+from agent.forward.kafka.hours import CHECK_SECONDS, Hours
 from agent.forward.kafka.login_files import LoginFiles, SessionStop
 from agent.forward.kafka.topic import TopicWatch, create_command
 from agent.forward.kafka.uplink import open_uplink
@@ -62,6 +63,7 @@ class Forwarder:
         self._backoff = Backoff(random)
         self._mode = mode_of(settings, gateway)
         self._silence_ms = silence_ms
+        self.hours = Hours(settings.hours, clock)
         self.uplink = open_uplink(settings, clock)
         """The cap on what is sent; None where there is none."""
         self._oversized: Oversized | None = None
@@ -78,13 +80,16 @@ class Forwarder:
         open_admin(self._settings, LastError())
         self._note_stop("")
         while not stop.is_set():
-            if not self._attempt(stop):
+            if left := self.hours.minutes_left():
+                self._link.report_closed(left)
+                stop.wait(CHECK_SECONDS)
+            elif not self._attempt(stop):
                 # Without a client meanwhile: an open one would continue to connect.
                 stop.wait(self._backoff.next_seconds())
 
     def _attempt(self, stop: threading.Event) -> bool:
         """Run a session; return False where the next one should wait."""
-        session_stop = SessionStop(stop, LoginFiles(self._settings, self._clock))
+        session_stop = SessionStop(stop, LoginFiles(self._settings, self._clock), self.hours)
         try:
             self._run_session(stop, session_stop)
         except RefusedError:

@@ -80,6 +80,7 @@ SHOWN_BY = {
     "test_a_backlog_and_what_comes_meanwhile_is_there_once",
     "kafka.bytes_per_second_max": "tests/agent/forward/test_uplink_cap.py::"
     "test_the_bytes_on_the_wire_are_those_of_the_cap",
+    "kafka.hours": "tests/agent/forward/test_hours.py::test_nothing_is_sent_outside_the_hours",
     "kafka.oversized_after": "tests/agent/forward/delivery/test_oversized.py::"
     "test_what_the_broker_refuses_for_long_enough_is_given_up_and_the_rest_goes_on",
     "kafka.properties": "tests/agent/forward/kafka/test_client.py::"

@@ -15,6 +15,7 @@ from agent.clock import Clock
 from agent.config.settings import KafkaSettings
 from agent.forward.errors import KafkaSettingsError
 from agent.forward.kafka.client import LastError, given_properties, open_admin
+from agent.forward.kafka.hours import Hours
 
 CHECK_MS: Final = 2_000
 """How often the files are checked; a new state counts once two checks agree, since several files change together."""
@@ -62,26 +63,28 @@ class LoginFiles:
 
 
 class SessionStop(threading.Event):
-    """Set where the agent stops, or where a session should end because its files were renewed."""
+    """Set where the agent stops, or where a session should end: its files were renewed, or the hours are over."""
 
-    def __init__(self, stop: threading.Event, files: LoginFiles) -> None:
+    def __init__(self, stop: threading.Event, files: LoginFiles, hours: Hours) -> None:
         super().__init__()
+        self._hours = hours
         self._stop = stop
         self._files = files
 
     @property
     def renewed(self) -> bool:
-        """Whether the session should end because of its files."""
+        """Whether the session should end because of its files or the hours."""
         return super().is_set()
 
     def is_set(self) -> bool:
-        """Check the files where that is due."""
-        if not super().is_set() and not self._stop.is_set() and self._files.renewed():
+        """Check the files where that is due, and the hours."""
+        is_running = not super().is_set() and not self._stop.is_set()
+        if is_running and (self._files.renewed() or not self._hours.include_now()):
             self.set()
         return super().is_set() or self._stop.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the agent stops; renewed files end no wait."""
+        """Wait until the agent stops; nothing else ends a wait."""
         return self._stop.wait(timeout) or super().is_set()
 
 

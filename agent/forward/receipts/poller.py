@@ -16,6 +16,7 @@ from agent.forward.kafka.attempt import close
 from agent.forward.kafka.client import LastError, open_admin, open_reader
 from agent.forward.kafka.connect import check_reachable
 from agent.forward.kafka.health import UNREACHABLE, UNSUPPORTED
+from agent.forward.kafka.hours import Hours
 from agent.forward.kafka.login_files import LoginFiles
 from agent.forward.receipts.group_offsets import GroupOffsets
 from agent.forward.receipts.hold import Hold, read_hold
@@ -51,6 +52,7 @@ class ReceiptPoller:
         outbox: Outbox,
         links: Links,
         random: Random,
+        hours: Hours | None = None,
     ) -> None:
         self._kafka = kafka
         self._gateway = gateway
@@ -58,6 +60,7 @@ class ReceiptPoller:
         self._outbox = outbox
         self._links = links
         self._random = random
+        self._hours = hours or Hours((), SystemClock())
 
     def run(self, stop: threading.Event) -> None:
         """Poll until `stop` is set; blocks, and needs a thread of its own. Raise KafkaSettingsError."""
@@ -66,6 +69,8 @@ class ReceiptPoller:
             return
         open_reader(self._kafka, self._settings.group, LastError())
         while not stop.wait(self._pause()):
+            if not self._hours.include_now():
+                continue
             try:
                 self._poll_outstanding(stop)
             except SessionError as error:
@@ -89,7 +94,7 @@ class ReceiptPoller:
         with self._group(stop) as group:
             while batches:
                 self._poll(batches, group, stop)
-                if stop.wait(self._pause()) or files.renewed():
+                if stop.wait(self._pause()) or files.renewed() or not self._hours.include_now():
                     return
                 batches = self._outbox.forwarded()
 

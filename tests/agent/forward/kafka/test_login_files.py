@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.config.settings import KafkaSettings
+from agent.forward.kafka.hours import Hours
 from agent.forward.kafka.login_files import CHECK_MS, LoginFiles, SessionStop, login_files
 from tests.agent.store.stores import HandClock
 
@@ -41,7 +42,7 @@ def test_files_with_which_no_client_opens_leave_the_session_as_it_is(
 ) -> None:
     chosen, clock = settings(tmp_path), HandClock()
     stop = threading.Event()
-    session = SessionStop(stop, LoginFiles(chosen, clock))
+    session = SessionStop(stop, LoginFiles(chosen, clock), Hours((), clock))
     assert chosen.properties_file is not None
     chosen.properties_file.write_text("no such line\n")
     for _ in range(4):

@@ -1,0 +1,122 @@
+"""The hours of the uplink: outside of them nothing is sent to Kafka, and nothing is lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+from uuid import uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.clock import SystemClock
+from agent.config import readers
+from agent.config.settings import ReceiptSettings
+from agent.forward.forwarder import Forwarder
+from agent.forward.kafka.health import CLOSED
+from agent.forward.kafka.hours import Hours
+from agent.forward.receipts.poller import ReceiptPoller
+from agent.telemetry.links import LinkName, Links
+from contract.record import ClockTrust
+from simulators.services import ports
+from simulators.services.kafka.broker import Broker
+from simulators.services.kafka.settings import Listener
+from tests.agent.forward.broker import KafkaTopic
+from tests.agent.forward.checks import assert_nothing_lost, wait_until_forwarded
+from tests.agent.forward.counting_link import CountingLink
+from tests.agent.forward.events import readings
+from tests.agent.forward.running import GATEWAY, running
+from tests.agent.store.stores import HandClock
+from tests.support.memory_outbox import MemoryOutbox
+from tests.support.waiting import wait_until
+
+HOUR_MS = 3_600_000
+START_BYTES_MAX = 2_000
+"""The clients that check the properties at the start may connect."""
+DAY_MINUTES = 24 * 60
+
+
+def test_hours_are_read_as_spans_of_the_day() -> None:
+    assert readers.hours(["22:00-06:00", "12:30-12:45"]) == ((1320, 360), (750, 765))
+    assert readers.hours("01:00-02:00,03:00-04:00") == ((60, 120), (180, 240))
+    for wrong in ("", "24:00-01:00", "01:00-01:00", "1-2", ["01:60-02:00"], 5, [1]):
+        with pytest.raises(ValueError, match="hours such as"):
+            readers.hours(wrong)
+
+
+SPANS = st.tuples(st.integers(0, DAY_MINUTES - 1), st.integers(0, DAY_MINUTES - 1)).filter(
+    lambda span: span[0] != span[1]
+)
+
+
+@given(spans=st.lists(SPANS, min_size=1, max_size=3), minute=st.integers(0, DAY_MINUTES - 1))
+def test_the_minutes_left_are_those_until_a_span_begins(spans: list[tuple[int, int]], minute: int) -> None:
+    clock = HandClock()
+    midnight = time.mktime((2026, 1, 15, 0, 0, 0, 0, 0, -1))
+    clock.now = int(midnight * 1000) + minute * 60_000
+    included = set[int]()
+    for first, last in spans:
+        included |= {at % DAY_MINUTES for at in range(first, last if first < last else last + DAY_MINUTES)}
+    left = next(wait for wait in range(DAY_MINUTES) if (minute + wait) % DAY_MINUTES in included)
+    assert Hours(spans, clock).minutes_left() == left
+    clock.trusted = ClockTrust.UNTRUSTED
+    assert Hours(spans, clock).include_now()
+
+
+class ShiftedClock(SystemClock):
+    """The machine's clock with a shift that the test sets."""
+
+    def __init__(self) -> None:
+        super().__init__(trusted=True)
+        self.shift_ms = 0
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self.shift_ms
+
+
+@pytest.fixture(scope="module")
+def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, int, int]]:
+    """Yield a broker that advertises the link's address."""
+    listens, says = ports.free(2)
+    with Broker(tmp_path_factory.mktemp("linked"), Listener("PLAINTEXT", listens, says)) as broker:
+        yield broker, listens, says
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("mode", ["at-least-once", "exactly-once", "at-most-once"])
+def test_nothing_is_sent_outside_the_hours(linked: tuple[Broker, int, int], mode: str) -> None:
+    broker, listens, says = linked
+    kafka = KafkaTopic(broker.bootstrap_servers, f"hours.{uuid4().hex}")
+    kafka.create_topic()
+    outbox = MemoryOutbox()
+    outbox.append(*readings(100))
+    clock = ShiftedClock()
+    now = time.localtime(clock.wall_ms() / 1000)
+    first = (now.tm_hour * 60 + now.tm_min + 180) % DAY_MINUTES
+    spans = ((first, (first + 360) % DAY_MINUTES),)
+    settings = replace(kafka.settings(mode), bootstrap_servers=f"127.0.0.1:{says}", hours=spans)
+    links = Links(clock)
+    forwarder = Forwarder(settings, f"gw-{uuid4().hex}", outbox, clock, links, Random(7))
+    poller = ReceiptPoller(
+        settings, ReceiptSettings(poll_seconds=0.1), GATEWAY, outbox, links, Random(7), forwarder.hours
+    )
+    with CountingLink(says, listens) as link, running(forwarder.run), running(poller.run):
+        wait_until(lambda: links.state(LinkName.KAFKA) == CLOSED, "the hours have not begun")
+        assert link.total() < START_BYTES_MAX
+        assert outbox.new == 100
+        clock.shift_ms = 5 * HOUR_MS
+        wait_until_forwarded(outbox)
+        clock.shift_ms = 0
+        wait_until(lambda: links.state(LinkName.KAFKA) == CLOSED, "the hours are over")
+        outbox.append(*readings(100, 100))
+        start = time.monotonic() + 1
+        wait_until(lambda: time.monotonic() > start + 2, "two seconds outside the hours")
+        assert link.sent_between(start, start + 2) == 0
+        assert outbox.new == 100
+        clock.shift_ms = 5 * HOUR_MS
+        wait_until_forwarded(outbox)
+    if mode != "at-most-once":
+        assert_nothing_lost(kafka, outbox)
