@@ -2,8 +2,8 @@
 
     python -m tests.crashes.recorded_disk MOUNT FOLDER RECORD
 
-The steps are written to the file RECORD when it is unmounted. Events that were acked are noted by the attribute
-`user.acked` of its root.
+Events that were acked are noted by the attribute `user.acked` of its root; `user.ended` has the steps written to the
+file RECORD. An unmounted file system goes on as long as another mount namespace has it, such as one of a container.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from simulators.services.process import Command, Process
 from tests.agent.store.faults.recording import Ack, Sync, Truncate, Write
 from tests.crashes.disk_steps import Link, Rename, Step, SyncFolder, Unlink
 
-ACKED = "user.acked"
+ACKED, ENDED = "user.acked", "user.ended"
 _OPENING = os.O_ACCMODE | os.O_TRUNC
 
 
@@ -44,9 +44,6 @@ class RecordedDisk(mfusepy.Operations):  # type: ignore[misc]
         self._steps: list[Step] = []
         for path in sorted(contents_of(folder)):
             self._files[path] = str(next(self._numbers))
-
-    def destroy(self, path: str) -> None:
-        self._record.write_bytes(pickle.dumps(self._steps))
 
     def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
         found = os.lstat(self._real(path)) if fh is None else os.fstat(fh)
@@ -126,7 +123,10 @@ class RecordedDisk(mfusepy.Operations):  # type: ignore[misc]
         return 0
 
     def setxattr(self, path: str, name: str, value: bytes, options: int, position: int = 0) -> int:
-        self._steps.append(Ack(tuple(value.split())))
+        if name == ENDED:
+            self._record.write_bytes(pickle.dumps(self._steps))
+        else:
+            self._steps.append(Ack(tuple(value.split())))
         return 0
 
     def _real(self, path: str) -> Path:
@@ -139,17 +139,20 @@ def contents_of(folder: Path) -> dict[str, bytes]:
 
 
 @contextmanager
-def recorded(mount: Path, folder: Path, record: Path) -> Iterator[None]:
-    """Mount a folder, with its changes recorded, for the time of a block; raise ServiceError where that fails."""
+def recorded(mount: Path, folder: Path, record: Path, module: str = "tests.crashes.recorded_disk") -> Iterator[None]:
+    """Mount a folder, with its changes recorded, for the time of a block; raise ServiceError where that fails.
+
+    The module is run with the three paths as arguments.
+    """
     mount.mkdir(exist_ok=True)
-    command = (sys.executable, "-m", "tests.crashes.recorded_disk", str(mount), str(folder), str(record))
+    command = (sys.executable, "-m", module, str(mount), str(folder), str(record))
     with Process(Command("recorded disk", command, record.with_suffix(".log"))) as server:
         server.wait_until(lambda: os.path.ismount(mount), "the folder is mounted")
         try:
             yield
+            os.setxattr(mount, ENDED, b"")
         finally:
             subprocess.run(("umount", str(mount)), check=True)
-            server.wait(60)
 
 
 def steps_of(record: Path) -> list[Step]:
