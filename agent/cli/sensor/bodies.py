@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote
 
+from agent.cli.sensor.inputs import read_input
 from agent.coap.options import QueryError, media_of, read_query
 from agent.config.settings import MqttSettings
 from agent.config.subscriptions import FORMATS
 from agent.delivery import Delivery, Media
 
-STANDARD_INPUT = "-"
 ZIGBEE2MQTT = "zigbee2mqtt"
 MEDIA = {**FORMATS, ZIGBEE2MQTT: Media.ZIGBEE2MQTT}
 _SENDER = "coap://[::1]"
@@ -39,7 +38,7 @@ class BodyOptions:
 
 def read_body(name: str, *, hexadecimal: bool) -> bytes:
     """Return the bytes of a file or of the standard input; raise OSError, or NotADelivery."""
-    content = sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
+    content = read_input(name)
     if not hexadecimal:
         return content
     try:

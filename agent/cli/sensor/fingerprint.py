@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
+from agent.cli.sensor.inputs import STANDARD_INPUT, read_input
 from agent.terminal import json_line, printable
 from contract.event import Label
 from contract.fingerprint import IDENTITY_FIELDS, fingerprint, needs_label
@@ -17,7 +17,6 @@ EXAMPLES = """examples:
   oncegate fingerprint --fields device,id event.json
 """
 LABEL_FIELDS = ("epoch", "sequence")
-STANDARD_INPUT = "-"
 WITHOUT_FINGERPRINT = "-"
 _CHOICES = ", ".join((*IDENTITY_FIELDS, *LABEL_FIELDS))
 _CBOR_FIRST = 0x80
@@ -48,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.decode.error import DecodeError
 
     try:
-        lines = _fingerprint_lines(_read_file(arguments.file), arguments.fields)
+        lines = _fingerprint_lines(read_input(arguments.file), arguments.fields)
     except (OSError, DecodeError) as error:
         print(f"oncegate fingerprint: {printable(str(error))}", file=sys.stderr)
         return 1
@@ -65,10 +64,6 @@ def _read_fields(text: str) -> tuple[str, ...]:
     if len({*LABEL_FIELDS} & {*fields}) == 1:
         raise argparse.ArgumentTypeError("epoch and sequence are one label: name both or neither")
     return fields
-
-
-def _read_file(name: str) -> bytes:
-    return sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
 
 
 def _fingerprint_lines(body: bytes, fields: tuple[str, ...]) -> list[str]:

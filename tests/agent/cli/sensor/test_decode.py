@@ -2,6 +2,7 @@
 
 import io
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from agent.cli import main
 from agent.cli.api import Api
+from agent.cli.sensor.inputs import INPUT_BYTES_MAX
 from tests.agent.cli.running import RunningAgent
 
 EVENT = {"device": "urn:dev:mac:00158d0001a2b3c4", "id": 17, "data": {"temperature": 21.5}}
@@ -155,3 +157,14 @@ def test_people_get_the_fields_below_the_fingerprint(decode: Decode, running_age
     assert (done.returncode, lines[0]) == (1, FINGERPRINT)
     assert lines[1].split() == ["device", "urn:dev:mac:00158d0001a2b3c4"]
     assert lines[-1] == "rejected  urn:b: unknown field 'colour'"
+
+
+@pytest.mark.parametrize("command", ["decode", "fingerprint"])
+@pytest.mark.parametrize("file", ["/dev/zero", "-"])
+def test_an_input_without_end_is_refused_at_its_limit(command: str, file: str) -> None:
+    words = [sys.executable, "-m", "agent.cli.main", command, file]
+    with Path("/dev/zero").open("rb") as zeros:
+        done = subprocess.run(words, stdin=zeros, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"larger than {INPUT_BYTES_MAX} bytes" in done.stderr
+    assert "Traceback" not in done.stderr
