@@ -18,6 +18,7 @@ from agent.config.identity_rules import IdentityRule
 from agent.config.settings import IdentitySettings
 from agent.decode import Undecodable, UnknownFormat, decode
 from agent.delivery import Delivery, Media
+from agent.http.connection.whole_post import read_whole_post
 from agent.identity.identify import identify
 from agent.mqtt.packets import Packets
 from contract.event import Label
@@ -94,6 +95,8 @@ def outcome(line: list[Any]) -> list[object]:
         return datagram_parts(data)
     if kind == "mqtt":
         return packet_items(data)
+    if kind == "http":
+        return [read_whole_post(data, "127.0.0.1")]
     return records(data, *rest)
 
 

@@ -64,6 +64,12 @@ PACKETS = (
     b"\x20\x03\x00\x00\x00\xd0\x00",
     b"\x90\x04\x00\x01\x00\x01",
 )
+REQUESTS = (
+    b"POST /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
+    b"POST /api/v1/events HTTP/1.1\r\nhost:g\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n",
+)
+BYTES = {"coap": DATAGRAMS, "mqtt": PACKETS, "http": REQUESTS}
+"""Of what is not the body of a delivery."""
 
 
 def mutate(data: bytes, chance: Random) -> bytes:
@@ -83,12 +89,12 @@ def lines(chance: Random) -> Iterator[list[object]]:
         for media in Media:
             yield ["body", body.hex(), media.name, "coap", {}]
     for _ in range(BODIES):
-        kind = chance.choice((*SEEDS, "coap", "mqtt"))
+        kind = chance.choice((*SEEDS, *BYTES))
         if kind in SEEDS:
             via = "zigbee2mqtt" if kind == Media.ZIGBEE2MQTT.name else chance.choice(("coap", "http", "mqtt"))
             yield ["body", mutate(chance.choice(SEEDS[kind]), chance).hex(), kind, via, chance.choice(QUERIES)]
         else:
-            yield [kind, mutate(chance.choice(DATAGRAMS if kind == "coap" else PACKETS), chance).hex()]
+            yield [kind, mutate(chance.choice(BYTES[kind]), chance).hex()]
 
 
 def run(python: Path, text: str, sources: Path | None = None) -> list[str]:
