@@ -68,7 +68,7 @@ def _published(body: bytes, topic: str, options: BodyOptions, mqtt: MqttSettings
 
     names = ZigbeeNames()
     if options.devices is not None:
-        reader = DeviceListReader(names.update, DEVICES, options.devices.read_bytes())
+        reader = DeviceListReader(names.update, DEVICES, read_input(str(options.devices)))
         if not reader.read(lambda: False):
             raise NotADelivery(f"{options.devices}: not Zigbee2MQTT's list of devices: {reader.problem}")
     else:

@@ -159,12 +159,17 @@ def test_people_get_the_fields_below_the_fingerprint(decode: Decode, running_age
     assert lines[-1] == "rejected  urn:b: unknown field 'colour'"
 
 
-@pytest.mark.parametrize("command", ["decode", "fingerprint"])
-@pytest.mark.parametrize("file", ["/dev/zero", "-"])
-def test_an_input_without_end_is_refused_at_its_limit(command: str, file: str) -> None:
-    words = [sys.executable, "-m", "agent.cli.main", command, file]
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("decode", "/dev/zero"), ("decode", "-"), ("fingerprint", "/dev/zero"), ("fingerprint", "-")),
+        ("decode", "/dev/null", "--topic", "zigbee2mqtt/x", "--devices", "/dev/zero"),
+    ],
+)
+def test_an_input_without_end_is_refused_at_its_limit(words: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "agent.cli.main", *words]
     with Path("/dev/zero").open("rb") as zeros:
-        done = subprocess.run(words, stdin=zeros, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(command, stdin=zeros, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (1, "")
     assert f"larger than {INPUT_BYTES_MAX} bytes" in done.stderr
     assert "Traceback" not in done.stderr
