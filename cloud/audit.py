@@ -10,10 +10,14 @@ read, compares them with the table and its quarantine, and writes to the output 
                       (receipted and not in the table), vanished (accepted once, and no longer in the table),
                       ambiguous (one label, two fingerprints); and the epoch's state
     audit_duplicates  each dropped duplicate, with the event that it repeats
+    audit_sections    the sections of the gateways' hash chains: verified (the table has what the gateway has stated),
+                      differs, incomplete (a label is missing), pending (a label may still arrive), unstated (no event
+                      states it yet), unknown (the gateway has lost an event)
+    audit_leaves      what the digests need of records without a row of their own
     audit_offsets     where the next audit continues
 
 Exit status: 0 every label is accounted for, or may still arrive; 1 a label is missing, unwritten, vanished or
-ambiguous, an event is doubled, or the audit failed; 2 wrong usage.
+ambiguous, an event is doubled, a section differs, or the audit failed; 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cloud.auditing import account, metrics, report
+from cloud.auditing import account, metrics, report, sections
 from cloud.auditing.findings import Findings, find
 from cloud.auditing.settings import AuditSettings, parse
 from cloud.auditing.store import Store, TopicSpan
@@ -80,9 +84,11 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
         open_ = account.overdue(account.holes(covered, ended), F.current_timestamp(), settings.grace_seconds)
         ranges = covered.unionByName(open_).localCheckpoint()
         states = account.states(ranges, ended)
-        findings = find(judged, ranges, states, span.offsets, span.gone)
+        compared = compare(store, judged, view, ranges)
+        compared = compared.unionByName(sections.uncovered(compared, states, ended)).localCheckpoint()
+        findings = find(judged, ranges, states, compared, span.offsets, span.gone)
         logger.info("stage=judged missing=%d", findings.missing)
-        store.keep(ranges.join(states.select(*account.EPOCH, "state"), on=list(account.EPOCH)), judged, span)
+        store.keep(ranges.join(states.select(*account.EPOCH, "state"), on=list(account.EPOCH)), judged, compared, span)
     finally:
         topic.close()
     return findings
@@ -117,6 +123,13 @@ def cover(store: Store, judged: DataFrame, view: TableView, *, everything: bool)
     covered = account.merged(reduce(DataFrame.unionByName, parts)).localCheckpoint()
     lost = account.vanished(covered, view.rows).localCheckpoint()
     return covered if lost.isEmpty() else account.with_vanished(covered, lost).localCheckpoint()
+
+
+def compare(store: Store, judged: DataFrame, view: TableView, ranges: DataFrame) -> DataFrame:
+    """Return the sections that gateways have stated, by this or an earlier audit's view, compared with the table."""
+    statements = sections.stated(view.gateway_events).unionByName(store.statements())
+    others = account.without_row(judged).select(*account.LABEL, "leaf").unionByName(store.leaves())
+    return sections.compared(statements, view.leaves, others, ranges).localCheckpoint()
 
 
 if __name__ == "__main__":

@@ -56,6 +56,12 @@ def labels(judged: DataFrame) -> DataFrame:
     )
 
 
+def without_row(judged: DataFrame) -> DataFrame:
+    """Return the records whose event has no row under its own label, and whose leaf is known by the record alone."""
+    is_without_row = F.col("status").isin(DUPLICATE, QUARANTINED) & F.col("sequence").isNotNull()
+    return judged.filter(is_without_row & F.col("leaf").isNotNull())
+
+
 def ambiguous(judged: DataFrame, rows: DataFrame, duplicates: DataFrame) -> DataFrame:
     """Return the labels with more than one fingerprint, without regard to records in quarantine."""
     labelled = judged.filter(F.col("sequence").isNotNull() & F.col("status").isin(ACCEPTED, DUPLICATE, UNWRITTEN))

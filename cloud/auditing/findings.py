@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cloud.auditing import account
+from cloud.auditing import account, sections
 
 NAMED_MAX = 1000
 """The number of findings of each kind that are listed; the audit's tables have all."""
@@ -36,6 +36,14 @@ class Labels:
 
 
 @dataclass(frozen=True, slots=True)
+class SectionCount:
+    """How many sections of one status there are, and how many labels they have."""
+
+    sections: int
+    labels: int
+
+
+@dataclass(frozen=True, slots=True)
 class Unwritten:
     """A receipted record that is neither in the table nor in quarantine."""
 
@@ -60,6 +68,12 @@ class Findings:
     unwritten_records: int
     doubled: list[str]
     """Fingerprints that the table has more than once, among those read now."""
+    sections: dict[str, SectionCount]
+    """The sections of the gateways' hash chains, by status."""
+    section_labels: dict[tuple[str, str], dict[str, int]]
+    """The labels of each epoch in `epochs` by the status of their section."""
+    differing: list[Labels]
+    """The sections of which the table differs from what the gateway has stated."""
 
     @property
     def missing(self) -> int:
@@ -73,15 +87,18 @@ class Findings:
             "records unwritten": self.unwritten_records,
             "events doubled": len(self.doubled),
             "labels with two fingerprints": self.counts.get(account.AMBIGUOUS, 0),
+            "sections that differ": self.sections.get(sections.DIFFERS, SectionCount(0, 0)).sections,
         }
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is missing, unwritten, vanished, doubled or ambiguous."""
+        """Whether nothing is missing, unwritten, vanished, doubled or ambiguous, and no section differs."""
         return not any(self.faults().values())
 
 
-def find(judged: DataFrame, ranges: DataFrame, states: DataFrame, read: int, gone: int) -> Findings:
+def find(
+    judged: DataFrame, ranges: DataFrame, states: DataFrame, compared: DataFrame, read: int, gone: int
+) -> Findings:
     """Collect the findings from the audit's frames."""
     size = F.sum(F.col("last") - F.col("first") + 1).alias("labels")
     counts = {row["status"]: row["labels"] for row in ranges.groupBy("status").agg(size).collect()}
@@ -113,4 +130,25 @@ def find(judged: DataFrame, ranges: DataFrame, states: DataFrame, read: int, gon
         ],
         unwritten.count(),
         [row["fingerprint"] for row in doubled.collect()],
+        *_sections(compared, worst),
     )
+
+
+def _sections(
+    compared: DataFrame, named: DataFrame
+) -> tuple[dict[str, SectionCount], dict[tuple[str, str], dict[str, int]], list[Labels]]:
+    sizes = F.count("*").alias("sections"), F.sum(F.col("last") - F.col("first") + 1).alias("labels")
+    counts = {
+        row["status"]: SectionCount(row["sections"], row["labels"])
+        for row in compared.groupBy("status").agg(*sizes).collect()
+    }
+    epochs = named.select(*account.EPOCH)
+    per_epoch: dict[tuple[str, str], dict[str, int]] = {}
+    per_status = compared.join(epochs, on=list(account.EPOCH), how="left_semi").groupBy(*account.EPOCH, "status")
+    for row in per_status.agg(sizes[1]).collect():
+        per_epoch.setdefault((row["gateway"], row["epoch"]), {})[row["status"]] = row["labels"]
+    differing = compared.filter(F.col("status") == sections.DIFFERS).orderBy(*account.EPOCH, "first").limit(NAMED_MAX)
+    named_ = [
+        Labels(*(row[name] for name in (*account.EPOCH, "first", "last", "status"))) for row in differing.collect()
+    ]
+    return counts, per_epoch, named_

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from cloud.auditing.findings import Findings
+from cloud.auditing.sections import STATUSES
 
 
 def write(findings: Findings, path: Path) -> None:
@@ -16,6 +17,11 @@ def write(findings: Findings, path: Path) -> None:
     labels = Gauge("oncegate_audit_labels", "Labels of all audits, by status", ["status"], registry=registry)
     for status, count in findings.counts.items():
         labels.labels(status).set(count)
+    sections = Gauge(
+        "oncegate_audit_sections", "Sections of the gateways' hash chains, by status", ["status"], registry=registry
+    )
+    for status in STATUSES:
+        sections.labels(status).set(findings.sections[status].sections if status in findings.sections else 0)
     Gauge("oncegate_audit_findings", "Labels and events that are not as they should be", registry=registry).set(
         sum(findings.faults().values())
     )

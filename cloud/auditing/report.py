@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from cloud.auditing.account import COUNTED
-from cloud.auditing.findings import Findings
+from cloud.auditing.findings import Epoch, Findings
+from cloud.auditing.sections import STATUSES
 
 LINES_MAX = 20
 
@@ -24,9 +25,11 @@ def lines(findings: Findings) -> Iterator[str]:
     yield verdict(findings)
     counts = ", ".join(f"{name} {count:,}" for name, count in sorted(findings.counts.items()))
     yield f"labels: {counts or 'none'}; read now: {findings.read:,} offsets"
+    yield f"sections: {_sections(findings)}"
     if findings.gone:
         yield f"{findings.gone:,} offsets were deleted before an audit read them: their duplicates are not listed"
     named = [f"{one.status}: {one.gateway} {one.epoch} {_range(one.first, one.last)}" for one in findings.wrong]
+    named += [f"differs: {one.gateway} {one.epoch} {_range(one.first, one.last)}" for one in findings.differing]
     named += [
         f"unwritten: partition {one.partition} offset {one.offset} fingerprint {one.fingerprint} device {one.device} "
         f"label {one.label}"
@@ -60,18 +63,43 @@ def page(findings: Findings) -> str:
             ("partition", "offset", "fingerprint", "device", "label"),
             [(one.partition, one.offset, one.fingerprint, one.device, one.label) for one in findings.unwritten],
         ),
+        _table(
+            "Sections",
+            ("status", "sections", "labels"),
+            [(status, found.sections, found.labels) for status, found in sorted(findings.sections.items())],
+        ),
+        _table(
+            "Sections that differ from what the gateway has stated",
+            ("gateway", "epoch", "labels"),
+            [(one.gateway, one.epoch, _range(one.first, one.last)) for one in findings.differing],
+        ),
         _table("Doubled in the table", ("fingerprint",), [(one,) for one in findings.doubled]),
         _table(
             "Epochs",
-            ("gateway", "epoch", "state", "last", *COUNTED),
+            ("gateway", "epoch", "state", "last", *COUNTED, *STATUSES),
             [
-                (one.gateway, one.epoch, one.state, one.last, *(one.counts[name] for name in COUNTED))
+                (
+                    *(one.gateway, one.epoch, one.state, one.last, *(one.counts[name] for name in COUNTED)),
+                    *_by_section(findings, one),
+                )
                 for one in findings.epochs
             ],
         ),
     ]
     colour = "#1a6b3c" if findings.is_whole else "#a3231f"
     return _PAGE.format(colour=colour, verdict=escape(verdict(findings)), body="".join(parts))
+
+
+def _sections(findings: Findings) -> str:
+    counts = [
+        f"{status} {found.sections:,} ({found.labels:,} labels)" for status, found in sorted(findings.sections.items())
+    ]
+    return ", ".join(counts) or "none"
+
+
+def _by_section(findings: Findings, epoch: Epoch) -> list[int]:
+    counts = findings.section_labels.get((epoch.gateway, epoch.epoch), {})
+    return [counts.get(status, 0) for status in STATUSES]
 
 
 def _table(title: str, names: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -18,7 +18,7 @@ EXAMPLES = """examples:
     --table plant.events --output ./audit
 
 exit status: 0 every label is accounted for, or may still arrive; 1 a label is missing, unwritten, vanished or
-ambiguous, an event is doubled, or the audit failed; 2 wrong usage
+ambiguous, an event is doubled, a section differs, or the audit failed; 2 wrong usage
 """
 
 

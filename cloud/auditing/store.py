@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cloud.auditing import account
+from cloud.auditing import account, sections
 from cloud.runtime import jvm
 
 _RANGES = "gateway string, epoch string, status string, first bigint, last bigint, since timestamp, state string"
@@ -16,6 +16,8 @@ _DUPLICATES = (
     f"gateway string, epoch string, sequence bigint, fingerprint string, topic_id string, {_PLACES}, "
     "of_gateway string, of_epoch string, of_sequence bigint, of_kafka_partition int, of_kafka_offset bigint"
 )
+_LEAVES = f"gateway string, epoch string, sequence bigint, leaf binary, topic_id string, {_PLACES}"
+_SECTIONS = "gateway string, epoch string, first bigint, last bigint, digest string, status string"
 _OFFSETS = "topic_id string, kafka_partition int, end bigint"
 
 
@@ -41,7 +43,14 @@ class Store:
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self._spark = spark
         self._folder = jvm.qualify(spark, folder)
-        for name, columns in (("ranges", _RANGES), ("duplicates", _DUPLICATES), ("offsets", _OFFSETS)):
+        tables = {
+            "ranges": _RANGES,
+            "duplicates": _DUPLICATES,
+            "leaves": _LEAVES,
+            "sections": _SECTIONS,
+            "offsets": _OFFSETS,
+        }
+        for name, columns in tables.items():
             spark.sql(f"CREATE TABLE IF NOT EXISTS {self._name(name)} ({columns}) USING delta")
 
     def ends(self, topic_id: str) -> dict[int, int]:
@@ -52,6 +61,14 @@ class Store:
     def duplicates(self) -> DataFrame:
         """Return the known duplicates."""
         return self._read("duplicates")
+
+    def leaves(self) -> DataFrame:
+        """Return the leaves of earlier records that have no row: of duplicates, and of records in quarantine."""
+        return self._read("leaves").select(*account.LABEL, "leaf")
+
+    def statements(self) -> DataFrame:
+        """Return the sections of which an earlier audit has read the statement, without a status."""
+        return self._read("sections").filter(F.col("digest").isNotNull()).select(*sections.STATEMENT)
 
     def ranges(self, healed: DataFrame) -> tuple[DataFrame, DataFrame]:
         """Return the ranges that are accounted for, and the unwritten ones without the healed labels.
@@ -66,11 +83,17 @@ class Store:
         unwritten = all_ranges.filter(F.col("status") == account.UNWRITTEN)
         return all_ranges.filter(F.col("status").isin(*settled)), account.without(unwritten, healed)
 
-    def keep(self, ranges: DataFrame, judged: DataFrame, span: TopicSpan) -> None:
+    def keep(self, ranges: DataFrame, judged: DataFrame, compared: DataFrame, span: TopicSpan) -> None:
         """Write the results of an audit, replacing results that a crashed one has left; the offsets last."""
-        self._spark.sql(f"DELETE FROM {self._name('duplicates')} WHERE {_from(span)}")
-        duplicates = judged.filter(F.col("status") == account.DUPLICATE).withColumn("topic_id", F.lit(span.topic_id))
-        self._write(duplicates.select(*self._read("duplicates").columns), "duplicates", "append")
+        placed = judged.withColumn("topic_id", F.lit(span.topic_id))
+        parts = {
+            "duplicates": placed.filter(F.col("status") == account.DUPLICATE),
+            "leaves": account.without_row(placed),
+        }
+        for name, part in parts.items():
+            self._spark.sql(f"DELETE FROM {self._name(name)} WHERE {_from(span)}")
+            self._write(part.select(*self._read(name).columns), name, "append")
+        self._write(compared.select(*self._read("sections").columns), "sections", "overwrite")
         self._write(ranges.select(*self._read("ranges").columns), "ranges", "overwrite")
         ends = [(span.topic_id, partition, end) for partition, end in span.ends.items()]
         self._write(self._spark.createDataFrame(ends, _OFFSETS), "offsets", "overwrite")

@@ -11,6 +11,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from cloud.auditing import leaves
 from cloud.auditing.settings import AuditSettings
 from cloud.auditing.topic import CONTENT_SQL, content
 
@@ -24,6 +25,8 @@ class TableView:
 
     rows: DataFrame
     """gateway, epoch, sequence, fingerprint (hex), kafka_partition, kafka_offset, received."""
+    leaves: DataFrame
+    """gateway, epoch, sequence, leaf (`auditing.leaves`)."""
     quarantine: DataFrame
     """topic_id, kafka_partition, kafka_offset, content (as returned by `auditing.topic.content`)."""
     gateway_events: DataFrame
@@ -41,6 +44,7 @@ def read_table(spark: SparkSession, settings: AuditSettings) -> TableView:
             F.lower(F.hex("fingerprint")).alias("fingerprint"),
             *(*_PLACE, "received"),
         ),
+        events.select("gateway", "epoch", "sequence", leaves.of_row().alias("leaf")),
         spark.read.format("delta").load(settings.quarantine).select("topic_id", *_PLACE, content().alias("content")),
         events.filter(F.startswith("type", F.lit(GATEWAY_TYPES))).select(
             "gateway", "epoch", "type", "data", "received"
@@ -55,8 +59,13 @@ def _from_postgres(spark: SparkSession, settings: AuditSettings, connection: Pat
     folder = Path(tempfile.mkdtemp(prefix="oncegate-audit-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # Spark reads the files until it ends
     place = ", ".join(_PLACE)
+    leaf = f"CASE WHEN raw IS NULL THEN {leaves.ROW_SQL} END, encode(raw, 'hex')"
     queries = {
-        "rows": (f"gateway, epoch, sequence, encode(fingerprint, 'hex'), {place}, received", settings.table, ""),
+        "rows": (
+            f"gateway, epoch, sequence, encode(fingerprint, 'hex'), {place}, received, {leaf}",
+            settings.table,
+            "",
+        ),
         "quarantine": (f"topic_id, {place}, {CONTENT_SQL}", settings.quarantine, ""),
         "gateway_events": (
             "gateway, epoch, type, data, received",
@@ -76,7 +85,8 @@ def _from_postgres(spark: SparkSession, settings: AuditSettings, connection: Pat
                     file.write(block)
     places = "kafka_partition int, kafka_offset bigint"
     schemas = {
-        "rows": f"gateway string, epoch string, sequence bigint, fingerprint string, {places}, received timestamp",
+        "rows": f"gateway string, epoch string, sequence bigint, fingerprint string, {places}, "
+        "received timestamp, leaf string, raw string",
         "quarantine": f"topic_id string, {places}, content string",
         "gateway_events": "gateway string, epoch string, type string, data string, received timestamp",
     }
@@ -84,7 +94,10 @@ def _from_postgres(spark: SparkSession, settings: AuditSettings, connection: Pat
         name: spark.read.csv(f"file://{folder / name}", schema, multiLine=True, escape='"', timestampFormat=_MOMENT)
         for name, schema in schemas.items()
     }
-    return TableView(frames["rows"], frames["quarantine"], frames["gateway_events"])
+    of_raw = leaves.of_raw(F.unhex("raw"), F.unhex("fingerprint"))
+    hashed_leaf = F.when(F.col("raw").isNull(), F.unhex("leaf")).otherwise(of_raw)
+    hashed = frames["rows"].select("gateway", "epoch", "sequence", hashed_leaf.alias("leaf"))
+    return TableView(frames["rows"].drop("leaf", "raw"), hashed, frames["quarantine"], frames["gateway_events"])
 
 
 _MOMENT = "yyyy-MM-dd HH:mm:ss[.SSSSSS][.SSSSS][.SSSS][.SSS][.SS][.S]X"

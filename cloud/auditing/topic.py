@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from cloud.auditing import leaves
 from cloud.runtime import jvm
 
 ANSWER_SECONDS_MAX = 30
@@ -81,7 +82,7 @@ class Topic:
 
 
 def read(topic: DataFrame) -> DataFrame:
-    """Return the records' labels, fingerprints, offsets, append times, devices and contents."""
+    """Return the records' labels, fingerprints, offsets, append times, devices, contents and leaves."""
     words = F.split(_header("ce_oncegate"), " ")
     named = topic.select(
         *(F.get(words, place).alias(name) for place, name in enumerate(("gateway", "epoch", "sequence"))),
@@ -91,6 +92,7 @@ def read(topic: DataFrame) -> DataFrame:
         F.col("timestamp").alias("appended"),
         F.col("key").cast("string").alias("device"),
         content().alias("content"),
+        leaves.of_value(F.col("value"), F.unhex(_header("ce_id"))).alias("leaf"),
     )
     whole = F.col("epoch").rlike(_LABEL[0]) & F.col("sequence").rlike(_LABEL[1]) & (F.length("gateway") > 0)
     return named.withColumns(

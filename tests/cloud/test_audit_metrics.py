@@ -94,7 +94,7 @@ def firing(prometheus: int) -> list[str]:
 
 def test_the_alerts_on_the_audit_read_what_it_writes(cloud: CloudSide, prometheus: int, tmp_path: Path) -> None:
     file = tmp_path / "metrics" / "audit.prom"
-    assert set(RULES) == {"OncegateAuditFindings", "OncegateAuditOld"}
+    assert set(RULES) == {"OncegateAuditFindings", "OncegateAuditOld", "OncegateAuditSectionsDiffer"}
     cloud.send(Gateway().records(readings(20)), 0)
     cloud.start()
     cloud.wait_for_receipts(20)
@@ -107,7 +107,7 @@ def test_the_alerts_on_the_audit_read_what_it_writes(cloud: CloudSide, prometheu
     age, _, limit = RULES["OncegateAuditOld"].partition(" > ")
     assert limit
     assert 0.0 <= (value(prometheus, age) or -1.0) < 600.0
-    assert [ask(prometheus, expr) for expr in RULES.values()] == [[], []]
+    assert [ask(prometheus, expr) for expr in RULES.values()] == [[], [], []]
 
     DeltaTable(cloud.place("events")).delete("id = '7'")
     broken = audit(cloud, file)

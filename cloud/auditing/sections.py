@@ -1,0 +1,156 @@
+"""The sections of the gateways' hash chains: functions from data frames to data frames.
+
+`leaves` have gateway, epoch, sequence and leaf (`auditing.leaves`). Sections have gateway, epoch, first, last, digest
+(hex) and status.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from cloud.auditing import account
+from cloud.auditing.account import EPOCH, LABEL
+
+VERIFIED, DIFFERS, UNKNOWN = "verified", "differs", "unknown"
+INCOMPLETE, PENDING, UNSTATED = "incomplete", "pending", "unstated"
+STATUSES = (VERIFIED, DIFFERS, INCOMPLETE, UNKNOWN, PENDING, UNSTATED)
+_WITHOUT_ROW = (account.GAP, account.QUARANTINED, account.DUPLICATE)
+_MISSING = (account.MISSING, account.UNWRITTEN, account.VANISHED)
+STATEMENT = (*EPOCH, "first", "last", "digest")
+SECTION = (*STATEMENT, "status")
+LABELS_MAX = 1 << 20
+"""More than any section has: a statement about more labels is wrong."""
+_DIGEST_START = bytes(32)
+_BLOCK_BITS = 12
+_STATED = """
+    previous_epoch string, previous_first bigint, previous_sequence bigint, previous_digest string,
+    first bigint, last bigint, digest string
+"""
+
+
+def stated(gateway_events: DataFrame) -> DataFrame:
+    """Return the sections that gateways have stated, without a status."""
+    data = F.from_json(F.col("data"), _STATED)
+    started = gateway_events.filter(F.col("type") == "gateway.started").select(
+        "gateway",
+        data["previous_epoch"].alias("epoch"),
+        data["previous_first"].alias("first"),
+        data["previous_sequence"].alias("last"),
+        data["previous_digest"].alias("digest"),
+    )
+    checkpoints = gateway_events.filter(F.col("type") == "gateway.checkpoint").select(
+        *EPOCH, data["first"].alias("first"), data["last"].alias("last"), data["digest"].alias("digest")
+    )
+    return started.unionByName(checkpoints).filter(
+        F.col("epoch").isNotNull() & (F.col("first") <= F.col("last")) & F.col("digest").isNotNull()
+    )
+
+
+def compared(statements: DataFrame, leaves: DataFrame, others: DataFrame, ranges: DataFrame) -> DataFrame:
+    """Return each section with its status.
+
+    `others` are the leaves of labels without a row: of duplicates and of records in quarantine. `ranges` are the labels
+    by status. A section with a label that was accepted once and has no row now differs; where the label is missing or
+    pending, the section is incomplete or pending; where its event is declared as lost, or its row has no leaf since its
+    content was erased, the digest is unknown.
+    """
+    has_leaf = F.col("leaf").isNotNull()
+    of_rows, erased = leaves.filter(has_leaf).select(*LABEL, "leaf"), leaves.filter(~has_leaf).select(*LABEL).distinct()
+    # A record may be in the topic several times; where its copies differ, the leaf is not known.
+    distinct = others.groupBy(*LABEL).agg(F.collect_set("leaf").alias("found")).filter(F.size("found") == 1)
+    of_others = distinct.select(*LABEL, F.get("found", F.lit(0)).alias("leaf"))
+    known = of_rows.unionByName(of_others.join(of_rows.select(*LABEL), on=list(LABEL), how="left_anti"))
+    members = _members(statements.distinct(), known)
+    size = F.col("last") - F.col("first") + 1
+    has_all = F.size(F.array_distinct(F.transform("members", lambda one: one["sequence"]))) == size
+    following = F.aggregate(
+        "members",
+        F.lit(_DIGEST_START),
+        lambda digest, one: F.unhex(F.sha2(F.concat(digest, one["leaf"]), 256)),
+    )
+    judged = members.withColumn("has_all", has_all).withColumn(
+        "status",
+        F.when(size > LABELS_MAX, DIFFERS)
+        .when(~F.col("has_all"), None)
+        .when((F.size("members") == size) & (F.lower(F.hex(following)) == F.lower("digest")), VERIFIED)
+        .otherwise(DIFFERS),
+    )
+    short = _without_all(judged.filter(F.col("status").isNull()), ranges, erased)
+    whole = judged.filter(F.col("status").isNotNull())
+    return whole.select(*SECTION).unionByName(short.select(*SECTION))
+
+
+def _members(statements: DataFrame, leaves: DataFrame) -> DataFrame:
+    """Add to each section its labels with their leaves, in order.
+
+    Labels are joined by blocks, since a join by epoch alone would compare each label with all sections of its epoch.
+    """
+    block = F.explode(F.sequence(F.shiftright("first", _BLOCK_BITS), F.shiftright("last", _BLOCK_BITS)))
+    usable = F.col("last") - F.col("first") < LABELS_MAX
+    blocks = statements.filter(usable).withColumn("block", block)
+    placed = leaves.select(*LABEL, "leaf").withColumn("block", F.shiftright("sequence", _BLOCK_BITS))
+    found = (
+        placed.join(blocks, on=[*EPOCH, "block"], how="inner")
+        .filter(F.col("sequence").between(F.col("first"), F.col("last")))
+        .groupBy(*STATEMENT)
+        .agg(F.sort_array(F.collect_list(F.struct("sequence", "leaf"))).alias("members"))
+    )
+    empty = F.array().cast("array<struct<sequence:bigint,leaf:binary>>")
+    joined = statements.join(found, on=list(STATEMENT), how="left")
+    return joined.withColumn("members", F.coalesce("members", empty))
+
+
+def _without_all(short: DataFrame, ranges: DataFrame, erased: DataFrame) -> DataFrame:
+    """Return the status of sections of which some labels have no leaf."""
+    there = F.transform("members", lambda one: one["sequence"])
+    lacking = short.select(*STATEMENT, F.explode(F.array_except(F.sequence("first", "last"), there)).alias("sequence"))
+    marked = erased.withColumn("is_erased", F.lit(True))
+    lacking = lacking.join(marked, on=list(LABEL), how="left")
+    spans = ranges.select(
+        *EPOCH, F.col("status").alias("label_status"), F.col("first").alias("from"), F.col("last").alias("to")
+    )
+    within = F.col("sequence").between(F.col("from"), F.col("to"))
+    named = lacking.alias("l").join(
+        F.broadcast(spans).alias("r"),
+        on=(F.col("l.gateway") == F.col("r.gateway")) & (F.col("l.epoch") == F.col("r.epoch")) & within,
+        how="left",
+    )
+    status = F.col("label_status")
+    per_label = named.groupBy(*(F.col(f"l.{name}").alias(name) for name in (*STATEMENT, "sequence"))).agg(
+        F.coalesce(F.max(F.col("is_erased") | status.isin(*_WITHOUT_ROW)), F.lit(False)).alias("is_excused"),
+        F.coalesce(F.max(status.isin(*_MISSING)), F.lit(False)).alias("is_missing"),
+        F.max(status.isNull() | (status == account.PENDING)).alias("is_pending"),
+    )
+    found = (
+        F.when(F.col("is_excused"), UNKNOWN)
+        .when(F.col("is_missing"), INCOMPLETE)
+        .when(F.col("is_pending"), PENDING)
+        .otherwise(DIFFERS)
+    )
+    statuses = F.collect_set("found")
+    worst = F.coalesce(*(F.when(F.array_contains("statuses", one), one) for one in (DIFFERS, INCOMPLETE, PENDING)))
+    return (
+        per_label.withColumn("found", found)
+        .groupBy(*STATEMENT)
+        .agg(statuses.alias("statuses"))
+        .withColumn("status", F.coalesce(worst, F.lit(UNKNOWN)))
+    )
+
+
+def uncovered(sections: DataFrame, states: DataFrame, ended: DataFrame) -> DataFrame:
+    """Return the labels that no section covers.
+
+    They are unstated where a later event of their epoch may still state the digest, else unknown.
+    """
+    covers = sections.select(*EPOCH, "first", "last", F.lit(None).cast("timestamp").alias("since"))
+    holes = account.holes(covers, ended).select(*EPOCH, "first", "last", F.lit(UNKNOWN).alias("status"))
+    stated_to = sections.groupBy(*EPOCH).agg(F.max("last").alias("stated_to"))
+    tails = (
+        states.join(stated_to, on=list(EPOCH), how="left")
+        .join(ended.select(*EPOCH), on=list(EPOCH), how="left_anti")
+        .select(*EPOCH, (F.coalesce("stated_to", F.lit(0)) + 1).alias("first"), "last", F.lit(UNSTATED).alias("status"))
+        .filter(F.col("first") <= F.col("last"))
+    )
+    parts = holes.unionByName(tails).withColumn("digest", F.lit(None).cast("string"))
+    return parts.select(*SECTION)

@@ -1,0 +1,113 @@
+"""The leaves that the audit computes, from rows and from values, are those that the gateway has hashed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from cloud.auditing import leaves
+from cloud.auditing.settings import parse
+from cloud.auditing.table import read_table
+from cloud.postgres.sink import open_postgres
+from cloud.stream.records import read_records
+from cloud.table.commits import CLAIM_ONLY, Commit
+from cloud.table.devices import Devices
+from cloud.table.freshness import Horizon
+from cloud.table.rows import decode
+from contract.chain import leaf
+from contract.event import TIME_MAX, TIME_MIN, Event
+from contract.fingerprint import FINGERPRINT_BYTES
+from contract.record import VALUE_PREFIX, encode_tail
+from simulators.services.postgres import Postgres
+from tests.cloud.gateway import Gateway, Record
+from tests.cloud.tables import topic
+from tests.contract.strategies import events as drawn_events
+
+pytestmark = pytest.mark.spark
+
+ACCEPTED = 1_763_706_000_123
+DEVICE = "urn:dev:ops:32473-a"
+ALL_LATE = Horizon(ACCEPTED, ACCEPTED, 60, overlaps=True)
+CLAIM = Commit("t", "c", 1, CLAIM_ONLY, "events", "id", {}, {}, {})
+CONTROLS = "".join(map(chr, range(0x20)))
+EVENTS = [
+    Event(DEVICE, id=7, time=ACCEPTED - 5, data={"t": 21.5, "n": None}),
+    Event(DEVICE, id="7", boot="-0", data={"id": "7", "boot": "7"}),
+    Event(DEVICE, id="007", boot="7.0", data={}),
+    Event(DEVICE, id="", boot="", data={"a": {"units": {"x": "y"}}}),
+    Event(DEVICE, id=-(1 << 63), boot=(1 << 64) - 1, time=TIME_MIN, data={"v": [1, 2.50, 1e300]}),
+    Event(DEVICE, id="x", time=TIME_MAX, offset_ms=-5, units={"t": "°C", "a/b": "\u2028"}, data={"t": 1}),
+    Event(f'kitchen "north" \\ {CONTROLS} é😀\u2028\x7f', f'door"\\{CONTROLS}', id=f'"{CONTROLS}\\', data=None),
+    Event(DEVICE, id=f"\\u001B{CONTROLS}", data={"text": CONTROLS}, units={CONTROLS: f"\\u001B\\\\u000B{CONTROLS}\\"}),
+    Event(DEVICE, "gateway.checkpoint", id="1", data={"first": 1, "digest": "ab"}),
+]
+
+
+def gateway_leaf(record: Record, event: Event, received: int = ACCEPTED) -> str:
+    """Return the leaf as the agent computes it."""
+    at = len(VALUE_PREFIX)
+    fingerprint = bytes.fromhex(record.value[at : at + 2 * FINGERPRINT_BYTES].decode())
+    return leaf(fingerprint + encode_tail(event, received, "coap")).hex()
+
+
+def test_rows_and_values_have_the_leaves_of_their_events(spark: SparkSession) -> None:
+    check(spark, EVENTS)
+
+
+@pytest.mark.heavy
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(drawn_events, min_size=10, max_size=40))
+def test_rows_and_values_of_any_events_have_their_leaves(spark: SparkSession, events: list[Event]) -> None:
+    check(spark, events)
+
+
+def check(spark: SparkSession, events: list[Event]) -> None:
+    """Compare the leaves of rows and values with those of the agent."""
+    gateway = Gateway('gw-"1"\\')
+    records = gateway.records(events, ACCEPTED)
+    broken = replace(records[0], value=records[0].value[:-1] + b',"data":{"x":}}')
+    frame = read_records(topic(spark, [*records, broken], ACCEPTED))
+    rows = decode(frame).select("kafka_offset", F.hex(leaves.of_row()).alias("leaf")).orderBy("kafka_offset").collect()
+    of_value = F.hex(leaves.of_value(F.col("value"), F.col("fingerprint"))).alias("leaf")
+    values = frame.select("kafka_offset", of_value).orderBy("kafka_offset").collect()
+    for number, (record, event) in enumerate(zip(records, events, strict=True)):
+        expected = gateway_leaf(record, event).upper()
+        assert values[number]["leaf"] == expected, event
+        assert rows[number]["leaf"] == expected, event
+    assert rows[-1]["leaf"] == values[-1]["leaf"] is not None  # a value that cannot be decoded is kept as it is
+
+
+def test_what_is_no_value_of_a_gateway_has_no_leaf(spark: SparkSession) -> None:
+    good = Gateway().record(EVENTS[0], ACCEPTED).value
+    bad = [b"", b"v", good[:-2], good[1:], good.replace(b'"epoch"', b'"Epoch"'), b"\xff" + good]
+    frame = spark.createDataFrame([(value,) for value in bad], "value binary")
+    found = frame.select(leaves.of_value(F.col("value"), F.lit(bytes(16))).alias("leaf")).collect()
+    assert [row["leaf"] for row in found] == [None] * len(bad)
+
+
+@pytest.mark.heavy
+def test_postgres_computes_the_same_leaves(spark: SparkSession, postgres: Postgres, tmp_path: Path) -> None:
+    records = Gateway().records(EVENTS, ACCEPTED)
+    table = f"t{uuid4().hex}"
+    sink = open_postgres(postgres.connection, table, f"{table}_quarantine", Devices(spark, None), 86_400)
+    sink.claim(CLAIM)
+    frame = read_records(topic(spark, records, ACCEPTED))
+    sink.write(frame, replace(CLAIM, batch=0, ends={0: len(records)}), ALL_LATE)
+    connection = postgres.write_connection(tmp_path / "connection")
+    ends = ("--bootstrap-servers", "unused:9092", "--output", str(tmp_path / "audit"))
+    settings_ = parse([*ends, "--sink", "postgres", "--table", table, "--connection", str(connection)])
+    rows = (
+        read_table(spark, settings_)
+        .leaves.select("sequence", F.hex("leaf").alias("leaf"))
+        .orderBy("sequence")
+        .collect()
+    )
+    for row, record, event in zip(rows, records, EVENTS, strict=True):
+        assert row["leaf"] == gateway_leaf(record, event).upper(), event

@@ -1,0 +1,204 @@
+"""What is changed, exchanged, removed or added in the table makes its section differ; the unknown is no finding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+
+import pytest
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cloud.auditing import account, leaves, sections
+from cloud.stream.records import read_records
+from cloud.table.rows import decode
+from contract.chain import DIGEST_START, extend
+from contract.event import Event, Value, gateway_device
+from contract.fingerprint import FINGERPRINT_BYTES
+from contract.record import VALUE_PREFIX
+from tests.cloud.gateway import Gateway, Record
+from tests.cloud.tables import topic
+
+pytestmark = pytest.mark.spark
+
+ACCEPTED = 1_763_706_000_123
+EPOCH = "00000000000000a1"
+CHANGES = {
+    "device": "'urn:dev:ops:other'",
+    "type": "'other'",
+    "id": "'9'",
+    "boot": "'9'",
+    "event_time": f"timestamp_millis({ACCEPTED - 1})",
+    "offset_ms": "-1",
+    "received": f"timestamp_millis({ACCEPTED - 1})",
+    "via": "'http'",
+    "data": """'{"t":20.50}'""",
+    "units": """'{"t":"K"}'""",
+    "possible_duplicate_of": "unhex(repeat('00', 16))",
+    "fingerprint": "unhex(repeat('00', 16))",
+}
+"""Another value of each column in the digest, as an expression."""
+RANGES = "gateway string, epoch string, status string, first bigint, last bigint, since timestamp"
+
+
+def content(record: Record) -> bytes:
+    """Return what the gateway hashes of a record."""
+    at = len(VALUE_PREFIX)
+    tail = record.value[record.value.index(b'"device":') : -1]
+    return bytes.fromhex(record.value[at : at + 2 * FINGERPRINT_BYTES].decode()) + tail
+
+
+def chain(count: int, size: int) -> list[Record]:
+    """Return the records of one epoch, whose sections have `size` events each."""
+    gateway = Gateway(epoch=EPOCH)
+    records: list[Record] = []
+    for number in range(1, count + 1):
+        if number % size == 1 and records:
+            first, last = number - size, number - 1
+            digest = extend(DIGEST_START, map(content, records[first - 1 : last])).hex()
+            data: dict[str, Value] = {"first": first, "last": last, "digest": digest}
+            event = Event(gateway_device("gw-1"), "gateway.checkpoint", f"c{number}", data=data)
+        else:
+            event = Event(
+                "urn:dev:ops:a", id=number, boot=1, time=ACCEPTED + number, data={"t": 20.5}, units={"t": "Cel"}
+            )
+        records.append(gateway.record(event, ACCEPTED))
+    return records
+
+
+def only(sequence: int, column: Column, otherwise: str) -> Column:
+    return F.when(F.col("sequence") == sequence, column).otherwise(F.col(otherwise))
+
+
+def changed(name: str) -> Callable[[DataFrame], DataFrame]:
+    return lambda rows: rows.withColumn(name, only(6, F.expr(CHANGES[name]).cast(rows.schema[name].dataType), name))
+
+
+def exchanged(rows: DataFrame) -> DataFrame:
+    return rows.withColumn(
+        "sequence", F.when(F.col("sequence").isin(6, 7), 13 - F.col("sequence")).otherwise(F.col("sequence"))
+    )
+
+
+def without(sequence: int) -> Callable[[DataFrame], DataFrame]:
+    return lambda rows: rows.filter(F.col("sequence") != sequence)
+
+
+def with_another(rows: DataFrame) -> DataFrame:
+    other = rows.filter(F.col("sequence") == 6).withColumn("data", F.lit('{"t":7}'))
+    return rows.unionByName(other)
+
+
+def with_a_copy(rows: DataFrame) -> DataFrame:
+    return rows.unionByName(rows.filter(F.col("sequence") == 6))
+
+
+def forged(rows: DataFrame) -> DataFrame:
+    """Change a row, and the statement about it."""
+    digest = F.regexp_replace("data", '"digest":"[0-9a-f]{8}', '"digest":"00000000')
+    return changed("data")(rows).withColumn("data", only(9, digest, "data"))
+
+
+def compared(
+    rows: DataFrame, others: DataFrame, ranges: DataFrame, earlier: DataFrame | None = None
+) -> dict[str, list[str]]:
+    """Return the statuses of each gateway's sections, in order."""
+    statements = sections.stated(rows)
+    statements = statements if earlier is None else statements.unionByName(earlier)
+    hashed = rows.withColumn("leaf", leaves.of_row())
+    found = sections.compared(statements, hashed, others, ranges).orderBy("gateway", "first", "digest").collect()
+    result: dict[str, list[str]] = {}
+    for row in found:
+        result.setdefault(row["gateway"], []).append(row["status"])
+    return result
+
+
+@pytest.fixture(scope="module")
+def whole(spark: SparkSession) -> DataFrame:
+    """Return the rows of an epoch of 14 events, with sections of four, three of which are stated."""
+    rows = decode(read_records(topic(spark, chain(14, 4), ACCEPTED)))
+    rows = rows.withColumn("possible_duplicate_of", F.lit(None).cast("binary"))
+    return rows.localCheckpoint()
+
+
+def test_what_was_tampered_with_is_found_in_its_section(spark: SparkSession, whole: DataFrame) -> None:
+    cases: dict[str, Callable[[DataFrame], DataFrame]] = {
+        **{f"changed {name}": changed(name) for name in CHANGES},
+        "without a device": lambda rows: rows.withColumn("device", only(6, F.lit(None).cast("string"), "device")),
+        "exchanged": exchanged,
+        "removed": without(6),
+        "another row": with_another,
+        "doubled row": with_a_copy,
+        "statement removed": without(9),
+    }
+    rows = [case(whole).withColumn("gateway", F.lit(name)) for name, case in cases.items()]
+    accepted = [(name, EPOCH, account.ACCEPTED, 1, 14, None) for name in cases]
+    others = whole.select(*account.LABEL, F.lit(b"").alias("leaf")).limit(0)
+    found = compared(reduce(DataFrame.unionByName, [whole, *rows]), others, spark.createDataFrame(accepted, RANGES))
+    assert found.pop("gw-1") == [sections.VERIFIED] * 3
+    assert found.pop("statement removed") == [sections.VERIFIED, sections.DIFFERS]
+    assert found.keys() == cases.keys() - {"statement removed"}
+    for name, statuses in found.items():
+        assert statuses == [sections.VERIFIED, sections.DIFFERS, sections.VERIFIED], name
+
+
+def test_a_statement_that_was_changed_with_its_rows_is_found_by_what_an_earlier_audit_has_read(
+    spark: SparkSession, whole: DataFrame
+) -> None:
+    others = whole.select(*account.LABEL, F.lit(b"").alias("leaf")).limit(0)
+    ranges = spark.createDataFrame([("gw-1", EPOCH, account.ACCEPTED, 1, 14, None)], RANGES)
+    found = compared(forged(whole), others, ranges, sections.stated(whole))["gw-1"]
+    assert found.count(sections.DIFFERS) == 3  # the two statements about the section, and the section with the new one
+    assert found.count(sections.VERIFIED) == 1
+
+
+def test_labels_without_a_row_are_judged_by_their_status(spark: SparkSession, whole: DataFrame) -> None:
+    expected = {
+        account.GAP: sections.UNKNOWN,
+        account.DUPLICATE: sections.UNKNOWN,
+        account.QUARANTINED: sections.UNKNOWN,
+        account.PENDING: sections.PENDING,
+        "": sections.PENDING,
+        account.MISSING: sections.INCOMPLETE,
+        account.UNWRITTEN: sections.INCOMPLETE,
+        account.VANISHED: sections.INCOMPLETE,
+        account.ACCEPTED: sections.DIFFERS,
+    }
+    rows = [without(6)(whole).withColumn("gateway", F.lit(f"a {status}")) for status in expected]
+    rows += [without(6)(whole).withColumn("gateway", F.lit(name)) for name in ("copy", "copies that differ")]
+    ranges = [(f"a {status}", EPOCH, status, 6, 6, None) for status in expected if status]
+    hashed = whole.filter(F.col("sequence") == 6).select(*account.LABEL, leaves.of_row().alias("leaf"))
+    of_copies, of_others = (hashed.withColumn("gateway", F.lit(name)) for name in ("copy", "copies that differ"))
+    others = of_copies.unionByName(of_copies).unionByName(of_others)
+    others = others.unionByName(of_others.withColumn("leaf", F.lit(bytes(32))))
+    erased = F.when(F.col("sequence") == 6, F.lit(leaves.ERASED)).otherwise(F.col("device"))
+    rows.append(whole.withColumn("device", erased).withColumn("gateway", F.lit("erased")))
+    ranges += [("erased", EPOCH, account.ACCEPTED, 1, 14, None)]
+    ranges.append(("copies that differ", EPOCH, account.DUPLICATE, 6, 6, None))
+    frame = spark.createDataFrame(ranges, RANGES)
+    found = compared(reduce(DataFrame.unionByName, rows), others, frame)
+    assert found.pop("copies that differ")[1] == sections.UNKNOWN
+    assert found.pop("erased") == [sections.VERIFIED, sections.UNKNOWN, sections.VERIFIED]
+    assert found.pop("copy") == [sections.VERIFIED] * 3  # of a duplicate the topic's record is known
+    assert {name: statuses[1] for name, statuses in found.items()} == {
+        f"a {name}": one for name, one in expected.items()
+    }
+
+
+def test_what_no_section_covers_is_unstated_or_unknown(spark: SparkSession, whole: DataFrame) -> None:
+    stated = sections.stated(whole).withColumn("status", F.lit(sections.VERIFIED)).filter(F.col("first") != 5)
+    other = stated.withColumn("epoch", F.lit("00000000000000a2"))
+    states = spark.createDataFrame(
+        [("gw-1", EPOCH, 14), ("gw-1", "00000000000000a2", 14)], "gateway string, epoch string, last bigint"
+    )
+    ended = spark.createDataFrame(
+        [("gw-1", "00000000000000a2", 14, 1, None)],
+        "gateway string, epoch string, ends bigint, followers bigint, since timestamp",
+    )
+    found = sections.uncovered(stated.unionByName(other), states, ended).orderBy("epoch", "first").collect()
+    assert [(row["epoch"][-1], row["first"], row["last"], row["status"]) for row in found] == [
+        ("1", 5, 8, sections.UNKNOWN),
+        ("1", 13, 14, sections.UNSTATED),
+        ("2", 5, 8, sections.UNKNOWN),
+        ("2", 13, 14, sections.UNKNOWN),
+    ]
