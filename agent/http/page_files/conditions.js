@@ -4,6 +4,7 @@ import { count, duration, size, when } from "./format.js";
 
 const LOG_BYTES_HIGH = 16 << 20;
 const STORE_SHARE_HIGH = 0.8;
+const WAITING_HIGH = 100;
 const CHARACTERS_MAX = 300;
 
 const LINK_ADVICE = {
@@ -63,6 +64,9 @@ function conditions(live) {
   add(status.events.lost, "bad", `${events(status.events.lost)} lost, declared by gateway.gap events`, "`oncegate events --device 'urn:oncegate:gateway:*'` shows which, and why.", "");
   add(status.maybe_lost, "warning", `Up to ${events(status.maybe_lost)} may be lost: at most once, and in flight when the connection ended`, "Select another `kafka.delivery` if that is too many.", "");
   add(status.oversized, "warning", `${events(status.oversized)} waiting: larger than Kafka accepts`, `Raise \`max.message.bytes\` of the topic to at least ${size(status.oversized_bytes || 0)}.`, "");
+  const cap = live.uplink;
+  add(cap && cap.waiting > WAITING_HIGH, "plain", `${events(cap?.waiting)} waiting for the cap of the uplink, ${size(cap?.bytes_per_second_max || 0)} a second`, "",
+    cap?.seconds_left == null ? "" : `All will be sent in ${duration(cap.seconds_left)}, at ${when(live.now + cap.seconds_left * 1000, live.now)}, if nothing else arrives.`);
   add(status.store_bytes > STORE_SHARE_HIGH * live.store_bytes_max, "warning", "The store is nearly full", "Forward the backlog, or raise `store.max_bytes`.", "");
   add(status.log_bytes > LOG_BYTES_HIGH, "warning", "Another program holds the store's log", "Find it with `fuser -v` on events.db, and end it.", "");
   add(live.clock !== "trusted", "warning", "The gateway's clock is not synchronised", "Enable NTP (`timedatectl set-ntp true`). Until then each event costs the cloud an extra look-up.", "");
