@@ -32,7 +32,10 @@ replace() {
 
 install -d -m 755 "$destination$bin" "$destination$units" "$destination$documents/docs" "$configuration"
 install -d -m 700 "$configuration/secrets"
-ln -sf "$library/bin/oncegate" "$destination$bin/oncegate"
+# Not by `ln -f`, of which a kill may leave a link with a random name.
+rm -f "$destination$bin/oncegate.new"
+ln -s "$library/bin/oncegate" "$destination$bin/oncegate.new"
+mv -fT "$destination$bin/oncegate.new" "$destination$bin/oncegate"
 for unit in oncegate.service; do
   sed "s#/usr/bin/oncegate#$bin/oncegate#; s#/usr/share/doc/oncegate#$documents#" "$checkout/systemd/$unit" \
     > "$destination$units/$unit.new"
