@@ -50,13 +50,14 @@ def _verdict(figures: Summary) -> str:
 def _story(figures: Summary) -> str:
     events = figures.verdict.events
     equal = figures.equal_readings / max(1, events)
+    ends = f" The job ended by itself {_times(figures.job_ends)} and was started again." if figures.job_ends else ""
     killed = [sum(kill.process == process for kill in figures.kills) for process in ("agent", "job")]
     return (
         f"{figures.sensors:,} CoAP sensors reported {events:,} events over a radio that loses {REQUEST_LOSS:.0%} of "
         f"the requests and {ANSWER_LOSS:.0%} of the ACKs; each sent its event again until it was acked, with the "
         f"waiting times of RFC 7252 divided by {FASTER}. {equal:.0%} of the readings were equal to an earlier one of "
         f"the same sensor. Meanwhile the agent was killed {_times(killed[0])}, the job {_times(killed[1])}, and the "
-        f"broker was stopped {_times(len(figures.outages))}. The run took {figures.seconds:.0f} s; its seed is "
+        f"broker was stopped {_times(len(figures.outages))}.{ends} The run took {figures.seconds:.0f} s; its seed is "
         f"{figures.seed}."
     )
 

@@ -49,6 +49,8 @@ class Summary:
     seed: int
     kills: tuple[Kill, ...]
     outages: tuple[BrokerOutage, ...]
+    job_ends: int = 0
+    """How often the job ended by itself, for example because Kafka did not answer, and was started again."""
 
     def figures(self) -> dict[str, int]:
         """Return the counts by name: the stations of the path, then everything that must be zero."""
@@ -76,6 +78,7 @@ class Summary:
             "seed": self.seed,
             "kills": [asdict(kill) for kill in self.kills],
             "outages": [asdict(outage) for outage in self.outages],
+            "job_ends": self.job_ends,
         }
         path.write_text(json.dumps(document, indent=2) + "\n")
 

@@ -42,8 +42,8 @@ class Services:
     mosquitto: Mosquitto | None = None
     zigbee2mqtt: Zigbee2Mqtt | None = None
     down: set[str] = field(default_factory=set)
-    supervised: bool = False
-    """Whether a service that ends by itself is started again, instead of ending the run (simulators/soak)."""
+    supervised: frozenset[str] = frozenset()
+    """The services that a Supervisor watches; of the others, one that ends by itself ends the run."""
 
     @property
     def agents(self) -> dict[str, Gateway]:
@@ -64,9 +64,9 @@ class Services:
         return Source(("127.0.0.1", self.mosquitto.port), self.zigbee2mqtt.devices, self.zigbee2mqtt.report)
 
     def unexpected_end(self) -> str | None:
-        """Return a message about a service that has ended by itself, with the end of its log; None without any."""
+        """Return a message about an unsupervised service that has ended by itself, with the end of its log, or None."""
         for name, service in self.by_name.items():
-            if name not in self.down and not service.process.alive:
+            if name not in self.down | self.supervised and not service.process.alive:
                 process = service.process
                 return f"{name}: ended by itself with status {process.exit_status}; {process.log_tail()}"
         return None
@@ -76,7 +76,7 @@ class Services:
 
         The check comes first, since a service that is down on purpose is not checked any more.
         """
-        if not self.supervised and (unexpected_end := self.unexpected_end()) is not None:
+        if (unexpected_end := self.unexpected_end()) is not None:
             raise RunError(unexpected_end)
         self.down.add(name)
 

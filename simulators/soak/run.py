@@ -20,6 +20,7 @@ from simulators.run import faults, folder, play
 from simulators.run.reports import Reports
 from simulators.run.run import judge_local
 from simulators.run.services import Overrides, Services, started
+from simulators.run.supervisor import SelfEnd, Supervisor
 from simulators.run.waiting import wait_for_receipts
 from simulators.scenario import Scenario
 from simulators.sensors.endpoint import Timing
@@ -27,7 +28,6 @@ from simulators.sensors.field import Field
 from simulators.soak import plan
 from simulators.soak.gauges import Gauges, Sample
 from simulators.soak.options import SoakOptions
-from simulators.soak.supervisor import SelfEnd, Supervisor
 
 POLL_SECONDS = 0.5
 KINDS = frozenset({"killed", "stopped", "frozen", "disk full", "clock stepped"})
@@ -65,7 +65,7 @@ async def soak(options: SoakOptions, display: Display, stop: play.Stop) -> SoakO
     folder.empty(home)
     scenario = plan.scenario(options.seed, options.seconds, options.checkpoint_seconds, options.events_per_second)
     async with started(scenario, home, Overrides(), display) as services:
-        services.supervised = True
+        services.supervised = frozenset(services.by_name)
         with Ledger(home / LEDGER_FILE, play.clock) as ledger:
             ledger.begin({"scenario": asdict(scenario), "seed": options.seed, "gateways": len(services.gateways)})
             one = _Soak(options, scenario, services, ledger, display, stop)

@@ -12,7 +12,6 @@ from simulators.scenario import FaultKind, FaultTarget
 from simulators.soak import plan, results
 from simulators.soak.command import main
 from simulators.soak.gauges import POINTS_MAX, summary, thinned
-from simulators.soak.supervisor import Unit
 from tests.docs.pages import ROOT
 
 PAGE = ROOT / "docs" / "soak.md"
@@ -42,11 +41,6 @@ def test_each_part_kills_each_service_and_a_long_soak_has_every_fault() -> None:
 def test_the_sensors_report_at_the_rate(events_per_second: int) -> None:
     fleets = plan.scenario(1, 60.0, 60.0, events_per_second).fleets
     assert sum(one.sensors / one.every_seconds for one in fleets) == pytest.approx(events_per_second, rel=0.1)
-
-
-def test_services_are_restarted_as_their_units_say() -> None:
-    assert Unit.read("oncegate.service") == Unit(1.0, frozenset())
-    assert Unit.read("oncegate-cloud.service") == Unit(15.0, frozenset({2}))
 
 
 def test_the_start_the_middle_and_the_end_of_a_value_are_medians() -> None:

@@ -49,7 +49,7 @@ class SelfEnd:
 
 
 class Supervisor:
-    """Restarts agents and job; Kafka must not end by itself."""
+    """Restarts the supervised services that have a unit; another one must not end by itself."""
 
     def __init__(self, services: Services, ledger: Ledger, display: Display) -> None:
         self.ends: list[SelfEnd] = []
@@ -64,7 +64,8 @@ class Supervisor:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 for name, service in self._services.by_name.items():
-                    if name not in self._services.down and not service.process.alive:
+                    ended = name not in self._services.down and not service.process.alive
+                    if ended and name in self._services.supervised:
                         self._services.down.add(name)
                         tasks.create_task(self._restart(name, service))
                 await asyncio.sleep(POLL_SECONDS)
