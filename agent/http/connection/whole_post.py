@@ -49,9 +49,11 @@ def read_whole_post(data: bytes, peer: str) -> WholePost | None:
     """
     if not data.startswith(_START):
         return None
-    end = data.find(_END, 0, HEAD_BYTES_MAX)
+    end = data.find(_END, len(_START), HEAD_BYTES_MAX)
+    if end < 0:  # before the slice: the compiled form cannot cut one whose end precedes its start
+        return None
     text = data[len(_START) : end]
-    if end < 0 or not _FIELDS.fullmatch(text):
+    if not _FIELDS.fullmatch(text):
         return None
     fields = [(name.lower(), value) for name, value in _EACH_FIELD.findall(text)]
     values = dict(fields)

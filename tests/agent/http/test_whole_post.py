@@ -22,6 +22,8 @@ GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 WHOLE = post_bytes(EVENT)
 OTHERS = {
     "a part": WHOLE[:-1],
+    "a request line alone": b"POST /api/v1/events HTTP/1.1\r\n",
+    "no field": b"POST /api/v1/events HTTP/1.1\r\n\r\n",
     "more than one": WHOLE + b"G",
     "a query": WHOLE.replace(b"events HTTP", b"events?d=a HTTP"),
     "HTTP/1.0": WHOLE.replace(b"HTTP/1.1", b"HTTP/1.0"),
