@@ -61,5 +61,5 @@ def _may_be_integer(tail: bytes, start: bytes) -> bool:
     if at < 0:
         return False
     at += len(start)
-    text = tail[at : tail.find(b'"', at)]
+    text = tail[at : max(at, tail.find(b'"', at))]  # the compiled form fails where a slice ends before its start
     return text.isdigit() or (text[:1] == b"-" and text[1:].isdigit())
