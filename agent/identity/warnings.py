@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Final, final
 
 from agent.store.port import Candidate, Outcome
+from contract.event import Event
 
 DEVICES_KEPT: Final = 8_192
 """Devices remembered; the one silent for longest is evicted."""
@@ -79,7 +80,7 @@ class IdentityWarnings:
             event = candidate.event
             for danger in self._device(event.device).dangers:
                 self._warn(event.device, danger)
-            if event.time is not None and event.time < YEAR_2000_MS:
+            if _is_early(event):
                 self._warn(event.device, Danger.EARLY)
         for device, number in _highest_ids(candidates).items():
             seen = self._device(device)
@@ -123,6 +124,16 @@ class IdentityWarnings:
             self._lines, self._since = 0, now
         self._lines += 1
         return self._lines <= LINES_MAX
+
+
+def advice_on(event: Event) -> dict[str, str]:
+    """Return what endangers an event by itself, whatever else was received, each with what to do."""
+    dangers = {Danger.UNNAMED: event.device.startswith(_ADDRESS), Danger.EARLY: _is_early(event)}
+    return {danger.value: _ADVICE[danger] for danger, present in dangers.items() if present}
+
+
+def _is_early(event: Event) -> bool:
+    return event.time is not None and event.time < YEAR_2000_MS
 
 
 def _highest_ids(candidates: Sequence[Candidate]) -> dict[str, int]:

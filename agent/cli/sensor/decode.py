@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from agent.cli.failures import FAILURE, print_error
@@ -80,6 +80,7 @@ def _outcomes(delivery: Delivery, devices: DevicesSettings, identity: IdentitySe
     from agent.admission import Admission, ForbiddenError
     from agent.decode import Undecodable, UnknownFormat, decode
     from agent.identity.identify import identify
+    from agent.identity.warnings import advice_on
     from contract.record import ClockTrust
 
     try:
@@ -94,9 +95,19 @@ def _outcomes(delivery: Delivery, devices: DevicesSettings, identity: IdentitySe
         fingerprint = None if candidate.fingerprint is None else candidate.fingerprint.hex()
         value = json.loads(b"{" + candidate.tail + b"}")
         del value["received"]
-        yield {"outcome": "event", "fingerprint": fingerprint, "identity": list(candidate.fields), **value}
+        yield {
+            "outcome": "event",
+            "fingerprint": fingerprint,
+            "identity": list(candidate.fields),
+            **value,
+            **_warnings(advice_on(event)),
+        }
     for one in decoded.rejected:
         yield {"outcome": "rejected", "device": one.device, "reason": one.reason, "raw": one.raw.hex()}
+
+
+def _warnings(advice: Mapping[str, str]) -> dict[str, object]:
+    return {"warnings": dict(advice)} if advice else {}
 
 
 def _refusal(delivery: Delivery, error: Exception) -> dict[str, object]:
@@ -117,8 +128,11 @@ def _text(outcome: dict[str, object]) -> str:
         name: value for name, value in outcome.items() if name not in ("outcome", "fingerprint", "identity", "via")
     }
     lines = [paint(str(outcome["fingerprint"] or "-"), Colour.GOOD)]
+    warnings = fields.pop("warnings", {})
     for name, value in fields.items():
         lines.append(f"  {name:9}  {printable(value) if isinstance(value, str) else json_line(value)}")
+    if isinstance(warnings, Mapping):
+        lines += [f"  {paint('warning  ', Colour.WARNING)}  {text}" for text in warnings.values()]
     return "\n".join(lines)
 
 

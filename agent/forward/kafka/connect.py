@@ -26,12 +26,17 @@ PORT: Final = "9092"
 _STOP_SECONDS: Final = 0.5
 """How soon the check ends when the agent stops."""
 
+SERVERS_MAX: Final = 8
+"""How many servers an error names."""
+
 _Address = tuple[socket.AddressFamily, Any]
+_Failure = tuple[str, str]
+"""A server, and why it cannot be reached."""
 
 
 def check_reachable(bootstrap_servers: str, stop: threading.Event) -> None:
-    """Return as soon as one server accepts a connection; raise UnreachableError with a reason where none does."""
-    addresses, reason = _resolve(bootstrap_servers, stop)
+    """Return as soon as one server accepts a connection; raise UnreachableError with all reasons where none does."""
+    addresses, failures = _resolve(bootstrap_servers, stop)
     with ExitStack() as stack, selectors.DefaultSelector() as waiting:
         for family, address in addresses:
             connection = stack.enter_context(socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK))
@@ -41,7 +46,7 @@ def check_reachable(bootstrap_servers: str, stop: threading.Event) -> None:
             if error == EINPROGRESS:
                 waiting.register(connection, selectors.EVENT_WRITE, address)
             else:
-                reason = _reason(address, error)
+                failures.append((_text(address), os.strerror(error)))
         deadline = time.monotonic() + REQUEST_SECONDS_MAX
         while waiting.get_map() and time.monotonic() < deadline and not stop.is_set():
             for key, _ in waiting.select(_STOP_SECONDS):
@@ -49,11 +54,10 @@ def check_reachable(bootstrap_servers: str, stop: threading.Event) -> None:
                 error = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
                 if error == 0:
                     return
-                reason = _reason(key.data, error)
+                failures.append((_text(key.data), os.strerror(error)))
                 waiting.unregister(connection)
-        if left := [key.data for key in waiting.get_map().values()]:
-            reason = f"{_text(left[0])}: no answer"
-    raise UnreachableError(reason)
+        failures += [(_text(key.data), "no answer") for key in waiting.get_map().values()]
+    raise UnreachableError(_summary(failures) or f"kafka.bootstrap_servers names no server: {bootstrap_servers!r}")
 
 
 def parse(bootstrap_servers: str) -> Iterator[tuple[str, str]]:
@@ -66,23 +70,28 @@ def parse(bootstrap_servers: str) -> Iterator[tuple[str, str]]:
         yield host.removeprefix("[").removesuffix("]"), port
 
 
-def _resolve(bootstrap_servers: str, stop: threading.Event) -> tuple[Sequence[_Address], str]:
-    """Return every address of every server, and the reason for the last server without one."""
+def _resolve(bootstrap_servers: str, stop: threading.Event) -> tuple[Sequence[_Address], list[_Failure]]:
+    """Return every address of every server, and the failures of the servers without one."""
     addresses: list[_Address] = []
-    reason = f"kafka.bootstrap_servers names no server: {bootstrap_servers!r}"
+    failures: list[_Failure] = []
     for host, port in parse(bootstrap_servers):
         try:
             look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
             found = attempt(look_up, REQUEST_SECONDS_MAX, stop, f"resolving {host}")
         except (OSError, UnicodeError, UnreachableError) as error:
-            reason = f"{host}: {error.strerror if isinstance(error, socket.gaierror) else error}"
+            failures.append((host, str(error.strerror if isinstance(error, socket.gaierror) else error)))
         else:
             addresses += [(family, address) for family, _, _, _, address in found]
-    return addresses, reason
+    return addresses, failures
 
 
-def _reason(address: tuple[Any, ...], error: int) -> str:
-    return f"{_text(address)}: {os.strerror(error)}"
+def _summary(failures: Sequence[_Failure]) -> str:
+    """Return each reason behind the servers that have it; of many servers, the first ones."""
+    servers: dict[str, list[str]] = {}
+    for server, reason in failures[:SERVERS_MAX]:
+        servers.setdefault(reason, []).append(server)
+    more = f"; {len(failures) - SERVERS_MAX} more" if len(failures) > SERVERS_MAX else ""
+    return "; ".join(f"{', '.join(named)}: {reason}" for reason, named in servers.items()) + more
 
 
 def _text(address: tuple[Any, ...]) -> str:

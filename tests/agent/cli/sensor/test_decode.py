@@ -112,6 +112,14 @@ def test_without_id_and_time_only_the_gateway_can_make_the_fingerprint(decode: D
     assert (status, event["fingerprint"]) == (0, None)
 
 
+def test_what_endangers_an_event_by_itself_is_a_warning(decode: Decode) -> None:
+    status, (seconds,), _ = decode(json.dumps({**EVENT, "time": 1_767_225_600}).encode())
+    assert (status, list(seconds["warnings"])) == (0, ["time-before-2000"])
+    (unnamed,) = decode(b'{"id":1,"data":{"a":1}}')[1]
+    assert list(unnamed["warnings"]) == ["unnamed"]
+    assert "warnings" not in decode(json.dumps({**EVENT, "time": 1_767_225_600_000}).encode())[1][0]
+
+
 def test_a_publication_of_zigbee2mqtt_needs_the_list_of_devices(decode: Decode, tmp_path: Path) -> None:
     message = b'{"temperature":21.5,"linkquality":80,"last_seen":"2026-01-01T00:00:00.123Z"}'
     topic = ("--topic", "zigbee2mqtt/kitchen")
