@@ -12,11 +12,13 @@ import pytest
 from agent.store.files import sqlite_cells
 from agent.store.files.sqlite_pages import PageVersions
 from agent.store.layout import FILE_NAME, PAGE_BYTES
+from agent.store.read import section
 from contract.event import Event
 from simulators.services.process import Process
 from tests.agent.store.stores import HandClock, accept, batch, make_store
 
 COMMITS = 40
+SECTION_EVENTS = 30
 
 
 @pytest.fixture
@@ -30,15 +32,19 @@ def configuration(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Path:
-    """Create a store of many pages, all of it processed but the last commit."""
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Create a store of many pages, all of it processed but the last commit.
+
+    An opening reads the events of the last section only, so not those that `damage_a_page_of` damages.
+    """
+    monkeypatch.setattr(section, "SECTION_EVENTS", SECTION_EVENTS)
 
     async def fill() -> None:
         clock = HandClock()
         async with make_store(tmp_path / "state", clock, keep_processed_seconds=10**9) as store:
             for number in range(COMMITS):
                 await accept(store, clock, Event("d", id=number, data={"text": "x" * 700}))
-            store.outbox.mark_forwarded(batch(1, COMMITS))
+            store.outbox.mark_forwarded(batch(1, COMMITS + 1))  # one event began a section
             store.outbox.mark_processed(store.outbox.forwarded())
 
     asyncio.run(fill())

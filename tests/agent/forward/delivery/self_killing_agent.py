@@ -21,7 +21,7 @@ from random import Random
 from typing import Any
 
 from agent.config import load
-from agent.forward.delivery import at_most_once, exactly_once
+from agent.forward.delivery import reading
 from agent.forward.delivery.at_most_once import AtMostOnceSession, _InDoubtRecord
 from agent.forward.delivery.exactly_once import TransactionalSession
 from agent.forward.delivery.transactional import TransactionalProducer
@@ -100,8 +100,7 @@ def _die() -> None:
 
 def _arm(step: Step | None, countdown: int, random: Random) -> None:
     """Kill the agent at the step's n-th occurrence, or at any time."""
-    for module in (exactly_once, at_most_once):
-        vars(module)["BATCH_EVENTS_MAX"] = EVENTS_PER_BATCH
+    vars(reading)["BATCH_EVENTS_MAX"] = EVENTS_PER_BATCH
     if step is None:
         threading.Timer(random.uniform(0, LIFE_MS_MAX) / 1000, _die).start()
         return
