@@ -72,6 +72,7 @@ async def test_the_sketch_for_the_esp32_loses_only_what_a_power_cut_takes_and_do
     account, lost = await wakings.live(
         command, tmp_path, wakings.coap_port(agent), wakings=WAKINGS, cuts=CUTS, keeps_memory=False
     )
+    assert account.cuts >= CUTS
     assert len({boot for boot, _ in account.measured}) > 1
     assert len(account.measured) >= WAKINGS - CUTS
     assert lost > CUTS
@@ -86,5 +87,5 @@ async def test_the_sensor_in_micropython_keeps_an_event_that_is_not_accepted(
     settings = {"gateway": wakings.HOST, "port": port, "device": device, "ack_timeout_ms": 1}
     (tmp_path / "settings.json").write_text(json.dumps(settings))
     for number in (1, 2):
-        output = await wakings.wake([sys.executable, str(EXAMPLES / "micropython" / "main.py")], tmp_path)
+        output, _ = await wakings.wake([sys.executable, str(EXAMPLES / "micropython" / "main.py")], tmp_path)
         assert output.splitlines()[-1] == f"waiting {number}"

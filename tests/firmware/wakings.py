@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -28,7 +30,7 @@ LOSS = LinkPlan(request_loss=0.25, answer_loss=0.3, jitter_seconds=0.01)
 CUT_SECONDS_MAX = 0.05
 """From the measurement to the cut, in which the kit sends."""
 WAKINGS_MORE_MAX = 60
-"""Wakings until the queue is empty, after the last cut."""
+"""Wakings until there were enough cuts, and then until the queue is empty."""
 Label = tuple[int, int]
 """Boot and id of an event."""
 
@@ -42,6 +44,7 @@ class Account:
     waiting: list[Label] = field(default_factory=list)
     taken: set[Label] = field(default_factory=set)
     refused: int = 0
+    cuts: int = 0
     left: int | None = None
     """The kit's own count of waiting events, at the end of a waking; None after a cut."""
 
@@ -61,8 +64,11 @@ class Account:
                     self.left = int(count)
 
 
-async def wake(command: Sequence[str], folder: Path, cut_after: float | None = None) -> str:
-    """Run a kit until it sleeps, or cut its power some seconds after its measurement; return what it has printed."""
+async def wake(command: Sequence[str], folder: Path, cut_after: float | None = None) -> tuple[str, bool]:
+    """Run a kit until it sleeps, or cut its power some seconds after its measurement.
+
+    Return what it has printed, and whether the cut came before its sleep.
+    """
     process = await asyncio.create_subprocess_exec(
         *command, cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
@@ -73,8 +79,8 @@ async def wake(command: Sequence[str], folder: Path, cut_after: float | None = N
     status = await process.wait()
     if cut is not None:
         cut.cancel()
-    assert status in ((0,) if cut_after is None else (0, -9)), output.decode()
-    return output.decode()
+    assert status in ((0,) if cut_after is None else (0, -signal.SIGKILL)), output.decode()
+    return output.decode(), status != 0
 
 
 async def live(
@@ -89,22 +95,28 @@ async def live(
     async with Link([(HOST, port)], link_profile(LOSS), SEED, HOST) as link:
         command = [part.replace("{port}", str(link.address[1])) for part in commands]
         (folder / "settings.json").write_text(_settings(link.address[1]))
-        for number in range(wakings):
-            account.read(await wake(command, folder, random.uniform(0, CUT_SECONDS_MAX) if number in cut else None))
-            if number in cut and not keeps_memory:
+
+        async def wake_once(with_cut: bool) -> None:
+            output, was_cut = await wake(command, folder, random.uniform(0, CUT_SECONDS_MAX) if with_cut else None)
+            account.read(output)
+            account.cuts += was_cut
+            if was_cut and not keeps_memory:
                 account.taken.update(account.waiting)
                 account.waiting.clear()
+
+        for number in range(wakings):
+            await wake_once(number in cut)
         for _ in range(WAKINGS_MORE_MAX):
-            account.read(await wake(command, folder))
-            if account.left == 0:
+            if account.cuts >= cuts and account.left == 0:
                 break
+            await wake_once(account.cuts < cuts)
         return account, link.traffic.requests_lost + link.traffic.answers_lost
 
 
 def judge(account: Account, state: Path, device: str) -> None:
     """Compare a kit's account with the events in the agent's store."""
     found = Counter(events(state, device))
-    assert account.left == 0, f"seed {SEED}: the queue is not empty"
+    assert account.left == 0, f"seed {SEED}: the queue is not empty after {account.cuts} cuts"
     assert account.refused == 0
     assert [label for label in account.measured if label not in found and label not in account.taken] == [], "lost"
     assert {label: count for label, count in found.items() if count > 1} == {}, "doubled"
@@ -145,5 +157,7 @@ def _settings(port: int) -> str:
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
+    """Kill a process without asking for its status, which its watcher would then not get: it would report 255."""
     if process.returncode is None:
-        process.kill()
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
