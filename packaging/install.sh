@@ -30,17 +30,15 @@ replace() {
 
 "$checkout/packaging/environment.sh" "$destination$library" "$library" "$machine"
 
-install -d -m 755 "$destination$bin" "$destination$units" "$destination$documents/docs" "$configuration"
+install -d -m 755 "$destination$bin" "$destination$units" "$configuration"
 install -d -m 700 "$configuration/secrets"
 # Not by `ln -f`, of which a kill may leave a link with a random name.
 rm -f "$destination$bin/oncegate.new"
 ln -s "$library/bin/oncegate" "$destination$bin/oncegate.new"
 mv -fT "$destination$bin/oncegate.new" "$destination$bin/oncegate"
-for unit in oncegate.service; do
-  sed "s#/usr/bin/oncegate#$bin/oncegate#; s#/usr/share/doc/oncegate#$documents#" "$checkout/systemd/$unit" \
-    > "$destination$units/$unit.new"
-  replace "$destination$units/$unit"
-done
+sed "s#/usr/bin/oncegate#$bin/oncegate#; s#/usr/share/doc/oncegate#$documents#" "$checkout/systemd/oncegate.service" \
+  > "$destination$units/oncegate.service.new"
+replace "$destination$units/oncegate.service"
 if [ ! -e "$configuration/oncegate.toml" ]; then
   (cd "$checkout" && "${PYTHON:-/usr/bin/python3}" -c '
 import sys
@@ -56,10 +54,7 @@ sys.path.insert(0, sys.argv.pop(1))
 from agent.cli.manual.__main__ import main
 main()' "$(echo "$destination$library"/lib/python3*/site-packages)" \
   "$destination$pages" "$destination$bash_completions/oncegate" "$destination$zsh_completions/_oncegate")
-(cd "$checkout/docs" && find . -type f \( -name '*.md' -o -name '*.svg' -o -name '*.yml' -o -path './monitoring/*.json' \
-  -o -path './examples/*' -o -path './schemas/*' \)) |
-  while read -r page; do install -D -m 644 "$checkout/docs/$page" "$destination$documents/docs/$page"; done
-install -m 644 "$checkout/README.md" "$destination$documents/README.md"
+"$checkout/packaging/documents.sh" "$destination$documents"
 
 [ -z "$destination" ] || exit 0
 

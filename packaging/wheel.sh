@@ -18,8 +18,8 @@ done
 set --
 if [ "$machine" != "$(uname -m)" ]; then
   suffix=$(python3 -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
-  export CC="$machine-linux-gnu-gcc" LDSHARED="$machine-linux-gnu-gcc -shared" \
-    SETUPTOOLS_EXT_SUFFIX="$(echo "$suffix" | sed "s/$(uname -m)/$machine/")"
+  suffix=$(echo "$suffix" | sed "s/$(uname -m)/$machine/")
+  export CC="$machine-linux-gnu-gcc" LDSHARED="$machine-linux-gnu-gcc -shared" SETUPTOOLS_EXT_SUFFIX="$suffix"
   set -- "--config-settings=--build-option=--plat-name=linux_$machine"
 fi
 # With another seed the compiler may write its code in another order.

@@ -9,6 +9,7 @@ import pytest
 
 from tests.packaging import roots
 from tests.packaging.roots import CHECKOUT, Root
+from tests.release.process_group import run_group
 
 BUILD_SECONDS_MAX = 1_800
 
@@ -44,6 +45,6 @@ def build_package(release: str, architecture: str, folder: Path) -> Path:
         [built] = Path(chosen).glob(f"oncegate_*+deb{release}_{architecture or 'amd64'}.deb")
         return built
     words = ["make", "--no-print-directory", "deb", f"DIST={folder}", f"RELEASE={release}", f"ARCH={architecture}"]
-    done = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=BUILD_SECONDS_MAX)
+    done = run_group(words, BUILD_SECONDS_MAX, cwd=CHECKOUT)
     assert done.returncode == 0, done.stdout + done.stderr
     return Path(done.stdout.split()[-1])

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from simulators import wire
 from simulators.services.process import Command, Process
 from tests.docs.pages import ROOT, blocks
+from tests.release.process_group import run_group
 from tests.support.udp import ask
 
 pytestmark = pytest.mark.heavy
@@ -31,16 +33,8 @@ COMPILED_WHEEL = f"oncegate-{VERSION}-cp311-cp311-linux_x86_64.whl"
 def build(folder: Path, work: Path, mask: int) -> Path:
     """Build a release with one Debian package, in this work folder and with this umask."""
     work.mkdir()
-    done = subprocess.run(
-        ["make", "--no-print-directory", "release", f"DIST={folder}", f"RELEASE={DEBIAN}", "ARCH=amd64"],
-        cwd=ROOT,
-        env={**os.environ, "TMPDIR": str(work)},
-        umask=mask,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=BUILD_SECONDS_MAX,
-    )
+    command = ["make", "--no-print-directory", "release", f"DIST={folder}", f"RELEASE={DEBIAN}", "ARCH=amd64"]
+    done = run_group(command, BUILD_SECONDS_MAX, cwd=ROOT, env={**os.environ, "TMPDIR": str(work)}, umask=mask)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
@@ -91,6 +85,13 @@ def test_the_checksums_are_those_of_the_files(release: Path) -> None:
         ["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=release, check=True, capture_output=True, text=True
     )
     assert done.stdout.count(": OK\n") == len(list(release.iterdir())) - 1
+
+
+def test_the_sdist_has_every_file_of_the_commit(release: Path) -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    with tarfile.open(release / f"oncegate-{VERSION}.tar.gz") as sdist:
+        packed = {member.name.partition("/")[2] for member in sdist if member.isfile()}
+    assert {file for file in listed.split("\0") if file} - packed == {".gitignore"}
 
 
 def test_the_bill_of_materials_names_what_a_gateway_installs(release: Path) -> None:

@@ -22,6 +22,7 @@ PACKAGES = {
     "postgres": "postgresql",
     "systemd-analyze": "systemd",
     "groff": "groff-base",
+    "shellcheck": "shellcheck",
     "zsh": "zsh",
 }
 HEAVY_PACKAGES = {
