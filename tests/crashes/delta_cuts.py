@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import mfusepy  # type: ignore[import-untyped]
-from deltalake import DeltaTable, QueryBuilder
-from deltalake.exceptions import TableNotFoundError
 
 from contract.topics import EVENTS
+from simulators.evidence import delta
+from simulators.evidence.delta import TableError
 from simulators.evidence.receipts import behind
 from simulators.run.job import Job
 from simulators.services.kafka.broker import Broker
@@ -100,7 +100,7 @@ def record(work: Path, batches: int, patch: str) -> Path:
             work / "cloud",
             work / "job.log",
             broker.bootstrap_servers,
-            ("tests.crashes.delta_cuts:note_flushes_and_receipts",),
+            (f"tests.crashes.delta_cuts:{patch}",),
         )
         os.environ[MOUNT] = str(job.table)
         with recorded(job.table, backing, steps, "tests.crashes.delta_cuts"), job:
@@ -127,26 +127,15 @@ def judge(left: Survivors, folder: Path) -> tuple[str, list[str]]:
     kind = "whole"
     while True:
         try:
-            rows = Counter(_offsets(folder))
+            rows = Counter(row.offset for row in delta.read(folder))
             break
-        except TableNotFoundError:
-            rows = Counter()
-            break
-        except Exception as error:  # noqa: BLE001 (the query engine raises nothing narrower)
+        except TableError as error:
             kind = "torn"
             if not _remove_last_entry(folder):
-                return "wrong", [f"the table cannot be read: {error}"]
+                return "wrong", [str(error)]
     wrong = [f"event {number} is receipted and not there" for number in sorted(left.acked - rows.keys())]
     wrong += [f"event {number} is there {count} times" for number, count in sorted(rows.items()) if count > 1]
     return "wrong" if wrong else kind, wrong
-
-
-def _offsets(folder: Path) -> list[int]:
-    query = "SELECT kafka_offset FROM events"
-    found: list[int] = []
-    for batch in QueryBuilder().register("events", DeltaTable(folder)).execute(query):
-        found += batch.column(0).to_pylist()
-    return found
 
 
 def _remove_last_entry(folder: Path) -> bool:

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -44,13 +45,15 @@ class Machine:
         self.process = Process(Command("machine", unshare, folder / "machine.log"))
 
     def __enter__(self) -> Self:
-        self.process.start()
-        try:
-            self.wait_until_up()
-        except BaseException:
-            print(self.run("journalctl", "--no-pager", "--lines=50", check=False))
-            self.end()
-            raise
+        with ExitStack() as stack:
+            stack.callback(self.end)
+            self.process.start()
+            try:
+                self.wait_until_up()
+            except AssertionError as error:
+                error.add_note(self.run("journalctl", "--no-pager", "--lines=50", check=False))
+                raise
+            stack.pop_all()
         return self
 
     def __exit__(
