@@ -3,8 +3,9 @@
     oncegate-cloud query --table ./events 'SELECT device, count(*) AS events FROM events GROUP BY device'
 
 The statement may use `events`, the table; `quarantine`; `readings`, with one row for each measurement of an event:
-fingerprint, device, type, time (the event's, or else that of its acceptance), gateway, name, value (text), unit; and
-`events_corrected`, the table with `received_corrected`, in which the errors of gateways' clocks are corrected. The
+fingerprint, device, type, time (the event's, or else that of its acceptance), gateway, name, value (text), unit;
+`events_corrected`, the table with `received_corrected`, in which the errors of gateways' clocks are corrected;
+`gateway_events`, what gateways have stated in events of their own; and `gateways`, with one row for each gateway. The
 language is that of Spark SQL for a Delta table, and of PostgreSQL with `--sink postgres`; docs/table.md has examples.
 Only a query is accepted, and nothing is written: with PostgreSQL the transaction is read-only.
 
@@ -28,7 +29,7 @@ from pyspark.sql import SparkSession
 
 from cloud import sink_options
 from cloud.errors import JobError, StopError
-from cloud.table import corrected, readings
+from cloud.table import corrected, fleet, readings
 
 logger = logging.getLogger("cloud.query")
 
@@ -98,6 +99,8 @@ def select(spark: SparkSession, settings: QuerySettings) -> Answer:
             spark.read.format("delta").load(path).createOrReplaceTempView(name)
         spark.sql(readings.SPARK_VIEW)
         spark.sql(corrected.SPARK_VIEW)
+        for view in fleet.SPARK_VIEWS:
+            spark.sql(view)
         statement = settings.statement.strip().removesuffix(";")
         found = spark.sql(f"SELECT * FROM (\n{statement}\n)").limit(settings.rows_max + 1)
         return Answer(found.columns, [tuple(row) for row in found.collect()])
@@ -119,6 +122,8 @@ def ask_postgres(settings: QuerySettings, connection: Path) -> Answer:
             opened.execute(view.format(sql.Identifier("pg_temp", name), identifier(table)))
         opened.execute(readings.POSTGRES_VIEW.encode())
         opened.execute(corrected.POSTGRES_VIEW.encode())
+        for statement in fleet.POSTGRES_VIEWS:
+            opened.execute(statement.encode())
         opened.execute("SET TRANSACTION READ ONLY")
         # Prepared, it is one statement: another one before it could end the transaction.
         cursor = opened.execute(settings.statement.encode(), prepare=True)

@@ -16,13 +16,29 @@ CLOCK = "gateway.clock"
 CHECKPOINT = "gateway.checkpoint"
 
 
+@dataclass(frozen=True, slots=True)
+class GatewayCondition:
+    """What the events that begin a section state about the gateway, for the views of a fleet."""
+
+    version: str
+    new_events: int
+    """Events in the store that were not sent yet."""
+    written_bytes: int
+    """Bytes that were written to the disk since the store was created."""
+
+    def entries(self) -> dict[str, Value]:
+        """Return the entries of the data."""
+        return {"version": self.version, "new_events": self.new_events, "written_bytes": self.written_bytes}
+
+
 def started(
     gateway: str,
     epoch: str,
     previous: Label | None,
     received: int,
     clock: ClockTrust,
-    closed: ClosedSection | None = None,
+    closed: ClosedSection | None,
+    condition: GatewayCondition,
 ) -> Candidate:
     """Return the event that begins an epoch and states where the previous one ended.
 
@@ -34,12 +50,16 @@ def started(
         data = {"previous_epoch": previous.epoch, "previous_sequence": previous.sequence}
     if closed is not None:
         data |= {"previous_first": closed.first, "previous_digest": closed.digest.hex()}
+    data |= condition.entries()
     return _candidate(Event(gateway_device(gateway), STARTED, epoch, data=data), received, clock)
 
 
-def checkpoint(gateway: str, id_: str, closed: ClosedSection, received: int, clock: ClockTrust) -> Candidate:
+def checkpoint(
+    gateway: str, id_: str, closed: ClosedSection, received: int, clock: ClockTrust, condition: GatewayCondition
+) -> Candidate:
     """Return the event that states the digest of a section of its own epoch, and begins the next section."""
     data: dict[str, Value] = {"first": closed.first, "last": closed.last, "digest": closed.digest.hex()}
+    data |= condition.entries()
     return _candidate(Event(gateway_device(gateway), CHECKPOINT, id_, data=data), received, clock)
 
 

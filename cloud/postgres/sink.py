@@ -110,6 +110,7 @@ class PostgresSink:
             if (row := connection.execute("SELECT to_regclass(%s)", (regclass,)).fetchone()) and row[0] is None:
                 connection.execute(self._sql.create_table)
                 connection.execute(self._sql(Statements.CREATE_RECEIVED))
+                connection.execute(self._sql(Statements.CREATE_OWN))
                 comment = f"{_COMMENT}{uuid.uuid4()}"
                 connection.execute(self._sql(f"COMMENT ON TABLE {{table}} IS '{comment}'"))
             row = connection.execute(self._sql(Statements.READ_ID), (regclass,)).fetchone()

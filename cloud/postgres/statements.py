@@ -45,11 +45,13 @@ class Statements:
     """The statements about a table, its quarantine, and the table of its owner."""
 
     def __init__(self, table: str, quarantine: str) -> None:
+        name = table.rsplit(".", maxsplit=1)[-1]
         self._names = {
             "table": identifier(table),
             "quarantine": identifier(quarantine),
             "owner": identifier(table, "_owner"),
-            "received": sql.Identifier(f"{table.rsplit('.', maxsplit=1)[-1]}_received"),
+            "received": sql.Identifier(f"{name}_received"),
+            "own": sql.Identifier(f"{name}_own"),
             "columns": sql.SQL(", ").join(map(sql.Identifier, rows.COLUMNS)),
         }
         self._table = table
@@ -60,6 +62,8 @@ class Statements:
     )
     # BRIN takes a few pages, since rows arrive roughly in the order of their acceptance.
     CREATE_RECEIVED = "CREATE INDEX {received} ON {table} USING brin (received)"
+    # The views of the fleet read the gateways' own events alone, one of thousands.
+    CREATE_OWN = "CREATE INDEX {own} ON {table} (gateway, appended) WHERE via = 'gateway'"
     READ_ID = "SELECT obj_description(to_regclass(%s), 'pg_class')"
     LAST = "SELECT metadata FROM {owner} WHERE id = %s"
     FIRST_CLAIM = "INSERT INTO {owner} VALUES (%(id)s, %(version)s, %(metadata)s) ON CONFLICT DO NOTHING"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -17,7 +18,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from cloud.table import corrected, readings, rows
+from agent.store.gateway_events import GatewayCondition
+from cloud.table import corrected, fleet, readings, rows
 from simulators.services.postgres import Postgres
 from tests.cloud.made_rows import METER, NOON, THERMOMETER, Row, create_table, row, write_table
 from tests.docs.pages import ROOT
@@ -36,11 +38,11 @@ QUERIES = dict(re.findall(r"^### (.+?)\n.*?```sql\n(.*?)```", section("Queries")
 VIEWS: dict[str, str] = {}
 """The statements that create the views, by language."""
 for _language, _view in re.findall(
-    r"```sql\n-- (\w+)\n(.*?)```", section("Readings") + section("Corrected times"), re.DOTALL
+    r"```sql\n-- (\w+)\n(.*?)```", section("Readings") + section("Corrected times") + section("The fleet"), re.DOTALL
 ):
     VIEWS[_language] = VIEWS.get(_language, "") + _view
 
-GATEWAY_1, GATEWAY_2 = "urn:oncegate:gateway:gw-1", "urn:oncegate:gateway:gw-2"
+GATEWAY_1, GATEWAY_2, GATEWAY_3 = (f"urn:oncegate:gateway:gw-{number}" for number in (1, 2, 3))
 NAMELESS = "urn:dev:mac:00158d0001a2b3c7"
 CORRECTION = '{"epoch":"00000000000000b2","first":1,"last":1,"correction_ms":-3600000}'
 """Declared twice, as by a gateway and by a restored copy of it."""
@@ -48,24 +50,32 @@ Answer = list[tuple[Any, ...]]
 Ask = Callable[[str], Answer]
 
 
+def stated(new_events: int, written_bytes: int) -> str:
+    """Return the data of an event that begins a section."""
+    return json.dumps(GatewayCondition("0.1.0", new_events, written_bytes).entries())
+
+
 def table() -> list[Row]:
     late = NOON + timedelta(hours=5)
     second = {"gateway": "gw-2", "epoch": "00000000000000b2"}
     third = {"gateway": "gw-3", "epoch": "00000000000000c3"}
     return [
-        row(1, -1, GATEWAY_1, "{}", type="gateway.started", via="gateway"),
+        row(1, -1, GATEWAY_1, stated(0, 10**9), type="gateway.started", via="gateway"),
         row(2, 0, THERMOMETER, '{"temperature":21.5}', units='{"temperature":"Cel"}', event_time=NOON),
         row(3, 10, THERMOMETER, '{"temperature":22.0,"odd \\"name\\"":true}'),
         row(4, 70, THERMOMETER, '{"temperature":19}', possible_duplicate_of=(2).to_bytes(16)),
         row(5, 5, METER, '{"energy":100.125}'),
         row(7, 55, METER, '{"energy":101.5}', units='{"energy":"kWh"}'),
         row(8, 65, METER, '{"energy":101.625}'),
+        row(9, 29 * 60, GATEWAY_1, stated(0, 5 * 10**9), type="gateway.checkpoint", via="gateway"),
         row(1, 80, METER, '{"energy":102}', fingerprint=b"\xb1" * 16, appended=late, clock="untrusted", **second),
         row(3, 90, GATEWAY_2, '{"reason":"full","count":1}', fingerprint=b"\xb3" * 16, type="gateway.gap",
             via="gateway", **second),
         row(4, 95, GATEWAY_2, CORRECTION, fingerprint=b"\xb4" * 16, type="gateway.clock", via="gateway", **second),
         row(5, 99, GATEWAY_2, CORRECTION, fingerprint=b"\xb5" * 16, type="gateway.clock", via="gateway", **second),
         row(1, 90, NAMELESS, "{}", fingerprint=b"\xc1" * 16, clock="untrusted", **third),
+        row(2, 25 * 60, GATEWAY_3, stated(20_000, 7), fingerprint=b"\xc2" * 16, type="gateway.started", via="gateway",
+            **third),
     ]  # fmt: skip
 
 
@@ -101,6 +111,15 @@ ANSWERS: dict[str, Answer] = {
         ("gw-3", 1, NOON + timedelta(minutes=90), None),
     ],
     "From the sensor to the table": [("gw-1", timedelta(seconds=5), 6)],
+    "Gateways by health": [("behind", 1), ("healthy", 1), ("silent", 1)],
+    "Losses by reason": [("full", 1, 1, NOON + timedelta(minutes=90, seconds=1))],
+    "Gateways with a backlog": [("gw-3", 20_000, timedelta(seconds=1), NOON + timedelta(hours=25, seconds=1))],
+    "Versions of the agent": [
+        ("0.1.0", 2, NOON + timedelta(hours=25, seconds=1)),
+        ("unknown", 1, NOON + timedelta(minutes=99, seconds=1)),
+    ],
+    "Clocks that were wrong": [("gw-2", 2, 3_600)],
+    "Cards that wear out first": [("gw-1", 5 * 10**9, Decimal("3308.4"), 6)],
 }
 
 
@@ -115,6 +134,8 @@ def in_spark(spark: SparkSession, delta: Path) -> Ask:
     spark.read.format("delta").load(str(delta)).createOrReplaceTempView("events")
     spark.sql(readings.SPARK_VIEW)
     spark.sql(corrected.SPARK_VIEW)
+    for view in fleet.SPARK_VIEWS:
+        spark.sql(view)
     return lambda query: [tuple(one) for one in spark.sql(query).collect()]
 
 
@@ -149,9 +170,9 @@ def plain(value: object) -> object:
     return value.isoformat() if type(value) is date else value
 
 
-def test_the_page_has_eleven_queries_and_each_has_an_answer() -> None:
+def test_the_page_has_seventeen_queries_and_each_has_an_answer() -> None:
     assert list(QUERIES) == list(ANSWERS)
-    assert len(QUERIES) == 11
+    assert len(QUERIES) == 17
 
 
 @pytest.mark.parametrize("engine", ["in_spark", "in_duckdb", "in_postgres"])

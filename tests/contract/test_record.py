@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.decode.json import read
-from agent.store.gateway_events import started
+from agent.store.gateway_events import GatewayCondition, started
 from contract.event import TIME_MAX, TIME_MIN, Event, Label, gateway_device
 from contract.fingerprint import fingerprint
 from contract.record import (
@@ -127,7 +127,8 @@ def test_a_value_is_read_back_as_it_was_written(event: Event, text: str, receive
 
 @given(any_text, st.none() | st.builds(Label, st.just("00c0ffee00c0ffef"), st.integers(0, 1 << 63)))
 def test_the_first_event_of_an_epoch_is_read_back_as_it_was_written(gateway: str, previous: Label | None) -> None:
-    candidate = started(gateway, LABEL.epoch, previous, RECEIVED, ClockTrust.TRUSTED)
+    condition = GatewayCondition("1.2.3", new_events=3, written_bytes=4_096)
+    candidate = started(gateway, LABEL.epoch, previous, RECEIVED, ClockTrust.TRUSTED, None, condition)
     assert read_started(candidate.tail) == (LABEL.epoch, previous)
 
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from agent.clock import Clock
+from agent.release import version
 from agent.store.errors import FAILURES
-from agent.store.gateway_events import checkpoint, started
+from agent.store.gateway_events import GatewayCondition, checkpoint, started
 from agent.store.memory import Memory
 from agent.store.port import Candidate, Outcome, Submission
 from agent.store.schema.gaps import Gap
@@ -110,11 +111,11 @@ class Committer:
             previous = self._memory.last_label()
             wall_ms, trust = self._clock.wall_ms(), self._clock.trust()
             closed = self._memory.close_section()
-            first = started(self._gateway, epoch.name, previous, wall_ms, trust, closed)
+            first = started(self._gateway, epoch.name, previous, wall_ms, trust, closed, self._condition())
             decision.begin_section(first, self._clock.uptime_ms())
         elif self._is_section_due() and (closed := self._memory.close_section()) is not None:
             wall_ms, trust = self._clock.wall_ms(), self._clock.trust()
-            first = checkpoint(self._gateway, secrets.token_hex(_ID_BYTES), closed, wall_ms, trust)
+            first = checkpoint(self._gateway, secrets.token_hex(_ID_BYTES), closed, wall_ms, trust, self._condition())
             decision.begin_section(first, self._clock.uptime_ms())
         decision.correct_clock(corrections)
         for candidate in declarations(self._gateway, self._memory, self._clock):
@@ -122,6 +123,10 @@ class Committer:
         for submission in group:
             decision.add(submission)
         return decision
+
+    def _condition(self) -> GatewayCondition:
+        new, *_ = self._memory.progress.counts(self._memory.first_kept)
+        return GatewayCondition(version(), new, self._path.transactions.wear.bytes)
 
     def _is_section_due(self) -> bool:
         section = self._memory.section

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from contextlib import closing
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.release import version
 from agent.status import read_status
 from agent.store.event_store import EventStore
 from agent.store.files import swap
@@ -56,6 +58,19 @@ async def test_each_opening_states_the_digest_of_the_epoch_before(tmp_path: Path
         events = stored_events(store)
     check(events, (1, 5), (1, 2))
     assert statements(events)[0].epoch == first[0].label.epoch
+
+
+async def test_what_begins_a_section_states_version_backlog_and_wear(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, *readings(1, 3))
+        clock.pass_seconds(SECTION_MS // 1_000)
+        store.trouble()
+        await accept(store, clock, *readings(10, 1))
+        events = stored_events(store)
+        written = store.written_bytes()
+    stated = [data for event in events if "version" in (data := json.loads(b"{" + event.tail + b"}")["data"])]
+    assert [(one["version"], one["new_events"]) for one in stated] == [(version(), 0), (version(), 4)]
+    assert 0 <= stated[0]["written_bytes"] <= stated[1]["written_bytes"] <= written
 
 
 async def test_a_section_ends_once_it_has_enough_events(tmp_path: Path, clock: HandClock) -> None:

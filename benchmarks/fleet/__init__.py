@@ -1,0 +1,1 @@
+"""A fleet of one hundred thousand gateways, as far as it fits on one machine."""

@@ -1,0 +1,111 @@
+"""A table with the own events of a fleet's gateways, and the time of the queries about it."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+
+from benchmarks.report import FOLDER, Figure
+from cloud.postgres.statements import Statements
+from simulators.services.postgres import Postgres
+
+DOCS = FOLDER.parent
+CHECKPOINTS_A_DAY = 4
+READINGS = 1_000_000
+_TIME_FILTER = re.compile(r"\$__timeFilter\((\w+)\)")
+
+# Of each hundred gateways one is silent for two days, two have no synchronised clock, one is behind; of a thousand, two
+# restart every hour and two have lost events.
+_FILL = """
+INSERT INTO events (fingerprint, device, type, received, clock, appended, gateway, epoch, sequence, via, data, day)
+SELECT decode(md5(gateway || type || sequence), 'hex'), 'urn:oncegate:gateway:' || gateway, type,
+       at - CASE WHEN number % 100 = 7 THEN INTERVAL '2 hours' ELSE INTERVAL '1 second' END,
+       CASE WHEN number % 50 = 3 THEN 'untrusted' ELSE 'trusted' END, at, gateway, lpad(to_hex(number), 16, '0'),
+       sequence, 'gateway', data, at::date
+FROM (
+    SELECT number, gateway, type, sequence, data,
+           now() - CASE WHEN number % 100 = 1 THEN INTERVAL '2 days' ELSE INTERVAL '0' END - age AS at
+    FROM (SELECT number, 'gw-' || lpad(number::text, 6, '0') AS gateway FROM generate_series(1, %(gateways)s) number) g
+    CROSS JOIN LATERAL (
+        SELECT 'gateway.started' AS type, 1 AS sequence, %(days)s * INTERVAL '1 day' AS age, json_build_object(
+            'version', CASE WHEN number % 10 < 3 THEN '0.1.0' ELSE '0.2.0' END, 'new_events', 0,
+            'written_bytes', number)::text AS data
+        UNION ALL
+        SELECT 'gateway.checkpoint', 1 + 4096 * n, (%(days)s - n / %(checkpoints)s::float8) * INTERVAL '1 day',
+            json_build_object('first', 1, 'last', 4096 * n, 'digest', repeat('ab', 32),
+            'version', CASE WHEN number % 10 < 3 THEN '0.1.0' ELSE '0.2.0' END,
+            'new_events', CASE WHEN number % 100 = 7 THEN 20000 + number ELSE number % 3 END,
+            'written_bytes', number + n * (1000000 + number * 1000))::text
+        FROM generate_series(1, %(days)s * %(checkpoints)s) n
+        UNION ALL
+        SELECT 'gateway.started', 100000 + n, n * INTERVAL '1 hour', '{"new_events":0}'
+        FROM generate_series(1, 23) n WHERE number % 1000 IN (11, 12)
+        UNION ALL
+        SELECT 'gateway.gap', 200000, INTERVAL '3 hours',
+            json_build_object('reason', CASE WHEN number % 2 = 0 THEN 'full' ELSE 'damaged' END, 'count', number)::text
+        WHERE number % 10000 IN (21, 22)
+        UNION ALL
+        SELECT 'gateway.clock', 300000, %(days)s * INTERVAL '1 day',
+            json_build_object('epoch', 'e', 'first', 1, 'last', 9, 'correction_ms', number * 10)::text
+        WHERE number % 100 = 31
+    ) own
+) dated
+"""
+_READINGS = """
+INSERT INTO events (fingerprint, device, type, received, clock, appended, gateway, epoch, sequence, via, data, day)
+SELECT decode(md5('reading' || n), 'hex'), 'urn:dev:mac:' || lpad(to_hex(n %% 10000000), 16, '0'), 'reading', at,
+       'trusted', at, 'gw-' || lpad((n %% %(gateways)s + 1)::text, 6, '0'),
+       lpad(to_hex(n %% %(gateways)s + 1), 16, '0'), n,
+       'coap', '{"temperature":21.5}', at::date
+FROM (SELECT n, now() - n * INTERVAL '0.5 seconds' AS at FROM generate_series(1, %(readings)s) n) dated
+"""
+
+
+def fill(connection: psycopg.Connection, gateways: int, days: int, readings: int = 0) -> None:
+    """Create the job's table with what the gateways state in so many days, and with readings of their sensors."""
+    statements = Statements("events", "quarantine")
+    connection.execute(statements.create_table)
+    connection.execute(statements(Statements.CREATE_RECEIVED))
+    connection.execute(statements(Statements.CREATE_OWN))
+    given = {"gateways": gateways, "days": days, "checkpoints": CHECKPOINTS_A_DAY, "readings": readings}
+    connection.execute(_literal(_FILL, given))
+    if readings:
+        connection.execute(_literal(_READINGS, given))
+    connection.execute("ANALYZE events")
+
+
+def _literal(text: str, given: dict[str, int]) -> sql.Composed:
+    """Return a statement with the numbers in it; the server infers no type for parameters of such a query."""
+    form = re.sub(r"%\((\w+)\)s", r"{\1}", re.sub(r"([{}])", r"\1\1", text).replace("%%", "%"))
+    return sql.SQL(form).format(**{name: sql.Literal(value) for name, value in given.items()})
+
+
+def views(connection: psycopg.Connection) -> None:
+    """Create the views as docs/table.md describes."""
+    section = (DOCS / "table.md").read_text().partition("\n## The fleet\n")[2].partition("\n## ")[0]
+    [statements] = re.findall(r"```sql\n-- PostgreSQL\n(.*?)```", section, re.DOTALL)
+    connection.execute(statements.encode())
+
+
+def figures(folder: Path, gateways: int, days: int) -> list[Figure]:
+    """Return the time of each query of the fleet's dashboard, and that of the table's size."""
+    found = []
+    panels = json.loads((DOCS / "monitoring" / "fleet-dashboard.json").read_text())["panels"]
+    with Postgres(folder) as server, psycopg.connect(server.connection, autocommit=True) as connection:
+        fill(connection, gateways, days, READINGS)
+        views(connection)
+        for panel in panels:
+            [target] = panel["targets"]
+            query = _TIME_FILTER.sub(r"\1 > now() - INTERVAL '7' DAY", target["rawSql"])
+            started = time.monotonic()
+            rows = connection.execute(query.encode()).fetchall()
+            seconds = time.monotonic() - started
+            found.append(Figure(f"dashboard: {panel['title']}", seconds, "s", details={"rows": len(rows)}))
+        counted = connection.execute("SELECT count(*), count(*) FILTER (WHERE via = 'gateway') FROM events").fetchone()
+    rows_, own = counted or (0, 0)
+    return [Figure("dashboard: rows of the table", rows_, "rows", details={"of gateways": own}), *found]
