@@ -16,8 +16,8 @@ from simulators.compare.picture import draw
 from simulators.compare.variants import VARIANTS, Outcome, Variant, outcome
 from simulators.display import Display
 from simulators.run.options import RunOptions
-from simulators.run.play import Stop
 from simulators.run.run import run
+from simulators.run.stop import Stop
 from simulators.scenario import Scenario, find
 from simulators.strict_toml import TomlError
 from simulators.terminal import FAILED, INTERRUPTED, KNOWN_ERRORS, flat, open_console

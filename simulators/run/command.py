@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -12,8 +11,8 @@ from simulators.display import Display
 from simulators.oracle.verdict import Verdict
 from simulators.report.command import REPORT_FILE
 from simulators.run.options import RunOptions, parse
-from simulators.run.play import Stop
 from simulators.run.run import run
+from simulators.run.stop import stop_on_signals
 from simulators.terminal import exit_status, guarded, open_console, show
 
 
@@ -34,20 +33,5 @@ def main(arguments: Sequence[str], program: str) -> int:
 
 
 async def _run(options: RunOptions, console: Console) -> Verdict:
-    """Run; the first Ctrl-C ends the sensors and judges the run so far, the second ends at once."""
-    stop = Stop()
-    loop = asyncio.get_running_loop()
-    task = asyncio.current_task()
-    assert task is not None
     with Display(console) as display:
-
-        def interrupted() -> None:
-            if stop.requested.is_set():
-                task.cancel()
-            else:
-                display.fact("interrupted: judging the run so far; press again to end at once")
-                stop()
-
-        loop.add_signal_handler(signal.SIGINT, interrupted)
-        loop.add_signal_handler(signal.SIGTERM, task.cancel)
-        return await run(options, display, stop)
+        return await run(options, display, stop_on_signals(display))

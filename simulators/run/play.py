@@ -16,6 +16,7 @@ from simulators.link.profile import link_profile, stream_profile
 from simulators.link.tcp import StreamLink
 from simulators.link.udp import Link
 from simulators.run.reports import Reports
+from simulators.run.stop import Stop
 from simulators.scenario import Scenario, SensorKind
 from simulators.sensors.endpoint import Timing
 from simulators.sensors.field import Field, Source, Targets
@@ -23,17 +24,6 @@ from simulators.sensors.field import Field, Source, Targets
 SAMPLE_SECONDS = 1.0
 STATUS_SECONDS_MAX = 2.0
 Address = tuple[str, int]
-
-
-class Stop:
-    """A request to end a run early, without new events and without waiting for outstanding ones."""
-
-    def __init__(self) -> None:
-        self.requested = asyncio.Event()
-
-    def __call__(self) -> None:
-        """Request the end."""
-        self.requested.set()
 
 
 def clock() -> int:

@@ -31,9 +31,9 @@ from simulators.report.command import ARRIVALS_FILE, REPORT_FILE, VERDICT_FILE
 from simulators.run import faults, folder, play
 from simulators.run.gateway import GatewayStatus
 from simulators.run.options import RunOptions
-from simulators.run.play import Stop
 from simulators.run.reports import Reports
 from simulators.run.services import Services, started
+from simulators.run.stop import Stop
 from simulators.run.waiting import wait_for_job, wait_for_receipts, wait_for_table
 
 POLL_SECONDS = 0.5

@@ -10,8 +10,8 @@ from simulators.display import Display
 from simulators.evidence.receipts import behind
 from simulators.judge.standstill import REAL_CLOCK, Clock
 from simulators.run.gateway import GatewayStatus
-from simulators.run.play import Stop
 from simulators.run.services import Services
+from simulators.run.stop import Stop
 
 POLL_SECONDS = 0.5
 STANDSTILL_SECONDS_MAX = 180.0

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 from collections.abc import Sequence
 
 from rich.console import Console
 
 from simulators.display import Display
-from simulators.run.play import Stop
+from simulators.run.stop import stop_on_signals
 from simulators.soak import results
 from simulators.soak.options import SoakOptions, parse
 from simulators.soak.run import SoakOutcome, soak
@@ -38,20 +37,5 @@ def main(arguments: Sequence[str], program: str) -> int:
 
 
 async def _run(options: SoakOptions, console: Console) -> SoakOutcome:
-    """Run; the first Ctrl-C ends the sensors and judges the run so far, the second ends at once."""
-    stop = Stop()
-    loop = asyncio.get_running_loop()
-    task = asyncio.current_task()
-    assert task is not None
     with Display(console) as display:
-
-        def interrupted() -> None:
-            if stop.requested.is_set():
-                task.cancel()
-            else:
-                display.fact("interrupted: judging the run so far; press again to end at once")
-                stop()
-
-        loop.add_signal_handler(signal.SIGINT, interrupted)
-        loop.add_signal_handler(signal.SIGTERM, task.cancel)
-        return await soak(options, display, stop)
+        return await soak(options, display, stop_on_signals(display))

@@ -20,6 +20,7 @@ from simulators.run import faults, folder, play
 from simulators.run.reports import Reports
 from simulators.run.run import judge_local
 from simulators.run.services import Overrides, Services, started
+from simulators.run.stop import Stop
 from simulators.run.supervisor import SelfEnd, Supervisor
 from simulators.run.waiting import wait_for_receipts
 from simulators.scenario import Scenario
@@ -56,7 +57,7 @@ class SoakOutcome:
     samples: Sequence[Sample]
 
 
-async def soak(options: SoakOptions, display: Display, stop: play.Stop) -> SoakOutcome:
+async def soak(options: SoakOptions, display: Display, stop: Stop) -> SoakOutcome:
     """Run one soak in its folder; a stop ends it early, with a verdict. Raise RunError where there is none.
 
     It ends at the first checkpoint that finds a fault.
@@ -82,7 +83,7 @@ class _Soak:
         services: Services,
         ledger: Ledger,
         display: Display,
-        stop: play.Stop,
+        stop: Stop,
     ) -> None:
         self._options = options
         self._scenario = scenario
