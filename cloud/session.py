@@ -19,6 +19,7 @@ def open_session() -> SparkSession:
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
+    set_parquet(spark)
     if spark.sparkContext.getConf().get("spark.log.level") is None:
         spark.sparkContext.setLogLevel("WARN")
     if spark.sparkContext.getConf().get(_PARTITIONS) is None:
@@ -26,6 +27,12 @@ def open_session() -> SparkSession:
     # The number of tasks with which Delta reads its own log at every commit; its default is 50.
     spark.conf.set("spark.databricks.delta.snapshotPartitions", spark.conf.get(_PARTITIONS) or "2")
     return spark
+
+
+def set_parquet(spark: SparkSession) -> None:
+    """Set what Parquet itself reads, which no builder takes without a warning that it is ignored."""
+    for name, value in PARQUET.items():
+        spark.conf.set(name, value)
 
 
 _STATE = "spark.sql.streaming.stateStore"
@@ -46,12 +53,15 @@ SETTINGS = {
     "spark.databricks.delta.allFilesInCrc.enabled": "false",
     # The number of tasks with which VACUUM lists a table's folders; the default is 10,000.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
+    "spark.sql.parquet.pushdown.inFilterThreshold": str(NAMED_MAX),
+    # A batch without data would scan the whole state without effect.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+}
+
+PARQUET = {
     # Parquet's Bloom filter over the fingerprints lets a look-up skip row groups. Parquet fills 12 candidates from
     # 1 MiB down and keeps the smallest that is large enough.
     "parquet.bloom.filter.enabled#fingerprint": "true",
     "parquet.bloom.filter.adaptive.enabled": "true",
     "parquet.bloom.filter.candidates.number#fingerprint": "12",
-    "spark.sql.parquet.pushdown.inFilterThreshold": str(NAMED_MAX),
-    # A batch without data would scan the whole state without effect.
-    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
-from cloud.session import SETTINGS
+from cloud.session import SETTINGS, set_parquet
 from simulators.services.install import jars
 from simulators.services.kafka.broker import Broker
 from simulators.services.postgres import Postgres
@@ -55,6 +55,7 @@ def spark() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("JDK_JAVA_OPTIONS", raising=False)  # this session lives long enough for the second compiler
         session = builder.getOrCreate()
+    set_parquet(session)
     yield session
     session.stop()
     with warnings.catch_warnings():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -38,6 +39,30 @@ def test_the_older_claim_ends(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(StopError, match="another job has claimed it"):
         table.append(nothing, replace(COMMIT, batch=1 << 30))
     assert table.last_commit() == replace(COMMIT, claim=2, batch=-1, checkpoint="younger")
+
+
+def bloom_filter_bytes(spark: SparkSession, file: Path) -> list[int]:
+    """Return the sizes of a Parquet file's Bloom filters over the fingerprints, one per row group; 0 for none."""
+    java: Any = spark._jvm
+    path = java.org.apache.hadoop.fs.Path(str(file))
+    source = java.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(path, spark._jsc.hadoopConfiguration())
+    reader = java.org.apache.parquet.hadoop.ParquetFileReader.open(source)
+    chunks = [chunk for group in reader.getFooter().getBlocks() for chunk in group.getColumns()]
+    fingerprints = [chunk for chunk in chunks if chunk.getPath().toDotString() == "fingerprint"]
+    filters = [reader.readBloomFilter(chunk) for chunk in fingerprints]
+    reader.close()
+    return [found.getBitsetSize() if found is not None else 0 for found in filters]
+
+
+def test_files_have_a_bloom_filter_over_the_fingerprints_as_large_as_they_need(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table_of(spark, tmp_path, Gateway().records(counters(*range(2_000))))
+    sizes = [size for file in (tmp_path / "events").rglob("*.parquet") for size in bloom_filter_bytes(spark, file)]
+    assert sizes
+    assert all(256 <= size <= 8_192 for size in sizes), (
+        "about ten bits for each fingerprint, not the 1 MiB of a full group"
+    )
 
 
 @pytest.mark.heavy
