@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import median
 
 from rich.console import Console
 from rich.table import Table
@@ -28,6 +29,23 @@ class Figure:
     goal: str = ""
     reached: bool | None = None
     details: Mapping[str, object] = field(default_factory=dict)
+
+
+def against(
+    name: str, value: float, unit: str, goal: float | None = None, *, at_least: bool = False, **details: object
+) -> Figure:
+    """Return a figure and whether it reaches its goal, which is a maximum, or with `at_least` a minimum."""
+    if goal is None:
+        return Figure(name, value, unit, details=details)
+    reached = value >= goal if at_least else value <= goal
+    return Figure(name, value, unit, f"{'≥' if at_least else '≤'} {goal:,g}", reached, details)
+
+
+def middle(
+    name: str, each: Sequence[float], unit: str, goal: float | None = None, *, at_least: bool = False, **details: object
+) -> Figure:
+    """Return the median over the rounds as a figure, with the value of each round in its details."""
+    return against(name, median(each), unit, goal, at_least=at_least, each=list(each), **details)
 
 
 def machine() -> dict[str, object]:
@@ -54,10 +72,10 @@ def progress(text: str) -> None:
 
 def show(name: str, figures: Sequence[Figure]) -> None:
     """Print the figures as a table."""
-    table = Table("figure", "measured", "unit", "goal", "", title=f"bench-{name}")
+    table = Table("figure", "measured", "rounds", "unit", "goal", "", title=f"bench-{name}")
     for figure in figures:
         verdict = {True: "reached", False: "missed", None: ""}[figure.reached]
-        table.add_row(figure.name, _written(figure.value), figure.unit, figure.goal, verdict)
+        table.add_row(figure.name, _written(figure.value), _spread(figure), figure.unit, figure.goal, verdict)
     Console().print(table)
 
 
@@ -99,6 +117,12 @@ def _write(name: str, kept: Mapping[str, object]) -> Path:
     file = FOLDER / f"{name}.json"
     file.write_text(json.dumps(kept, indent=2) + "\n")
     return file
+
+
+def _spread(figure: Figure) -> str:
+    """Return the lowest and the highest value of the rounds, where there were some."""
+    each = figure.details.get("each")
+    return f"{_written(min(each))} to {_written(max(each))}" if isinstance(each, list) and len(each) > 1 else ""
 
 
 def _written(value: float) -> str:

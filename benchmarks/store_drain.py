@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import sqlite3
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,6 +16,7 @@ from confluent_kafka import Producer
 
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database, tables
+from benchmarks.agent.forms import Form
 from benchmarks.store_fill import DEVICES
 from contract.record import HEADERS
 from simulators import wire
@@ -31,39 +31,39 @@ WARMING_BATCH = 5_000
 WARMING_HEADERS: dict[str, str | bytes | None] = {f"header-{number}": b"value" for number in range(len(HEADERS))}
 RECORD_BYTES = 300
 SECONDS_MAX = 240
+AFTERWARDS_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class StoreDrain:
-    """The measurement from the first mark to the last."""
+    """The measurement from the first mark to the last, and that of the acks afterwards."""
 
     events_per_second: float
-    ack_p99_seconds: float
-    ingested_per_second: float
     cpu_us: float
     """Of the agent, for each event that left."""
+    ack_p99_seconds: float
+    ingested_per_second: float
+    ack_p99_seconds_afterwards: float
+    """With as many events arriving, while nothing waits."""
 
 
-def drain(folder: Path, waiting: int) -> StoreDrain:
-    """Start a broker and the agent on a store with a backlog; wait until it is drained."""
+def drain(form: Form, broker: Broker, folder: Path, waiting: int) -> StoreDrain:
+    """Start the agent on the store in a folder, which has a backlog; wait until it is drained."""
     configuration = folder / "oncegate.toml"
-    with Broker(folder / "kafka") as broker:
-        broker.create_topics(TOPIC)
-        warm(broker)
-        configuration.write_text(
-            f'[gateway]\nid = "gw-bench"\nstate_dir = "{folder / "state"}"\n[store]\nmax_bytes = "64GiB"\n'
-            '[coap]\nbind = "[::1]:0"\n[http]\nenabled = false\n[receipts]\nenabled = false\n'
-            f'[kafka]\nbootstrap_servers = "{broker.bootstrap_servers}"\n'
-        )
-        command = (sys.executable, "-m", "agent.cli.main", "run", "--config", str(configuration))
-        with Process(Command("agent", command, folder / "agent.log")) as agent:
-            agent.wait_for_log("agent=ready")
-            port = int(agent.log().split("agent=ready")[1].split("]:")[1].split()[0])
-            return _watch(folder / "state" / FILE_NAME, waiting, port, agent.pid)
+    configuration.write_text(
+        f'[gateway]\nid = "gw-bench"\nstate_dir = "{folder / "state"}"\n[store]\nmax_bytes = "64GiB"\n'
+        '[coap]\nbind = "[::1]:0"\n[http]\nenabled = false\n[receipts]\nenabled = false\n'
+        f'[kafka]\nbootstrap_servers = "{broker.bootstrap_servers}"\n'
+    )
+    command = (str(form.python), "-P", "-m", "agent.cli.main", "run", "--config", str(configuration))
+    with Process(Command("agent", command, folder / "agent.log")) as agent:
+        agent.wait_for_log("agent=ready")
+        port = int(agent.log().split("agent=ready")[1].split("]:")[1].split()[0])
+        return _watch(folder / "state" / FILE_NAME, waiting, port, agent.pid)
 
 
 def warm(broker: Broker) -> None:
-    """Warm the broker up before the measurement, so that its JIT compiler does not take half of the CPU."""
+    """Warm the broker up before the measurements, so that its JIT compiler does not take half of the CPU."""
     broker.create_topics(WARMING)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "compression.type": "lz4"})
     for number in range(WARMING_RECORDS):
@@ -84,14 +84,17 @@ def _watch(store: Path, waiting: int, port: int, pid: int) -> StoreDrain:
             sensors.work(0.05)
             if time.perf_counter() - start > SECONDS_MAX:
                 break
-        seconds = time.perf_counter() - start
-        latencies = sensors.seconds[acked:]
+        seconds, used, drained = time.perf_counter() - start, _cpu_seconds(pid) - cpu, len(sensors.seconds)
+        sensors.work(AFTERWARDS_SECONDS)
+        meanwhile, afterwards = sensors.seconds[acked:drained], sensors.seconds[drained:]
         return StoreDrain(
-            (now - done) / seconds,
-            quantiles(latencies, n=100)[98],
-            len(latencies) / seconds,
-            (_cpu_seconds(pid) - cpu) / (now - done) * 1e6,
-        )
+            (now - done) / seconds, used / (now - done) * 1e6,
+            _p99(meanwhile), len(meanwhile) / seconds, _p99(afterwards),
+        )  # fmt: skip
+
+
+def _p99(values: list[float]) -> float:
+    return quantiles(values, n=100)[98]
 
 
 def _done(reader: sqlite3.Connection) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -14,7 +16,6 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from benchmarks.agent import programs
 from benchmarks.agent.contenders import Server, running
-from benchmarks.store_drain import warm
 from benchmarks.store_fill import candidates, events
 from contract import topics
 from simulators.services import ports
@@ -22,6 +23,7 @@ from simulators.services.error import ServiceError
 from simulators.services.kafka.broker import Broker
 
 TOPIC = "telegraf"
+BUFFER = "buffer"
 BATCH = 10_000
 """Metrics per write; after each the buffer rewrites the rest of a segment, so that 1,000 would halve the rate."""
 SAMPLE = 1_000
@@ -43,10 +45,6 @@ class TelegrafDrain:
     metrics_per_second: float
     cpu_us: float
     """Of Telegraf, for each metric that left."""
-    waited: int
-    """Metrics that were in the buffer."""
-    records: int
-    """The topic's final content."""
 
 
 def available() -> bool:
@@ -54,35 +52,42 @@ def available() -> bool:
     return programs.telegraf() is not None
 
 
-def drain(folder: Path, waiting: int, batch: int = BATCH) -> TelegrafDrain:
-    """Fill the buffer without Kafka, then start the broker and Telegraf on its buffer, and wait until it is drained."""
-    with Broker(folder / "kafka") as broker:
-        broker.create_topics(TOPIC)
-        broker.stop()
-        waited = _fill(folder, broker.bootstrap_servers, waiting, batch)
-        broker.start()
-        warm(broker)
-        with _telegraf(folder, broker.bootstrap_servers, batch) as server:
-            return _watch(server, broker.bootstrap_servers, waited)
+def fill(folder: Path, broker: Broker, waiting: int) -> Path:
+    """Buffer metrics while the broker is stopped; return a copy of the buffer, for any number of drains."""
+    broker.create_topics(TOPIC)
+    broker.stop()
+    _fill(folder, broker.bootstrap_servers, waiting)
+    broker.start()
+    return (folder / BUFFER).rename(folder / "filled")
 
 
-def _watch(server: Server, servers: str, waited: int) -> TelegrafDrain:
+def drain(folder: Path, broker: Broker, filled: Path, waiting: int) -> TelegrafDrain:
+    """Start Telegraf on a copy of the buffer, and wait until it is drained."""
+    shutil.copytree(filled, folder / BUFFER)
+    os.sync()
+    try:
+        with _telegraf(folder, broker.bootstrap_servers) as server:
+            return _watch(server, broker.bootstrap_servers, waiting)
+    finally:
+        shutil.rmtree(folder / BUFFER)
+
+
+def _watch(server: Server, servers: str, waiting: int) -> TelegrafDrain:
     records = Records(servers)
     server.process.wait_until(lambda: records.count() > 0, "the first records are in the topic")
     first, start, cpu = records.count(), time.perf_counter(), server.cpu_seconds()
-    while (now := records.count()) < waited and time.perf_counter() - start < SECONDS_MAX:
+    while (now := records.count()) < waiting and time.perf_counter() - start < SECONDS_MAX:
         time.sleep(POLL_SECONDS)
     seconds, used = time.perf_counter() - start, server.cpu_seconds() - cpu
-    server.process.terminate()  # it sends the remaining metrics now
     if now == first:
-        raise ServiceError(f"telegraf: all {waited:,} records arrived at once: nothing to measure")
-    return TelegrafDrain((now - first) / seconds, used / (now - first) * 1e6, waited, records.count())
+        raise ServiceError(f"telegraf: all {waiting:,} records arrived at once: nothing to measure")
+    return TelegrafDrain((now - first) / seconds, used / (now - first) * 1e6)
 
 
-def _fill(folder: Path, servers: str, waiting: int, batch: int) -> int:
-    """Buffer a sample by Telegraf and replicate its files; return the number of metrics, a multiple of the sample."""
+def _fill(folder: Path, servers: str, waiting: int) -> None:
+    """Buffer a sample by Telegraf, and replicate its files to a multiple of it."""
     texts = [b"{" + candidate.tail + b"}" for candidate in candidates(events(0), SAMPLE)]
-    with _telegraf(folder, servers, batch) as server:
+    with _telegraf(folder, servers) as server:
         with socket.create_connection(("127.0.0.1", server.port)) as sensor:
             sensor.sendall(b"".join(text + b"\n" for text in texts))
         server.process.wait_until(lambda: _buffered(folder) == SAMPLE, "the sample is buffered", FILL_SECONDS_MAX)
@@ -92,7 +97,6 @@ def _fill(folder: Path, servers: str, waiting: int, batch: int) -> int:
     for first in range(0, blocks, at_once):
         name = f"{first * SAMPLE + 1:020d}"  # a segment is named by its first index, and its entries carry none
         (segment.parent / name).write_bytes(block * min(at_once, blocks - first))
-    return blocks * SAMPLE
 
 
 def _buffered(folder: Path) -> int:
@@ -100,19 +104,19 @@ def _buffered(folder: Path) -> int:
 
 
 def _segments(folder: Path) -> list[Path]:
-    return [path for path in (folder / "buffer").rglob("*") if path.is_file()]
+    return [path for path in (folder / BUFFER).rglob("*") if path.is_file()]
 
 
 @contextmanager
-def _telegraf(folder: Path, servers: str, batch: int) -> Iterator[Server]:
+def _telegraf(folder: Path, servers: str) -> Iterator[Server]:
     """Run Telegraf on its buffer, with input lines over TCP; the output must stay the same for the buffer."""
     (port,) = ports.free(1)
     settings = folder / "telegraf.conf"
     settings.write_text(
-        f'[agent]\nflush_interval = "1s"\nmetric_batch_size = {batch}\nmetric_buffer_limit = 100000000\n'
-        f'buffer_strategy = "disk"\nbuffer_directory = "{folder / "buffer"}"\nomit_hostname = true\n'
+        f'[agent]\nflush_interval = "1s"\nmetric_batch_size = {BATCH}\nmetric_buffer_limit = 100000000\n'
+        f'buffer_strategy = "disk"\nbuffer_directory = "{folder / BUFFER}"\nomit_hostname = true\n'
         f'[[outputs.kafka]]\nbrokers = ["{servers}"]\ntopic = "{TOPIC}"\ndata_format = "influx"\n'
-        'required_acks = -1\nidempotent_writes = true\ncompression_codec = 3\nstartup_error_behavior = "retry"\n'
+        'required_acks = -1\nidempotent_writes = true\ncompression_codec = 4\nstartup_error_behavior = "retry"\n'
         f'[[inputs.socket_listener]]\nservice_address = "tcp://127.0.0.1:{port}"\n'
         'data_format = "value"\ndata_type = "string"\n'
     )
@@ -122,14 +126,18 @@ def _telegraf(folder: Path, servers: str, batch: int) -> Iterator[Server]:
 
 
 class Records:
-    """Counts the records of the topic by the end offsets of its partitions."""
+    """Counts the new records of the topic by the end offsets of its partitions."""
 
     def __init__(self, servers: str) -> None:
         self._admin = AdminClient({"bootstrap.servers": servers})
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # untyped
         self._ends = {TopicPartition(TOPIC, number): latest for number in range(topics.PARTITIONS)}
+        self._earlier = self._total()
 
     def count(self) -> int:
-        """Return the number of records, by one request for all end offsets."""
+        """Return the number of records since the beginning, by one request for all end offsets."""
+        return self._total() - self._earlier
+
+    def _total(self) -> int:
         answers = self._admin.list_offsets(self._ends, request_timeout=ADMIN_SECONDS_MAX)
         return sum(answer.result(timeout=ADMIN_SECONDS_MAX).offset for answer in answers.values())

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import quantiles
 
 from agent.clock import SystemClock
 from agent.config.settings import IdentitySettings, StoreSettings
@@ -104,27 +104,27 @@ async def bytes_per_event(folder: Path, source: Iterator[Event], size: int, deli
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Durable events per second in the store and in a raw file, alternating on the same disk; medians."""
+    """Durable events per second in the store and in a raw file, alternating on the same disk; one value a round."""
 
-    store: float
-    raw: float
-    cpu_us: float
+    store: list[float]
+    raw: list[float]
+    cpu_us: list[float]
     """Of the process, for each event."""
 
 
 async def speed(folder: Path, source: Iterator[Event], size: int, deliveries: int, rounds: int) -> Speed:
     """Compare with the physical limit: the same bytes appended to a file, with fdatasync after each commit."""
-    stored, raw, cpu = [], [], []
+    found = Speed([], [], [])
     async with opened(folder / "store", size) as store:
         load = Load(store, source, size)
         load.run(load.prepared(20))
         for _ in range(rounds):
             work = load.prepared(deliveries)
             before = time.process_time()
-            stored.append(deliveries * size / load.run(work))
-            cpu.append((time.process_time() - before) / (deliveries * size) * 1e6)
-            raw.append(deliveries * size / append(folder / "raw", size * RAW_EVENT_BYTES, deliveries))
-    return Speed(median(stored), median(raw), median(cpu))
+            found.store.append(deliveries * size / load.run(work))
+            found.cpu_us.append((time.process_time() - before) / (deliveries * size) * 1e6)
+            found.raw.append(deliveries * size / append(folder / "raw", size * RAW_EVENT_BYTES, deliveries))
+    return found
 
 
 def append(file: Path, size: int, count: int) -> float:

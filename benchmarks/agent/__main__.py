@@ -71,15 +71,11 @@ def _rows(measured: Measured) -> Sequence[Figure]:
     figures = []
     for row, results in measured.rows.items():
         rates, cpus = [_rate(result) for result in results], [_cpu(result) for result in results]
-        p50, p99 = (
-            measured.median(row, lambda result: result.p50_ms),
-            measured.median(row, lambda result: result.p99_ms),
-        )
-        figures.append(_against(row, median(rates), RATE, _RATES.get(row), at_least=True, each=rates))
-        figures.append(_against(f"{row}: CPU", median(cpus), CPU, _CPUS.get(row), each=cpus))
-        if p99:
-            p99s = [result.p99_ms for result in results]
-            figures.append(_against(f"{row}: p99", p99, LATENCY, _P99S.get(row), p50=p50, each=p99s))
+        figures.append(report.middle(row, rates, RATE, _RATES.get(row), at_least=True))
+        figures.append(report.middle(f"{row}: CPU", cpus, CPU, _CPUS.get(row)))
+        if p99s := [result.p99_ms for result in results if result.p99_ms]:
+            p50 = median(result.p50_ms for result in results)
+            figures.append(report.middle(f"{row}: p99", p99s, LATENCY, _P99S.get(row), p50=p50))
     return figures
 
 
@@ -112,8 +108,7 @@ def _ratio(
     at_least: bool = True,
 ) -> Figure:
     """Return the median over the rounds of one row's value divided by another's."""
-    each = measured.ratios(row, other, value)
-    return _against(name, median(each), RATIO, goal, at_least=at_least, each=each)
+    return report.middle(name, measured.ratios(row, other, value), RATIO, goal, at_least=at_least)
 
 
 def _rate(result: Result) -> float:
@@ -137,18 +132,9 @@ IDLE_MB, LOADED_MB = 52.0, 72.0
 def _memory(held: Memory, minutes: float) -> Sequence[Figure]:
     name = f"memory, {minutes:g} min at {held.per_second:,.0f} events/s"
     return (
-        _against("memory, idle", held.idle, MEMORY, IDLE_MB),
-        _against(name, held.end, MEMORY, LOADED_MB, half_way=held.half, accepted=held.accepted),
+        report.against("memory, idle", held.idle, MEMORY, IDLE_MB),
+        report.against(name, held.end, MEMORY, LOADED_MB, half_way=held.half, accepted=held.accepted),
     )
-
-
-def _against(
-    name: str, value: float, unit: str, goal: float | None, *, at_least: bool = False, **details: object
-) -> Figure:
-    if goal is None:
-        return Figure(name, value, unit, details=details)
-    reached = value >= goal if at_least else value <= goal
-    return Figure(name, value, unit, f"{'>=' if at_least else '<='} {goal:,g}", reached, details)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,17 @@ def compiled() -> Form:
         print("bench-agent: compiling the agent (once for these sources, some minutes)", flush=True)
         _install(_wheel(folder), folder / "environment", python)
         (folder / "built").touch()
+    # Last in the path, so that benchmarks and simulators are found here, and the agent where it is compiled.
+    (_packages(folder / "environment") / "zz-checkout.pth").write_text(f"{ROOT}\n")
     return Form("compiled", python)
+
+
+def run_compiled(module: str) -> None:
+    """Run this program again in the environment of the compiled form, unless it runs there already."""
+    python = compiled().python
+    if Path(sys.prefix) != python.parent.parent:
+        # Without the working directory, in which the sources would be found before the compiled form.
+        os.execve(python, [str(python), "-m", module, *sys.argv[1:]], {**os.environ, "PYTHONSAFEPATH": "1"})
 
 
 def _digest() -> str:
@@ -77,8 +87,11 @@ def _wheel(folder: Path) -> Path:
 def _install(wheel: Path, environment: Path, python: Path) -> None:
     """Install a wheel into an environment that finds its requirements in this one."""
     venv.create(environment, clear=True, symlinks=True)
-    packages = next(environment.glob("lib/python3*/site-packages"))
     # A folder named in a .pth file is searched, but its own .pth files, such as the checkout's, are not read.
-    (packages / "requirements.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    (_packages(environment) / "requirements.pth").write_text(sysconfig.get_path("purelib") + "\n")
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", "--no-index"]
     subprocess.run([*pip, str(wheel)], check=True)
+
+
+def _packages(environment: Path) -> Path:
+    return next(environment.glob("lib/python3*/site-packages"))

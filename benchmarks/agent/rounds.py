@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -45,10 +44,6 @@ class Measured:
             f"  p99 {result.p99_ms:>7.1f} ms",
             flush=True,
         )
-
-    def median(self, row: str, value: Callable[[Result], float]) -> float:
-        """Return the median over the rounds."""
-        return statistics.median(value(result) for result in self.rows[row])
 
     def ratios(self, row: str, other: str, value: Callable[[Result], float]) -> list[float]:
         """Return each round's value of a row divided by that of another row in the same round."""
