@@ -99,6 +99,7 @@ def run_on_checkpoint(
     folders = disk.local_folders(spark, settings.folders)
     receipts = Receipts(admin, log, settings.kafka.group, settings.succeeds, folders, time.monotonic)
     receipts.commit(last)
+    offsets.check_plan(topic, checkpoint.unfinished(), ranges)
 
     if not wait_for_clock(checkpoint, stop.wait, receipts.repeat):
         return

@@ -65,6 +65,11 @@ class Checkpoint:
         """Return the id of the latest batch in the offset log; None where there is none."""
         return self._latest("offsets")
 
+    def unfinished(self) -> PlannedBatch | None:
+        """Return the plan of the batch that Spark runs again at the next start; None where there is none."""
+        batch = self.latest_batch()
+        return None if batch is None or batch == self._latest("commits") else self.planned(batch)
+
     def watermark(self) -> int:
         """Return the watermark of the next batch, in milliseconds; Spark drops a batch planned before that time."""
         committed = self._latest("commits")
@@ -77,14 +82,11 @@ class Checkpoint:
 
         Return the batch's id; None where there is no such plan. No part of such a batch is ever committed.
         """
-        batch = self.latest_batch()
-        if batch is None or batch == self._latest("commits"):
+        planned = self.unfinished()
+        if planned is None or planned.time_ms > planned.watermark_ms:
             return None
-        planned = self.planned(batch)
-        if planned.time_ms > planned.watermark_ms:
-            return None
-        self._files.delete(self._path(f"offsets/{batch}"), False)
-        return batch
+        self._files.delete(self._path(f"offsets/{planned.batch}"), False)
+        return planned.batch
 
     def read_claim(self) -> Claim | None:
         """Return this checkpoint's latest claim; None where there is none."""

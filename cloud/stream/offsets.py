@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from cloud.errors import StopError
+from cloud.stream.checkpoint import PlannedBatch
 from cloud.table.commits import Commit, Offsets
 
 _EARLIEST = -2
@@ -72,6 +73,23 @@ def check_log(topic: str, topic_id: str, last: Commit | None, log: Mapping[int, 
                 f"topic {topic}, partition {partition}: its retention has deleted offsets {end} to {earliest - 1}, "
                 "which the table has not read. Find out why the job was behind; then start with a new checkpoint and "
                 "--read-again, which reads what the topic has; events in the table are not written again"
+            )
+
+
+def check_plan(topic: str, planned: PlannedBatch | None, log: Mapping[int, tuple[int, int]]) -> None:
+    """Raise StopError where the topic has deleted records of a batch that is to run again.
+
+    Spark reads a batch again as it was planned, even one that the table has, and would fail at each start.
+    """
+    if planned is None:
+        return
+    for partition, start in complete_starts(planned.starts, planned.ends).items():
+        earliest = log.get(partition, (0, 0))[0]
+        if start < min(earliest, planned.ends[partition]):
+            raise StopError(
+                f"topic {topic}, partition {partition}: its retention has deleted offsets {start} to {earliest - 1}, "
+                f"which batch {planned.batch} is to read. Find out why the job was behind; then start with a new "
+                "checkpoint and --read-again, which reads what the topic has; events in the table are not written again"
             )
 
 

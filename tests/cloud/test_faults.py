@@ -200,6 +200,26 @@ def test_records_that_retention_has_eaten_stop_the_job(cloud: CloudSide) -> None
 
 
 @on_both
+def test_a_planned_batch_whose_records_retention_has_deleted_stops_the_job(cloud: CloudSide, broker: Broker) -> None:
+    ledger, gateway = Ledger(cloud), Gateway()
+    cloud.start()
+    cloud.wait_for_log("claim=1")
+    with cloud.rows_held_back():
+        ledger.send(gateway.records(readings(10)), 0)
+        cloud.wait_for_log("batch=0 stage=look-up" if cloud.postgres is None else "batch=0 stage=staged")
+        broker.pause()
+        cloud.kill()
+        broker.resume()
+    cloud.delete_records({0: 5})
+    assert cloud.wait_for_end(cloud.start()) == 1
+    assert "retention has deleted offsets 0 to 4, which batch 0 is to read" in cloud.jobs[-1].log()
+    cloud.remove_checkpoint()
+    cloud.start("--read-again")
+    cloud.wait_for_rows(5)
+    cloud.wait_for_receipts(10)
+
+
+@on_both
 def test_a_window_made_larger_and_smaller_doubles_nothing(cloud: CloudSide) -> None:
     ledger, gateway, neighbour = Ledger(cloud), Gateway(), Gateway("gw-2", "00000000000000b2")
     told: list[Event] = []

@@ -77,6 +77,9 @@ class Checkpoint:
     def latest_batch(self) -> int | None:
         return len(self.folder.plans) - 1 if self.folder.plans else None
 
+    def unfinished(self) -> PlannedBatch | None:
+        return self.folder.plans[-1] if len(self.folder.plans) > self.folder.done else None
+
     def watermark(self) -> int:
         return 0
 

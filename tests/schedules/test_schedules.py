@@ -30,6 +30,11 @@ def test_no_schedule_loses_or_doubles_an_event(count: int) -> None:
     assert " wrong=0 " in done.stdout
 
 
+@pytest.mark.parametrize("seed", [5_000_860])
+def test_a_schedule_that_has_found_a_fault_finds_none(seed: int) -> None:
+    assert run("--first", str(seed), "--count", "1").returncode == 0
+
+
 def test_a_seed_repeats_its_schedule_to_the_last_step(tmp_path: Path) -> None:
     traces = []
     for hash_seed in ("1", "2"):

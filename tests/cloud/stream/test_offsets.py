@@ -78,6 +78,30 @@ def test_a_topic_that_has_lost_records_stops(topic_id: str, log: dict[int, tuple
         offsets.check_log("events", topic_id, LAST, log)
 
 
+@pytest.mark.parametrize(
+    ("planned", "log", "message"),
+    [
+        (PLANNED, {0: (11, 50), 1: (0, 50)}, "partition 0: its retention has deleted offsets 10 to 10, which batch 7"),
+        (PLANNED, {0: (12, 12), 1: (0, 50)}, "offsets 10 to 11.*--read-again"),
+        (
+            replace(PLANNED, ends={0: 12, 1: 20, 2: 4}),
+            {0: (0, 12), 1: (0, 20), 2: (1, 4)},
+            "partition 2.*offsets 0 to 0",
+        ),
+    ],
+)
+def test_a_planned_batch_whose_records_are_deleted_stops(
+    planned: PlannedBatch, log: dict[int, tuple[int, int]], message: str
+) -> None:
+    with pytest.raises(StopError, match=message):
+        offsets.check_plan("events", planned, log)
+
+
+def test_a_planned_batch_whose_records_are_there_is_run_again() -> None:
+    offsets.check_plan("events", None, {0: (11, 50)})
+    offsets.check_plan("events", PLANNED, {0: (10, 50), 1: (30, 50)})  # nothing is read of partition 1
+
+
 def test_a_commit_comes_back_from_its_metadata() -> None:
     assert parse(to_json(LAST)) == LAST
     assert all(parse(text) is None for text in (None, "", "compacted", "7", '{"a":1}'))
