@@ -36,6 +36,17 @@ HELD: Final = LinkState("held", up=False, level=logging.WARNING, logs_each_reaso
 _log = logging.getLogger(__name__)
 
 
+def pauses(random: Random, seconds: float) -> Iterator[float]:
+    """Yield the pauses before polls, in seconds.
+
+    The first one ends anywhere in the interval: gateways that start together, as after a power cut, do not poll
+    together, which the jitter alone would reach only after many polls.
+    """
+    yield seconds * random.random()
+    while True:
+        yield seconds * random.uniform(1 - JITTER, 1 + JITTER)
+
+
 class ReceiptPoller:
     """Marks batches as processed by the processing group's offsets.
 
@@ -59,7 +70,7 @@ class ReceiptPoller:
         self._settings = settings
         self._outbox = outbox
         self._links = links
-        self._random = random
+        self._pauses = pauses(random, settings.poll_seconds)
         self._hours = hours or Hours((), SystemClock())
 
     def run(self, stop: threading.Event) -> None:
@@ -68,7 +79,7 @@ class ReceiptPoller:
             self._settle_forwarded(stop)
             return
         open_reader(self._kafka, self._settings.group, LastError())
-        while not stop.wait(self._pause()):
+        while not stop.wait(next(self._pauses)):
             if not self._hours.include_now():
                 continue
             try:
@@ -94,7 +105,7 @@ class ReceiptPoller:
         with self._group(stop) as group:
             while batches:
                 self._poll(batches, group, stop)
-                if stop.wait(self._pause()) or files.renewed() or not self._hours.include_now():
+                if stop.wait(next(self._pauses)) or files.renewed() or not self._hours.include_now():
                     return
                 batches = self._outbox.forwarded()
 
@@ -112,9 +123,6 @@ class ReceiptPoller:
             yield GroupOffsets(admin, reader, self._kafka.topic, errors)
         finally:
             close(reader, stop)
-
-    def _pause(self) -> float:
-        return self._settings.poll_seconds * self._random.uniform(1 - JITTER, 1 + JITTER)
 
     def _settle_forwarded(self, stop: threading.Event) -> None:
         """Mark forwarded batches as processed, since receipts are disabled."""
