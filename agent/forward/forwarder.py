@@ -80,8 +80,8 @@ class Forwarder:
         open_admin(self._settings, LastError())
         self._note_stop("")
         while not stop.is_set():
-            if left := self.hours.minutes_left():
-                self._link.report_closed(left)
+            if begin := self.hours.next_begin():
+                self._link.report_closed(begin)
                 stop.wait(CHECK_SECONDS)
             elif not self._attempt(stop):
                 # Without a client meanwhile: an open one would continue to connect.

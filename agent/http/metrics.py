@@ -124,9 +124,11 @@ class _Agent(Collector):
         trusted = sources.clock.trust() is ClockTrust.TRUSTED
         yield GaugeMetricFamily("oncegate_clock_trusted", "1 where the clock counts as right.", value=trusted)
         up = GaugeMetricFamily("oncegate_link_up", "1 while the connection works as it should.", labels=("link",))
+        paused = GaugeMetricFamily("oncegate_link_paused", "1 while it is not used, as configured.", labels=("link",))
         for link, report in sources.links().items():
             up.add_metric((link.value,), report.state.up)
-        yield up
+            paused.add_metric((link.value,), report.state.paused)
+        yield from (up, paused)
         if sources.uplink is not None:
             yield from _uplink(sources.uplink.state(), sources.outbox()[0])
         yield _expiries(sources.certificates())

@@ -30,6 +30,8 @@ class LinkState:
     """Whether the connection works as it should: the value of `oncegate_link_up`."""
     level: int = logging.INFO
     """The level of its log line."""
+    paused: bool = False
+    """Whether the connection is not used for now, as configured: the value of `oncegate_link_paused`."""
     logs_each_reason: bool = False
     """Whether another reason for the same state is logged, too."""
 
@@ -85,6 +87,7 @@ class Links:
             link.value: {
                 "state": report.state.name,
                 "up": report.state.up,
+                "paused": report.state.paused,
                 "since": report.since,
                 "reason": report.reason,
             }

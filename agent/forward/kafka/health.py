@@ -15,7 +15,7 @@ UNREACHABLE: Final = LinkState("unreachable", up=False, level=logging.WARNING)
 TOPIC_MISSING: Final = LinkState("topic-missing", up=False, level=logging.ERROR)
 UNSUPPORTED: Final = LinkState("unsupported", up=False, level=logging.ERROR)
 FAILING: Final = LinkState("failing", up=False, level=logging.WARNING)
-CLOSED: Final = LinkState("outside-hours", up=True)
+CLOSED: Final = LinkState("outside-hours", up=True, paused=True)
 """Nothing is sent now, by `kafka.hours`."""
 CLONED: Final = LinkState("cloned", up=False, level=logging.ERROR)
 
@@ -32,10 +32,9 @@ class Link:
         if self._links.state(LinkName.KAFKA) != FAILING:
             self._links.report(LinkName.KAFKA, REACHABLE)
 
-    def report_closed(self, minutes: int) -> None:
-        """Report that nothing is sent for so many minutes."""
-        if self._links.state(LinkName.KAFKA) != CLOSED:
-            self._links.report(LinkName.KAFKA, CLOSED, f"kafka.hours begin in {minutes} minutes")
+    def report_closed(self, begin: str) -> None:
+        """Report that nothing is sent until a local time, such as `22:00`."""
+        self._links.report(LinkName.KAFKA, CLOSED, f"kafka.hours begin at {begin}, the gateway's local time")
 
     def report_delivery(self) -> None:
         """Report that the broker has acknowledged a batch."""

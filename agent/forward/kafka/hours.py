@@ -24,14 +24,15 @@ class Hours:
 
     def include_now(self) -> bool:
         """Whether the uplink may be used now."""
-        return self.minutes_left() == 0
+        return self.next_begin() is None
 
-    def minutes_left(self) -> int:
-        """Return the minutes until the uplink may be used; 0 where it may now."""
+    def next_begin(self) -> str | None:
+        """Return the local time from which the uplink may be used, such as `22:00`; None where it may now."""
         if not self._spans or self._clock.trust() is ClockTrust.UNTRUSTED:
-            return 0
+            return None
         local = time.localtime(self._clock.wall_ms() / 1000)
         minute = local.tm_hour * 60 + local.tm_min
         if any((minute - first) % _DAY_MINUTES < (last - first) % _DAY_MINUTES for first, last in self._spans):
-            return 0
-        return min((first - minute) % _DAY_MINUTES for first, _ in self._spans)
+            return None
+        begin = min((first for first, _ in self._spans), key=lambda first: (first - minute) % _DAY_MINUTES)
+        return f"{begin // 60:02}:{begin % 60:02}"

@@ -1,6 +1,6 @@
 // What is wrong now, from the agent's state, and the latest warnings of its log: in words, with what to do.
 import { $, deviceLink, element, marked, printable } from "./dom.js";
-import { count, duration, size, when } from "./format.js";
+import { duration, events, size, when } from "./format.js";
 
 const LOG_BYTES_HIGH = 16 << 20;
 const STORE_SHARE_HIGH = 0.8;
@@ -53,7 +53,6 @@ function item(kind, title, advice, details) {
 function conditions(live) {
   const { status } = live, found = [];
   const add = (applies, ...condition) => { if (applies) found.push(condition); };
-  const events = (number) => (number === 1 ? "1 event" : `${count(number)} events`);
   add(live.trouble, "bad", "No event can be stored; sensors resend theirs", "Check the disk and `store.max_bytes` with `oncegate doctor`.", live.trouble);
   add(status.forwarding_stopped, "bad", "Nothing is sent to Kafka until the next start", "Remove the cause, then restart the agent.", status.forwarding_stopped);
   for (const [name, link] of Object.entries(live.links)) {
@@ -64,9 +63,11 @@ function conditions(live) {
   add(status.events.lost, "bad", `${events(status.events.lost)} lost, declared by gateway.gap events`, "`oncegate events --device 'urn:oncegate:gateway:*'` shows which, and why.", "");
   add(status.maybe_lost, "warning", `Up to ${events(status.maybe_lost)} may be lost: at most once, and in flight when the connection ended`, "Select another `kafka.delivery` if that is too many.", "");
   add(status.oversized, "warning", `${events(status.oversized)} waiting: larger than Kafka accepts`, `Raise \`max.message.bytes\` of the topic to at least ${size(status.oversized_bytes || 0)}.`, "");
-  const cap = live.uplink;
+  const cap = live.uplink, { kafka } = live.links;
+  add(kafka?.paused, "plain", `Outside of kafka.hours for ${duration((live.now - kafka?.since) / 1000)}: nothing is sent to Kafka`, "", kafka?.reason);
   add(cap && cap.waiting > WAITING_HIGH, "plain", `${events(cap?.waiting)} waiting for the cap of the uplink, ${size(cap?.bytes_per_second_max || 0)} a second`, "",
-    cap?.seconds_left == null ? "" : `All will be sent in ${duration(cap.seconds_left)}, at ${when(live.now + cap.seconds_left * 1000, live.now)}, if nothing else arrives.`);
+    cap?.seconds_left == null ? "" : kafka?.paused ? `To send all takes ${duration(cap.seconds_left)} of kafka.hours.`
+      : `All will be sent in ${duration(cap.seconds_left)}, at ${when(live.now + cap.seconds_left * 1000, live.now)}, if nothing else arrives.`);
   add(status.store_bytes > STORE_SHARE_HIGH * live.store_bytes_max, "warning", "The store is nearly full", "Forward the backlog, or raise `store.max_bytes`.", "");
   add(status.log_bytes > LOG_BYTES_HIGH, "warning", "Another program holds the store's log", "Find it with `fuser -v` on events.db, and end it.", "");
   add(live.clock !== "trusted", "warning", "The gateway's clock is not synchronised", "Enable NTP (`timedatectl set-ntp true`). Until then each event costs the cloud an extra look-up.", "");

@@ -7,6 +7,8 @@ const VALUE_CHARACTERS = 40;
 
 export const count = (number) => COUNT.format(number);
 
+export const events = (number) => (number === 1 ? "1 event" : `${count(number)} events`);
+
 export function parts(seconds, most) {
   const shown = [];
   let rest = Math.max(0, Math.round(seconds));

@@ -3,7 +3,7 @@ import { $, element, setText } from "./dom.js";
 import { chart, drawSeries, highest } from "./charts.js";
 import { getJson } from "./api.js";
 import { linkState, showPath } from "./path.js";
-import { clock, count, duration, moment, rate, size, when } from "./format.js";
+import { clock, count, duration, events, moment, rate, size, when } from "./format.js";
 
 const SPANS = { "15min": { text: "15 minutes", refresh_ms: 4500 }, "24h": { text: "24 hours", refresh_ms: 60000 } };
 const CURRENT = "15min";
@@ -46,7 +46,7 @@ export async function refreshHistory() {
   setText($("tiles-since"), points < shown.points_max ? `charts since ${when(shown.end - points * shown.step_seconds * 1000, shown.end)}` : "");
   drawTile("in", shown.accepted, shown, (high) => `${rate(high)}/s`);
   drawTile("out", shown.sent, shown, (high) => `${rate(high)}/s`);
-  drawTile("backlog", shown.new.map((one, at) => one + shown.forwarded[at]), shown, (high) => `${count(high)} events`);
+  drawTile("backlog", shown.new.map((one, at) => one + shown.forwarded[at]), shown, (high) => events(high));
   drawTile("ack", shown.ack_ms, shown, (high) => `${milliseconds(high)} ms`);
 }
 
@@ -71,7 +71,7 @@ export function showOverview(live) {
   const { status } = live, now = history.get(CURRENT);
   const rates = { accepted: now.accepted.at(-1) || 0, sent: now.sent.at(-1) || 0, confirmed: now.confirmed.at(-1) || 0 };
   showPath(live, rates);
-  show("in", rate(rates.accepted), "/s", `${count(status.accepted)} events in total`);
+  show("in", rate(rates.accepted), "/s", `${events(status.accepted)} in total`);
   show("out", rate(rates.sent), "/s", `${rate(rates.confirmed)}/s confirmed`);
   const oldest = status.oldest_unprocessed;
   const age = oldest === null ? 0 : Math.max(0, live.now - oldest) / 1000;
@@ -87,6 +87,7 @@ export function showOverview(live) {
 function drain(live, rates, age) {
   const { kafka } = live.links, waiting = live.status.events.new;
   if (live.status.oldest_unprocessed === null) return "the table has every event";
+  if (kafka?.paused) return "waits for kafka.hours";
   if (age < IN_TRANSIT_SECONDS) return "on the way to the table";
   if (!waiting) return "awaiting confirmation by the table";
   if (rates.sent > rates.accepted) return `in Kafka in ${duration(waiting / (rates.sent - rates.accepted))}`;

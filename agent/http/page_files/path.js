@@ -4,7 +4,7 @@ import { ago, count, duration } from "./format.js";
 
 const LINK_STATES = {
   reachable: "connected", "topic-missing": "topic missing", unsupported: "not supported", cloned: "stopped: duplicate gateway",
-  flowing: "confirmed", held: "on hold",
+  flowing: "confirmed", held: "on hold", "outside-hours": "outside of its hours",
 };
 const STATIONS = ["sensors", "store", "kafka", "table"];
 const TITLES = { sensors: "Sensors", store: "Store", kafka: "Kafka", table: "Table" };
@@ -42,6 +42,7 @@ function since(link, now) { return `${printable(linkState(link))} for ${duration
 
 function linkHop(to, link, now, without, flows) {
   if (!link) hop(to, "idle", without, false);
+  else if (link.paused) hop(to, "idle", since(link, now), false);
   else hop(to, link.up ? "good" : "bad", link.up ? linkState(link) : since(link, now), link.up && flows);
 }
 

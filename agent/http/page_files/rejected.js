@@ -30,12 +30,14 @@ function query(limit, before) {
 
 export async function showRejected() {
   shown = [];
+  $("rejected-note").textContent = "";
   $("rejected-list").replaceChildren(table("Rejected events", COLUMNS));
   await showMore();
 }
 
 async function showMore() {
-  const found = await getJson(query(ROWS_A_PAGE, shown.at(-1)?.number));
+  const listed = shown, found = await getJson(query(ROWS_A_PAGE, shown.at(-1)?.number));
+  if (listed !== shown) return; // another filter was applied meanwhile
   shown.push(...found);
   $("rejected-list").querySelector("tbody").append(...found.map(line));
   $("rejected-more").hidden = found.length < ROWS_A_PAGE;

@@ -53,7 +53,7 @@ SPANS = st.tuples(st.integers(0, DAY_MINUTES - 1), st.integers(0, DAY_MINUTES - 
 
 
 @given(spans=st.lists(SPANS, min_size=1, max_size=3), minute=st.integers(0, DAY_MINUTES - 1))
-def test_the_minutes_left_are_those_until_a_span_begins(spans: list[tuple[int, int]], minute: int) -> None:
+def test_the_next_begin_is_that_of_the_first_span_to_come(spans: list[tuple[int, int]], minute: int) -> None:
     clock = HandClock()
     midnight = time.mktime((2026, 1, 15, 0, 0, 0, 0, 0, -1))
     clock.now = int(midnight * 1000) + minute * 60_000
@@ -61,7 +61,8 @@ def test_the_minutes_left_are_those_until_a_span_begins(spans: list[tuple[int, i
     for first, last in spans:
         included |= {at % DAY_MINUTES for at in range(first, last if first < last else last + DAY_MINUTES)}
     left = next(wait for wait in range(DAY_MINUTES) if (minute + wait) % DAY_MINUTES in included)
-    assert Hours(spans, clock).minutes_left() == left
+    begin = (minute + left) % DAY_MINUTES
+    assert Hours(spans, clock).next_begin() == (f"{begin // 60:02}:{begin % 60:02}" if left else None)
     clock.trusted = ClockTrust.UNTRUSTED
     assert Hours(spans, clock).include_now()
 

@@ -42,7 +42,8 @@ def test_since_is_when_the_state_began_and_the_reason_is_the_latest() -> None:
     links.report(LinkName.MQTT, DOWN, "first")
     clock.pass_seconds(60)
     links.report(LinkName.MQTT, DOWN, "second")
-    assert links.document() == {"mqtt": {"state": "unreachable", "up": False, "since": began, "reason": "second"}}
+    state = {"state": "unreachable", "up": False, "paused": False, "since": began, "reason": "second"}
+    assert links.document() == {"mqtt": state}
 
 
 def test_a_state_is_logged_once_and_each_reason_only_where_asked_for(caplog: pytest.LogCaptureFixture) -> None:
