@@ -17,6 +17,7 @@ from simulators import ledger as ledgers
 from simulators.display import Display
 from simulators.errors import RunError
 from simulators.evidence import delta, topic
+from simulators.evidence.saved import RECORDS_FILE, saving
 from simulators.evidence.topic import Topic
 from simulators.judge.remote import judge_remote_run, note_topic, wait_for_rows
 from simulators.ledger import Ledger
@@ -156,7 +157,8 @@ def judge_local(ledger_file: Path, home: Path, services: Services, statuses: Seq
     """Judge a local run by its ledger, Kafka and the table; write the arrivals into its folder."""
     with EvidenceDatabase() as evidence:
         evidence.add_ledger(ledgers.read(ledger_file))
-        evidence.add_records(topic.read(Topic(services.broker.bootstrap_servers)))
+        records = topic.read(Topic(services.broker.bootstrap_servers))
+        evidence.add_records(saving(records, home / RECORDS_FILE))
         evidence.add_rows(delta.read(services.job.table))
         arrivals = {"kafka": evidence.arrivals(), "table": delta.read_commits(services.job.table)}
         (home / ARRIVALS_FILE).write_text(json.dumps(arrivals) + "\n")

@@ -1,0 +1,91 @@
+"""`oncegate-sim validate`: compare what a run has seen of each device with the model of the path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from simulators import ledger as ledgers
+from simulators.arguments import USAGE, add_ledger, ledger_of, make_parser
+from simulators.evidence import saved
+from simulators.evidence.row import Row
+from simulators.evidence.saved import RECORDS_FILE
+from simulators.judge.sink import Sink, add_arguments, read_sink
+from simulators.terminal import FAILED, FINE, guarded, open_console
+from simulators.validate import model
+from simulators.validate.traces import Trace, Traces, collect, positions
+
+SHOWN_MAX = 5
+"""Of how many devices that do not fit the first step that does not is looked for."""
+_TABLE = Path("cloud") / "table"
+"""Where a run with --local has its table."""
+_EXAMPLES = """examples:
+  %(prog)s build/field/lossy-radio
+  %(prog)s build/field/lossy-radio --table /data/events
+"""
+
+
+def main(arguments: Sequence[str], program: str) -> int:
+    """Validate a run, print the result, and return the exit status."""
+    parser = make_parser(
+        program,
+        (
+            "Look for a behaviour of the model of the path (docs/model.md) that fits what a run has seen of each "
+            "device: its requests, ACKs, records and rows. A run with --local needs no further option. Exit status 0: "
+            "each fits; 1: one does not, or none could be compared; 2: wrong usage."
+        ),
+        _EXAMPLES,
+    )
+    add_ledger(parser)
+    add_arguments(parser)
+    given = parser.parse_args(arguments)
+    sink = read_sink(parser, given)
+    if (ledger_file := ledger_of(given, program)) is None:
+        return USAGE
+    console = open_console()
+    return guarded(
+        lambda: _show(_traces(ledger_file, sink), console), "validate", console, interrupted="interrupted: no result"
+    )
+
+
+def _traces(ledger_file: Path, sink: Sink) -> Traces:
+    folder = ledger_file.parent
+    records: Iterable[Row] | None = None
+    if not sink.named:
+        sink = Sink(table=folder / _TABLE)
+        if (folder / RECORDS_FILE).exists():
+            records = saved.read(folder / RECORDS_FILE)
+    sink.require()
+    with sink.reading("", {}) as opened:
+        if sink.topic is None:
+            return collect(ledgers.read(ledger_file), records, opened.records)
+        # The brokers' clock may differ from that of the sensors.
+        untimed = (row._replace(at=None) for row in opened.records)
+        return collect(ledgers.read(ledger_file), untimed, None)
+
+
+def _show(traces: Traces, console: Console) -> int:
+    fits = model.fitting([*traces.by_device.values()])
+    wrong = [name for name, one in zip(traces.by_device, fits, strict=True) if not one]
+    for name in wrong[:SHOWN_MAX]:
+        console.print(f"{name}: does not fit: {_described(traces.by_device[name])}", soft_wrap=True, highlight=False)
+    for reason, count in sorted(traces.left_out.items()):
+        console.print(f"left out: {count} devices: {reason}", soft_wrap=True, highlight=False)
+    events = sum(map(positions, traces.by_device.values()))
+    steps = sum(map(len, traces.by_device.values()))
+    console.print(
+        f"{len(fits)} devices compared, with {events:,} events in {steps:,} steps: {len(wrong)} do not fit the model",
+        soft_wrap=True,
+        highlight=False,
+    )
+    return FINE if fits and not wrong else FAILED
+
+
+def _described(trace: Trace) -> str:
+    fitting = model.fitting_steps(trace)
+    if fitting == len(trace):
+        return "an event that was acked is missing in the end"
+    step = trace[fitting]
+    return f"step {fitting + 1} of {len(trace)}, {step.event} of its event {step.position}"

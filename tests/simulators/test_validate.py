@@ -1,0 +1,153 @@
+"""What a run has seen of each device is compared with the model of the path, by the real TLC."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from contract.event import Event
+from simulators import cli, ledger
+from simulators.evidence import saved
+from simulators.evidence.row import Row
+from simulators.evidence.saved import RECORDS_FILE
+from simulators.ledger import Ledger
+from simulators.validate.model import fitting, fitting_steps
+from simulators.validate.traces import STRANGE, Step, changed, collect
+from tests.simulators.oracle.delta_tables import write_table
+from tests.simulators.oracle.judged_field import row_of
+
+DEVICE, NEIGHBOUR = "urn:dev:mac:0000000000000001", "urn:dev:mac:0000000000000002"
+BEGIN = 1_763_706_000_000
+
+
+def event(device: str, number: int) -> Event:
+    return Event(device, id=number, data={"t": number})
+
+
+def written(folder: Path, devices: Sequence[str] = (DEVICE, NEIGHBOUR), events: int = 4) -> Path:
+    """Write the ledger of sensors that send each second event twice; return the file."""
+    moments = count(BEGIN, 10)
+    with Ledger(folder / "ledger.jsonl", lambda: next(moments)) as lines:
+        lines.begin({"seed": 1})
+        for number in range(1, events + 1):
+            for device in devices:
+                mark = lines.reported(event(device, number))
+                lines.sent(mark)
+                if number % 2 == 0:
+                    lines.sent(mark, again=True)
+                lines.acked(mark)
+        lines.end()
+    return folder / "ledger.jsonl"
+
+
+def rows(*numbers: int, device: str = DEVICE, at: int = BEGIN + 10_000) -> list[Row]:
+    """Return rows of one partition from these events, the first with offset 0."""
+    found = [row_of(event(device, number), number) for number in numbers]
+    return [row._replace(partition=0, offset=offset, at=at) for offset, row in enumerate(found)]
+
+
+def fits(ledger_file: Path, records: Sequence[Row] | None, table: Sequence[Row] | None) -> bool:
+    traces = collect(ledger.read(ledger_file), records, table)
+    return fitting([traces.by_device[DEVICE]]) == [True]
+
+
+def test_a_trace_fits_and_each_one_with_a_step_changed_does_not(tmp_path: Path) -> None:
+    file = written(tmp_path, (DEVICE,))
+    records = rows(1, 2, 1, 2, 3, 4)
+    table = [*records[:2], *records[4:]]
+    trace = collect(ledger.read(file), records, table).by_device[DEVICE]
+    assert [step.event for step in trace].count("record") == 6
+    others = list(changed(trace))
+    assert len(others) > 25
+    found = fitting([trace, *others])
+    assert [one for one, fit in zip(others, found[1:], strict=True) if fit] == []
+    assert found[0]
+
+
+def test_records_are_as_the_forwarder_writes_them(tmp_path: Path) -> None:
+    file = written(tmp_path)
+    assert fits(file, rows(1, 2, 3, 4), None)
+    assert fits(file, rows(1, 2, 1, 2, 3, 4, 4), None)
+    assert not fits(file, rows(1, 3, 2, 4), None)
+    assert not fits(file, rows(1, 2, 4), None)
+    assert not fits(file, rows(1, 2, 3, 4, 5), None)
+
+
+def test_the_table_has_each_event_once(tmp_path: Path) -> None:
+    file = written(tmp_path)
+    assert fits(file, None, rows(1, 2, 3, 4))
+    assert not fits(file, None, rows(1, 2, 3))
+    assert not fits(file, None, rows(1, 2, 2, 3, 4))
+    assert not fits(file, None, rows(2, 1, 3, 4))
+    assert not fits(file, rows(1, 2, 3, 4), [])
+
+
+def test_a_record_before_its_request_does_not_fit(tmp_path: Path) -> None:
+    file = written(tmp_path)
+    assert not fits(file, rows(1, 2, 3, 4, at=BEGIN), None)
+
+
+def test_the_first_step_that_does_not_fit_is_found(tmp_path: Path) -> None:
+    trace = collect(ledger.read(written(tmp_path)), None, rows(1, 3, 2, 4)).by_device[DEVICE]
+    wrong = trace[fitting_steps(trace)]
+    assert wrong == Step("record", 3)
+
+
+def test_devices_that_the_model_does_not_describe_are_left_out(tmp_path: Path) -> None:
+    moments = count(BEGIN)
+    with Ledger(tmp_path / "ledger.jsonl", lambda: next(moments)) as lines:
+        several = [lines.reported(event("several", number)) for number in range(2)]
+        lines.sent(*several)
+        lines.acked(*several)
+        for _ in range(2):
+            mark = lines.reported(Event("equal", data={"t": 1}))
+            lines.sent(mark)
+            lines.acked(mark)
+        refused, silent = lines.reported(event("refused", 1)), lines.reported(event("silent", 1))
+        lines.sent(refused)
+        lines.refused(refused, code="4.00")
+        lines.sent(silent)
+    traces = collect(ledger.read(tmp_path / "ledger.jsonl"), None, [])
+    assert traces.by_device == {}
+    assert sorted(traces.left_out) == [
+        "an event was neither acked nor refused",
+        "an event was refused or given up",
+        "sends several events at once",
+        "two events are equal",
+    ]
+
+
+def test_a_row_that_no_sensor_has_sent_is_a_step(tmp_path: Path) -> None:
+    trace = collect(ledger.read(written(tmp_path)), None, rows(1, 2, 3, 4, 9)).by_device[DEVICE]
+    assert trace[-1] == Step("row", STRANGE, 4)
+    assert fitting([trace]) == [False]
+
+
+def test_saved_records_are_read_as_they_were(tmp_path: Path) -> None:
+    records = rows(1, 2, 3)
+    assert list(saved.saving(records, tmp_path / RECORDS_FILE)) == records
+    assert list(saved.read(tmp_path / RECORDS_FILE)) == records
+
+
+def test_the_command_validates_a_folder_and_names_what_does_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(tmp_path)
+
+    def run(*arguments: str) -> int | str | None:
+        monkeypatch.setattr("sys.argv", ["oncegate-sim", "validate", str(tmp_path), *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return ended.value.code
+
+    write_table(tmp_path / "cloud" / "table", [*rows(1, 2, 3, 4), *rows(1, 2, 3, 4, device=NEIGHBOUR)])
+    assert run() == 0
+    assert "2 devices compared, with 8 events in" in capsys.readouterr().out
+    write_table(tmp_path / "other", [*rows(1, 2, 4), *rows(1, 2, 3, 4, device=NEIGHBOUR)])
+    assert run("--table", str(tmp_path / "other")) == 1
+    said = capsys.readouterr().out
+    assert f"{DEVICE}: does not fit" in said
+    assert "1 do not fit the model" in said
