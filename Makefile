@@ -114,6 +114,10 @@ bench-agent bench-decode bench-uplink bench-store bench-simulators bench-losses 
 install: ## As root: install the gateway's agent, its service and its configuration on this machine
 	@packaging/install.sh
 
+.PHONY: uninstall
+uninstall: ## As root: remove what `make install` has installed; configuration and store stay
+	@packaging/install.sh remove
+
 .PHONY: wheel
 wheel: setup ## Build the compiled wheel for this processor and this Python into dist/
 	@PIP=$(BIN)/pip ONCEGATE_COMPILE=1 packaging/wheel.sh dist

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Install everything that a gateway needs.
+# Install everything that a gateway needs; `packaging/install.sh remove` removes it, but neither configuration, secrets, store
+# nor user.
 #
 # DESTDIR is prepended to every path. LIBRARY, BIN, UNITS, DOCUMENTS, PAGES, BASH_COMPLETIONS and ZSH_COMPLETIONS set the
 # paths; `make deb` uses others.
@@ -14,6 +15,26 @@ bash_completions=${BASH_COMPLETIONS:-/usr/local/share/bash-completion/completion
 zsh_completions=${ZSH_COMPLETIONS:-/usr/local/share/zsh/site-functions}
 machine=${MACHINE:-$(uname -m)}
 configuration=$destination/etc/oncegate
+
+if [ "${1:-}" = remove ]; then
+  if [ -e "$destination$library" ] && ! grep -qsx 'made-by = oncegate' "$destination$library/pyvenv.cfg"; then
+    echo "install: $destination$library is not an environment of Oncegate; nothing was removed" >&2
+    exit 1
+  fi
+  if [ -z "$destination" ] && [ -d /run/systemd/system ]; then systemctl disable --quiet --now oncegate.service || true; fi
+  rm -f "$destination$units/oncegate.service" "$destination$bin/oncegate" "$destination$pages"/oncegate.1 \
+    "$destination$pages"/oncegate-*.1 "$destination$bash_completions/oncegate" "$destination$zsh_completions/_oncegate"
+  rm -rf "$destination${documents:?}" "$destination${library:?}"
+  if [ -z "$destination" ] && [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
+  echo "install: removed; /etc/oncegate and /var/lib/oncegate are kept"
+  exit 0
+fi
+
+# The unit of `make install` takes precedence over that of the package: only one of the two may be there.
+if [ -z "$destination" ] && [ "$(dpkg-query -W -f '${db:Status-Status}' oncegate 2> /dev/null)" = installed ]; then
+  echo "install: the package oncegate is installed; nothing was changed. Run first: apt remove oncegate" >&2
+  exit 1
+fi
 
 # One installation at a time: two would build the same new environment. The lock is on the folder in which it is built, and
 # held by the children, too, which may outlive a killed installation.

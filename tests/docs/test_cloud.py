@@ -69,7 +69,7 @@ def _mirror() -> list[str]:
 
 
 def test_the_commands_of_the_tables_page_are_accepted() -> None:
-    lines = re.findall(r"^(?:[\d* ]+/opt/oncegate/bin/)?oncegate-cloud (.*)$", TABLE, re.MULTILINE)
+    lines = re.findall(r"^(?:[\d* ]+/opt/oncegate-cloud/bin/)?oncegate-cloud (.*)$", TABLE, re.MULTILINE)
     assert len(lines) == 5
     for line in lines:
         commands.parse(shlex.split(line))
@@ -84,5 +84,5 @@ def test_the_crontab_of_the_tables_page_names_minutes_and_hours() -> None:
         assert int(minute) in range(60)
         assert hour == "*" or int(hour) in range(24)
         assert others == ["*"] * 3
-        assert program == "/opt/oncegate/bin/oncegate-cloud"
+        assert program == "/opt/oncegate-cloud/bin/oncegate-cloud"
         assert "%" not in line  # cron ends the command there
