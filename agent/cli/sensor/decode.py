@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from agent.cli.failures import FAILURE, print_error
 from agent.config import load
 from agent.config.mistakes import ConfigurationError
-from agent.config.settings import DevicesSettings, IdentitySettings, MqttSettings
+from agent.config.settings import CoapSettings, DevicesSettings, IdentitySettings, MqttSettings
 from agent.terminal import Colour, json_line, paint, printable
 
 if TYPE_CHECKING:
@@ -28,7 +28,12 @@ fingerprint of an event with neither id nor time: the gateway makes it with the 
 
 exit codes: 0 every event is valid; 1 something is refused or rejected; 2 wrong usage or configuration
 """
-_CODES = {"UnknownFormat": ("4.15", 415), "Undecodable": ("4.00", 400), "ForbiddenError": ("4.03", 403)}
+_CODES = {
+    "UnknownFormat": ("4.15", 415),
+    "Undecodable": ("4.00", 400),
+    "ForbiddenError": ("4.03", 403),
+    "_TooLargeError": ("4.13", 413),
+}
 
 _NOT_FIELDS = frozenset(("outcome", "fingerprint", "identity", "via"))
 
@@ -48,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print events, rejected events, or the refusal."""
     from agent.cli.sensor import bodies
 
-    devices, identity, mqtt = _settings(arguments)
+    devices, identity, mqtt, coap = _settings(arguments)
     options = bodies.BodyOptions(
         arguments.format, arguments.topic, arguments.devices, arguments.query, arguments.device
     )
@@ -58,21 +63,38 @@ def run(arguments: argparse.Namespace) -> int:
     except (OSError, bodies.NotADelivery) as error:
         print_error(f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error))
         return FAILURE
-    outcomes = list(_outcomes(delivery, devices, identity))
+    try:
+        _check_size(delivery, coap, mqtt)
+        outcomes = list(_outcomes(delivery, devices, identity))
+    except _TooLargeError as error:
+        outcomes = [_refusal(delivery, error)]
     for outcome in outcomes:
         print(json_line(outcome) if arguments.json else _text(outcome))
     return 0 if all(outcome["outcome"] == "event" for outcome in outcomes) else FAILURE
 
 
-def _settings(arguments: argparse.Namespace) -> tuple[DevicesSettings, IdentitySettings, MqttSettings]:
+class _TooLargeError(ValueError):
+    """A body is larger than the gateway accepts."""
+
+
+def _check_size(delivery: Delivery, coap: CoapSettings, mqtt: MqttSettings) -> None:
+    section, bytes_max = ("coap", coap.max_body_bytes) if delivery.via == "coap" else ("mqtt", mqtt.max_body_bytes)
+    size = len(delivery.body)
+    if size > bytes_max:
+        raise _TooLargeError(f"the body has {size} bytes, more than {section}.max_body_bytes, {bytes_max}")
+
+
+def _settings(
+    arguments: argparse.Namespace,
+) -> tuple[DevicesSettings, IdentitySettings, MqttSettings, CoapSettings]:
     """Return the settings that concern events, the defaults where there is no configuration."""
     try:
         settings = load.load(arguments.config)
     except ConfigurationError:
         if arguments.config.exists():
             raise
-        return DevicesSettings(), IdentitySettings(), MqttSettings()
-    return settings.devices, settings.identity, settings.mqtt
+        return DevicesSettings(), IdentitySettings(), MqttSettings(), CoapSettings()
+    return settings.devices, settings.identity, settings.mqtt, settings.coap
 
 
 def _outcomes(delivery: Delivery, devices: DevicesSettings, identity: IdentitySettings) -> Iterator[dict[str, object]]:

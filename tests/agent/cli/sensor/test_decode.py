@@ -99,6 +99,25 @@ def test_a_rejected_event_and_a_refused_body_have_their_reasons(decode: Decode) 
         assert reason in outcome["reason"]
 
 
+def test_a_body_that_is_too_large_for_the_gateway_is_refused(decode: Decode, tmp_path: Path) -> None:
+    def body(size: int) -> bytes:
+        return json.dumps(EVENT).encode().ljust(size)
+
+    assert decode(body(65_536))[0] == 0
+    status, (outcome,), _ = decode(body(65_537))
+    assert (status, outcome["coap"], outcome["http"]) == (1, "4.13", 413)
+    assert outcome["reason"] == "the body has 65537 bytes, more than coap.max_body_bytes, 65536"
+    configuration = tmp_path / "oncegate.toml"
+    configuration.write_text(
+        '[gateway]\nid = "gw1"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n[coap]\nmax_body_bytes = 200\n'
+        '[mqtt]\nmax_body_bytes = 300\n[[mqtt.subscriptions]]\ntopic = "field/{device}/up"\nformat = "json"\n'
+    )
+    chosen = ("--config", str(configuration))
+    assert [decode(body(size), *chosen)[0] for size in (200, 201)] == [0, 1]
+    field = ("--topic", "field/urn:dev:mac:00158d0001a2b3c4/up", *chosen)
+    assert [decode(body(size), *field)[1][0]["outcome"] for size in (300, 301)] == ["event", "rejected"]
+
+
 def test_a_query_and_an_authenticated_device_complete_the_event(decode: Decode) -> None:
     words = ("--query", "?d=urn%3Adev%3Amac%3A00158d0001a2b3c4&id=17")
     assert decode(b'{"data":{"temperature":21.5}}', *words)[1][0]["fingerprint"] == FINGERPRINT
