@@ -13,23 +13,36 @@ from benchmarks.agent.contenders import Server, running
 from simulators.services import ports
 
 PATH = "/events"
+STARTED = "Gateway started."
+"""In its log, once it sends what it has stored to the platform."""
 
 
 @contextmanager
 def run(folder: Path, platform_port: int) -> Iterator[Server]:
     """Run it with its SQLite storage; it answers 200 before it stores anything."""
     (port,) = ports.free(1)
+    command, environment = prepare(folder, port, platform_port)
+    with running("thingsboard", command, folder, environment, inside=True) as process:
+        process.wait_until(lambda: listens(port), f"listens on port {port}")
+        yield Server(process, port, {"http": port})
+
+
+def prepare(folder: Path, port: int, platform_port: int) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Write its configuration; return the command, to be run in the folder, and its environment."""
     for each in ("logs", "data", "config"):
         (folder / each).mkdir(parents=True)
-    (folder / "config" / "logs.json").write_text(json.dumps({"version": 1, "disable_existing_loggers": False}))
+    logs = {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "handlers": {"console": {"class": "logging.StreamHandler"}},
+        "root": {"level": "WARNING", "handlers": ["console"]},
+        "loggers": {"service": {"level": "INFO"}},
+    }
+    (folder / "config" / "logs.json").write_text(json.dumps(logs))
     (folder / "config" / "tb_gateway.json").write_text(json.dumps(_gateway(platform_port)))
     (folder / "config" / "rest.json").write_text(json.dumps(_connector(port)))
     main = "from thingsboard_gateway.tb_gateway import main; main()"
-    command = (str(programs.thingsboard_python()), "-c", main)
-    environment = {"TB_GW_CONFIG_DIR": str(folder / "config")}
-    with running("thingsboard", command, folder, environment, inside=True) as process:
-        process.wait_until(lambda: _listens(port), f"listens on port {port}")
-        yield Server(process, port, {"http": port})
+    return (str(programs.thingsboard_python()), "-c", main), {"TB_GW_CONFIG_DIR": str(folder / "config")}
 
 
 def _gateway(platform_port: int) -> dict[str, object]:
@@ -41,7 +54,7 @@ def _gateway(platform_port: int) -> dict[str, object]:
             "statistics": {"enable": False},
             "security": {"type": "accessToken", "accessToken": "bench"},
         },
-        "storage": {"type": "sqlite", "data_file_path": "./data/data.db", "messages_ttl_in_days": 7},
+        "storage": {"type": "sqlite", "data_file_path": "./data/", "messages_ttl_in_days": 7},
         "grpc": {"enabled": False},
         "connectors": [{"type": "rest", "name": "REST", "configuration": "rest.json"}],
     }
@@ -66,7 +79,8 @@ def _connector(port: int) -> dict[str, object]:
     return {"host": "127.0.0.1", "port": port, "SSL": False, "mapping": [mapping]}
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
+    """Whether something listens on a port."""
     try:
         socket.create_connection(("127.0.0.1", port)).close()
     except OSError:

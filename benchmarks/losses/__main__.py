@@ -27,6 +27,7 @@ from benchmarks.losses.gateways import (
     Oncegate,
     QosTwo,
     Telegraf,
+    ThingsBoard,
 )
 from simulators.services.kafka.broker import Broker
 
@@ -38,23 +39,25 @@ _WITH_KAFKA: dict[str, Callable[[Path, Broker], Gateway]] = {
     "telegraf": Telegraf,
 }
 _QOS_TWO = {"mqtt-qos2": EACH_CHANGE, "mqtt-qos2-each-second": EACH_SECOND}
-_NAMES = (*_WITH_KAFKA, *_QOS_TWO, "nats")
+_NAMES = (*_WITH_KAFKA, *_QOS_TWO, "nats", "thingsboard")
 
 
 def main() -> None:
-    """Run the contenders one after the other; `--only` prints the results of some of them and saves nothing."""
+    """Run the contenders one after the other; `--only` runs some of them, and saves nothing without `--keep`."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.losses", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=_NAMES, default=(), help="only these; nothing is kept")
+    parser.add_argument("--keep", action="store_true", help="with --only: replace their outcomes among the kept ones")
     parser.add_argument("--seed", type=int, default=SEED, help="of the lost responses (default: %(default)s)")
     options = parser.parse_args()
     BUILD.mkdir(exist_ok=True)
-    outcomes = []
+    outcomes, taken = [], []
     for name in options.only or _NAMES:
         with TemporaryDirectory(dir=BUILD, prefix="losses-") as folder, _gateway(name, Path(folder)) as gateway:
             outcomes.append(contest.run(name, gateway, options.seed))
+            taken.append({**outcomes[-1].document(), **_circumstances()})
     _show(outcomes)
-    if not options.only:
-        print(_keep(outcomes, options.seed))
+    if options.keep or not options.only:
+        print(_keep(taken, options.seed))
 
 
 @contextmanager
@@ -66,6 +69,10 @@ def _gateway(name: str, folder: Path) -> Iterator[Gateway]:
             yield _WITH_KAFKA[name](folder / "gateway", broker)
     elif name in _QOS_TWO:
         yield QosTwo(folder / "gateway", _QOS_TWO[name])
+    elif name == "thingsboard":
+        if programs.thingsboard_python() is None:
+            raise SystemExit("bench-losses: ThingsBoard Gateway cannot be installed here")
+        yield ThingsBoard(folder / "gateway")
     else:
         if programs.nats_server() is None:
             raise SystemExit("bench-losses: NATS cannot be built here")
@@ -79,20 +86,26 @@ def _show(outcomes: list[Outcome]) -> None:
     Console().print(table)
 
 
-def _keep(outcomes: list[Outcome], seed: int) -> Path:
+def _circumstances() -> dict[str, object]:
+    """Return when a run has ended, and the load of the machine, which other work may have caused."""
+    return {"measured": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "load": round(os.getloadavg()[1], 1)}
+
+
+def _keep(taken: list[dict[str, object]], seed: int) -> Path:
+    file = report.FOLDER / "losses.json"
+    kept = {one["gateway"]: one for one in json.loads(file.read_text())["outcomes"]} if file.exists() else {}
+    kept |= {one["gateway"]: one for one in taken}
     document = {
         "benchmark": "losses",
-        "measured": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "machine": report.machine(),
+        "machine": {name: value for name, value in report.machine().items() if name != "load"},
         "settings": {
             "seed": seed,
             "events": contest.EVENTS,
             "sensors": contest.SENSORS,
             "response_loss": contest.RESPONSE_LOSS,
         },
-        "outcomes": [one.document() for one in outcomes],
+        "outcomes": [kept[name] for name in _NAMES if name in kept],
     }
-    file = report.FOLDER / "losses.json"
     file.write_text(json.dumps(document, indent=2) + "\n")
     return file
 

@@ -7,12 +7,12 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion
 
-from benchmarks.agent import programs
+from benchmarks.agent import programs, thingsboard
 from benchmarks.losses import destinations, idempotent_gateway, sensors
 from simulators.services import ports
 from simulators.services.kafka.broker import Broker
@@ -194,6 +194,61 @@ class QosTwo:
 
     def send(self, number: int, again: int, *, cut: bool) -> bool:
         return sensors.mqtt((_HOST, self._mosquitto.port), number, 2, again, cut=cut)
+
+    def arrived(self) -> Counter[int]:
+        return destinations.numbers(list(self._collector.texts))
+
+
+class Platform(Collector):
+    """What ThingsBoard Gateway needs of its platform: it takes telemetry, and answers the question for its limits."""
+
+    _REQUEST, _RESPONSE = "v1/devices/me/rpc/request/", "v1/devices/me/rpc/response/"
+    _LIMITS = b'{"maxPayloadSize":65536,"maxInflightMessages":100,"rateLimits":{},"gatewayRateLimits":{}}'
+
+    def __init__(self, port: int) -> None:
+        super().__init__(port, "v1/gateway/telemetry", 1)
+        self._client.message_callback_add(f"{self._REQUEST}+", self._answer)
+        telemetry = self._client.on_connect
+        assert telemetry is not None
+
+        def subscribe(client: Client, *details: Any) -> None:
+            client.subscribe(f"{self._REQUEST}+", 1)
+            telemetry(client, *details)
+
+        self._client.on_connect = subscribe
+
+    def _answer(self, client: Client, _data: object, message: MQTTMessage) -> None:
+        client.publish(self._RESPONSE + message.topic.removeprefix(self._REQUEST), self._LIMITS, 1)
+
+
+class ThingsBoard(_Processes):
+    """ThingsBoard Gateway with its REST connector and SQLite storage."""
+
+    def __init__(self, folder: Path) -> None:
+        (port,) = ports.free(1)
+        self._platform = Mosquitto(folder / "platform", EACH_CHANGE)
+        self._collector = Platform(self._platform.port)
+        home = (folder / "gateway").absolute()
+        command, environment = thingsboard.prepare(home, port, self._platform.port)
+        super().__init__(Process(Command("thingsboard", command, folder / "thingsboard.log", home, environment)))
+        self._port = port
+        self._up = False
+
+    def start(self) -> None:
+        if self.processes[0].exit_status is None:  # the first start
+            self.uplink(up=True)
+            self._collector.connect()
+        self.processes[0].start()
+        self.processes[0].wait_for_port(self._port)
+        if self._up:
+            self.processes[0].wait_for_log(thingsboard.STARTED)
+
+    def uplink(self, *, up: bool) -> None:
+        self._platform.start() if up else self._platform.stop()
+        self._up = up
+
+    def send(self, number: int, again: int, *, cut: bool) -> bool:
+        return sensors.post((_HOST, self._port), thingsboard.PATH, number) and not cut
 
     def arrived(self) -> Counter[int]:
         return destinations.numbers(list(self._collector.texts))

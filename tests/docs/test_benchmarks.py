@@ -123,6 +123,7 @@ def test_the_losses_on_the_pages_are_those_that_are_kept() -> None:
         ("MQTT QoS 2, saved after each change", "MQTT QoS 2, mosquitto saves each change", "mqtt-qos2"),
         ("MQTT QoS 2, saved after each second", "MQTT QoS 2, mosquitto saves each second", "mqtt-qos2-each-second"),
         ("NATS JetStream", "NATS JetStream, `Nats-Msg-Id`", "nats"),
+        ("ThingsBoard Gateway", "ThingsBoard Gateway, REST", "thingsboard"),
     ):
         assert page[on_page] == named[name]
         assert front[in_readme] == [str(figure) for figure in named[name]]
