@@ -65,11 +65,18 @@ done
 remove "$new" "$old"
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"; remove "$new"' EXIT
+abandon() {
+  status=$?
+  rm -rf "$work"
+  remove "$new"
+  [ "$status" = 0 ] || echo "environment: not complete (see above); $folder was not changed" >&2
+  exit "$status"
+}
+trap abandon EXIT
 trap 'exit 1' HUP INT TERM
 
 "$python" -c 'import sys; sys.exit(sys.version_info[:2] < (3, 11))' || {
-  echo "environment: $python is older than 3.11" >&2; exit 1; }
+  echo "environment: $python is missing, or older than 3.11" >&2; exit 1; }
 if [ -z "${PIP:-}" ]; then
   "$python" -m venv "$work/tools" || { echo 'environment: run: apt-get install python3-venv' >&2; exit 1; }
   PIP="$work/tools/bin/python -m pip"
@@ -109,6 +116,7 @@ chmod 755 "$new/bin/oncegate"
 # replacement is before that is removed. Most file systems exchange two folders in one step (renameat2): then one of the two
 # environments is in place at any moment.
 sync -f "$new"
+trap 'rm -rf "$work"; remove "$new"' EXIT
 if [ -e "$folder" ] && ! "$python" - "$new" "$folder" << 'END'
 import ctypes, os, sys
 new, folder = map(os.fsencode, sys.argv[1:])

@@ -16,6 +16,11 @@ zsh_completions=${ZSH_COMPLETIONS:-/usr/local/share/zsh/site-functions}
 machine=${MACHINE:-$(uname -m)}
 configuration=$destination/etc/oncegate
 
+if [ -z "$destination" ] && [ "$(id -u)" != 0 ]; then
+  echo "install: only root may do this: sudo make install" >&2
+  exit 1
+fi
+
 if [ "${1:-}" = remove ]; then
   if [ -e "$destination$library" ] && ! grep -qsx 'made-by = oncegate' "$destination$library/pyvenv.cfg"; then
     echo "install: $destination$library is not an environment of Oncegate; nothing was removed" >&2

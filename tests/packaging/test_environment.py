@@ -48,6 +48,7 @@ def agent(folder: Path) -> str:
 def test_an_upgrade_that_cannot_get_its_packages_leaves_the_installed_agent(installed: Path) -> None:
     done = build(installed, machine="a-machine-without-wheels")
     assert done.returncode != 0
+    assert f"{installed} was not changed" in done.stderr
     assert agent(installed) == "the installed agent\n"
     assert [entry.name for entry in installed.parent.iterdir()] == ["oncegate"]
 
@@ -121,6 +122,14 @@ def test_a_replacement_that_was_interrupted_is_undone(installed: Path) -> None:
     done = build(installed, PYTHON="/nonexistent/python3")
     assert done.returncode != 0
     assert agent(installed) == "the installed agent\n"
+
+
+def test_a_missing_interpreter_is_named_and_nothing_is_changed(installed: Path) -> None:
+    done = build(installed, PYTHON="/nonexistent/python3")
+    assert done.returncode == 1
+    assert "/nonexistent/python3 is missing, or older than 3.11" in done.stderr
+    assert f"{installed} was not changed" in done.stderr
+    assert [entry.name for entry in installed.parent.iterdir()] == ["oncegate"]
 
 
 @pytest.mark.parametrize("place", [".new", ".old"])
