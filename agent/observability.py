@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 
 from agent import release
 from agent.certificates.expiry import certificates
@@ -16,8 +17,9 @@ from agent.http.views import Views, ViewSources
 from agent.pipeline import Pipeline
 from agent.status import GatewayStatus, read_status
 from agent.store.errors import FAILURES
-from agent.store.event_store import EventStore
-from agent.store.layout import FILE_NAME
+from agent.store.forwarding_times import ForwardingTimes
+from agent.store.lanes.stores import LaneStores
+from agent.store.layout import FILE_NAME, store_folders
 from agent.store.read.documents import read_device, read_events, read_trace
 from agent.store.read.rejected import RejectSelection, read_rejected
 from agent.store.schema import disk_space
@@ -43,7 +45,7 @@ class Observation:
 
 def observe(
     settings: Settings,
-    store: EventStore,
+    store: LaneStores,
     pipeline: Pipeline,
     clock: Clock,
     state: ProcessState,
@@ -59,8 +61,9 @@ def observe(
         transport_duplicates=transport_duplicates,
         responses=responses,
         dangers=pipeline.warnings.counts,
-        commits=store.commit_durations,
+        commits=lambda: store.commit_durations,
         outbox=store.counts,
+        lanes=store.lane_counts,
         store_bytes=store.disk_bytes,
         store_bytes_max=store.bytes_max,
         log_bytes=reader.log_bytes,
@@ -86,13 +89,13 @@ def observe(
     return Observation(Views(view_sources), responses, history)
 
 
-def flush(store: EventStore) -> None:
+def flush(store: LaneStores) -> None:
     """Write the counts of duplicates, which views read from the disk; where that fails, they show older ones."""
     with suppress(*FAILURES):
         store.flush()
 
 
-def _totals(store: EventStore, pipeline: Pipeline) -> Totals:
+def _totals(store: LaneStores, pipeline: Pipeline) -> Totals:
     new, forwarded, confirmed, _ = store.totals()
     return Totals(
         accepted=sum(counts.accepted for counts in pipeline.counts.values()),
@@ -108,7 +111,7 @@ def _totals(store: EventStore, pipeline: Pipeline) -> Totals:
 class StoreReader:
     """Reads the store for the views, beside its writer; each method blocks."""
 
-    def __init__(self, settings: Settings, store: EventStore, clock: Clock, pipeline: Pipeline) -> None:
+    def __init__(self, settings: Settings, store: LaneStores, clock: Clock, pipeline: Pipeline) -> None:
         self._folder = settings.gateway.state_dir
         self._gateway = settings.gateway.id
         self._store = store
@@ -116,8 +119,8 @@ class StoreReader:
         self._pipeline = pipeline
 
     def log_bytes(self) -> int:
-        """Return the size of the write-ahead log."""
-        return disk_space.log_bytes(self._folder / FILE_NAME)
+        """Return the size of the write-ahead logs."""
+        return sum(disk_space.log_bytes(folder / FILE_NAME) for folder in store_folders(self._folder).values())
 
     def status(self) -> GatewayStatus:
         """Return the status, without the duplicates that are not written yet."""
@@ -131,7 +134,10 @@ class StoreReader:
     def traces(self, fingerprint: bytes) -> list[dict[str, object]]:
         """Return the traces of the events with a fingerprint."""
         flush(self._store)
-        return read_trace(self._folder, self._gateway, fingerprint, self._store.outbox.times)
+        return read_trace(self._folder, self._gateway, fingerprint, self._times())
+
+    def _times(self) -> dict[str, ForwardingTimes]:
+        return {lane: outbox.times for lane, outbox in self._store.outboxes.items()}
 
     def device(self, device: str) -> dict[str, object]:
         """Return the data of the page of one device."""
@@ -146,9 +152,14 @@ class StoreReader:
 
     def latest(self, text: str) -> list[Mapping[str, object]]:
         """Return the latest events of the devices whose name contains a text, newest first."""
-        events = read_events(self._folder, self._gateway, SEARCHED_EVENTS_MAX)
-        found = (event for event in events if text.lower() in str(event.get("device", "")).lower())
-        return list(reversed(deque(found, FOUND_EVENTS_MAX)))
+        latest: list[Mapping[str, object]] = []
+        for folder in store_folders(self._folder).values():
+            events = read_events(folder, self._gateway, SEARCHED_EVENTS_MAX)
+            found = (event for event in events if text.lower() in str(event.get("device", "")).lower())
+            latest += reversed(deque(found, FOUND_EVENTS_MAX))
+        if len(self._store.by_lane) > 1:
+            latest.sort(key=itemgetter("received"), reverse=True)
+        return latest[:FOUND_EVENTS_MAX]
 
     def rejected(self, selection: RejectSelection, limit: int) -> list[dict[str, object]]:
         """Return the latest rejected events that are selected."""
@@ -158,7 +169,7 @@ class StoreReader:
 class LiveView:
     """The status page's live view: the store's status, and state that is in this process only."""
 
-    def __init__(self, store: EventStore, clock: Clock, activity: Activity, state: ProcessState) -> None:
+    def __init__(self, store: LaneStores, clock: Clock, activity: Activity, state: ProcessState) -> None:
         self._store = store
         self._clock = clock
         self._activity = activity

@@ -12,19 +12,22 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent import release, runtime
 from agent.clock import Clock, SystemClock
 from agent.coap.oscore.serving import open_oscore
 from agent.coap.server import CoapServer
+from agent.config.lanes import DEFAULT_LANE, DEFAULT_PRIORITY
 from agent.config.settings import Settings
-from agent.forward.forwarder import Forwarder
+from agent.forward.delivery.turns import Turns
+from agent.forward.forwarder import ForwardedLane, Forwarder
+from agent.forward.kafka.uplink import open_uplink
 from agent.forward.receipts.poller import ReceiptPoller
 from agent.pipeline import Pipeline
 from agent.store.errors import DamagedStoreError, DiskFullError
-from agent.store.event_store import EventStore
 from agent.store.flush_socket import FlushSocket
+from agent.store.lanes.stores import LaneStores, lane_stores
 from agent.systemd.notify import Notifier
 from agent.systemd.supervision import supervise, wait_for_space
 from agent.telemetry.links import Links
@@ -64,38 +67,42 @@ async def _serve(settings: Settings, stop: asyncio.Event) -> None:
     async with AsyncExitStack() as stack:
         store = await _open_store(settings, clock, stop, stack)
         if store is not None:
-            pipeline = Pipeline(settings.identity, clock, store, settings.devices)
+            pipeline = Pipeline(settings.identity, clock, store.intake, settings.devices)
             await _run(settings, clock, store, pipeline, stop)
 
 
 async def _open_store(
     settings: Settings, clock: Clock, stop: asyncio.Event, stack: AsyncExitStack
-) -> EventStore | None:
-    """Open the store as soon as its file system has space; return None where `stop` is set before."""
+) -> LaneStores | None:
+    """Open the stores as soon as their file system has space; return None where `stop` is set before."""
     while not stop.is_set():
-        store = EventStore(settings.gateway.state_dir, settings.gateway.id, settings.store, settings.identity, clock)
         try:
-            return await stack.enter_async_context(store)
+            return await stack.enter_async_context(lane_stores(settings, clock))
         except DiskFullError as error:
             await wait_for_space(error, settings.gateway.state_dir, stop)
     return None
 
 
-async def _run(settings: Settings, clock: Clock, store: EventStore, pipeline: Pipeline, stop: asyncio.Event) -> None:
+async def _run(settings: Settings, clock: Clock, store: LaneStores, pipeline: Pipeline, stop: asyncio.Event) -> None:
     """Start up, run and shut down: the servers close first, so that the forwarder receives all accepted events."""
     stop_forwarding = threading.Event()
     recent_errors = RecentErrors()
     logging.getLogger().addHandler(recent_errors)
     links = Links(clock)
     notifier = Notifier()
-    forwarder = Forwarder(settings.kafka, settings.gateway.id, store.outbox, clock, links, Random())
-    receipts = ReceiptPoller(
-        settings.kafka, settings.receipts, settings.gateway.id, store.outbox, links, Random(), forwarder.hours
-    )
-    state = ProcessState(recent_errors, links, forwarder.uplink)
+    lanes = _forwarded_lanes(settings, clock, store)
+    state = ProcessState(recent_errors, links, lanes[DEFAULT_LANE].uplink)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(_thread(forwarder.run, stop_forwarding), name="forwarder")
-        tasks.create_task(_thread(receipts.run, stop_forwarding), name="receipts")
+        for lane, outbox in store.outboxes.items():
+            reported = links if lane == DEFAULT_LANE else Links(clock, lane)
+            forwarder = Forwarder(
+                settings.kafka, settings.gateway.id, outbox, clock, reported, Random(), lane=lanes[lane]
+            )
+            receipts = ReceiptPoller(
+                settings.kafka, settings.receipts, settings.gateway.id, outbox, reported, Random(), forwarder.hours
+            )
+            tasks.create_task(_thread(forwarder.run, stop_forwarding), name=f"forwarder of lane {lane}")
+            tasks.create_task(_thread(receipts.run, stop_forwarding), name=f"receipts of lane {lane}")
         mqtt = tasks.create_task(_subscribe(settings, pipeline, links, stop), name="mqtt")
         try:
             async with AsyncExitStack() as stack:
@@ -117,11 +124,25 @@ async def _run(settings: Settings, clock: Clock, store: EventStore, pipeline: Pi
             logging.getLogger().removeHandler(recent_errors)
 
 
+def _forwarded_lanes(settings: Settings, clock: Clock, store: LaneStores) -> dict[str, ForwardedLane]:
+    """Return the lanes for their forwarders; one that is no longer configured comes after all others."""
+    uplink = open_uplink(settings.kafka, clock)
+    if len(store.by_lane) == 1:
+        return {DEFAULT_LANE: ForwardedLane(uplink=uplink)}
+    turns = Turns(clock)
+    priorities = {lane.name: lane.priority for lane in settings.forward.lanes} | {DEFAULT_LANE: DEFAULT_PRIORITY}
+    last = min(priorities.values()) - 1
+    return {
+        lane: ForwardedLane("" if lane == DEFAULT_LANE else lane, turns.of(priorities.get(lane, last)), uplink)
+        for lane in store.by_lane
+    }
+
+
 async def _open_servers(
     settings: Settings,
     clock: Clock,
     pipeline: Pipeline,
-    store: EventStore,
+    store: LaneStores,
     state: ProcessState,
     stack: AsyncExitStack,
 ) -> dict[str, CoapServer | HttpServer]:
@@ -149,7 +170,7 @@ def _http(
     settings: Settings,
     clock: Clock,
     pipeline: Pipeline,
-    store: EventStore,
+    store: LaneStores,
     state: ProcessState,
     transport_duplicates: Mapping[str, Callable[[], int]],
 ) -> tuple[HttpServer, History]:
@@ -171,13 +192,15 @@ async def _subscribe(settings: Settings, pipeline: Pipeline, links: Links, stop:
         await subscriber.run(stop)
 
 
-async def _until_stopped(stop: asyncio.Event, store: EventStore) -> None:
-    """Wait for the signal; raise the error that ended the store's writer."""
+async def _until_stopped(stop: asyncio.Event, store: LaneStores) -> None:
+    """Wait for the signal; raise the error that ended a store's writer."""
     waiting = asyncio.ensure_future(stop.wait())
-    await asyncio.wait((waiting, store.failed), return_when=asyncio.FIRST_COMPLETED)
+    ends: list[asyncio.Future[Any]] = [waiting, *store.failures]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
-    if store.failed.done():
-        store.failed.result()
+    for failed in store.failures:
+        if failed.done():
+            failed.result()
 
 
 async def _thread(run: Callable[[threading.Event], None], stop: threading.Event) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from agent import release
+from agent.config.lanes import DEFAULT_LANE
 from agent.forward.delivery.held import read_held
 from agent.forward.delivery.in_doubt import read_in_doubt
 from agent.forward.receipts.hold import read_hold
@@ -22,7 +25,7 @@ from agent.store.facts import (
     RECEIPTS_TABLE,
 )
 from agent.store.fingerprints import fingerprint_rows
-from agent.store.layout import FILE_NAME
+from agent.store.layout import FILE_NAME, store_folders
 from agent.store.read.events import Epochs, read_packed
 from agent.store.read.states import States
 from agent.store.schema import database, disk_space, gaps, tables
@@ -79,17 +82,48 @@ class GatewayStatus:
     """The size of the store's write-ahead log, which grows while a reader does not end."""
     maybe_lost: int = 0
     """Events sent at most once that were in flight when it became unknown whether they arrived."""
+    lanes: Mapping[str, EventCounts] = field(default_factory=dict)
+    """The events of each lane by state; empty without lanes."""
 
     def document(self) -> dict[str, object]:
         """Return the status in JSON's types, with the release of the program that read it."""
         return {"version": release.version(), "form": release.form(), **asdict(self)}
 
 
-def read_status(folder: Path, gateway: str) -> GatewayStatus:
-    """Read the status of a store; raise StoreError where there is none."""
+def read_status(state_folder: Path, gateway: str) -> GatewayStatus:
+    """Read the status of the store, of all its lanes together; raise StoreError where there is none."""
+    found = {lane: _read_store(folder, gateway) for lane, folder in store_folders(state_folder).items()}
+    default = found[DEFAULT_LANE]
+    return default if len(found) == 1 else _together(default, found)
+
+
+def _read_store(folder: Path, gateway: str) -> GatewayStatus:
     path = folder / FILE_NAME
     with closing(database.open_for_reading(path)) as connection, database.snapshot(connection):
         return _read(connection, path, gateway)
+
+
+def _together(default: GatewayStatus, lanes: Mapping[str, GatewayStatus]) -> GatewayStatus:
+    """Return the status of all lanes together; the latest label is that of the default lane."""
+    every = lanes.values()
+    counts = [sum(column) for column in zip(*(astuple(one.events) for one in every), strict=True)]
+    changes: dict[str, Any] = {name: sum(getattr(one, name) for one in every) for name in _SUMS}
+    for name in _FIRSTS:
+        known = [value for one in every if (value := getattr(one, name)) is not None]
+        changes[name] = min(known, default=None)
+    for name in _REASONS:
+        reasons = [f"lane {lane}: {text}" for lane, one in lanes.items() if (text := getattr(one, name))]
+        changes[name] = "; ".join(reasons)
+    of_lanes = {lane: one.events for lane, one in lanes.items()}
+    return replace(default, events=EventCounts(*counts), lanes=of_lanes, **changes)
+
+
+_SUMS = ("accepted", "duplicates", "rejected", "epochs", "store_bytes", "oversized", "log_bytes", "maybe_lost")
+_FIRSTS = (
+    *("oldest_unprocessed", "oldest_new", "oldest_forwarded"),
+    *("receipts_held_since", "oversized_since", "oversized_bytes"),
+)
+_REASONS = ("forwarding_stopped", "receipts_held")
 
 
 def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> GatewayStatus:

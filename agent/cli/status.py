@@ -48,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         ("accepted", f"{count(status.accepted, 'sensor event')} since the store was created"),
         ("", f"{count(status.duplicates, 'duplicate')} recognised{late}, {status.rejected:,} rejected"),
         ("in the store", _states(status.events)),
+        *((f"lane {printable(lane)}", _states(events)) for lane, events in status.lanes.items()),
         ("oldest", _oldest(status)),
         (
             "label",

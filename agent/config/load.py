@@ -15,6 +15,7 @@ from agent.config.mistakes import ConfigurationError, Mistake, SettingErrors, te
 from agent.config.settings import (
     CoapSettings,
     DevicesSettings,
+    ForwardSettings,
     GatewaySettings,
     HttpSettings,
     IdentitySettings,
@@ -44,6 +45,7 @@ SECTIONS: Mapping[str, type[Any]] = {
     "identity": IdentitySettings,
     "store": StoreSettings,
     "kafka": KafkaSettings,
+    "forward": ForwardSettings,
     "receipts": ReceiptSettings,
 }
 

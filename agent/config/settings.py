@@ -14,6 +14,7 @@ from typing import Any
 from agent.config import readers
 from agent.config import subscriptions as topics
 from agent.config.identity_rules import IdentityRule, read_rules
+from agent.config.lanes import Lane, read_lanes
 from agent.config.mistakes import raise_all
 
 DAY_SECONDS = 86_400.0
@@ -252,6 +253,15 @@ class KafkaSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ForwardSettings:
+    """Section [forward]."""
+
+    lanes: tuple[Lane, ...] = option(
+        read_lanes, "events that are stored and sent apart from all others, by priority: docs/lanes.md", default=()
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class ReceiptSettings:
     """Section [receipts]."""
 
@@ -280,4 +290,5 @@ class Settings:
     mqtt: MqttSettings = MqttSettings()
     identity: IdentitySettings = IdentitySettings()
     store: StoreSettings = StoreSettings()
+    forward: ForwardSettings = ForwardSettings()
     receipts: ReceiptSettings = ReceiptSettings()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Final
@@ -18,6 +19,7 @@ from agent.forward.delivery.at_most_once import AtMostOnce
 from agent.forward.delivery.exactly_once import ExactlyOnce
 from agent.forward.delivery.oversized import Oversized
 from agent.forward.delivery.session import Mode, SessionContext
+from agent.forward.delivery.turns import Turn
 from agent.forward.errors import ClonedError, KafkaSettingsError, RefusedError, RenewalError, SessionError
 from agent.forward.kafka.client import LastError, describe, open_admin, producer_config
 from agent.forward.kafka.connect import check_reachable
@@ -25,7 +27,7 @@ from agent.forward.kafka.health import Link
 from agent.forward.kafka.hours import CHECK_SECONDS, Hours
 from agent.forward.kafka.login_files import LoginFiles, SessionStop
 from agent.forward.kafka.topic import TopicWatch, create_command
-from agent.forward.kafka.uplink import open_uplink
+from agent.forward.kafka.uplink import Uplink, open_uplink
 from agent.forward.kafka.wall_steps import WallSteps
 from agent.store.facts import FORWARDER_STOPPED
 from agent.store.port import Outbox, OutboxError
@@ -37,6 +39,18 @@ SILENCE_MS: Final = 10_000
 """How long there may be no delivery report before the broker counts as unreachable."""
 
 
+@dataclass(frozen=True, slots=True)
+class ForwardedLane:
+    """A lane, and what its forwarder shares with those of the other lanes."""
+
+    name: str = ""
+    """Empty for the default lane."""
+    turn: Turn | None = None
+    """None where there is no other lane."""
+    uplink: Uplink | None = None
+    """The cap on what all lanes send; None where there is none."""
+
+
 class Forwarder:
     """Drains the outbox into the topic, in the configured delivery mode.
 
@@ -45,7 +59,7 @@ class Forwarder:
     and a later session sends it again. At most once is the exception: there an event is released before it is sent.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # its parts
         self,
         settings: KafkaSettings,
         gateway: str,
@@ -55,16 +69,19 @@ class Forwarder:
         random: Random,
         *,
         silence_ms: int = SILENCE_MS,
+        lane: ForwardedLane | None = None,
     ) -> None:
+        """Create it; `lane` is None where there is no other lane."""
         self._settings = settings
         self._gateway = gateway
         self._outbox = outbox
         self._clock = clock
         self._backoff = Backoff(random)
-        self._mode = mode_of(settings, gateway)
+        self._lane = ForwardedLane(uplink=open_uplink(settings, clock)) if lane is None else lane
+        self._mode = mode_of(settings, gateway, self._lane.name)
         self._silence_ms = silence_ms
         self.hours = Hours(settings.hours, clock)
-        self.uplink = open_uplink(settings, clock)
+        self.uplink = self._lane.uplink
         """The cap on what is sent; None where there is none."""
         self._oversized: Oversized | None = None
         """Shared by all sessions; read from the store by the first one."""
@@ -137,6 +154,8 @@ class Forwarder:
             silence_ms=self._silence_ms,
             wall_steps=WallSteps(self._clock),
             uplink=self.uplink,
+            lane=self._lane.name,
+            turn=self._lane.turn,
         )
 
     def _run_session(self, stop: threading.Event, session_stop: SessionStop) -> None:
@@ -144,7 +163,7 @@ class Forwarder:
         try:
             config = producer_config(self._settings, self._mode.fixed)
             if self.uplink is not None:
-                config |= self.uplink.producer_statistics()
+                config |= self.uplink.producer_statistics(self._lane.name)
             context = self._open_context()
             topic = context.watch.read_view(stop)
             context.link.report_reachable()
@@ -153,6 +172,8 @@ class Forwarder:
                 session.run(session_stop)
             finally:
                 session.close()
+                if self._lane.turn is not None:
+                    self._lane.turn.ask(has_events=False)
                 if session.marked:
                     self._backoff.reset()
         except KafkaSettingsError as error:  # the start could use the settings: a file is just being replaced
@@ -163,11 +184,12 @@ class Forwarder:
             raise SessionError(str(error)) from error
 
 
-def mode_of(settings: KafkaSettings, gateway: str) -> Mode:
-    """Return the configured delivery mode."""
+def mode_of(settings: KafkaSettings, gateway: str, lane: str = "") -> Mode:
+    """Return the configured delivery mode, for a lane whose name is empty for the default lane."""
     match settings.delivery:
         case "exactly-once":
-            return ExactlyOnce(settings, gateway)
+            # Each lane has transactions of its own; a slash is in no gateway's id.
+            return ExactlyOnce(settings, f"{gateway}/{lane}" if lane else gateway)
         case "at-most-once":
             return AtMostOnce()
         case _:

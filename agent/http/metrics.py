@@ -43,8 +43,10 @@ class Sources:
     responses: Mapping[int, int]
     """HTTP responses by status code."""
     dangers: Counter[Danger]
-    commits: CommitDurations
+    commits: Callable[[], CommitDurations]
     outbox: Callable[[], tuple[int, int, int, int]]
+    lanes: Callable[[], Mapping[str, tuple[int, int, int, int]]]
+    """The same of each lane; empty without lanes."""
     store_bytes: Callable[[], int]
     store_bytes_max: int
     log_bytes: Callable[[], int]
@@ -95,7 +97,7 @@ class _Agent(Collector):
             "oncegate_commit_seconds",
             "From the beginning of a transaction until it was on disk.",
             buckets=buckets,
-            sum_value=sources.commits.total_seconds,
+            sum_value=sources.commits().total_seconds,
         )
         dangers = CounterMetricFamily(
             "oncegate_identity_warnings", "Events whose device puts their identity at risk.", labels=("danger",)
@@ -114,6 +116,7 @@ class _Agent(Collector):
         for state, count in zip(STATES, sources.outbox(), strict=True):
             outbox.add_metric((state,), count)
         yield outbox
+        yield _lanes(sources.lanes())
         yield GaugeMetricFamily("oncegate_store_bytes", "The store's files.", value=sources.store_bytes())
         yield GaugeMetricFamily("oncegate_store_max_bytes", "The store's bound.", value=sources.store_bytes_max)
         yield GaugeMetricFamily("oncegate_store_log_bytes", "Its write-ahead log.", value=sources.log_bytes())
@@ -132,6 +135,15 @@ class _Agent(Collector):
         if sources.uplink is not None:
             yield from _uplink(sources.uplink.state(), sources.outbox()[0])
         yield _expiries(sources.certificates())
+
+
+def _lanes(counts: Mapping[str, tuple[int, int, int, int]]) -> Metric:
+    """Return the events of each lane by state."""
+    family = GaugeMetricFamily("oncegate_lane_events", "Events in the store of a lane.", labels=("lane", "state"))
+    for lane, of_lane in counts.items():
+        for state, count in zip(STATES, of_lane, strict=True):
+            family.add_metric((lane, state), count)
+    return family
 
 
 def _uplink(uplink: UplinkState, waiting: int) -> Iterator[Metric]:
@@ -198,4 +210,4 @@ def _ages(sources: Sources) -> Iterator[Metric]:
 
 
 def _buckets(sources: Sources) -> list[tuple[float, int]]:
-    return sources.commits.cumulative()
+    return sources.commits().cumulative()

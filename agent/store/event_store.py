@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from agent.clock import Clock
 from agent.config.settings import IdentitySettings, StoreSettings
@@ -31,11 +31,14 @@ from agent.store.write.writer import Writer
 
 log = logging.getLogger(__name__)
 
+LANE_SHARE: Final = 16
+"""A lane beside the default one has this part of the store's bound, and of the memory for fingerprints."""
+
 
 class EventStore:
     """Stores events durably: takes submissions (`port.Intake`), and passes events to its outbox."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # its parts
         self,
         folder: Path,
         gateway: str,
@@ -45,14 +48,18 @@ class EventStore:
         *,
         connect: database.Connect = database.open_for_service,
         segment_events: int = SEGMENT_EVENTS,
+        lane: str = "",
     ) -> None:
+        """Create the store of a lane, whose name is empty for the default lane."""
+        share = LANE_SHARE if lane else 1
+        self._lane = lane
         self._path = folder / FILE_NAME
         self._gateway = gateway
         self._settings = settings
         self._identity = identity
         self._clock = clock
         self._connect = connect
-        self._bounds = IndexBounds(identity.memory_bytes, segment_events)
+        self._bounds = IndexBounds(identity.memory_bytes // share, segment_events // share)
         self._transports = Transports()
         self._damage = DamageReport(self._path, self._report_failure)
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -146,7 +153,7 @@ class EventStore:
             self._path, self._connect, settings, clock, memory, self._transports, self._damage.report
         )
         self._write_path.connection.start(connection)
-        self._committer = Committer(self._write_path, self._gateway, clock, memory, self._announce)
+        self._committer = Committer(self._write_path, self._gateway, clock, memory, self._announce, self._lane)
         self._maintenance = Maintenance(
             self._write_path,
             memory,

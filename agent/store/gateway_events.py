@@ -25,10 +25,13 @@ class GatewayCondition:
     """Events in the store that were not sent yet."""
     written_bytes: int
     """Bytes that were written to the disk since the store was created."""
+    lane: str = ""
+    """The lane whose events these are; empty for the default lane."""
 
     def entries(self) -> dict[str, Value]:
         """Return the entries of the data."""
-        return {"version": self.version, "new_events": self.new_events, "written_bytes": self.written_bytes}
+        lane: dict[str, Value] = {"lane": self.lane} if self.lane else {}
+        return {"version": self.version, "new_events": self.new_events, "written_bytes": self.written_bytes, **lane}
 
 
 def started(

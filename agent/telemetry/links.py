@@ -54,8 +54,10 @@ class Links:
     outside can change what is shown.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, lane: str = "") -> None:
+        """Create them for a lane, whose name is empty for the default lane."""
         self._clock = clock
+        self._lane = {"lane": lane} if lane else {}
         self._reports: dict[LinkName, LinkReport] = {}
         self._lock = threading.Lock()
 
@@ -67,7 +69,7 @@ class Links:
             since = self._clock.wall_ms() if before is None or changed else before.since
             self._reports[link] = LinkReport(state, since, reason)
         if changed or (state.logs_each_reason and before is not None and before.reason != reason):
-            facts = {"reason": reason, **facts} if reason else facts
+            facts = {**self._lane, "reason": reason, **facts} if reason else {**self._lane, **facts}
             pairs = "".join(f" {key}=%r" for key in facts)
             _log.log(state.level, f"{link.value}=%s since=%s{pairs}", state.name, rfc3339(since), *facts.values())
 

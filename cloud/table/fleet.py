@@ -7,16 +7,17 @@ for each gateway: when it was last heard and started, and what its latest event 
 _GATEWAY_EVENTS = """
     SELECT gateway, epoch, sequence, type, received, appended, clock, day, {version} AS version,
            {new_events} AS new_events, {written_bytes} AS written_bytes, {reason} AS reason, {count} AS lost_events,
-           {correction_ms} AS correction_ms
+           {correction_ms} AS correction_ms, {lane} AS lane
     FROM events WHERE via = 'gateway'
 """
 _NUMBERS = ("new_events", "written_bytes", "count", "correction_ms")
-_STATES = "type IN ('gateway.started', 'gateway.checkpoint')"
+# Each lane of a gateway has a store, which states its own backlog: the view shows that of the default lane.
+_STATES = "(type IN ('gateway.started', 'gateway.checkpoint') AND lane IS NULL)"
 # The order of the appends, since the clock of a gateway may be wrong.
 _GATEWAYS = f"""
     SELECT gateway, max(appended) AS heard_at,
-           max(CASE WHEN type = 'gateway.started' THEN appended END) AS started_at,
-           count(CASE WHEN type = 'gateway.started' THEN 1 END) AS starts,
+           max(CASE WHEN type = 'gateway.started' AND lane IS NULL THEN appended END) AS started_at,
+           count(CASE WHEN type = 'gateway.started' AND lane IS NULL THEN 1 END) AS starts,
            count(CASE WHEN type = 'gateway.gap' THEN 1 END) AS gaps,
            max(CASE WHEN type = 'gateway.gap' THEN appended END) AS last_gap_at,
            CAST(coalesce(sum(lost_events), 0) AS BIGINT) AS lost_events,
@@ -40,7 +41,7 @@ _FIRST, _LAST = (f"{name}(CASE WHEN is_state THEN appended END)" for name in ("m
 
 def _views(create: str, field: str, number: str, seconds: str) -> tuple[str, str]:
     """Return the statements, in the words of one database for a field of `data`, its number, and a time in seconds."""
-    fields = {name: field.format(name) for name in ("version", "reason")}
+    fields = {name: field.format(name) for name in ("version", "reason", "lane")}
     fields |= {name: number.format(field.format(name)) for name in _NUMBERS}
     elapsed = f"({seconds.format(_LAST)} - {seconds.format(_FIRST)})"
     return (

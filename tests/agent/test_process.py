@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.store.layout import FILE_NAME
+from agent.config.lanes import DEFAULT_LANE
+from agent.store.layout import FILE_NAME, store_folders
 from agent.store.read.events import Epochs, read_packed
 from agent.store.schema import database
 from contract.event import Label
@@ -22,6 +23,10 @@ from tests.support.waiting import wait_until
 KILLS, KILLS_MANY = 8, 200
 WINDOW = 64
 """The client's concurrent requests."""
+EVENT = b'{"device":"urn:dev:mac:0000000000000001","id":%d,"data":{"n":%d}}'
+PAIR = b'[{"device":"urn:a","id":%d,"data":{"x":1}},{"device":"urn:a","type":"alarm","id":%d,"data":{"x":1}}]'
+"""The events of one delivery that are of two lanes."""
+LANES = '[[forward.lanes]]\nname = "alarms"\ntype = "alarm"\npriority = 1\n'
 
 
 @pytest.fixture
@@ -43,10 +48,15 @@ class Client:
         self._socket.settimeout(0.2)
         self.next = first
         self.acked: set[int] = set()
+        self.form = EVENT
+        """Of a body, with two places for the number of its events."""
 
     def send(self) -> None:
-        body = b'{"device":"urn:dev:mac:0000000000000001","id":%d,"data":{"n":%d}}' % (self.next, self.next)
-        self._socket.send(wire.Request(body, 50).datagram(self.next % 65536, self.next.to_bytes(4, "big")))
+        self._socket.send(
+            wire.Request(self.form % (self.next, self.next), 50).datagram(
+                self.next % 65536, self.next.to_bytes(4, "big")
+            )
+        )
         self.next += 1
 
     def close(self) -> None:
@@ -92,8 +102,8 @@ def threads(pid: int) -> list[str]:
     return [file.read_text().strip() for file in Path(f"/proc/{pid}/task").glob("*/comm")]
 
 
-def stored_ids(folder: Path) -> list[int]:
-    connection = database.open_for_reading(folder / "state" / FILE_NAME)
+def stored_ids(folder: Path, lane: str = DEFAULT_LANE) -> list[int]:
+    connection = database.open_for_reading(store_folders(folder / "state")[lane] / FILE_NAME)
     try:
         bodies = [json.loads(b"{" + event.tail + b"}") for event in read_packed(connection, 1, 1 << 40)]
     finally:
@@ -137,6 +147,37 @@ def test_sigkill_under_load_loses_no_acked_event_and_doubles_none(
     labels = stored_labels(tmp_path)
     assert len(labels) == len(set(labels))
     assert lives <= len({label.epoch for label in labels}) <= kills
+
+
+@pytest.mark.parametrize("kills", [KILLS, pytest.param(KILLS_MANY, marks=pytest.mark.heavy)])
+def test_sigkill_loses_no_part_of_an_acked_delivery_of_two_lanes_and_doubles_none(
+    configuration: Path, agent: Process, connect: Connect, tmp_path: Path, kills: int
+) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed={seed}")
+    moments = random.Random(seed)
+    configuration.write_text(configuration.read_text() + LANES)
+    acked: set[int] = set()
+    following = 1
+    for _ in range(kills):
+        client = connect(start(agent), following)
+        client.form = PAIR
+        last = following + moments.randrange(100, 700)
+        for _ in range(WINDOW):
+            client.send()
+        while client.next < last and client.receive():
+            client.send()
+        agent.kill()
+        while client.receive():
+            pass
+        acked |= client.acked
+        # What was not acked is sent again as new requests: a part of it may be on disk since before the kill.
+        following = max(client.acked, default=following) + 1
+    ids = {lane: stored_ids(tmp_path, lane) for lane in (DEFAULT_LANE, "alarms")}
+    for of_lane in ids.values():
+        assert len(of_lane) == len(set(of_lane))
+        assert acked <= set(of_lane)
+    assert len(acked) > kills * 20
 
 
 def test_sigterm_finishes_what_was_accepted(agent: Process, connect: Connect, tmp_path: Path) -> None:

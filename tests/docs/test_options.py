@@ -87,6 +87,8 @@ SHOWN_BY = {
     "test_the_users_properties_win_over_ours_and_never_over_the_modes",
     "kafka.properties_file": "tests/agent/forward/kafka/test_client.py::"
     "test_secret_properties_come_from_a_file_and_never_stand_in_an_error",
+    "forward.lanes": "tests/agent/store/test_lanes.py::"
+    "test_an_event_goes_to_the_first_lane_that_matches_its_device_and_its_type",
     "receipts.enabled": f"{RECEIPTS}::test_without_receipts_forwarded_is_done",
     "receipts.group": "tests/agent/cli/doctor/test_kafka.py::test_receipts_are_judged_by_whose_they_are",
     "receipts.poll_seconds": f"{EFFECTS}::test_receipts_are_asked_for_as_often_as_configured",

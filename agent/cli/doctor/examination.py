@@ -25,7 +25,7 @@ from agent.config.settings import Settings
 from agent.status import GatewayStatus, read_status
 from agent.store.errors import StoreError
 from agent.store.files import use_mark
-from agent.store.layout import FILE_NAME
+from agent.store.layout import FILE_NAME, store_folders
 from agent.store.schema import database
 from agent.store.wear import read_written
 
@@ -56,7 +56,7 @@ def _checks(settings: Settings) -> Iterator[tuple[str, Check]]:
     yield "space", lambda: check_space(folder, settings.store)
     yield "memory", lambda: check_memory(settings.identity)
     yield "wear", lambda: _check_wear(folder)
-    yield "store", lambda: _check_store(settings)
+    yield "store", lambda: _check_stores(folder)
     yield "ports", lambda: check_ports(settings)
     yield "certificates", lambda: check_certificates(settings, clock.wall_ms())
     yield "kafka", lambda: _check_kafka(settings, clock.wall_ms())
@@ -75,8 +75,12 @@ def _check_mqtt(settings: Settings) -> Iterator[Finding]:
     yield from check_mqtt(settings.mqtt, settings.gateway.id)
 
 
-def _check_store(settings: Settings) -> Iterator[Finding]:
-    path = settings.gateway.state_dir / FILE_NAME
+def _check_stores(state_folder: Path) -> Iterator[Finding]:
+    for folder in store_folders(state_folder).values():
+        yield from _check_store(folder / FILE_NAME)
+
+
+def _check_store(path: Path) -> Iterator[Finding]:
     runs = "the agent runs" if database.in_use(path) else "the agent does not run"
     damaged = sorted(path.parent.glob(f"{path.name}.damaged-*")) if path.parent.exists() else []
     if reason := _unreadable(path):

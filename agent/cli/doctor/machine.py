@@ -12,7 +12,7 @@ from pathlib import Path
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
 from agent.clock import Clock
 from agent.config.settings import GatewaySettings, IdentitySettings, StoreSettings
-from agent.store.layout import FILE_NAME
+from agent.store.layout import FILE_NAME, store_folders
 from agent.store.schema import database
 from agent.terminal import size
 from contract.record import ClockTrust
@@ -129,7 +129,7 @@ def check_space(folder: Path, settings: StoreSettings) -> Iterator[Finding]:
     """Check that the store can grow to its bound."""
     state = os.statvfs(existing(folder))
     free = state.f_bavail * state.f_frsize
-    used = database.disk_bytes(folder / FILE_NAME)
+    used = sum(database.disk_bytes(store / FILE_NAME) for store in store_folders(folder).values())
     missing = max(0, settings.max_bytes - used)
     text = f"{size(free)} free; the store has {size(used)} and may grow to {size(settings.max_bytes)}"
     if free < missing:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from agent.cli.doctor import kafka, receipts
 from agent.clock import SystemClock
+from agent.config.lanes import DEFAULT_LANE
 from agent.config.settings import Settings
 from agent.forward.errors import ForwardError
 from agent.store.errors import StoreError
-from agent.store.event_store import EventStore
 from agent.store.facts import RECEIPTS_TABLE
 from agent.store.files import use_mark
+from agent.store.lanes.stores import lane_stores
 from agent.store.layout import FILE_NAME
 from agent.store.port import OutboxError
 from agent.store.schema import database
@@ -55,12 +56,11 @@ def _table(settings: Settings) -> str:
 
 
 async def _pin(settings: Settings, table: str) -> str | None:
-    store = EventStore(
-        settings.gateway.state_dir, settings.gateway.id, settings.store, settings.identity, SystemClock()
-    )
-    async with store:
-        before = await asyncio.to_thread(store.outbox.fact, RECEIPTS_TABLE)
-        await asyncio.to_thread(store.outbox.set_fact, RECEIPTS_TABLE, table)
+    """Pin the table in each lane; return that of the default lane before."""
+    async with lane_stores(settings, SystemClock()) as stores:
+        before = await asyncio.to_thread(stores.outboxes[DEFAULT_LANE].fact, RECEIPTS_TABLE)
+        for outbox in stores.outboxes.values():
+            await asyncio.to_thread(outbox.set_fact, RECEIPTS_TABLE, table)
     return before
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 from agent.cli.arguments import past_timestamp, positive
 from agent.cli.store.lines import Document, Printer, add_form, local_time
 from agent.config import load
+from agent.config.lanes import DEFAULT_LANE
 from agent.config.settings import GatewaySettings
+from agent.store.layout import store_folders
 from agent.terminal import Colour, printable
 from contract.timestamp import rfc3339
 
@@ -48,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limit", type=positive, metavar="N", help=f"how many at most (default: {LIMIT}, with --since all)"
     )
+    parser.add_argument("--lane", metavar="NAME", default=DEFAULT_LANE, help=f"of this lane (default: {DEFAULT_LANE})")
     parser.add_argument("--duplicates", action="store_true", help="show the latest duplicates, with their events")
     add_form(parser)
 
@@ -55,14 +58,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print events or duplicates."""
     gateway = load.load(arguments.config).gateway
+    folder = store_folders(gateway.state_dir).get(arguments.lane)
+    if folder is None:
+        from agent.cli.failures import USAGE, print_error
+
+        print_error(
+            f"lane {arguments.lane} has no store; those with one: {', '.join(store_folders(gateway.state_dir))}"
+        )
+        return USAGE
     if arguments.duplicates:
-        return _show_duplicates(arguments, gateway)
+        return _show_duplicates(arguments, gateway, folder)
     from agent.store.read.documents import read_events, read_events_between, read_last_position
     from agent.store.read.selection import Selection
 
     selection = Selection(arguments.device, arguments.since)
     printer = Printer(arguments, ("accepted", "state", "device", "event"), _event_row)
-    folder, limit = gateway.state_dir, arguments.limit
+    limit = arguments.limit
     last = read_last_position(folder)
     if arguments.since is not None and limit is None:
         printer.print(read_events_between(folder, gateway.id, 0, last, selection))
@@ -89,7 +100,7 @@ def _report_search(folder: Path, last: int) -> None:
         print(f"oncegate: {text}; --since TIME, without --limit, searches older ones", file=sys.stderr)
 
 
-def _show_duplicates(arguments: argparse.Namespace, gateway: GatewaySettings) -> int:
+def _show_duplicates(arguments: argparse.Namespace, gateway: GatewaySettings, folder: Path) -> int:
     from agent.cli.failures import USAGE, print_error
     from agent.store.read.documents import read_duplicates
     from agent.store.read.flush_request import request_flush
@@ -99,7 +110,7 @@ def _show_duplicates(arguments: argparse.Namespace, gateway: GatewaySettings) ->
         return USAGE
     printer = Printer(arguments, ("received", "state", "sequence", "fingerprint"), _duplicate_row)
     request_flush(gateway.state_dir)
-    printer.print(read_duplicates(gateway.state_dir, arguments.limit or LIMIT))
+    printer.print(read_duplicates(folder, arguments.limit or LIMIT))
     return 0
 
 

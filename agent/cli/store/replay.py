@@ -9,9 +9,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 
 from agent.config import load
-from agent.store.layout import FILE_NAME
+from agent.store.layout import FILE_NAME, lane_folders
 from agent.store.port import StoredEvent
 from agent.store.read.kept import positions_of, read_kept
 from agent.store.read.states import FORWARDED, LOST, NEW, PROCESSED
@@ -44,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.forward.replay import send_again
 
     settings = load.load(arguments.config)
-    with closing(database.open_for_reading(settings.gateway.state_dir / FILE_NAME)) as connection:
+    with closing(_store_of(settings.gateway.state_dir, arguments.epoch)) as connection:
         known = positions_of(connection, arguments.epoch)
         if known is None:
             return _fail(f"epoch {arguments.epoch} is not in this store; see oncegate status and oncegate events")
@@ -69,6 +70,16 @@ def run(arguments: argparse.Namespace) -> int:
     if beyond:
         print(f"{count(beyond, 'sequence')} beyond {len(known):,}, where the epoch ends")
     return INCOMPLETE if result.incomplete else 0
+
+
+def _store_of(state_folder: Path, epoch: str) -> sqlite3.Connection:
+    """Open the lane's store that has an epoch, or the default lane's where none has it."""
+    for folder in lane_folders(state_folder).values():
+        connection = database.open_for_reading(folder / FILE_NAME)
+        if positions_of(connection, epoch) is not None:
+            return connection
+        connection.close()
+    return database.open_for_reading(state_folder / FILE_NAME)
 
 
 class ReplayResult:

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 
 from agent.config import load
-from agent.store.layout import FILE_NAME
+from agent.store.layout import FILE_NAME, store_folders
 from agent.terminal import printable
 
 WRONG = 1
@@ -21,19 +21,22 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--json", action="store_true", help="one JSON object for each lane")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the findings, a line each; return 1 where there are any."""
     from agent.store.recovery.verify import verify
 
-    path = load.load(arguments.config).gateway.state_dir / FILE_NAME
-    result = verify(path)
-    if arguments.json:
-        print(json.dumps({"store": str(path), "whole": not result.findings, **asdict(result)}))
-    else:
+    folder = load.load(arguments.config).gateway.state_dir
+    results = {
+        lane_folder / FILE_NAME: verify(lane_folder / FILE_NAME) for lane_folder in store_folders(folder).values()
+    }
+    for path, result in results.items():
+        if arguments.json:
+            print(json.dumps({"store": str(path), "whole": not result.findings, **asdict(result)}))
+            continue
         for finding in result.findings:
             print(f"{finding.check}: {printable(finding.text)}")
         print(f"{path}: {result.events} events are whole; {len(result.findings) or 'no'} findings")
-    return WRONG if result.findings else 0
+    return WRONG if any(result.findings for result in results.values()) else 0

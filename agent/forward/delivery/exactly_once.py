@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 
 class ExactlyOnce:
-    """A transactional producer, with the gateway's name as its transactional id.
+    """A transactional producer, with the name of the gateway, or of one of its lanes, as its transactional id.
 
     init_transactions ends any transaction that an earlier producer of this name has begun. The latest intent contains
     the offsets of its events: if they are visible there, they are marked, and nothing is sent twice.
@@ -54,10 +54,11 @@ class ExactlyOnce:
 
     fixed: Mapping[str, str | None]
 
-    def __init__(self, settings: KafkaSettings, gateway: str) -> None:
+    def __init__(self, settings: KafkaSettings, name: str) -> None:
+        """Create the mode; `name` is the transactional id."""
         self._settings = settings
-        self._gateway = gateway
-        self._group = GROUP_PREFIX + gateway
+        self._name = name
+        self._group = GROUP_PREFIX + name
         self._latest: TransactionalSession | None = None
         """The latest session of this run that has held the transactional id."""
         self.fixed = {
@@ -66,7 +67,7 @@ class ExactlyOnce:
             "enable.idempotence": "true",
             "partitioner": "murmur2_random",
             "delivery.report.only.error": None,
-            "transactional.id": gateway,
+            "transactional.id": name,
             "transaction.timeout.ms": str(TRANSACTION_MS),
             "message.timeout.ms": str(TRANSACTION_MS),
             "delivery.timeout.ms": None,
@@ -136,7 +137,7 @@ class ExactlyOnce:
             return
         if self._latest is not None:
             raise ClonedError(
-                f"another agent sends as {self._gateway!r}, in epoch {marker.epoch}: stop it, or configure another"
+                f"another agent sends as {self._name!r}, in epoch {marker.epoch}: stop it, or configure another"
                 " gateway.id for one of the two; then restart this agent"
             )
         _log.warning(

@@ -1,4 +1,4 @@
-"""Reads new events from the outbox as fast as the uplink's cap allows."""
+"""Reads new events from the outbox in the lane's turn, as fast as the uplink's cap allows."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from agent.store.port import StoredEvent
 def wait_for_new(context: SessionContext, producer: Producer, after: int, seconds: float) -> bool:
     """Wait for a new event above a position that may be sent now, or a returned batch.
 
-    While the cap forbids it, the clients are served, whose reports end that.
+    While it is another lane's turn, or the cap forbids it, the clients are served, whose reports end the latter.
     """
+    if context.turn is not None and not context.turn.ask(has_events=context.outbox.wait(after, 0)):
+        serve(producer, min(seconds, POLL_SECONDS_MAX))
+        return False
     if context.uplink is not None:
         context.watch.serve()
         if not context.uplink.is_open():
@@ -29,5 +32,5 @@ def read_new(context: SessionContext, after: int) -> Sequence[StoredEvent]:
     if context.uplink is None:
         return context.outbox.read(after, BATCH_EVENTS_MAX, BATCH_BYTES_MAX)
     events = context.outbox.read(after, BATCH_EVENTS_MAX, min(BATCH_BYTES_MAX, context.uplink.bytes_max))
-    context.uplink.hand_over(len(events), sum(len(event.tail) for event in events))
+    context.uplink.hand_over(len(events), sum(len(event.tail) for event in events), context.lane)
     return events

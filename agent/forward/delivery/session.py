@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from agent.clock import Clock
 from agent.forward.delivery.oversized import Oversized
+from agent.forward.delivery.turns import Turn
 from agent.forward.kafka.health import Link
 from agent.forward.kafka.topic import TopicView, TopicWatch
 from agent.forward.kafka.uplink import Uplink
@@ -45,6 +46,10 @@ class SessionContext:
     """Counted since the session's clients were opened."""
     uplink: Uplink | None = None
     """The cap on what is sent; None where there is none."""
+    lane: str = ""
+    """The lane's name; empty for the default lane."""
+    turn: Turn | None = None
+    """The lane's turn; None where there is no other lane."""
 
 
 class Session(Protocol):

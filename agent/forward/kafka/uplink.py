@@ -31,7 +31,7 @@ class Uplink:
 
     The events that are handed over are only an estimate: compression makes their requests smaller, and retries, heads
     and requests about the topic come in addition. So the clients report what they have written to their connections,
-    which replaces the estimate. Used by the forwarder's thread; `state` by any.
+    which replaces the estimate. Shared by the forwarders of all lanes, each in its thread; `state` is used by any.
     """
 
     def __init__(self, bytes_per_second_max: int, clock: Clock) -> None:
@@ -41,8 +41,8 @@ class Uplink:
         self._at_ms = clock.monotonic_ms()
         self._balance = self._rate * BURST_SECONDS
         self._sent = 0
-        self._waiting = 0
-        """Events handed to the producer that it has not reported as sent."""
+        self._waiting: dict[str, int] = {}
+        """Events handed to the producer of each lane that it has not reported as sent."""
         self._unexplained = 0
         """Bytes sent since the latest report of sent events."""
         self._wire, self._events = 0.0, 0.0
@@ -60,28 +60,29 @@ class Uplink:
         """Whether events may be handed over now."""
         with self._lock:
             now_ms = self._clock.monotonic_ms()
-            waiting_bytes = self._waiting * self._ratio * self._mean_bytes
+            waiting_bytes = sum(self._waiting.values()) * self._ratio * self._mean_bytes
             earned = self._rate * (now_ms - self._at_ms) / 1000
             self._balance = min(self._balance + earned, self._rate * BURST_SECONDS + waiting_bytes)
             self._at_ms = now_ms
             return waiting_bytes < self._balance and waiting_bytes <= self._rate * WAITING_SECONDS_MAX
 
-    def hand_over(self, events: int, size: int) -> None:
-        """Count events that are handed to the producer."""
+    def hand_over(self, events: int, size: int, lane: str) -> None:
+        """Count events that are handed to the producer of a lane."""
         with self._lock:
-            self._waiting += events
+            self._waiting[lane] = self._waiting.get(lane, 0) + events
             self._read_bytes = _MEMORY * self._read_bytes + size
             self._read_events = _MEMORY * self._read_events + events
 
-    def producer_statistics(self) -> Properties:
-        """Return the properties by which a new producer of the events reports what it sends."""
+    def producer_statistics(self, lane: str) -> Properties:
+        """Return the properties by which a new producer of a lane's events reports what it sends."""
         with self._lock:
-            self._waiting = 0
-        return {"statistics.interval.ms": STATISTICS_MS, "stats_cb": _Reports(self._report)}
+            self._waiting[lane] = 0
+        report = _Reports(lambda sent, events: self._report(sent, events, lane))
+        return {"statistics.interval.ms": STATISTICS_MS, "stats_cb": report}
 
     def statistics(self) -> Properties:
         """Return the properties by which another new client reports what it sends."""
-        return {"statistics.interval.ms": STATISTICS_MS, "stats_cb": _Reports(lambda sent, _: self._report(sent, 0))}
+        return {"statistics.interval.ms": STATISTICS_MS, "stats_cb": _Reports(lambda sent, _: self._report(sent))}
 
     def state(self) -> UplinkState:
         """Return the use of the uplink."""
@@ -100,18 +101,18 @@ class Uplink:
             return RATIO_FIRST
         return min(max(self._wire / self._events / self._mean_bytes, RATIO_MIN), RATIO_MAX)
 
-    def _report(self, sent: int, events: int) -> None:
-        """Count what a client has sent since its last report, and how many events were in it."""
+    def _report(self, sent: int, events: int = 0, lane: str = "") -> None:
+        """Count what a client has sent since its last report, and how many events of a lane were in it."""
         with self._lock:
             self._balance -= sent
             self._sent += sent
             self._unexplained += sent
             if events:
-                self._waiting = max(0, self._waiting - events)
+                self._waiting[lane] = max(0, self._waiting[lane] - events)
                 self._wire = _MEMORY * self._wire + self._unexplained
                 self._events = _MEMORY * self._events + events
                 self._unexplained = 0
-            elif not self._waiting:
+            elif not any(self._waiting.values()):
                 self._unexplained = 0  # what is sent without events is no part of their cost
 
 

@@ -6,16 +6,17 @@ sqlite-utils is imported only when something is read, so that the service's star
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict
 from glob import escape
+from operator import itemgetter
 from pathlib import Path
 
 from agent.store.facts import RECEIPTS_TABLE
 from agent.store.fingerprints import fingerprint_rows
 from agent.store.forwarding_times import ForwardingTimes
-from agent.store.layout import FILE_NAME
+from agent.store.layout import FILE_NAME, lane_folders, store_folders
 from agent.store.read.events import Epochs
 from agent.store.read.kept import KeptEvent, read_kept
 from agent.store.read.missing_ids import missing_ids
@@ -101,18 +102,48 @@ def read_duplicates(folder: Path, limit: int) -> Iterator[dict[str, object]]:
 
 
 def read_trace(
-    folder: Path, gateway: str, fingerprint: bytes, times: ForwardingTimes | None = None
+    state_folder: Path, gateway: str, fingerprint: bytes, times: Mapping[str, ForwardingTimes] | None = None
 ) -> list[dict[str, object]]:
-    """Return the traces of the events with a fingerprint; only the running agent has the times of forwarding."""
+    """Return the traces of the events with a fingerprint, in all lanes.
+
+    Only the running agent has the times of forwarding, by lane.
+    """
     from agent.store.read.connection import read_only
 
-    with read_only(folder / FILE_NAME) as store:
-        table = tables.read_fact(store, RECEIPTS_TABLE)
-        return [_trace_document(one, gateway, table, times or ForwardingTimes()) for one in trace(store, fingerprint)]
+    found: list[dict[str, object]] = []
+    for lane, folder in store_folders(state_folder).items():
+        of_lane = (times or {}).get(lane, ForwardingTimes())
+        with read_only(folder / FILE_NAME) as store:
+            table = tables.read_fact(store, RECEIPTS_TABLE)
+            found += [_trace_document(one, gateway, table, of_lane) for one in trace(store, fingerprint)]
+    return found
 
 
-def read_device(folder: Path, gateway: str, device: str) -> dict[str, object]:
-    """Return the latest events of a device in order, their duplicates, and the ids that are missing among them."""
+def read_device(state_folder: Path, gateway: str, device: str) -> dict[str, object]:
+    """Return the latest events of a device in order, their duplicates, and the ids that are missing among them.
+
+    Those of several lanes are in the order of their acceptance.
+    """
+    events: list[dict[str, object]] = []
+    duplicates: list[dict[str, object]] = []
+    for folder in store_folders(state_folder).values():
+        found, repeated = _device_events(folder, gateway, device)
+        events += found
+        duplicates += repeated
+    if lane_folders(state_folder):
+        events = sorted(events, key=itemgetter("received"))[-DEVICE_EVENTS_MAX:]
+        duplicates.sort(key=itemgetter("received"))
+    return {
+        "events": events,
+        "events_max": DEVICE_EVENTS_MAX,
+        "positions_searched": DEVICE_POSITIONS_SEARCHED,
+        "duplicates": duplicates,
+        "missing_ids": [asdict(one) for one in missing_ids(events)],
+    }
+
+
+def _device_events(folder: Path, gateway: str, device: str) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    """Return the latest events of a device in one store, in order, and their duplicates."""
     from agent.store.read.connection import read_only
 
     with read_only(folder / FILE_NAME) as store:
@@ -125,15 +156,9 @@ def read_device(folder: Path, gateway: str, device: str) -> dict[str, object]:
     for one, document in zip(kept.values(), events, strict=True):
         if len(one.event.tail) > DEVICE_TAIL_BYTES_MAX:
             document["data"] = None
-    return {
-        "events": events,
-        "events_max": DEVICE_EVENTS_MAX,
-        "positions_searched": DEVICE_POSITIONS_SEARCHED,
-        "duplicates": [
-            {"received": one.received, "fingerprint": kept[one.position].event.fingerprint.hex()} for one in duplicates
-        ],
-        "missing_ids": [asdict(one) for one in missing_ids(events)],
-    }
+    return events, [
+        {"received": one.received, "fingerprint": kept[one.position].event.fingerprint.hex()} for one in duplicates
+    ]
 
 
 def _documents(entry: Entry, gateway: str) -> Iterator[dict[str, object]]:

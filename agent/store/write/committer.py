@@ -30,10 +30,17 @@ class Committer:
     """Stores submissions under the current epoch; runs on the writer's thread alone."""
 
     def __init__(
-        self, path: WritePath, gateway: str, clock: Clock, memory: Memory, announce: Callable[[Answers], None]
+        self,
+        path: WritePath,
+        gateway: str,
+        clock: Clock,
+        memory: Memory,
+        announce: Callable[[Answers], None],
+        lane: str = "",
     ) -> None:
         self._path = path
         self._gateway = gateway
+        self._lane = lane
         self._clock = clock
         self._memory = memory
         self._announce = announce
@@ -126,7 +133,7 @@ class Committer:
 
     def _condition(self) -> GatewayCondition:
         new, *_ = self._memory.progress.counts(self._memory.first_kept)
-        return GatewayCondition(version(), new, self._path.transactions.wear.bytes)
+        return GatewayCondition(version(), new, self._path.transactions.wear.bytes, self._lane)
 
     def _is_section_due(self) -> bool:
         section = self._memory.section

@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from agent.config.lanes import DEFAULT_LANE
 from agent.config.settings import (
     DevicesSettings,
     GatewaySettings,
@@ -25,6 +26,7 @@ from agent.http.server import HttpServer
 from agent.observability import observe
 from agent.pipeline import Pipeline
 from agent.store.event_store import EventStore
+from agent.store.lanes.stores import LaneStores
 from agent.store.schema import database
 from agent.telemetry.history import History
 from agent.telemetry.links import Links
@@ -72,7 +74,8 @@ async def serving(
         pipeline = Pipeline(IdentitySettings(), clock, events, devices)
         every = Settings(GatewaySettings(id=GATEWAY, state_dir=folder / "state"), KAFKA, http=http)
         links = Links(clock)
-        seen = observe(every, events, pipeline, clock, ProcessState(RecentErrors(), links, uplink), {"coap": lambda: 5})
+        state = ProcessState(RecentErrors(), links, uplink)
+        seen = observe(every, LaneStores({DEFAULT_LANE: events}), pipeline, clock, state, {"coap": lambda: 5})
         async with HttpServer(http, receive or pipeline.receive, seen.views, seen.responses, limits) as server:
             yield Served(server, events, Client(server.port), seen.responses, seen.history, links, clock)
 

@@ -20,7 +20,7 @@ class Client:
     """A producer whose statistics are made here: each event takes so many bytes on the wire."""
 
     def __init__(self, uplink: Uplink) -> None:
-        self._properties = uplink.producer_statistics()
+        self._properties = uplink.producer_statistics("")
         self.sent_bytes = 0
         self.sent_events = 0
 
@@ -48,7 +48,7 @@ def test_what_is_sent_is_within_the_cap_and_uses_it(bytes_per_event: float, othe
     for number, is_up in enumerate([*turns, *[True] * 240]):
         while uplink.is_open():
             events = max(1, min(EVENTS_MAX, uplink.bytes_max // EVENT_BYTES))
-            uplink.hand_over(events, events * EVENT_BYTES)
+            uplink.hand_over(events, events * EVENT_BYTES, "")
             waiting += events
         if is_up:
             client.send(waiting, bytes_per_event, others // 4)
@@ -74,7 +74,7 @@ def test_it_is_known_how_long_the_rest_takes_once_events_were_sent() -> None:
     assert uplink.state().seconds_left(100) is None
     client = Client(uplink)
     assert uplink.is_open()
-    uplink.hand_over(10, 10 * EVENT_BYTES)
+    uplink.hand_over(10, 10 * EVENT_BYTES, "")
     client.send(10, 50, 0)
     client.report()
     assert uplink.state().bytes_per_event == 50

@@ -1,0 +1,55 @@
+"""The operator's lanes: [[forward.lanes]]."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from agent.config import readers
+from agent.config.mistakes import SettingErrors, read_entries
+
+LANES_MAX = 8
+DEFAULT_LANE = "default"
+"""The lane of all events that no other lane takes."""
+DEFAULT_PRIORITY = 0
+_KEYS = frozenset({"name", "device", "type", "priority"})
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+_EXPECTED = "expected tables with name, priority, and device or type (patterns)"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One entry of [[forward.lanes]]."""
+
+    name: str
+    priority: int
+    """Lanes with a higher one are sent first; that of the default lane is 0."""
+    device: str = "*"
+    """A glob pattern on the device."""
+    type: str = "*"
+    """A glob pattern on the type."""
+
+
+def read_lanes(value: object) -> tuple[Lane, ...]:
+    """Read the tables of [[forward.lanes]]; raise ValueError."""
+    lanes = read_entries(value, _read, _EXPECTED)
+    names = [lane.name for lane in lanes]
+    if len(set(names)) < len(names):
+        raise SettingErrors("expected a name of its own for each lane")
+    if len(lanes) > LANES_MAX:
+        raise SettingErrors(f"expected {LANES_MAX} lanes at most, beside the default lane")
+    return lanes
+
+
+def _read(table: object) -> Lane:
+    if not isinstance(table, dict) or not {"name", "priority"} <= set(table) or not {"device", "type"} & set(table):
+        raise ValueError(_EXPECTED)
+    if unknown := set(table) - _KEYS:
+        raise ValueError(f"{_EXPECTED}; not {min(unknown)!r}")
+    name, priority = table["name"], table["priority"]
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name == DEFAULT_LANE:
+        raise ValueError(f"expected as name lower-case letters, digits and hyphens, 32 at most, and not {DEFAULT_LANE}")
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise ValueError("expected as priority a whole number; the default lane has 0")
+    patterns = {key: readers.text(table[key]) for key in ("device", "type") if key in table}
+    return Lane(name, priority, **patterns)

@@ -1,0 +1,1 @@
+"""Lanes: a store for each, and the intake that divides deliveries among them."""

@@ -1,0 +1,132 @@
+"""The stores of a gateway's lanes, as one store; without lanes, that of the default lane alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from agent.clock import Clock
+from agent.config.lanes import DEFAULT_LANE, Lane
+from agent.config.settings import Settings
+from agent.store.event_store import LANE_SHARE, EventStore
+from agent.store.lanes.intake import LaneIntake
+from agent.store.layout import LANES_FOLDER, lane_folders
+from agent.store.outbox import StoreOutbox
+from agent.store.port import Intake
+from agent.store.write.commit_durations import CommitDurations
+
+
+def lane_stores(settings: Settings, clock: Clock) -> LaneStores:
+    """Return the stores of the lanes that are configured, or were before and have their store left."""
+    folder, lanes = settings.gateway.state_dir, settings.forward.lanes
+    names = dict.fromkeys([*(lane.name for lane in lanes), *lane_folders(folder)])
+    share_bytes = settings.store.max_bytes // LANE_SHARE
+    rest = replace(settings.store, max_bytes=settings.store.max_bytes - share_bytes * len(lanes))
+    of_lane = replace(settings.store, max_bytes=share_bytes)
+    gateway, identity = settings.gateway.id, settings.identity
+    stores = {DEFAULT_LANE: EventStore(folder, gateway, rest, identity, clock)}
+    for name in names:
+        stores[name] = EventStore(folder / LANES_FOLDER / name, gateway, of_lane, identity, clock, lane=name)
+    return LaneStores(stores, lanes)
+
+
+class LaneStores:
+    """The store of each lane, by the lane's name."""
+
+    def __init__(self, stores: Mapping[str, EventStore], lanes: Sequence[Lane] = ()) -> None:
+        self.by_lane = stores
+        self._lanes = lanes
+        self._default = stores[DEFAULT_LANE]
+        self._others = [store for store in stores.values() if store is not self._default]
+
+    async def __aenter__(self) -> Self:
+        """Open all stores, which may take seconds where they are large."""
+        async with AsyncExitStack() as stack:
+            for store in self.by_lane.values():
+                await stack.enter_async_context(store)
+            self._opened = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
+        """Close all stores, each as its own `__aexit__` does."""
+        await self._opened.aclose()
+
+    @property
+    def intake(self) -> Intake:
+        """The store as the pipeline uses it."""
+        return LaneIntake(self._lanes, self.by_lane) if self._lanes else self._default
+
+    @property
+    def outboxes(self) -> Mapping[str, StoreOutbox]:
+        """The outbox of each lane."""
+        return {name: store.outbox for name, store in self.by_lane.items()}
+
+    @property
+    def failures(self) -> list[asyncio.Future[None]]:
+        """The errors that end the stores' writers, where no end was requested."""
+        return [store.failed for store in self.by_lane.values()]
+
+    def add_transport(self, duplicates: Callable[[], int], forget_answers: Callable[[], None]) -> None:
+        """Register a transport, as `EventStore.add_transport` does; its duplicates are counted in the default lane."""
+        self._default.add_transport(duplicates, forget_answers)
+        for store in self._others:
+            store.add_transport(int, forget_answers)
+
+    def trouble(self) -> str:
+        """Return why no event of some lane can be stored now, empty where all can; blocks."""
+        return next(filter(None, (store.trouble() for store in self.by_lane.values())), "")
+
+    def trial(self) -> str:
+        """Return the same after a trial write in each store; blocks."""
+        return next(filter(None, (store.trial() for store in self.by_lane.values())), "")
+
+    def flush(self) -> None:
+        """Write what waits for a transaction, as `EventStore.flush` does; blocks."""
+        for store in self.by_lane.values():
+            store.flush()
+
+    async def turn(self) -> None:
+        """Wait for an iteration of each store's writer."""
+        for store in self.by_lane.values():
+            await store.turn()
+
+    def counts(self) -> tuple[int, int, int, int]:
+        """Count the events that are new, forwarded, processed and still kept, and lost."""
+        return _sum([store.counts() for store in self.by_lane.values()])
+
+    def totals(self) -> tuple[int, int, int, int]:
+        """Count the same, but of the processed all since the stores were created."""
+        return _sum([store.totals() for store in self.by_lane.values()])
+
+    def lane_counts(self) -> dict[str, tuple[int, int, int, int]]:
+        """Count the events of each lane by state; empty without lanes."""
+        return {name: store.counts() for name, store in self.by_lane.items()} if self._others else {}
+
+    def disk_bytes(self) -> int:
+        """Return the size of the stores' files."""
+        return sum(store.disk_bytes() for store in self.by_lane.values())
+
+    def written_bytes(self) -> int:
+        """Return how many bytes the agent has written since the default lane's store was created: each counts all."""
+        return self._default.written_bytes()
+
+    @property
+    def bytes_max(self) -> int:
+        """The bound of all stores together."""
+        return sum(store.bytes_max for store in self.by_lane.values())
+
+    @property
+    def commit_durations(self) -> CommitDurations:
+        """How long the commits of all stores took, since the start."""
+        if not self._others:
+            return self._default.commit_durations
+        return CommitDurations.total([store.commit_durations for store in self.by_lane.values()])
+
+
+def _sum(counts: list[tuple[int, int, int, int]]) -> tuple[int, int, int, int]:
+    new, forwarded, processed, lost = (sum(column) for column in zip(*counts, strict=True))
+    return new, forwarded, processed, lost

@@ -1,0 +1,107 @@
+"""The commands on a gateway with lanes, and with a lane that is no longer configured."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agent.cli import main
+from agent.config.lanes import DEFAULT_LANE, Lane
+from agent.store.facts import FORWARDER_STOPPED
+from agent.store.lanes.stores import LaneStores
+from agent.store.layout import LANES_FOLDER
+from contract.event import Event
+from tests.agent.store.stores import HandClock, accept, batch, candidate, make_store
+
+Run = Callable[..., tuple[int, str, str]]
+READING, ALARM = Event("urn:a", id=1, data={"x": 1}), Event("urn:a", type="alarm", id=2, data={"x": 2})
+
+
+@pytest.fixture
+def epoch(tmp_path: Path) -> str:
+    """Fill the store of the default lane and that of the lane `alarms`; return the epoch of the latter."""
+
+    async def fill() -> str:
+        clock = HandClock()
+        folder = tmp_path / "state"
+        default, alarms = make_store(folder, clock), make_store(folder / LANES_FOLDER / "alarms", clock)
+        async with LaneStores({DEFAULT_LANE: default, "alarms": alarms}, [Lane("alarms", 1, type="alarm")]):
+            await accept(default, clock, READING)
+            clock.pass_seconds(60)
+            await accept(alarms, clock, ALARM)
+            alarms.outbox.mark_forwarded(batch(1, 1))
+            alarms.outbox.set_fact(FORWARDER_STOPPED, "fenced")
+            return alarms.outbox.epoch()
+
+    return asyncio.run(fill())
+
+
+@pytest.fixture
+def run(epoch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    configuration = tmp_path / "oncegate.toml"
+    configuration.write_text(
+        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+    )
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["oncegate", *arguments, "--config", str(configuration)])
+        with pytest.raises(SystemExit) as end:
+            main.main()
+        printed = capsys.readouterr()
+        assert isinstance(end.value.code, int)
+        return end.value.code, printed.out, printed.err
+
+    return command
+
+
+def test_the_status_is_that_of_all_lanes_and_counts_each(run: Run) -> None:
+    _, out, _ = run("status", "--json")
+    status = json.loads(out)
+    assert status["events"] == {"new": 3, "forwarded": 1, "processed": 0, "lost": 0}
+    assert {lane: (of["new"], of["forwarded"]) for lane, of in status["lanes"].items()} == {
+        "default": (2, 0),
+        "alarms": (1, 1),
+    }
+    assert status["accepted"] == 2
+    assert status["oldest_new"] == status["oldest_unprocessed"] < status["oldest_forwarded"]
+    assert status["forwarding_stopped"] == "lane alarms: fenced"
+    _, shown, _ = run("status")
+    assert "lane alarms   1 new, 1 forwarded" in shown
+
+
+def test_events_are_those_of_one_lane(run: Run) -> None:
+    for lane, name in (((), "reading"), (("--lane", "alarms"), "alarm")):
+        _, out, _ = run("events", "--json", *lane)
+        types = [json.loads(line)["type"] for line in out.splitlines()]
+        assert types == ["gateway.started", name]
+    code, _, error = run("events", "--lane", "doors")
+    assert (code, "default, alarms" in error) == (2, True)
+
+
+def test_an_event_is_traced_whatever_its_lane(run: Run, epoch: str) -> None:
+    fingerprint = candidate(HandClock(), ALARM).fingerprint
+    assert fingerprint is not None
+    code, out, _ = run("trace", "--json", fingerprint.hex())
+    assert (code, json.loads(out)["epoch"]) == (0, epoch)
+
+
+def test_all_lanes_are_verified(run: Run, tmp_path: Path) -> None:
+    assert run("verify")[0] == 0
+    path = tmp_path / "state" / LANES_FOLDER / "alarms" / "events.db"
+    content = bytearray(path.read_bytes())
+    at = content.index(b"urn:a")
+    content[at] ^= 1
+    path.write_bytes(content)
+    code, out, _ = run("verify")
+    assert (code, str(path) in out) == (1, True)
+
+
+def test_the_epoch_of_any_lane_is_replayed(run: Run, epoch: str) -> None:
+    code, _, error = run("replay", "--epoch", epoch)
+    assert (code, "127.0.0.1:1" in error) == (1, True)  # it is found, and there is no broker to send it to
+    assert "is not in this store" in run("replay", "--epoch", "0123456789abcdef")[2]

@@ -1,0 +1,98 @@
+"""Lanes over a thin link to a real broker: an alarm does not wait for the backlog of another lane."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from random import Random
+from uuid import uuid4
+
+import pytest
+
+from agent.clock import SystemClock
+from agent.config.settings import KafkaSettings
+from agent.forward.delivery.turns import Turns
+from agent.forward.forwarder import ForwardedLane, Forwarder
+from agent.forward.kafka.uplink import open_uplink
+from agent.telemetry.links import Links
+from contract.event import Event
+from simulators.services import ports
+from simulators.services.kafka.broker import Broker
+from simulators.services.kafka.settings import Listener
+from tests.agent.forward.broker import KafkaTopic
+from tests.agent.forward.events import readings
+from tests.agent.forward.running import running
+from tests.agent.forward.thin_link import ThinLink
+from tests.support.memory_outbox import MemoryOutbox
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
+
+LINK_RATE, CAP = 5_000, 4_000
+BACKLOG = 3_000
+ALARMS = 3
+ALARM_SECONDS_MAX = 6.0
+"""Five seconds, and one batch of the cap that is on the wire."""
+
+
+@pytest.fixture(scope="module")
+def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, int, int]]:
+    """Yield a broker that advertises the link's address."""
+    listens, says = ports.free(2)
+    with Broker(tmp_path_factory.mktemp("linked"), Listener("PLAINTEXT", listens, says)) as broker:
+        yield broker, listens, says
+
+
+class Lanes:
+    """The outboxes and the forwarders of two lanes of one gateway."""
+
+    def __init__(self, gateway: str) -> None:
+        self._gateway = gateway
+        self.backlog, self.alarms = MemoryOutbox(), MemoryOutbox()
+
+    def forwarding(self, settings: KafkaSettings) -> ExitStack:
+        """Forward both until the stack is closed."""
+        clock = SystemClock()
+        turns, uplink = Turns(clock), open_uplink(settings, clock)
+        lanes = {
+            ForwardedLane("", turns.of(0), uplink): self.backlog,
+            ForwardedLane("alarms", turns.of(10), uplink): self.alarms,
+        }
+        stack = ExitStack()
+        for lane, outbox in lanes.items():
+            forwarder = Forwarder(settings, self._gateway, outbox, clock, Links(clock, lane.name), Random(7), lane=lane)
+            stack.enter_context(running(forwarder.run))
+        return stack
+
+
+@pytest.mark.parametrize("mode", ["at-least-once", "exactly-once", "at-most-once"])
+def test_an_alarm_overtakes_a_backlog_and_the_rest_follows(linked: tuple[Broker, int, int], mode: str) -> None:
+    broker, listens, says = linked
+    kafka = KafkaTopic(broker.bootstrap_servers, f"lanes.{uuid4().hex}")
+    kafka.create_topic()
+    lanes = Lanes(f"gw-{uuid4().hex}")
+    lanes.backlog.append(*readings(BACKLOG))
+    thin = replace(kafka.settings(mode), bootstrap_servers=f"127.0.0.1:{says}", bytes_per_second_max=CAP)
+    taken = []
+    with ThinLink(says, listens, LINK_RATE), lanes.forwarding(thin):
+        for number in range(ALARMS):
+            before = lanes.backlog.new
+            wait_until(lambda before=before: lanes.backlog.new < before - 100, "the backlog moves", seconds=120)  # type: ignore[misc]
+            start = time.monotonic()
+            lanes.alarms.append(Event("urn:a", type="alarm", id=number, data={"x": number}))
+            wait_until(lambda: not lanes.alarms.new, "the alarm is in the topic", seconds=120)
+            taken.append(time.monotonic() - start)
+        print(f"mode={mode} alarms after {', '.join(f'{seconds:.1f}' for seconds in taken)} s")
+        assert lanes.backlog.new > 0
+    with lanes.forwarding(kafka.settings(mode)):
+        wait_until(lambda: not lanes.backlog.new and not lanes.alarms.new, "the rest follows", seconds=120)
+    assert max(taken) <= ALARM_SECONDS_MAX
+    sent = Counter(record.value() for record in kafka.records())
+    if mode != "at-most-once":
+        assert len(sent) == BACKLOG + ALARMS
+    if mode == "exactly-once":
+        assert sent.total() == BACKLOG + ALARMS
+    assert sum(b'"alarm"' in (value or b"") for value in sent) == ALARMS
