@@ -11,10 +11,11 @@ from urllib.parse import urlsplit
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from cloud.delta import last_versions
 from cloud.delta.history import DeltaHistory
 from cloud.delta.log_cleaning import LogCleaner
 from cloud.errors import StopError
-from cloud.runtime import jvm
+from cloud.runtime import disk, jvm
 from cloud.table.commits import Commit, to_json
 
 _SINGLE_DRIVER_SCHEMES = ("s3", "s3a", "s3n")
@@ -59,7 +60,7 @@ class Layout:
 
 
 class DeltaTable:
-    """A `Table` in a folder."""
+    """A `Table` in a folder; opening it raises StopError where a power cut has taken a part of its last versions."""
 
     def __init__(self, spark: SparkSession, path: str, layout: Layout) -> None:
         self._spark = spark
@@ -67,6 +68,7 @@ class DeltaTable:
         self._layout = layout
         self._name = f"delta.`{path.replace('`', '``')}`"
         self._history = DeltaHistory(spark, path)
+        last_versions.check(spark, path)
         self._create()
         detail = spark.sql(f"DESCRIBE DETAIL {self._name}").select("id", "properties").collect()[0]
         self._id: str = detail["id"]
@@ -127,6 +129,10 @@ class DeltaTable:
         """Compact small files into larger ones; return the numbers of removed and of added files."""
         metrics = self._spark.sql(f"OPTIMIZE {self._name}").select("metrics").collect()[0]["metrics"]
         return int(metrics["numFilesRemoved"]), int(metrics["numFilesAdded"])
+
+    def flush(self) -> None:
+        """Flush a local disk; raise FlushError on failure."""
+        disk.flush(disk.local_folders(self._spark, [self._path]))
 
     def vacuum(self, retain_seconds: int) -> None:
         """Remove files that no commit of the last `retain_seconds` refers to."""

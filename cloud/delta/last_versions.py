@@ -1,0 +1,118 @@
+"""Checks that the last versions of a table on a local disk are whole.
+
+Neither Delta nor Spark flushes what it writes. The job flushes all of it before its receipts. So a power cut may take a
+part of the versions since then: of their entries in the log, or of the files that they add.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from cloud.errors import StopError
+from cloud.runtime import disk, jvm
+from cloud.table.commits import parse
+
+_VERIFY = "parquet.page.verify-checksum.enabled"
+
+
+_GLOB = re.compile(r"[\\{}\[\]*?]")
+"""What Hadoop takes for a pattern in a path."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """An entry of the log."""
+
+    info: Mapping[str, Any]
+    added: Mapping[str, Mapping[str, Any]]
+    """Files by their paths."""
+    removed: frozenset[str]
+
+
+def check(spark: SparkSession, path: str) -> None:
+    """Raise StopError where the job's last commit, or a later version, is not whole; elsewhere than on a disk, pass."""
+    for folder in map(Path, disk.local_folders(spark, [path])):
+        for entry, defect in _defects(spark, folder):
+            if defect:
+                version = int(entry.stem)
+                raise StopError(
+                    f"table {path}: version {version} is not whole: {defect}. A power cut before its flush does that, "
+                    f"and then no receipt covers it. If the power was cut, remove {entry} and, where they exist, "
+                    f"{entry.with_suffix('.crc').name} and .{entry.name}.crc beside it, and start again: the records "
+                    "are read again. Otherwise check the disk first"
+                )
+
+
+def _defects(spark: SparkSession, folder: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the entries from the newest to the job's last commit, each with what is wrong with it."""
+    removed: frozenset[str] = frozenset()
+    for entry in sorted((folder / "_delta_log").glob("*.json"), reverse=True):
+        try:
+            version = _read(entry.read_bytes())
+        except ValueError as error:
+            yield entry, f"its entry in the log cannot be read: {error}"
+            return
+        files = {name: file for name, file in version.added.items() if name not in removed}
+        is_own = parse(version.info.get("userMetadata")) is not None
+        defect = _missing_lines(version, is_own=is_own) or _missing_bytes(folder, files)
+        yield entry, defect or (_unreadable(spark, folder, files) if is_own else "")
+        if is_own:
+            return
+        removed |= version.removed
+
+
+def _read(text: bytes) -> _Version:
+    """Read an entry; raise ValueError where it is none."""
+    actions: list[dict[str, Any]] = [json.loads(line) for line in text.split(b"\n") if line.strip()]
+    added = {unquote(one["add"]["path"]): one["add"] for one in actions if "add" in one}
+    removed = frozenset(unquote(one["remove"]["path"]) for one in actions if "remove" in one)
+    infos = [one["commitInfo"] for one in actions if "commitInfo" in one]
+    if not infos:
+        raise ValueError("it does not state what was written")
+    return _Version(infos[0], added, removed)
+
+
+def _missing_lines(version: _Version, *, is_own: bool) -> str:
+    """Compare the entry's files with what its first line states; a write without rows states files that it has not."""
+    metrics = version.info.get("operationMetrics") or {}
+    name, found = ("numOutputRows", _rows(version.added)) if is_own else ("numAddedFiles", len(version.added))
+    stated = int(metrics.get(name, 0))
+    return f"its entry in the log lacks lines: {name} is {stated}, and it has {found}" if found < stated else ""
+
+
+def _missing_bytes(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> str:
+    for name, file in files.items():
+        place, size = folder / name, int(file["size"])
+        if not place.exists():
+            return f"{name} is missing"
+        if (found := place.stat().st_size) != size:
+            return f"{name} has {found} of {size} bytes"
+    return ""
+
+
+def _unreadable(spark: SparkSession, folder: Path, files: Mapping[str, Mapping[str, Any]]) -> str:
+    """Read all values of the files, whose pages have checksums."""
+    if not files:
+        return ""
+    paths = [_GLOB.sub(r"\\\g<0>", f"file://{folder / name}") for name in files]
+    rows = _rows(files)
+    try:
+        frame = spark.read.option(_VERIFY, "true").parquet(*paths)
+        # A count alone would read no column.
+        found = frame.agg(F.count(F.lit(1)), F.bit_xor(F.xxhash64(*frame.columns))).collect()[0][0]
+    except jvm.FAILURES as error:
+        return f"its rows cannot be read: {str(error).splitlines()[0]}"
+    return "" if found == rows else f"{found} of {rows} rows can be read"
+
+
+def _rows(files: Mapping[str, Mapping[str, Any]]) -> int:
+    return sum(int(json.loads(file.get("stats") or "{}").get("numRecords", 0)) for file in files.values())

@@ -1,0 +1,136 @@
+"""A commit that a power cut has torn is found before its offsets are taken for those of the table."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cloud.delta import last_versions
+from cloud.delta.sink import TABLE
+from cloud.delta.table import DeltaTable
+from cloud.errors import StopError
+from tests.cloud import made_rows
+from tests.cloud.tables import COMMIT, append_as_another
+
+pytestmark = pytest.mark.spark
+SECTOR_BYTES = 512
+
+
+@pytest.fixture(scope="module")
+def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a table with two commits of the job, each with rows of two days."""
+    folder = tmp_path_factory.mktemp("torn") / "events"
+    table = DeltaTable(spark, str(folder), TABLE)
+    made = made_rows.day()
+    for batch, rows in enumerate((made[:20], made[-20:])):
+        table.append(spark.createDataFrame(rows, TABLE.schema), replace(COMMIT, batch=batch, ends={0: 20 * batch + 20}))
+    return folder
+
+
+@pytest.fixture
+def folder(written: Path, tmp_path: Path) -> Path:
+    copy = tmp_path / "events [1]"
+    shutil.copytree(written, copy)
+    return copy
+
+
+def entry_of(folder: Path) -> Path:
+    return max((folder / "_delta_log").glob("*.json"))
+
+
+def file_of(folder: Path) -> Path:
+    """Return a file that the last version adds, without Hadoop's checksums, which are in a file of their own."""
+    lines = map(json.loads, entry_of(folder).read_text().splitlines())
+    file = folder / str(next(line["add"]["path"] for line in lines if "add" in line))
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    return file
+
+
+def cut_entry(folder: Path, length: int) -> None:
+    entry = entry_of(folder)
+    entry.with_name(f".{entry.name}.crc").unlink(missing_ok=True)
+    entry.write_bytes(entry.read_bytes()[:length])
+
+
+def half_an_entry(folder: Path) -> None:
+    cut_entry(folder, entry_of(folder).stat().st_size // 2)
+
+
+def no_entry(folder: Path) -> None:
+    cut_entry(folder, 0)
+
+
+def entry_without_its_files(folder: Path) -> None:
+    cut_entry(folder, entry_of(folder).read_bytes().index(b"\n") + 1)
+
+
+def entry_of_zeros(folder: Path) -> None:
+    entry_of(folder).write_bytes(bytes(entry_of(folder).stat().st_size))
+
+
+def no_file(folder: Path) -> None:
+    file_of(folder).unlink()
+
+
+def empty_file(folder: Path) -> None:
+    file_of(folder).write_bytes(b"")
+
+
+def half_a_file(folder: Path) -> None:
+    file = file_of(folder)
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def lost_sector(folder: Path) -> None:
+    file = file_of(folder)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:SECTOR_BYTES] + bytes(SECTOR_BYTES) + whole[2 * SECTOR_BYTES :])
+
+
+def last_offset(spark: SparkSession, folder: Path) -> int | None:
+    commit = DeltaTable(spark, str(folder), TABLE).last_commit()
+    return None if commit is None else commit.ends[0]
+
+
+@pytest.mark.parametrize(
+    ("tear", "message"),
+    [
+        (half_an_entry, "its entry in the log cannot be read"),
+        (no_entry, "it does not state what was written"),
+        (entry_without_its_files, "lacks lines: numOutputRows is 20, and it has 0"),
+        (entry_of_zeros, "its entry in the log cannot be read"),
+        (no_file, "is missing"),
+        (empty_file, "has 0 of"),
+        (half_a_file, "has .* of .* bytes"),
+        (lost_sector, "its rows cannot be read"),
+    ],
+)
+def test_a_torn_version_is_found_and_without_it_the_table_is_that_of_the_commit_before(
+    spark: SparkSession, folder: Path, tear: Callable[[Path], None], message: str
+) -> None:
+    tear(folder)
+    with pytest.raises(StopError, match=f"version 2 is not whole: .*{message}") as stopped:
+        DeltaTable(spark, str(folder), TABLE)
+    entry = entry_of(folder)
+    assert f"remove {entry} and" in str(stopped.value)
+    for name in (entry.name, entry.with_suffix(".crc").name, f".{entry.name}.crc"):
+        entry.with_name(name).unlink(missing_ok=True)
+    assert last_offset(spark, folder) == 20
+    assert DeltaTable(spark, str(folder), TABLE).rows().count() == 20
+
+
+def test_a_whole_table_is_whole_whatever_others_have_written(spark: SparkSession, folder: Path) -> None:
+    last_versions.check(spark, str(folder))
+    append_as_another(spark, folder)
+    last_versions.check(spark, str(folder))
+    compacted = set(folder.rglob("part-*.parquet"))
+    assert DeltaTable(spark, str(folder), TABLE).compact()[0] > 0
+    for file in compacted:  # as VACUUM does later
+        file.unlink()
+    last_versions.check(spark, str(folder))
