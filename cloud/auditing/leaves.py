@@ -6,7 +6,6 @@ written here once more, for Spark and for PostgreSQL, since the audit shares no 
 
 from __future__ import annotations
 
-import json
 from functools import reduce
 
 from pyspark.sql import Column
@@ -20,11 +19,8 @@ _HEAD = rf'^\{{"fingerprint":"[0-9a-f]{{32}}","gateway":{_TEXT},"epoch":"[0-9a-f
 _NAMES = rf'^"device":{_TEXT},"type":{_TEXT}'
 _ID = rf'({_NAMES},"id":)"({_INTEGER})"'
 _BOOT = rf'({_NAMES}(?:,"id":(?:{_TEXT}|{_INTEGER}))?,"boot":)"({_INTEGER})"'
-_ESCAPED = (0x5C, 0x22, *range(0x20))
-"""The characters that JSON escapes; the backslash first."""
-
 _CAPITALS = [(f"{code:04X}", f"{code:04x}") for code in range(0x20) if chr(code) not in "\b\t\n\f\r" and code % 16 > 9]
-"""The escapes of control characters with letters: Spark writes `units` with capitals, the gateway with small ones."""
+"""The escapes of control characters with letters: Spark writes capitals, the gateway small ones."""
 _CAPITAL = r"(?<!\\)((?:\\\\)*)\\u{}"
 """An escape that is not itself part of an escaped backslash."""
 
@@ -87,19 +83,17 @@ def _tail() -> Column:
         _entry("received", times["received"]),
         F.concat(F.lit(',"via":"'), F.col("via"), F.lit('"')),
         _entry("data", F.col("data")),
-        _entry("units", _units()),
+        _entry("units", _with_small_letters(F.col("units"))),
         _entry("possible_duplicate_of", copied),
     )
 
 
-def _units() -> Column:
-    """Return the units with the escapes of Python's encoder."""
+def _with_small_letters(text: Column) -> Column:
+    """Return a JSON text that Spark has written, with the escapes of Python's encoder."""
     written = reduce(
-        lambda text, form: F.regexp_replace(text, _CAPITAL.format(form[0]), rf"$1\\u{form[1]}"),
-        _CAPITALS,
-        F.col("units"),
+        lambda text, form: F.regexp_replace(text, _CAPITAL.format(form[0]), rf"$1\\u{form[1]}"), _CAPITALS, text
     )
-    return F.when(F.contains("units", F.lit(r"\u00")), written).otherwise(F.col("units"))
+    return F.when(F.contains(text, F.lit(r"\u00")), written).otherwise(text)
 
 
 def _entry(name: str, text: Column) -> Column:
@@ -112,11 +106,7 @@ def _scalar(name: str) -> Column:
 
 
 def _quoted(name: str) -> Column:
-    """Return a text as JSON, with the escapes of Python's encoder."""
-    escaped = reduce(_escape, _ESCAPED, F.col(name))
-    is_plain = ~F.col(name).rlike(r'[\x00-\x1f"\\]')
-    return F.concat(F.lit('"'), F.when(is_plain, F.col(name)).otherwise(escaped), F.lit('"'))
-
-
-def _escape(text: Column, code: int) -> Column:
-    return F.replace(text, F.lit(chr(code)), F.lit(json.dumps(chr(code))[1:-1]))
+    """Return a text as JSON."""
+    written = F.to_json(F.struct(F.col(name).alias("_")))  # {"_":"..."}
+    text = F.substr(written, F.lit(6), F.length(written) - 6)
+    return F.when(F.col(name).isNotNull(), _with_small_letters(text))
