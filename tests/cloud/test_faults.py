@@ -200,56 +200,6 @@ def test_records_that_retention_has_eaten_stop_the_job(cloud: CloudSide) -> None
 
 
 @on_both
-def test_a_planned_batch_whose_records_retention_has_deleted_stops_the_job(cloud: CloudSide, broker: Broker) -> None:
-    ledger, gateway = Ledger(cloud), Gateway()
-    cloud.start()
-    cloud.wait_for_log("claim=1")
-    with cloud.rows_held_back():
-        ledger.send(gateway.records(readings(10)), 0)
-        cloud.wait_for_log("batch=0 stage=look-up" if cloud.postgres is None else "batch=0 stage=staged")
-        broker.pause()
-        cloud.kill()
-        broker.resume()
-    cloud.delete_records({0: 5})
-    assert cloud.wait_for_end(cloud.start()) == 1
-    assert "retention has deleted offsets 0 to 4, which batch 0 is to read" in cloud.jobs[-1].log()
-    cloud.remove_checkpoint()
-    cloud.start("--read-again")
-    cloud.wait_for_rows(5)
-    cloud.wait_for_receipts(10)
-
-
-@pytest.mark.parametrize("suffix", [".json", ".parquet"])
-def test_a_torn_commit_is_not_receipted_and_its_batch_is_written_again(
-    cloud: CloudSide, broker: Broker, suffix: str
-) -> None:
-    ledger, gateway = Ledger(cloud), Gateway()
-    ledger.send(gateway.records(readings(20)), 0)
-    cloud.start()
-    ledger.check()
-    ledger.send(gateway.records(readings(10, start=20)), 0)
-    cloud.wait_for_log("batch=1 stage=write")
-    broker.pause()
-    try:
-        cloud.wait_for_log("batch=1 stage=committed")
-        cloud.kill()
-    finally:
-        broker.resume()
-    log = Path(cloud.place("events")) / "_delta_log"
-    entry = max(log.glob("*.json"))
-    torn = max(log.parent.rglob(f"*{suffix}"), key=lambda file: file.stat().st_mtime_ns)
-    torn.with_name(f".{torn.name}.crc").unlink(missing_ok=True)
-    torn.write_bytes(torn.read_bytes()[: torn.stat().st_size // 2])
-    assert cloud.wait_for_end(cloud.start()) == 1
-    assert f"version {int(entry.stem)} is not whole" in cloud.jobs[-1].log()
-    assert cloud.receipted() == 20
-    for file in (entry, entry.with_suffix(".crc"), entry.with_name(f".{entry.name}.crc")):
-        file.unlink(missing_ok=True)
-    cloud.start()
-    ledger.check()
-
-
-@on_both
 def test_a_window_made_larger_and_smaller_doubles_nothing(cloud: CloudSide) -> None:
     ledger, gateway, neighbour = Ledger(cloud), Gateway(), Gateway("gw-2", "00000000000000b2")
     told: list[Event] = []

@@ -1,0 +1,63 @@
+"""Starts of the job after records of its planned batch, or parts of its last commit, were lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from simulators.services.kafka.broker import Broker
+from tests.cloud.gateway import Gateway, readings
+from tests.cloud.running import DELTA, POSTGRES, CloudSide
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.heavy]
+
+
+@pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
+def test_a_planned_batch_whose_records_retention_has_deleted_stops_the_job(cloud: CloudSide, broker: Broker) -> None:
+    cloud.start()
+    cloud.wait_for_log("claim=1")
+    with cloud.rows_held_back():
+        cloud.send(Gateway().records(readings(10)), partition=0)
+        cloud.wait_for_log("batch=0 stage=look-up" if cloud.postgres is None else "batch=0 stage=staged")
+        broker.pause()
+        cloud.kill()
+        broker.resume()
+    cloud.delete_records({0: 5})
+    assert cloud.wait_for_end(cloud.start()) == 1
+    assert "retention has deleted offsets 0 to 4, which batch 0 is to read" in cloud.jobs[-1].log()
+    cloud.remove_checkpoint()
+    cloud.start("--read-again")
+    cloud.wait_for_receipts(10)
+    assert cloud.ids() == [str(number) for number in range(5, 10)]
+
+
+@pytest.mark.parametrize("suffix", [".json", ".parquet"])
+def test_a_torn_commit_is_not_receipted_and_its_batch_is_written_again(
+    cloud: CloudSide, broker: Broker, suffix: str
+) -> None:
+    gateway = Gateway()
+    cloud.send(gateway.records(readings(20)), partition=0)
+    cloud.start()
+    cloud.wait_for_receipts(20)
+    cloud.send(gateway.records(readings(10, start=20)), partition=0)
+    cloud.wait_for_log("batch=1 stage=write")
+    broker.pause()
+    try:
+        cloud.wait_for_log("batch=1 stage=committed")
+        cloud.kill()
+    finally:
+        broker.resume()
+    log = Path(cloud.place("events")) / "_delta_log"
+    entry = max(log.glob("*.json"))
+    torn = max(log.parent.rglob(f"*{suffix}"), key=lambda file: file.stat().st_mtime_ns)
+    torn.with_name(f".{torn.name}.crc").unlink(missing_ok=True)
+    torn.write_bytes(torn.read_bytes()[: torn.stat().st_size // 2])
+    assert cloud.wait_for_end(cloud.start()) == 1
+    assert f"version {int(entry.stem)} is not whole" in cloud.jobs[-1].log()
+    assert cloud.receipted() == 20
+    for file in (entry, entry.with_suffix(".crc"), entry.with_name(f".{entry.name}.crc")):
+        file.unlink(missing_ok=True)
+    cloud.start()
+    cloud.wait_for_receipts(30)
+    assert cloud.ids() == [str(number) for number in range(30)]
