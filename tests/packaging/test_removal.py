@@ -12,6 +12,7 @@ import pytest
 
 from contract.event import Event
 from tests.agent.store.stores import HandClock, accept, batch, make_store
+from tests.packaging import roots
 from tests.packaging.roots import CHECKOUT
 
 STATE = "var/lib/oncegate"
@@ -34,7 +35,7 @@ def name_store(system: Path, folder: Path) -> None:
     (system / "etc/oncegate/oncegate.toml").write_text(text)
 
 
-def run(system: Path, script: str, argument: str) -> str:
+def run(system: Path, script: str, argument: str, *wrapper: str) -> str:
     text = (CHECKOUT / "packaging" / script).read_text()
     for folder in ("/var/lib/oncegate", "/etc/oncegate", "/usr/lib/oncegate", "/run/systemd"):
         text = text.replace(folder, f"{system}{folder}")
@@ -45,8 +46,15 @@ def run(system: Path, script: str, argument: str) -> str:
     }
     text = text.replace("deluser", "true").replace("deb-systemd-helper", "no-such-helper")
     done = subprocess.run(
-        ["sh", "-s", argument], input=text, capture_output=True, text=True, check=True, env=environment, timeout=120
+        [*wrapper, "sh", "-s", argument],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        timeout=120,
     )
+    assert done.returncode == 0, done.stderr
     return done.stderr
 
 
@@ -70,6 +78,19 @@ def test_a_purge_deletes_a_store_in_which_nothing_waits(system: Path) -> None:
     run(system, "prerm", "remove")
     assert run(system, "postrm", "purge") == ""
     assert not (system / STATE).exists()
+    assert not (system / "etc/oncegate").exists()
+
+
+@pytest.mark.skipif(not roots.may_build(), reason="only root can mount")
+def test_a_purge_empties_a_disk_of_the_stores_own_and_leaves_its_mount_point(system: Path) -> None:
+    folder = system / STATE
+    store(folder, 1, processed=True)
+    (folder / "lost+found").mkdir()
+    mount = f'mount --bind {folder} {folder} && exec "$@"'
+    run(system, "prerm", "remove")
+    said = run(system, "postrm", "purge", "unshare", "--mount", "--propagation", "private", "sh", "-c", mount, "sh")
+    assert said == f"oncegate: {folder} is a mount point: its events were removed, and the folder was kept\n"
+    assert [entry.name for entry in folder.iterdir()] == ["lost+found"]
     assert not (system / "etc/oncegate").exists()
 
 
