@@ -64,7 +64,7 @@ def _check_own(authenticated: str, decoded: Decoded) -> None:
     own = unicodedata.normalize("NFC", authenticated)
     devices = {event.device for event in decoded.events} | {rejected.device for rejected in decoded.rejected}
     if devices - {own}:
-        raise ForbiddenError(f"these credentials are those of {own!a} and of no other device")
+        raise ForbiddenError(f"the credentials belong to {own!a} only")
 
 
 def _admits(settings: DevicesSettings, device: str) -> bool:

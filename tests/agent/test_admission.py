@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from agent.admission import Admission, ForbiddenError
+from agent.coap.answer import DIAGNOSTIC_BYTES_MAX
 from agent.config.settings import DevicesSettings, IdentitySettings
 from agent.decode import decode
 from agent.delivery import Answer, Delivery, Media, Status
@@ -83,6 +84,12 @@ def test_an_authenticated_device_that_speaks_as_another_is_refused_with_all_it_s
     answer, intake = take(said, OWN)
     assert (answer.status, intake.submissions) == (Status.FORBIDDEN, [])
     assert OWN in answer.reason
+
+
+def test_the_reason_fits_into_a_response_over_coap() -> None:
+    answer, _ = take(body(OTHER), OWN)
+    assert answer.reason == f"the credentials belong to '{OWN}' only"
+    assert len(answer.reason.encode()) <= DIAGNOSTIC_BYTES_MAX
 
 
 def test_a_relay_speaks_for_others() -> None:

@@ -92,7 +92,7 @@ def test_a_rejected_event_and_a_refused_body_have_their_reasons(decode: Decode) 
         (b"[]", (), "4.00", "the body holds no event"),
         (b'{"device":"urn:oncegate:x"}', (), "4.00", "are the gateways themselves"),
         (b"{}", ("--query", "d=x&colour=red"), "4.00", "unknown parameter 'colour'"),
-        (json.dumps(EVENT).encode(), ("--device", "urn:other"), "4.03", "these credentials are those of 'urn:other'"),
+        (json.dumps(EVENT).encode(), ("--device", "urn:other"), "4.03", "the credentials belong to 'urn:other' only"),
     ):
         status, (outcome,), _ = decode(body, *words)
         assert (status, outcome["outcome"], outcome["coap"]) == (1, "refused", coap)
