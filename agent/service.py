@@ -18,9 +18,9 @@ from agent import release, runtime
 from agent.clock import Clock, SystemClock
 from agent.coap.oscore.serving import open_oscore
 from agent.coap.server import CoapServer
-from agent.config.lanes import DEFAULT_LANE, DEFAULT_PRIORITY
+from agent.config.lanes import DEFAULT_LANE, DEFAULT_PRIORITY, Lane
 from agent.config.settings import Settings
-from agent.forward.delivery.turns import Turns
+from agent.forward.delivery.lanes import Turns
 from agent.forward.forwarder import ForwardedLane, Forwarder
 from agent.forward.kafka.uplink import open_uplink
 from agent.forward.receipts.poller import ReceiptPoller
@@ -130,11 +130,13 @@ def _forwarded_lanes(settings: Settings, clock: Clock, store: LaneStores) -> dic
     if len(store.by_lane) == 1:
         return {DEFAULT_LANE: ForwardedLane(uplink=uplink)}
     turns = Turns(clock)
-    priorities = {lane.name: lane.priority for lane in settings.forward.lanes} | {DEFAULT_LANE: DEFAULT_PRIORITY}
-    last = min(priorities.values()) - 1
+    configured = {lane.name: lane for lane in settings.forward.lanes}
+    configured[DEFAULT_LANE] = Lane("", DEFAULT_PRIORITY)
+    last = min(lane.priority for lane in configured.values()) - 1
+    lanes = {name: configured.get(name, Lane(name, last)) for name in store.by_lane}
     return {
-        lane: ForwardedLane("" if lane == DEFAULT_LANE else lane, turns.of(priorities.get(lane, last)), uplink)
-        for lane in store.by_lane
+        name: ForwardedLane(lane.name, turns.of(lane.priority), uplink, lane.time_to_live_seconds)
+        for name, lane in lanes.items()
     }
 
 

@@ -191,6 +191,15 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class LanePlan:
+    """A lane of the gateway, for the devices of a pattern."""
+
+    name: str
+    priority: int
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
 class GatewayPlan:
     """The gateway of a local run."""
 
@@ -199,6 +208,9 @@ class GatewayPlan:
     clock: str = "trusted"
     clock_offset_seconds: float = 0.0
     store_max_bytes: str = "1GiB"
+    bytes_per_second_max: str = ""
+    """The cap of the uplink to Kafka; empty for none."""
+    lanes: tuple[LanePlan, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise ValueError where the count is not 1 or 2."""

@@ -12,9 +12,9 @@ LANES_MAX = 8
 DEFAULT_LANE = "default"
 """The lane of all events that no other lane takes."""
 DEFAULT_PRIORITY = 0
-_KEYS = frozenset({"name", "device", "type", "priority"})
+_KEYS = frozenset({"name", "device", "type", "priority", "time_to_live"})
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
-_EXPECTED = "expected tables with name, priority, and device or type (patterns)"
+_EXPECTED = "expected tables with name, priority, device or type (patterns), and optionally time_to_live"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,8 @@ class Lane:
     """A glob pattern on the device."""
     type: str = "*"
     """A glob pattern on the type."""
+    time_to_live_seconds: float | None = None
+    """How old an event may become before it is not sent any more, in running time of the agent; None: any age."""
 
 
 def read_lanes(value: object) -> tuple[Lane, ...]:
@@ -52,4 +54,7 @@ def _read(table: object) -> Lane:
     if isinstance(priority, bool) or not isinstance(priority, int):
         raise ValueError("expected as priority a whole number; the default lane has 0")
     patterns = {key: readers.text(table[key]) for key in ("device", "type") if key in table}
-    return Lane(name, priority, **patterns)
+    lifetime = readers.duration(table["time_to_live"]) if "time_to_live" in table else None
+    if lifetime is not None and lifetime <= 0:
+        raise ValueError("expected a time_to_live above zero")
+    return Lane(name, priority, **patterns, time_to_live_seconds=lifetime)

@@ -17,9 +17,9 @@ from agent.config.settings import KafkaSettings
 from agent.forward.delivery.at_least_once import AtLeastOnce
 from agent.forward.delivery.at_most_once import AtMostOnce
 from agent.forward.delivery.exactly_once import ExactlyOnce
+from agent.forward.delivery.lanes import Expiry, Turn
 from agent.forward.delivery.oversized import Oversized
 from agent.forward.delivery.session import Mode, SessionContext
-from agent.forward.delivery.turns import Turn
 from agent.forward.errors import ClonedError, KafkaSettingsError, RefusedError, RenewalError, SessionError
 from agent.forward.kafka.client import LastError, describe, open_admin, producer_config
 from agent.forward.kafka.connect import check_reachable
@@ -49,6 +49,8 @@ class ForwardedLane:
     """None where there is no other lane."""
     uplink: Uplink | None = None
     """The cap on what all lanes send; None where there is none."""
+    time_to_live_seconds: float | None = None
+    """None where events are sent whatever their age."""
 
 
 class Forwarder:
@@ -78,6 +80,8 @@ class Forwarder:
         self._clock = clock
         self._backoff = Backoff(random)
         self._lane = ForwardedLane(uplink=open_uplink(settings, clock)) if lane is None else lane
+        lifetime = self._lane.time_to_live_seconds
+        self._expiry = None if lifetime is None else Expiry(outbox, lifetime)
         self._mode = mode_of(settings, gateway, self._lane.name)
         self._silence_ms = silence_ms
         self.hours = Hours(settings.hours, clock)
@@ -156,6 +160,7 @@ class Forwarder:
             uplink=self.uplink,
             lane=self._lane.name,
             turn=self._lane.turn,
+            expiry=self._expiry,
         )
 
     def _run_session(self, stop: threading.Event, session_stop: SessionStop) -> None:

@@ -121,6 +121,18 @@ class StoreOutbox:
         with self._damage.reported():
             self._writer.call(lambda: self._committer.give_up(Gap(position, position, reason)))
 
+    def expire(self, first: int, last: int, lifetime_seconds: float) -> int:
+        """Make a gap of the first of these new events that are too old, and declare it; return how many."""
+        expired = 0
+
+        def run() -> None:
+            nonlocal expired
+            expired = self._committer.expire(first, last, int(lifetime_seconds * 1000))
+
+        with self._damage.reported():
+            self._writer.call(run)
+        return expired
+
     def fact(self, name: str) -> str | None:
         """Read a fact."""
         with self._damage.reported(), self._reading:

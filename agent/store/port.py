@@ -288,6 +288,12 @@ class Outbox(Protocol):
         is stored as new. Another event declares the gap. Raise with nothing changed.
         """
 
+    def expire(self, first: int, last: int, lifetime_seconds: float) -> int:
+        """Make a gap of the first of these `new` events that were stored longer ago; return how many, once on disk.
+
+        The age is running time of the agent. Otherwise as `give_up`.
+        """
+
     def fact(self, name: str) -> str | None:
         """Return a durable fact, such as the id of the pinned table; None where it was never written."""
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from contract.event import Event
 from simulators.errors import RunError
 from simulators.run import clock_patch
+from simulators.scenario import LanePlan
 from simulators.services import ports
 from simulators.services.process import Command, Process
 from simulators.services.service import ProcessService
@@ -35,6 +36,8 @@ class GatewayOptions:
     fake_clock: bool = False
     """Whether the wall clock can be set (clock_patch.py)."""
     store_max_bytes: str = "1GiB"
+    bytes_per_second_max: str = ""
+    lanes: tuple[LanePlan, ...] = ()
     delivery: str | None = None
     mqtt_port: int | None = None
     patches: tuple[str, ...] = ()
@@ -177,6 +180,8 @@ class Gateway(ProcessService):
         options = self.options
         mqtt = f'\n[mqtt]\nenabled = true\nhost = "127.0.0.1"\nport = {options.mqtt_port}\n'
         delivery = "" if options.delivery is None else f'delivery = "{options.delivery}"\n'
+        cap = f'bytes_per_second_max = "{options.bytes_per_second_max}"\n' if options.bytes_per_second_max else ""
+        lanes = "".join(map(_lane, options.lanes))
         return f"""\
 [gateway]
 id = "{options.id}"
@@ -194,7 +199,12 @@ max_bytes = "{options.store_max_bytes}"
 
 [kafka]
 bootstrap_servers = "{bootstrap_servers}"
-{delivery}
+{delivery}{cap}
 [receipts]
 poll_seconds = 1
-"""
+{lanes}"""
+
+
+def _lane(lane: LanePlan) -> str:
+    table = f'name = "{lane.name}"\npriority = {lane.priority}\ndevice = {json.dumps(lane.device)}\n'
+    return f"\n[[forward.lanes]]\n{table}"

@@ -138,6 +138,8 @@ def _options(scenario: Scenario, overrides: Overrides, number: int, mosquitto: M
         clock=plan.clock,
         fake_clock=sets_clock,
         store_max_bytes=plan.store_max_bytes,
+        bytes_per_second_max=plan.bytes_per_second_max,
+        lanes=plan.lanes,
         delivery=overrides.delivery,
         mqtt_port=None if mosquitto is None else mosquitto.port,
         patches=overrides.agent_patches,

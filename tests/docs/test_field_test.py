@@ -17,6 +17,7 @@ from simulators.scenario import (
     FaultTarget,
     FleetPlan,
     GatewayPlan,
+    LanePlan,
     LinkOutage,
     LinkPlan,
     Scenario,
@@ -27,7 +28,7 @@ from simulators.scenario import (
 PAGE = (Path(__file__).parents[2] / "docs" / "field-test.md").read_text()
 
 
-@pytest.mark.parametrize("schema", [Scenario, FleetPlan, LinkPlan, LinkOutage, GatewayPlan, Fault])
+@pytest.mark.parametrize("schema", [Scenario, FleetPlan, LinkPlan, LinkOutage, GatewayPlan, LanePlan, Fault])
 def test_every_key_is_explained(schema: type) -> None:
     sections = {"fleets", "link", "gateway", "faults"}
     assert {f"`{field.name}`" for field in fields(schema) if field.name not in sections} <= set(

@@ -11,7 +11,7 @@ from simulators.strict_toml import TomlError
 
 NAMES = (
     "quiet-house lossy-radio lost-acks ack-storm-after-outage three-days-offline two-gateways-one-sensor clock-chaos "
-    "brownouts card-full firmware-bug zigbee-house"
+    "brownouts card-full firmware-bug zigbee-house alarm-in-the-backlog"
 )
 SMALL = """
 name = "small"

@@ -29,6 +29,8 @@ class MemoryOutbox:
         self.given_up: dict[int, str] = {}
         self.released: list[tuple[int, int]] = []
         self.processed: list[Batch] = []
+        self.old_to = 0
+        """The highest position whose event is older than any lifetime."""
         self.reads = 0
         """Number of reads that returned events."""
 
@@ -127,6 +129,12 @@ class MemoryOutbox:
             self._covered.add(position)
             self.given_up[position] = reason
             self._changed.notify_all()
+
+    def expire(self, first: int, last: int, lifetime_seconds: float) -> int:
+        positions = range(first, min(last, self.old_to) + 1)
+        for position in positions:
+            self.give_up(position, "expired")
+        return len(positions)
 
     def fact(self, name: str) -> str | None:
         with self._changed:

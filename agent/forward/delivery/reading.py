@@ -28,9 +28,15 @@ def wait_for_new(context: SessionContext, producer: Producer, after: int, second
 
 
 def read_new(context: SessionContext, after: int) -> Sequence[StoredEvent]:
-    """Read new events above a position: a batch, or as much of one as the cap allows at once."""
-    if context.uplink is None:
-        return context.outbox.read(after, BATCH_EVENTS_MAX, BATCH_BYTES_MAX)
-    events = context.outbox.read(after, BATCH_EVENTS_MAX, min(BATCH_BYTES_MAX, context.uplink.bytes_max))
-    context.uplink.hand_over(len(events), sum(len(event.tail) for event in events), context.lane)
+    """Read new events above a position: a batch, or as much of one as the cap allows at once.
+
+    There may be none where some of them have expired.
+    """
+    uplink = context.uplink
+    bytes_max = BATCH_BYTES_MAX if uplink is None else min(BATCH_BYTES_MAX, uplink.bytes_max)
+    events = context.outbox.read(after, BATCH_EVENTS_MAX, bytes_max)
+    if context.expiry is not None:
+        events = context.expiry.unexpired(events)
+    if uplink is not None:
+        uplink.hand_over(len(events), sum(len(event.tail) for event in events), context.lane)
     return events

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agent.clock import Clock
+from agent.forward.delivery.lanes import Expiry, Turn
 from agent.forward.delivery.oversized import Oversized
-from agent.forward.delivery.turns import Turn
 from agent.forward.kafka.health import Link
 from agent.forward.kafka.topic import TopicView, TopicWatch
 from agent.forward.kafka.uplink import Uplink
@@ -50,6 +50,8 @@ class SessionContext:
     """The lane's name; empty for the default lane."""
     turn: Turn | None = None
     """The lane's turn; None where there is no other lane."""
+    expiry: Expiry | None = None
+    """None where events are sent whatever their age."""
 
 
 class Session(Protocol):

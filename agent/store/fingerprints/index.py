@@ -97,6 +97,17 @@ class FingerprintIndex:
         """Whether a position's fingerprint is forgotten, because of a gap or the retention."""
         return not self._counts(position)
 
+    def committed_ms(self, position: int) -> int | None:
+        """Return the service time by which a position was committed; None where that is past the retention.
+
+        Of a sealed one it is that of its segment's last commit.
+        """
+        for memtable in reversed(self._memtables):
+            if (moment := memtable.committed_ms(position)) is not None:
+                return moment
+        sealed = (one.service_ms for one in self._segments.values() if one.first <= position <= one.last)
+        return max(sealed, default=None)
+
     def expire(self, floor: int, service_ms: int) -> None:
         """Forget fingerprints below a position, and sealed ones that were committed before a service time."""
         self._floor = max(self._floor, floor)

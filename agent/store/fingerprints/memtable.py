@@ -85,6 +85,14 @@ class Memtable:
         """Return the service time at which a place was committed, at most MOMENT_MS too early."""
         return self._services_ms[bisect_right(self._places, place) - 1]
 
+    def committed_ms(self, position: int) -> int | None:
+        """Return the service time of a position's commit, at most MOMENT_MS too early; None where it is not there."""
+        run = bisect_right(self._positions, position) - 1
+        if run < 0:
+            return None
+        end = self._places[run + 1] if run + 1 < len(self._places) else self._count
+        return self._services_ms[run] if position - self._positions[run] < end - self._places[run] else None
+
     def runs(self) -> Iterator[tuple[int, int]]:
         """Yield the first and last position of each run."""
         ends = [*self._places[1:], self._count]

@@ -21,6 +21,7 @@ from contract.record import ClockTrust
 
 Answers = Sequence[tuple[Submission, Outcome]]
 
+EXPIRED: Final = "expired"
 _ID_BYTES: Final = 8
 RETRY_SECONDS: Final = 10
 """When a sensor may try again after the store has failed."""
@@ -75,6 +76,19 @@ class Committer:
         """Give up unreadable or unsendable events, and declare them in an event; raise with nothing changed."""
         self._path.removal.give_up(gap)
         self.declare()
+
+    def expire(self, first: int, last: int, lifetime_ms: int) -> int:
+        """Give up the events from a position on that were committed longer ago than a service time; return how many.
+
+        Declare them in an event; raise with nothing changed.
+        """
+        boundary_ms = self._path.service.now_ms() - lifetime_ms
+        position = first
+        while position <= last and (self._memory.fingerprints.committed_ms(position) or 0) < boundary_ms:
+            position += 1
+        if position > first:
+            self.give_up(Gap(first, position - 1, EXPIRED))
+        return position - first
 
     def declare(self) -> None:
         """Store the events that declare gaps, corrections of the clock and digests, where any are due."""

@@ -12,10 +12,10 @@ ALARMS = {"name": "alarms", "priority": 10, "type": "alarm*"}
 
 
 def test_lanes_are_read_in_their_order() -> None:
-    doors = {"name": "doors", "priority": -1, "device": "urn:door:*", "type": "open"}
+    doors = {"name": "doors", "priority": -1, "device": "urn:door:*", "type": "open", "time_to_live": "2h"}
     assert read_lanes([ALARMS, doors]) == (
         Lane("alarms", 10, type="alarm*"),
-        Lane("doors", -1, device="urn:door:*", type="open"),
+        Lane("doors", -1, device="urn:door:*", type="open", time_to_live_seconds=7_200.0),
     )
 
 
@@ -31,6 +31,8 @@ def test_lanes_are_read_in_their_order() -> None:
         ([ALARMS | {"priority": "high"}], "whole number"),
         ([ALARMS | {"priority": True}], "whole number"),
         ([ALARMS | {"device": ""}], "text"),
+        ([ALARMS | {"time_to_live": "soon"}], "duration"),
+        ([ALARMS | {"time_to_live": 0}], "above zero"),
         ([ALARMS, ALARMS], "of its own"),
         ([ALARMS | {"name": f"lane-{number}"} for number in range(LANES_MAX + 1)], f"{LANES_MAX} lanes at most"),
     ],

@@ -14,7 +14,7 @@ import pytest
 
 from agent.clock import SystemClock
 from agent.config.settings import KafkaSettings
-from agent.forward.delivery.turns import Turns
+from agent.forward.delivery.lanes import Turns
 from agent.forward.forwarder import ForwardedLane, Forwarder
 from agent.forward.kafka.uplink import open_uplink
 from agent.telemetry.links import Links

@@ -1,6 +1,6 @@
 """Turns: a lane waits for those of higher priority, and for none that cannot send."""
 
-from agent.forward.delivery.turns import WAITED_FOR_MS, Turns
+from agent.forward.delivery.lanes import WAITED_FOR_MS, Turns
 from tests.agent.store.stores import HandClock
 
 

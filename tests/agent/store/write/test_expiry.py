@@ -1,0 +1,75 @@
+"""Events that were not sent within a lane's time to live: given up, declared, and new when they come again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agent.store.event_store import EventStore
+from contract.event import Event
+from tests.agent.store.stores import HandClock, accept, make_store, stored_events
+
+LIFETIME = 3_600.0
+ONE = Event("urn:a", id=1, data={"x": 1})
+
+
+def declared(store: EventStore) -> list[dict[str, Any]]:
+    """Return what the gaps declare."""
+    tails = [json.loads(b"{" + event.tail + b"}") for event in stored_events(store)]
+    return [tail["data"] for tail in tails if tail["type"] == "gateway.gap"]
+
+
+async def fill(store: EventStore, clock: HandClock, first: int, count: int, seconds: float) -> None:
+    """Store events, each so long after the one before."""
+    for number in range(first, first + count):
+        await accept(store, clock, replace(ONE, id=number))
+        clock.pass_seconds(seconds)
+
+
+async def test_the_first_events_that_are_too_old_become_one_gap_and_their_resend_is_new(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    async with make_store(tmp_path, clock) as store:
+        await fill(store, clock, 1, 10, 600)  # positions 2 to 11
+        epoch = store.outbox.epoch()
+        assert store.outbox.expire(2, 11, LIFETIME) == 4
+        assert declared(store) == [{"reason": "expired", "count": 4, "labels": [[epoch, 2, 5]]}]
+        assert store.counts() == (8, 0, 0, 4)
+        assert [event.position for event in stored_events(store)] == [1, 6, 7, 8, 9, 10, 11, 12]
+        assert store.outbox.expire(6, 11, LIFETIME) == 0
+        again = await accept(store, clock, replace(ONE, id=2), replace(ONE, id=9))
+        assert (again.accepted, again.duplicates) == (1, 1)
+
+
+async def test_an_age_is_running_time_whatever_the_wall_clock_says(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock) as store:
+        await fill(store, clock, 1, 2, 1_000)
+        clock.now += 10 * 86_400_000  # set forward
+        assert store.outbox.expire(2, 3, LIFETIME) == 0
+    clock.pass_seconds(86_400)  # while no agent runs
+    async with make_store(tmp_path, clock) as store:
+        assert store.outbox.expire(2, 3, LIFETIME) == 0
+        clock.pass_seconds(LIFETIME + 1)
+        assert store.outbox.expire(2, 3, LIFETIME) == 2
+
+
+async def test_sealed_events_expire_with_the_last_of_their_segment(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock, segment_events=8) as store:
+        await fill(store, clock, 1, 40, 600)
+        while not list(store._memory.fingerprints.segments()):
+            clock.pass_seconds(0.1)
+            await store.turn()
+        expired = store.outbox.expire(2, 41, LIFETIME)
+        assert 35 - 8 <= expired <= 35  # those of the segment of the first young one wait for it
+        assert sum(gap["count"] for gap in declared(store)) == expired
+
+
+async def test_what_is_past_the_retention_has_expired(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock, retention_seconds=LIFETIME) as store:
+        await fill(store, clock, 1, 3, 1)
+        clock.pass_seconds(2 * LIFETIME)
+        await fill(store, clock, 4, 1, 1)
+        await store.turn()
+        assert store.outbox.expire(2, 5, LIFETIME) == 3
