@@ -55,7 +55,8 @@ def check(spark: SparkSession, path: str) -> None:
 def _defects(spark: SparkSession, folder: Path) -> Iterator[tuple[Path, str]]:
     """Yield the entries from the newest to the job's last commit, each with what is wrong with it."""
     removed: frozenset[str] = frozenset()
-    for entry in sorted((folder / "_delta_log").glob("*.json"), reverse=True):
+    entries = (file for file in (folder / "_delta_log").glob("*.json") if file.stem.isdigit())
+    for entry in sorted(entries, reverse=True):
         try:
             version = _read(entry.read_bytes())
         except ValueError as error:
@@ -76,9 +77,9 @@ def _read(text: bytes) -> _Version:
     added = {unquote(one["add"]["path"]): one["add"] for one in actions if "add" in one}
     removed = frozenset(unquote(one["remove"]["path"]) for one in actions if "remove" in one)
     infos = [one["commitInfo"] for one in actions if "commitInfo" in one]
-    if not infos:
-        raise ValueError("it does not state what was written")
-    return _Version(infos[0], added, removed)
+    if not actions:
+        raise ValueError("it is empty")
+    return _Version(infos[0] if infos else {}, added, removed)
 
 
 def _missing_lines(version: _Version, *, is_own: bool) -> str:
@@ -86,7 +87,8 @@ def _missing_lines(version: _Version, *, is_own: bool) -> str:
     metrics = version.info.get("operationMetrics") or {}
     name, found = ("numOutputRows", _rows(version.added)) if is_own else ("numAddedFiles", len(version.added))
     stated = int(metrics.get(name, 0))
-    return f"its entry in the log lacks lines: {name} is {stated}, and it has {found}" if found < stated else ""
+    lacks = found is not None and found < stated
+    return f"its entry in the log lacks lines: {name} is {stated}, and it has {found}" if lacks else ""
 
 
 def _missing_bytes(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> str:
@@ -111,8 +113,10 @@ def _unreadable(spark: SparkSession, folder: Path, files: Mapping[str, Mapping[s
         found = frame.agg(F.count(F.lit(1)), F.bit_xor(F.xxhash64(*frame.columns))).collect()[0][0]
     except jvm.FAILURES as error:
         return f"its rows cannot be read: {str(error).splitlines()[0]}"
-    return "" if found == rows else f"{found} of {rows} rows can be read"
+    return "" if rows in (None, found) else f"{found} of {rows} rows can be read"
 
 
-def _rows(files: Mapping[str, Mapping[str, Any]]) -> int:
-    return sum(int(json.loads(file.get("stats") or "{}").get("numRecords", 0)) for file in files.values())
+def _rows(files: Mapping[str, Mapping[str, Any]]) -> int | None:
+    """Return how many rows files have; None where the entry does not state that of each."""
+    counts = [json.loads(file.get("stats") or "{}").get("numRecords") for file in files.values()]
+    return None if None in counts else sum(counts)
