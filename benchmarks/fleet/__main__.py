@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.fleet import gateways, herd, pollers
+from benchmarks.fleet import epochs, gateways, herd, pollers
 from benchmarks.report import Figure
 
 
@@ -30,11 +30,12 @@ class FleetSize:
     poll_seconds: float
 
 
-FULL = FleetSize(100_000, 7, 10_000, (30.0, 10.0, 5.0), 30.0)
+FULL = FleetSize(100_000, 7, 10_000, (30.0, 10.0), 20.0)
 QUICK = FleetSize(1_000, 1, 200, (2.0, 1.0), 3.0)
 PARTS: dict[str, Callable[[Path, FleetSize], list[Figure]]] = {
     "views": lambda folder, size: gateways.figures(folder, size.gateways, size.days),
     "pollers": lambda folder, size: pollers.measure(folder, size.pollers, size.poll_intervals, size.poll_seconds),
+    "epochs": lambda folder, size: epochs.figures(folder, size.gateways),
     "herd": lambda _, size: herd.figures(size.gateways),
 }
 

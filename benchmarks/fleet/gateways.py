@@ -30,7 +30,8 @@ SELECT decode(md5(gateway || type || sequence), 'hex'), 'urn:oncegate:gateway:' 
 FROM (
     SELECT number, gateway, type, sequence, data,
            now() - CASE WHEN number % 100 = 1 THEN INTERVAL '2 days' ELSE INTERVAL '0' END - age AS at
-    FROM (SELECT number, 'gw-' || lpad(number::text, 6, '0') AS gateway FROM generate_series(1, %(gateways)s) number) g
+    FROM (SELECT number, 'gw-' || lpad(number::text, 6, '0') AS gateway
+          FROM generate_series(1, %(gateways)s::bigint) number) g
     CROSS JOIN LATERAL (
         SELECT 'gateway.started' AS type, 1 AS sequence, %(days)s * INTERVAL '1 day' AS age, json_build_object(
             'version', CASE WHEN number % 10 < 3 THEN '0.1.0' ELSE '0.2.0' END, 'new_events', 0,

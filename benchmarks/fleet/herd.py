@@ -4,6 +4,8 @@ The cluster is a queue: so many connections a second are set up, and so many wai
 again by TCP after 1, 3 and 7 s (RFC 6298 doubles the first second). A gateway opens the connections of a session one
 after the other. Where one takes longer than the client waits, the session has failed, and the gateway waits by its
 backoff.
+
+One of ten gateways is simulated, with a tenth of the rate and of the places, and the counts are multiplied by ten.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from agent.forward.receipts.poller import pauses
 from benchmarks.report import Figure
 
 SEED: Final = 5
+SCALE: Final = 10
+"""Gateways of the fleet for each that is simulated."""
 SESSION_CONNECTIONS: Final = 10
 """Of one gateway, with six brokers: docs/kafka.md, Connections."""
 RESENDS: Final = (0.0, 1.0, 3.0, 7.0)
@@ -73,21 +77,23 @@ class Recovery:
 class Cluster:
     """Sets connections up at a rate, one after the other; a bounded number of them waits."""
 
-    def __init__(self, rate: float) -> None:
+    def __init__(self, rate: float, waiting_max: float) -> None:
         self._each = 1 / rate
+        self._wait_max = waiting_max / rate
         self._free_at = 0.0
 
     def accept(self, now: float) -> float | None:
         """Return when a connection that is tried now is set up; None where there is no place."""
-        if self._free_at - now > WAITING_MAX * self._each:
+        if self._free_at - now > self._wait_max:
             return None
         self._free_at = max(self._free_at, now) + self._each
         return self._free_at
 
 
 def come_back(starts: list[float], waits: Callable[[Random], Waits], rate: float) -> Recovery:
-    """Return how gateways come back that begin at these times, in seconds after the cluster does; none before it."""
-    cluster, tried, done, failed, wasted, used = Cluster(rate), Counter[int](), list[float](), 0, 0, 0
+    """Return how gateways come back that begin at these times, in seconds; `rate` is that of the whole cluster."""
+    cluster = Cluster(rate / SCALE, WAITING_MAX / SCALE)
+    tried, done, failed, wasted, used = Counter[int](), list[float](), 0, 0, 0
     backoffs = [waits(Random(SEED + number)) for number in range(len(starts))]
     # time, gateway, connection of the session, resend of TCP
     queue = [(at, number, 0, 0) for number, at in enumerate(starts)]
@@ -112,19 +118,19 @@ def come_back(starts: list[float], waits: Callable[[Random], Waits], rate: float
     done.sort()
     whole = done[-1] if len(done) == len(starts) else float("inf")
     half = done[len(starts) // 2] if len(done) > len(starts) // 2 else float("inf")
-    return Recovery(max(tried.values()), half, whole, failed, wasted / used)
+    return Recovery(SCALE * max(tried.values()), half, whole, SCALE * failed, wasted / used)
 
 
 def after_blackout(gateways: int, seconds: float) -> list[float]:
     """Return the starts of gateways that get power at once, and boot within so many seconds."""
     random = Random(SEED)
-    return [random.uniform(0, seconds) for _ in range(gateways)]
+    return [random.uniform(0, seconds) for _ in range(gateways // SCALE)]
 
 
 def after_outage(gateways: int, waits: Callable[[Random], Waits]) -> list[float]:
     """Return the first attempts after an outage of all brokers, during which every attempt is refused at once."""
     random, starts = Random(SEED), []
-    for number in range(gateways):
+    for number in range(gateways // SCALE):
         backoff, at = waits(Random(SEED + number)), random.uniform(-OUTAGE_SECONDS - 1, -OUTAGE_SECONDS)
         while at < 0:
             at += backoff.next_seconds()
@@ -135,14 +141,14 @@ def after_outage(gateways: int, waits: Callable[[Random], Waits]) -> list[float]
 def poll_peak(gateways: int, law: Callable[[Random], Iterator[float]], seconds: float) -> int:
     """Return the most polls within a second, of gateways that start within one."""
     counted, random = Counter[int](), Random(SEED)
-    for number in range(gateways):
+    for number in range(gateways // SCALE):
         at = random.random()
         for pause in law(Random(SEED + number)):
             at += pause
             if at >= seconds:
                 break
             counted[int(at)] += 1
-    return max(counted.values())
+    return SCALE * max(counted.values())
 
 
 def figures(gateways: int) -> list[Figure]:

@@ -26,7 +26,7 @@ from agent.forward.kafka.client import LastError, open_admin, open_reader
 from agent.forward.receipts.group_offsets import GroupOffsets
 from agent.forward.receipts.poller import pauses
 from benchmarks.fleet import receipt_topic
-from benchmarks.fleet.recorder import LENGTH_BYTES, Recorded, Recorder
+from benchmarks.fleet.recorder import LENGTH_BYTES, Recorded, Recorder, Traffic
 from benchmarks.report import Figure, progress
 from contract import topics
 from contract.receipt import GROUP_DEFAULT, Receipt
@@ -73,9 +73,12 @@ class Connection(asyncio.Protocol):
     async def ask(self, request: bytes) -> int:
         """Send a request; return the size of its answer."""
         assert self._transport is not None
+        if self._transport.is_closing():
+            raise ConnectionResetError("closed by the broker")
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
-        return await self._answer
+        async with asyncio.timeout(ANSWER_SECONDS_MAX):
+            return await self._answer
 
     def close(self) -> None:
         """Close the connection."""
@@ -170,7 +173,7 @@ def record_topic(recorder: Recorder, port: int, seconds: float) -> Requests:
     first = recorder.cut()
     reader.close()
     [fetch] = [one for one, name in zip(first.requests, first.names, strict=True) if name == "Fetch"][:1]
-    return Requests("topic of receipts", first, Recorded(0, [fetch], len(fetch), 0))
+    return Requests("topic of receipts", first, Recorded(0, [fetch], {"Fetch": Traffic(1, len(fetch), 0, 1)}))
 
 
 class Gateways:
@@ -196,11 +199,15 @@ class Gateways:
         await asyncio.gather(*(one(number) for number in range(count)))
         return count / (time.monotonic() - started)
 
-    async def poll(self, requests: Sequence[bytes], interval: float | None, seconds: float, settle: float) -> Polled:
-        """Poll at an interval with the product's jitter, or again at once; count after `settle` seconds."""
+    async def poll(
+        self, requests: Sequence[bytes], interval: float, seconds: float, *, waits: bool, settle: float
+    ) -> Polled:
+        """Poll after the product's pauses, or again at once where the broker waits; count after `settle` seconds."""
         load, begin = Polled(), time.monotonic() + settle
         tasks = [
-            asyncio.ensure_future(self._keep_polling(one, Random(SEED + number), requests, interval, load, begin))
+            asyncio.ensure_future(
+                self._keep_polling(one, Random(SEED + number), requests, interval, waits, load, begin)
+            )
             for number, one in enumerate(self.connections)
         ]
         await asyncio.sleep(settle + seconds)
@@ -214,23 +221,26 @@ class Gateways:
         connection: Connection,
         random: Random,
         requests: Sequence[bytes],
-        interval: float | None,
+        interval: float,
+        waits: bool,
         load: Polled,
         begin: float,
     ) -> None:
-        waits = pauses(random, interval or 0.0)
+        pause = pauses(random, interval)
+        await asyncio.sleep(next(pause))
         while True:
-            await asyncio.sleep(next(waits))
             started = time.monotonic()
             try:
                 for request in requests:
-                    await asyncio.wait_for(connection.ask(request), ANSWER_SECONDS_MAX)
+                    await connection.ask(request)
             except (OSError, TimeoutError):
                 load.failures += 1
                 return
             if time.monotonic() >= begin:
                 load.polls += 1
                 load.seconds.append(time.monotonic() - started)
+            if not waits:
+                await asyncio.sleep(next(pause))
 
     def close(self) -> None:
         """Close all connections."""
@@ -255,9 +265,14 @@ def measure(folder: Path, gateways: int, intervals: Sequence[float], seconds: fl
 
 def _described(requests: Requests) -> Figure:
     poll, first = requests.poll, requests.first
-    details = {"names": list(poll.names), "sent_bytes": poll.sent_bytes, "received_bytes": poll.received_bytes,
-               "connections": first.connections, "first_requests": len(first.requests),
-               "first_bytes": first.sent_bytes + first.received_bytes}  # fmt: skip
+    details = {
+        "names": list(poll.names),
+        "sent_bytes": poll.total.sent_bytes,
+        "received_bytes": poll.total.received_bytes,
+        "connections": first.connections,
+        "first_requests": len(first.requests),
+        "first_bytes": first.total.sent_bytes + first.total.received_bytes,
+    }
     return Figure(f"{requests.name}, requests of a poll", len(poll.requests), "requests", details=details)
 
 
@@ -270,6 +285,7 @@ async def _run(
     gateways = Gateways(port)
     before = usage(pid)
     rate = await gateways.connect(count, requests.first.requests[:1])
+    progress(f"{requests.name}: {count:,} connections, {rate:,.0f}/s")
     after = usage(pid)
     details = {
         "open_files": after.open_files - before.open_files,
@@ -281,7 +297,9 @@ async def _run(
     for interval in intervals:
         measured = max(seconds, 2 * interval)
         before = usage(pid)
-        load = await gateways.poll(requests.poll.requests, None if waits else interval, measured, SETTLE_SECONDS)
+        # Where the broker waits, all have asked once after an interval, and are answered after another one.
+        settle = 2 * interval if waits else SETTLE_SECONDS
+        load = await gateways.poll(requests.poll.requests, interval, measured, waits=waits, settle=settle)
         after = usage(pid)
         cores = (after.cpu_seconds - before.cpu_seconds) / (after.at - before.at)
         figures.append(_figure(requests, count, interval, load, measured, cores, after))

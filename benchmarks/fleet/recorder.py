@@ -1,17 +1,23 @@
-"""Records the requests that a client sends to a broker, so that many simulated clients can send the same ones."""
+"""Records the requests that clients send to a broker: to count their bytes, and to send the same ones again."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
-LENGTH_BYTES = 4
-NAMES = {
+LENGTH_BYTES: Final = 4
+START_SECONDS_MAX: Final = 10
+SEGMENT_BYTES: Final = 1_448
+"""What a TCP segment carries over Ethernet, with timestamps (RFC 7323)."""
+HEAD_BYTES: Final = 52
+"""Of IPv4 and TCP with timestamps, for each segment and for each ack of one."""
+NAMES: Final = {
     0: "Produce",
     1: "Fetch",
     2: "ListOffsets",
@@ -22,41 +28,72 @@ NAMES = {
     22: "InitProducerId",
 }
 """Of Kafka's API keys, those of the agent's clients."""
-START_SECONDS_MAX = 10
+OTHER: Final = "other"
 
 
 @dataclass(slots=True)
-class Wire:
-    """One connection: the bytes in both directions."""
+class Traffic:
+    """What was sent for requests of one kind, in both directions."""
 
+    requests: int = 0
     sent_bytes: int = 0
     received_bytes: int = 0
+    segments: int = 0
+
+    @property
+    def wire_bytes(self) -> int:
+        """Bytes with the heads of TCP and IP, if each segment is acknowledged by one of its own."""
+        return self.sent_bytes + self.received_bytes + 2 * HEAD_BYTES * self.segments
+
+    def less(self, other: Traffic) -> Traffic:
+        """Return what was sent since."""
+        return Traffic(
+            self.requests - other.requests,
+            self.sent_bytes - other.sent_bytes,
+            self.received_bytes - other.received_bytes,
+            self.segments - other.segments,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What was sent between two marks."""
+    """What was sent between two cuts."""
 
     connections: int
     requests: Sequence[bytes]
-    sent_bytes: int
-    received_bytes: int
+    traffic: Mapping[str, Traffic]
 
     @property
     def names(self) -> Sequence[str]:
         """Return the names of the requests."""
-        return [NAMES.get(int.from_bytes(one[4:6], "big"), "other") for one in self.requests]
+        return [_name(one) for one in self.requests]
+
+    @property
+    def total(self) -> Traffic:
+        """Return the traffic of all kinds."""
+        kinds = self.traffic.values()
+        return Traffic(
+            sum(one.requests for one in kinds),
+            sum(one.sent_bytes for one in kinds),
+            sum(one.received_bytes for one in kinds),
+            sum(one.segments for one in kinds),
+        )
 
 
 class Recorder:
-    """A proxy in front of a broker's listener, which has to advertise the proxy's port."""
+    """A proxy in front of a broker's listener, which has to advertise the proxy's port.
 
-    def __init__(self, port: int, target: int) -> None:
-        self._wires: list[Wire] = []
-        self._order: list[bytes] = []
-        self._from = (0, 0, 0, 0)
+    Without `is_kafka` all traffic is of one kind, and each piece that is read counts as a request.
+    """
+
+    def __init__(self, port: int, target: int, *, is_kafka: bool = True) -> None:
         self.port = port
         self._target = target
+        self._is_kafka = is_kafka
+        self._connections = 0
+        self._requests: list[bytes] = []
+        self._traffic: dict[str, Traffic] = {}
+        self._before = Recorded(0, (), {})
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="recorder", daemon=True)
 
@@ -75,36 +112,60 @@ class Recorder:
 
     def cut(self) -> Recorded:
         """Return what was sent since the last call."""
-        sent, received = (sum(getattr(one, name) for one in self._wires) for name in ("sent_bytes", "received_bytes"))
-        now = len(self._wires), len(self._order), sent, received
-        before, self._from = self._from, now
-        requests = self._order[before[1] : now[1]]
-        return Recorded(now[0] - before[0], requests, sent - before[2], received - before[3])
+        traffic = {name: replace(one) for name, one in list(self._traffic.items())}
+        before, now = self._before, Recorded(self._connections, list(self._requests), traffic)
+        self._before = now
+        since = {name: one.less(before.traffic.get(name, Traffic())) for name, one in traffic.items()}
+        changed = {name: one for name, one in since.items() if one.segments}
+        return Recorded(now.connections - before.connections, now.requests[len(before.requests) :], changed)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        wire = Wire()
-        self._wires.append(wire)
+        self._connections += 1
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        pending: deque[str] = deque()  # Kafka answers the requests of a connection in their order
         with suppress(asyncio.CancelledError):
-            await asyncio.gather(self._requests(wire, reader, far_writer), self._answers(wire, far_reader, writer))
+            await asyncio.gather(
+                self._pump(reader, far_writer, pending, is_request=True),
+                self._pump(far_reader, writer, pending, is_request=False),
+            )
         writer.close()
         far_writer.close()
 
-    async def _requests(self, wire: Wire, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pending: deque[str], *, is_request: bool
+    ) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                length = await reader.readexactly(LENGTH_BYTES)
-                request = length + await reader.readexactly(int.from_bytes(length, "big"))
-                self._order.append(request)
-                wire.sent_bytes += len(request)
-                writer.write(request)
+            while piece := await self._read(reader):
+                self._count(piece, pending, is_request=is_request)
+                writer.write(piece)
         writer.close()
 
-    async def _answers(self, wire: Wire, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError):
-            while piece := await reader.read(65_536):
-                wire.received_bytes += len(piece)
-                writer.write(piece)
+    async def _read(self, reader: asyncio.StreamReader) -> bytes:
+        if not self._is_kafka:
+            return await reader.read(65_536)
+        length = await reader.readexactly(LENGTH_BYTES)
+        return length + await reader.readexactly(int.from_bytes(length, "big"))
+
+    def _count(self, piece: bytes, pending: deque[str], *, is_request: bool) -> None:
+        if not self._is_kafka:
+            name = OTHER
+        elif is_request:
+            name = _name(piece)
+            pending.append(name)
+            self._requests.append(piece)
+        else:
+            name = pending.popleft() if pending else OTHER
+        traffic = self._traffic.setdefault(name, Traffic())
+        traffic.segments += -(-len(piece) // SEGMENT_BYTES)
+        if is_request:
+            traffic.requests += 1
+            traffic.sent_bytes += len(piece)
+        else:
+            traffic.received_bytes += len(piece)
+
+
+def _name(request: bytes) -> str:
+    return NAMES.get(int.from_bytes(request[4:6], "big"), OTHER)
 
 
 async def _cancel_all() -> None:

@@ -112,7 +112,7 @@ def _without_all(short: DataFrame, ranges: DataFrame, erased: DataFrame) -> Data
     )
     within = F.col("sequence").between(F.col("from"), F.col("to"))
     named = lacking.alias("l").join(
-        F.broadcast(spans).alias("r"),
+        spans.alias("r"),
         on=(F.col("l.gateway") == F.col("r.gateway")) & (F.col("l.epoch") == F.col("r.epoch")) & within,
         how="left",
     )

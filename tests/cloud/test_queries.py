@@ -175,6 +175,11 @@ def test_the_page_has_seventeen_queries_and_each_has_an_answer() -> None:
     assert len(QUERIES) == 17
 
 
+def test_the_command_query_has_the_views_of_the_fleet_as_on_the_page() -> None:
+    built_in = ";".join(fleet.POSTGRES_VIEWS).replace("TEMPORARY ", "") + ";"
+    assert "".join(built_in.split()) in "".join(VIEWS["PostgreSQL"].split())
+
+
 @pytest.mark.parametrize("engine", ["in_spark", "in_duckdb", "in_postgres"])
 @pytest.mark.parametrize("title", QUERIES)
 def test_a_query_has_its_answer(engine: str, title: str, request: pytest.FixtureRequest) -> None:

@@ -1,0 +1,69 @@
+"""The figures of docs/capacity.md are those of the benchmark, and its arithmetic is right."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from benchmarks.fleet.herd import SESSION_CONNECTIONS
+from tests.docs.pages import ROOT
+
+PAGE = (ROOT / "docs" / "capacity.md").read_text()
+KEPT = {one["name"]: one for one in json.loads((ROOT / "docs" / "benchmarks" / "fleet.json").read_text())["figures"]}
+GATEWAYS = 100_000
+CASES = {
+    "blackout, all booted within 1 s": "blackout, booted within 1 s",
+    "blackout, booted within 30 s": "blackout, booted within 30 s",
+    "brokers away for 10 minutes": "brokers away for 10 minutes",
+}
+PRICE_OF_A_CORE = 0.0408
+PRICE_OF_A_GB = 0.08
+
+
+def number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def test_the_return_of_the_fleet_is_as_simulated() -> None:
+    rows = re.findall(r"^\| ([a-z][^|]*)?\| ([\d,]+) \| (\d+) \| (\d+) \| ([\d,]+) \| ([\d,]+) \|$", PAGE, re.MULTILINE)
+    assert len(rows) == 9
+    case = ""
+    for name, rate, at_least, whole, without, peak in rows:
+        case = CASES[name.strip()] if name.strip() else case
+        kept, without_jitter = (KEPT[f"{case}, {law}, {rate} connections/s"] for law in ("jitter", "no jitter"))
+        assert number(at_least) == round(GATEWAYS * SESSION_CONNECTIONS / number(rate))
+        assert (number(whole), number(without)) == (round(kept["value"]), round(without_jitter["value"]))
+        assert number(peak) == kept["details"]["peak_per_second"]
+
+
+def test_a_poll_has_the_requests_and_bytes_that_were_recorded() -> None:
+    details = KEPT["group's offsets, requests of a poll"]["details"]
+    assert details["names"] == ["OffsetFetch", "ListOffsets", "Metadata"]
+    assert f"| {details['sent_bytes']} to the broker, {details['received_bytes']:,} back |" in PAGE
+    assert f"| receipts {details['connections']}, forwarder" in PAGE
+
+
+def test_the_polls_of_both_ways_are_those_that_were_measured() -> None:
+    said = " ".join(PAGE.split())
+    for name in ("group's offsets", "topic of receipts"):
+        kept = KEPT[f"{name}, 10,000 gateways, every 10 s"]
+        assert f"{kept['details']['polls_per_second']:,.0f}" in said
+        assert (
+            f"{kept['details']['broker_cores']:.2f} cores" in said
+            or f"at {kept['details']['broker_cores']:.2f}" in said
+        )
+        assert kept["details"]["failures"] == 0
+
+
+@pytest.mark.parametrize(("formula", "price"), [(r"(\d+) x (\d+) h x \$0.0408", PRICE_OF_A_CORE)])
+def test_the_cost_of_the_cores_follows_from_the_formula(formula: str, price: float) -> None:
+    rows = re.findall(rf"{formula} \| ([\d,]+) \|", PAGE)
+    assert len(rows) == 3
+    assert all(abs(int(cores) * int(hours) * price - number(cost)) < 6 for cores, hours, cost in rows)
+
+
+def test_the_cost_of_the_disks_follows_from_the_formula() -> None:
+    [(gigabytes, cost)] = re.findall(r"([\d,]+) GB x \$0.08 \| ([\d,]+) \|", PAGE)
+    assert number(gigabytes) * PRICE_OF_A_GB == number(cost)
