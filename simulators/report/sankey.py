@@ -32,6 +32,8 @@ _FALL = 0.55
 """Depth of the branches below the bands."""
 _BRANCH_FALL = 0.16
 """From one branch to the one above, so that their labels do not touch."""
+_BRANCH_GAP = 0.03
+"""Between the ends of two branches, which would otherwise be seen as one."""
 _NEVER = 0.004
 """Smallest width of a band, as a share of the whole, so that one event in a million is visible."""
 
@@ -97,7 +99,7 @@ def _draw(stations: Sequence[Station], colours: Mapping[str, str]) -> Figure:
         if place + 1 < len(stations):
             _bands(axes, place, station, heights[place : place + 2], most, colours)
     axes.set_xlim(-0.4, len(stations) - 0.5)
-    axes.set_ylim(-1 - _FALL, 0.3)
+    axes.set_ylim(-1 - (_FALL if any(station.branches for station in stations) else 0.05), 0.3)
     axes.set_axis_off()
     return figure
 
@@ -109,14 +111,14 @@ def _bands(
     height, next_height = heights
     goes_on = min(height, next_height)
     axes.add_patch(_band(left, (0.0, -goes_on), right, (0.0, -next_height), colours[station.colour]))
-    top, bottom = -goes_on, -1 - _FALL + 0.12
-    for label, count in reversed(station.branches):
-        thin = _height(count, most)
-        ends = (bottom + thin, bottom)
-        axes.add_patch(_band(left, (top, top - thin), place + 0.62, ends, colours["faint"]))
-        axes.text(place + 0.66, bottom, f"{count:,} {label}", fontsize=9, va="bottom")
-        top -= thin
-        bottom += max(thin, _BRANCH_FALL)
+    thins = [_height(count, most) for _, count in station.branches]
+    # Both edges from the bottom up, so that no branch crosses another.
+    start, end = -goes_on - sum(thins), -1 - _FALL + 0.12
+    for (label, count), thin in zip(reversed(station.branches), reversed(thins), strict=True):
+        axes.add_patch(_band(left, (start + thin, start), place + 0.62, (end + thin, end), colours["faint"]))
+        axes.text(place + 0.66, end, f"{count:,} {label}", fontsize=9, va="bottom")
+        start += thin
+        end += max(thin + _BRANCH_GAP, _BRANCH_FALL)
 
 
 def _band(

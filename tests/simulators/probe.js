@@ -43,6 +43,7 @@ addEventListener('load', () => {
     ink: getComputedStyle(document.body).color,
     flow: getComputedStyle(document.querySelector('.flow')).display,
     stations: [...document.querySelectorAll('.stations > li')].filter(one => one.checkVisibility()).length,
+    hint: getComputedStyle(document.querySelector('.wide'), '::before').content,
     all,
     found,
     most,

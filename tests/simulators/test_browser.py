@@ -110,6 +110,7 @@ def test_the_report_is_readable_without_a_word_from_the_console(
     assert (seen["paper"] == "rgb(255, 255, 255)") is not dark
     assert seen["paper"] != seen["ink"]
     assert (seen["flow"], seen["stations"]) == (("none", 6) if width < 640 else ("block", 0))
+    assert (seen["hint"] == '"Scroll sideways to see all columns."') is (width < 640)
     assert seen["all"] == 200
     assert seen["found"] == ["urn:dev:mac:000000000000003f"]
     assert seen["most"] >= 20

@@ -33,7 +33,7 @@ function summary({ now }, activity) {
   if (!activity) return element("p", "This device has not sent an event since the agent started.", "empty");
   const tiles = [["Last seen", ago(activity.last_seen, now)], ["Events", count(activity.events)], ["Duplicates", count(activity.duplicates)],
     ["Possible duplicates", count(activity.possible_duplicates)], ["Rejected", count(activity.rejected)]];
-  const list = element("dl", tiles.map(([name, figure]) => element("div", [element("dt", name), element("dd", figure)])), "card figures");
+  const list = card("Activity", element("dl", tiles.map(([name, figure]) => element("div", [element("dt", name), element("dd", figure)])), "figures"), "since the agent started");
   return activity.reason ? element("div", [list, element("p", ["Last rejection: ", printable(activity.reason)], "notice bad")]) : list;
 }
 

@@ -54,9 +54,11 @@ function showFailure(error) {
 }
 
 // Whether the view of a device or event shows an older state. It is read again on request: a reader may have scrolled.
+// The first poll has what the view has just read, too.
 function isOutdated(live) {
-  const counts = JSON.stringify(live.status.events), changed = counts !== shown.counts;
+  const counts = JSON.stringify(live.status.events), first = !shown.counts, changed = counts !== shown.counts;
   shown.counts = counts;
+  if (first) return false;
   return shown.view === "device" ? live.feed.some((one) => one.device === shown.argument) : shown.view === "event" && changed;
 }
 

@@ -88,8 +88,9 @@ function drain(live, rates, age) {
   const { kafka } = live.links, waiting = live.status.events.new;
   if (live.status.oldest_unprocessed === null) return "the table has every event";
   if (kafka?.paused) return "waits for kafka.hours";
+  if (waiting && kafka && !kafka.up) return `grows: Kafka ${linkState(kafka)}`;
   if (age < IN_TRANSIT_SECONDS) return "on the way to the table";
   if (!waiting) return "awaiting confirmation by the table";
   if (rates.sent > rates.accepted) return `in Kafka in ${duration(waiting / (rates.sent - rates.accepted))}`;
-  return kafka && !kafka.up ? `grows: Kafka ${linkState(kafka)}` : "does not shrink";
+  return "does not shrink";
 }

@@ -90,6 +90,10 @@ async function visit(page, seen) {
 
 // A device whose time is in seconds instead of milliseconds, while its page is open.
 async function misdate(context, page, seen) {
+  await page.reload();
+  await page.locator(VIEWS.device[1]).waitFor();
+  await page.locator("#state.good, #state.warning, #state.bad").waitFor();
+  seen.outdated = await page.locator("#newer").isVisible();
   const width = () => page.locator("#view-device .figures").evaluate((node) => node.getBoundingClientRect().width);
   const before = await width();
   await post(context, { device: given.device, id: 99, time: 1767225600, data: { temperature: 19 } });

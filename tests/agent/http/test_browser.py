@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from agent.forward.errors import UnreachableError
 from agent.forward.kafka.health import UNREACHABLE, Link
 from agent.forward.kafka.uplink import Uplink
 from agent.telemetry.history import TICK_SECONDS
@@ -97,6 +98,8 @@ def check(seen: Mapping[str, Any]) -> None:
     assert "data: data is not a map" in texts["rejected"]
     (rejected,) = map(json.loads, seen["downloaded"].splitlines())
     assert json.loads(bytes.fromhex(rejected["raw"]))["data"] == 7
+    assert not seen["outdated"], "the page was just read"
+    assert "since the agent started" in texts["device"]
     # A wrong time of the device stretches no chart, and the button for the latest state moves nothing aside.
     assert seen["widths"][0] == seen["widths"][1]
     assert seen["axes"]
@@ -129,10 +132,11 @@ async def test_the_page_states_what_waits_for_the_cap_and_when_the_hours_begin(t
     async with serving(tmp_path, uplink=uplink) as served:
         given = {"url": f"http://127.0.0.1:{served.client.port}/", "folder": folder}
         await served.client.post(EVENT)
+        link = Link(served.links, "")
+        link.report_failure(UnreachableError("kafka.example.org:9092: Connection refused"))
         one = await asyncio.to_thread(browser.run, UPLINK, {**given, "name": "one", "awaited": ""})
         pack = [{"device": DEVICE, "id": id_, "data": {"temperature": id_}} for id_ in range(1_000, 1_200)]
         await served.client.post(json.dumps(pack).encode())
-        link = Link(served.links, "")
         link.report_reachable()
         capped = await asyncio.to_thread(
             browser.run, UPLINK, {**given, "name": "capped", "awaited": "cap of the uplink"}
@@ -143,6 +147,8 @@ async def test_the_page_states_what_waits_for_the_cap_and_when_the_hours_begin(t
             browser.run, UPLINK, {**given, "name": "closed", "awaited": "nothing is sent to Kafka"}
         )
     assert "1 event in total" in one["tiles"]
+    assert "grows: Kafka unreachable" in one["tiles"]
+    assert one["cut"] == []
     assert "202 events waiting for the cap of the uplink, 1.0 kB a second" in capped["conditions"]
     assert "All will be sent in 51 s" in capped["conditions"]
     assert "✓ connected" in capped["path"]

@@ -11,6 +11,15 @@ const { chromium } = require(`${given.modules}/playwright-core`);
   if (given.awaited) await page.locator(`#conditions >> text=${given.awaited}`).waitFor();
   const seen = {};
   for (const id of ["state", "conditions", "path", "tiles"]) seen[id] = await page.locator(`#${id}`).innerText();
+  // A select that is narrower than its longest option.
+  seen.cut = await page.locator("select:visible").evaluateAll((selects) => selects.filter((one) => {
+    const copy = one.cloneNode(true);
+    Object.assign(copy.style, { position: "absolute", width: "max-content", flex: "none" });
+    document.body.append(copy);
+    const whole = copy.getBoundingClientRect().width;
+    copy.remove();
+    return one.getBoundingClientRect().width < whole - 1;
+  }).map((one) => one.id));
   await page.screenshot({ path: `${given.folder}/uplink-${given.name}.png`, fullPage: true });
   await browser.close();
   console.log(JSON.stringify(seen));
