@@ -121,9 +121,14 @@ class Gateway(ProcessService):
         written.replace(self._folder / "clock")
 
     def limit_disk(self, *, full: bool) -> None:
-        """Limit the size of the agent's files (EFBIG), with a small margin for its log, or lift the limit."""
+        """Limit the size of the agent's files (EFBIG), with a small margin for its log, or lift the limit.
+
+        The log begins anew, since the limit is that of each file.
+        """
         _, hard = resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE)
-        limit = self.process.command.log_file.stat().st_size + _LOG_BYTES if full else hard
+        if full:
+            self.process.rotate_log()
+        limit = _LOG_BYTES if full else hard
         resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (limit, hard))
 
     def back_up(self) -> None:

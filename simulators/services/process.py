@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -164,6 +165,14 @@ class Process:
                 return file.read().decode(errors="replace")
         except FileNotFoundError:
             return ""
+
+    def rotate_log(self) -> None:
+        """Move what the log has so far to the end of another file beside it; the child continues in the empty one."""
+        log_file = self.command.log_file
+        with log_file.open("r+b") as log, log_file.with_suffix(".old.log").open("ab") as older:
+            shutil.copyfileobj(log, older)
+            log.truncate(0)
+        self._log_start = 0
 
     def log_tail(self) -> str:
         """Return the end of the child's log since its latest start, with the file's name."""
