@@ -177,6 +177,8 @@ class Forwarder:
                 session.run(session_stop)
             finally:
                 session.close()
+                if self.uplink is not None:
+                    self.uplink.producer_closed(self._lane.name)
                 if self._lane.turn is not None:
                     self._lane.turn.ask(has_events=False)
                 if session.marked:

@@ -80,6 +80,11 @@ class Uplink:
         report = _Reports(lambda sent, events: self._report(sent, events, lane))
         return {"statistics.interval.ms": STATISTICS_MS, "stats_cb": report}
 
+    def producer_closed(self, lane: str) -> None:
+        """Count what the producer of a lane has not reported as abandoned: it sends nothing any more."""
+        with self._lock:
+            self._waiting[lane] = 0
+
     def statistics(self) -> Properties:
         """Return the properties by which another new client reports what it sends."""
         return {"statistics.interval.ms": STATISTICS_MS, "stats_cb": _Reports(lambda sent, _: self._report(sent))}

@@ -83,6 +83,23 @@ def test_an_epoch_is_open_complete_or_forked(
     assert account.states(parts(spark, *ranges), ended(spark, *endings)).collect()[0]["state"] == state
 
 
+def test_two_lanes_of_a_gateway_are_no_fork_and_each_ends_where_its_own_successor_states(spark: SparkSession) -> None:
+    """Each lane of a gateway has epochs of its own, so that two are open at once and two have ended."""
+    before, after = (("default", 9), ("alarms", 4)), ("default-2", "alarms-2")
+    starts = [
+        (G, follower, "gateway.started", f'{{"previous_epoch":"{epoch}","previous_sequence":{end}}}', NOON)
+        for (epoch, end), follower in zip(before, after, strict=True)
+    ]
+    stated = account.endings(
+        spark.createDataFrame(starts, "gateway string, epoch string, type string, data string, received timestamp")
+    )
+    labels = [(G, epoch, "accepted", 1, end, NOON) for epoch, end in (*before, ("default-2", 3), ("alarms-2", 1))]
+    labelled = spark.createDataFrame(labels, RANGE)
+    assert account.holes(labelled, stated).count() == 0
+    states = {row["epoch"]: row["state"] for row in account.states(labelled, stated).collect()}
+    assert states == {"default": "complete", "alarms": "complete", "default-2": "open", "alarms-2": "open"}
+
+
 def test_a_hole_is_pending_until_what_follows_it_is_old(spark: SparkSession) -> None:
     open_ = account.holes(parts(spark, ("accepted", 1, 2), ("accepted", 5, 9)), ended(spark))
     for seconds, status in ((3599, account.PENDING), (3600, account.MISSING)):

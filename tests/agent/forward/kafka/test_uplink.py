@@ -93,3 +93,17 @@ def test_requests_about_the_topic_count_and_are_no_part_of_an_events_cost() -> N
     assert not uplink.is_open()
     clock.pass_seconds(1)
     assert uplink.is_open()
+
+
+def test_what_the_producer_of_a_lane_has_left_holds_no_other_lane_back() -> None:
+    clock = HandClock()
+    uplink = Uplink(RATE, clock)
+    uplink.producer_statistics("alarms")
+    for _ in range(10):
+        while uplink.is_open():
+            uplink.hand_over(10, 10 * EVENT_BYTES, "alarms")
+        clock.pass_seconds(1)
+    assert not uplink.is_open()  # as much as may be is with the client, which may send it at once
+    uplink.producer_closed("alarms")
+    clock.pass_seconds(1)
+    assert uplink.is_open()
