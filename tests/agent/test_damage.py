@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 from contextlib import closing
@@ -9,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from agent.config.lanes import DEFAULT_LANE
 from agent.store.files import sqlite_cells
 from agent.store.files.sqlite_pages import PageVersions
-from agent.store.layout import FILE_NAME, PAGE_BYTES
+from agent.store.layout import FILE_NAME, LANES_FOLDER, PAGE_BYTES
 from agent.store.read import section
 from contract.event import Event
 from simulators.services.process import Process
@@ -59,8 +61,8 @@ def damage_a_page_of(store: Path) -> None:
         file.write(bytes(8))
 
 
-def events(configuration: Path) -> list[dict[str, object]]:
-    command = [sys.executable, "-m", "agent.cli.main", "events", "--config", str(configuration)]
+def events(configuration: Path, lane: str = DEFAULT_LANE) -> list[dict[str, object]]:
+    command = [sys.executable, "-m", "agent.cli.main", "events", "--lane", lane, "--config", str(configuration)]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return [json.loads(line) for line in lines.splitlines()]
 
@@ -85,6 +87,28 @@ def test_a_file_of_garbage_does_not_keep_the_agent_from_starting(
     agent.wait_for_log("agent=ready")
     assert agent.terminate() == 0
     assert [event["type"] for event in events(configuration)] == ["gateway.started", "gateway.gap"]
+
+
+@pytest.mark.parametrize("damaged", ["alarms", DEFAULT_LANE])
+def test_the_damaged_store_of_one_lane_is_salvaged_and_the_other_lane_keeps_all(
+    agent: Process, configuration: Path, store: Path, damaged: str
+) -> None:
+    configuration.write_text(
+        configuration.read_text() + '[[forward.lanes]]\nname = "alarms"\ntype = "alarm"\npriority = 1\n'
+    )
+    alarms = store.parent / LANES_FOLDER / "alarms"
+    alarms.parent.mkdir()
+    shutil.copytree(store.parent, alarms, ignore=lambda *_: [LANES_FOLDER])
+    files = {DEFAULT_LANE: store, "alarms": alarms / FILE_NAME}
+    files[damaged].write_bytes(b"garbage!" * 4096)
+    agent.start()
+    agent.wait_for_log("agent=ready")
+    assert agent.terminate() == 0
+    types = {lane: [event["type"] for event in events(configuration, lane)] for lane in files}
+    assert types.pop(damaged) == ["gateway.started", "gateway.gap"]
+    [whole] = types.values()
+    assert "reading" in whole
+    assert "gateway.gap" not in whole
 
 
 def _page_of(path: Path, position: int) -> int:
