@@ -99,7 +99,7 @@ class CloudSide:
     def audit(self, *options: str, output: str = "audit") -> Process:
         """Start an audit in a separate process, without a grace period."""
         arguments = ("--bootstrap-servers", self.bootstrap_servers, "--topic", self.topic, "--group", self.group)
-        places = (*self.sink_options(), "--output", str(self.folder / output), "--grace", "0s")
+        places = (*self.sink_options(), "--output", self.place(output), "--grace", "0s")
         (self.folder / output).mkdir(exist_ok=True)
         audit = submit(AUDIT, (*arguments, *places, *options), self.folder / output, self.spark_options())
         self.jobs.append(audit)
@@ -198,6 +198,15 @@ class CloudSide:
         if self.postgres is not None:
             return _select(self.postgres, f"SELECT * FROM {self.table_name}_quarantine")
         return _rows(self._delta("events_quarantine"))
+
+    def versions(self, name: str) -> int:
+        """Return the number of commits of a Delta table beside the events."""
+        table = self._delta(name)
+        return 0 if table is None else table.version() + 1
+
+    def delta_rows(self, name: str) -> list[dict[str, Any]]:
+        """Return the rows of a Delta table beside the events."""
+        return _rows(self._delta(name))
 
     def _delta(self, name: str) -> DeltaTable | None:
         try:
