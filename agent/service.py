@@ -20,6 +20,7 @@ from agent.coap.oscore.serving import open_oscore
 from agent.coap.server import CoapServer
 from agent.config.lanes import DEFAULT_LANE, DEFAULT_PRIORITY, Lane
 from agent.config.settings import Settings
+from agent.forward.delivery.confirmation import confirm_ms
 from agent.forward.delivery.lanes import Turns
 from agent.forward.forwarder import ForwardedLane, Forwarder
 from agent.forward.kafka.uplink import open_uplink
@@ -96,7 +97,9 @@ async def _run(settings: Settings, clock: Clock, store: LaneStores, pipeline: Pi
         for lane, outbox in store.outboxes.items():
             reported = links if lane == DEFAULT_LANE else Links(clock, lane)
             forwarder = Forwarder(
-                settings.kafka, settings.gateway.id, outbox, clock, reported, Random(), lane=lanes[lane]
+                *(settings.kafka, settings.gateway.id, outbox, clock, reported, Random()),
+                confirm_ms=confirm_ms(settings.receipts),
+                lane=lanes[lane],
             )
             receipts = ReceiptPoller(
                 settings.kafka, settings.receipts, settings.gateway.id, outbox, reported, Random(), forwarder.hours

@@ -71,6 +71,7 @@ class Forwarder:
         random: Random,
         *,
         silence_ms: int = SILENCE_MS,
+        confirm_ms: int = 0,
         lane: ForwardedLane | None = None,
     ) -> None:
         """Create it; `lane` is None where there is no other lane."""
@@ -84,6 +85,7 @@ class Forwarder:
         self._expiry = None if lifetime is None else Expiry(outbox, lifetime)
         self._mode = mode_of(settings, gateway, self._lane.name)
         self._silence_ms = silence_ms
+        self._confirm_ms = confirm_ms
         self.hours = Hours(settings.hours, clock)
         self.uplink = self._lane.uplink
         """The cap on what is sent; None where there is none."""
@@ -156,6 +158,7 @@ class Forwarder:
             clock=self._clock,
             oversized=self._oversized,
             silence_ms=self._silence_ms,
+            confirm_ms=self._confirm_ms,
             wall_steps=WallSteps(self._clock),
             uplink=self.uplink,
             lane=self._lane.name,

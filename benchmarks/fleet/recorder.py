@@ -94,21 +94,29 @@ class Recorder:
         self._requests: list[bytes] = []
         self._traffic: dict[str, Traffic] = {}
         self._before = Recorded(0, (), {})
+        self._server: asyncio.Server | None = None
+        self._carrying: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="recorder", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
         serving = asyncio.start_server(self._carry, "127.0.0.1", self.port)
-        asyncio.run_coroutine_threadsafe(serving, self._loop).result(START_SECONDS_MAX)
+        self._server = asyncio.run_coroutine_threadsafe(serving, self._loop).result(START_SECONDS_MAX)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result(START_SECONDS_MAX)
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(START_SECONDS_MAX)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.close()
+
+    def requests_of(self, name: str) -> int:
+        """Return how many requests of a kind were sent."""
+        traffic = self._traffic.get(name)
+        return 0 if traffic is None else traffic.requests
 
     def cut(self) -> Recorded:
         """Return what was sent since the last call."""
@@ -121,6 +129,9 @@ class Recorder:
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._carrying.add(task)
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
         pending: deque[str] = deque()  # Kafka answers the requests of a connection in their order
         with suppress(asyncio.CancelledError):
@@ -128,8 +139,18 @@ class Recorder:
                 self._pump(reader, far_writer, pending, is_request=True),
                 self._pump(far_reader, writer, pending, is_request=False),
             )
-        writer.close()
-        far_writer.close()
+        for end in (writer, far_writer):
+            end.close()
+            with suppress(ConnectionError):
+                await end.wait_closed()
+
+    async def _end(self) -> None:
+        """Close the server and all connections."""
+        assert self._server is not None
+        self._server.close()
+        for task in self._carrying:
+            task.cancel()
+        await asyncio.gather(*self._carrying, return_exceptions=True)
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pending: deque[str], *, is_request: bool
@@ -166,10 +187,3 @@ class Recorder:
 
 def _name(request: bytes) -> str:
     return NAMES.get(int.from_bytes(request[4:6], "big"), OTHER)
-
-
-async def _cancel_all() -> None:
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

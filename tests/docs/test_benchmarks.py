@@ -37,6 +37,7 @@ TABLES = [
         "| codec | bytes/event, one by one | 20 at a time | 1,000 at a time | CPU µs/event |",
         (1, 2, 3, 4),
     ),
+    ("thin_link", "## Thin uplinks", "| gateway | MB a day | bytes for each event |", (1, 2)),
     ("store", "## The event store", FIGURES, (1,)),
     ("cloud", "## The cloud", "| contender | records/s | by CPU second |", (1, 2)),
     ("cloud job", "## The cloud", FIGURES, (1,)),

@@ -69,7 +69,7 @@ class PipelinedSession:
         self._alone: StoredEvent | None = None
         """The event that was sent alone, since it may be too large."""
         self._silence = Silence(context.clock, context.silence_ms)
-        self._confirmation = Confirmation(context.watch, topic.id, context.clock)
+        self._confirmation = Confirmation(context.watch, topic.id, context.clock, context.confirm_ms)
         self.marked = 0
 
     def run(self, stop: threading.Event) -> None:

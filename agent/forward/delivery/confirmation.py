@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaException
 
 from agent.clock import Clock
+from agent.config.settings import ReceiptSettings
 from agent.forward.delivery.in_flight import InFlightWindow
 from agent.forward.errors import TopicReplacedError, UnreachableError
 from agent.forward.kafka.client import ANSWER_SECONDS_MAX, no_answer
@@ -20,6 +21,16 @@ if TYPE_CHECKING:
 
 CONFIRM_MS: Final = 1_000
 """Shortest time between two requests: acks that arrive meanwhile share the next answer."""
+CONFIRM_MS_MAX: Final = 30_000
+POLL_SHARE: Final = 3
+"""Requests for each poll of the receipts: more would bring no receipt earlier, and take more bytes than the events."""
+CONFIRM_BATCHES: Final = 100
+"""Acked batches from which on the shortest time counts, so that the window never waits for a confirmation."""
+
+
+def confirm_ms(receipts: ReceiptSettings) -> int:
+    """Return the time between two requests while little is sent, by how often receipts are polled."""
+    return min(int(receipts.poll_seconds * 1_000 / POLL_SHARE), CONFIRM_MS_MAX) if receipts.enabled else CONFIRM_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +46,20 @@ class Confirmed:
 class Confirmation:
     """Requests the topic's id and its leaders after acks, one request at a time; an answer covers all earlier acks."""
 
-    def __init__(self, watch: TopicWatch, expected: str, clock: Clock) -> None:
+    def __init__(self, watch: TopicWatch, expected: str, clock: Clock, interval_ms: int = CONFIRM_MS) -> None:
         self.expected = expected
         """The id that was read before the first send."""
         self._watch = watch
         self._clock = clock
-        self._requested_ms = clock.monotonic_ms() - CONFIRM_MS
+        self._interval_ms = interval_ms
+        self._requested_ms = clock.monotonic_ms() - max(CONFIRM_MS, interval_ms)
         self._request: _Request | None = None
 
     def request(self, window: InFlightWindow, *, at_once: bool = False) -> None:
-        """Query the leaders of acked batches, unless a query is outstanding or was sent less than CONFIRM_MS ago."""
+        """Query the leaders of acked batches, unless a query is outstanding or was sent too short a time ago."""
         now = self._clock.monotonic_ms()
-        if self._request is None and window.acked and (at_once or now - self._requested_ms >= CONFIRM_MS):
+        interval = CONFIRM_MS if window.acked >= CONFIRM_BATCHES else max(CONFIRM_MS, self._interval_ms)
+        if self._request is None and window.acked and (at_once or now - self._requested_ms >= interval):
             self._requested_ms = now
             ends = self._watch.request_ends(window.acked_partitions())
             self._request = _Request(window.acked, self._watch.request(), ends)

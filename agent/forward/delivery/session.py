@@ -52,6 +52,8 @@ class SessionContext:
     """The lane's turn; None where there is no other lane."""
     expiry: Expiry | None = None
     """None where events are sent whatever their age."""
+    confirm_ms: int = 0
+    """How long acks wait at most for others that share their confirmation (`confirmation.confirm_ms`)."""
 
 
 class Session(Protocol):
