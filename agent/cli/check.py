@@ -141,10 +141,11 @@ def _warnings(sections: Mapping[str, Any]) -> Iterator[str]:
     if len(enabled) == 3 and not any(enabled):
         yield "coap, http and mqtt are all disabled: no event can arrive"
     findings: list[Finding] = []
+    lanes = len(sections["forward"].lanes) if "forward" in sections else 0
     if "identity" in sections:
-        findings += check_memory(sections["identity"])
+        findings += check_memory(sections["identity"], lanes)
     if "store" in sections:
-        findings += check_store_bound(sections["store"])
+        findings += check_store_bound(sections["store"], lanes)
     for finding in findings:
         if finding.condition is not Condition.FINE:
             yield f"{finding.check}: {finding.text}; {finding.hint}"

@@ -8,9 +8,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from agent.clock import Clock
+from agent.config.lanes import LANE_SHARE
 from agent.config.settings import IdentitySettings, StoreSettings
 from agent.store.damage import DamageReport
 from agent.store.errors import StoreError
@@ -30,9 +31,6 @@ from agent.store.write.write_path import WritePath
 from agent.store.write.writer import Writer
 
 log = logging.getLogger(__name__)
-
-LANE_SHARE: Final = 16
-"""A lane beside the default one has this part of the store's bound, and of the memory for fingerprints."""
 
 
 class EventStore:

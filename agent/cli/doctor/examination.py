@@ -47,14 +47,14 @@ def examine(settings: Settings) -> Iterator[Finding]:
 
 def _checks(settings: Settings) -> Iterator[tuple[str, Check]]:
     clock = SystemClock()
-    folder = settings.gateway.state_dir
+    folder, lanes = settings.gateway.state_dir, len(settings.forward.lanes)
     yield "clock", lambda: check_clock(clock, settings.gateway)
     yield "python", check_python
     yield "sqlite", check_sqlite
     yield "mount", lambda: check_mount(folder)
-    yield "space", lambda: check_store_bound(settings.store)
+    yield "space", lambda: check_store_bound(settings.store, lanes)
     yield "space", lambda: check_space(folder, settings.store)
-    yield "memory", lambda: check_memory(settings.identity)
+    yield "memory", lambda: check_memory(settings.identity, lanes)
     yield "wear", lambda: _check_wear(folder)
     yield "store", lambda: _check_stores(folder)
     yield "ports", lambda: check_ports(settings)

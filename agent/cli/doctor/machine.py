@@ -11,6 +11,7 @@ from pathlib import Path
 
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
 from agent.clock import Clock
+from agent.config.lanes import LANE_SHARE
 from agent.config.settings import GatewaySettings, IdentitySettings, StoreSettings
 from agent.store.layout import FILE_NAME, store_folders
 from agent.store.schema import database
@@ -118,10 +119,11 @@ def check_mount(folder: Path, mounts: str | None = None) -> Iterator[Finding]:
         yield fine("mount", text)
 
 
-def check_store_bound(settings: StoreSettings) -> Iterator[Finding]:
-    """Warn about a store that is full after a few events."""
-    if settings.max_bytes < STORE_BYTES_MIN:
-        text = f"the store may grow to {size(settings.max_bytes)} and is full after a few events"
+def check_store_bound(settings: StoreSettings, lanes: int = 0) -> Iterator[Finding]:
+    """Warn about a store, or the part of a lane, that is full after a few events."""
+    part = settings.max_bytes // LANE_SHARE if lanes else settings.max_bytes
+    if part < STORE_BYTES_MIN:
+        text = f"the store{' of each lane' if lanes else ''} may grow to {size(part)} and is full after a few events"
         yield warning("space", text, "raise store.max_bytes")
 
 
@@ -140,11 +142,12 @@ def check_space(folder: Path, settings: StoreSettings) -> Iterator[Finding]:
         yield fine("space", text)
 
 
-def check_memory(settings: IdentitySettings, available_bytes: int | None = None) -> Iterator[Finding]:
-    """Check that the fingerprints fit into the memory of the machine, or of the service."""
+def check_memory(settings: IdentitySettings, lanes: int = 0, available_bytes: int | None = None) -> Iterator[Finding]:
+    """Check that the fingerprints of all lanes fit into the memory of the machine, or of the service."""
     available = _memory_bytes() if available_bytes is None else available_bytes
-    text = f"{size(available)} for the agent; fingerprints may take {size(settings.memory_bytes)}"
-    if settings.memory_bytes + AGENT_BYTES > available:
+    needed = settings.memory_bytes * (LANE_SHARE + lanes) // LANE_SHARE
+    text = f"{size(available)} for the agent; fingerprints may take {size(needed)}"
+    if needed + AGENT_BYTES > available:
         hint = "lower identity.memory, or raise MemoryMax: systemctl edit oncegate"
         yield wrong("memory", f"{text}, the rest about {size(AGENT_BYTES)}", hint)
     else:

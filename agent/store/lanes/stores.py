@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Self
 
 from agent.clock import Clock
-from agent.config.lanes import DEFAULT_LANE, Lane
+from agent.config.lanes import DEFAULT_LANE, LANE_SHARE, Lane
 from agent.config.settings import Settings
-from agent.store.event_store import LANE_SHARE, EventStore
+from agent.store.event_store import EventStore
 from agent.store.lanes.intake import LaneIntake
 from agent.store.layout import LANES_FOLDER, lane_folders
 from agent.store.outbox import StoreOutbox

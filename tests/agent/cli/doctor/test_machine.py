@@ -12,7 +12,9 @@ import pytest
 from agent.cli.doctor.examination import examine
 from agent.cli.doctor.finding import Condition
 from agent.cli.doctor.machine import (
+    AGENT_BYTES,
     PYTHONS,
+    STORE_BYTES_MIN,
     check_clock,
     check_memory,
     check_mount,
@@ -142,9 +144,21 @@ def test_a_store_that_holds_next_to_nothing_is_warned_about() -> None:
     assert (tiny.condition, "raise store.max_bytes" in tiny.hint) == (Condition.WARNING, True)
 
 
+def test_the_part_of_a_lane_counts() -> None:
+    enough = StoreSettings(max_bytes=STORE_BYTES_MIN)
+    assert not list(check_store_bound(enough))
+    (tiny,) = check_store_bound(enough, 1)
+    assert "store of each lane" in tiny.text
+    memory = 256 << 20
+    least = AGENT_BYTES + memory
+    (fits,) = check_memory(IdentitySettings(memory_bytes=memory), available_bytes=least)
+    (too_large,) = check_memory(IdentitySettings(memory_bytes=memory), 1, available_bytes=least)
+    assert (fits.condition, too_large.condition) == (Condition.FINE, Condition.WRONG)
+
+
 def test_fingerprints_that_the_memory_cannot_hold_are_wrong() -> None:
-    (fits,) = check_memory(IdentitySettings(), 256 << 20)
-    (too_large,) = check_memory(IdentitySettings(memory_bytes=900 << 30), 256 << 20)
+    (fits,) = check_memory(IdentitySettings(), available_bytes=256 << 20)
+    (too_large,) = check_memory(IdentitySettings(memory_bytes=900 << 30), available_bytes=256 << 20)
     assert (fits.condition, too_large.condition) == (Condition.FINE, Condition.WRONG)
     assert "lower identity.memory" in too_large.hint
 
