@@ -10,7 +10,7 @@ from agent.config.mistakes import SettingErrors, read_entries
 
 LANES_MAX = 8
 LANE_SHARE = 16
-"""A lane beside the default one has a sixteenth of the store's bound, and as much memory for fingerprints in addition."""
+"""A lane beside the default one has this part of the store's bound, and as much memory for fingerprints in addition."""
 DEFAULT_LANE = "default"
 """The lane of all events that no other lane takes."""
 DEFAULT_PRIORITY = 0
