@@ -146,7 +146,7 @@ class Committer:
         return decision
 
     def _condition(self) -> GatewayCondition:
-        new, *_ = self._memory.progress.counts(self._memory.first_kept)
+        new = self._memory.progress.counts(self._memory.first_kept)[0]
         return GatewayCondition(version(), new, self._path.transactions.wear.bytes, self._lane)
 
     def _is_section_due(self) -> bool:
