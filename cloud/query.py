@@ -135,7 +135,7 @@ def ask_postgres(settings: QuerySettings, connection: Path) -> Answer:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0].strip()
+    return str(error).strip().partition("\n")[0].strip()
 
 
 def write_table(names: Sequence[str], rows: Iterable[Sequence[object]], to: TextIO) -> None:

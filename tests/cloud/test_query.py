@@ -45,6 +45,10 @@ def test_a_statement_that_would_write_to_a_delta_table_is_refused(spark: SparkSe
     ):
         with pytest.raises(StopError, match="is not a query"):
             ask(statement)
+    with pytest.raises(StopError, match="at or near 'FROM'"):
+        ask("SELEC id FROM events")
+    with pytest.raises(StopError, match="`colour` cannot be resolved"):
+        ask("SELECT colour FROM events")
     assert versions(folder) == before
 
 

@@ -102,7 +102,9 @@ def test_every_query_of_the_dashboards_is_answered_and_every_metric_of_the_alert
     )
     with (
         gateway_agent(tmp_path / "gw1", gateway, f'[devices]\ndeny = ["{DENIED}"]\n'),
-        gateway_agent(tmp_path / "gw2", full, f"properties = {TRUSTED}\n[store]\nmax_bytes = 1\n"),
+        gateway_agent(
+            tmp_path / "gw2", full, f'bytes_per_second_max = "20kB"\nproperties = {TRUSTED}\n[store]\nmax_bytes = 1\n'
+        ),
         Process(Command("prometheus", arguments, tmp_path / "prometheus.log")) as server,
     ):
         server.wait_for_log("Server is ready to receive web requests")
