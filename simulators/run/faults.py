@@ -163,8 +163,10 @@ class _FaultPlayer:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + EMPTY_SECONDS_MAX
         while True:
-            while (await asyncio.to_thread(gateway.status)).new and loop.time() < deadline:  # noqa: ASYNC110
+            while (await asyncio.to_thread(gateway.status)).new and loop.time() < deadline:
                 await asyncio.sleep(POLL_SECONDS)
+                if FaultTarget.KAFKA in self._services.down:
+                    deadline = loop.time() + EMPTY_SECONDS_MAX  # nothing leaves the card meanwhile
             self._services.take_down(self._target)
             await asyncio.to_thread(gateway.stop)
             if (await asyncio.to_thread(gateway.status)).new == 0:

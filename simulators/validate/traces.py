@@ -63,8 +63,6 @@ def collect(ledger: Iterable[Line], records: Iterable[Row] | None, rows: Iterabl
     traces = Traces()
     for name, device in devices.items():
         reason = device.reason or (_several_partitions(records_of[name], rows_of[name]))
-        if not reason and device.open:
-            reason = "an event was neither acked nor refused"
         if reason:
             traces.left_out[reason] += 1
         elif len(traces.by_device) < DEVICES_MAX:
@@ -78,11 +76,12 @@ def collect(ledger: Iterable[Line], records: Iterable[Row] | None, rows: Iterabl
 def changed(trace: Trace) -> Iterator[Trace]:
     """Yield the trace with each step left out, repeated, and exchanged with the next, where none of that may happen.
 
-    A sensor may send an event any number of times, and a record may be repeated at any time.
+    A sensor may send an event any number of times, its last ACK may be lost, and a record may be repeated at any time.
     """
+    last = max((at for at, step in enumerate(trace) if step.event == "acked"), default=-1)
     for at, step in enumerate(trace):
         before, after = trace[:at], trace[at + 1 :]
-        if step.event not in ("sent", "record") or step not in (*before, *after):
+        if at != last and (step.event not in ("sent", "record") or step not in (*before, *after)):
             yield (*before, *after)
         if step.event in ("acked", "row"):
             yield (*before, step, step, *after)

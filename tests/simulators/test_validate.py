@@ -111,9 +111,8 @@ def test_devices_that_the_model_does_not_describe_are_left_out(tmp_path: Path) -
         lines.refused(refused, code="4.00")
         lines.sent(silent)
     traces = collect(ledger.read(tmp_path / "ledger.jsonl"), None, [])
-    assert traces.by_device == {}
+    assert [*traces.by_device] == ["silent"]
     assert sorted(traces.left_out) == [
-        "an event was neither acked nor refused",
         "an event was refused or given up",
         "sends several events at once",
         "two events are equal",
