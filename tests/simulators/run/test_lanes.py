@@ -14,6 +14,7 @@ from simulators import ledger
 from simulators.display import Display
 from simulators.evidence import delta
 from simulators.ledger import Acked, Reported
+from simulators.payloads import device_name
 from simulators.run.options import RunOptions
 from simulators.run.run import run
 from simulators.run.services import Overrides
@@ -31,8 +32,8 @@ BACKLOG_SECONDS_MIN = 20.0
 def delays(folder: Path, devices: range, start_ms: int, end_ms: int) -> Iterator[float]:
     """Yield how long events of some devices took into the table that were acked within a span, in seconds."""
     reported = {line.mark: line.event for line in ledger.read(folder / "ledger.jsonl") if isinstance(line, Reported)}
-    names = {f"urn:dev:mac:{0x02005E << 40 | number:016x}" for number in devices}
-    rows = {(row.device, row.id): row.at for row in delta.read(folder / "cloud" / "events") if row.id is not None}
+    names = {device_name(index) for index in devices}
+    rows = {(row.device, row.id): row.at for row in delta.read(folder / "cloud" / "table") if row.id is not None}
     for line in ledger.read(folder / "ledger.jsonl"):
         if not isinstance(line, Acked) or not start_ms <= line.at < end_ms:
             continue
