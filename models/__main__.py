@@ -16,8 +16,8 @@ from rich.table import Table
 from models import suite
 from models.check import Result, check_all, keep_output
 from models.suite import LARGE, Configuration, Mutant, SuiteError
-from models.tlc import Outcome
 from simulators.services.error import ServiceError
+from simulators.services.tlc import CheckOutcome
 
 
 def main(names: Sequence[str]) -> int:
@@ -35,7 +35,7 @@ def main(names: Sequence[str]) -> int:
         console.print(f"models: {objection}", style="red", highlight=False)
     for result in results:
         # A single check is run to read its counterexample.
-        if result.failure or (names and len(results) == 1 and result.run.outcome is Outcome.VIOLATED):
+        if result.failure or (names and len(results) == 1 and result.run.outcome is CheckOutcome.VIOLATED):
             what = result.failure or "broken as expected"
             console.print(f"models: {_name(result)}: {what}: {keep_output(result)}", highlight=False)
     failures = sum(bool(result.failure) for result in results) + len(missing)

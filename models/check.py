@@ -9,9 +9,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from models import tlc
 from models.suite import Configuration, Mutant
-from models.tlc import Outcome, Run
+from simulators.services import tlc
+from simulators.services.tlc import CheckOutcome, Run
 
 AT_ONCE = 2
 """How many checkers run at once, each in one thread."""
@@ -34,11 +34,11 @@ class Result:
     @property
     def failure(self) -> str:
         """Why it fails; empty where it is as expected."""
-        if self.run.outcome is Outcome.FAILED:
+        if self.run.outcome is CheckOutcome.FAILED:
             return "TLC failed"
         if isinstance(self.check, Configuration):
-            return f"violates {self.run.violated}" if self.run.outcome is Outcome.VIOLATED else ""
-        if self.run.outcome is Outcome.HOLDS:
+            return f"violates {self.run.violated}" if self.run.outcome is CheckOutcome.VIOLATED else ""
+        if self.run.outcome is CheckOutcome.HOLDS:
             return "survives"
         return "" if self.run.violated == self.check.breaks else f"breaks {self.run.violated} instead"
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from simulators.errors import SimulatorError
+from simulators.services import tlc
 from simulators.validate.traces import Step, Trace, positions, repeats
 
 SECONDS_MAX = 1_200.0
@@ -25,10 +26,8 @@ def fitting(traces: Sequence[Trace]) -> list[bool]:
     """Return which of the traces fit; raise ModelError where TLC finds no answer or is not there."""
     if not traces:
         return []
-    try:
-        from models import tlc
-    except ModuleNotFoundError as error:
-        raise ModelError("the models are not installed: run it in a checkout, after make setup") from error
+    if not all(source.exists() for source in _SPECIFICATIONS):
+        raise ModelError(f"{_MODELS} has no models: run it in a checkout, after make setup")
     with tempfile.TemporaryDirectory(prefix="oncegate-validate-") as name:
         folder = Path(name)
         for source in _SPECIFICATIONS:
@@ -37,7 +36,7 @@ def fitting(traces: Sequence[Trace]) -> list[bool]:
         configuration = folder / "trace.cfg"
         configuration.write_text(_configuration(traces))
         run = tlc.run(folder / _SPECIFICATIONS[-1].name, configuration, (), SECONDS_MAX)
-    if run.outcome is not tlc.Outcome.HOLDS:
+    if run.outcome is not tlc.CheckOutcome.HOLDS:
         raise ModelError(f"TLC failed: {run.output}")
     fits = {int(number) for number in _FITS.findall(run.output)}
     return [number in fits for number in range(1, len(traces) + 1)]

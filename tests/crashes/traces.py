@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from models import suite, tlc
-from models.tlc import Outcome
+from models import suite
+from simulators.services import tlc
+from simulators.services.tlc import CheckOutcome
 from tests.crashes.sensor import LOAD
 
 SPECIFICATION = Path(__file__).with_name("traced_path.tla")
@@ -62,9 +63,9 @@ def fits_any(traces: Sequence[Trace]) -> bool:
         configuration = folder / "trace.cfg"
         configuration.write_text(_configuration(traces))
         run = tlc.run(folder / SPECIFICATION.name, configuration, (), SECONDS_MAX)
-    if run.outcome is Outcome.FAILED:
+    if run.outcome is CheckOutcome.FAILED:
         raise suite.SuiteError(run.output)
-    return run.outcome is Outcome.VIOLATED
+    return run.outcome is CheckOutcome.VIOLATED
 
 
 def without_resends(trace: Trace) -> list[Line]:

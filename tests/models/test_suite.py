@@ -7,7 +7,7 @@ import pytest
 from models import suite
 from models.check import Result, check_all, check_configuration, check_mutant
 from models.suite import GUARANTEES, Configuration, Mutant, SuiteError
-from models.tlc import Outcome, Run, read
+from simulators.services.tlc import CheckOutcome, Run, read
 
 SMALLEST = "store/failures"
 LARGE_SECONDS_MAX = 3_000.0
@@ -55,7 +55,7 @@ def test_every_specification_is_configured_and_every_configuration_checks_someth
 
 def test_the_smallest_configuration_holds() -> None:
     result = check_configuration(suite.configuration(SMALLEST))
-    assert (result.run.outcome, result.failure) == (Outcome.HOLDS, ""), result.run.output
+    assert (result.run.outcome, result.failure) == (CheckOutcome.HOLDS, ""), result.run.output
     assert result.run.states > 1_000
 
 
@@ -63,25 +63,25 @@ def test_the_smallest_configuration_holds() -> None:
 def test_a_mutant_is_found(name: str) -> None:
     mutant = _mutant(name)
     result = check_mutant(mutant)
-    assert (result.run.outcome, result.run.violated, result.failure) == (Outcome.VIOLATED, mutant.breaks, "")
+    assert (result.run.outcome, result.run.violated, result.failure) == (CheckOutcome.VIOLATED, mutant.breaks, "")
 
 
 def test_a_mutant_that_survives_or_breaks_another_invariant_fails() -> None:
     mutant = _mutant("mark_before_the_send")
     configuration = mutant.configuration
-    assert Result(mutant, Run(Outcome.HOLDS, "", states=9), 1).failure == "survives"
-    assert Result(mutant, Run(Outcome.VIOLATED, "", "StoredOnce"), 1).failure == "breaks StoredOnce instead"
-    assert Result(mutant, Run(Outcome.VIOLATED, "", "MarkedWasSent"), 1).failure == ""
-    assert Result(mutant, Run(Outcome.FAILED, ""), 1).failure == "TLC failed"
-    assert Result(configuration, Run(Outcome.VIOLATED, "", "StoredOnce"), 1).failure == "violates StoredOnce"
-    assert Result(configuration, Run(Outcome.HOLDS, "", states=9), 1).failure == ""
+    assert Result(mutant, Run(CheckOutcome.HOLDS, "", states=9), 1).failure == "survives"
+    assert Result(mutant, Run(CheckOutcome.VIOLATED, "", "StoredOnce"), 1).failure == "breaks StoredOnce instead"
+    assert Result(mutant, Run(CheckOutcome.VIOLATED, "", "MarkedWasSent"), 1).failure == ""
+    assert Result(mutant, Run(CheckOutcome.FAILED, ""), 1).failure == "TLC failed"
+    assert Result(configuration, Run(CheckOutcome.VIOLATED, "", "StoredOnce"), 1).failure == "violates StoredOnce"
+    assert Result(configuration, Run(CheckOutcome.HOLDS, "", states=9), 1).failure == ""
 
 
 def test_an_output_that_says_neither_is_a_failure() -> None:
     done = "Model checking completed. No error has been found.\n"
     assert read(f"{done}8 states generated, 5 distinct states found, 0 states left on queue.", ()).states == 5
-    assert read(done, ()).outcome is Outcome.FAILED
-    assert read("Error: Parsing or semantic analysis failed.", ()).outcome is Outcome.FAILED
+    assert read(done, ()).outcome is CheckOutcome.FAILED
+    assert read("Error: Parsing or semantic analysis failed.", ()).outcome is CheckOutcome.FAILED
     assert read("Error: Temporal properties were violated.", ("Progress",)).violated == "Progress"
 
 
@@ -96,4 +96,4 @@ def test_every_configuration_holds_and_every_mutant_is_found() -> None:
 @pytest.mark.parametrize("configuration", [one for one in suite.configurations() if one.is_large], ids=str)
 def test_a_large_configuration_holds(configuration: Configuration) -> None:
     result = check_configuration(configuration, LARGE_SECONDS_MAX)
-    assert (result.run.outcome, result.failure) == (Outcome.HOLDS, ""), result.run.output[-5_000:]
+    assert (result.run.outcome, result.failure) == (CheckOutcome.HOLDS, ""), result.run.output[-5_000:]

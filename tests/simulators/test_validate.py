@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
-import pytest
-
 from contract.event import Event
-from simulators import cli, ledger
+from simulators import ledger
 from simulators.evidence import saved
 from simulators.evidence.row import Row
 from simulators.evidence.saved import RECORDS_FILE
@@ -20,6 +20,7 @@ from tests.simulators.oracle.delta_tables import write_table
 from tests.simulators.oracle.judged_field import row_of
 
 DEVICE, NEIGHBOUR = "urn:dev:mac:0000000000000001", "urn:dev:mac:0000000000000002"
+SECONDS_MAX = 300
 BEGIN = 1_763_706_000_000
 
 
@@ -131,22 +132,20 @@ def test_saved_records_are_read_as_they_were(tmp_path: Path) -> None:
     assert list(saved.read(tmp_path / RECORDS_FILE)) == records
 
 
-def test_the_command_validates_a_folder_and_names_what_does_not_fit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the installed command in another folder than the checkout."""
+    command = [str(Path(sys.executable).with_name("oncegate-sim")), "validate", str(folder), *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=SECONDS_MAX)
+
+
+def test_the_command_validates_a_folder_and_names_what_does_not_fit(tmp_path: Path) -> None:
     written(tmp_path)
-
-    def run(*arguments: str) -> int | str | None:
-        monkeypatch.setattr("sys.argv", ["oncegate-sim", "validate", str(tmp_path), *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return ended.value.code
-
     write_table(tmp_path / "cloud" / "table", [*rows(1, 2, 3, 4), *rows(1, 2, 3, 4, device=NEIGHBOUR)])
-    assert run() == 0
-    assert "2 devices compared, with 8 events in" in capsys.readouterr().out
+    done = run(tmp_path)
+    assert "2 devices compared, with 8 events in" in done.stdout, done
+    assert done.returncode == 0
     write_table(tmp_path / "other", [*rows(1, 2, 4), *rows(1, 2, 3, 4, device=NEIGHBOUR)])
-    assert run("--table", str(tmp_path / "other")) == 1
-    said = capsys.readouterr().out
-    assert f"{DEVICE}: does not fit" in said
-    assert "1 do not fit the model" in said
+    done = run(tmp_path, "--table", str(tmp_path / "other"))
+    assert f"{DEVICE}: does not fit" in done.stdout
+    assert "1 do not fit the model" in done.stdout
+    assert done.returncode == 1

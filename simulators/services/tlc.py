@@ -18,7 +18,7 @@ _DONE = "Model checking completed. No error has been found."
 _LIVENESS = "Error: Temporal properties were violated."
 
 
-class Outcome(Enum):
+class CheckOutcome(Enum):
     """The result of a run."""
 
     HOLDS = "holds"
@@ -30,7 +30,7 @@ class Outcome(Enum):
 class Run:
     """What TLC has found, and its whole output with the counterexample."""
 
-    outcome: Outcome
+    outcome: CheckOutcome
     output: str
     violated: str = ""
     """The name of the violated invariant, or of the property where TLC does not name it."""
@@ -57,17 +57,17 @@ def run(specification: Path, configuration: Path, properties: tuple[str, ...], s
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return Run(Outcome.FAILED, f"{configuration}: TLC has not ended within {seconds_max:.0f} s\n")
+            return Run(CheckOutcome.FAILED, f"{configuration}: TLC has not ended within {seconds_max:.0f} s\n")
     return read(done.stdout, properties)
 
 
 def read(output: str, properties: tuple[str, ...]) -> Run:
     """Return the result in an output of TLC; `properties` are the temporal properties, of which it names none."""
     if violated := _VIOLATED.search(output):
-        return Run(Outcome.VIOLATED, output, violated[1])
+        return Run(CheckOutcome.VIOLATED, output, violated[1])
     if _LIVENESS in output and len(properties) == 1:
-        return Run(Outcome.VIOLATED, output, properties[0])
+        return Run(CheckOutcome.VIOLATED, output, properties[0])
     states = _STATES.search(output)
     if _DONE in output and states:
-        return Run(Outcome.HOLDS, output, states=int(states[2]))
-    return Run(Outcome.FAILED, output)
+        return Run(CheckOutcome.HOLDS, output, states=int(states[2]))
+    return Run(CheckOutcome.FAILED, output)
