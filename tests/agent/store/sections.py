@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -55,9 +56,13 @@ class Witness:
                 self.verified.add(statement)
 
 
+_INTEGER_ID = re.compile(rb'"id":"(0|[1-9][0-9]*)"')
+"""As the name of an epoch may read, one of two thousand."""
+
+
 def digest(contents: Iterable[bytes]) -> str:
-    """Return the digest of a section, of events whose ids are no texts that read as integers."""
+    """Return the digest of a section; an id that is a text, but reads as an integer, counts as that integer."""
     found = bytes(32)
     for content in contents:
-        found = sha256(found + sha256(content).digest()).digest()
+        found = sha256(found + sha256(_INTEGER_ID.sub(rb'"id":\1', content, count=1)).digest()).digest()
     return found.hex()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import secrets
 import shutil
 import sqlite3
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -110,6 +112,19 @@ async def test_a_section_ends_after_a_time_though_no_event_follows(tmp_path: Pat
         events = stored_events(store)
     check(events, (1, 4))  # a section of its statement alone is not closed
     assert len(events) == 5
+
+
+async def test_the_name_of_an_epoch_may_read_as_an_integer(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = count(4_939_584_584_299_343)
+    monkeypatch.setattr(secrets, "token_hex", lambda _: str(next(names)))
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, *readings(1, 3))
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, *readings(10, 1))
+        events = stored_events(store)
+    check(events, (1, 4))
 
 
 @pytest.mark.parametrize("killed", [False, True])
