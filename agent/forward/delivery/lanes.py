@@ -22,37 +22,38 @@ class Turns:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._asked: dict[int, int] = {}
-        """When a lane of a priority has asked for its turn last, by the monotonic clock; none that has no new event."""
+        self._asked: dict[Turn, int] = {}
+        """When a lane has asked for its turn last, by the monotonic clock; no lane that has no new event."""
 
     def of(self, priority: int) -> Turn:
         """Return the turn of a lane."""
         return Turn(self, priority)
 
-    def ask(self, priority: int, *, has_events: bool) -> None:
+    def ask(self, turn: Turn, *, has_events: bool) -> None:
         """Note whether a lane has events to send now."""
         if has_events:
-            self._asked[priority] = self._clock.monotonic_ms()
+            self._asked[turn] = self._clock.monotonic_ms()
         else:
-            self._asked.pop(priority, None)
+            self._asked.pop(turn, None)
 
-    def has_come(self, priority: int) -> bool:
+    def has_come(self, turn: Turn) -> bool:
         """Whether no lane of higher priority is waited for."""
         now = self._clock.monotonic_ms()
-        return not any(other > priority and now - at < WAITED_FOR_MS for other, at in tuple(self._asked.items()))
+        asked = tuple(self._asked.items())
+        return not any(other.priority > turn.priority and now - at < WAITED_FOR_MS for other, at in asked)
 
 
 class Turn:
     """The turn of one lane."""
 
     def __init__(self, turns: Turns, priority: int) -> None:
+        self.priority = priority
         self._turns = turns
-        self._priority = priority
 
     def ask(self, *, has_events: bool) -> bool:
         """Note whether the lane has events to send now; return whether it may send them."""
-        self._turns.ask(self._priority, has_events=has_events)
-        return self._turns.has_come(self._priority)
+        self._turns.ask(self, has_events=has_events)
+        return self._turns.has_come(self)
 
 
 class Expiry:

@@ -25,6 +25,14 @@ def test_lanes_of_equal_priority_do_not_wait_for_each_other() -> None:
     assert other.ask(has_events=True)
 
 
+def test_a_lane_without_events_does_not_withdraw_what_another_of_its_priority_has_asked() -> None:
+    turns = Turns(HandClock())
+    one, other, low = turns.of(3), turns.of(3), turns.of(0)
+    one.ask(has_events=True)
+    other.ask(has_events=False)
+    assert not low.ask(has_events=True)
+
+
 def test_nobody_waits_for_a_lane_that_does_not_ask_again() -> None:
     clock = HandClock()
     turns = Turns(clock)
