@@ -97,6 +97,17 @@ def start(agent: Process) -> int:
     return int(agent.log().split("agent=ready")[1].split("]:")[1].split()[0])
 
 
+def send_and_kill(client: Client, agent: Process, last: int) -> None:
+    """Send events up to one, with WINDOW outstanding; kill the agent, and receive the answers that are on their way."""
+    for _ in range(WINDOW):
+        client.send()
+    while client.next < last and client.receive():
+        client.send()
+    agent.kill()
+    while client.receive():
+        pass
+
+
 def threads(pid: int) -> list[str]:
     """Return the names of a process's threads."""
     return [file.read_text().strip() for file in Path(f"/proc/{pid}/task").glob("*/comm")]
@@ -129,14 +140,7 @@ def test_sigkill_under_load_loses_no_acked_event_and_doubles_none(
     lives = 0  # with an ack: on a slow machine an agent may be killed before its first commit, which begins its epoch
     for _ in range(kills):
         client = connect(start(agent), following)
-        last = following + moments.randrange(100, 1_500)
-        for _ in range(WINDOW):
-            client.send()
-        while client.next < last and client.receive():
-            client.send()
-        agent.kill()
-        while client.receive():
-            pass
+        send_and_kill(client, agent, following + moments.randrange(100, 1_500))
         acked |= client.acked
         lives += bool(client.acked)
         following = client.next
@@ -162,14 +166,7 @@ def test_sigkill_loses_no_part_of_an_acked_delivery_of_two_lanes_and_doubles_non
     for _ in range(kills):
         client = connect(start(agent), following)
         client.form = PAIR
-        last = following + moments.randrange(100, 700)
-        for _ in range(WINDOW):
-            client.send()
-        while client.next < last and client.receive():
-            client.send()
-        agent.kill()
-        while client.receive():
-            pass
+        send_and_kill(client, agent, following + moments.randrange(100, 700))
         acked |= client.acked
         # What was not acked is sent again as new requests: a part of it may be on disk since before the kill.
         following = max(client.acked, default=following) + 1
