@@ -25,11 +25,14 @@ _QUOTED = re.compile(r"""(\w+)\s*=\s*["']([^"']*)["']""")
 _HASH = re.compile(r"sha256:([0-9a-f]+)")
 _SECRET_VARIABLE = re.compile(r"PASSWORD|SECRET|TOKEN|JAAS|PASSPHRASE", re.IGNORECASE)
 _OSCORE_SECRETS = ("secret", "salt")
+_IN_ADDRESS = re.compile(r"(?:^|,)\s*(?:\w+://)?[^/\s:@,]*:(?!//)([^\s,]+)@")
+"""USER:PASSWORD@ before a host; messages may repeat the address without its scheme."""
 _WORD = r"""(?!\(hidden\))(?:"[^"]*"|'[^']*'|[^\s'",;]+)"""
 _IN_TEXT = (
     re.compile(r"(?i)(\bbearer\s+)[A-Za-z0-9._~+/=-]{8,}"),
-    re.compile(r"(://[^/\s:@]*:)[^/\s@]+(?=@)"),
-    re.compile(rf"(?i)([\w.]*(?:password|passphrase|secret)['\"]?\s*[=:]\s*){_WORD}"),
+    re.compile(r"(?i)(\bauthorization['\"]?\s*[=:]\s*['\"]?basic\s+)[^\s'\",;]+"),
+    re.compile(r"(://[^/\s:@]*:)[^\s'\"<>,]+(?=@)"),
+    re.compile(rf"(?i)([\w.]*(?:password|passphrase|secret|token)['\"]?\s*[=:]\s*){_WORD}"),
     re.compile(r"(?s)(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?=-----END|\Z)"),
 )
 """Text that looks like a secret, whether it is a known one or not; group 1 is kept."""
@@ -76,6 +79,8 @@ def secrets_of(settings: Settings, environment: Mapping[str, str] = os.environ) 
         yield from _HASH.findall(line)
     yield from _oscore_secrets(settings.coap_oscore.credentials_dir)
     yield from misplaced(settings)
+    for address in (settings.kafka.bootstrap_servers, settings.mqtt.host):
+        yield from _IN_ADDRESS.findall(address)
     for name, value in environment.items():
         if _SECRET_VARIABLE.search(name) and not name.endswith("_FILE"):
             yield value
@@ -84,12 +89,14 @@ def secrets_of(settings: Settings, environment: Mapping[str, str] = os.environ) 
 
 
 def document_secrets(document: Mapping[str, object]) -> Iterator[str]:
-    """Yield the values in a file whose key is that of a secret, whether it is a known key or not."""
+    """Yield passwords in addresses, and the values whose key is that of a secret, whether it is a known key or not."""
     for name, value in document.items():
         if isinstance(value, Mapping):
             yield from document_secrets(value)
-        elif isinstance(value, str) and is_secret(name) and not name.endswith("_file"):
-            yield value
+        elif isinstance(value, str):
+            yield from _IN_ADDRESS.findall(value)
+            if is_secret(name) and not name.endswith("_file"):
+                yield value
 
 
 def misplaced(settings: Settings) -> Iterator[str]:

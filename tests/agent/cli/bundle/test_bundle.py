@@ -25,7 +25,7 @@ KEY = ROOT / "tests" / "agent" / "http" / "localhost.key"
 IN_PLACES = (
     *("geheim-property", 'geheim "quoted" ü', "geheim-jaas-inline", "geheim-pem", "geheim-file", "geheim-jaas"),
     *("geheim-mqtt", "geheim-token", "geheim-environment", "geheim-misplaced", "geheim-bearer", "geheim-url"),
-    *("geheim-logged", "geheim-unnamed"),
+    *("geheim-logged", "geheim-unnamed", "geheim-broker@/", "geheim-basic", "geheim-query"),
 )
 
 
@@ -95,7 +95,7 @@ def write_configuration(folder: Path) -> Path:
     configuration = folder / "oncegate.toml"
     configuration.write_text(
         f'# geheim-property\n[gateway]\nid = "gw1"\nstate_dir = "{folder}/state"\n'
-        f'[kafka]\nbootstrap_servers = "127.0.0.1:1"\nproperties_file = "{folder}/kafka"\n'
+        f'[kafka]\nbootstrap_servers = "SASL_SSL://u:geheim-broker@/@127.0.0.1:1"\nproperties_file = "{folder}/kafka"\n'
         f"properties = {{ {written} }}\n"
         f'[mqtt]\nusername = "u"\npassword_file = "{folder}/mqtt"\ntls = true\n'
         'tls_certificate_file = "/cert"\ntls_key_file = "geheim-misplaced"\n'
@@ -115,6 +115,9 @@ def write_journal(folder: Path, further: list[str]) -> None:
             "Authorization: Bearer geheim-bearer",
             "kafka://u:geheim-url@host",
             "ssl.key.password = 'geheim-logged'",
+            "broker u:geheim-broker@/@127.0.0.1 is unknown",
+            "Authorization: Basic geheim-basic",
+            "GET /?token=geheim-query",
         ),
         "-----BEGIN PRIVATE KEY-----",
         "geheim-unnamed",
@@ -140,7 +143,10 @@ def test_no_secret_is_in_the_bundle_wherever_it_may_have_been(
     assert "agent=ready" in found["journal.txt"]
     assert found["journal.txt"].count("(hidden)") >= len(IN_PLACES)
     values = {f"{one['section']}.{one['key']}": one["value"] for one in json.loads(found["configuration.json"])}
-    assert (values["kafka.bootstrap_servers"], values["mqtt.tls_key_file"]) == ("127.0.0.1:1", "(hidden)")
+    assert (values["kafka.bootstrap_servers"], values["mqtt.tls_key_file"]) == (
+        "SASL_SSL://u:(hidden)@127.0.0.1:1",
+        "(hidden)",
+    )
     assert values["kafka.properties"]["sasl.username"] == "u"
     assert values["kafka.properties_file"] == str(tmp_path / "kafka")
 
@@ -197,6 +203,10 @@ def test_the_file_is_new_and_for_its_owner_only(tmp_path: Path, running_agent: R
     [
         ("Authorization: Bearer abcdefgh12345", "Authorization: Bearer (hidden)"),
         ("http://user:pw@host/x", "http://user:(hidden)@host/x"),
+        ("http://user:p/w@x@host/x", "http://user:(hidden)@host/x"),
+        ("Authorization: Basic dXNlcjpwdw==", "Authorization: Basic (hidden)"),
+        ("GET /?token=abc 200", "GET /?token=(hidden) 200"),
+        ("http.token_file: needed", "http.token_file: needed"),
         ("sasl.password=x y", "sasl.password=(hidden) y"),
         ('"client_secret": "a b"', '"client_secret": (hidden)'),
         ("the password was wrong", "the password was wrong"),
