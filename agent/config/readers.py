@@ -24,6 +24,7 @@ _LISTEN = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<v4>[0-9.]+)):(?P<port>[0-9]{1,5
 _HOURS = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
 _HOURS_EXPECTED = 'expected a list of hours such as ["22:00-06:00"]'
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}")
+_KAFKA_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
 SECRETS_FOLDER = Path("/etc/oncegate/secrets")
 """The folder of the secrets, for systemd and for commands outside the service."""
@@ -40,6 +41,13 @@ def name(value: object) -> str:
     """Read a name that is valid in URNs, topics and headers."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise ValueError("expected a name of letters, digits, dots, hyphens and underscores, 127 at most")
+    return value
+
+
+def kafka_topic(value: object) -> str:
+    """Read the name of a topic that Kafka accepts."""
+    if not isinstance(value, str) or not _KAFKA_TOPIC.fullmatch(value):
+        raise ValueError("expected a topic of Kafka: letters, digits, dots, hyphens and underscores, 249 at most")
     return value
 
 

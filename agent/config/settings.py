@@ -224,7 +224,7 @@ class KafkaSettings:
     """Section [kafka]."""
 
     bootstrap_servers: str = option(readers.text, "Kafka brokers, host:port separated by commas")
-    topic: str = option(readers.text, "topic of the events", default="oncegate.events")
+    topic: str = option(readers.kafka_topic, "topic of the events", default="oncegate.events")
     delivery: str = option(
         readers.choice("at-least-once", "exactly-once", "at-most-once"),
         "guarantee for sends to Kafka: docs/guarantees.md",

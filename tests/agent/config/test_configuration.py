@@ -140,6 +140,13 @@ def test_the_environment_overrides_the_file() -> None:
         ({"identity": {"retention": "7 weeks"}}, "expected a duration"),
         ({"coap": {"enabled": "perhaps"}}, "expected true or false"),
         ({"kafka": {"bootstrap_servers": "a", "properties": 3}}, "expected a table"),
+        *[
+            (
+                {"kafka": {"bootstrap_servers": "a", "topic": topic}},
+                r"\[kafka\] topic: expected a topic of Kafka: .* found",
+            )
+            for topic in ("", "..", "a topic", "sensoren/ü", "t" * 250, 3)
+        ],
         ({"coap": 3}, "expected a table"),
         ({"devices": {"allow": "urn:a,,urn:b"}}, r"\[devices\] allow: expected a list of patterns"),
         ({"mqtt": {"version": 4}}, "expected one of 5, 3.1.1; found 4"),
