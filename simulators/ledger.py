@@ -212,7 +212,7 @@ def read(path: Path) -> Iterator[Line]:
                     yield of_one(fields, value)
                 else:
                     yield from _lines(fields, name, value)
-            except (ValueError, KeyError, TypeError, StopIteration) as error:
+            except (ValueError, KeyError, TypeError, StopIteration, AttributeError) as error:
                 raise LedgerError(f"{path}, line {number}: {error!r} in {raw[:200]!r}") from error
 
 

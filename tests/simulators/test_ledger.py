@@ -92,7 +92,9 @@ def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
     assert list(read(path)) == [Reported(0, 1, EVENT)]
 
 
-@pytest.mark.parametrize("line", ["{}", '{"at":1}', '{"at":1,"sold":3}', '{"event":1,"at":0}', "nonsense"])
+@pytest.mark.parametrize(
+    "line", ["{}", '{"at":1}', '{"at":1,"sold":3}', '{"event":1,"at":0}', "nonsense", "[]", "null"]
+)
 def test_a_line_that_is_no_entry_is_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "ledger.jsonl"
     path.write_text('{"sent":1,"at":0}\n' + line + "\n")
