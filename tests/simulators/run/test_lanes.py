@@ -23,8 +23,8 @@ from simulators.scenario import find
 
 pytestmark = [pytest.mark.heavy, pytest.mark.kafka, pytest.mark.spark]
 
-ALARM_SECONDS_MAX = 5.0
-"""In the median, and the batches of the job in addition."""
+ALARM_SECONDS_MAX = {"at-least-once": 5.0, "exactly-once": 20.0}
+"""In the median, and the batches of the job in addition; open transactions of other lanes hold records back."""
 BATCH_SECONDS_MAX = 5.0
 BACKLOG_SECONDS_MIN = 20.0
 
@@ -59,5 +59,5 @@ def test_an_alarm_is_in_the_table_at_once_and_the_backlog_follows(tmp_path: Path
     others = list(delays(folder, range(16, 40), *span))
     print(f"mode={mode} alarms={len(alarms)} median={median(alarms):.1f} max={max(alarms):.1f} s")
     print(f"mode={mode} others={len(others)} median={median(others):.1f} min={min(others):.1f} s")
-    assert median(alarms) <= ALARM_SECONDS_MAX + BATCH_SECONDS_MAX
+    assert median(alarms) <= ALARM_SECONDS_MAX[mode] + BATCH_SECONDS_MAX
     assert median(others) >= BACKLOG_SECONDS_MIN
