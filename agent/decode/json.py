@@ -60,7 +60,7 @@ def _read_at(text: str, position: int) -> tuple[object, int]:
     try:
         return _DECODER.raw_decode(text, position)
     except JSONDecodeError as error:
-        raise Undecodable(f"JSON: {error.msg} at character {error.pos}") from None
+        raise Undecodable(f"JSON: {error.msg.removesuffix(' at')} at character {error.pos}") from None
     except RecursionError:
         raise Undecodable("JSON: nested too deeply") from None
 

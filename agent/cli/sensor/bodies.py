@@ -51,6 +51,10 @@ def delivery_of(body: bytes, options: BodyOptions, mqtt: MqttSettings) -> Delive
     """Return the delivery; raise OSError, or NotADelivery."""
     if options.topic is not None:
         return _published(body, options.topic, options, mqtt)
+    if options.format == ZIGBEE2MQTT:
+        raise NotADelivery("--format zigbee2mqtt: needs --topic, which names the device")
+    if options.format == ZIGBEE2MQTT:
+        raise NotADelivery("--format zigbee2mqtt: needs --topic, which names the device")
     texts = [unquote(text) for word in options.query for text in word.removeprefix("?").split("&")]
     try:
         query = read_query(texts).words

@@ -123,3 +123,8 @@ def test_split_cuts_where_the_items_are(text: str) -> None:
 def test_constant_outside_an_event_is_a_rejected_event() -> None:
     assert json.read(b"NaN") == Invalid("NaN is not a number in JSON")
     assert "NaN" in reason_of(deliver(b"NaN", Media.JSON))
+
+
+def test_the_place_of_a_control_character_is_named() -> None:
+    with pytest.raises(Undecodable, match="JSON: Invalid control character at character 6$"):
+        json.read(b'{"a":"\n"}')

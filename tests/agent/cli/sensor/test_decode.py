@@ -153,6 +153,7 @@ def test_a_publication_of_zigbee2mqtt_needs_the_list_of_devices(decode: Decode, 
     assert event["data"] == {"temperature": 21.5}
     assert "no device of this name" in decode(message, "--topic", "zigbee2mqtt/hall", "--devices", str(devices))[2]
     assert "is state, and no event" in decode(message, "--topic", "zigbee2mqtt/bridge/info")[2]
+    assert "--format zigbee2mqtt: needs --topic" in decode(message, "--format", "zigbee2mqtt")[2]
     assert "no subscription matches" in decode(message, "--topic", "elsewhere")[2]
     (rejected,) = decode(b"[1]", *topic, "--devices", str(devices))[1]
     assert (rejected["outcome"], rejected["raw"]) == ("rejected", b"[1]".hex())
