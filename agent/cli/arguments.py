@@ -46,7 +46,11 @@ def timestamp(text: str) -> int:
 def past_timestamp(text: str) -> int:
     """Read a timestamp, or how long ago it was, such as 10m; return milliseconds since 1970 UTC."""
     if not _AGO.fullmatch(text):
-        return timestamp(text)
+        try:
+            return timestamp(text)
+        except argparse.ArgumentTypeError as error:
+            text = str(error).removeprefix("expected ")
+            raise argparse.ArgumentTypeError(f"expected how long ago, such as 2h, {text}") from None
     from agent.config.readers import duration
 
     return time.time_ns() // 1_000_000 - int(duration(text) * 1000)

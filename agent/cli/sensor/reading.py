@@ -56,7 +56,9 @@ def event_of(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 def _unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        raise ValueError(f"{[name for name, _ in pairs]}: a name occurs twice")
+    values: dict[str, object] = {}
+    for name, value in pairs:
+        if name in values:
+            raise ValueError(f"{name!r} occurs twice")
+        values[name] = value
     return values

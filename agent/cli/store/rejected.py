@@ -56,22 +56,22 @@ def run(arguments: argparse.Namespace) -> int:
     selection = RejectSelection(arguments.via, arguments.device, arguments.reason, arguments.number)
     limit = arguments.limit or (REJECTED_MAX if arguments.download else LIMIT)
     found = list(reversed(read_rejected(folder, selection, limit)))
+    if arguments.number is not None and not found:
+        print_error("there is no such rejected event, or it is no longer kept")
+        return FAILURE
     if arguments.raw:
-        return _write_raw(found)
+        return _write_raw(found[0])
     if arguments.download:
         return _download(found, arguments.download)
     Printer(arguments, ("number", "received", "via", "device", "reason and beginning"), _row).print(found)
     return 0
 
 
-def _write_raw(found: Sequence[Document]) -> int:
+def _write_raw(rejected: Document) -> int:
     if sys.stdout.isatty():
         print_error("these bytes could control this terminal: write them to a file or a pipe")
         return USAGE
-    if not found:
-        print_error("there is no such rejected event, or it is no longer kept")
-        return FAILURE
-    sys.stdout.buffer.write(bytes.fromhex(found[0]["raw"]))
+    sys.stdout.buffer.write(bytes.fromhex(rejected["raw"]))
     sys.stdout.flush()
     return 0
 

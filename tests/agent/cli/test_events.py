@@ -171,6 +171,7 @@ def test_a_moment_is_local_and_has_a_date_where_it_is_not_of_today() -> None:
 def test_a_wrong_time_is_wrong_usage(running_agent: RunningAgent) -> None:
     done = running_agent.oncegate("events", "--since", "yesterday")
     assert (done.returncode, "a time such as 2026-01-31T12:00:00Z; found 'yesterday'" in done.stderr) == (2, True)
+    assert "such as 2h" in running_agent.oncegate("events", "--since", "yesterday").stderr
 
 
 def test_a_damaged_event_is_shown_whatever_is_selected(tmp_path: Path) -> None:

@@ -63,6 +63,8 @@ def test_the_bytes_of_one_are_written_as_they_arrived(running_agent: RunningAgen
     assert "these bytes could control this terminal" in shown
     assert "colour" not in shown
     assert running_agent.oncegate("rejected", "--raw", "--number", "999999").returncode == 1
+    missing = running_agent.oncegate("rejected", "--number", "999999")
+    assert (missing.returncode, "no such rejected event" in missing.stderr) == (1, True)
 
 
 def test_a_download_is_a_new_file_for_its_owner(

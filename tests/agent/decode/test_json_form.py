@@ -126,5 +126,5 @@ def test_constant_outside_an_event_is_a_rejected_event() -> None:
 
 
 def test_the_place_of_a_control_character_is_named() -> None:
-    with pytest.raises(Undecodable, match="JSON: Invalid control character at character 6$"):
+    with pytest.raises(Undecodable, match=r"JSON: Invalid control character at character 6$"):
         json.read(b'{"a":"\n"}')

@@ -83,7 +83,7 @@ def test_a_refusal_has_its_reason(
 def test_wrong_words_are_wrong_usage(running_agent: RunningAgent) -> None:
     for words, message in (
         (("temperature", "--device", "x"), "expected NAME=VALUE"),
-        (("a=1", "a=2", "--device", "x"), "a name occurs twice"),
+        (("a=1", "a=2", "--device", "x"), "oncegate: 'a' occurs twice"),
         (("a=1",), "required: --device"),
         (("a=1", "--device", "x", "--time", "soon"), "expected milliseconds since 1970, or a time such as"),
         (("a=1", "--device", "x", "--repeat", "0"), "expected a whole number, 1 or more; found '0'"),
