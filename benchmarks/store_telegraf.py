@@ -54,6 +54,7 @@ def available() -> bool:
 
 def fill(folder: Path, broker: Broker, waiting: int) -> Path:
     """Buffer metrics while the broker is stopped; return a copy of the buffer, for any number of drains."""
+    folder.mkdir()
     broker.create_topics(TOPIC)
     broker.stop()
     _fill(folder, broker.bootstrap_servers, waiting)

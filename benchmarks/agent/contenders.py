@@ -69,7 +69,8 @@ def oncegate(
     """Run a form of the agent without Kafka; `sync_ms` slows its disk down, `credentials` are OSCORE's."""
     coap, http = _udp_port(), ports.free(1)[0]
     folder.mkdir(parents=True)
-    oscore = "" if credentials is None else f'[coap.oscore]\ncredentials_dir = "{credentials}"\n'
+    # Requests that are protected beforehand cannot carry the Echo value of the answer before.
+    oscore = "" if credentials is None else f'[coap.oscore]\ncredentials_dir = "{credentials}"\nfreshness = "start"\n'
     configuration = folder / "oncegate.toml"
     mqtt = "" if mqtt_port is None else f'[mqtt]\nenabled = true\nhost = "127.0.0.1"\nport = {mqtt_port}\n'
     subscription = '[[mqtt.subscriptions]]\ntopic = "bench/{device}"\nformat = "json"\n' if mqtt else ""

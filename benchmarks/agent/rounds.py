@@ -13,6 +13,7 @@ from benchmarks.agent import contenders, loads, oscore, programs, thingsboard
 from benchmarks.agent.contenders import Server
 from benchmarks.agent.forms import Form
 from benchmarks.agent.loads import Result
+from simulators.services.error import ServiceError
 from simulators.services.mosquitto import Mosquitto
 
 SENSORS_FEW, SENSORS_MANY = 64, 256
@@ -37,7 +38,9 @@ class Measured:
     rows: dict[str, list[Result]] = field(default_factory=dict)
 
     def add(self, row: str, result: Result) -> None:
-        """Add a result and print it."""
+        """Add a result and print it; raise ServiceError where the server has accepted nothing."""
+        if not result.accepted:
+            raise ServiceError(f"{row}: no event was accepted")
         self.rows.setdefault(row, []).append(result)
         print(
             f"  {row:<58} {result.per_second:>9,.0f}/s  {result.cpu_us:>7.1f} us  p50 {result.p50_ms:>7.1f} ms"

@@ -13,6 +13,7 @@ import pytest
 from benchmarks.agent import forms, rounds
 from benchmarks.agent.loads import ClientLoad, Result
 from benchmarks.agent.rounds import Measured, Turns
+from simulators.services.error import ServiceError
 
 if shutil.which("cc") is None:
     pytest.skip("needs a C compiler", allow_module_level=True)
@@ -88,3 +89,8 @@ def test_a_server_that_closes_a_connection_ends_the_load_with_an_error(capfd: py
 
     assert load.returncode == 1
     assert "has closed a connection" in capfd.readouterr().err
+
+
+def test_a_row_of_which_nothing_was_accepted_is_no_figure() -> None:
+    with pytest.raises(ServiceError, match="ours: no event was accepted"):
+        Measured().add("ours", Result(0, 1.0, 0.0))
