@@ -53,6 +53,11 @@ class StreamLink:
         host, port = self._server.sockets[0].getsockname()[:2]
         return host, port
 
+    @property
+    def is_carrying(self) -> bool:
+        """Whether any connection is open."""
+        return bool(self._carrying)
+
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         task = asyncio.get_running_loop().create_task(
@@ -97,7 +102,7 @@ class StreamLink:
         is_reset: Callable[[], bool],
     ) -> None:
         loop = asyncio.get_running_loop()
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(OSError):  # as ENOTCONN, once an end has refused what came after its close
             while piece := await reader.read(PIECE_BYTES_MAX):
                 if is_reset():
                     self.resets += 1
