@@ -99,14 +99,6 @@ def test_an_upgrade_keeps_the_store_and_the_configuration(package: Path, root: R
     assert len(before) == 2
 
 
-def test_a_unit_of_make_install_that_hides_that_of_the_package_is_named(package: Path, root: Root) -> None:
-    hiding = root.path("/etc/systemd/system/oncegate.service")
-    hiding.write_text("[Service]\nExecStart=/usr/local/bin/oncegate run\n")
-    assert "takes precedence over the unit of this package" in root.install(package)
-    hiding.unlink()
-    assert "takes precedence" not in root.install(package)
-
-
 def test_a_removal_keeps_configuration_and_store(package: Path, root: Root) -> None:
     root.install(package)
     root.configure()

