@@ -99,6 +99,11 @@ def fitted(text: str, columns: int) -> str:
     return _padded(kept, columns)
 
 
+def shortened(text: str, columns: int) -> str:
+    """Return a text of at most so many columns, which ends with an ellipsis where it was cut."""
+    return text if _width(text) <= columns else fitted(text, columns - 1).rstrip() + "…"
+
+
 def count(number: int, noun: str) -> str:
     """Return a number of things: 1 event, 2 events, 12,000 events."""
     return f"{number:,} {noun if number == 1 else noun + 's'}"

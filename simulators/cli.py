@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib.metadata import version
 
 _HELP = """usage: oncegate-sim COMMAND [OPTIONS]
@@ -46,7 +47,12 @@ def main() -> None:
     if arguments and arguments[0] in ("-h", "--help"):
         print(_HELP, end="")
         sys.exit(0)
-    print(_HELP, end="", file=sys.stderr)
+    if arguments:
+        near = get_close_matches(arguments[0], _COMMANDS, n=1)
+        hint = f"did you mean {near[0]}?" if near else "see oncegate-sim --help"
+        print(f"oncegate-sim: unknown command {arguments[0]!r}; {hint}", file=sys.stderr)
+    else:
+        print(_HELP, end="", file=sys.stderr)
     sys.exit(_USAGE)
 
 

@@ -37,6 +37,17 @@ def text(value: object) -> str:
     return value
 
 
+def address(value: object) -> str:
+    """Read an address, or several; none has a user and a password, since addresses are logged."""
+    found = text(value)
+    if "@" in found:
+        raise ValueError(
+            "expected an address without user and password, which belong in kafka.properties_file, or in "
+            "mqtt.username and mqtt.password_file"
+        )
+    return found
+
+
 def name(value: object) -> str:
     """Read a name that is valid in URNs, topics and headers."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):

@@ -105,7 +105,7 @@ class MqttSettings:
     """Section [mqtt]."""
 
     enabled: bool = option(readers.boolean, "accept events from an MQTT broker", default=False)
-    host: str = option(readers.text, "the broker's name or address", default="localhost")
+    host: str = option(readers.address, "the broker's name or address", default="localhost")
     port: int = option(readers.port, "the broker's port; with TLS usually 8883", default=1883)
     version: str = option(readers.choice("5", "3.1.1"), "MQTT protocol version", default="5")
     username: str | None = option(readers.text, "user name at the broker", default=None)
@@ -223,7 +223,7 @@ class StoreSettings:
 class KafkaSettings:
     """Section [kafka]."""
 
-    bootstrap_servers: str = option(readers.text, "Kafka brokers, host:port separated by commas")
+    bootstrap_servers: str = option(readers.address, "Kafka brokers, host:port separated by commas")
     topic: str = option(readers.kafka_topic, "topic of the events", default="oncegate.events")
     delivery: str = option(
         readers.choice("at-least-once", "exactly-once", "at-most-once"),

@@ -53,6 +53,7 @@ def main(arguments: Sequence[str], program: str) -> int:
 
 
 async def _judge(ledger_file: Path, sink: Sink, console: Console) -> Verdict:
+    sink.require()  # the run is over: a table that does not exist is not waited for
     with Display(console) as display:
         settled = await wait_for_rows(ledger_file, sink, display)
         display.phase("comparing the evidence with the ledger")

@@ -11,7 +11,7 @@ from simulators import ledger as ledgers
 from simulators.display import Display
 from simulators.judge.sink import Sink
 from simulators.judge.standstill import stands_still
-from simulators.ledger import Begun
+from simulators.ledger import Begun, LedgerError
 from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Scope
 from simulators.oracle.history import with_histories
@@ -84,5 +84,8 @@ def _begun(run: Mapping[str, Any], sink: Sink) -> dict[int, int]:
 
 
 def _read_run(ledger_file: Path) -> Mapping[str, Any]:
-    """Return the parameters of the run from the ledger."""
-    return next((line.run for line in ledgers.read(ledger_file) if isinstance(line, Begun)), {})
+    """Return the parameters of the run from the ledger; raise LedgerError where it has none."""
+    for line in ledgers.read(ledger_file):
+        if isinstance(line, Begun):
+            return line.run
+    raise LedgerError(f"{ledger_file} describes no run")

@@ -47,3 +47,15 @@ def test_the_version_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         cli.main()
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"oncegate-sim {version('oncegate')}\n"
+
+
+@pytest.mark.parametrize(("word", "meant"), [("rn", "run"), ("reprot", "report"), ("--versoin", None), ("xyz", None)])
+def test_a_mistyped_command_names_the_nearest_one(
+    word: str, meant: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["oncegate-sim", word])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    suggested = f"; did you mean {meant}?" if meant else "; see oncegate-sim --help"
+    assert capsys.readouterr().err == f"oncegate-sim: unknown command {word!r}{suggested}\n"

@@ -182,6 +182,24 @@ def test_a_run_that_is_not_there_is_wrong_usage(
     assert "ledger.jsonl does not exist" in capsys.readouterr().err
 
 
+def test_a_ledger_without_a_run_is_an_error_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ledger.jsonl").touch()
+    write_table(tmp_path / "table", ROWS)
+    assert _judge(monkeypatch, tmp_path, "--table", str(tmp_path / "table"), "--standstill", "3600") == 1
+    output = capsys.readouterr().out.replace("\n", "")
+    assert f"judge failed: {tmp_path / 'ledger.jsonl'} describes no run" in output
+
+
+def test_a_table_that_does_not_exist_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _played(tmp_path)
+    assert _judge(monkeypatch, tmp_path, "--table", str(tmp_path / "none"), "--standstill", "3600") == 1
+    assert "there is no Delta table" in capsys.readouterr().out
+
+
 SMALL = (
     'name = "small"\ndescription = "It."\nseconds = 1\n[[fleets]]\nkind = "coap"\nsensors = 3\nevery_seconds = 0.2\n'
 )

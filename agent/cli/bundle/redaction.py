@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import re
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
+from hashlib import sha256
 from pathlib import Path
 
 from agent.config import readers
@@ -22,28 +24,37 @@ CHARACTERS_MIN = 4
 """Shorter texts occur everywhere: without them nothing could be read, and they protect nothing."""
 _KEY_LOCATIONS = ("ssl.key.location", "ssl.keystore.location")
 _QUOTED = re.compile(r"""(\w+)\s*=\s*["']([^"']*)["']""")
+_HEX = re.compile("[0-9A-Fa-f]+")
 _HASH = re.compile(r"sha256:([0-9a-f]+)")
-_SECRET_VARIABLE = re.compile(r"PASSWORD|SECRET|TOKEN|JAAS|PASSPHRASE", re.IGNORECASE)
+_SECRET_VARIABLE = re.compile(r"PASSWORD|PASSWD|SECRET|TOKEN|JAAS|PASSPHRASE|API_?KEY", re.IGNORECASE)
 _OSCORE_SECRETS = ("secret", "salt")
 _IN_ADDRESS = re.compile(r"(?:^|,)\s*(?:\w+://)?[^/\s:@,]*:(?!//)([^\s,]+)@")
 """USER:PASSWORD@ before a host; messages may repeat the address without its scheme."""
+_TOKEN = re.compile(rf"[A-Za-z0-9._~+/-]{{{CHARACTERS_MIN},}}=*")
+"""What may be a bearer token (RFC 6750 section 2.1)."""
+_TOKEN_DIGEST = re.compile("[0-9a-f]{64}")
 _WORD = r"""(?!\(hidden\))(?:"[^"]*"|'[^']*'|[^\s'",;]+)"""
 _IN_TEXT = (
     re.compile(r"(?i)(\bbearer\s+)[A-Za-z0-9._~+/=-]{8,}"),
     re.compile(r"(?i)(\bauthorization['\"]?\s*[=:]\s*['\"]?basic\s+)[^\s'\",;]+"),
     re.compile(r"(://[^/\s:@]*:)[^\s'\"<>,]+(?=@)"),
-    re.compile(rf"(?i)([\w.]*(?:password|passphrase|secret|token)['\"]?\s*[=:]\s*){_WORD}"),
+    re.compile(rf"(?i)([\w.]*(?:password|passwd|pwd|passphrase|secret|token|api[_-]?key)['\"]?\s*[=:]\s*){_WORD}"),
     re.compile(r"(?s)(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?=-----END|\Z)"),
 )
 """Text that looks like a secret, whether it is a known one or not; group 1 is kept."""
 
 
 class Redaction:
-    """Removes the known secrets, and text that looks like one."""
+    """Removes the known secrets, also as hex digits or base64, and text that looks like a secret.
+
+    Of bearer tokens only the SHA-256 is known: each word with such a digest is removed.
+    """
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        found = sorted({one for one in secrets if len(one) >= CHARACTERS_MIN}, key=len, reverse=True)
-        self._known = re.compile("|".join(map(re.escape, found))) if found else None
+        found = {one for one in secrets if len(one) >= CHARACTERS_MIN}
+        forms = sorted({form for one in found for form in _forms(one)}, key=len, reverse=True)
+        self._known = re.compile("|".join(map(re.escape, forms))) if forms else None
+        self._token_digests = frozenset(filter(_TOKEN_DIGEST.fullmatch, found))
 
     def clean(self, value: object) -> object:
         """Return a value in JSON's types without secrets."""
@@ -61,7 +72,12 @@ class Redaction:
             text = self._known.sub(HIDDEN, text)
         for pattern in _IN_TEXT:
             text = pattern.sub(rf"\g<1>{HIDDEN}", text)
-        return text
+        return _TOKEN.sub(self._without_token, text) if self._token_digests else text
+
+    def _without_token(self, word: re.Match[str]) -> str:
+        candidates = {word[0], word[0].strip("./")}  # of a sentence or a path
+        digests = {sha256(candidate.encode()).hexdigest() for candidate in candidates}
+        return word[0] if self._token_digests.isdisjoint(digests) else HIDDEN
 
 
 def secrets_of(settings: Settings, environment: Mapping[str, str] = os.environ) -> Iterator[str]:
@@ -79,8 +95,6 @@ def secrets_of(settings: Settings, environment: Mapping[str, str] = os.environ) 
         yield from _HASH.findall(line)
     yield from _oscore_secrets(settings.coap_oscore.credentials_dir)
     yield from misplaced(settings)
-    for address in (settings.kafka.bootstrap_servers, settings.mqtt.host):
-        yield from _IN_ADDRESS.findall(address)
     for name, value in environment.items():
         if _SECRET_VARIABLE.search(name) and not name.endswith("_FILE"):
             yield value
@@ -107,6 +121,17 @@ def misplaced(settings: Settings) -> Iterator[str]:
             value = getattr(part, option.name)
             if option.metadata["read"] is readers.secret_path and value is not None and not _is_file(value):
                 yield str(value)
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """Yield a secret as it may be written; one of hex digits stands for its bytes, too."""
+    yield secret
+    octets = {secret.encode()}
+    if len(secret) % 2 == 0 and _HEX.fullmatch(secret):
+        octets.add(bytes.fromhex(secret))
+    for one in octets:
+        yield from (one.hex(), one.hex().upper())
+        yield from (encode(one).decode().rstrip("=") for encode in (b64encode, urlsafe_b64encode))
 
 
 def _is_file(path: Path) -> bool:

@@ -20,6 +20,7 @@ YEARS_MIN = 5.0
 HOURS_MIN = 1.0
 """Running time below which the rate is not representative."""
 _HOURS_PER_YEAR = 8_766.0
+_TOO_EARLY = "not enough data yet to estimate the disk's life"
 
 
 def check_wear(folder: Path) -> Iterator[Finding]:
@@ -35,10 +36,12 @@ def check_wear(folder: Path) -> Iterator[Finding]:
 
 def years_left(written: BytesWritten, capacity: int | None) -> Finding:
     """Check the rate at which the agent writes."""
+    if not written.bytes:
+        return fine("wear", _TOO_EARLY)
     hours = written.service_ms / 3_600_000
     so_far = f"the agent has written {size(written.bytes)} in {duration(hours * 3_600)} of running"
-    if capacity is None or hours < HOURS_MIN or not written.bytes:
-        return fine("wear", f"{so_far}; not enough data yet to estimate the disk's life")
+    if capacity is None or hours < HOURS_MIN:
+        return fine("wear", f"{so_far}; {_TOO_EARLY}")
     years = capacity * FULL_WRITES / (written.bytes / hours) / _HOURS_PER_YEAR
     text = f"{so_far}: {years:,.0f} years for {size(capacity)}, if it can be filled {FULL_WRITES} times"
     if years < YEARS_MIN:

@@ -11,6 +11,7 @@ from random import Random
 from urllib.parse import urlsplit
 
 from agent.coap import message
+from agent.coap.errors import CoapError
 from agent.coap.message import Option
 from agent.coap.tuning import Tuning
 
@@ -18,11 +19,16 @@ PORT = 5683
 PATH = b"events"
 OSCORE, URI_PATH, CONTENT_FORMAT, MAX_AGE = 9, 11, 12, 14
 TOKEN_BYTES = 4
-DATAGRAM_BYTES_MAX = 65_535
+DATAGRAM_BYTES_MAX = 65_507
+"""The largest datagram: UDP's 65,535 bytes without the headers of IPv4 and UDP."""
 
 
 class TargetError(ValueError):
     """The text is not the address of a gateway."""
+
+
+class DatagramSizeError(CoapError):
+    """No datagram carries the request."""
 
 
 class UntrustedResponseError(Exception):
@@ -81,6 +87,15 @@ def waits(random: Random, retransmits: int, tuning: Tuning) -> Iterator[float]:
         yield seconds * 2**number
 
 
+def check_size(size_bytes: int) -> None:
+    """Raise DatagramSizeError where no datagram carries so many bytes."""
+    if size_bytes > DATAGRAM_BYTES_MAX:
+        raise DatagramSizeError(
+            f"the request has {size_bytes:,} bytes, more than a UDP datagram carries ({DATAGRAM_BYTES_MAX:,}); "
+            "send it in parts, or by --http if http.max_body_bytes of the gateway allows it"
+        )
+
+
 def plain_request(payload: bytes, content_format: int) -> Request:
     """Return a request that is not protected."""
     return Request((Option(URI_PATH, PATH), Option(CONTENT_FORMAT, message.uint(content_format))), payload)
@@ -95,6 +110,7 @@ class Request:
         head = bytes((message.VERSION_1 | message.CONFIRMABLE | TOKEN_BYTES, message.POST))
         head += self._message_id + self._token
         self.datagram = message.join(head, message.write_options(options), payload)
+        check_size(len(self.datagram))
         self.transmissions = 0
         self.received = False
         """Whether the gateway has acknowledged the message, and its response is to follow."""

@@ -16,6 +16,7 @@ from agent.cli.sensor.coap_client import (
     Request,
     Target,
     UntrustedResponseError,
+    check_size,
     plain_request,
     waits,
 )
@@ -82,7 +83,11 @@ class CoapSender:
         self._context = context
 
     def send(self, body: Body) -> Result:
-        """Send it in a new request; raise OSError where the host has no address, CoapError without sequence number."""
+        """Send it in a new request.
+
+        Raise OSError where the host has no address, and CoapError where it is too large, or without sequence number.
+        """
+        check_size(len(body.content))  # before it is protected, which has a limit, too
         before = self._latest()
         try:
             reply, transmissions = self._exchange(body)

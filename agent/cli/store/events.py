@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent.cli.arguments import past_timestamp, positive
-from agent.cli.store.lines import Document, Printer, add_form, local_time
+from agent.cli.store.lines import Document, Printer, add_form, device_cell, local_time
 from agent.config import load
 from agent.config.lanes import DEFAULT_LANE
 from agent.config.settings import GatewaySettings
@@ -119,7 +119,7 @@ def _event_row(event: Document) -> tuple[Sequence[str], Colour | None]:
     if "received" not in event:
         labels = f"epoch {event['epoch']}, sequence {event['first']} to {event['last']}: see oncegate verify"
         return ("", state, "", labels), Colour.BAD
-    return (local_time(event["received"]), state, printable(event["device"]), _summary(event)), _COLOURS.get(state)
+    return (local_time(event["received"]), state, device_cell(event["device"]), _summary(event)), _COLOURS.get(state)
 
 
 def _summary(event: Document) -> str:

@@ -9,10 +9,12 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from agent.terminal import Colour, column_widths, json_line, table
+from agent.terminal import Colour, column_widths, json_line, printable, shortened, table
 
 ROWS_AT_ONCE = 200
 """Rows of a table whose columns are aligned with one another; later ones may need wider columns."""
+DEVICE_COLUMNS_MAX = 40
+"""Of a device's name in a table; JSON lines have all of it."""
 
 Document = Mapping[str, Any]
 Row = Callable[[Document], tuple[Sequence[str], Colour | None]]
@@ -58,3 +60,8 @@ def local_time(milliseconds: int) -> str:
     local = datetime.fromtimestamp(milliseconds / 1000).astimezone()
     today = local.date() == datetime.now().astimezone().date()
     return local.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S")
+
+
+def device_cell(device: str) -> str:
+    """Return a device's name for a table."""
+    return shortened(printable(device), DEVICE_COLUMNS_MAX)

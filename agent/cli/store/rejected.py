@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent.cli.arguments import positive
 from agent.cli.failures import FAILURE, USAGE, print_error
-from agent.cli.store.lines import Document, Printer, add_form, local_time
+from agent.cli.store.lines import Document, Printer, add_form, device_cell, local_time
 from agent.config import load
 from agent.delivery import VIAS
 from agent.terminal import Colour, json_line, printable
@@ -94,5 +94,5 @@ def _row(rejected: Document) -> tuple[Sequence[str], Colour | None]:
     shown = text if text.isprintable() and "\ufffd" not in text else raw[:_SHOWN_BYTES].hex(" ")
     beginning = shown + (" …" if len(raw) > _SHOWN_BYTES else "")
     reason = printable(f"{rejected['reason']}: {beginning}" if raw else rejected["reason"])
-    device = printable(rejected["device"])
+    device = device_cell(rejected["device"])
     return (str(rejected["number"]), local_time(rejected["received"]), rejected["via"], device, reason), Colour.BAD

@@ -147,6 +147,13 @@ def test_the_environment_overrides_the_file() -> None:
             )
             for topic in ("", "..", "a topic", "sensoren/ü", "t" * 250, 3)
         ],
+        *[
+            (document, rf"\[{section}\] \w+: expected an address without user and password, .*_file$")
+            for section, document in (
+                ("kafka", {"kafka": {"bootstrap_servers": "a:1,SASL_SSL://u:p@b:1"}}),
+                ("mqtt", {"mqtt": {"host": "u:p@b"}}),
+            )
+        ],
         ({"coap": 3}, "expected a table"),
         ({"devices": {"allow": "urn:a,,urn:b"}}, r"\[devices\] allow: expected a list of patterns"),
         ({"mqtt": {"version": 4}}, "expected one of 5, 3.1.1; found 4"),

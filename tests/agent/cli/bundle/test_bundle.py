@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import tarfile
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -25,7 +26,8 @@ KEY = ROOT / "tests" / "agent" / "http" / "localhost.key"
 IN_PLACES = (
     *("geheim-property", 'geheim "quoted" ü', "geheim-jaas-inline", "geheim-pem", "geheim-file", "geheim-jaas"),
     *("geheim-mqtt", "geheim-token", "geheim-environment", "geheim-misplaced", "geheim-bearer", "geheim-url"),
-    *("geheim-logged", "geheim-unnamed", "geheim-broker@/", "geheim-basic", "geheim-query"),
+    *("geheim-logged", "geheim-unnamed", "geheim-basic", "geheim-query"),
+    *("geheim-pwd", "geheim-api-key"),
 )
 
 
@@ -58,7 +60,13 @@ def secrets_everywhere(tmp_path: Path) -> tuple[Path, dict[str, str], list[str]]
     )
     oscore = json.loads(made.stdout)
     key_lines = [line for line in KEY.read_text().splitlines() if not line.startswith("-----")]
-    further = [oscore["secret_hex"], oscore["salt_hex"], token_hash, *key_lines]
+    hex_digits = [oscore["secret_hex"], oscore["salt_hex"]]
+    encoded = [
+        encode(bytes.fromhex(digits)).decode().rstrip("=")
+        for digits in hex_digits
+        for encode in (b64encode, urlsafe_b64encode)
+    ]
+    further = [*hex_digits, *map(str.upper, hex_digits), *encoded, token_hash, *key_lines]
     write_journal(tmp_path / "bin", further)
     environment = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "MY_TOKEN": "geheim-environment"}
     return configuration, environment, further
@@ -95,7 +103,7 @@ def write_configuration(folder: Path) -> Path:
     configuration = folder / "oncegate.toml"
     configuration.write_text(
         f'# geheim-property\n[gateway]\nid = "gw1"\nstate_dir = "{folder}/state"\n'
-        f'[kafka]\nbootstrap_servers = "SASL_SSL://u:geheim-broker@/@127.0.0.1:1"\nproperties_file = "{folder}/kafka"\n'
+        f'[kafka]\nbootstrap_servers = "127.0.0.1:1"\nproperties_file = "{folder}/kafka"\n'
         f"properties = {{ {written} }}\n"
         f'[mqtt]\nusername = "u"\npassword_file = "{folder}/mqtt"\ntls = true\n'
         'tls_certificate_file = "/cert"\ntls_key_file = "geheim-misplaced"\n'
@@ -112,10 +120,12 @@ def write_journal(folder: Path, further: list[str]) -> None:
         *(secret for secret in (*IN_PLACES[:10], *further) if secret != "geheim-token"),  # only its hash is known
         *(
             "bearer geheim-token",
+            "unknown token geheim-token.",
+            "odbc: uid=u;pwd=geheim-pwd;x=1",
+            "x-api-key: geheim-api-key",
             "Authorization: Bearer geheim-bearer",
             "kafka://u:geheim-url@host",
             "ssl.key.password = 'geheim-logged'",
-            "broker u:geheim-broker@/@127.0.0.1 is unknown",
             "Authorization: Basic geheim-basic",
             "GET /?token=geheim-query",
         ),
@@ -143,10 +153,7 @@ def test_no_secret_is_in_the_bundle_wherever_it_may_have_been(
     assert "agent=ready" in found["journal.txt"]
     assert found["journal.txt"].count("(hidden)") >= len(IN_PLACES)
     values = {f"{one['section']}.{one['key']}": one["value"] for one in json.loads(found["configuration.json"])}
-    assert (values["kafka.bootstrap_servers"], values["mqtt.tls_key_file"]) == (
-        "SASL_SSL://u:(hidden)@127.0.0.1:1",
-        "(hidden)",
-    )
+    assert values["mqtt.tls_key_file"] == "(hidden)"
     assert values["kafka.properties"]["sasl.username"] == "u"
     assert values["kafka.properties_file"] == str(tmp_path / "kafka")
 
@@ -156,10 +163,17 @@ def test_a_configuration_with_mistakes_is_described_without_what_stands_in_it(
 ) -> None:
     configuration, environment, _ = secrets_everywhere
     text = configuration.read_text().replace("[mqtt]\n", '[mqtt]\npassword = "geheim-typed"\nport = "geheim"\n')
-    configuration.write_text(text.replace('port = "geheim"', "port = 0"))
+    text = text.replace('port = "geheim"', "port = 0").replace(
+        '"127.0.0.1:1"', '"SASL_SSL://u:geheim-broker@/@127.0.0.1:1"', 1
+    )
+    configuration.write_text(text)
     found = bundle(configuration, tmp_path / "bundle.tar.gz", environment)
     assert set(found) == {"versions.json", "configuration.json"}
-    assert [one["key"] for one in json.loads(found["configuration.json"])["mistakes"]] == ["password", "port"]
+    assert [one["key"] for one in json.loads(found["configuration.json"])["mistakes"]] == [
+        "bootstrap_servers",
+        "password",
+        "port",
+    ]
     assert "geheim" not in "".join(found.values())
 
 
@@ -210,8 +224,14 @@ def test_the_file_is_new_and_for_its_owner_only(tmp_path: Path, running_agent: R
         ("sasl.password=x y", "sasl.password=(hidden) y"),
         ('"client_secret": "a b"', '"client_secret": (hidden)'),
         ("the password was wrong", "the password was wrong"),
+        ("pwd=abc;uid=1", "pwd=(hidden);uid=1"),
+        ("x-api-key: abc, api_key='a b' apikey=abc", "x-api-key: (hidden), api_key=(hidden) apikey=(hidden)"),
         ("known", "(hidden)"),
+        ("a3Jhbm8 a25vd24= 6b6e6f776e", "a3Jhbm8 (hidden)= (hidden)"),
+        ("q83v +-/v q83v7w== abcdefef ABCDEFEF", "q83v +-/v (hidden)== (hidden) (hidden)"),
+        ("it sent a-token. /a-token/ another-token", "it sent (hidden) (hidden) another-token"),
     ],
 )
 def test_what_looks_like_a_secret_is_removed(text: str, cleaned: str) -> None:
-    assert Redaction(["known", "a"]).clean_text(text) == cleaned
+    token_digest = sha256(b"a-token").hexdigest()
+    assert Redaction(["known", "a", "abcdefef", token_digest]).clean_text(text) == cleaned

@@ -171,6 +171,7 @@ def test_years_left_follow_from_the_rate() -> None:
     years = float(re.findall(r"([\d,]+) years", fast.text)[0].replace(",", ""))
     assert years == pytest.approx(32e9 * FULL_WRITES / 20e9 / 365.25, abs=1)
     assert "not enough data yet" in years_left(BytesWritten(10, 10), 32 * 10**9).text
+    assert years_left(BytesWritten(0, 0), 32 * 10**9).text == "not enough data yet to estimate the disk's life"
 
 
 def test_what_is_written_is_counted_across_openings(tmp_path: Path) -> None:

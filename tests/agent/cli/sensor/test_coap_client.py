@@ -16,6 +16,8 @@ from agent.coap.tuning import Tuning
 
 SOON = 0.05
 LONG = 30.0
+ACKNOWLEDGED = 1.0
+"""Enough for an acknowledgement at any load."""
 Address = tuple[str, int]
 Peer = Callable[[socket.socket, bytes, Address, int], None]
 """Serves the datagram with this number, from 1 on."""
@@ -72,10 +74,12 @@ def test_a_separate_response_is_awaited_without_resending_and_acknowledged() -> 
     def serve(sock: socket.socket, datagram: bytes, address: Address, number: int) -> None:
         if number == 1:
             sock.sendto(message.empty(message.ACKNOWLEDGEMENT, datagram[2:4]), address)
-            threading.Timer(2 * SOON, answer, (sock, datagram, address, 0x80, message.CONFIRMABLE, b"\xffwhy")).start()
+            threading.Timer(
+                2 * ACKNOWLEDGED, answer, (sock, datagram, address, 0x80, message.CONFIRMABLE, b"\xffwhy")
+            ).start()
 
     with peer(serve) as (target, received):
-        reply, request, _ = ask(target, SOON, LONG)
+        reply, request, _ = ask(target, ACKNOWLEDGED, LONG)
     assert reply == CoapReply(0x80, b"why", None)
     assert received == [request.datagram, message.empty(message.ACKNOWLEDGEMENT, b"\x12\x34")]
 

@@ -1,6 +1,8 @@
 """`oncegate send` against a running agent."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,6 +80,25 @@ def test_a_refusal_has_its_reason(
     assert reason in result["reason"]
     shown = running_agent.oncegate("send", "a=1", "--device", device, "--id", "1", *target)
     assert (shown.returncode, reason in shown.stdout) == (1, True)
+
+
+@pytest.mark.parametrize("protected", [False, True])
+def test_a_request_beyond_the_largest_datagram_is_an_error_at_once(
+    protected: bool, running_agent: RunningAgent, tmp_path: Path
+) -> None:
+    words = [f"text={'x' * 80_000}", "--device", "urn:large", "--id", "1"]
+    if protected:
+        file = tmp_path / "sensor.json"
+        file.touch(0o600)
+        sides = {"sender-id_hex": "01", "recipient-id_hex": ""}
+        file.write_text(json.dumps({"secret_hex": "00" * 16, "salt_hex": "00" * 8, **sides}))
+        words += ["--credentials", str(file)]
+    done = running_agent.oncegate("send", *words)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(
+        r"oncegate: the request has 80,\d{3} bytes, more than a UDP datagram carries \(65,507\); .*--http.*\n",
+        done.stderr,
+    )
 
 
 def test_wrong_words_are_wrong_usage(running_agent: RunningAgent) -> None:
