@@ -32,11 +32,12 @@ def main(arguments: list[str]) -> int:
 
 def _run(seeds: range, jobs: int, mutant: str | None) -> int:
     console = Console(stderr=True)
-    began, events, steps, wrong = time.monotonic(), 0, 0, 0
+    began, events, steps, lanes, wrong = time.monotonic(), 0, 0, 0, 0
     results = run_many(seeds, jobs, mutant)
     for count, result in enumerate(track(results, "schedules", len(seeds), console=console), start=1):
         events += result.events
         steps += result.steps
+        lanes += result.lanes
         if not result.wrong:
             continue
         wrong += 1
@@ -47,7 +48,7 @@ def _run(seeds: range, jobs: int, mutant: str | None) -> int:
             return 1
     seconds = time.monotonic() - began
     print(
-        f"schedules={len(seeds)} steps={steps} events={events} wrong={wrong} seconds={seconds:.1f} "
+        f"schedules={len(seeds)} with_lanes={lanes} steps={steps} events={events} wrong={wrong} seconds={seconds:.1f} "
         f"per_second={len(seeds) / seconds:.1f}"
     )
     return 1 if wrong else 0

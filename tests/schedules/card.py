@@ -1,4 +1,7 @@
-"""The card of a gateway: real SQLite on files in memory, where each write and flush is a switch point."""
+"""The card of a gateway: real SQLite on files in memory, where each write and flush is a switch point.
+
+The stores of all lanes are on one card, and a power cut takes from all of them at one moment.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, cast
 
 from agent.store.errors import StoreError
-from agent.store.layout import FILE_NAME
+from agent.store.layout import FILE_NAME, store_folders
 from agent.store.schema import database
 from tests.agent.store.faults.power_cuts import Disk
 from tests.agent.store.faults.recording import Recording, Step, Truncate, Write, connect_for_reading
@@ -27,10 +30,11 @@ PASSING = ("-shm", ".lock")
 
 
 class _Recorded(Recording):
-    """A recording that knows at each step what a power cut would leave."""
+    """A recording of a card that knows at each step what a power cut would leave."""
 
-    def __init__(self, path: Path, scheduler: Scheduler, disk: Disk) -> None:
-        super().__init__(path)
+    def __init__(self, folder: Path, scheduler: Scheduler, disk: Disk) -> None:
+        super().__init__(folder / FILE_NAME)
+        self._folder = folder
         self._scheduler = scheduler
         self.disk = disk
 
@@ -38,6 +42,12 @@ class _Recorded(Recording):
         self.disk.take(step)
         place = f" {step.offset}" if isinstance(step, Write) else f" {step.size}" if isinstance(step, Truncate) else ""
         self._scheduler.pause(f"{type(step).__name__} {getattr(step, 'file', '')}{place}")
+
+    def suffix(self, name: str) -> str | None:
+        """Return the path of a store's file on the card; None for other files, and for folders."""
+        path = Path(name)
+        is_of_store = path.name.startswith(FILE_NAME) and path.is_relative_to(self._folder)
+        return str(path.relative_to(self._folder)) if is_of_store else None
 
 
 class Card:
@@ -59,14 +69,14 @@ class Card:
         return self._backup is not None
 
     def below(self, patch: pytest.MonkeyPatch) -> None:
-        """Have the store of the next life write to this card."""
+        """Have the stores of the next life write to this card."""
         self._recording = self._recorded()
         self._recording.below(patch)
         patch.setattr(database, "open_as_it_is", self._open_for_reading)
 
     def connect(self, path: Path) -> sqlite3.Connection:
         """Open the writing connection."""
-        connection = cast("sqlite3.Connection", self._recording.connect())
+        connection = cast("sqlite3.Connection", self._recording.connect(path))
         database.prepare(connection, path)
         return connection
 
@@ -90,15 +100,20 @@ class Card:
         """Leave to the next life what was flushed, and any part of the rest."""
         image = self._recording.disk.image(self._random)
         folder = self._copy(lambda name: not name.startswith(FILE_NAME) or name == MARK)
-        for suffix, content in image.files.items():
-            (folder / f"{FILE_NAME}{suffix}").write_bytes(content)
-        if (folder / MARK).exists() and self._random.random() < 0.5:
-            (folder / MARK).write_bytes(b"")
+        for name, content in image.files.items():
+            file = folder / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+        for mark in sorted(folder.rglob(MARK)):
+            if self._random.random() < 0.5:
+                mark.write_bytes(b"")
 
     def _recorded(self) -> _Recorded:
-        path = self.folder / FILE_NAME
-        before = {suffix: file.read_bytes() for suffix in ("", "-wal") if (file := Path(f"{path}{suffix}")).exists()}
-        return _Recorded(path, self._scheduler, Disk(before))
+        files = [
+            store / f"{FILE_NAME}{suffix}" for store in store_folders(self.folder).values() for suffix in ("", "-wal")
+        ]
+        before = {str(file.relative_to(self.folder)): file.read_bytes() for file in files if file.exists()}
+        return _Recorded(self.folder, self._scheduler, Disk(before))
 
     def _copy(self, is_kept: Callable[[str], bool]) -> Path:
         self._life += 1
@@ -109,9 +124,11 @@ class Card:
 
     def _copy_to(self, folder: Path, is_kept: Callable[[str], bool]) -> None:
         folder.mkdir()
-        for file in sorted(self.folder.iterdir()):
-            if not file.name.endswith(PASSING) and is_kept(file.name):
-                shutil.copyfile(file, folder / file.name)
+        for file in sorted(self.folder.rglob("*")):
+            if file.is_file() and not file.name.endswith(PASSING) and is_kept(file.name):
+                copy = folder / file.relative_to(self.folder)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, copy)
 
     def _open_for_reading(self, path: Path) -> sqlite3.Connection:
         if not path.exists():

@@ -18,6 +18,8 @@ FAULT_SECONDS: Final = 15.0
 FAULTS_MAX: Final = 5
 KILL_STEPS_MAX: Final = 80
 """A process is killed at one of so many of its next steps."""
+DIVISION_STEPS_MAX: Final = 10
+"""The same where a delivery is stored in one lane, and not yet in the other."""
 
 
 class Faults:
@@ -29,6 +31,8 @@ class Faults:
         self._pending = 0
         self._ending: Process | None = None
         """The agent that was asked to end in order."""
+        self._cuts_at_division: bool | None = None
+        """How the next delivery of several lanes ends the agent: by a power cut or a kill; None: not at all."""
         self.planned: list[str] = []
 
     @property
@@ -48,9 +52,20 @@ class Faults:
         self._pending += 1
         world.scheduler.call(FAULT_SECONDS + 5.0, "all is well", self._end)
 
+    def stored_in_part(self) -> None:
+        """End the agent where that is due once one part of a divided delivery is stored."""
+        cut, self._cuts_at_division = self._cuts_at_division, None
+        if cut is not None:
+            self._end_agent(cut=cut, steps_max=DIVISION_STEPS_MAX)
+
     def _all(self) -> list[tuple[str, Callable[[], None]]]:
         random, cluster = self._random, self._world.cluster
+        of_lanes: list[tuple[str, Callable[[], None]]] = [
+            ("kill in a divided delivery", lambda: self._end_at_division(cut=False)),
+            ("power cut in a divided delivery", lambda: self._end_at_division(cut=True)),
+        ]
         return [
+            *(of_lanes if self._world.has_lanes else ()),
             ("kill of the agent", lambda: self._end_agent(cut=False)),
             ("power cut", lambda: self._end_agent(cut=True)),
             ("restart of the agent", self._stop_agent),
@@ -68,6 +83,7 @@ class Faults:
     def _end(self) -> None:
         """End all that lasts."""
         self._pending -= 1
+        self._cuts_at_division = None
         world = self._world
         world.cluster.unreliability = Unreliability()
         world.clocks.offset_ms = 0
@@ -77,7 +93,7 @@ class Faults:
 
     # The gateway
 
-    def _end_agent(self, *, cut: bool) -> None:
+    def _end_agent(self, *, cut: bool, steps_max: int = KILL_STEPS_MAX) -> None:
         """Kill the agent at one of its next steps, by a power cut or not, and start it again later."""
         process = self._world.gateway.process
         if process is None or not process.alive:
@@ -92,7 +108,10 @@ class Faults:
             self._start_later(self._random.uniform(0.1, 5.0))
 
         process.killed = killed
-        process.kill_after = self._random.randrange(KILL_STEPS_MAX)
+        process.kill_after = self._random.randrange(steps_max)
+
+    def _end_at_division(self, *, cut: bool) -> None:
+        self._cuts_at_division = cut
 
     def _stop_agent(self) -> None:
         """End the agent in order, and start it again."""

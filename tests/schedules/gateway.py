@@ -12,8 +12,10 @@ from agent import runtime, service
 from agent.coap import udp as real_udp
 from agent.coap.endpoint import Endpoint, endpoint_of
 from agent.coap.udp import Received
+from agent.config.lanes import Lane
 from agent.config.settings import (
     CoapSettings,
+    ForwardSettings,
     GatewaySettings,
     HttpSettings,
     KafkaSettings,
@@ -39,6 +41,8 @@ PORT = 5683
 DESCRIPTOR = 1 << 20
 """Of the simulated socket: no file has it."""
 POLL_SECONDS = 5.0
+LANES = (Lane("alarms", 10, type="alarm"),)
+"""Beside the default lane, in the schedules with lanes."""
 
 
 class Clocks:
@@ -118,16 +122,17 @@ class NoFlushSocket:
 class Gateway:
     """One gateway over all lives of its agent."""
 
-    def __init__(self, scheduler: Scheduler, network: Network, card: Card) -> None:
+    def __init__(self, scheduler: Scheduler, network: Network, card: Card, lanes: tuple[Lane, ...]) -> None:
         self._scheduler = scheduler
+        self._lanes = lanes
         self._network = network
         self._card = card
         self._lives = 0
         self._stop: asyncio.Event | None = None
         self._loop: VirtualLoop | None = None
         self.process: Process | None = None
-        self.stores: list[EventStore] = []
-        """Of all lives; the last one is open."""
+        self._stores: dict[str, EventStore] = {}
+        """The latest of each lane."""
 
     @property
     def is_up(self) -> bool:
@@ -142,18 +147,14 @@ class Gateway:
             EventStore: self._open_store,
         }
 
-    def _open_store(self, *arguments: Any) -> EventStore:
-        store = EventStore(*arguments, connect=self._card.connect)
-        self.stores.append(store)
+    def _open_store(self, *arguments: Any, lane: str = "") -> EventStore:
+        store = self._stores[lane] = EventStore(*arguments, connect=self._card.connect, lane=lane)
         return store
 
     @property
     def is_idle(self) -> bool:
-        """Whether the store is open, and every event in it is processed."""
-        if not self.is_up or not self.stores or not hasattr(self.stores[-1], "_outbox"):
-            return False
-        progress = self.stores[-1]._memory.progress  # without its lock: this is no thread
-        return not progress._coverage.forwarded() and progress._coverage.next_new(0, progress._end) is None
+        """Whether all stores are open, and every event in them is processed."""
+        return self.is_up and bool(self._stores) and all(map(_is_processed, self._stores.values()))
 
     def start(self, patch: pytest.MonkeyPatch) -> None:
         """Begin a life."""
@@ -178,12 +179,19 @@ class Gateway:
 
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
-        settings = settings_of(self._card.folder)
+        settings = settings_of(self._card.folder, self._lanes)
         while await service._serve_until_damaged(settings, self._stop):
             self._scheduler.note("agent salvages its store")
 
 
-def settings_of(folder: Path) -> Settings:
+def _is_processed(store: EventStore) -> bool:
+    if not hasattr(store, "_outbox"):
+        return False
+    progress = store._memory.progress  # without its lock: this is no thread
+    return not progress._coverage.forwarded() and progress._coverage.next_new(0, progress._end) is None
+
+
+def settings_of(folder: Path, lanes: tuple[Lane, ...]) -> Settings:
     """Return the agent's settings."""
     return Settings(
         GatewaySettings(GATEWAY, folder),
@@ -193,4 +201,5 @@ def settings_of(folder: Path) -> Settings:
         mqtt=MqttSettings(enabled=False),
         store=StoreSettings(keep_processed_seconds=30.0),
         receipts=ReceiptSettings(poll_seconds=POLL_SECONDS),
+        forward=ForwardSettings(lanes=lanes),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from tests.crashes.mutants import commits_without_flush
@@ -88,6 +89,21 @@ def log_unchecked_by_the_job() -> None:
     offsets.check_log = lambda *_: None
 
 
+def first_part_acked() -> None:
+    """Answer a delivery of several lanes once its first part is stored."""
+    from agent.store.lanes.intake import JoinedOutcome
+    from agent.store.port import Outcome
+
+    add = JoinedOutcome.add
+
+    def add_for_all(self: JoinedOutcome, part: int, outcome: Outcome) -> None:
+        if not self._outcomes:
+            for one, places in enumerate(self._places):
+                add(self, one, replace(outcome, fingerprints=(b"",) * len(places), new=()))
+
+    JoinedOutcome.add = add_for_all  # type: ignore[method-assign]
+
+
 MUTANTS: dict[str, Callable[[], None]] = {
     mutant.__name__.replace("_", "-"): mutant
     for mutant in (
@@ -102,5 +118,6 @@ MUTANTS: dict[str, Callable[[], None]] = {
         receipt_beyond_the_end,
         receipt_before_commit,
         log_unchecked_by_the_job,
+        first_part_acked,
     )
 }

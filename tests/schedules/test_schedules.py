@@ -35,11 +35,12 @@ def test_a_schedule_that_has_found_a_fault_finds_none(seed: int) -> None:
     assert run("--first", str(seed), "--count", "1").returncode == 0
 
 
-def test_a_seed_repeats_its_schedule_to_the_last_step(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", [13, 6])
+def test_a_seed_repeats_its_schedule_to_the_last_step(tmp_path: Path, seed: int) -> None:
     traces = []
     for hash_seed in ("1", "2"):
         trace = tmp_path / hash_seed
-        assert run("--first", "13", "--trace", str(trace), hash_seed=hash_seed).returncode == 0
+        assert run("--first", str(seed), "--trace", str(trace), hash_seed=hash_seed).returncode == 0
         traces.append(trace.read_text())
     assert traces[0] == traces[1]
     assert traces[0].count("\n") > 1_000
@@ -54,6 +55,10 @@ def _found(mutant: str) -> None:
 
 def test_an_agent_that_recognises_nothing_is_found() -> None:
     _found("fingerprint-forgotten")
+
+
+def test_an_agent_that_acks_a_delivery_of_two_lanes_by_its_first_part_is_found() -> None:
+    _found("first-part-acked")
 
 
 @pytest.mark.heavy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random as global_random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -16,6 +16,10 @@ from confluent_kafka.admin import AdminClient
 from agent.clock import SystemClock
 from agent.forward.errors import UnreachableError
 from agent.forward.kafka import connect
+from agent.store.lanes import intake
+from agent.store.lanes.intake import JoinedOutcome
+from agent.store.port import Outcome, Submission
+from simulators import payloads
 from simulators.fleet import play
 from simulators.ledger import Ledger
 from simulators.link.profile import link_profile
@@ -28,7 +32,7 @@ from tests.schedules import clients, judgement, replaced
 from tests.schedules.card import Card
 from tests.schedules.cluster import Cluster
 from tests.schedules.faults import FAULT_SECONDS, Faults
-from tests.schedules.gateway import PORT, Clocks, Gateway
+from tests.schedules.gateway import LANES, PORT, Clocks, Gateway
 from tests.schedules.job_process import Job
 from tests.schedules.loop import HOST, Network, VirtualLoop
 from tests.schedules.scheduler import Process, Scheduler
@@ -41,6 +45,10 @@ SETTLED_SECONDS: Final = 10.0
 """For how long nothing may be outstanding before the schedule ends."""
 STEPS_MAX: Final = 400_000
 KINDS: Final = (SensorKind.COAP, SensorKind.SLEEPY, SensorKind.STORE_AND_FORWARD)
+LANES_SHARE: Final = 1 / 3
+"""Of the schedules; their gateway has a lane for alarms."""
+BACKLOG_SECONDS: Final = 10.0
+"""With which store-and-forward sensors begin in these, so that their first packs are divided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,22 @@ class Result:
     faults: tuple[str, ...]
     wrong: tuple[str, ...]
     """What the oracle has found; empty where the guarantees held."""
+    lanes: bool = False
+    """Whether the gateway has lanes."""
+
+
+class Joined(JoinedOutcome):
+    """The outcome of a divided delivery, which notes when its first part is stored."""
+
+    def __init__(self, submission: Submission, places: Sequence[Sequence[int]], stored: Callable[[], None]) -> None:
+        super().__init__(submission, places)
+        self._stored: Callable[[], None] | None = stored
+
+    def add(self, part: int, outcome: Outcome) -> None:
+        super().add(part, outcome)
+        stored, self._stored = self._stored, None
+        if stored is not None:
+            stored()
 
 
 class World:
@@ -67,12 +91,13 @@ class World:
         self._folder = folder
         self._patch = patch
         self.random = Random(f"world {seed}")
+        self.has_lanes = Random(f"lanes {seed}").random() < LANES_SHARE
         self.scheduler = Scheduler(seed, keep)
         self.clocks = Clocks(self.scheduler, START_MS)
         self.network = Network(self.scheduler)
         self.cluster = Cluster(self.scheduler, Random(f"kafka {seed}"), self.wall_ms)
         self.card = Card(folder / "card", self.scheduler, Random(f"card {seed}"))
-        self.gateway = Gateway(self.scheduler, self.network, self.card)
+        self.gateway = Gateway(self.scheduler, self.network, self.card, LANES if self.has_lanes else ())
         self.job = Job(self.scheduler, self.cluster, Random(f"job {seed}"), self.wall_ms)
         self.faults = Faults(self, Random(f"faults {seed}"))
         self.ledger = Ledger(folder / "ledger.jsonl", self.wall_ms)
@@ -98,9 +123,10 @@ class World:
         processes = [one for one in (self.gateway.process, self.job.process, self._field) if one is not None]
         wrong += [f"{process.name} failed: {process.failure!r}" for process in processes if process.failure is not None]
         ledger = self._folder / "ledger.jsonl"
-        wrong += judgement.faults_of(ledger, self.job.table, self.cluster, complete=ended)
+        wrong += judgement.faults_of(ledger, self.job.table, self.cluster, complete=ended, lanes=self.has_lanes)
         faults, events = tuple(self.faults.planned), self.ledger.counts.events
-        return Result(self._seed, scheduler.digest, scheduler.steps, scheduler.now, events, faults, tuple(wrong))
+        outcome = (scheduler.digest, scheduler.steps, scheduler.now, events, faults, tuple(wrong))
+        return Result(self._seed, *outcome, lanes=self.has_lanes)
 
     def wall_ms(self) -> int:
         """Return the right time."""
@@ -123,6 +149,12 @@ class World:
             connect.check_reachable: self._check_reachable,
         }
         replaced.replace(self._patch, replacements)
+        if self.has_lanes:
+            self._patch.setattr(payloads, "_ALARM_EVERY", 2)  # so that many packs are divided
+            self._patch.setattr(intake, "JoinedOutcome", self._join)
+
+    def _join(self, submission: Submission, places: Sequence[Sequence[int]]) -> JoinedOutcome:
+        return Joined(submission, places, self.faults.stored_in_part)
 
     def _check_reachable(self, servers: str, stop: Any) -> None:
         self.scheduler.wait(0.001, "connects")
@@ -153,6 +185,9 @@ class World:
 
     def _plan_fleets(self) -> list[FleetPlan]:
         random = self.random
+        kinds = random.sample(KINDS, 2)
+        if self.has_lanes and SensorKind.STORE_AND_FORWARD not in kinds:
+            kinds[0] = SensorKind.STORE_AND_FORWARD  # whose packs are divided
         return [
             FleetPlan(
                 kind,
@@ -162,8 +197,9 @@ class World:
                 boot=kind is SensorKind.SLEEPY,
                 tries=10_000,
                 pack_max=5,
+                backlog_seconds=BACKLOG_SECONDS if self.has_lanes else 0.0,
             )
-            for kind in random.sample(KINDS, 2)
+            for kind in kinds
         ]
 
     def _plan_link(self) -> LinkPlan:

@@ -91,9 +91,9 @@ class Recording:
         """Whether it is killed after that one, which has failed."""
         self.left: Path | None = None
 
-    def connect(self) -> apsw.Connection:
-        """Open the store with SQLite writing through the recording."""
-        return _Connection(str(self.path), vfs=self.vfs.name)
+    def connect(self, path: Path | None = None) -> apsw.Connection:
+        """Open the store, or another file, with SQLite writing through the recording."""
+        return _Connection(str(path or self.path), vfs=self.vfs.name)
 
     def below(self, patch: pytest.MonkeyPatch) -> None:
         """Record the store's own system calls on the log, too."""
