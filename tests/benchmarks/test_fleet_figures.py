@@ -18,8 +18,6 @@ CASES = {
     "blackout, booted within 30 s": "blackout, booted within 30 s",
     "brokers away for 10 minutes": "brokers away for 10 minutes",
 }
-PRICE_OF_A_CORE = 0.0408
-PRICE_OF_A_GB = 0.08
 
 
 def number(text: str) -> float:
@@ -57,13 +55,17 @@ def test_the_polls_of_both_ways_are_those_that_were_measured() -> None:
         assert kept["details"]["failures"] == 0
 
 
-@pytest.mark.parametrize(("formula", "price"), [(r"(\d+) x (\d+) h x \$0.0408", PRICE_OF_A_CORE)])
-def test_the_cost_of_the_cores_follows_from_the_formula(formula: str, price: float) -> None:
-    rows = re.findall(rf"{formula} \| ([\d,]+) \|", PAGE)
-    assert len(rows) == 3
-    assert all(abs(int(cores) * int(hours) * price - number(cost)) < 6 for cores, hours, cost in rows)
+def test_the_costs_follow_from_the_formulas_and_the_prices() -> None:
+    prices = {
+        letter: float(price) for letter, price in re.findall(r"^\| [^|]+ \| ([a-z]) \| ([\d.]+) \|", PAGE, re.MULTILINE)
+    }
+    rows = re.findall(r"\| ([\d,]+)(?: x ([\d,]+))? x ([a-z]) \| ([\d,]+) \|$", PAGE, re.MULTILINE)
+    assert {letter for _, _, letter, _ in rows} == set(prices)
+    for count, times, letter, cost in rows:
+        assert number(count) * number(times or "1") * prices[letter] == pytest.approx(number(cost), rel=0.01)
 
 
-def test_the_cost_of_the_disks_follows_from_the_formula() -> None:
-    [(gigabytes, cost)] = re.findall(r"([\d,]+) GB x \$0.08 \| ([\d,]+) \|", PAGE)
-    assert number(gigabytes) * PRICE_OF_A_GB == number(cost)
+def test_the_traffic_that_costs_is_that_of_the_model() -> None:
+    gigabytes = [number(one) for one in re.findall(r" MB/s \| ([\d,]+) x [a-z] \|", PAGE)]
+    polls = KEPT["group's offsets, requests of a poll"]["details"]["received_bytes"] * GATEWAYS / 30 / 1e6
+    assert gigabytes == pytest.approx([rate * 730 * 3_600 / 1_000 for rate in (20, 20 / 3, polls)], rel=0.01)
