@@ -12,7 +12,7 @@ from agent import release
 from agent.certificates.expiry import certificates
 from agent.clock import Clock
 from agent.config.settings import Settings
-from agent.http.metrics import Metrics, Sources
+from agent.http.metric_sources import Sources
 from agent.http.views import Views, ViewSources
 from agent.pipeline import Pipeline
 from agent.status import GatewayStatus, read_status
@@ -77,7 +77,7 @@ def observe(
     view_sources = ViewSources(
         trouble=store.trouble,
         status=reader.current_status,
-        metrics=Metrics(sources).text,
+        metrics=lambda: _metrics(sources),
         live=lambda: live.document(reader.current_status),
         feed=live.feed,
         history=history.document,
@@ -93,6 +93,13 @@ def flush(store: LaneStores) -> None:
     """Write the counts of duplicates, which views read from the disk; where that fails, they show older ones."""
     with suppress(*FAILURES):
         store.flush()
+
+
+def _metrics(sources: Sources) -> tuple[str, bytes]:
+    """Return media type and text for Prometheus."""
+    from agent.http.metrics import read_metrics  # its client takes 0.8 MB: only where metrics are read
+
+    return read_metrics(sources)
 
 
 def _totals(store: LaneStores, pipeline: Pipeline) -> Totals:

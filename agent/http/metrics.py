@@ -1,10 +1,9 @@
-"""The agent's metrics in Prometheus' format, collected on request."""
+"""The agent's metrics in Prometheus' format, collected on request, before which this module is not imported."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -19,13 +18,8 @@ from prometheus_client.registry import Collector
 
 from agent import release
 from agent.certificates.expiry import Certificate
-from agent.clock import Clock
+from agent.http.metric_sources import Sources
 from agent.identity.warnings import Danger
-from agent.status import GatewayStatus
-from agent.store.write.commit_durations import CommitDurations
-from agent.telemetry.counters import DeliveryCounts
-from agent.telemetry.links import LinkName, LinkReport
-from agent.telemetry.process_state import CappedUplink
 from agent.telemetry.uplink import UplinkState
 from contract.record import ClockTrust
 
@@ -33,43 +27,12 @@ STATES = ("new", "forwarded", "processed", "lost")
 REASONS = ("invalid", "denied")
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """The sources of the metrics."""
-
-    counts: Mapping[str, DeliveryCounts]
-    transport_duplicates: Mapping[str, Callable[[], int]]
-    """Duplicates that a protocol's server has recognised itself, by `via`."""
-    responses: Mapping[int, int]
-    """HTTP responses by status code."""
-    dangers: Counter[Danger]
-    commits: Callable[[], CommitDurations]
-    outbox: Callable[[], tuple[int, int, int, int]]
-    lanes: Callable[[], Mapping[str, tuple[int, int, int, int]]]
-    """The same of each lane; empty without lanes."""
-    store_bytes: Callable[[], int]
-    store_bytes_max: int
-    log_bytes: Callable[[], int]
-    written_bytes: Callable[[], int]
-    status: Callable[[], GatewayStatus]
-    clock: Clock
-    links: Callable[[], Mapping[LinkName, LinkReport]]
-    uplink: CappedUplink | None
-    """None where no cap is set."""
-    certificates: Callable[[], Sequence[Certificate]]
-
-
-class Metrics:
-    """The registry of all metrics; no label names a device, since there may be thousands."""
-
-    def __init__(self, sources: Sources) -> None:
-        self._registry = CollectorRegistry()
-        self._registry.register(_Agent(sources))
-        ProcessCollector(namespace="oncegate", registry=self._registry)
-
-    def text(self) -> tuple[str, bytes]:
-        """Return media type and text."""
-        return CONTENT_TYPE_LATEST, generate_latest(self._registry)
+def read_metrics(sources: Sources) -> tuple[str, bytes]:
+    """Return media type and text of all metrics; no label names a device, since there may be thousands."""
+    registry = CollectorRegistry()
+    registry.register(_Agent(sources))
+    ProcessCollector(namespace="oncegate", registry=registry)
+    return CONTENT_TYPE_LATEST, generate_latest(registry)
 
 
 class _Agent(Collector):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -71,6 +73,13 @@ async def test_the_status_is_that_of_the_command(tmp_path: Path) -> None:
         response = await served.client.get("/api/v1/status")
         assert response.document == read_status(tmp_path / "state", GATEWAY).document()
     assert (response.document["accepted"], response.document["events"]["new"]) == (1, 2)
+
+
+def test_the_client_of_prometheus_takes_no_memory_before_the_first_request_for_metrics() -> None:
+    code = (
+        "import sys, agent.service, agent.observability, agent.http.server; print('prometheus_client' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
 async def test_the_metrics_are_those_of_the_events(tmp_path: Path) -> None:

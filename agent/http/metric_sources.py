@@ -1,0 +1,42 @@
+"""The sources of the metrics, apart from their text, for which Prometheus' client is imported."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from agent.certificates.expiry import Certificate
+from agent.clock import Clock
+from agent.identity.warnings import Danger
+from agent.status import GatewayStatus
+from agent.store.write.commit_durations import CommitDurations
+from agent.telemetry.counters import DeliveryCounts
+from agent.telemetry.links import LinkName, LinkReport
+from agent.telemetry.process_state import CappedUplink
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The sources of the metrics."""
+
+    counts: Mapping[str, DeliveryCounts]
+    transport_duplicates: Mapping[str, Callable[[], int]]
+    """Duplicates that a protocol's server has recognised itself, by `via`."""
+    responses: Mapping[int, int]
+    """HTTP responses by status code."""
+    dangers: Counter[Danger]
+    commits: Callable[[], CommitDurations]
+    outbox: Callable[[], tuple[int, int, int, int]]
+    lanes: Callable[[], Mapping[str, tuple[int, int, int, int]]]
+    """The same of each lane; empty without lanes."""
+    store_bytes: Callable[[], int]
+    store_bytes_max: int
+    log_bytes: Callable[[], int]
+    written_bytes: Callable[[], int]
+    status: Callable[[], GatewayStatus]
+    clock: Clock
+    links: Callable[[], Mapping[LinkName, LinkReport]]
+    uplink: CappedUplink | None
+    """None where no cap is set."""
+    certificates: Callable[[], Sequence[Certificate]]
