@@ -24,8 +24,9 @@ from agent.store.facts import (
     RECEIPTS_HELD,
     RECEIPTS_TABLE,
 )
+from agent.store.files.folders import store_folders
 from agent.store.fingerprints import fingerprint_rows
-from agent.store.layout import FILE_NAME, store_folders
+from agent.store.layout import FILE_NAME
 from agent.store.read.events import Epochs, read_packed
 from agent.store.read.states import States
 from agent.store.schema import database, disk_space, gaps, tables

@@ -34,6 +34,11 @@ class Lane:
     """How old an event may become before it is not sent any more, in running time of the agent; None: any age."""
 
 
+def is_name(text: str) -> bool:
+    """Whether a lane beside the default one may have this name."""
+    return _NAME.fullmatch(text) is not None and text != DEFAULT_LANE
+
+
 def read_lanes(value: object) -> tuple[Lane, ...]:
     """Read the tables of [[forward.lanes]]; raise ValueError."""
     lanes = read_entries(value, _read, _EXPECTED)
@@ -51,7 +56,7 @@ def _read(table: object) -> Lane:
     if unknown := set(table) - _KEYS:
         raise ValueError(f"{_EXPECTED}; not {min(unknown)!r}")
     name, priority = table["name"], table["priority"]
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or name == DEFAULT_LANE:
+    if not isinstance(name, str) or not is_name(name):
         raise ValueError(f"expected as name lower-case letters, digits and hyphens, 32 at most, and not {DEFAULT_LANE}")
     if isinstance(priority, bool) or not isinstance(priority, int):
         raise ValueError("expected as priority a whole number; the default lane has 0")

@@ -12,8 +12,9 @@ import pytest
 
 from agent.config.lanes import DEFAULT_LANE
 from agent.store.files import sqlite_cells
+from agent.store.files.folders import LANES_FOLDER
 from agent.store.files.sqlite_pages import PageVersions
-from agent.store.layout import FILE_NAME, LANES_FOLDER, PAGE_BYTES
+from agent.store.layout import FILE_NAME, PAGE_BYTES
 from agent.store.read import section
 from contract.event import Event
 from simulators.services.process import Process

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from agent.config.lanes import DEFAULT_LANE
-from agent.store.layout import FILE_NAME, store_folders
+from agent.store.files.folders import store_folders
+from agent.store.layout import FILE_NAME
 from agent.store.read.events import Epochs, read_packed
 from agent.store.schema import database
 from contract.event import Label

@@ -13,7 +13,8 @@ from random import Random
 from typing import TYPE_CHECKING, cast
 
 from agent.store.errors import StoreError
-from agent.store.layout import FILE_NAME, store_folders
+from agent.store.files.folders import store_folders
+from agent.store.layout import FILE_NAME
 from agent.store.schema import database
 from tests.agent.store.faults.power_cuts import Disk
 from tests.agent.store.faults.recording import Recording, Step, Truncate, Write, connect_for_reading

@@ -25,7 +25,8 @@ from agent.config.settings import Settings
 from agent.status import GatewayStatus, read_status
 from agent.store.errors import StoreError
 from agent.store.files import use_mark
-from agent.store.layout import FILE_NAME, store_folders
+from agent.store.files.folders import foreign_folders, store_folders
+from agent.store.layout import FILE_NAME
 from agent.store.schema import database
 from agent.store.wear import read_written
 
@@ -78,6 +79,8 @@ def _check_mqtt(settings: Settings) -> Iterator[Finding]:
 def _check_stores(state_folder: Path) -> Iterator[Finding]:
     for folder in store_folders(state_folder).values():
         yield from _check_store(folder / FILE_NAME)
+    for folder in foreign_folders(state_folder):
+        yield warning("store", f"{folder}: not used, since no lane can have this name", "see docs/lanes.md")
 
 
 def _check_store(path: Path) -> Iterator[Finding]:

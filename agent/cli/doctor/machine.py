@@ -13,7 +13,8 @@ from agent.cli.doctor.finding import Finding, fine, warning, wrong
 from agent.clock import Clock
 from agent.config.lanes import LANE_SHARE
 from agent.config.settings import GatewaySettings, IdentitySettings, StoreSettings
-from agent.store.layout import FILE_NAME, store_folders
+from agent.store.files.folders import store_folders
+from agent.store.layout import FILE_NAME
 from agent.store.schema import database
 from agent.terminal import size
 from contract.record import ClockTrust

@@ -14,7 +14,7 @@ from agent.cli.store.lines import Document, Printer, add_form, device_cell, loca
 from agent.config import load
 from agent.config.lanes import DEFAULT_LANE
 from agent.config.settings import GatewaySettings
-from agent.store.layout import store_folders
+from agent.store.files.folders import store_folders
 from agent.terminal import Colour, printable
 from contract.timestamp import rfc3339
 

@@ -12,7 +12,8 @@ from contextlib import closing
 from pathlib import Path
 
 from agent.config import load
-from agent.store.layout import FILE_NAME, lane_folders
+from agent.store.files.folders import lane_folders
+from agent.store.layout import FILE_NAME
 from agent.store.port import StoredEvent
 from agent.store.read.kept import positions_of, read_kept
 from agent.store.read.states import FORWARDED, LOST, NEW, PROCESSED

@@ -7,7 +7,8 @@ import json
 from dataclasses import asdict
 
 from agent.config import load
-from agent.store.layout import FILE_NAME, store_folders
+from agent.store.files.folders import store_folders
+from agent.store.layout import FILE_NAME
 from agent.terminal import printable
 
 WRONG = 1

@@ -29,6 +29,8 @@ def lock(path: Path) -> int:
         descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o640)
     except PermissionError:
         raise  # the command line names the user to run as
+    except FileExistsError as error:
+        raise StoreError(f"{error.filename}: neither a folder nor a link to one") from error
     except OSError as error:
         raise StoreError(f"{error.filename}: {error.strerror}") from error
     if not _take(descriptor):

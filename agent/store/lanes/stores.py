@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -10,22 +11,28 @@ from types import TracebackType
 from typing import Self
 
 from agent.clock import Clock
-from agent.config.lanes import DEFAULT_LANE, LANE_SHARE, Lane
+from agent.config.lanes import DEFAULT_LANE, LANE_SHARE, LANES_MAX, Lane
 from agent.config.settings import Settings
 from agent.store.event_store import EventStore
+from agent.store.files.folders import LANES_FOLDER, foreign_folders, lane_folders
 from agent.store.lanes.intake import LaneIntake
-from agent.store.layout import LANES_FOLDER, lane_folders
 from agent.store.outbox import StoreOutbox
 from agent.store.port import Intake
 from agent.store.write.commit_durations import CommitDurations
+
+_log = logging.getLogger(__name__)
 
 
 def lane_stores(settings: Settings, clock: Clock) -> LaneStores:
     """Return the stores of the lanes that are configured, or were before and have their store left."""
     folder, lanes = settings.gateway.state_dir, settings.forward.lanes
     names = dict.fromkeys([*(lane.name for lane in lanes), *lane_folders(folder)])
+    for foreign in foreign_folders(folder):
+        _log.warning("lanes=foreign folder=%s effect=%r", foreign, "not used: no lane can have this name")
     share_bytes = settings.store.max_bytes // LANE_SHARE
-    rest = replace(settings.store, max_bytes=settings.store.max_bytes - share_bytes * len(lanes))
+    # What is left of lanes that are no longer configured counts, too, up to the number that can be configured.
+    shares = min(len(names), LANES_MAX)
+    rest = replace(settings.store, max_bytes=settings.store.max_bytes - share_bytes * shares)
     of_lane = replace(settings.store, max_bytes=share_bytes)
     gateway, identity = settings.gateway.id, settings.identity
     stores = {DEFAULT_LANE: EventStore(folder, gateway, rest, identity, clock)}

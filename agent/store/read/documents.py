@@ -14,9 +14,10 @@ from operator import itemgetter
 from pathlib import Path
 
 from agent.store.facts import RECEIPTS_TABLE
+from agent.store.files.folders import lane_folders, store_folders
 from agent.store.fingerprints import fingerprint_rows
 from agent.store.forwarding_times import ForwardingTimes
-from agent.store.layout import FILE_NAME, lane_folders, store_folders
+from agent.store.layout import FILE_NAME
 from agent.store.read.events import Epochs
 from agent.store.read.kept import KeptEvent, read_kept
 from agent.store.read.missing_ids import missing_ids

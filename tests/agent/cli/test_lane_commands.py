@@ -13,8 +13,8 @@ import pytest
 from agent.cli import main
 from agent.config.lanes import DEFAULT_LANE, Lane
 from agent.store.facts import FORWARDER_STOPPED
+from agent.store.files.folders import LANES_FOLDER
 from agent.store.lanes.stores import LaneStores
-from agent.store.layout import LANES_FOLDER
 from contract.event import Event
 from tests.agent.store.stores import HandClock, accept, batch, candidate, make_store
 

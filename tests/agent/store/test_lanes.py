@@ -21,8 +21,8 @@ from agent.config.settings import (
     Settings,
     StoreSettings,
 )
+from agent.store.files.folders import lane_folders
 from agent.store.lanes.stores import LaneStores, lane_stores
-from agent.store.layout import lane_folders
 from agent.store.port import Outcome, Reject, StoredEvent, Submission
 from agent.store.schema import database
 from contract.event import Event
