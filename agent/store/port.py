@@ -92,6 +92,8 @@ class Submission:
     """Receives the outcome."""
     uptime_ms: int | None
     """When the events were accepted, since the machine was booted; None where the clock was trusted."""
+    is_part: bool
+    """Whether events of the same delivery are in other lanes."""
 
     def __init__(
         self,
@@ -100,12 +102,14 @@ class Submission:
         retransmission_key: bytes | None,
         done: Callable[[Outcome], None],
         uptime_ms: int | None = None,
+        is_part: bool = False,
     ) -> None:
         self.candidates = candidates
         self.rejects = rejects
         self.retransmission_key = retransmission_key
         self.done = done
         self.uptime_ms = uptime_ms
+        self.is_part = is_part
 
 
 @final

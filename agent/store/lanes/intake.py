@@ -40,7 +40,7 @@ class LaneIntake:
             divided = tuple([candidates[place] for place in of_lane])
             rejects = submission.rejects if lane == DEFAULT_LANE else ()
             key, uptime_ms = submission.retransmission_key, submission.uptime_ms
-            self._stores[lane].submit(Submission(divided, rejects, key, joined.done_of(part), uptime_ms))
+            self._stores[lane].submit(Submission(divided, rejects, key, joined.done_of(part), uptime_ms, is_part=True))
 
 
 class JoinedOutcome:

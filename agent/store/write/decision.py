@@ -161,7 +161,7 @@ class Decision:
 
     def _new_rejects(self, submission: Submission, accepted: int, *, retransmitted: bool) -> tuple[Reject, ...]:
         """Return the invalid events to keep: a resent pack contains those again that are kept already."""
-        if accepted or not submission.candidates:
+        if accepted or not (submission.candidates or submission.is_part):
             return submission.rejects
         return () if retransmitted else tuple(filter(self.memory.rejects.is_new, submission.rejects))
 

@@ -21,6 +21,7 @@ from agent.config.settings import (
     Settings,
     StoreSettings,
 )
+from agent.status import read_status
 from agent.store.files.folders import lane_folders
 from agent.store.lanes.stores import LaneStores, lane_stores
 from agent.store.port import Outcome, Reject, StoredEvent, Submission
@@ -181,6 +182,20 @@ async def test_the_default_lane_keeps_all_that_is_rejected(tmp_path: Path, clock
             assert connection.execute("SELECT count(*) FROM rejected").fetchone() == (2,)
         with database.open_for_reading(lane_folders(tmp_path)["alarms"] / "events.db") as connection:
             assert connection.execute("SELECT count(*) FROM rejected").fetchone() == (0,)
+
+
+async def test_a_pack_that_comes_again_brings_its_invalid_events_once_though_its_events_are_of_another_lane(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    first, other = (Reject("urn:a", "coap", START, "no data", raw) for raw in (b"raw", b"other"))
+    async with opened(tmp_path, clock, ALARMS) as stores:
+        for _ in range(3):
+            await accept(stores, clock, ALARM, rejects=(first,))
+        assert read_status(tmp_path, GATEWAY).rejected == 1
+        await accept(stores, clock, ALARM, rejects=(first, other))
+        for _ in range(2):
+            await accept(stores, clock, rejects=(first,))
+    assert read_status(tmp_path, GATEWAY).rejected == 4
 
 
 async def test_a_lane_that_is_no_longer_configured_keeps_its_events_and_gets_no_others(
