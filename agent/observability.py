@@ -26,6 +26,7 @@ from agent.store.read.rejected import RejectSelection, read_rejected
 from agent.store.schema import disk_space
 from agent.telemetry.activity import Activity
 from agent.telemetry.history import History, Totals
+from agent.telemetry.links import document_of
 from agent.telemetry.process_state import ProcessState
 
 SEARCHED_EVENTS_MAX = 20_000
@@ -196,7 +197,7 @@ class LiveView:
             "status": status().document(),
             "store_bytes_max": self._store.bytes_max,
             "written_bytes": self._store.written_bytes(),
-            "links": self._state.links.document(),
+            "links": document_of(self._state.links.reports()),
             "uplink": self._uplink(),
             "devices": self._activity.devices(DEVICES_SHOWN_MAX),
             "errors": self._state.recent_errors.errors(),

@@ -31,7 +31,7 @@ from agent.store.flush_socket import FlushSocket
 from agent.store.lanes.stores import LaneStores, lane_stores
 from agent.systemd.notify import Notifier
 from agent.systemd.supervision import supervise, wait_for_space
-from agent.telemetry.links import Links
+from agent.telemetry.links import Links, LinksOfLanes
 from agent.telemetry.process_state import ProcessState
 from agent.telemetry.recent_errors import RecentErrors
 
@@ -89,24 +89,23 @@ async def _run(settings: Settings, clock: Clock, store: LaneStores, pipeline: Pi
     stop_forwarding = threading.Event()
     recent_errors = RecentErrors()
     logging.getLogger().addHandler(recent_errors)
-    links = Links(clock)
+    links = {lane: Links(clock, "" if lane == DEFAULT_LANE else lane) for lane in store.by_lane}
     notifier = Notifier()
     lanes = _forwarded_lanes(settings, clock, store)
-    state = ProcessState(recent_errors, links, lanes[DEFAULT_LANE].uplink)
+    state = ProcessState(recent_errors, LinksOfLanes(links), lanes[DEFAULT_LANE].uplink)
     async with asyncio.TaskGroup() as tasks:
         for lane, outbox in store.outboxes.items():
-            reported = links if lane == DEFAULT_LANE else Links(clock, lane)
             forwarder = Forwarder(
-                *(settings.kafka, settings.gateway.id, outbox, clock, reported, Random()),
+                *(settings.kafka, settings.gateway.id, outbox, clock, links[lane], Random()),
                 confirm_ms=confirm_ms(settings.receipts),
                 lane=lanes[lane],
             )
             receipts = ReceiptPoller(
-                settings.kafka, settings.receipts, settings.gateway.id, outbox, reported, Random(), forwarder.hours
+                settings.kafka, settings.receipts, settings.gateway.id, outbox, links[lane], Random(), forwarder.hours
             )
             tasks.create_task(_thread(forwarder.run, stop_forwarding), name=f"forwarder of lane {lane}")
             tasks.create_task(_thread(receipts.run, stop_forwarding), name=f"receipts of lane {lane}")
-        mqtt = tasks.create_task(_subscribe(settings, pipeline, links, stop), name="mqtt")
+        mqtt = tasks.create_task(_subscribe(settings, pipeline, links[DEFAULT_LANE], stop), name="mqtt")
         try:
             async with AsyncExitStack() as stack:
                 servers = await _open_servers(settings, clock, pipeline, store, state, stack)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from agent.clock import Clock
@@ -83,15 +84,34 @@ class Links:
         with self._lock:
             return {link: self._reports[link] for link in LinkName if link in self._reports}
 
-    def document(self) -> dict[str, dict[str, object]]:
-        """Return the same in JSON's types."""
-        return {
-            link.value: {
-                "state": report.state.name,
-                "up": report.state.up,
-                "paused": report.state.paused,
-                "since": report.since,
-                "reason": report.reason,
-            }
-            for link, report in self.reports().items()
+
+class LinksOfLanes:
+    """The connections of all lanes as one: of each, the first lane that has trouble, else the first lane."""
+
+    def __init__(self, lanes: Mapping[str, Links]) -> None:
+        """Create them from those of each lane, by its name."""
+        self._lanes = lanes
+
+    def reports(self) -> dict[LinkName, LinkReport]:
+        """Return the latest report of each connection, as `Links.reports` does; a trouble names its lane."""
+        shown: dict[LinkName, LinkReport] = {}
+        for lane, links in self._lanes.items():
+            for link, report in links.reports().items():
+                if link not in shown or (shown[link].state.up and not report.state.up):
+                    is_of_lane = not report.state.up and len(self._lanes) > 1 and link is not LinkName.MQTT
+                    shown[link] = replace(report, reason=f"lane {lane}: {report.reason}") if is_of_lane else report
+        return {link: shown[link] for link in LinkName if link in shown}
+
+
+def document_of(reports: Mapping[LinkName, LinkReport]) -> dict[str, dict[str, object]]:
+    """Return reports in JSON's types."""
+    return {
+        link.value: {
+            "state": report.state.name,
+            "up": report.state.up,
+            "paused": report.state.paused,
+            "since": report.since,
+            "reason": report.reason,
         }
+        for link, report in reports.items()
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from agent.telemetry.links import Links
+from agent.telemetry.links import LinksOfLanes
 from agent.telemetry.recent_errors import RecentErrors
 from agent.telemetry.uplink import UplinkState
 
@@ -22,6 +22,6 @@ class ProcessState:
     """The parts that report it."""
 
     recent_errors: RecentErrors
-    links: Links
+    links: LinksOfLanes
     uplink: CappedUplink | None
     """None where no cap is set."""

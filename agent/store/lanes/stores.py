@@ -85,11 +85,11 @@ class LaneStores:
 
     def trouble(self) -> str:
         """Return why no event of some lane can be stored now, empty where all can; blocks."""
-        return next(filter(None, (store.trouble() for store in self.by_lane.values())), "")
+        return self._first_trouble(EventStore.trouble)
 
     def trial(self) -> str:
         """Return the same after a trial write in each store; blocks."""
-        return next(filter(None, (store.trial() for store in self.by_lane.values())), "")
+        return self._first_trouble(EventStore.trial)
 
     def flush(self) -> None:
         """Write what waits for a transaction, as `EventStore.flush` does; blocks."""
@@ -132,6 +132,12 @@ class LaneStores:
         if not self._others:
             return self._default.commit_durations
         return CommitDurations.total([store.commit_durations for store in self.by_lane.values()])
+
+    def _first_trouble(self, trouble_of: Callable[[EventStore], str]) -> str:
+        for lane, store in self.by_lane.items():
+            if trouble := trouble_of(store):
+                return f"lane {lane}, {trouble}" if self._others else trouble
+        return ""
 
 
 def _sum(counts: list[tuple[int, int, int, int]]) -> tuple[int, int, int, int]:

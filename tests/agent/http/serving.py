@@ -29,7 +29,7 @@ from agent.store.event_store import EventStore
 from agent.store.lanes.stores import LaneStores
 from agent.store.schema import database
 from agent.telemetry.history import History
-from agent.telemetry.links import Links
+from agent.telemetry.links import Links, LinksOfLanes
 from agent.telemetry.process_state import ProcessState
 from agent.telemetry.recent_errors import RecentErrors
 from tests.agent.http.client import Client
@@ -74,7 +74,7 @@ async def serving(
         pipeline = Pipeline(IdentitySettings(), clock, events, devices)
         every = Settings(GatewaySettings(id=GATEWAY, state_dir=folder / "state"), KAFKA, http=http)
         links = Links(clock)
-        state = ProcessState(RecentErrors(), links, uplink)
+        state = ProcessState(RecentErrors(), LinksOfLanes({DEFAULT_LANE: links}), uplink)
         seen = observe(every, LaneStores({DEFAULT_LANE: events}), pipeline, clock, state, {"coap": lambda: 5})
         async with HttpServer(http, receive or pipeline.receive, seen.views, seen.responses, limits) as server:
             yield Served(server, events, Client(server.port), seen.responses, seen.history, links, clock)

@@ -230,7 +230,7 @@ async def test_a_full_lane_refuses_its_own_events_only(tmp_path: Path, clock: Ha
                 break
         else:
             pytest.fail("the lane is never full")
-        assert "full" in stores.trouble()
+        assert stores.trouble().startswith("lane bulk, the store is full")
         assert (await accept(stores, clock, READING)).accepted == 1
         assert "full" in (await accept(stores, clock, OTHER, bulk)).refusal
 

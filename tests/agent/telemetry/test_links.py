@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.telemetry.links import LinkName, Links, LinkState
+from agent.telemetry.links import LinkName, Links, LinksOfLanes, LinkState, document_of
 from tests.agent.store.stores import HandClock
 
 UP = LinkState("connected", up=True)
@@ -31,7 +31,7 @@ def test_a_recovery_is_seen_at_every_log_level(level: int, set_level: Callable[[
     links = Links(HandClock())
     links.report(LinkName.KAFKA, DOWN, "connection refused")
     links.report(LinkName.KAFKA, UP)
-    assert links.document()["kafka"]["up"] is True
+    assert document_of(links.reports())["kafka"]["up"] is True
     assert links.state(LinkName.KAFKA) == UP
 
 
@@ -43,7 +43,7 @@ def test_since_is_when_the_state_began_and_the_reason_is_the_latest() -> None:
     clock.pass_seconds(60)
     links.report(LinkName.MQTT, DOWN, "second")
     state = {"state": "unreachable", "up": False, "paused": False, "since": began, "reason": "second"}
-    assert links.document() == {"mqtt": state}
+    assert document_of(links.reports()) == {"mqtt": state}
 
 
 def test_a_state_is_logged_once_and_each_reason_only_where_asked_for(caplog: pytest.LogCaptureFixture) -> None:
@@ -66,7 +66,7 @@ def test_no_logged_text_forges_a_state(text: str) -> None:
     logging.getLogger("agent.mqtt").warning(
         "mqtt=ignored topic=%r reason=%r", text, " kafka=reachable reason='all is well'"
     )
-    assert links.document()["mqtt"]["reason"] == ""
+    assert document_of(links.reports())["mqtt"]["reason"] == ""
     assert set(links.reports()) == {LinkName.MQTT}
 
 
@@ -75,3 +75,28 @@ def test_the_connections_are_shown_in_their_order() -> None:
     for link in reversed(LinkName):
         links.report(link, UP)
     assert list(links.reports()) == list(LinkName)
+
+
+def test_of_several_lanes_a_connection_with_trouble_is_shown_with_its_lane() -> None:
+    clock = HandClock()
+    lanes = {lane: Links(clock) for lane in ("default", "alarms", "doors")}
+    shown = LinksOfLanes(lanes)
+    lanes["default"].report(LinkName.MQTT, DOWN, "broker")
+    for links in lanes.values():
+        links.report(LinkName.KAFKA, UP)
+    assert shown.reports()[LinkName.KAFKA].state == UP
+    lanes["doors"].report(LinkName.KAFKA, DOWN, "fenced")
+    assert (shown.reports()[LinkName.KAFKA].state, shown.reports()[LinkName.KAFKA].reason) == (
+        DOWN,
+        "lane doors: fenced",
+    )
+    lanes["doors"].report(LinkName.KAFKA, UP)
+    assert shown.reports()[LinkName.KAFKA].state == UP
+    assert shown.reports()[LinkName.MQTT].reason == "broker"  # no lane has one of its own
+    assert list(shown.reports()) == [LinkName.KAFKA, LinkName.MQTT]
+
+
+def test_without_lanes_the_reason_is_unchanged() -> None:
+    links = Links(HandClock())
+    links.report(LinkName.KAFKA, DOWN, "fenced")
+    assert LinksOfLanes({"default": links}).reports() == links.reports()
