@@ -50,6 +50,15 @@ class Sealing:
         """The next segment's number when the rows were last cleared; nothing is to be cleared before the first."""
         self._cleared_to = 0
 
+    @property
+    def is_due(self) -> bool:
+        """Whether there is a step to do."""
+        return (
+            self._steps is not None
+            or self._index.full_memtable() is not None
+            or self._index.next_number() != self._cleared_for
+        )
+
     def step(self) -> bool:
         """Do the next step; return False where none is due. After an error the next call starts from the beginning."""
         steps, self._steps = self._steps, None

@@ -190,6 +190,8 @@ class Maintenance:
 
         A segment needs space before the rows that it replaces are deleted.
         """
+        if not self._sealing.is_due:  # asked in each turn, the file system after it only
+            return None
         if not self._path.capacity.allows_maintenance(grows=True):
             return now + CAPACITY_MS
         return now if self._sealing.step() else None

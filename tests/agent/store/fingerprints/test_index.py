@@ -90,8 +90,9 @@ def test_what_is_sealed_is_found_with_its_position_and_memory_stays_bounded(conn
     added = some(5000)
     for place in range(0, len(added), 50):
         known.add(place + 1, place, b"".join(added[place : place + 50]))
-        while sealing.step():
-            pass
+        assert sealing.is_due is (known.full_memtable() is not None)
+        while sealing.is_due:
+            sealing.step()
         assert known.held_bytes() <= bounds.memory_bytes
     assert len(list(known.segments())) == len(added) // 256
     assert [known.position(piece, lambda: connection) for piece in added] == list(range(1, len(added) + 1))
