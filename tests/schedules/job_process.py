@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +13,7 @@ from cloud import job
 from cloud.errors import JobError, StopError
 from cloud.runtime import disk
 from cloud.stream import batch, kafka_admin
+from cloud.stream.checkpoint import PlannedBatch
 from cloud.stream.observer import NullObserver
 from tests.schedules import spark
 from tests.schedules.cluster import TOPIC, Cluster
@@ -35,6 +36,11 @@ class Job:
         """Of a batch, in each partition: behind a small one the consumers fetch ahead."""
         self.table = spark.Table()
         self.process: Process | None = None
+
+    @property
+    def plans(self) -> Sequence[PlannedBatch]:
+        """The batches that the present checkpoint has planned."""
+        return self._folder.plans
 
     def replacements(self) -> dict[Any, Any]:
         """Return what the job's modules get in place of Spark."""

@@ -1,0 +1,93 @@
+"""What agent, Kafka and job do in schedules is a behaviour of the model of the path, and other orders are not."""
+
+import pytest
+
+from tests.schedules.traced_world import trace
+from tests.schedules.traces import Change, Line, Positions, changes, fitting, fitting_lines
+
+SCHEDULES = (
+    (1, "kill of the agent", "kill of the agent"),
+    (2, "kill of the job", "kill of the agent"),
+    (4, "power cut", "restart of the agent", "kill of the job"),
+)
+LINES_MAX = 40
+"""Within so many a mutant is found."""
+
+LIVES = {"opened", "ended", "killed", "connected", "disconnected"}
+PARTS = (
+    {"received", "acked"},
+    {"committed", "purged"},
+    {"produced", "forwarded"},
+    {"reported"},
+    {"appended"},
+    {"receipted"},
+    {"planned", "written", "receipt", "job killed"},
+)
+"""What one thread does, in its order; the broker appends and reports in the order of its log."""
+CAUSES = {
+    ("received", "committed"),
+    ("committed", "acked"),
+    ("committed", "produced"),
+    ("produced", "appended"),
+    ("appended", "reported"),
+    ("appended", "planned"),
+    ("reported", "forwarded"),
+    ("forwarded", "receipted"),
+    ("receipt", "receipted"),
+    ("receipted", "purged"),
+}
+"""What one thread does to an event before another one can do something to it."""
+
+
+def events_of(line: Line) -> Positions:
+    return line.positions or frozenset({line.position})
+
+
+def is_exchangeable(first: Line, second: Line) -> bool:
+    """Whether two threads do this, and the one does not wait for the other."""
+    pair = {first.event, second.event}
+    if "settled" in pair or any(pair <= part for part in PARTS):
+        return False
+    if pair & LIVES:
+        return not pair & LIVES - {"connected"} and pair <= {"connected"} | PARTS[0] | PARTS[1] | PARTS[5]
+    return (first.event, second.event) not in CAUSES or not events_of(first) & events_of(second)
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> list[Line]:
+    return trace(3)
+
+
+def test_traces_with_and_without_kills_fit_the_model(undisturbed: list[Line]) -> None:
+    traces = [undisturbed, *(trace(*schedule) for schedule in SCHEDULES)]
+    events = {line.event for one in traces for line in one}
+    assert events == {*LIVES, "settled", *(event for part in PARTS for event in part)}
+    assert fitting(traces) == [True] * len(traces)
+
+
+def test_no_trace_with_a_line_left_out_or_repeated_fits_and_only_independent_lines_may_be_exchanged(
+    undisturbed: list[Line],
+) -> None:
+    changed = list(changes(undisturbed))
+    fits = fitting([change.trace for change in changed])
+    wrong = [
+        (change.kind, change.lines, fit) for change, fit in zip(changed, fits, strict=True) if fit != is_legal(change)
+    ]
+    assert wrong == []
+    assert 5 < sum(fits) < len(changed) / 5
+
+
+def is_legal(change: Change) -> bool:
+    return change.kind == "exchanged" and is_exchangeable(change.lines[0], change.lines[1])
+
+
+def test_the_traces_of_mutants_fit_up_to_the_line_of_their_fault() -> None:
+    expected = {
+        "ack-before-commit": "acked",
+        "mark-before-report": "forwarded",
+        "purge-before-receipt": "receipted",
+        "receipt-before-commit": "receipt",
+    }
+    traces = [trace(3, mutant=mutant)[:LINES_MAX] for mutant in expected]
+    first_wrong = [one[lines].event for one, lines in zip(traces, fitting_lines(traces), strict=True)]
+    assert first_wrong == list(expected.values())
