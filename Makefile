@@ -103,11 +103,11 @@ soak: setup ## Run the whole path for HOURS with random faults, and judge every 
 	  $(if $(KEEP),--keep docs/benchmarks/soak.json)
 
 .PHONY: bench
-bench: bench-agent bench-decode bench-uplink bench-thin_link bench-store bench-simulators bench-losses bench-gateway bench-cloud bench-job bench-fleet ## Measure everything, beside alternatives
+bench: bench-agent bench-decode bench-uplink bench-uplink_cap bench-thin_link bench-store bench-simulators bench-losses bench-gateway bench-cloud bench-job bench-fleet ## Measure everything, beside alternatives
 
-.PHONY: bench-agent bench-decode bench-uplink bench-thin_link bench-store bench-simulators bench-losses bench-gateway bench-cloud bench-job bench-fleet
+.PHONY: bench-agent bench-decode bench-uplink bench-uplink_cap bench-thin_link bench-store bench-simulators bench-losses bench-gateway bench-cloud bench-job bench-fleet
 bench-agent bench-losses bench-gateway bench-cloud bench-job bench-fleet bench-thin_link: programs
-bench-agent bench-decode bench-uplink bench-thin_link bench-store bench-simulators bench-losses bench-gateway bench-cloud bench-job bench-fleet: setup
+bench-agent bench-decode bench-uplink bench-uplink_cap bench-thin_link bench-store bench-simulators bench-losses bench-gateway bench-cloud bench-job bench-fleet: setup
 	@$(BIN)/python -m benchmarks.$(@:bench-%=%)
 
 .PHONY: install

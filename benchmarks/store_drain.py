@@ -32,6 +32,7 @@ WARMING_HEADERS: dict[str, str | bytes | None] = {f"header-{number}": b"value" f
 RECORD_BYTES = 300
 SECONDS_MAX = 240
 AFTERWARDS_SECONDS = 5.0
+STEP_SECONDS = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +77,11 @@ def warm(broker: Broker) -> None:
 
 def _watch(store: Path, waiting: int, port: int, pid: int) -> StoreDrain:
     with closing(Sensors(port)) as sensors, closing(database.open_for_reading(store)) as reader:
-        done = _done(reader)
-        while _done(reader) == done:
+        done = delivered(reader)
+        while delivered(reader) == done:
             sensors.work(0.05)
-        done, start, cpu, acked = _done(reader), time.perf_counter(), _cpu_seconds(pid), len(sensors.seconds)
-        while (now := _done(reader)) < waiting:
+        done, start, cpu, acked = delivered(reader), time.perf_counter(), _cpu_seconds(pid), len(sensors.seconds)
+        while (now := delivered(reader)) < waiting:
             sensors.work(0.05)
             if time.perf_counter() - start > SECONDS_MAX:
                 break
@@ -97,7 +98,7 @@ def _p99(values: list[float]) -> float:
     return quantiles(values, n=100)[98]
 
 
-def _done(reader: sqlite3.Connection) -> int:
+def delivered(reader: sqlite3.Connection) -> int:
     """Return the number of records at the broker, from the first position on."""
     batches = [batch.last for batch in tables.load_batches(reader)]
     return max([*batches, *(last for _, last in tables.load_processed(reader))], default=0)
@@ -109,9 +110,10 @@ def _cpu_seconds(pid: int) -> float:
 
 
 class Sensors:
-    """Sends a thousand confirmable events per second over CoAP, and records the latency of each ack."""
+    """Sends confirmable events over CoAP at a constant rate, and records the latency of each ack."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, per_second: int = INGEST_PER_SECOND) -> None:
+        self._per_second = per_second
         self._socket = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
         self._socket.connect(("::1", port))
         self._socket.setblocking(False)
@@ -127,13 +129,17 @@ class Sensors:
     def work(self, seconds: float) -> None:
         """Send due events and receive ACKs for a while."""
         end = time.perf_counter() + seconds
-        while (now := time.perf_counter()) < end:
-            while self._number < (now - self._start) * INGEST_PER_SECOND:
-                self._send()
-            for message_id in self._received():
-                if (sent := self._sent.pop(message_id, None)) is not None:
-                    self.seconds.append(time.perf_counter() - sent)
-            time.sleep(0.0005)
+        while time.perf_counter() < end:
+            self.step()
+            time.sleep(STEP_SECONDS)
+
+    def step(self) -> None:
+        """Send due events and receive the ACKs that have arrived."""
+        while self._number < (time.perf_counter() - self._start) * self._per_second:
+            self._send()
+        for message_id in self._received():
+            if (sent := self._sent.pop(message_id, None)) is not None:
+                self.seconds.append(time.perf_counter() - sent)
 
     def _send(self) -> None:
         self._number += 1

@@ -4,13 +4,12 @@ The agents are real ones, each with a listener of the broker behind a recorder a
 one of ten segments sent again after a second, 2 kB/s in each direction). Kafka's requests are counted by their kind;
 the heads of TCP and IP are added by calculation (`recorder.Traffic.wire_bytes`), without the segments that are sent
 again, which are a tenth more, and without TLS. A stand-in for the job commits receipts every two seconds. Beside them,
-a bridge of mosquitto sends the same readings with QoS 1 over the same link.
+a bridge of mosquitto and Telegraf (`thin_link_peers`) send the same readings, published with QoS 1, over the same link.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import shutil
 import sys
@@ -18,48 +17,41 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from random import Random
 from typing import Final
 from urllib.request import Request, urlopen
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from paho.mqtt.client import Client
-from paho.mqtt.enums import CallbackAPIVersion
 
 from agent.forward.kafka.client import LastError
 from agent.forward.kafka.topic import TopicWatch
 from benchmarks import report
+from benchmarks.agent import programs
 from benchmarks.fleet.recorder import Recorder, Traffic
 from benchmarks.report import Figure
+from benchmarks.slow_link import SEED, slow_link
+from benchmarks.thin_link_peers import TELEGRAFS, Peer, mosquitto_bridge, telegraf, wait_until_arrived
 from benchmarks.uplink import readings
 from contract import topics
 from contract.receipt import GROUP_DEFAULT, Receipt
-from simulators.link.faults import Delay, LinkFault, Packet
-from simulators.link.profile import LinkProfile
-from simulators.link.tcp import StreamLink
 from simulators.services import ports
+from simulators.services.error import ServiceError
 from simulators.services.kafka.broker import Broker
 from simulators.services.kafka.settings import Listener
-from simulators.services.mosquitto import Mosquitto
 from simulators.services.process import Command, Process
 
-DELAY_SECONDS: Final = 0.3
-LOSS: Final = 0.1
-RESEND_SECONDS: Final = 1.0
-BYTES_PER_SECOND: Final = 2_000
 EVENT_SECONDS: Final = 3.0
 """Twenty sensors, an event a minute from each."""
 COMMIT_SECONDS: Final = 2.0
 START_SECONDS_MAX: Final = 120.0
 DAY_SECONDS: Final = 86_400
-SEED: Final = 3
+FIRST_EVENTS: Final = 10
 PARTITIONS: Final = range(topics.PARTITIONS)
-TOPIC: Final = "bench/readings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,47 +78,6 @@ GATEWAYS: Final = (
 )
 
 
-@dataclass(slots=True)
-class Resend:
-    """What TCP makes of losses: a segment arrives later, once or several times."""
-
-    random: Random
-
-    def apply(self, packet: Packet) -> tuple[Packet]:
-        """Delay a lost segment."""
-        while self.random.random() < LOSS:
-            packet = packet.later(RESEND_SECONDS)
-        return (packet,)
-
-
-@dataclass(slots=True)
-class Rate:
-    """What a slow line makes of a piece: it takes time by its size."""
-
-    def apply(self, packet: Packet) -> tuple[Packet]:
-        """Delay a piece by the time that its bytes take."""
-        return (packet.later(len(packet.datagram) / BYTES_PER_SECOND),)
-
-
-def faults(random: Random) -> list[LinkFault]:
-    """Return the faults of one direction."""
-    return [Delay(DELAY_SECONDS, DELAY_SECONDS, random), Resend(random), Rate()]
-
-
-@contextmanager
-def slow_link(target: int) -> Iterator[int]:
-    """Run the link in a thread; yield its port."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="link", daemon=True)
-    thread.start()
-    link = StreamLink(("127.0.0.1", target), LinkProfile(faults, faults), 0.0, SEED)
-    asyncio.run_coroutine_threadsafe(link.__aenter__(), loop).result(10)
-    yield link.address[1]
-    asyncio.run_coroutine_threadsafe(link.__aexit__(), loop).result(10)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-
-
 @contextmanager
 def agent(folder: Path, servers: str, gateway: UplinkGateway) -> Iterator[str]:
     """Run an agent; yield the address of its HTTP server."""
@@ -144,20 +95,26 @@ def agent(folder: Path, servers: str, gateway: UplinkGateway) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}/api/v1/events"
 
 
-def give_receipts(broker: Broker, stop: threading.Event) -> None:
-    """Commit receipts for all that the topic has, as the job does."""
+def give_receipts(broker: Broker, stop: threading.Event) -> int:
+    """Commit receipts for all that the topic has, as the job does; return how often."""
+    commits = 0
     servers = broker.bootstrap_servers
     topic_id = TopicWatch(AdminClient({"bootstrap.servers": servers}), topics.EVENTS, LastError()).read_id(stop)
     metadata = str(Receipt("0" * 36, 0, topic_id))
     reader = Consumer({"bootstrap.servers": servers, "group.id": GROUP_DEFAULT, "enable.auto.commit": False})
     while not stop.wait(COMMIT_SECONDS):
-        ends = [reader.get_watermark_offsets(TopicPartition(topics.EVENTS, number), 10) for number in PARTITIONS]
+        try:
+            ends = [reader.get_watermark_offsets(TopicPartition(topics.EVENTS, number), 10) for number in PARTITIONS]
+        except KafkaException:  # as long as a new topic's leaders are not elected
+            continue
         places = [
             TopicPartition(topics.EVENTS, number, high, metadata=metadata)
             for number, (_, high) in zip(PARTITIONS, ends, strict=True)
         ]
         reader.commit(offsets=places, asynchronous=False)
+        commits += 1
     reader.close()
+    return commits
 
 
 def bodies() -> Iterator[bytes]:
@@ -187,82 +144,64 @@ def main() -> int:
 
 def measure(folder: Path, seconds: float) -> list[Figure]:
     """Run everything side by side; return the figures of each gateway."""
-    free = ports.free(2 * len(GATEWAYS))
+    telegrafs = TELEGRAFS if programs.telegraf() is not None else ()
+    free = ports.free(2 * (len(GATEWAYS) + len(telegrafs)))
     places = list(zip(free[::2], free[1::2], strict=True))
     listeners = [
         Listener("PLAINTEXT", own, advertised, name=f"LINK{number}") for number, (own, advertised) in enumerate(places)
     ]
     with ExitStack() as stack:
         broker = stack.enter_context(Broker(folder / "kafka", *listeners))
-        broker.create_topics(topics.EVENTS)
-        recorders, addresses = [], []
-        for number, (gateway, (own, advertised)) in enumerate(zip(GATEWAYS, places, strict=True)):
-            link = stack.enter_context(slow_link(own))
-            recorders.append(stack.enter_context(Recorder(advertised, link)))
-            servers = f"127.0.0.1:{advertised}"
-            addresses.append(stack.enter_context(agent(folder / f"gw{number}", servers, gateway)))
-        bridge = stack.enter_context(mosquitto_bridge(folder))
+        broker.create_topics(topics.EVENTS, *(flush.topic for flush in telegrafs))
+        recorders = [
+            stack.enter_context(Recorder(advertised, stack.enter_context(slow_link(own)))) for own, advertised in places
+        ]
+        own_recorders = recorders[: len(GATEWAYS)]
+        addresses = [
+            stack.enter_context(agent(folder / f"gw{number}", f"127.0.0.1:{recorder.port}", gateway))
+            for number, (gateway, recorder) in enumerate(zip(GATEWAYS, own_recorders, strict=True))
+        ]
+        peers = [stack.enter_context(mosquitto_bridge(folder))]
+        for flush, recorder in zip(telegrafs, recorders[len(GATEWAYS) :], strict=True):
+            peers.append(stack.enter_context(telegraf(folder / flush.topic, recorder, flush)))
         stop = threading.Event()
-        receipts = threading.Thread(target=give_receipts, args=(broker, stop), name="receipts")
-        receipts.start()
+        receipts = stack.enter_context(ThreadPoolExecutor()).submit(give_receipts, broker, stop)
+        stack.callback(stop.set)
         sending = [address for address, gateway in zip(addresses, GATEWAYS, strict=True) if gateway.has_events]
-        _send(sending, bridge, 10)  # first events, connections and metadata are not counted
-        starts = [one.cut() for one in recorders]
-        bridge.recorder.cut()
+        source = bodies()
+        _send(sending, peers, islice(source, FIRST_EVENTS))  # first events, connections and metadata are not counted
+        starts = [one.cut() for one in own_recorders]
+        for peer in peers:
+            peer.recorder.cut()
         events = int(seconds / EVENT_SECONDS)
-        _send(sending, bridge, events)
+        started = time.monotonic()
+        _send(sending, peers, islice(source, events))
+        seconds = time.monotonic() - started  # longer on a busy machine
         figures: list[Figure] = []
-        for gateway, recorder, start in zip(GATEWAYS, recorders, starts, strict=True):
+        for gateway, recorder, start in zip(GATEWAYS, own_recorders, starts, strict=True):
             figures += _figures(gateway.name, recorder.cut().traffic, seconds, events if gateway.has_events else 0)
             figures.append(Figure(f"{gateway.name}, start", start.total.wire_bytes, "bytes"))
-        figures += _figures("mosquitto's bridge", bridge.recorder.cut().traffic, seconds, events)
+        for peer in peers:
+            figures += _figures(peer.name, peer.recorder.cut().traffic, seconds, events)
         stop.set()
-        receipts.join()
+        if receipts.result() < seconds / COMMIT_SECONDS / 4:
+            raise ServiceError("receipts were hardly given: the agents asked more often than they would")
+        for flush in telegrafs:
+            wait_until_arrived(broker, flush.topic, FIRST_EVENTS + events)
     return figures
 
 
-def _send(addresses: list[str], bridge: Bridge, count: int) -> None:
-    """Send events to all agents and to the bridge, one at a time."""
+def _send(addresses: list[str], peers: list[Peer], source: Iterator[bytes]) -> None:
+    """Send events to all agents and alternatives, one at a time."""
     due = time.monotonic()
-    for body in islice(bodies(), count):
+    for body in source:
         due += EVENT_SECONDS
         for address in addresses:
             with urlopen(Request(address, body, {"Content-Type": "application/json"}), timeout=60) as answer:
                 answer.read()
-        bridge.client.publish(TOPIC, body, 1)
+        for peer in peers:
+            peer.publish(body)
         time.sleep(max(0.0, due - time.monotonic()))
-
-
-@dataclass(frozen=True, slots=True)
-class Bridge:
-    """A client of the near broker, and the recorder of what the bridge sends to the far one."""
-
-    client: Client
-    recorder: Recorder
-
-
-@contextmanager
-def mosquitto_bridge(folder: Path) -> Iterator[Bridge]:
-    """Run two brokers of mosquitto with a bridge over the slow link."""
-    (port,) = ports.free(1)
-    settings = (
-        "allow_anonymous true",
-        "connection uplink",
-        f"address 127.0.0.1:{port}",
-        "topic # out 1",
-        "cleansession false",
-    )
-    with (
-        Mosquitto(folder / "far") as far,
-        slow_link(far.port) as link,
-        Recorder(port, link, is_kafka=False) as recorder,
-        Mosquitto(folder / "near", settings) as near,
-    ):
-        client = Client(CallbackAPIVersion.VERSION2)
-        client.connect("127.0.0.1", near.port)
-        client.loop_start()
-        yield Bridge(client, recorder)
-        client.loop_stop()
 
 
 def _figures(name: str, traffic: Mapping[str, Traffic], seconds: float, events: int) -> Iterator[Figure]:
@@ -272,6 +211,7 @@ def _figures(name: str, traffic: Mapping[str, Traffic], seconds: float, events: 
     details: dict[str, object] = {
         "bytes_by_request": by_kind,
         "requests": {kind: one.requests for kind, one in traffic.items()},
+        "received_bytes": sum(one.received_bytes for one in traffic.values()),
         "payload_bytes": sum(one.sent_bytes + one.received_bytes for one in traffic.values()),
     }
     yield Figure(f"{name}, a day", total / seconds * DAY_SECONDS / 1e6, "MB", details=details)

@@ -48,9 +48,8 @@ def records(gateways: int, first: int, count: int, time_ms: int) -> Iterator[Rec
             )
 
 
-def figures(folder: Path, gateways: int, partitions: int = 4) -> list[Figure]:
-    """Return the figures of the job and of two audits."""
-    found = []
+def figures(folder: Path, gateways: int, partitions: int = 4) -> Iterator[Figure]:
+    """Yield the figures of the job and of two audits."""
     with Broker(folder / "kafka") as broker:
         bench = Bench(broker, TOPIC, partitions, 0, BATCH, folder)
         broker.create_topics(TOPIC, partitions=partitions)
@@ -60,14 +59,13 @@ def figures(folder: Path, gateways: int, partitions: int = 4) -> list[Figure]:
         name = f"the job, {sent:,} events of {gateways:,} gateways"
         size = sum(file.stat().st_size for file in (folder / "events").rglob("*.parquet"))
         details = {"cpu_seconds": timing.cpu_seconds, "bytes_per_row": size / sent}
-        found.append(Figure(name, timing.rate, "records/s", details=details))
         progress(f"{name}: {timing.rate:,.0f}/s")
-        found.append(_audited(bench, f"the audit of {gateways:,} epochs", folder))
+        yield Figure(name, timing.rate, "records/s", details=details)
+        yield _audited(bench, f"the audit of {gateways:,} epochs", folder)
         # One label of each epoch does not arrive.
         again = send(broker.bootstrap_servers, TOPIC, records(gateways, READINGS + 3, 1, now))
         bench.job(folder, sent, records=again)
-        found.append(_audited(bench, f"the next audit, {gateways:,} labels missing", folder))
-    return found
+        yield _audited(bench, f"the next audit, {gateways:,} labels missing", folder)
 
 
 def _audited(bench: Bench, name: str, folder: Path) -> Figure:

@@ -118,6 +118,10 @@ class Recorder:
         traffic = self._traffic.get(name)
         return 0 if traffic is None else traffic.requests
 
+    def sent_bytes(self) -> int:
+        """Return the bytes of all requests so far."""
+        return sum(one.sent_bytes for one in list(self._traffic.values()))
+
     def cut(self) -> Recorded:
         """Return what was sent since the last call."""
         traffic = {name: replace(one) for name, one in list(self._traffic.items())}

@@ -1,0 +1,123 @@
+"""The alternatives on a thin uplink: a bridge between two mosquittos, and Telegraf from a mosquitto to Kafka."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Consumer, TopicPartition
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion
+
+from benchmarks.agent import programs
+from benchmarks.fleet.recorder import Recorder
+from benchmarks.slow_link import slow_link
+from contract import topics
+from simulators.services import ports
+from simulators.services.error import ServiceError
+from simulators.services.kafka.broker import Broker
+from simulators.services.mosquitto import Mosquitto
+from simulators.services.process import Command, Process
+
+TOPIC: Final = "bench/readings"
+ARRIVAL_SECONDS_MAX: Final = 120.0
+POLL_SECONDS: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A client of the broker on the gateway, and the recorder of what leaves the gateway."""
+
+    name: str
+    client: Client
+    recorder: Recorder
+
+    def publish(self, body: bytes) -> None:
+        """Publish a reading with QoS 1."""
+        self.client.publish(TOPIC, body, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class TelegrafFlush:
+    """A configuration of Telegraf that is measured, with a topic of its own."""
+
+    name: str
+    topic: str
+    interval: str
+
+
+TELEGRAFS: Final = (
+    TelegrafFlush("Telegraf, flush each second", "telegraf-1s", "1s"),
+    TelegrafFlush("Telegraf, flush every 10 s", "telegraf-10s", "10s"),
+)
+
+
+@contextmanager
+def mosquitto_bridge(folder: Path) -> Iterator[Peer]:
+    """Run two brokers of mosquitto with a bridge over the slow link."""
+    (port,) = ports.free(1)
+    settings = (
+        "allow_anonymous true",
+        "connection uplink",
+        f"address 127.0.0.1:{port}",
+        "topic # out 1",
+        "cleansession false",
+    )
+    with (
+        Mosquitto(folder / "far") as far,
+        slow_link(far.port) as link,
+        Recorder(port, link, is_kafka=False) as recorder,
+        Mosquitto(folder / "near", settings) as near,
+        _client(near) as client,
+    ):
+        yield Peer("mosquitto's bridge", client, recorder)
+
+
+@contextmanager
+def telegraf(folder: Path, recorder: Recorder, flush: TelegrafFlush) -> Iterator[Peer]:
+    """Run mosquitto and Telegraf, which sends to the Kafka broker behind the recorder; wait for its connection."""
+    folder.mkdir()
+    settings = folder / "telegraf.conf"
+    with Mosquitto(folder / "mosquitto") as near:
+        settings.write_text(
+            f'[agent]\nflush_interval = "{flush.interval}"\nomit_hostname = true\n'
+            f'[[outputs.kafka]]\nbrokers = ["127.0.0.1:{recorder.port}"]\ntopic = "{flush.topic}"\n'
+            'data_format = "influx"\nrequired_acks = -1\nidempotent_writes = true\ncompression_codec = 4\n'
+            f'[[inputs.mqtt_consumer]]\nservers = ["tcp://127.0.0.1:{near.port}"]\ntopics = ["bench/#"]\nqos = 1\n'
+            'client_id = "telegraf"\npersistent_session = true\ndata_format = "value"\ndata_type = "string"\n'
+        )
+        command = Command("telegraf", (str(programs.telegraf()), "--config", str(settings)), folder / "telegraf.log")
+        with Process(command) as process, _client(near) as client:
+            process.wait_for_log("Connected [tcp://")
+            yield Peer(flush.name, client, recorder)
+
+
+def wait_until_arrived(broker: Broker, topic: str, count: int) -> None:
+    """Wait until a topic has this many records: bytes of what was lost would be no bytes of a delivery."""
+    reader = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "none"})
+    deadline = time.monotonic() + ARRIVAL_SECONDS_MAX
+    try:
+        while (arrived := _records(reader, topic)) < count:
+            if time.monotonic() > deadline:
+                raise ServiceError(f"{topic}: {arrived:,} of {count:,} records after {ARRIVAL_SECONDS_MAX:g} s")
+            time.sleep(POLL_SECONDS)
+    finally:
+        reader.close()
+
+
+def _records(reader: Consumer, topic: str) -> int:
+    ends = (reader.get_watermark_offsets(TopicPartition(topic, number), 10) for number in range(topics.PARTITIONS))
+    return sum(high for _, high in ends)
+
+
+@contextmanager
+def _client(broker: Mosquitto) -> Iterator[Client]:
+    client = Client(CallbackAPIVersion.VERSION2)
+    client.connect("127.0.0.1", broker.port)
+    client.loop_start()
+    yield client
+    client.loop_stop()
