@@ -4,7 +4,7 @@ The agents are real ones, each with a listener of the broker behind a recorder a
 one of ten segments sent again after a second, 2 kB/s in each direction). Kafka's requests are counted by their kind;
 the heads of TCP and IP are added by calculation (`recorder.Traffic.wire_bytes`), without the segments that are sent
 again, which are a tenth more, and without TLS. A stand-in for the job commits receipts every two seconds. Beside them,
-a bridge of mosquitto and Telegraf (`thin_link_peers`) send the same readings, published with QoS 1, over the same link.
+a bridge of mosquitto and Telegraf (`peers`) send the same readings, published with QoS 1, over the same link.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from benchmarks import report
 from benchmarks.agent import programs
 from benchmarks.fleet.recorder import Recorder, Traffic
 from benchmarks.report import Figure
-from benchmarks.slow_link import SEED, slow_link
-from benchmarks.thin_link_peers import TELEGRAFS, Peer, mosquitto_bridge, telegraf, wait_until_arrived
+from benchmarks.thin_link.peers import TELEGRAFS, Peer, mosquitto_bridge, telegraf, wait_until_arrived
+from benchmarks.thin_link.slow_link import SEED, slow_link
 from benchmarks.uplink import readings
 from contract import topics
 from contract.receipt import GROUP_DEFAULT, Receipt

@@ -15,7 +15,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from benchmarks.agent import programs
 from benchmarks.fleet.recorder import Recorder
-from benchmarks.slow_link import slow_link
+from benchmarks.thin_link.slow_link import slow_link
 from contract import topics
 from simulators.services import ports
 from simulators.services.error import ServiceError

@@ -1,0 +1,1 @@
+"""What gateways take on a thin uplink, beside alternatives."""
