@@ -119,7 +119,7 @@ class StoreOutbox:
     def give_up(self, position: int, reason: str) -> None:
         """Make a gap of an event, and declare it."""
         with self._damage.reported():
-            self._writer.call(lambda: self._committer.give_up(Gap(position, position, reason)))
+            self._writer.call(lambda: self._committer.give_up_unprocessed(position, position, reason))
 
     def expire(self, first: int, last: int, lifetime_seconds: float) -> int:
         """Make a gap of the first of these new events that are too old, and declare it; return how many."""

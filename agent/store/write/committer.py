@@ -86,9 +86,19 @@ class Committer:
         position = first
         while position <= last and (self._memory.fingerprints.committed_ms(position) or 0) < boundary_ms:
             position += 1
-        if position > first:
-            self.give_up(Gap(first, position - 1, EXPIRED))
-        return position - first
+        return self.give_up_unprocessed(first, position - 1, EXPIRED)
+
+    def give_up_unprocessed(self, first: int, last: int, reason: str) -> int:
+        """Give up those of some events that have not been dropped since they were read; return how many.
+
+        Declare them in an event; what was given up before an error is declared by the next commit.
+        """
+        ranges = self._memory.progress.unprocessed(first, last) if first <= last else []
+        for start, end in ranges:
+            self._path.removal.give_up(Gap(start, end, reason))
+        if ranges:
+            self.declare()
+        return sum(end - start + 1 for start, end in ranges)
 
     def declare(self) -> None:
         """Store the events that declare gaps, corrections of the clock and digests, where any are due."""

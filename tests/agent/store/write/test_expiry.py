@@ -9,7 +9,15 @@ from typing import Any
 
 from agent.store.event_store import EventStore
 from contract.event import Event
-from tests.agent.store.stores import HandClock, accept, make_store, stored_events
+from tests.agent.store.stores import (
+    FaultyConnection,
+    HandClock,
+    accept,
+    crash_image,
+    make_store,
+    open_faulty,
+    stored_events,
+)
 
 LIFETIME = 3_600.0
 ONE = Event("urn:a", id=1, data={"x": 1})
@@ -73,3 +81,34 @@ async def test_what_is_past_the_retention_has_expired(tmp_path: Path, clock: Han
         await fill(store, clock, 4, 1, 1)
         await store.turn()
         assert store.outbox.expire(2, 5, LIFETIME) == 3
+
+
+async def test_what_was_dropped_or_given_up_meanwhile_does_not_expire_as_well(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock) as store:
+        await fill(store, clock, 1, 10, 600)  # positions 2 to 11
+        epoch = store.outbox.epoch()
+        store.outbox.give_up(3, "dropped")  # as on a full store, between the reading and the expiry
+        assert store.outbox.expire(2, 11, LIFETIME) == 3
+        assert declared(store) == [
+            {"reason": "dropped", "count": 1, "labels": [[epoch, 3, 3]]},
+            {"reason": "expired", "count": 3, "labels": [[epoch, 2, 2], [epoch, 4, 5]]},
+        ]
+        assert store.counts()[3] == 4
+
+
+async def test_a_kill_before_the_declaration_leaves_it_to_the_next_start(tmp_path: Path, clock: HandClock) -> None:
+    class Faulty(FaultyConnection):
+        fault = ""
+
+    async with make_store(tmp_path / "live", clock, connect=open_faulty(Faulty)) as store:
+        await fill(store, clock, 1, 10, 600)
+        epoch = store.outbox.epoch()
+        Faulty.fault = "INSERT INTO events"  # the gap is on disk, its declaration is not
+        assert store.outbox.expire(2, 11, LIFETIME) == 4
+        assert declared(store) == []
+        image = crash_image(tmp_path / "live", tmp_path / "image")
+    for _ in range(2):
+        async with make_store(image, clock) as store:
+            await store.turn()
+            assert declared(store) == [{"reason": "expired", "count": 4, "labels": [[epoch, 2, 5]]}]
+            assert store.outbox.expire(2, 11, LIFETIME) == 0
