@@ -15,8 +15,15 @@ from agent.cli.failures import USAGE, print_error
 from agent.config import load
 from agent.config.load import SECTIONS, Source, key_of
 from agent.config.mistakes import ConfigurationError, Mistake
-from agent.config.settings import CoapSettings, HttpSettings, KafkaSettings, OscoreSettings
-from agent.terminal import Colour, json_line, paint
+from agent.config.settings import (
+    CoapSettings,
+    ForwardSettings,
+    HttpSettings,
+    IdentitySettings,
+    KafkaSettings,
+    OscoreSettings,
+)
+from agent.terminal import Colour, duration, json_line, paint
 
 EXAMPLES = """examples:
   oncegate check
@@ -142,6 +149,8 @@ def _warnings(sections: Mapping[str, Any]) -> Iterator[str]:
         yield "coap, http and mqtt are all disabled: no event can arrive"
     findings: list[Finding] = []
     lanes = len(sections["forward"].lanes) if "forward" in sections else 0
+    if "forward" in sections and "identity" in sections:
+        yield from _beyond_retention(sections["forward"], sections["identity"])
     if "identity" in sections:
         findings += check_memory(sections["identity"], lanes)
     if "store" in sections:
@@ -149,3 +158,11 @@ def _warnings(sections: Mapping[str, Any]) -> Iterator[str]:
     for finding in findings:
         if finding.condition is not Condition.FINE:
             yield f"{finding.check}: {finding.text}; {finding.hint}"
+
+
+def _beyond_retention(forward: ForwardSettings, identity: IdentitySettings) -> Iterator[str]:
+    """Yield the lanes whose events expire earlier than is set: the store knows an age no longer than the retention."""
+    for lane in forward.lanes:
+        if lane.time_to_live_seconds is not None and lane.time_to_live_seconds > identity.retention_seconds:
+            limit = duration(identity.retention_seconds)
+            yield f"forward.lanes: the events of {lane.name} expire after identity.retention ({limit}) at the latest"

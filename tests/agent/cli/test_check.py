@@ -162,3 +162,13 @@ def test_no_secret_stands_in_what_is_said_of_wrong_properties(
     assert status == 2
     assert "[kafka] properties: expected a table" in message
     assert "geheim" not in message
+
+
+def test_a_time_to_live_beyond_what_the_store_knows_is_a_warning(file: Path, oncegate: Run) -> None:
+    lane = '[[forward.lanes]]\nname = "%s"\ntype = "a"\npriority = 1\ntime_to_live = "%s"\n'
+    file.write_text(file.read_text().replace("SASL_SSL", "PLAINTEXT").replace(', "ssl.key.pem" = "geheim"', ""))
+    file.write_text(file.read_text() + lane % ("short", "7d") + lane % ("long", "8d"))
+    status, shown, error = oncegate("check", "--config", str(file))
+    assert status == 0
+    (warning,) = [line for line in (shown + error).splitlines() if "forward.lanes" in line]
+    assert warning.startswith("warning: forward.lanes: the events of long expire after identity.retention")
