@@ -39,7 +39,7 @@ def execute(statement: str, spark: SparkSession, events: CloudSide, second: Clou
     tables = {"events": events} | ({"second": second} if second else {})
     for name, cloud in tables.items():
         if cloud.postgres is None:
-            statement = statement.replace(f"delta.`./{name}`", f"delta.`{cloud.place('events')}`")
+            statement = statement.replace(f"delta.`/srv/oncegate/{name}`", f"delta.`{cloud.place('events')}`")
         else:
             statement = re.sub(rf"\b{name}\b", cloud.table_name, statement)
     if events.postgres is None:

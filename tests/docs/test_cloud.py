@@ -1,4 +1,4 @@
-"""docs/cloud.md agrees with the programs, and its command by hand starts the job."""
+"""docs/cloud.md and docs/table.md agree with the programs, and their commands of Spark work."""
 
 import os
 import re
@@ -12,12 +12,14 @@ import pytest
 from cloud.cli import commands
 from cloud.cli.commands import COMMANDS, Engine
 from cloud.jars import coordinates, ivy, java
+from cloud.session import PARQUET, SETTINGS
 from cloud.stream.metrics import Metrics
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "cloud.md").read_text()
 TABLE = (ROOT / "docs" / "table.md").read_text()
 BY_HAND = re.search(r"^python3 -m zipfile .*\n.* spark-submit .*$", PAGE, re.MULTILINE)
+SPARK_SQL = re.search(r"^spark-sql .*$", TABLE, re.MULTILINE)
 RUNS_IN_SPARK = {Engine.ALWAYS: "yes", Engine.DELTA: "for Delta", Engine.SESSION: "for Delta", Engine.NEVER: "no"}
 
 
@@ -49,17 +51,52 @@ def test_the_command_by_hand_asks_for_the_pinned_artifacts() -> None:
 @pytest.mark.spark
 def test_the_command_by_hand_starts_the_job(tmp_path: Path) -> None:
     assert BY_HAND is not None
-    line = BY_HAND[0].replace("spark-submit ", f"spark-submit {shlex.join(_mirror())} ", 1)
-    line = line.replace("cloud/job.py ", "cloud/job.py --help ").replace("python3", sys.executable)
+    line = BY_HAND[0].replace("cloud/job.py ", "cloud/job.py --help ").replace("python3", sys.executable)
     for package in ("contract", "cloud"):
         (tmp_path / package).symlink_to(ROOT / package)
+    assert "usage: oncegate-cloud job" in _run(line, "spark-submit", tmp_path)
+
+
+def test_statements_that_write_are_executed_with_the_settings_of_the_job() -> None:
+    assert SPARK_SQL is not None
+    words = shlex.split(SPARK_SQL[0])
+    given = dict(words[place + 1].split("=", 1) for place, word in enumerate(words) if word == "--conf")
+    assert given.pop("spark.sql.catalogImplementation") == "in-memory"  # else it makes a metastore in the folder
+    assert given.pop("spark.ui.enabled") == "false"  # it would listen on every address
+    settings = {**SETTINGS, **PARQUET}
+    assert given == {name: settings[name] for name in given}
+    assert {name for name in settings if name.startswith("spark.sql.parquet.") and "Write" in name} <= set(given)
+    [delta] = [jar for jar in coordinates.read_lock()[coordinates.SPARK] if "delta-spark" in jar.coordinates.artifact]
+    wanted = delta.coordinates
+    assert words[words.index("--packages") + 1] == f"{wanted.group}:{wanted.artifact}:{wanted.version}"
+
+
+@pytest.mark.heavy
+@pytest.mark.spark
+def test_the_command_of_the_tables_page_changes_a_delta_table(tmp_path: Path) -> None:
+    assert SPARK_SQL is not None
+    statements = (
+        "CREATE TABLE delta.`/srv/oncegate/events` (device STRING, id STRING) USING delta",
+        "INSERT INTO delta.`/srv/oncegate/events` VALUES ('urn:a', '1'), ('urn:b', '2')",
+        "UPDATE delta.`/srv/oncegate/events` SET device = 'urn:oncegate:erased', id = NULL WHERE device = 'urn:a'",
+        "SELECT concat(device, '/', coalesce(id, '-')) FROM delta.`/srv/oncegate/events` ORDER BY 1",
+    )
+    script = "; ".join(statements).replace("/srv/oncegate", str(tmp_path))
+    said = _run(f"{SPARK_SQL[0]} -e {shlex.quote(script)}", "spark-sql", tmp_path)
+    assert said.splitlines()[-2:] == ["urn:b/2", "urn:oncegate:erased/-"]
+    assert [entry.name for entry in tmp_path.iterdir() if entry.name != "spark-warehouse"] == ["events"]
+
+
+def _run(line: str, program: str, folder: Path) -> str:
+    """Run a command of a page with the installed Spark, and return its output."""
+    line = line.replace(f"{program} ", f"{program} {shlex.join(_mirror())} ", 1)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "JAVA_HOME": str(java.home(java.require()))}
     done = subprocess.run(
-        ["sh", "-euc", line], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600
+        ["sh", "-euc", line], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stderr
-    assert "usage: oncegate-cloud job" in done.stdout
+    return done.stdout
 
 
 def _mirror() -> list[str]:

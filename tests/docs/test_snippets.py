@@ -32,7 +32,7 @@ EXECUTED = {
     "python3": "tests/agent/test_gateway_installation.py, tests/docs/test_cloud.py",
     "python": "the tests in tests/crashes run these modules",
     "pip": "tests/agent/test_gateway_installation.py",
-    "spark-submit": "tests/docs/test_cloud.py",
+    **dict.fromkeys(("spark-submit", "spark-sql"), "tests/docs/test_cloud.py"),
     "--conf": "tests/docs/recipes.py adds it to the job's command",
     "kafka-topics.sh": "tests/docs/test_kafka.py: it is the agent's own command",
 }

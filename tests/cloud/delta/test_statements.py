@@ -20,7 +20,7 @@ NEXT = replace(COMMIT, batch=1)
 
 
 def execute(spark: SparkSession, statement: str, folder: Path) -> None:
-    spark.sql(statement.replace("delta.`./", f"delta.`{folder}/").replace("urn:dev:mac:00158d0001a2b3c4", DEVICE))
+    spark.sql(statement.replace("/srv/oncegate/", f"{folder}/").replace("urn:dev:mac:00158d0001a2b3c4", DEVICE))
 
 
 def test_a_column_beside_the_jobs_is_null_in_its_rows_until_it_is_filled(spark: SparkSession, tmp_path: Path) -> None:
