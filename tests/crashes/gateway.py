@@ -14,7 +14,7 @@ from pathlib import Path
 from agent.store.layout import FILE_NAME, FLUSH_SOCKET_NAME
 from simulators.services import ports
 from tests.crashes.forked_agent import POLL_SECONDS, ForkedAgent
-from tests.crashes.sensor import Ports, Sensor
+from tests.crashes.sensor import ALARM, Ports, Sensor
 
 MEMORY_FILES = Path("/dev/shm")  # what a crash leaves is computed: the flushes of its copies prove nothing
 TRIES_FEW, TRIES_MANY = 3, 2_000
@@ -22,6 +22,7 @@ START_SECONDS_MAX, END_SECONDS_MAX = 20.0, 20.0
 SUSPICION = "set by the test"
 """Why a store is salvaged at its next opening, though nothing is wrong with it."""
 LOG_NAME = "agent.log"
+LANE = f'[[forward.lanes]]\nname = "alarms"\ntype = "{ALARM}"\npriority = 10\n'
 Hook = Callable[[], None]
 
 
@@ -37,9 +38,9 @@ def work_folder() -> Iterator[Path]:
 
 
 class CrashingGateway:
-    """A state folder, and an agent that is started on it again and again."""
+    """A state folder, and an agent that is started on it again and again; with `lanes`, alarms have their own lane."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, lanes: bool = False) -> None:
         self.folder = folder
         self.state = folder / "state"
         self.store = self.state / FILE_NAME
@@ -48,6 +49,7 @@ class CrashingGateway:
         configuration.write_text(
             f'[gateway]\nid = "gw1"\nstate_dir = "{self.state}"\n[coap]\nbind = "[::1]:{self.ports.coap}"\n'
             f'[http]\nbind = "127.0.0.1:{self.ports.http}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+            + (LANE if lanes else "")
         )
         self.agent = ForkedAgent(configuration, folder / LOG_NAME)
 

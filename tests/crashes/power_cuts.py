@@ -1,9 +1,10 @@
 """The whole agent on a disk that forgets: cuts after each flush and at random moments, over several lives of one card.
 
-    python -m tests.crashes.power_cuts [--lives 3] [--cuts 200] [--seed N]
+    python -m tests.crashes.power_cuts [--lives 3] [--cuts 200] [--seed N] [--lanes]
 
-Each life runs on what a cut of the life before has left. After each cut the agent starts on the surviving files, and
-the sensor resends what is not acked. The counts are printed as JSON.
+With --lanes the gateway has a lane for alarms, and requests are divided between two stores. Each life runs on what a
+cut of the life before has left. After each cut the agent starts on the surviving files, and the sensor resends what is
+not acked. The counts are printed as JSON.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ EVENTS_PER_LIFE = 1_000
 class Card:
     """One card, whose gateway loses its power again and again."""
 
-    def __init__(self, folder: Path, seed: int, mutant: str = "") -> None:
+    def __init__(self, folder: Path, seed: int, mutant: str = "", *, lanes: bool = False) -> None:
         self._mutant: Hook = getattr(mutants, mutant) if mutant else nothing
         self._folder = folder
         self._random = random.Random(seed)
@@ -46,15 +47,17 @@ class Card:
         for name in ("recorded", "plain", "card"):
             (folder / name).mkdir()
         self._card = folder / "card"
-        self._recorded, self._plain = CrashingGateway(folder / "recorded"), CrashingGateway(folder / "plain")
+        self._recorded = CrashingGateway(folder / "recorded", lanes=lanes)
+        self._plain = CrashingGateway(folder / "plain", lanes=lanes)
         self._sensors: list[Sensor] = []
         self.outcomes: Counter[str] = Counter()
         self.steps: Counter[str] = Counter()
 
     def live(self, cuts: int) -> list[str]:
         """Run one life, and judge its cuts; return what is wrong. The next life begins with one of the cuts."""
-        if (self._card / FILE_NAME).exists() and self._random.random() < SALVAGED:
-            swap.suspect(self._card / FILE_NAME, SUSPICION)
+        for store in oracle.stores_with(self._card / FILE_NAME):
+            if store.exists() and self._random.random() < SALVAGED:
+                swap.suspect(store, SUSPICION)
         before = contents_of(self._card)
         self._sensors.append(Sensor(self._recorded.ports, len(self._sensors) * EVENTS_PER_LIFE + 1))
         steps = self._record()
@@ -128,10 +131,10 @@ class Card:
             sensor.acked = set(acked & sensor.texts.keys())
 
 
-def run(lives: int, cuts: int, seed: int, mutant: str) -> tuple[dict[str, object], list[str]]:
+def run(lives: int, cuts: int, seed: int, mutant: str, *, lanes: bool) -> tuple[dict[str, object], list[str]]:
     """Return the counts of some lives with so many cuts each at most, and what is wrong."""
     with work_folder() as folder:
-        card = Card(folder, seed, mutant)
+        card = Card(folder, seed, mutant, lanes=lanes)
         wrong = [one for _ in range(lives) for one in card.live(cuts)]
         counts = {"seed": seed, "lives": lives, "steps": dict(card.steps), "cuts": dict(card.outcomes)}
         return counts, wrong
@@ -141,11 +144,12 @@ def main() -> None:
     """Run the lives, print the counts, and exit with 1 where anything is wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.crashes.power_cuts", description=__doc__)
     parser.add_argument("--lives", type=int, default=3)
-    parser.add_argument("--cuts", type=int, default=200)
+    parser.add_argument("--cuts", type=int, default=200, help="of each life, at most (default: 200)")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--mutant", default="", help="a function of tests/crashes/mutants.py")
+    parser.add_argument("--lanes", action="store_true", help="with a lane for alarms")
     arguments = parser.parse_args()
-    counts, wrong = run(arguments.lives, arguments.cuts, arguments.seed, arguments.mutant)
+    counts, wrong = run(arguments.lives, arguments.cuts, arguments.seed, arguments.mutant, lanes=arguments.lanes)
     print("\n".join(wrong), file=sys.stderr)
     print(json.dumps(counts, indent=1))
     sys.exit(bool(wrong))

@@ -114,6 +114,10 @@ class RecordedDisk(mfusepy.Operations):  # type: ignore[misc]
         os.mknod(self._real(path), mode, dev)  # a socket, which no restart needs
         return 0
 
+    def mkdir(self, path: str, mode: int) -> int:
+        self._real(path).mkdir(mode)
+        return 0
+
     def chmod(self, path: str, mode: int) -> int:
         self._real(path).chmod(mode)
         return 0

@@ -15,6 +15,8 @@ from random import Random
 from simulators import wire
 
 DEVICE = "urn:dev:mac:0000000000000001"
+ALARM = "alarm"
+"""The type of each event with an odd id: requests of several events have both types."""
 ANSWER_SECONDS_MAX = 0.4
 PAUSE_SECONDS = 0.005
 JSON_FORMAT = 50
@@ -68,7 +70,10 @@ class Sensor:
         return False
 
     def _post(self, request: dict[int, str]) -> bool:
-        events = [{"device": DEVICE, "id": number, "data": {"text": text}} for number, text in request.items()]
+        events = [
+            {"device": DEVICE, "id": number, "data": {"text": text}} | ({"type": ALARM} if number % 2 else {})
+            for number, text in request.items()
+        ]
         body = json.dumps(events if len(events) > 1 else events[0]).encode()
         try:
             return self._coap(body) if len(body) <= COAP_BYTES_MAX else self._http(body)

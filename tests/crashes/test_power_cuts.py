@@ -9,9 +9,10 @@ from tests.crashes.running import run
 pytestmark = pytest.mark.usefixtures("mountable")
 
 
+@pytest.mark.parametrize("lanes", [(), ("--lanes",)])
 @pytest.mark.parametrize(("lives", "cuts"), [(1, 4), pytest.param(4, 250, marks=pytest.mark.heavy)])
-def test_no_power_cut_takes_an_acked_event_from_the_whole_agent(lives: int, cuts: int) -> None:
-    done = run("power_cuts", "--lives", str(lives), "--cuts", str(cuts))
+def test_no_power_cut_takes_an_acked_event_from_the_whole_agent(lives: int, cuts: int, lanes: tuple[str, ...]) -> None:
+    done = run("power_cuts", "--lives", str(lives), "--cuts", str(cuts), *lanes)
     assert done.returncode == 0
     outcomes = json.loads(done.stdout)["cuts"]
     assert outcomes["whole"] > sum(outcomes.values()) / 2
