@@ -55,12 +55,17 @@ class Change:
     """A changed trace, and the one or two lines that were left out, repeated or exchanged, as they were."""
 
     kind: str
+    at: int
+    """The place of the first of these lines."""
     lines: Sequence[Line]
     trace: Trace
 
 
 def fitting(traces: Sequence[Trace]) -> list[bool]:
-    """Return which of the traces are behaviours of the model; raise SuiteError where TLC finds no answer."""
+    """Return which of the traces are behaviours of the model; raise SuiteError where TLC finds no answer.
+
+    What the others share with the first trace, from the beginning on, is looked at once.
+    """
     with tempfile.TemporaryDirectory(prefix="oncegate-trace-") as name:
         folder = Path(name)
         for source in (suite.FOLDER / "path" / "path.tla", SPECIFICATION):
@@ -87,11 +92,11 @@ def fitting_lines(traces: Sequence[Trace]) -> list[int]:
 def changes(trace: Trace) -> Iterator[Change]:
     """Yield the trace with each line left out, repeated, and exchanged with the next one that differs."""
     for at, line in enumerate(trace):
-        yield Change("left out", (line,), (*trace[:at], *trace[at + 1 :]))
-        yield Change("repeated", (line,), (*trace[:at], line, *trace[at:]))
+        yield Change("left out", at, (line,), (*trace[:at], *trace[at + 1 :]))
+        yield Change("repeated", at, (line,), (*trace[:at], line, *trace[at:]))
         for following in trace[at + 1 : at + 2]:
             if following != line:
-                yield Change("exchanged", (line, following), (*trace[:at], following, line, *trace[at + 2 :]))
+                yield Change("exchanged", at, (line, following), (*trace[:at], following, line, *trace[at + 2 :]))
 
 
 def _module(traces: Sequence[Trace]) -> str:
@@ -107,8 +112,8 @@ def _module(traces: Sequence[Trace]) -> str:
 
 
 def _common(first: Sequence[int], trace: Sequence[int]) -> int:
-    """Return how many lines a trace shares with the first one, but for its last line."""
-    equal = takewhile(lambda pair: pair[0] == pair[1], zip(first, trace[:-1], strict=False))
+    """Return how many lines a trace shares with the first one; the last line of both is its own."""
+    equal = takewhile(lambda pair: pair[0] == pair[1], zip(first[:-1], trace[:-1], strict=False))
     return sum(1 for _ in equal)
 
 
