@@ -55,7 +55,7 @@ demo: setup ## Run the whole path on real services, with kills, and a verdict; S
 	  $(if $(SENSORS),--sensors $(SENSORS)) $(if $(EVENTS),--events $(EVENTS)) $(if $(MINUTES),--minutes $(MINUTES))
 
 .PHONY: pictures
-pictures: setup ## Take the pictures of the documents: runs the demo and Chromium; ONLY=status, report or trials takes these
+pictures: setup ## Take the pictures of the documents: runs the demo and Chromium; ONLY=status, report, trials or field-test takes these
 	@$(BIN)/python -m simulators.services programs heavy
 	$(BIN)/python -m simulators.demo.pictures $(if $(ONLY),--only $(ONLY))
 

@@ -15,7 +15,7 @@ from agent.config.settings import Settings
 from agent.http.metric_sources import Sources
 from agent.http.views import Views, ViewSources
 from agent.pipeline import Pipeline
-from agent.status import GatewayStatus, read_status
+from agent.status import GatewayStatus, LaneCounts, read_status
 from agent.store.errors import FAILURES
 from agent.store.files.folders import store_folders
 from agent.store.forwarding_times import ForwardingTimes
@@ -26,7 +26,7 @@ from agent.store.read.rejected import RejectSelection, read_rejected
 from agent.store.schema import disk_space
 from agent.telemetry.activity import Activity
 from agent.telemetry.history import History, Totals
-from agent.telemetry.links import document_of
+from agent.telemetry.links import LinkName, document_of
 from agent.telemetry.process_state import ProcessState
 
 SEARCHED_EVENTS_MAX = 20_000
@@ -187,6 +187,7 @@ class LiveView:
 
     def document(self, status: Callable[[], GatewayStatus]) -> dict[str, object]:
         """Return all but the feed as a JSON document; blocks."""
+        found = status()
         return {
             "now": self._clock.wall_ms(),
             "started": self._started,
@@ -194,14 +195,31 @@ class LiveView:
             "form": release.form(),
             "clock": self._clock.trust().value,
             "trouble": self._store.trouble(),
-            "status": status().document(),
+            "status": found.document(),
             "store_bytes_max": self._store.bytes_max,
             "written_bytes": self._store.written_bytes(),
             "links": document_of(self._state.links.reports()),
+            "lanes": self._lanes(found.lanes),
             "uplink": self._uplink(),
             "devices": self._activity.devices(DEVICES_SHOWN_MAX),
             "errors": self._state.recent_errors.errors(),
         }
+
+    def _lanes(self, counts: Mapping[str, LaneCounts]) -> list[dict[str, object]]:
+        """Return the lanes, the first to be sent first; empty without lanes."""
+        lanes = [(name, lane) for name, lane in self._state.lanes.items() if name in counts]
+        return [
+            {
+                "name": name,
+                "priority": lane.priority,
+                "new": counts[name].new,
+                "oldest_new": counts[name].oldest_new,
+                "links": {
+                    link: report for link, report in document_of(lane.links.reports()).items() if link != LinkName.MQTT
+                },
+            }
+            for name, lane in sorted(lanes, key=lambda one: -one[1].priority)
+        ]
 
     def _uplink(self) -> dict[str, object] | None:
         """Return the use of a capped uplink, and what waits for it; None without a cap."""

@@ -32,7 +32,7 @@ from agent.store.lanes.stores import LaneStores, lane_stores
 from agent.systemd.notify import Notifier
 from agent.systemd.supervision import supervise, wait_for_space
 from agent.telemetry.links import Links, LinksOfLanes
-from agent.telemetry.process_state import ProcessState
+from agent.telemetry.process_state import LaneState, ProcessState
 from agent.telemetry.recent_errors import RecentErrors
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ async def _run(settings: Settings, clock: Clock, store: LaneStores, pipeline: Pi
     links = {lane: Links(clock, "" if lane == DEFAULT_LANE else lane) for lane in store.by_lane}
     notifier = Notifier()
     lanes = _forwarded_lanes(settings, clock, store)
-    state = ProcessState(recent_errors, LinksOfLanes(links), lanes[DEFAULT_LANE].uplink)
+    states = {lane: LaneState(one.turn.priority, links[lane]) for lane, one in lanes.items() if one.turn is not None}
+    state = ProcessState(recent_errors, LinksOfLanes(links), lanes[DEFAULT_LANE].uplink, states)
     async with asyncio.TaskGroup() as tasks:
         for lane, outbox in store.outboxes.items():
             forwarder = Forwarder(

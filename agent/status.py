@@ -46,6 +46,14 @@ class EventCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class LaneCounts(EventCounts):
+    """The events of one lane by state."""
+
+    oldest_new: int | None = None
+    """When the oldest event was accepted that no broker has, in milliseconds since 1970 UTC."""
+
+
+@dataclass(frozen=True, slots=True)
 class GatewayStatus:
     """The status of the store; of a running agent without the duplicates that are not written yet."""
 
@@ -83,7 +91,7 @@ class GatewayStatus:
     """The size of the store's write-ahead log, which grows while a reader does not end."""
     maybe_lost: int = 0
     """Events sent at most once that were in flight when it became unknown whether they arrived."""
-    lanes: Mapping[str, EventCounts] = field(default_factory=dict)
+    lanes: Mapping[str, LaneCounts] = field(default_factory=dict)
     """The events of each lane by state; empty without lanes."""
 
     def document(self) -> dict[str, object]:
@@ -115,7 +123,7 @@ def _together(default: GatewayStatus, lanes: Mapping[str, GatewayStatus]) -> Gat
     for name in _REASONS:
         reasons = [f"lane {lane}: {text}" for lane, one in lanes.items() if (text := getattr(one, name))]
         changes[name] = "; ".join(reasons)
-    of_lanes = {lane: one.events for lane, one in lanes.items()}
+    of_lanes = {lane: LaneCounts(**asdict(one.events), oldest_new=one.oldest_new) for lane, one in lanes.items()}
     return replace(default, events=EventCounts(*counts), lanes=of_lanes, **changes)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from agent.telemetry.links import LinksOfLanes
+from agent.telemetry.links import Links, LinksOfLanes
 from agent.telemetry.recent_errors import RecentErrors
 from agent.telemetry.uplink import UplinkState
 
@@ -18,6 +19,16 @@ class CappedUplink(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class LaneState:
+    """The state of one lane."""
+
+    priority: int
+    """Lanes with a higher one are sent first."""
+    links: Links
+    """Its own connections; the default lane has those that no other lane has, too."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessState:
     """The parts that report it."""
 
@@ -25,3 +36,5 @@ class ProcessState:
     links: LinksOfLanes
     uplink: CappedUplink | None
     """None where no cap is set."""
+    lanes: Mapping[str, LaneState] = field(default_factory=dict)
+    """Of each lane by its name; empty without lanes."""

@@ -33,8 +33,8 @@ class ServingAgent:
     http: str
 
 
-def take_all(folder: Path, pictures: Path) -> None:
-    """Take the pictures of all trials into a folder."""
+def take_pages(folder: Path, pictures: Path) -> None:
+    """Take the pictures of the trials that end at the status page."""
     pictures.mkdir(exist_ok=True)
     with _gateway(folder, "127.0.0.1:9") as gateway:
         _post(gateway, *[{"device": DEVICE, "id": 17, "data": {"temperature": 21.5}}] * 3)
@@ -49,6 +49,11 @@ def take_all(folder: Path, pictures: Path) -> None:
         take(*_shots(pictures, "firmware-writer", url, "Identity at risk"))
         shots = _shots(pictures, "installer", gateway.http, "Accepting events")
         take(*shots, kill=(gateway.process.pid, ["Agent not responding since"]))
+
+
+def take_field_test(folder: Path, pictures: Path) -> None:
+    """Take the pictures of the report of a field test."""
+    pictures.mkdir(exist_ok=True)
     with Broker(folder / "kafka") as broker:
         broker.create_topics()
         with _gateway(folder, broker.bootstrap_servers) as gateway:
@@ -88,7 +93,7 @@ def _post(gateway: ServingAgent, *bodies: object) -> None:
 def _field_test(folder: Path, gateway: ServingAgent, broker: Broker) -> Path:
     """Run the scenario against the gateway as a field tester does, and return the report."""
     targets = [f"--target=coap://127.0.0.1:{gateway.coap}", f"--target={gateway.http.rstrip('/')}"]
-    options = ["--seed=7", f"--kafka={broker.bootstrap_servers}", f"--folder={folder}", "--standstill=5"]
+    options = ["--seed=7", f"--kafka={broker.bootstrap_servers}", f"--folder={folder}", "--standstill=20"]
     if run([SCENARIO, *targets, *options], "make pictures") != 0:
         raise SystemExit("pictures: the field test has found a fault")
     return folder / "report.html"

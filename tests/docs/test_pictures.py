@@ -20,7 +20,7 @@ def test_a_picture_is_as_new_as_the_page_that_it_shows(name: str) -> None:
 
 
 def test_the_readme_shows_the_pictures_with_a_description() -> None:
-    assert shown("README.md") == {f"docs/pictures/{name}.png" for name in pictures.SOURCES if name != "trials"}
+    assert shown("README.md") == {f"docs/pictures/{name}.png" for name in ("report", "status")}
 
 
 def test_the_page_of_the_trials_shows_each_of_its_pictures_at_both_widths() -> None:

@@ -23,7 +23,7 @@ UNIT = "oncegate.service"
 _PACKAGES = ("aiocoap", "cbor2", "confluent-kafka", "h11", "paho-mqtt", "prometheus-client", "sqlite-utils", "uvicorn")
 _MODEL = Path("/proc/device-tree/model")
 _OS_RELEASE = Path("/etc/os-release")
-_LIVE = ("now", "started", "clock", "trouble", "links", "errors", "store_bytes_max", "written_bytes")
+_LIVE = ("now", "started", "clock", "trouble", "links", "lanes", "errors", "store_bytes_max", "written_bytes")
 """Of the status page's data: neither devices nor events."""
 
 Collect = Callable[[], object]

@@ -10,6 +10,7 @@ import { showConditions } from "./conditions.js";
 import { showDevice } from "./device.js";
 import { showDevices } from "./devices.js";
 import { showEvent } from "./event.js";
+import { showLanes } from "./lanes.js";
 
 const PERIOD_MS = 2000;
 const VIEWS = { overview: null, rejected: showRejected, device: showDevice, event: showEvent, find: showFound };
@@ -37,6 +38,7 @@ function showLive(live) {
   const conditions = showConditions(live);
   showState(live, conditions);
   showOverview(live);
+  showLanes(live);
   showDevices(live);
   if (isOutdated(live)) $("newer").hidden = false;
   setText($("footer"), `oncegate ${live.version} (${live.form}), running since ${moment(live.started)}. Figures as of ${clock(Date.now())}.`);

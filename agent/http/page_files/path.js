@@ -8,7 +8,7 @@ const LINK_STATES = {
 };
 const STATIONS = ["sensors", "store", "kafka", "table"];
 const TITLES = { sensors: "Sensors", store: "Store", kafka: "Kafka", table: "Table" };
-const SIGNS = { good: "✓", warning: "!", bad: "✗", idle: "–" };
+export const SIGNS = { good: "✓", warning: "!", bad: "✗", idle: "–" };
 const nodes = new Map();
 
 export const linkState = (link) => LINK_STATES[link.state] || link.state;
@@ -38,7 +38,7 @@ function hop(to, kind, text, flows) {
   node.className = `hop ${kind}${flows ? " flows" : ""}`;
 }
 
-function since(link, now) { return `${printable(linkState(link))} for ${duration((now - link.since) / 1000)}`; }
+export function since(link, now) { return `${printable(linkState(link))} for ${duration((now - link.since) / 1000)}`; }
 
 function linkHop(to, link, now, without, flows) {
   if (!link) hop(to, "idle", without, false);

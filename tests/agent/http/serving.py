@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from agent.config.lanes import DEFAULT_LANE
+from agent.config.lanes import DEFAULT_LANE, DEFAULT_PRIORITY, Lane
 from agent.config.settings import (
     DevicesSettings,
     GatewaySettings,
@@ -26,11 +26,12 @@ from agent.http.server import HttpServer
 from agent.observability import observe
 from agent.pipeline import Pipeline
 from agent.store.event_store import EventStore
+from agent.store.files.folders import LANES_FOLDER
 from agent.store.lanes.stores import LaneStores
 from agent.store.schema import database
 from agent.telemetry.history import History
 from agent.telemetry.links import Links, LinksOfLanes
-from agent.telemetry.process_state import ProcessState
+from agent.telemetry.process_state import LaneState, ProcessState
 from agent.telemetry.recent_errors import RecentErrors
 from tests.agent.http.client import Client
 from tests.agent.store.stores import GATEWAY, HandClock, make_store
@@ -53,6 +54,7 @@ class Served:
     history: History
     links: Links
     clock: HandClock
+    lane_links: Mapping[str, Links]
 
 
 @asynccontextmanager
@@ -65,19 +67,25 @@ async def serving(
     connect: database.Connect = database.open_for_service,
     store: dict[str, Any] | None = None,
     uplink: Uplink | None = None,
+    lanes: Sequence[Lane] = (),
     **settings: Any,
 ) -> AsyncIterator[Served]:
     """Serve until the block ends; `receive` replaces pipeline and store."""
     clock = HandClock()
     http = HttpSettings(**{"bind": "127.0.0.1:0", **settings})
-    async with make_store(folder / "state", clock, connect=connect, **(store or {})) as events:
-        pipeline = Pipeline(IdentitySettings(), clock, events, devices)
+    events = make_store(folder / "state", clock, connect=connect, **(store or {}))
+    of_lanes = {lane.name: make_store(folder / "state" / LANES_FOLDER / lane.name, clock) for lane in lanes}
+    async with LaneStores({DEFAULT_LANE: events, **of_lanes}, lanes) as stores:
+        pipeline = Pipeline(IdentitySettings(), clock, stores.intake, devices)
         every = Settings(GatewaySettings(id=GATEWAY, state_dir=folder / "state"), KAFKA, http=http)
-        links = Links(clock)
-        state = ProcessState(RecentErrors(), LinksOfLanes({DEFAULT_LANE: links}), uplink)
-        seen = observe(every, LaneStores({DEFAULT_LANE: events}), pipeline, clock, state, {"coap": lambda: 5})
+        links = {name: Links(clock) for name in stores.by_lane}
+        priorities = {DEFAULT_LANE: DEFAULT_PRIORITY, **{lane.name: lane.priority for lane in lanes}} if lanes else {}
+        states = {name: LaneState(priority, links[name]) for name, priority in priorities.items()}
+        state = ProcessState(RecentErrors(), LinksOfLanes(links), uplink, states)
+        seen = observe(every, stores, pipeline, clock, state, {"coap": lambda: 5})
         async with HttpServer(http, receive or pipeline.receive, seen.views, seen.responses, limits) as server:
-            yield Served(server, events, Client(server.port), seen.responses, seen.history, links, clock)
+            client, of_gateway = Client(server.port), links[DEFAULT_LANE]
+            yield Served(server, events, client, seen.responses, seen.history, of_gateway, clock, links)
 
 
 def token_file(folder: Path, holders: dict[str, str]) -> Path:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from agent.config.lanes import Lane
 from agent.forward.errors import UnreachableError
 from agent.forward.kafka.health import UNREACHABLE, Link
 from agent.forward.kafka.uplink import Uplink
@@ -23,7 +24,7 @@ from tests.agent.store.stores import HandClock
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 HOSTILE = "urn:b:<img src=x onerror=alert(1)>\u202egpj.exe"
 POINTS = 30
-UPLINK = Path(__file__).with_name("uplink.js")
+UPLINK, LANES = (Path(__file__).with_name(f"{name}.js") for name in ("uplink", "lanes"))
 TOKEN, POSTING = "r" * 40, "d" * 40
 
 
@@ -161,3 +162,51 @@ async def test_the_page_states_what_waits_for_the_cap_and_when_the_hours_begin(t
     assert "outside of its hours for 1 min 30 s" in closed["path"]
     assert "waits for kafka.hours" in closed["tiles"]
     assert "✓ Accepting events" in closed["state"], "an intended pause is no fault"
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_the_page_lists_the_lanes_and_a_link_that_is_broken_in_one_of_them(tmp_path: Path, width: int) -> None:
+    given = {"folder": os.environ.get("ONCEGATE_SCREENSHOTS", str(tmp_path)), "width": width}
+
+    async def look_at(served: Served, name: str) -> Mapping[str, Any]:
+        url = f"http://127.0.0.1:{served.client.port}/"
+        seen: Mapping[str, Any] = await asyncio.to_thread(browser.run, LANES, {**given, "url": url, "name": name})
+        assert (seen["errors"], seen["axe"], seen["wide"]) == ([], [], False)
+        return seen
+
+    async with serving(tmp_path / "without") as served:
+        Link(served.links, "").report_reachable()
+        without = await look_at(served, "without")
+    long = "l" * 32
+    async with serving(tmp_path / "with", lanes=[Lane("alarms", 10, type="alarm"), Lane(long, -3, type="x")]) as served:
+        links = {name: Link(found, "") for name, found in served.lane_links.items()}
+        for link in links.values():
+            link.report_reachable()
+        await served.client.post(b'{"device":"urn:alarm:1","type":"alarm","id":1}')
+        served.clock.pass_seconds(90)
+        fine = await look_at(served, "fine")
+        links["alarms"].report_failure(UnreachableError("kafka.example.org:9092: Connection refused"))
+        served.clock.pass_seconds(150)
+        broken = await look_at(served, "broken")
+        for link in links.values():
+            link.report_failure(UnreachableError("kafka.example.org:9092: Connection refused"))
+        everywhere = await look_at(served, "everywhere")
+    assert (without["lanes"], "✓ Accepting" in without["state"]) == ([], True)
+    assert fine["lanes"] == [
+        ["alarms", "priority 10", "2 events waiting, oldest 1 min ago", "✓ connected"],
+        ["default", "priority 0", "no event waiting", "✓ connected"],
+        [long, "priority -3", "no event waiting", "✓ connected"],
+    ]
+    assert (fine["broken"], "✓ Accepting" in fine["state"]) == ([], True)
+    assert [lane[3] for lane in broken["lanes"]] == [
+        "✗ Kafka unreachable for 2 min 30 s",
+        "✓ connected",
+        "✓ connected",
+    ]
+    assert (len(broken["broken"]), "! Accepting" in broken["state"]) == (1, True)
+    assert "✗ unreachable for 2 min 30 s" in broken["broken"][0]
+    for text in ("Kafka is unreachable, for 2 min 30 s", "lane alarms: kafka.example.org:9092: Connection refused"):
+        assert text in broken["conditions"]
+    assert everywhere["conditions"].count("Kafka is unreachable") == 1, "an outage of all lanes is one condition"
+    assert all("✗ Kafka unreachable" in lane[3] for lane in everywhere["lanes"])

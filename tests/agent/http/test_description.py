@@ -10,6 +10,9 @@ from typing import Any
 
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
+from agent.config.lanes import Lane
+from agent.forward.kafka.health import UNREACHABLE
+from agent.telemetry.links import LinkName
 from tests.agent.http.client import Response
 from tests.agent.http.serving import EVENT, FINGERPRINT, serving, token_file
 
@@ -95,3 +98,16 @@ async def test_the_described_parameters_of_rejected_events_are_the_known_ones(tm
     async with serving(tmp_path) as served:
         response = await served.client.get("/api/v1/rejected?number=1")
     assert response.document["message"] == "number: known are " + ", ".join(one["name"] for one in described)
+
+
+async def test_lanes_are_as_described(tmp_path: Path) -> None:
+    async with serving(tmp_path, lanes=[Lane("alarms", 10, type="alarm")]) as served:
+        served.lane_links["alarms"].report(LinkName.KAFKA, UNREACHABLE, "refused")
+        for path in ("/api/v1/live", "/api/v1/status"):
+            response = await served.client.get(path)
+            check(path, response)
+            found = response.document["lanes"]
+            described = DESCRIPTION["components"]["schemas"]["Live" if path.endswith("live") else "Status"]
+            lane = found[0] if isinstance(found, list) else found["alarms"]
+            of_lane = described["properties"]["lanes"]
+            assert set(lane) == set(of_lane.get("items", of_lane.get("additionalProperties"))["properties"])

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from agent.config.lanes import Lane
+from agent.forward.kafka.health import REACHABLE, UNREACHABLE
 from agent.forward.kafka.uplink import Uplink
 from agent.http.response import Refusal
 from agent.http.views import CachedView, Searches
@@ -19,6 +21,7 @@ from agent.status import read_status
 from agent.store.errors import StoreError
 from agent.store.facts import FORWARDER_STOPPED
 from agent.telemetry.history import TICK_SECONDS
+from agent.telemetry.links import LinkName
 from contract.timestamp import rfc3339
 from tests.agent.http.serving import EVENT, FINGERPRINT, serving
 from tests.agent.store.stores import GATEWAY, START, FaultyConnection, HandClock, batch, open_faulty
@@ -309,3 +312,33 @@ async def test_a_search_that_nobody_waits_for_any_more_is_not_begun(monkeypatch:
 async def test_a_number_of_any_length_is_answered(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         assert (await served.client.get(f"/api/v1/live?after={'9' * 5_000}")).code == 400
+
+
+LANES = (Lane("bulk", -1, type="spectrum"), Lane("alarms", 10, type="alarm*"))
+ALARM = b'{"device":"urn:alarm:1","type":"alarm","id":1}'
+
+
+async def test_the_live_view_has_each_lane_with_what_waits_and_its_links(tmp_path: Path) -> None:
+    async with serving(tmp_path, lanes=LANES) as served:
+        served.clock.pass_seconds(60)
+        await served.client.post(ALARM)
+        served.links.report(LinkName.KAFKA, REACHABLE)
+        served.links.report(LinkName.MQTT, REACHABLE)
+        served.lane_links["alarms"].report(LinkName.KAFKA, UNREACHABLE, "refused")
+        live = (await served.client.get("/api/v1/live?after=0")).document
+    assert [(lane["name"], lane["priority"], lane["new"]) for lane in live["lanes"]] == [
+        ("alarms", 10, 2),  # with the event that begins its epoch
+        ("default", 0, 0),
+        ("bulk", -1, 0),
+    ]
+    assert [lane["oldest_new"] for lane in live["lanes"]] == [START + 60_000, None, None]
+    states = {lane["name"]: {name: link["state"] for name, link in lane["links"].items()} for lane in live["lanes"]}
+    assert states == {"alarms": {"kafka": "unreachable"}, "default": {"kafka": "reachable"}, "bulk": {}}
+    assert live["links"]["kafka"]["state"] == "unreachable"
+    assert live["links"]["kafka"]["reason"] == "lane alarms: refused"
+
+
+async def test_without_lanes_there_is_no_list_of_them(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        live = (await served.client.get("/api/v1/live?after=0")).document
+    assert (live["lanes"], live["status"]["lanes"]) == ([], {})
