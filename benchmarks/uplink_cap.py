@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -142,11 +142,11 @@ def _acks(seconds: list[float]) -> Acks:
     return Acks(1_000 * median(seconds), 1_000 * quantiles(seconds, n=100)[98], len(seconds))
 
 
-def figures(bench: CapBench, rounds: int) -> Iterator[Figure]:
-    """Yield the figures of all modes and rates."""
+def figures(bench: CapBench, rounds: int, modes: Sequence[str]) -> Iterator[Figure]:
+    """Yield the figures of all rates and some modes, of which the first one has all rounds."""
     by_case: dict[tuple[str, int | None], list[CapRun]] = {}
     for number in range(rounds):
-        cases = [(mode, rate) for mode in MODES[: 1 if number else None] for rate in (None, *RATES)]
+        cases = [(mode, rate) for mode in modes[: 1 if number else None] for rate in (None, *RATES)]
         for mode, rate in cases if number % 2 == 0 else reversed(cases):
             run = bench.run(mode, rate)
             report.progress(f"{mode}, {rate}: {run}")
@@ -166,7 +166,8 @@ def figures(bench: CapBench, rounds: int) -> Iterator[Figure]:
 def main() -> int:
     """Measure everything, print the table, and write the JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.uplink_cap", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="of at-least-once; default: %(default)s")
+    parser.add_argument("--rounds", type=int, default=3, help="of the first mode; default: %(default)s")
+    parser.add_argument("--modes", default=",".join(MODES), help="separated by commas; default: %(default)s")
     parser.add_argument("--quick", action="store_true", help="one round, a tenth of the time; saves nothing")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="oncegate-bench-"))
@@ -178,7 +179,7 @@ def main() -> int:
             broker = stack.enter_context(Broker(folder / "kafka", listener))
             recorder = stack.enter_context(Recorder(advertised, own))
             bench = CapBench(folder, broker, recorder, folder / "filled", given.quick)
-            found = list(figures(bench, 1 if given.quick else given.rounds))
+            found = list(figures(bench, 1 if given.quick else given.rounds, given.modes.split(",")))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if given.quick:
