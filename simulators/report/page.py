@@ -54,7 +54,7 @@ def write(ledger_file: Path, verdict: Verdict, arrivals: Arrivals, path: Path) -
         stations=listed(stations),
         declared=_declared(verdict),
         violations=_violations(verdict),
-        rates=charts.rates(seen, kafka, table),
+        rates=charts.rates(seen, kafka, table) if seen.sent else "<p>No event was sent.</p>",
         backlog=charts.backlog(seen, kafka, table),
         latency=charts.latency(seen),
         waits=_waits(seen),

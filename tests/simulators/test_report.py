@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from dataclasses import replace
 from itertools import pairwise
@@ -71,6 +72,18 @@ def test_what_a_gateway_had_accepted_before_the_run_is_not_the_runs(tmp_path: Pa
     text = (tmp_path / "report.html").read_text()
     assert ">30<" in text
     assert ">199<" not in text
+
+
+@pytest.mark.parametrize("lines", range(4))
+def test_a_nearly_empty_ledger_is_drawn_without_warnings(lines: int, tmp_path: Path) -> None:
+    at = 1_763_706_000_000
+    every = ({"run": {}, "at": at}, {"event": 1, "at": at, "device": "urn:a"}, {"sent": 1, "at": at})
+    file = tmp_path / "ledger.jsonl"
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in every[:lines]))
+    done = subprocess.run(
+        (sys.executable, "-m", "simulators.cli", "report", str(file)), capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr) == (f"{tmp_path / 'report.html'}\n", "")
 
 
 def sample(file: Path, *values: dict[str, int]) -> None:
