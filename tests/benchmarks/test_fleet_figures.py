@@ -66,6 +66,10 @@ def test_the_costs_follow_from_the_formulas_and_the_prices() -> None:
 
 
 def test_the_traffic_that_costs_is_that_of_the_model() -> None:
-    gigabytes = [number(one) for one in re.findall(r" MB/s \| ([\d,]+) x [a-z] \|", PAGE)]
-    polls = KEPT["group's offsets, requests of a poll"]["details"]["received_bytes"] * GATEWAYS / 30 / 1e6
-    assert gigabytes == pytest.approx([rate * 730 * 3_600 / 1_000 for rate in (20, 20 / 3, polls)], rel=0.01)
+    gigabytes = [number(one) for one in re.findall(r" MB/s[^|]* \| ([\d,]+) x [a-z] \|", PAGE)]
+    thin = json.loads((ROOT / "docs" / "benchmarks" / "thin_link.json").read_text())
+    events = thin["settings"]["seconds"] / thin["settings"]["event_seconds"]
+    [received] = [one["details"]["received_bytes"] for one in thin["figures"] if one["name"] == "defaults, a day"]
+    answers = received / events * GATEWAYS / 3 / 1e6
+    assert f"{received / events:.0f} bytes for each event" in PAGE
+    assert gigabytes == pytest.approx([rate * 730 * 3_600 / 1_000 for rate in (20, 20 / 3, answers)], rel=0.01)
