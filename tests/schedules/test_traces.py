@@ -10,6 +10,7 @@ SCHEDULES = (
     (2, "kill of the job", "kill of the agent"),
     (4, "power cut", "restart of the agent", "kill of the job"),
     (3, "outage of Kafka", "kill of the agent"),
+    (1, "election", "election", "kill of the job"),
 )
 LINES_MAX = 40
 """Within so many a mutant is found."""
@@ -20,7 +21,7 @@ PARTS = (
     {"committed", "purged"},
     {"produced", "forwarded"},
     {"reported"},
-    {"appended"},
+    {"appended", "elected"},
     {"receipted"},
     {"planned", "written", "receipt", "job killed"},
 )
@@ -110,12 +111,13 @@ def is_legal(change: Change) -> bool:
 
 
 def test_the_traces_of_mutants_fit_up_to_the_line_of_their_fault() -> None:
-    expected = {
-        "ack-before-commit": "acked",
-        "mark-before-report": "forwarded",
-        "purge-before-receipt": "receipted",
-        "receipt-before-commit": "receipt",
-    }
-    traces = [trace(3, mutant=mutant)[:LINES_MAX] for mutant in expected]
-    first_wrong = [one[lines].event for one, lines in zip(traces, fitting_lines(traces), strict=True)]
-    assert first_wrong == list(expected.values())
+    elections = ("election",) * 3
+    traces = [
+        *(trace(3, mutant=mutant) for mutant in ("ack-before-commit", "mark-before-report", "purge-before-receipt")),
+        trace(3, mutant="receipt-before-commit"),
+        trace(5, *elections, mutant="leader-unchecked"),
+    ]
+    beginnings = [one[:LINES_MAX] for one in traces]
+    first_wrong = [one[lines].event for one, lines in zip(beginnings, fitting_lines(beginnings), strict=True)]
+    assert first_wrong == ["acked", "forwarded", "receipted", "receipt", "forwarded"]
+    assert fitting([trace(5, *elections)]) == [True]

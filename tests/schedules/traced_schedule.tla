@@ -11,7 +11,7 @@ VARIABLES
   waiting, \* of each event: how many of its requests have no answer yet
   handed,  \* the events that the session has handed to its producer and that the log has not
   late,    \* of each event: how many requests of former producers may still arrive
-  reported \* how many of the events in flight are reported to the session
+  reported \* how many of the events in flight are reported to the session; NoSession without one
 
 Trace == Traces[number]
 Line == Lines[Trace[at]]
@@ -19,13 +19,21 @@ Is(event) == at <= Len(Trace) /\ Line.event = event
 IsAny(events) == at <= Len(Trace) /\ Line.event \in events
 Read == at' = at + 1 /\ UNCHANGED number
 notes == <<number, at, life, waiting, handed, late, reported>>
+NoSession == -1
+\* Whether this line is still to come, before any of the others.
+Ahead(event, others) ==
+  \E i \in at..Len(Trace) :
+    /\ Lines[Trace[i]].event = event
+    /\ \A j \in at..(i - 1) : Lines[Trace[j]].event \notin others
+\* A step that reads the leader's epoch is taken right before the line that needs it, or before an election.
+IsReadFor(event, others) == Is(event) \/ (Is("elected") /\ Ahead(event, others))
 Nobody == [p \in Positions |-> 0]
 Handed == {handed[i] : i \in DOMAIN handed}
 Orphaned == [p \in Positions |-> late[p] + IF p \in Handed THEN 1 ELSE 0]
 
 TraceInit ==
   /\ Init /\ number \in {n \in DOMAIN Traces : Shared[n] = 0} /\ at = 1
-  /\ life = "down" /\ waiting = Nobody /\ handed = <<>> /\ late = Nobody /\ reported = 0
+  /\ life = "down" /\ waiting = Nobody /\ handed = <<>> /\ late = Nobody /\ reported = NoSession
 
 \* A trace that begins as the first one goes on from there.
 Branch ==
@@ -48,7 +56,7 @@ Ended ==
 
 Killed ==
   /\ Is("killed") /\ life = "up" /\ life' = "down" /\ KillAgent
-  /\ waiting' = Nobody /\ handed' = <<>> /\ late' = Orphaned /\ reported' = 0 /\ Read
+  /\ waiting' = Nobody /\ handed' = <<>> /\ late' = Orphaned /\ reported' = NoSession /\ Read
 
 \* A kill between a transaction and its line.
 BeforeKill ==
@@ -83,13 +91,16 @@ Purged ==
 \* The forwarder. A record is in the model's log as soon as the broker has it, and in flight from then on; before that the
 \* producer has it (handed), and after the end of its session it may still arrive (late).
 
-BeginConnecting == Is("connected") /\ life = "up" /\ Open /\ UNCHANGED notes
+BeginConnecting ==
+  /\ IsReadFor("connected", {"produced", "disconnected", "killed"}) /\ life = "up" /\ reported = NoSession
+  /\ (Open \/ ReadEpochs) /\ UNCHANGED notes
 Connected ==
-  /\ Is("connected") /\ life = "up" /\ ReadEpochs /\ Read /\ UNCHANGED <<life, waiting, handed, late, reported>>
+  /\ Is("connected") /\ reported = NoSession /\ session.s = "open" /\ reported' = 0
+  /\ Read /\ UNCHANGED <<vars, life, waiting, handed, late>>
 
 \* The lowest new event, after all that were sent before.
 Produced ==
-  /\ Is("produced") /\ session.s = "open"
+  /\ Is("produced") /\ reported # NoSession
   /\ LET ready == (States(mark, "new") \cap kept) \ (InFlight \cup Handed)
      IN ready # {} /\ Line.p = Lowest(ready) /\ \A q \in InFlight \cup Handed : q < Line.p
   /\ handed' = Append(handed, Line.p)
@@ -104,15 +115,15 @@ Appended ==
 
 \* The broker's acks arrive in the order of the log.
 Reported ==
-  /\ Is("reported") /\ session.s = "open" /\ reported < Len(flight) /\ flight[reported + 1].p = Line.p
+  /\ Is("reported") /\ reported # NoSession /\ reported < Len(flight) /\ flight[reported + 1].p = Line.p
   /\ reported' = reported + 1 /\ Read /\ UNCHANGED <<vars, life, waiting, handed, late>>
 
 \* A batch is marked once all of it is reported and the topic is confirmed.
 Confirm ==
-  /\ Is("forwarded") /\ session.s = "open" /\ asked = None
-  /\ LET n == Cardinality(Line.ps) IN
-     /\ n <= reported /\ {flight[i].p : i \in 1..n} = Line.ps
-     /\ asked' = [s |-> "topic", n |-> n, t |-> topic]
+  /\ IsReadFor("forwarded", {"disconnected", "killed"}) /\ asked = None
+  /\ \E n \in 1..reported :
+       /\ Is("forwarded") => {flight[i].p : i \in 1..n} = Line.ps
+       /\ asked' \in {[s |-> "topic", n |-> n, t |-> topic], [s |-> "leader", n |-> n, e |-> epoch]}
   /\ UNCHANGED <<sensor, queued, stored, kept, mark, marked, session, flight, view, pinned, kafka, group, cloud, left, notes>>
 Forwarded ==
   /\ Is("forwarded") /\ asked # None /\ {flight[i].p : i \in 1..asked.n} = Line.ps
@@ -121,13 +132,14 @@ Forwarded ==
 
 Disconnected ==
   /\ Is("disconnected") /\ EndSession
-  /\ handed' = <<>> /\ late' = Orphaned /\ reported' = 0 /\ Read /\ UNCHANGED <<life, waiting>>
+  /\ handed' = <<>> /\ late' = Orphaned /\ reported' = NoSession /\ Read /\ UNCHANGED <<life, waiting>>
 
 ----
 \* The poller of receipts. A batch of several events is marked once all of it is covered, and a poll may have read an earlier
 \* offset than the present one: so it may mark fewer events than Poll, and none that Poll does not mark.
 
-LookForReceipts == Is("receipted") /\ life = "up" /\ (PollGroup \/ PollEnds) /\ UNCHANGED notes
+LookForReceipts ==
+  /\ IsReadFor("receipted", {"killed", "ended"}) /\ life = "up" /\ (PollGroup \/ PollEnds) /\ UNCHANGED notes
 Receipted ==
   /\ Is("receipted") /\ view.s = "ends" /\ view' = None
   /\ Line.ps # {} /\ Line.ps \subseteq view.batches
@@ -142,9 +154,9 @@ Receipted ==
 agent == <<life, waiting, handed, late, reported>>
 Prepare ==
   /\ UNCHANGED notes
-  /\ \/ IsAny({"planned", "written", "receipt"}) /\ Start
-     \/ IsAny({"written", "receipt"}) /\ ((plan.end # -1 /\ Plan) \/ Check)
-     \/ Is("receipt") /\ ((job.s = "checked" /\ IsDone /\ Write) \/ CheckAgain)
+  /\ \/ IsAny({"planned", "written", "receipt", "elected"}) /\ Start
+     \/ IsAny({"written", "receipt", "elected"}) /\ ((plan.end # -1 /\ Plan) \/ Check)
+     \/ IsAny({"receipt", "elected"}) /\ ((job.s = "checked" /\ IsDone /\ Write) \/ CheckAgain)
 
 Planned == Is("planned") /\ plan.end = -1 /\ Plan /\ plan'.end = Line.p /\ Read /\ UNCHANGED agent
 
@@ -162,6 +174,8 @@ GiveWithoutEnd ==
                succeeds |-> job.table - 1]
   /\ job' = [job EXCEPT !.s = "killed", !.read = {}]
   /\ Read /\ UNCHANGED <<agent, gateway, kafka, plan, commit, rows, left>>
+
+Elected == Is("elected") /\ Elect /\ Read /\ UNCHANGED agent
 
 JobKilled ==
   /\ Is("job killed") /\ Read /\ UNCHANGED agent
@@ -185,7 +199,7 @@ TraceNext ==
   \/ Branch \/ Opened \/ Ended \/ Killed \/ BeforeKill \/ WriteMarks \/ Received \/ Committed \/ Acked \/ Purged
   \/ BeginConnecting \/ Connected \/ Produced \/ Appended \/ Reported \/ Confirm \/ Forwarded \/ Disconnected
   \/ LookForReceipts \/ Receipted \/ Prepare \/ Planned \/ Written \/ Receipt \/ GiveWithoutEnd \/ JobKilled
-  \/ Settled \/ Stopped
+  \/ Elected \/ Settled \/ Stopped
 
 TraceSpec == TraceInit /\ [][TraceNext]_<<vars, notes>>
 ====

@@ -20,7 +20,7 @@ _FITS = re.compile(r"^<<\"fits\", (\d+)>>$", re.MULTILINE)
 _CONSTANTS = {
     "LossesMax": "0",
     "Losses": "{}",
-    "ElectionsMax": "0",
+    "ElectionsMax": "1000",
     "OrdersMax": "1000",
     "KillsMax": "1000",
     "Tables": "1",

@@ -17,7 +17,7 @@ from agent.store.write.committer import Committer
 from agent.store.write.decision import Decision
 from agent.store.write.removal import Removal
 from tests.schedules.clients import Producer
-from tests.schedules.cluster import Cluster
+from tests.schedules.cluster import Cluster, partition_of
 from tests.schedules.job_process import Job
 from tests.schedules.spark import fingerprint_of
 from tests.schedules.traces import Line
@@ -53,6 +53,14 @@ class Tracer:
         self._wrap_store(patch)
         self._wrap_progress(patch)
         self._wrap_forwarder(patch)
+        elect = Cluster.elect
+
+        def elect_and_note(cluster: Cluster, partition: int) -> None:
+            elect(cluster, partition)
+            if self._numbers and partition == self._partition:  # earlier ones only begin the count of epochs
+                self._note("elected")
+
+        patch.setattr(Cluster, "elect", elect_and_note)
 
     def settle(self) -> None:
         """Append the last line."""
@@ -98,6 +106,7 @@ class Tracer:
 
         def note_and_submit(store: EventStore, submission: Submission) -> None:
             numbers = [self._number(candidate.fingerprint) for candidate in submission.candidates]
+            self._partition = partition_of(submission.candidates[0].event.device.encode())
             self._note_each("received", numbers)
 
             def note_and_answer(outcome: Outcome) -> None:
@@ -221,7 +230,6 @@ class Tracer:
         for partition, place in enumerate(self._cluster.partitions):
             for record in place.log[self._appended.get(partition, 0) :]:
                 if (number := self._numbers.get(fingerprint_of(record))) is not None:
-                    self._partition = partition
                     self._note("appended", number)
             self._appended[partition] = place.end
 
