@@ -23,6 +23,10 @@ STATE = (
     "| keys in the state | a batch of 2,000 keys | state on disk "
     "| events/s with a window of 10 minutes | of an hour | of 4 hours |"
 )
+CAP = (
+    "| cap, bytes/s | sent, bytes/s | p50 of acks, ms | p99 of acks, ms "
+    "| p50 by that without an uplink | p99 by that without an uplink |"
+)
 STATE_WINDOWS = (600, 3_600, 14_400)
 TABLES = [
     (
@@ -38,6 +42,12 @@ TABLES = [
         (1, 2, 3, 4),
     ),
     ("thin_link", "## Thin uplinks", "| gateway | MB a day | bytes for each event |", (1, 2)),
+    (
+        "uplink_cap",
+        "## The cap of the uplink",
+        CAP,
+        (1, 2, 3, 4, 5),
+    ),
     ("store", "## The event store", FIGURES, (1,)),
     ("cloud", "## The cloud", "| contender | records/s | by CPU second |", (1, 2)),
     ("cloud job", "## The cloud", FIGURES, (1,)),
