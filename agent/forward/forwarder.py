@@ -194,12 +194,16 @@ class Forwarder:
             raise SessionError(str(error)) from error
 
 
+def transactional_id(gateway: str, lane: str = "") -> str:
+    """Return the name under which a lane sends exactly once: a slash is in no gateway's id."""
+    return f"{gateway}/{lane}" if lane else gateway
+
+
 def mode_of(settings: KafkaSettings, gateway: str, lane: str = "") -> Mode:
     """Return the configured delivery mode, for a lane whose name is empty for the default lane."""
     match settings.delivery:
         case "exactly-once":
-            # Each lane has transactions of its own; a slash is in no gateway's id.
-            return ExactlyOnce(settings, f"{gateway}/{lane}" if lane else gateway)
+            return ExactlyOnce(settings, transactional_id(gateway, lane))
         case "at-most-once":
             return AtMostOnce()
         case _:

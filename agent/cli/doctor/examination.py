@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from agent.cli.doctor.certificates import check_certificates
@@ -21,6 +21,7 @@ from agent.cli.doctor.ports import check_ports
 from agent.cli.doctor.threads import check_threads
 from agent.cli.doctor.wear import check_wear
 from agent.clock import SystemClock
+from agent.config.lanes import DEFAULT_LANE
 from agent.config.settings import Settings
 from agent.status import GatewayStatus, read_status
 from agent.store.errors import StoreError
@@ -107,19 +108,29 @@ def _unreadable(path: Path) -> str:
 
 
 def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
-    from agent.cli.doctor import features, kafka, receipts
+    from agent.cli.doctor import kafka, receipts
+    from agent.cli.doctor.transactions import features, rights
 
     connection = kafka.KafkaConnection.open(settings.kafka)
     finding, topic = kafka.check_broker(connection)
     yield finding
     if topic is not None:
         yield from kafka.check_rights(topic)
+        lanes = [lane for lane in _lanes(settings) if lane != DEFAULT_LANE]
+        yield from rights.check_transactional_ids(settings.kafka, settings.gateway.id, lanes)
         yield from kafka.check_topic(connection, topic)
         yield from features.check_transactions(settings.kafka)
-        yield from check_threads(kafka.count_brokers(connection))
+        yield from check_threads(kafka.count_brokers(connection), len(lanes))
         partitions, status = len(topic.partitions), _status(settings)
+        yield from kafka.check_stopped(status)
         yield from kafka.check_oversized(topic.name, status)
         yield from receipts.check_receipts(connection, settings.receipts, partitions, status, now)
+
+
+def _lanes(settings: Settings) -> Iterable[str]:
+    """Return the lanes that are configured, or have their store left, each once."""
+    configured = (lane.name for lane in settings.forward.lanes)
+    return dict.fromkeys([*configured, *store_folders(settings.gateway.state_dir)])
 
 
 def _status(settings: Settings) -> GatewayStatus | None:

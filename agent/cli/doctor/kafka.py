@@ -100,6 +100,13 @@ def count_brokers(connection: KafkaConnection) -> int:
         return 0
 
 
+def check_stopped(status: GatewayStatus | None) -> Iterator[Finding]:
+    """Report why nothing is forwarded until the next start."""
+    if status is not None and status.forwarding_stopped:
+        hint = "remove the cause, then: systemctl restart oncegate"
+        yield wrong("forwarding", f"stopped: {status.forwarding_stopped}", hint)
+
+
 def check_oversized(topic: str, status: GatewayStatus | None) -> Iterator[Finding]:
     """Report events that are held since Kafka refuses them for their size."""
     if status is None or not status.oversized:

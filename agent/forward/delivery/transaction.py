@@ -16,6 +16,7 @@ from agent.store.port import Batch, LabelRange, Offsets
 from contract.event import Label
 
 GROUP_PREFIX = "oncegate-outbox-"
+"""Before the transactional id: the group of its markers."""
 NUMBER_DIGITS = 20
 _MARKER = re.compile(rb"([0-9a-f]{16}):([0-9]{20})")
 

@@ -20,6 +20,7 @@ from agent.cli.doctor.kafka import (
     check_oversized,
     check_rights,
     check_settings,
+    check_stopped,
     check_topic,
 )
 from agent.config.settings import KafkaSettings, ReceiptSettings
@@ -168,6 +169,13 @@ def test_doctor_repins_by_hand_and_never_beside_the_agent(kafka: KafkaTopic, tmp
     assert doctor("--repin").stdout == "pinned new instead of old\n"
     after = doctor()
     assert (after.returncode, "receipts of table new" in after.stdout) == (0, True), after.stdout
+
+
+def test_a_lane_that_is_fenced_is_wrong() -> None:
+    empty = GatewayStatus("gw", 0, 0, 0, EventCounts(0, 0, 0), 0, None, 0, 0, None, None, None, None)
+    assert list(check_stopped(empty)) == list(check_stopped(None)) == []
+    (finding,) = check_stopped(replace(empty, forwarding_stopped="lane alarms: fenced"))
+    assert (finding.condition, finding.text) == (Condition.WRONG, "stopped: lane alarms: fenced")
 
 
 def test_what_kafka_refuses_for_its_size_comes_with_the_setting_that_takes_it() -> None:

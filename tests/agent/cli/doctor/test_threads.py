@@ -18,16 +18,23 @@ def test_a_cluster_that_takes_more_threads_than_the_service_may_have_is_wrong(
     tmp_path: Path, limit: str, conditions: list[Condition]
 ) -> None:
     (tmp_path / "pids.max").write_text(limit)
-    findings = list(check_threads(15, tmp_path / "pids.max"))
+    findings = list(check_threads(15, limit_file=tmp_path / "pids.max"))
     assert [finding.condition for finding in findings] == conditions
     assert all("TasksMax" in finding.text for finding in findings)
 
 
 def test_a_service_that_does_not_run_has_no_bound(tmp_path: Path) -> None:
-    assert list(check_threads(15, tmp_path / "none")) == []
+    assert list(check_threads(15, limit_file=tmp_path / "none")) == []
 
 
 def test_the_unit_allows_as_many_as_a_large_cluster_takes() -> None:
     found = re.search(r"^TasksMax=([0-9]+)$", UNIT.read_text(), re.MULTILINE)
     assert found is not None
     assert tasks_max(90) <= int(found[1])
+    assert tasks_max(5, lanes=8) <= int(found[1])
+
+
+def test_each_lane_takes_as_many_as_the_default_one(tmp_path: Path) -> None:
+    (tmp_path / "pids.max").write_text("512\n")
+    (finding,) = check_threads(15, 8, tmp_path / "pids.max")
+    assert (finding.condition, "15 brokers and 9 lanes" in finding.text) == (Condition.WRONG, True)

@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import pytest
 
-from agent.cli.doctor.features import TRANSACTION_VERSION, read_features
 from agent.cli.doctor.finding import Condition
 from agent.cli.doctor.kafka import KafkaConnection, check_broker, check_rights
+from agent.cli.doctor.transactions.features import TRANSACTION_VERSION, read_features
 from agent.config.settings import KafkaSettings
 from tests.agent.forward.broker import GROUP, KafkaTopic
 from tests.agent.forward.checks import assert_nothing_lost, wait_until_forwarded

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.cli.doctor.features import (
+from agent.cli.doctor.finding import Condition
+from agent.cli.doctor.kafka import KafkaConnection, check_broker, check_topic
+from agent.cli.doctor.transactions.features import (
     TRANSACTION_VERSION,
     FeaturesError,
     check_transactions,
     parse_features,
     read_features,
 )
-from agent.cli.doctor.finding import Condition
-from agent.cli.doctor.kafka import KafkaConnection, check_broker, check_topic
 from agent.config.settings import KafkaSettings
 from agent.forward.kafka.health import UNSUPPORTED
 from agent.telemetry.links import LinkName

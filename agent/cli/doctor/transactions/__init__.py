@@ -1,0 +1,1 @@
+"""Checks of what exactly-once delivery needs of Kafka."""

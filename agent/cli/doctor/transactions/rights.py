@@ -1,0 +1,69 @@
+"""Checks the agent's rights for exactly-once delivery: on the transactional id of each lane, and on its group."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+
+from agent.cli.doctor.finding import Finding, fine, warning, wrong
+from agent.config.settings import KafkaSettings
+from agent.forward.delivery.transaction import GROUP_PREFIX
+from agent.forward.forwarder import mode_of, transactional_id
+from agent.forward.kafka.attempt import close
+from agent.forward.kafka.client import REQUEST_SECONDS_MAX, LastError, code_of, describe, open_reader, producer_config
+
+_REFUSED_MS: Final = 2_147_483_000
+"""A time limit that brokers refuse once they have checked the rights, before they change anything.
+
+The default of their transaction.max.timeout.ms is 900,000. A broker that allows it ends the session of a running agent,
+which then begins another.
+"""
+_CHECK: Final = "rights"
+
+
+def check_transactional_ids(settings: KafkaSettings, gateway: str, lanes: Sequence[str]) -> Iterator[Finding]:
+    """Check the rights of the default lane, and of these others; yield nothing in the other delivery modes."""
+    if settings.delivery != "exactly-once":
+        return
+    for lane in ("", *lanes):
+        name = transactional_id(gateway, lane)
+        refusal = _refusal_of_id(settings, gateway, lane) or _refusal_of_group(settings, name)
+        yield refusal or fine(_CHECK, f"the agent may use transactional id {name} and its group")
+
+
+def _refusal_of_id(settings: KafkaSettings, gateway: str, lane: str) -> Finding | None:
+    """Return why the agent may not begin transactions; None where it may."""
+    name = transactional_id(gateway, lane)
+    silent = logging.getLogger(f"{__name__}.client")
+    silent.disabled = True  # the client logs the refusal as a fatal error
+    config = producer_config(settings, mode_of(settings, gateway, lane).fixed)
+    producer = Producer({**config, "transaction.timeout.ms": str(_REFUSED_MS)}, logger=silent)
+    try:
+        producer.init_transactions(REQUEST_SECONDS_MAX)
+    except KafkaException as error:
+        if code_of(error) == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            text = f"transactional id {name}: the agent lacks WRITE"
+            return wrong(_CHECK, text, "grant WRITE and DESCRIBE on it: docs/kafka.md")
+        if code_of(error) != KafkaError.INVALID_TRANSACTION_TIMEOUT:
+            return warning(_CHECK, f"transactional id {name}: not checked: {describe(error)}")
+    return None
+
+
+def _refusal_of_group(settings: KafkaSettings, name: str) -> Finding | None:
+    """Return why the agent may not read its marker; None where it may: brokers show the right to commit to nobody."""
+    group = GROUP_PREFIX + name
+    reader = open_reader(settings, group, LastError())
+    try:
+        (answer,) = reader.committed([TopicPartition(settings.topic, 0)], timeout=REQUEST_SECONDS_MAX)
+        if answer.error is None:
+            return None
+        reason = str(answer.error.str())
+    except KafkaException as failure:  # without the right the client retries until its time is over
+        reason = describe(failure)
+    finally:
+        close(reader, threading.Event())
+    return warning(_CHECK, f"group {group} cannot be read: {reason}", "grant READ on it: docs/kafka.md")
