@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random as global_random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -19,16 +19,22 @@ from agent.forward.kafka import connect
 from agent.store.lanes import intake
 from agent.store.lanes.intake import JoinedOutcome
 from agent.store.port import Outcome, Submission
+from contract.event import DEVICE_RESERVED_PREFIX, TYPE_DEFAULT
 from simulators import payloads
+from simulators.evidence.row import Row
+from simulators.evidence.topic import row_of
 from simulators.fleet import play
-from simulators.ledger import Ledger
+from simulators.ledger import Ledger, Line, Reported, read
 from simulators.link.profile import link_profile
 from simulators.link.udp import Link
+from simulators.oracle.evidence_database import EvidenceDatabase
+from simulators.oracle.findings import Scope
+from simulators.oracle.judge import judge
 from simulators.payloads import KnownBy
 from simulators.scenario import FleetPlan, LinkPlan, SensorKind
 from simulators.sensors.endpoint import Timing
 from simulators.sensors.field import Field, Targets
-from tests.schedules import clients, judgement, replaced
+from tests.schedules import clients, replaced
 from tests.schedules.card import Card
 from tests.schedules.cluster import Cluster
 from tests.schedules.faults import FAULT_SECONDS, Faults
@@ -36,6 +42,7 @@ from tests.schedules.gateway import LANES, PORT, Clocks, Gateway
 from tests.schedules.job_process import Job
 from tests.schedules.loop import HOST, Network, VirtualLoop
 from tests.schedules.scheduler import Process, Scheduler
+from tests.schedules.spark import Table, TableRow
 from tests.schedules.threads import Queue, Threading, Time
 
 START_MS: Final = 1_763_706_000_000
@@ -123,7 +130,7 @@ class World:
         processes = [one for one in (self.gateway.process, self.job.process, self._field) if one is not None]
         wrong += [f"{process.name} failed: {process.failure!r}" for process in processes if process.failure is not None]
         ledger = self._folder / "ledger.jsonl"
-        wrong += judgement.faults_of(ledger, self.job.table, self.cluster, complete=ended, lanes=self.has_lanes)
+        wrong += _judge_schedule(ledger, self.job.table, self.cluster, complete=ended, lanes=self.has_lanes)
         faults, events = tuple(self.faults.planned), self.ledger.counts.events
         outcome = (scheduler.digest, scheduler.steps, scheduler.now, events, faults, tuple(wrong))
         return Result(self._seed, *outcome, lanes=self.has_lanes)
@@ -228,3 +235,54 @@ class World:
         elif self._settled_at is None:
             self._settled_at = now
         return self._settled_at is not None and now - self._settled_at > SETTLED_SECONDS
+
+
+def _judge_schedule(ledger: Path, table: Table, cluster: Cluster, *, complete: bool, lanes: bool) -> list[str]:
+    """Return what the sensors' ledger, table and topic show as wrong; a topic that has lost records is no evidence.
+
+    With lanes the order of a device's events is that of each lane: each type is judged as a device of its own.
+    """
+    lines, rows, records = read(ledger), _rows(table.rows), map(_record_of, _places(cluster))
+    if lanes:
+        lines, rows, records = map(_reported_by_lane, lines), map(_row_by_lane, rows), map(_row_by_lane, records)
+    with EvidenceDatabase() as evidence:
+        evidence.add_ledger(lines)
+        evidence.add_rows(rows)
+        if not cluster.has_lost:
+            evidence.add_records(records)
+        verdict = judge(evidence, Scope(complete=complete))
+    return [f"{name}: {count}" for name, count in verdict.faults.items()] + list(map(str, verdict.violations))
+
+
+def _reported_by_lane(line: Line) -> Line:
+    if not isinstance(line, Reported):
+        return line
+    return replace(line, event=replace(line.event, device=_lane_of(line.event.device, line.event.type)))
+
+
+def _row_by_lane(row: Row) -> Row:
+    return row._replace(device=_lane_of(row.device, row.type))
+
+
+def _lane_of(device: str, type_: str) -> str:
+    is_divided = type_ != TYPE_DEFAULT and not device.startswith(DEVICE_RESERVED_PREFIX)
+    return f"{device} {type_}" if is_divided else device
+
+
+def _places(cluster: Cluster) -> Iterable[TableRow]:
+    """Yield all records of the topic, those that retention has deleted, too."""
+    for number, place in enumerate(cluster.partitions):
+        for offset, record in enumerate(place.log):
+            yield TableRow(number, offset, record)
+
+
+def _rows(rows: Iterable[TableRow]) -> Iterable[Row]:
+    """Yield the sensors' rows as the table has them, where ids are text."""
+    for record in map(_record_of, rows):
+        if not record.device.startswith(DEVICE_RESERVED_PREFIX):
+            id_, boot = (None if value is None else str(value) for value in (record.id, record.boot))
+            yield record._replace(id=id_, boot=boot)
+
+
+def _record_of(place: TableRow) -> Row:
+    return row_of(place.record.value, place.partition, place.offset, place.record.time_ms)
