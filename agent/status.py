@@ -14,7 +14,7 @@ from agent.config.lanes import DEFAULT_LANE
 from agent.forward.delivery.held import read_held
 from agent.forward.delivery.in_doubt import read_in_doubt
 from agent.forward.receipts.hold import read_hold
-from agent.store.errors import DamagedEventError
+from agent.store.errors import DamagedEventError, naming
 from agent.store.facts import (
     CHECKPOINTS,
     CLOCK_UNTRUSTED,
@@ -108,7 +108,7 @@ def read_status(state_folder: Path, gateway: str) -> GatewayStatus:
 
 def _read_store(folder: Path, gateway: str) -> GatewayStatus:
     path = folder / FILE_NAME
-    with closing(database.open_for_reading(path)) as connection, database.snapshot(connection):
+    with naming(path), closing(database.open_for_reading(path)) as connection, database.snapshot(connection):
         return _read(connection, path, gateway)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from agent.store.layout import FILE_NAME
@@ -63,3 +65,14 @@ def is_damage(error: BaseException, *, opening: bool = False) -> bool:
         return "decode to UTF-8" in str(error)
     primary = code & 0xFF
     return primary in _DAMAGED or code in _UNREADABLE or (opening and primary in _WRONG_SCHEMA)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Raise damage that SQLite finds within the block as DamagedStoreError, which names the store's file."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        if not is_damage(error, opening=True):
+            raise
+        raise DamagedStoreError(f"{path}: {error}") from error

@@ -12,7 +12,8 @@ from contextlib import closing
 from pathlib import Path
 
 from agent.config import load
-from agent.store.files.folders import lane_folders
+from agent.store.errors import StoreError, naming
+from agent.store.files.folders import store_folders
 from agent.store.layout import FILE_NAME
 from agent.store.port import StoredEvent
 from agent.store.read.kept import positions_of, read_kept
@@ -46,10 +47,11 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.forward.replay import send_again
 
     settings = load.load(arguments.config)
-    with closing(_store_of(settings.gateway.state_dir, arguments.epoch)) as connection:
-        known = positions_of(connection, arguments.epoch)
-        if known is None:
-            return _fail(f"epoch {arguments.epoch} is not in this store; see oncegate status and oncegate events")
+    found = _find(settings.gateway.state_dir, arguments.epoch)
+    if found is None:
+        return _fail(f"epoch {arguments.epoch} is not in this store; see oncegate status and oncegate events")
+    path, known = found
+    with naming(path), closing(database.open_for_reading(path)) as connection:
         last = len(known) if arguments.last is None else min(arguments.last, len(known))
         requested = range(known.start + arguments.first - 1, known.start + last)
         if not requested:
@@ -73,14 +75,25 @@ def run(arguments: argparse.Namespace) -> int:
     return INCOMPLETE if result.incomplete else 0
 
 
-def _store_of(state_folder: Path, epoch: str) -> sqlite3.Connection:
-    """Open the lane's store that has an epoch, or the default lane's where none has it."""
-    for folder in lane_folders(state_folder).values():
-        connection = database.open_for_reading(folder / FILE_NAME)
-        if positions_of(connection, epoch) is not None:
-            return connection
-        connection.close()
-    return database.open_for_reading(state_folder / FILE_NAME)
+def _find(state_folder: Path, epoch: str) -> tuple[Path, range] | None:
+    """Return the file of the lane's store that has an epoch, and the epoch's positions; None where none has it.
+
+    Raise StoreError where only a store that cannot be read may have it.
+    """
+    unreadable: StoreError | None = None
+    for folder in store_folders(state_folder).values():
+        path = folder / FILE_NAME
+        try:
+            with naming(path), closing(database.open_for_reading(path)) as connection:
+                known = positions_of(connection, epoch)
+        except StoreError as error:
+            unreadable = unreadable or error
+        else:
+            if known is not None:
+                return path, known
+    if unreadable is not None:
+        raise unreadable
+    return None
 
 
 class ReplayResult:

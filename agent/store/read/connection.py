@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
+from agent.store.errors import naming
 from agent.store.schema import database
 
 
@@ -21,7 +22,7 @@ def read_only(path: Path) -> Iterator[Database]:
 
     `query` and `rows_where` return rows as dictionaries, `execute` as the store's own functions read them.
     """
-    with closing(database.open_for_reading(path)) as connection:
+    with naming(path), closing(database.open_for_reading(path)) as connection:
         yield open_database(connection)
 
 

@@ -13,8 +13,9 @@ import pytest
 from agent.cli import main
 from agent.config.lanes import DEFAULT_LANE, Lane
 from agent.store.facts import FORWARDER_STOPPED
-from agent.store.files.folders import LANES_FOLDER
+from agent.store.files.folders import LANES_FOLDER, store_folders
 from agent.store.lanes.stores import LaneStores
+from agent.store.layout import FILE_NAME
 from contract.event import Event
 from tests.agent.store.stores import HandClock, accept, batch, candidate, make_store
 
@@ -105,3 +106,22 @@ def test_the_epoch_of_any_lane_is_replayed(run: Run, epoch: str) -> None:
     code, _, error = run("replay", "--epoch", epoch)
     assert (code, "127.0.0.1:1" in error) == (1, True)  # it is found, and there is no broker to send it to
     assert "is not in this store" in run("replay", "--epoch", "0123456789abcdef")[2]
+
+
+@pytest.mark.parametrize("damaged", [DEFAULT_LANE, "alarms"])
+def test_a_damaged_store_is_named_and_the_epochs_of_other_lanes_are_replayed(
+    run: Run, tmp_path: Path, damaged: str
+) -> None:
+    files = {lane: folder / FILE_NAME for lane, folder in store_folders(tmp_path / "state").items()}
+    epochs = {}
+    for lane in files:
+        _, out, _ = run("events", "--json", "--lane", lane)
+        epochs[lane] = json.loads(out.splitlines()[0])["epoch"]
+    files[damaged].write_bytes(b"garbage!" * 4096)
+    for lane, epoch_of_lane in epochs.items():
+        code, _, error = run("replay", "--epoch", epoch_of_lane, "--from", "3")
+        expected = f"{files[damaged]}: file is not a database" if lane == damaged else "ends at sequence 2"
+        assert (code, expected in error) == (1, True), error
+    for command in (("status",), ("trace", "0" * 32), ("replay", "--epoch", "0123456789abcdef")):
+        code, _, error = run(*command)
+        assert (code, f"{files[damaged]}: file is not a database" in error) == (1, True), error
