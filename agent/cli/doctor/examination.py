@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from agent.cli.doctor.certificates import check_certificates
@@ -21,12 +21,11 @@ from agent.cli.doctor.ports import check_ports
 from agent.cli.doctor.threads import check_threads
 from agent.cli.doctor.wear import check_wear
 from agent.clock import SystemClock
-from agent.config.lanes import DEFAULT_LANE
 from agent.config.settings import Settings
 from agent.status import GatewayStatus, read_status
 from agent.store.errors import StoreError
 from agent.store.files import use_mark
-from agent.store.files.folders import foreign_folders, store_folders
+from agent.store.files.folders import foreign_folders, lane_folders, store_folders
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database
 from agent.store.wear import read_written
@@ -116,8 +115,8 @@ def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
     yield finding
     if topic is not None:
         yield from kafka.check_rights(topic)
-        lanes = [lane for lane in _lanes(settings) if lane != DEFAULT_LANE]
-        yield from rights.check_transactional_ids(settings.kafka, settings.gateway.id, lanes)
+        lanes, runs = _lanes(settings), _may_run(settings.gateway.state_dir)
+        yield from rights.check_transactional_ids(settings.kafka, settings.gateway.id, lanes, agent_runs=runs)
         yield from kafka.check_topic(connection, topic)
         yield from features.check_transactions(settings.kafka)
         yield from check_threads(kafka.count_brokers(connection), len(lanes))
@@ -127,10 +126,21 @@ def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
         yield from receipts.check_receipts(connection, settings.receipts, partitions, status, now)
 
 
-def _lanes(settings: Settings) -> Iterable[str]:
-    """Return the lanes that are configured, or have their store left, each once."""
-    configured = (lane.name for lane in settings.forward.lanes)
-    return dict.fromkeys([*configured, *store_folders(settings.gateway.state_dir)])
+def _lanes(settings: Settings) -> list[str]:
+    """Return the lanes beside the default one that are configured, or have their store left, each once."""
+    configured = [lane.name for lane in settings.forward.lanes]
+    try:
+        return list(dict.fromkeys([*configured, *lane_folders(settings.gateway.state_dir)]))
+    except PermissionError:  # reported by the check `store`
+        return configured
+
+
+def _may_run(state_folder: Path) -> bool:
+    """Whether the agent runs, or this user cannot know."""
+    try:
+        return database.in_use(state_folder / FILE_NAME)
+    except PermissionError:
+        return True
 
 
 def _status(settings: Settings) -> GatewayStatus | None:

@@ -19,20 +19,30 @@ from agent.forward.kafka.client import REQUEST_SECONDS_MAX, LastError, code_of, 
 _REFUSED_MS: Final = 2_147_483_000
 """A time limit that brokers refuse once they have checked the rights, before they change anything.
 
-The default of their transaction.max.timeout.ms is 900,000. A broker that allows it ends the session of a running agent,
-which then begins another.
+The default of their transaction.max.timeout.ms is 900,000. A broker that allows this limit gives the id to this
+producer, and an agent that had it stops sending until its next start.
 """
 _CHECK: Final = "rights"
 
 
-def check_transactional_ids(settings: KafkaSettings, gateway: str, lanes: Sequence[str]) -> Iterator[Finding]:
-    """Check the rights of the default lane, and of these others; yield nothing in the other delivery modes."""
+def check_transactional_ids(
+    settings: KafkaSettings, gateway: str, lanes: Sequence[str], *, agent_runs: bool
+) -> Iterator[Finding]:
+    """Check the rights of the default lane, and of these others; yield nothing in the other delivery modes.
+
+    While the agent runs, its transactional ids are not requested, since some brokers would take them from it.
+    """
     if settings.delivery != "exactly-once":
         return
     for lane in ("", *lanes):
         name = transactional_id(gateway, lane)
-        refusal = _refusal_of_id(settings, gateway, lane) or _refusal_of_group(settings, name)
-        yield refusal or fine(_CHECK, f"the agent may use transactional id {name} and its group")
+        if agent_runs:
+            refusal = None
+            text = f"the agent may read group {GROUP_PREFIX}{name}; the id {name} is not checked while the agent runs"
+        else:
+            refusal = _refusal_of_id(settings, gateway, lane)
+            text = f"the agent may use transactional id {name} and its group"
+        yield refusal or _refusal_of_group(settings, name) or fine(_CHECK, text)
 
 
 def _refusal_of_id(settings: KafkaSettings, gateway: str, lane: str) -> Finding | None:
@@ -54,7 +64,7 @@ def _refusal_of_id(settings: KafkaSettings, gateway: str, lane: str) -> Finding 
 
 
 def _refusal_of_group(settings: KafkaSettings, name: str) -> Finding | None:
-    """Return why the agent may not read its marker; None where it may: brokers show the right to commit to nobody."""
+    """Return why the agent may not read its marker; None where it may. The right to commit cannot be checked."""
     group = GROUP_PREFIX + name
     reader = open_reader(settings, group, LastError())
     try:

@@ -79,7 +79,7 @@ def test_the_rights_on_the_id_and_the_group_of_each_lane_are_checked_and_no_tran
     running.produce("t", b"x")
 
     def findings() -> list[Finding]:
-        return list(check_transactional_ids(settings, "gw1", ["alarms", "doors"]))
+        return list(check_transactional_ids(settings, "gw1", ["alarms", "doors"], agent_runs=False))
 
     # A broker loads its groups when the first one is asked for.
     wait_until(lambda: findings()[0].condition is Condition.FINE, "the groups are served")
@@ -92,4 +92,4 @@ def test_the_rights_on_the_id_and_the_group_of_each_lane_are_checked_and_no_tran
 
 def test_in_the_other_modes_there_is_nothing_to_check(secured: tuple[Broker, int]) -> None:
     settings = KafkaSettings(secured[0].bootstrap_servers, "t")
-    assert list(check_transactional_ids(settings, "gw1", ["alarms"])) == []
+    assert list(check_transactional_ids(settings, "gw1", ["alarms"], agent_runs=False)) == []
