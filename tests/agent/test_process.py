@@ -27,6 +27,7 @@ WINDOW = 64
 EVENT = b'{"device":"urn:dev:mac:0000000000000001","id":%d,"data":{"n":%d}}'
 PAIR = b'[{"device":"urn:a","id":%d,"data":{"x":1}},{"device":"urn:a","type":"alarm","id":%d,"data":{"x":1}}]'
 """The events of one delivery that are of two lanes."""
+ALARM = b'{"device":"urn:a","type":"alarm","id":%d,"data":{"n":%d,"text":"' + b"x" * 700 + b'"}}'
 LANES = '[[forward.lanes]]\nname = "alarms"\ntype = "alarm"\npriority = 1\n'
 
 
@@ -63,13 +64,18 @@ class Client:
     def close(self) -> None:
         self._socket.close()
 
-    def receive(self) -> bool:
-        """Receive one answer; return False without one."""
+    def answer(self) -> wire.Message | None:
+        """Receive one answer; return None without one."""
         try:
-            message = wire.parse(self._socket.recv(2048))
+            return wire.parse(self._socket.recv(2048))
         except (TimeoutError, ConnectionRefusedError):
+            return None
+
+    def receive(self) -> bool:
+        """Receive one answer, a success; return False without one."""
+        message = self.answer()
+        if message is None:
             return False
-        assert message is not None
         assert message.code_text == "2.04"
         self.acked.add(int.from_bytes(message.token, "big"))
         return True
@@ -176,6 +182,37 @@ def test_sigkill_loses_no_part_of_an_acked_delivery_of_two_lanes_and_doubles_non
         assert len(of_lane) == len(set(of_lane))
         assert acked <= set(of_lane)
     assert len(acked) > kills * 20
+
+
+def ask(client: Client, form: bytes) -> wire.Message:
+    """Send one request of a form, and return its answer."""
+    client.form = form
+    token = client.next.to_bytes(4, "big")
+    client.send()
+    answers: list[wire.Message] = []
+
+    def is_answered() -> bool:
+        answer = client.answer()
+        answers.extend(() if answer is None or answer.token != token else (answer,))
+        return bool(answers)
+
+    wait_until(is_answered, "an answer")
+    return answers[0]
+
+
+def test_a_full_lane_answers_5_03_and_the_other_lane_goes_on(
+    configuration: Path, agent: Process, connect: Connect, tmp_path: Path
+) -> None:
+    configuration.write_text(configuration.read_text() + '[store]\nmax_bytes = "1MiB"\n' + LANES)
+    client = connect(start(agent), 1)
+    assert ask(client, ALARM).code_text == "2.04"
+    wait_until(lambda: ask(client, ALARM).code_text == "5.03", "the lane is full")
+    for _ in range(3):
+        refused = ask(client, ALARM)
+        assert (refused.code_text, refused.max_age_seconds) == ("5.03", 60)
+        assert ask(client, EVENT).code_text == "2.04"
+    assert agent.terminate() == 0
+    assert len(stored_ids(tmp_path)) == 3
 
 
 def test_sigterm_finishes_what_was_accepted(agent: Process, connect: Connect, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from agent.store.event_store import EventStore
 from agent.store.fingerprints.index import SEGMENT_EVENTS
 from agent.store.layout import FILE_NAME
 from agent.store.memory import Memory
-from agent.store.port import Batch, Candidate, Offsets, Outcome, Reject, StoredEvent, Submission
+from agent.store.port import Batch, Candidate, Intake, Offsets, Outcome, Reject, StoredEvent, Submission
 from agent.store.schema import database
 from agent.store.write.capacity import Capacity
 from contract.event import Event
@@ -86,7 +86,7 @@ def candidate(clock: HandClock, event: Event, via: str = "coap") -> Candidate:
 
 
 def submit(
-    store: EventStore,
+    store: Intake,
     clock: HandClock,
     *events: Event,
     key: bytes | None = None,
@@ -101,7 +101,7 @@ def submit(
     return done
 
 
-async def accept(store: EventStore, clock: HandClock, *events: Event, key: bytes | None = None) -> Outcome:
+async def accept(store: Intake, clock: HandClock, *events: Event, key: bytes | None = None) -> Outcome:
     """Submit and wait for the outcome."""
     return await asyncio.wait_for(submit(store, clock, *events, key=key), 60)
 

@@ -14,6 +14,7 @@ from agent.store.errors import StoreError
 from agent.store.files import use_mark
 from agent.store.files.folders import LANES_FOLDER, foreign_folders, store_folders
 from agent.store.layout import FILE_NAME
+from contract.event import Label
 from tests.agent.store.stores import HandClock, stored_events
 from tests.agent.store.test_lanes import ALARM, ALARMS, OTHER, READING, accept, opened, sizes
 
@@ -107,3 +108,24 @@ async def test_lanes_that_are_left_have_their_share_of_the_bound(tmp_path: Path,
     async with opened(tmp_path, clock) as stores:
         assert stores.bytes_max == configured
         assert set(stores.by_lane) == {DEFAULT_LANE, "alarms"}
+
+
+async def test_a_lane_from_an_older_copy_assigns_no_label_again_and_the_other_lane_recognises_resends(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    lane, copy = tmp_path / LANES_FOLDER / "alarms", tmp_path / "copy"
+    given: dict[Label, bytes] = {}
+    other = replace(ALARM, id=30)
+    for events in ((READING, ALARM), (OTHER, other), (OTHER, other, replace(ALARM, id=31))):
+        clock.pass_seconds(5)
+        async with opened(tmp_path, clock, ALARMS) as stores:
+            outcome = await accept(stores, clock, *events)
+            for store in stores.by_lane.values():
+                for event in stored_events(store):
+                    assert given.setdefault(event.label, event.fingerprint) == event.fingerprint
+        if not copy.exists():
+            shutil.copytree(lane, copy)
+        else:
+            shutil.rmtree(lane)
+            shutil.copytree(copy, lane)
+    assert (outcome.accepted, outcome.duplicates) == (2, 1)  # the copy does not have the alarm

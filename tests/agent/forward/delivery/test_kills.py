@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.config.settings import IdentitySettings, StoreSettings
+from agent.config import load
+from agent.config.lanes import DEFAULT_LANE
 from agent.status import read_status
-from agent.store.event_store import EventStore
+from agent.store.files.folders import store_folders
+from agent.store.lanes.stores import lane_stores
 from agent.store.layout import FILE_NAME
 from agent.store.read.events import Epochs
 from agent.store.schema import database, tables
@@ -29,6 +31,8 @@ from tests.support.waiting import wait_for_count
 
 SECONDS_PER_KILL_MAX = 20
 EVENTS_A_COMMIT = 500
+LANES = '[[forward.lanes]]\nname = "odd"\ndevice = "d[135]"\npriority = 0\n'
+"""A lane that sends at the same time as the default lane."""
 
 pytestmark = pytest.mark.kafka
 
@@ -48,20 +52,23 @@ class Lives:
     maybe_lost: int
 
 
-async def live_and_die(kafka: KafkaTopic, gateway: str, folder: Path, delivery: str, kills: int) -> Lives:
+async def live_and_die(
+    kafka: KafkaTopic, gateway: str, folder: Path, delivery: str, kills: int, lanes: str = ""
+) -> Lives:
     """Kill an agent repeatedly, at random steps of its work; the last process finishes."""
     configuration = folder / "oncegate.toml"
     configuration.write_text(
         f'[gateway]\nid = "{gateway}"\nstate_dir = "{folder / "state"}"\n[coap]\nenabled = false\n'
         f'[http]\nenabled = false\n[kafka]\nbootstrap_servers = "{kafka.bootstrap_servers}"\n'
-        f'topic = "{kafka.topic}"\ndelivery = "{delivery}"\n'
+        f'topic = "{kafka.topic}"\ndelivery = "{delivery}"\n{lanes}'
     )
     clock = HandClock()
-    async with EventStore(folder / "state", gateway, StoreSettings(), IdentitySettings(), clock) as store:
+    async with lane_stores(load.load(configuration), clock) as stores:
         for first in range(0, kills * BATCHES_MAX * EVENTS_PER_BATCH, EVENTS_A_COMMIT):
             events = [Event(f"d{number % 7}", id=number, data={}) for number in range(first, first + EVENTS_A_COMMIT)]
-            await accept(store, clock, *events)
-    labels = stored_labels(folder / "state" / FILE_NAME)
+            await accept(stores.intake, clock, *events)
+    files = [one / FILE_NAME for one in store_folders(folder / "state").values()]
+    labels = set().union(*(stored_labels(file) for file in files))
 
     seed = random.randrange(1 << 32)
     command = [
@@ -118,3 +125,19 @@ async def test_at_most_once_no_label_is_there_twice_and_none_is_missing_uncounte
     assert set(lives.seen.values()) == {1}
     assert set(lives.seen) <= lives.labels
     assert len(missing) <= lives.maybe_lost <= kills * EVENTS_PER_BATCH
+
+
+@pytest.mark.heavy
+async def test_at_most_once_the_same_holds_with_two_lanes_that_send_at_the_same_time(
+    kafka: KafkaTopic, gateway: str, tmp_path: Path
+) -> None:
+    kills = 40
+    lives = await live_and_die(kafka, gateway, tmp_path, "at-most-once", kills, LANES)
+
+    missing = lives.labels - set(lives.seen)
+    lanes = read_status(tmp_path / "state", gateway).lanes
+    print(f"missing={len(missing)} maybe_lost={lives.maybe_lost}")
+    assert set(lanes) == {DEFAULT_LANE, "odd"}
+    assert set(lives.seen.values()) == {1}
+    assert set(lives.seen) <= lives.labels
+    assert len(missing) <= lives.maybe_lost <= len(lanes) * kills * EVENTS_PER_BATCH
