@@ -95,7 +95,7 @@ def agent(folder: Path, servers: str, gateway: UplinkGateway) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}/api/v1/events"
 
 
-def give_receipts(broker: Broker, stop: threading.Event) -> int:
+def commit_receipts(broker: Broker, stop: threading.Event) -> int:
     """Commit receipts for all that the topic has, as the job does; return how often."""
     commits = 0
     servers = broker.bootstrap_servers
@@ -165,7 +165,7 @@ def measure(folder: Path, seconds: float) -> list[Figure]:
         for flush, recorder in zip(telegrafs, recorders[len(GATEWAYS) :], strict=True):
             peers.append(stack.enter_context(telegraf(folder / flush.topic, recorder, flush)))
         stop = threading.Event()
-        receipts = stack.enter_context(ThreadPoolExecutor()).submit(give_receipts, broker, stop)
+        receipts = stack.enter_context(ThreadPoolExecutor()).submit(commit_receipts, broker, stop)
         stack.callback(stop.set)
         sending = [address for address, gateway in zip(addresses, GATEWAYS, strict=True) if gateway.has_events]
         source = bodies()
@@ -185,7 +185,7 @@ def measure(folder: Path, seconds: float) -> list[Figure]:
             figures += _figures(peer.name, peer.recorder.cut().traffic, seconds, events)
         stop.set()
         if receipts.result() < seconds / COMMIT_SECONDS / 4:
-            raise ServiceError("receipts were hardly given: the agents asked more often than they would")
+            raise ServiceError("too few receipts were committed: the agents polled more often than beside a job")
         for flush in telegrafs:
             wait_until_arrived(broker, flush.topic, FIRST_EVENTS + events)
     return figures

@@ -97,7 +97,7 @@ def telegraf(folder: Path, recorder: Recorder, flush: TelegrafFlush) -> Iterator
 
 
 def wait_until_arrived(broker: Broker, topic: str, count: int) -> None:
-    """Wait until a topic has this many records: bytes of what was lost would be no bytes of a delivery."""
+    """Wait until a topic has this many records: bytes of lost records must not count; raise ServiceError."""
     reader = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "none"})
     deadline = time.monotonic() + ARRIVAL_SECONDS_MAX
     try:
@@ -119,5 +119,7 @@ def _client(broker: Mosquitto) -> Iterator[Client]:
     client = Client(CallbackAPIVersion.VERSION2)
     client.connect("127.0.0.1", broker.port)
     client.loop_start()
-    yield client
-    client.loop_stop()
+    try:
+        yield client
+    finally:
+        client.loop_stop()

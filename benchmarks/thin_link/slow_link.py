@@ -57,7 +57,9 @@ def slow_link(target: int) -> Iterator[int]:
     thread.start()
     link = StreamLink(("127.0.0.1", target), LinkProfile(faults, faults), 0.0, SEED)
     asyncio.run_coroutine_threadsafe(link.__aenter__(), loop).result(START_SECONDS_MAX)
-    yield link.address[1]
-    asyncio.run_coroutine_threadsafe(link.__aexit__(), loop).result(START_SECONDS_MAX)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
+    try:
+        yield link.address[1]
+    finally:
+        asyncio.run_coroutine_threadsafe(link.__aexit__(), loop).result(START_SECONDS_MAX)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
