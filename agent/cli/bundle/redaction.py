@@ -38,7 +38,7 @@ _IN_TEXT = (
     re.compile(r"(?i)(\bbearer\s+)[A-Za-z0-9._~+/=-]{8,}"),
     re.compile(r"(?i)(\bauthorization['\"]?\s*[=:]\s*['\"]?basic\s+)[^\s'\",;]+"),
     re.compile(r"(://[^/\s:@]*:)[^\s'\"<>,]+(?=@)"),
-    re.compile(rf"(?i)([\w.]*(?:password|passwd|pwd|passphrase|secret|token|api[_-]?key)['\"]?\s*[=:]\s*){_WORD}"),
+    re.compile(rf"(?i)((?:password|passwd|pwd|passphrase|secret|token|api[_-]?key)['\"]?\s*[=:]\s*){_WORD}"),
     re.compile(r"(?s)(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?=-----END|\Z)"),
 )
 """Text that looks like a secret, whether it is a known one or not; group 1 is kept."""
