@@ -16,5 +16,5 @@ def test_a_unit_starts_a_command_that_is_accepted(command: str) -> None:
     environment = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
     unit = (UNITS / f"oncegate-{command}.service").read_text()
     [start] = [line for line in unit.splitlines() if line.startswith("ExecStart=/usr/bin/env $ONCEGATE_CLOUD ")]
-    words = [environment[word[1:]].split() if word.startswith("$") else [word] for word in start.split()[2:]]
-    assert parse(sum(words, [])).command.name == ("job" if command == "cloud" else command)
+    words = " ".join(environment[word[1:]] if word.startswith("$") else word for word in start.split()[2:]).split()
+    assert parse(words).command.name == ("job" if command == "cloud" else command)
