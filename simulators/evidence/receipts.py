@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from contract.topics import EVENTS
-from simulators.evidence.topic import Topic, failures
+from simulators.evidence.topic import Topic, answer, failures
 
 GROUP = "oncegate-cloud"
 ANSWER_SECONDS_MAX = 30.0
-PAUSE_SECONDS = 0.2
 
 
 def ahead(
@@ -43,21 +41,14 @@ def _committed(bootstrap_servers: str, group: str, seconds_max: float) -> list[T
     with Consumer(
         {"bootstrap.servers": bootstrap_servers, "group.id": group, "enable.auto.commit": False, "log_level": 2}
     ) as reader:
-        return [one for one in _answer(reader, seconds_max) if one.offset > 0]
 
-
-def _answer(reader: Consumer, seconds_max: float) -> list[TopicPartition]:
-    """Retry until there is an answer: the first request creates the coordinator, and a broker may restart."""
-    deadline = time.monotonic() + seconds_max
-    while True:
-        try:
+        def request() -> list[TopicPartition]:
             partitions = reader.list_topics(EVENTS, timeout=seconds_max).topics[EVENTS].partitions
             places = [TopicPartition(EVENTS, partition) for partition in partitions]
             return reader.committed(places, timeout=seconds_max)
-        except KafkaException:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(PAUSE_SECONDS)
+
+        # The first request creates the coordinator and fails.
+        return [one for one in answer(request, seconds_max) if one.offset > 0]
 
 
 def _ends(table: Path) -> dict[int, int]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -16,7 +17,9 @@ from simulators.errors import SimulatorError
 from simulators.evidence.row import Row
 
 ANSWER_SECONDS_MAX = 30.0
-"""How long a broker may take to answer a metadata request."""
+"""How long a broker may take to answer a request."""
+PAUSE_SECONDS = 0.2
+"""Before a request to a broker is repeated."""
 READ_SECONDS_MAX = 120.0
 _BATCH = 5_000
 _GROUP = "oncegate-sim-reader"
@@ -29,6 +32,8 @@ _FIXED = {
     # Errors are in our own exceptions; the client would log each attempt.
     "log_level": 2,
 }
+
+T = TypeVar("T")
 
 
 class TopicError(SimulatorError):
@@ -119,17 +124,32 @@ def _reason(error: KafkaException) -> str:
     return reason.str() if isinstance(reason, KafkaError) else str(reason)
 
 
+def answer(request: Callable[[], T], seconds_max: float) -> T:
+    """Return the answer to a request, which is repeated after an error: a broker may just have started."""
+    deadline = time.monotonic() + seconds_max
+    while True:
+        try:
+            return request()
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(PAUSE_SECONDS)
+
+
 def _watermarks(consumer: Consumer, topic: Topic) -> dict[int, tuple[int, int]]:
     """Return the first offset of each partition and its end offset."""
-    known = consumer.list_topics(topic.name, timeout=topic.answer_seconds_max).topics[topic.name]
-    if known.error is not None:
-        raise TopicError(f"{_place(topic)}: {known.error}")
-    return {
-        partition: consumer.get_watermark_offsets(
-            TopicPartition(topic.name, partition), timeout=topic.answer_seconds_max
-        )
-        for partition in known.partitions
-    }
+    seconds_max = topic.answer_seconds_max
+
+    def request() -> dict[int, tuple[int, int]]:
+        known = consumer.list_topics(topic.name, timeout=seconds_max).topics[topic.name]
+        if known.error is not None:
+            if known.error.code() == KafkaError.LEADER_NOT_AVAILABLE:
+                raise KafkaException(known.error)
+            raise TopicError(f"{_place(topic)}: {known.error}")
+        places = [TopicPartition(topic.name, partition) for partition in known.partitions]
+        return {one.partition: consumer.get_watermark_offsets(one, timeout=seconds_max) for one in places}
+
+    return answer(request, seconds_max)
 
 
 def _read_to_ends(consumer: Consumer, topic: Topic, partitions: int) -> Iterator[Row]:
