@@ -8,10 +8,13 @@ from pathlib import Path
 from cloud.auditing.findings import Findings
 from cloud.auditing.sections import STATUSES
 
+MODE = 0o644
+"""The exporter runs as another user, whatever the umask of the audit's unit."""
+
 
 def write(findings: Findings, path: Path) -> None:
     """Replace the file in one step; docs/cloud.md explains each metric."""
-    from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
+    from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
     registry = CollectorRegistry()
     labels = Gauge("oncegate_audit_labels", "Labels of all audits, by status", ["status"], registry=registry)
@@ -26,4 +29,7 @@ def write(findings: Findings, path: Path) -> None:
         sum(findings.faults().values())
     )
     Gauge("oncegate_audit_timestamp_seconds", "Time of the end of the last audit", registry=registry).set(time.time())
-    write_to_textfile(str(path), registry)
+    written = path.with_name(f"{path.name}.new")  # the exporter reads *.prom alone
+    written.write_bytes(generate_latest(registry))
+    written.chmod(MODE)
+    written.replace(path)
