@@ -16,7 +16,6 @@ from agent.store.memory import Memory
 from agent.store.port import Batch, LabelRange, OutboxError, StoredEvent
 from agent.store.read.events import read_commits, stored_events
 from agent.store.schema import database, tables
-from agent.store.schema.gaps import Gap
 from agent.store.write.committer import Committer
 from agent.store.write.write_path import WritePath
 from agent.store.write.writer import Writer, do_nothing
@@ -119,7 +118,7 @@ class StoreOutbox:
     def give_up(self, position: int, reason: str) -> None:
         """Make a gap of an event, and declare it."""
         with self._damage.reported():
-            self._writer.call(lambda: self._committer.give_up_unprocessed(position, position, reason))
+            self._writer.call(lambda: self._committer.give_up(position, position, reason))
 
     def expire(self, first: int, last: int, lifetime_seconds: float) -> int:
         """Make a gap of the first of these new events that are too old, and declare it; return how many."""
@@ -182,7 +181,7 @@ class StoreOutbox:
         """Make a gap of what cannot be read; return False where the disk refuses even that."""
         log.error("store=damaged reason=%r effect=%r", str(damage), "given up, declared by an event")
         try:
-            self._writer.call(lambda: self._committer.give_up(Gap(damage.first, damage.last, "wrong checksum")))
+            self._writer.call(lambda: self._committer.give_up(damage.first, damage.last, "wrong checksum"))
         except FAILURES as error:
             if is_damage(error):
                 self._damage.report(error)

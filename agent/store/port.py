@@ -286,7 +286,7 @@ class Outbox(Protocol):
         """
 
     def give_up(self, position: int, reason: str) -> None:
-        """Make a gap of an event that Kafka can never take; return once that is on disk.
+        """Make a gap of an event that Kafka can never take, new or released; return once that is on disk.
 
         Its fingerprint and its retransmission key are forgotten in the same transaction, so that the sensor's resend
         is stored as new. Another event declares the gap. Raise with nothing changed.

@@ -123,6 +123,11 @@ class Progress:
         with self._changed:
             return list(self._coverage.processed.holes(first, last))
 
+    def not_lost(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Return the ranges from first to last that are in no gap, whether or not they are processed."""
+        with self._changed:
+            return list(self._lost.holes(first, last))
+
     def processed_to(self, floor: int) -> int:
         """Return the position up to which all is processed from `floor` on."""
         with self._changed:

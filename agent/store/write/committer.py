@@ -72,39 +72,37 @@ class Committer:
         self._note_duplicates(decision, range(decision.first_position, decision.next_position))
         self._announce(decision.after_commit)
 
-    def give_up(self, gap: Gap) -> None:
-        """Give up unreadable or unsendable events, and declare them in an event; raise with nothing changed."""
-        self._path.removal.give_up(gap)
-        self.declare()
+    def give_up(self, first: int, last: int, reason: str) -> None:
+        """Give up unreadable or unsendable events, and declare them; none that is in a gap already.
+
+        Events that were released before they were sent are given up as well. What was given up before an error is
+        declared by the next commit.
+        """
+        self._give_up(self._memory.progress.not_lost(first, last), reason)
 
     def expire(self, first: int, last: int, lifetime_ms: int) -> int:
         """Give up the events from a position on that were committed longer ago than a service time; return how many.
 
-        Declare them in an event; raise with nothing changed.
+        None that a full store has dropped since it was read. Otherwise as `give_up`.
         """
         boundary_ms = self._path.service.now_ms() - lifetime_ms
         position = first
         while position <= last and (self._memory.fingerprints.committed_ms(position) or 0) < boundary_ms:
             position += 1
-        return self.give_up_unprocessed(first, position - 1, EXPIRED)
-
-    def give_up_unprocessed(self, first: int, last: int, reason: str) -> int:
-        """Give up those of some events that have not been dropped since they were read; return how many.
-
-        Declare them in an event; what was given up before an error is declared by the next commit.
-        """
-        ranges = self._memory.progress.unprocessed(first, last) if first <= last else []
-        for start, end in ranges:
-            self._path.removal.give_up(Gap(start, end, reason))
-        if ranges:
-            self.declare()
-        return sum(end - start + 1 for start, end in ranges)
+        return self._give_up(self._memory.progress.unprocessed(first, position - 1), EXPIRED)
 
     def declare(self) -> None:
         """Store the events that declare gaps, corrections of the clock and digests, where any are due."""
         corrections = self._clock_corrections(self._path.epoch.start.boot)
         if self._memory.undeclared or corrections or self._is_section_due():
             self.commit(())
+
+    def _give_up(self, ranges: Sequence[tuple[int, int]], reason: str) -> int:
+        for first, last in ranges:
+            self._path.removal.give_up(Gap(first, last, reason))
+        if ranges:
+            self.declare()
+        return sum(last - first + 1 for first, last in ranges)
 
     def _note_duplicates(self, decision: Decision, positions: range) -> None:
         """Count the duplicates of events at these positions, which are on disk."""

@@ -18,7 +18,6 @@ from agent.store.memory import load
 from agent.store.read.trace import fingerprint_at, trace
 from agent.store.recovery.verify import verify
 from agent.store.schema import database
-from agent.store.schema.gaps import Gap
 from contract.event import Event
 from contract.fingerprint import fingerprint
 from tests.agent.store.stores import (
@@ -134,7 +133,7 @@ async def test_what_is_given_up_is_forgotten_in_a_segment_too_and_healed_by_a_re
         for number in range(100):
             await accept(store, clock, event(number))
         await settle(store)
-        store._writer.call(lambda: store._committer.give_up(Gap(10, 12, "test")))
+        store._writer.call(lambda: store._committer.give_up(10, 12, "test"))
     async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
         # Position 1 is the epoch's first event.
         assert [(await accept(store, clock, event(number))).accepted for number in range(7, 12)] == [0, 1, 1, 1, 0]
@@ -159,10 +158,10 @@ async def test_what_was_given_up_leaves_with_the_segments_before_it_on_a_gateway
                     rest(store)  # and no duplicate arrives, whose row would stay in the log and be removed from there
 
         await serve(2)
-        store._writer.call(lambda: store._committer.give_up(Gap(10, 12, "early")))
+        store._writer.call(lambda: store._committer.give_up(10, 12, "early"))
         await serve(6)
         last = number
-        store._writer.call(lambda: store._committer.give_up(Gap(last - 5, last - 5, "late")))
+        store._writer.call(lambda: store._committer.give_up(last - 5, last - 5, "late"))
         assert forgotten(tmp_path) == [(last - 5, last - 5)]
         assert list(store._memory.fingerprints._forgotten) == [(last - 5, last - 5)]
     async with make_store(tmp_path, clock, segment_events=SEGMENT, retention_seconds=7200) as store:
@@ -175,7 +174,7 @@ async def test_what_is_given_up_stays_forgotten_where_a_salvage_finds_the_gap_al
         for number in range(100):
             await accept(store, clock, event(number))
         await settle(store)
-        store._writer.call(lambda: store._committer.give_up(Gap(10, 12, "test")))
+        store._writer.call(lambda: store._committer.give_up(10, 12, "test"))
     with closing(database.open_for_service(tmp_path / FILE_NAME)) as connection:
         connection.execute("DELETE FROM forgotten")
     swap.suspect(tmp_path / FILE_NAME, "set by the test")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.status import read_status
+from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME
 from agent.store.port import OutboxError
 from agent.store.schema import database, tables
@@ -31,6 +32,13 @@ NOTE = ("flight", "here")
 def kept_commits(folder: Path) -> list[int]:
     with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
         return [row[0] for row in connection.execute("SELECT first_position FROM events ORDER BY first_position")]
+
+
+def declared(store: EventStore) -> list[tuple[str, int, int]]:
+    """Return reason and sequences of each range that a gap declares."""
+    tails = [json.loads(b"{" + event.tail + b"}") for event in stored_events(store)]
+    gaps = [tail["data"] for tail in tails if tail["type"] == "gateway.gap"]
+    return [(gap["reason"], first, last) for gap in gaps for _, first, last in gap["labels"]]
 
 
 async def test_what_is_released_stays_so_after_a_kill_and_is_purged_at_once(tmp_path: Path) -> None:
@@ -88,10 +96,31 @@ async def test_a_resend_of_what_was_given_up_is_stored_as_new(tmp_path: Path, ev
         assert read_status(tmp_path / "store", GATEWAY).events.lost == 1
     async with make_store(image, clock) as store:
         assert (await accept(store, clock, event, key=KEY)).accepted == 1
-        events = stored_events(store)
-    declared = [json.loads(b"{" + found.tail + b"}") for found in events if b"gateway.gap" in found.tail]
-    assert [(gap["data"]["reason"], gap["data"]["count"]) for gap in declared] == [("too large for Kafka", 1)]
-    assert declared[0]["data"]["labels"][0][1:] == [2, 2]
+        assert declared(store) == [("too large for Kafka", 2, 2)]
+
+
+async def test_what_is_refused_after_its_release_is_declared_once_and_its_resend_is_new(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path / "store", clock) as store:
+        await accept(store, clock, ONE, TWO)
+        store.outbox.release(1, 3, NOTE)
+        for _ in range(2):
+            store.outbox.give_up(2, "too large for Kafka")
+        assert store.counts() == (1, 0, 0, 1)
+        image = crash_image(tmp_path / "store", tmp_path / "image")
+    async with make_store(image, clock) as store:
+        assert declared(store) == [("too large for Kafka", 2, 2)]
+        outcome = await accept(store, clock, ONE, TWO)
+        assert (outcome.accepted, outcome.duplicates) == (1, 1)
+
+
+async def test_what_a_full_store_dropped_before_its_damage_was_found_is_declared_once(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, ONE, TWO)
+        store.outbox.give_up(2, "dropped")
+        store._writer.call(lambda: store._committer.give_up(2, 3, "wrong checksum"))
+        assert declared(store) == [("dropped", 2, 2), ("wrong checksum", 3, 3)]
 
 
 async def test_two_openings_never_have_one_epoch_though_nothing_was_stored_under_the_first(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from agent.store.layout import FILE_NAME
 from agent.store.port import Outcome
 from agent.store.schema import database
-from agent.store.schema.gaps import Gap
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint
 from tests.agent.store.stores import (
@@ -117,7 +116,7 @@ class StoreMachine(RuleBasedStateMachine):
         number = data.draw(st.sampled_from(sorted(self.acked)))
         kept = [event for event in stored_events(self.store) if b'"id":%d,' % number in event.tail]
         for event in kept:
-            self.store._writer.call(lambda: self.store._committer.give_up(Gap(event.position, event.position, "test")))  # noqa: B023
+            self.store._writer.call(lambda: self.store._committer.give_up(event.position, event.position, "test"))  # noqa: B023
             self.acked.remove(number)
             self.given_up.add(event.position)
 
