@@ -10,6 +10,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -209,8 +210,13 @@ async def _until_stopped(stop: asyncio.Event, store: LaneStores) -> None:
 
 
 async def _thread(run: Callable[[threading.Event], None], stop: threading.Event) -> None:
-    """Run blocking work in a thread; on cancellation set `stop` and wait for its end."""
-    work = asyncio.ensure_future(asyncio.to_thread(run, stop))
+    """Run blocking work in a thread of its own; on cancellation set `stop` and wait for its end.
+
+    The loop's own executor has few threads, which lanes would occupy for good.
+    """
+    executor = ThreadPoolExecutor(1)
+    work = asyncio.get_running_loop().run_in_executor(executor, run, stop)
+    executor.shutdown(wait=False)
     try:
         await asyncio.shield(work)
     except asyncio.CancelledError:

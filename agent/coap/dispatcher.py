@@ -68,14 +68,14 @@ class Dispatcher:
         waiting, clock = self._waiting, self._loop.time
         now = clock()
         end = now + TURN_SECONDS_MAX
-        while waiting:
-            datagram, endpoint, truncated = waiting.popleft()
-            self._dispatch(datagram, endpoint, truncated, now)
-            now = clock()
-            if now >= end:
-                break
-        if waiting:
-            self._loop.call_soon(self._dispatch_waiting)
+        try:
+            while waiting and now < end:
+                datagram, endpoint, truncated = waiting.popleft()
+                self._dispatch(datagram, endpoint, truncated, now)
+                now = clock()
+        finally:  # also after an error, which the loop logs
+            if waiting:
+                self._loop.call_soon(self._dispatch_waiting)
 
     def _dispatch(self, datagram: bytes, endpoint: Endpoint, truncated: bool, now: float) -> None:
         if len(datagram) < HEADER_BYTES or datagram[0] & _VERSION_BITS != VERSION_1:

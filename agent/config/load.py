@@ -216,6 +216,6 @@ def _section_mistake(source: Source, section: str, options: Mapping[str, object]
 
 def _reasons(option: Field[Any], value: object, error: ValueError) -> Iterator[str]:
     read = option.metadata["read"]
-    # Properties and what is in addresses may be secret, and a list of tables is too long.
-    hidden = read in (readers.properties, readers.address) or isinstance(error, SettingErrors)
+    # Properties, what is in addresses, and a password in place of its file may be secret; a list of tables is too long.
+    hidden = read in (readers.properties, readers.address, readers.secret_path) or isinstance(error, SettingErrors)
     yield from (text if hidden else f"{text}; found {value!r}" for text in texts(error))

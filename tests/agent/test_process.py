@@ -8,10 +8,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
-from agent.config.lanes import DEFAULT_LANE
+from agent.config.lanes import DEFAULT_LANE, LANES_MAX
 from agent.store.files.folders import store_folders
 from agent.store.layout import FILE_NAME
 from agent.store.read.events import Epochs, read_packed
@@ -213,6 +215,24 @@ def test_a_full_lane_answers_5_03_and_the_other_lane_goes_on(
         assert ask(client, EVENT).code_text == "2.04"
     assert agent.terminate() == 0
     assert len(stored_ids(tmp_path)) == 3
+
+
+def test_as_many_lanes_as_are_allowed_leave_threads_for_all_else(configuration: Path, agent: Process) -> None:
+    lanes = "".join(LANES.replace("alarm", f"alarm-{place}") for place in range(LANES_MAX))
+    configuration.write_text(f"{configuration.read_text()}[mqtt]\nenabled = true\nport = 1\n{lanes}")
+    start(agent)
+    place = agent.log().split("agent=ready")[1].split("http=")[1].split()[0]
+
+    def is_ready() -> bool:
+        try:
+            urlopen(f"http://{place}/readyz", timeout=10).close()
+        except HTTPError:
+            return False
+        return True
+
+    wait_until(is_ready, "the agent has tried each store")
+    wait_until(lambda: "mqtt=disconnected" in agent.log(), "the agent has tried to reach the MQTT broker")
+    assert agent.terminate() == 0
 
 
 def test_sigterm_finishes_what_was_accepted(agent: Process, connect: Connect, tmp_path: Path) -> None:

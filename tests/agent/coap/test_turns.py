@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from agent.coap.server import CoapServer
@@ -38,6 +40,27 @@ async def test_slow_bodies_take_no_more_than_their_turn(*, fast: bool) -> None:
                     sensor.send(post(number, number.to_bytes(2, "big")))
                 await until(lambda: turns.total == DATAGRAMS, "all are taken")
     assert turns.most <= PER_TURN
+
+
+async def test_a_datagram_that_raises_an_error_keeps_no_other_waiting() -> None:
+    errors: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
+    seen = 0
+
+    def receive(delivery: Delivery, respond: Respond) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == 1:
+            raise RuntimeError("the first one")
+        respond(Answer(Status.DURABLE, accepted=1))
+
+    async with CoapServer(CoapSettings(bind="[::1]:0"), receive, tuning=QUICK) as server:
+        with Sensor(server.port) as sensor:
+            for number in range(DATAGRAMS):
+                sensor.send(post(number, number.to_bytes(2, "big")))
+            codes = [(await sensor.receive()).code for _ in range(DATAGRAMS - 1)]
+    assert set(codes) == {CHANGED}
+    assert [str(error) for error in errors] == ["the first one"]
 
 
 async def test_bodies_that_wait_for_their_turn_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
