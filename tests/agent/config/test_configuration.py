@@ -154,7 +154,7 @@ def test_the_environment_overrides_the_file() -> None:
                 ("mqtt", {"mqtt": {"host": "u:p@b"}}),
             )
         ],
-        ({"mqtt": {"username": "u", "password_file": 12345678}}, r"expected the path of a file, .*\$"),
+        ({"mqtt": {"username": "u", "password_file": 12345678}}, "expected the path of a file, .*secrets$"),
         ({"mqtt": {"username": "u", "password_file": "credential:my pw"}}, r"password_file: (?!.*my pw)"),
         ({"coap": 3}, "expected a table"),
         ({"devices": {"allow": "urn:a,,urn:b"}}, r"\[devices\] allow: expected a list of patterns"),
