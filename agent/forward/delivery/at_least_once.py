@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from agent.forward.delivery.confirmation import Confirmation
 from agent.forward.delivery.in_flight import InFlightBatch, InFlightWindow
 from agent.forward.delivery.produce import discard, hand_over, serve
-from agent.forward.delivery.reading import read_new, wait_for_new
+from agent.forward.delivery.reading import count_for_cap, read_new, wait_for_new
 from agent.forward.delivery.session import (
     IDLE_SECONDS_MAX,
     POLL_SECONDS_MAX,
@@ -122,6 +122,7 @@ class PipelinedSession:
 
     def _send(self, events: Sequence[StoredEvent], stop: threading.Event) -> None:
         """Send consecutive events as one batch, or as several, split at those that the producer refuses."""
+        count_for_cap(self._context, events)
         producer, topic, gateway = self._producer, self._context.topic, self._context.gateway
         in_flight = InFlightBatch(events[0].position, self._leader_epochs)
         full = partial(self._check_full, in_flight, stop)

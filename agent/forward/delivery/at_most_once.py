@@ -14,7 +14,7 @@ from agent.forward.delivery import oversized
 from agent.forward.delivery.in_doubt import read_in_doubt
 from agent.forward.delivery.in_flight import InFlightBatch
 from agent.forward.delivery.produce import discard, hand_over, serve
-from agent.forward.delivery.reading import read_new, wait_for_new
+from agent.forward.delivery.reading import count_for_cap, read_new, wait_for_new
 from agent.forward.delivery.session import (
     IDLE_SECONDS_MAX,
     POLL_SECONDS_MAX,
@@ -108,6 +108,7 @@ class AtMostOnceSession:
         in_flight = InFlightBatch(events[0].position, {})
         self._in_doubt.release(events[0].position, events[-1].position)
         self._cursor = events[-1].position
+        count_for_cap(self._context, events)
         for event in events:
             record = encode(event, self._context.gateway)
             if hand_over(self._producer, self._context.topic, record, in_flight.report, lambda: None):

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from agent.config.settings import KafkaSettings
 from agent.forward.delivery.in_flight import InFlightBatch
 from agent.forward.delivery.produce import discard, hand_over, serve
-from agent.forward.delivery.reading import read_new, wait_for_new
+from agent.forward.delivery.reading import count_for_cap, read_new, wait_for_new
 from agent.forward.delivery.session import (
     BATCH_BYTES_MAX,
     IDLE_SECONDS_MAX,
@@ -266,6 +266,7 @@ class TransactionalSession:
 
     def _produce(self, events: Sequence[StoredEvent], in_flight: InFlightBatch) -> bool:
         """Hand the events to the producer; return False where it has refused one for its size."""
+        count_for_cap(self._context, events)
         for event in events:
             record = encode(event, self._context.gateway)
             if not self._hand_over(record, in_flight):

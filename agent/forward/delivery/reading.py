@@ -37,6 +37,10 @@ def read_new(context: SessionContext, after: int) -> Sequence[StoredEvent]:
     events = context.outbox.read(after, BATCH_EVENTS_MAX, bytes_max)
     if context.expiry is not None:
         events = context.expiry.unexpired(events)
-    if uplink is not None:
-        uplink.hand_over(len(events), sum(len(event.tail) for event in events), context.lane)
     return events
+
+
+def count_for_cap(context: SessionContext, events: Sequence[StoredEvent]) -> None:
+    """Count events on a capped uplink, as they are handed to the producer: of those that were read, some may wait."""
+    if context.uplink is not None:
+        context.uplink.hand_over(len(events), sum(len(event.tail) for event in events), context.lane)

@@ -128,7 +128,7 @@ async def test_the_page_works_in_a_browser_with_a_reader_token(tmp_path: Path) -
 async def test_the_page_states_what_waits_for_the_cap_and_when_the_hours_begin(tmp_path: Path) -> None:
     uplink = Uplink(1_000, HandClock())
     uplink.hand_over(2, 400, "")
-    uplink.producer_statistics("")["stats_cb"]('{"brokers":{"b":{"txbytes":500}},"txmsgs":2}')
+    uplink.producer_statistics("")["stats_cb"]('{"brokers":{"b":{"txbytes":500}},"txmsgs":2,"msg_cnt":0}')
     folder = os.environ.get("ONCEGATE_SCREENSHOTS", str(tmp_path))
     async with serving(tmp_path, uplink=uplink) as served:
         given = {"url": f"http://127.0.0.1:{served.client.port}/", "folder": folder}

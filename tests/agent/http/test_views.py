@@ -146,7 +146,7 @@ async def test_a_capped_uplink_shows_what_waits_and_when_it_will_be_sent(
         await served.client.post(EVENT)
         unknown = samples((await served.client.get("/metrics")).body)
         uplink.hand_over(2, 400, "")
-        report('{"brokers":{"b":{"txbytes":500}},"txmsgs":2}')
+        report('{"brokers":{"b":{"txbytes":500}},"txmsgs":2,"msg_cnt":0}')
         known = samples((await served.client.get("/metrics")).body)
         live = (await served.client.get("/api/v1/live?after=0")).document
     assert math.isnan(unknown["oncegate_uplink_seconds_left", ()])

@@ -23,6 +23,8 @@ class Client:
         self._properties = uplink.producer_statistics("")
         self.sent_bytes = 0
         self.sent_events = 0
+        self.queued = 0
+        """Events that it has and that are not acknowledged."""
 
     def send(self, events: int, bytes_per_event: float, others: int) -> None:
         self.sent_events += events
@@ -30,7 +32,8 @@ class Client:
 
     def report(self) -> None:
         brokers = {"b1": {"txbytes": self.sent_bytes}, "bootstrap": {"txbytes": 0}}
-        self._properties["stats_cb"](json.dumps({"brokers": brokers, "txmsgs": self.sent_events}))
+        statistics = {"brokers": brokers, "txmsgs": self.sent_events, "msg_cnt": self.queued}
+        self._properties["stats_cb"](json.dumps(statistics))
 
 
 @settings(max_examples=60)
@@ -54,6 +57,7 @@ def test_what_is_sent_is_within_the_cap_and_uses_it(bytes_per_event: float, othe
             client.send(waiting, bytes_per_event, others // 4)
             waiting = 0
         clock.pass_seconds(0.25)
+        client.queued = waiting
         if number % 2:
             client.report()
         totals.append(((number + 1) / 4, client.sent_bytes))
@@ -85,7 +89,7 @@ def test_requests_about_the_topic_count_and_are_no_part_of_an_events_cost() -> N
     clock = HandClock()
     uplink = Uplink(RATE, clock)
     admin = uplink.statistics()["stats_cb"]
-    admin(json.dumps({"brokers": {"b1": {"txbytes": 3 * RATE}}, "txmsgs": 0}))
+    admin(json.dumps({"brokers": {"b1": {"txbytes": 3 * RATE}}, "txmsgs": 0, "msg_cnt": 0}))
     assert uplink.state().sent_bytes == 3 * RATE
     assert uplink.state().bytes_per_event == 0
     assert not uplink.is_open()
@@ -107,3 +111,30 @@ def test_what_the_producer_of_a_lane_has_left_holds_no_other_lane_back() -> None
     uplink.producer_closed("alarms")
     clock.pass_seconds(1)
     assert uplink.is_open()
+
+
+def test_what_a_producer_has_dropped_unsent_holds_nothing_back() -> None:
+    clock = HandClock()
+    uplink = Uplink(RATE, clock)
+    client = Client(uplink)
+    for _ in range(10):
+        while uplink.is_open():
+            uplink.hand_over(10, 10 * EVENT_BYTES, "")
+        clock.pass_seconds(1)
+    client.queued = 1
+    client.report()
+    assert not uplink.is_open()
+    client.queued = 0  # the rest was refused by the client, or purged with its transaction
+    client.report()
+    assert uplink.is_open()
+
+
+def test_a_count_that_falls_with_a_deleted_topic_leaves_what_is_known_of_an_events_cost() -> None:
+    uplink = Uplink(RATE, HandClock())
+    client = Client(uplink)
+    uplink.hand_over(10, 10 * EVENT_BYTES, "")
+    client.send(10, 50, 0)
+    client.report()
+    client.sent_events = 0
+    client.report()
+    assert uplink.state().bytes_per_event == 50
