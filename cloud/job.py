@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from cloud.delta.sink import open_delta
-from cloud.errors import EndingError, FlushError, JobError, ReelectedError, StopError
+from cloud.errors import EndingError, JobError, ReelectedError, StopError
 from cloud.runtime import disk, jvm
 from cloud.runtime.program_log import log_to_stderr
 from cloud.runtime.shutdown import StopRequest
@@ -72,11 +72,7 @@ def run(spark: SparkSession, settings: JobSettings) -> None:
     checkpoint.check_flush()
     observer, stop = open_observer(settings.metrics), StopRequest()
     stop.listen(spark)
-    try:
-        run_on_checkpoint(spark, settings, checkpoint, observer, stop)
-    except FlushError as error:
-        checkpoint.mark_flush_failed(str(error))
-        raise
+    run_on_checkpoint(spark, settings, checkpoint, observer, stop)
 
 
 def run_on_checkpoint(
@@ -96,8 +92,8 @@ def run_on_checkpoint(
     if not is_first:
         sink.check_rows()
     last = claim_table(sink, checkpoint, topic, topic_id, read_again=settings.read_again)
-    folders = disk.local_folders(spark, settings.folders)
-    receipts = Receipts(admin, log, settings.kafka.group, settings.succeeds, folders, time.monotonic)
+    flush = partial(checkpoint.flush, disk.local_folders(spark, settings.folders))
+    receipts = Receipts(admin, log, settings.kafka.group, settings.succeeds, flush, time.monotonic)
     receipts.commit(last)
     offsets.check_plan(topic, checkpoint.unfinished(), ranges)
 

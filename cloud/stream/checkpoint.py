@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no types
 from pyspark.sql import SparkSession
 
-from cloud.errors import StopError
-from cloud.runtime import jvm
+from cloud.errors import FlushError, StopError
+from cloud.runtime import disk, jvm
 from cloud.table.commits import Offsets
 
 _CLAIMS = "oncegate-claims"
 """The folder with a file for each claim, named by its number: none is ever replaced, so that no kill leaves none."""
 _FLUSH_FAILED = "oncegate-flush-failed"
+_PROBE = "oncegate-probe"
 _VERSION = "v1"
 """The version of both logs in Spark 3 and 4.0; their format is internal to Spark, not an interface."""
 
@@ -94,12 +98,28 @@ class Checkpoint:
         text = None if latest is None else self._read(f"{_CLAIMS}/{latest}")
         return None if text is None else Claim(**json.loads(text))
 
-    def mark_flush_failed(self, reason: str) -> None:
-        """Record that a flush has failed, so that later starts stop."""
-        self._write(self._path(_FLUSH_FAILED), reason)
+    def flush(self, folders: Iterable[str]) -> None:
+        """Flush the folders to disk; record a failure, so that later starts stop, and raise FlushError."""
+        try:
+            disk.flush(folders)
+        except FlushError as error:
+            with suppress(Py4JJavaError):  # where it cannot be recorded, `check_flush` cannot write either
+                self._write(self._path(_FLUSH_FAILED), str(error))
+            raise
 
     def check_flush(self) -> None:
-        """Raise StopError where a flush has failed and the mark has not been removed since."""
+        """Raise StopError where a flush has failed and its record has not been removed since, or could not be made.
+
+        After an I/O error a file system may become read-only. It refuses the record, and reports no error of a flush.
+        """
+        try:
+            self._write(self._path(_PROBE), _PROBE)
+            self._files.delete(self._path(_PROBE), False)
+        except Py4JJavaError as error:
+            raise StopError(
+                f"checkpoint {self._folder}: cannot be written: {error.java_exception}. If its disk has failed, data "
+                "written since the last receipt may be lost: check disk and table before the next start"
+            ) from error
         if (reason := self._read(_FLUSH_FAILED)) is not None:
             raise StopError(
                 f"{reason}. A flush that succeeds now proves nothing: data written since the last receipt may be lost. "

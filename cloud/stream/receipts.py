@@ -9,8 +9,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from cloud.errors import KafkaError
-from cloud.runtime import disk
+from cloud.errors import FlushError, KafkaError
 from cloud.stream.kafka_admin import KafkaAdmin
 from cloud.stream.topic_log import TopicLog
 from cloud.table.commits import Commit
@@ -32,14 +31,14 @@ class Receipts:
         log: TopicLog,
         group: str,
         succeeds: str | None,
-        folders: tuple[str, ...],
+        flush: Callable[[], None],
         clock: Callable[[], float],
     ) -> None:
         self._admin = admin
         self._log = log
         self._group = group
         self._succeeds = succeeds
-        self._folders = folders
+        self._flush = flush
         self._clock = clock
         self._lock = threading.Lock()
         self._commit: Commit | None = None
@@ -63,7 +62,11 @@ class Receipts:
     def _send(self, commit: Commit) -> bool:
         if not commit.ends:
             return False
-        disk.flush(self._folders)  # a failure ends the job: nothing is receipted before it is on disk
+        try:
+            self._flush()  # nothing is receipted before it is on disk
+        except FlushError:
+            self._commit = None  # the job ends; until then a repeated flush would succeed although data is lost
+            raise
         metadata = {
             partition: str(Receipt(commit.table, commit.first[partition], commit.topic_id, self._succeeds))
             for partition in commit.ends

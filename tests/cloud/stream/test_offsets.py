@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 
-from cloud.errors import StopError
+from cloud.errors import FlushError, StopError
+from cloud.runtime import disk
 from cloud.settings import parse as parse_settings
 from cloud.settings import seconds
 from cloud.stream import offsets
@@ -175,24 +178,38 @@ def test_wrong_usage_is_refused(wrong: tuple[str, str], capsys: pytest.CaptureFi
     assert wrong[0] in capsys.readouterr().err
 
 
+class Kafka:
+    """Takes every receipt, and leaves every log as it is."""
+
+    def __init__(self) -> None:
+        self.given: list[dict[int, str]] = []
+
+    def commit(self, _group: str, _offsets: dict[int, int], metadata: dict[int, str], _epochs: dict[int, int]) -> None:
+        self.given.append(metadata)
+
+    def check(self, read: Commit, _ends: dict[int, int]) -> dict[int, int]:
+        return read.epochs
+
+
 def test_receipts_are_repeated_when_due() -> None:
-    given: list[dict[int, str]] = []
-
-    class Kafka:
-        def commit(
-            self, _group: str, _offsets: dict[int, int], metadata: dict[int, str], _epochs: dict[int, int]
-        ) -> None:
-            given.append(metadata)
-
-        def check(self, read: Commit, _ends: dict[int, int]) -> dict[int, int]:
-            return read.epochs
-
-    moment = 0.0
-    receipts = Receipts(Kafka(), Kafka(), "g", "old", (), lambda: moment)  # type: ignore[arg-type]  # what it needs
+    moment, kafka = 0.0, Kafka()
+    receipts = Receipts(kafka, kafka, "g", "old", lambda: None, lambda: moment)  # type: ignore[arg-type]  # its needs
     receipts.repeat()
     receipts.commit(LAST)
     moment = 3599.0
     receipts.repeat()
     moment = 3600.0
     receipts.repeat()
-    assert given == [{0: str(Receipt("t", 3, "id", "old")), 1: str(Receipt("t", 0, "id", "old"))}] * 2
+    assert kafka.given == [{0: str(Receipt("t", 3, "id", "old")), 1: str(Receipt("t", 0, "id", "old"))}] * 2
+
+
+def test_after_a_failed_flush_nothing_is_receipted_while_the_job_ends(tmp_path: Path) -> None:
+    """Linux reports a write error once: a second flush would succeed."""
+    folder, kafka = tmp_path / "data", Kafka()
+    flush = partial(disk.flush, [str(folder)])
+    receipts = Receipts(kafka, kafka, "g", None, flush, lambda: 0.0)  # type: ignore[arg-type]  # its needs
+    with pytest.raises(FlushError):
+        receipts.commit(LAST)
+    folder.mkdir()
+    receipts.repeat()
+    assert kafka.given == []
