@@ -162,9 +162,12 @@ class Reader:
         logger.info("stage=revoked partitions=%s", sorted(place.partition for place in partitions))
 
     def _seek_to_table(self, partitions: list[int]) -> None:
-        """Continue at the table's offsets after another member has moved them, in partitions still assigned."""
+        """Continue at the table's offsets, in partitions still assigned, after others have moved one of them.
+
+        Nothing of the last poll is written, also in partitions without an offset in the table.
+        """
         self._next = self._table.next_offsets(partitions, self._topic_id)
-        for place in self._places(self._next):
+        for place in self._places({one: self._start(TopicPartition(self._topic, one)) for one in partitions}):
             try:
                 self._consumer.seek(place)
             except KafkaException as error:

@@ -11,7 +11,8 @@ from confluent_kafka.admin import AdminClient
 
 from cloud import consumer
 from cloud.errors import KafkaError
-from cloud.plain_consumer.table import CommitMode
+from cloud.plain_consumer.table import CommitMode, ConsumerTable
+from cloud.plain_consumer.values import Entry, read_message
 from cloud.runtime.unbounded_calls import within
 from tests.cloud.gateway import Gateway, readings, without_header
 from tests.cloud.plain_consumer.consuming import WAIT_SECONDS_MAX, ConsumerSide
@@ -143,6 +144,40 @@ def test_a_stale_member_is_rejected_and_reads_on(side: ConsumerSide) -> None:
     side.send(gateway.records(readings(1, start=50)))
     side.wait_for_rows(11)
     assert side.ids() == [*range(10), 50]  # the other member wrote no rows, so these are the slow one's alone
+
+
+def test_a_row_set_back_by_an_operator_loses_no_record_of_a_partition_without_a_row(side: ConsumerSide) -> None:
+    """One poll has records of both partitions; its transaction is rolled back, and all of them are read again."""
+    gateway = Gateway()
+    ends = ("--bootstrap-servers", side.broker.bootstrap_servers, "--topic", side.name, "--group", side.name)
+    settings = consumer.parse([*ends, "--connection", str(side.connection), "--table", side.name])
+    with ConsumerTable(side.server.connection, side.name, side.name, side.name, settings.commit) as table:
+        reader = consumer.Reader(settings, table)
+        reader._consumer.subscribe([side.name], on_assign=reader._assigned, on_revoke=reader._lost)
+        side.send(gateway.records(readings(10)))
+        reader._write(poll(reader, 10))
+        side.send(gateway.records(readings(5, start=10)))
+        side.send(gateway.records(readings(5, start=15)), partition=1)
+        both = poll(reader, 10)
+        with psycopg.connect(side.server.connection) as operator:
+            operator.execute(f"UPDATE {side.name}_offsets SET next = next - 3 WHERE partition = 0".encode())
+        reader._write(both)
+        assert side.ids() == list(range(10))
+
+        side.send(gateway.records(readings(1, start=20)), partition=1)
+        while not {14, 20} <= set(side.ids()):  # the last record of each partition
+            reader._write(poll(reader, 1))
+        reader._close()
+    assert side.ids() == list(range(21))
+
+
+def poll(reader: consumer.Reader, count: int) -> list[Entry]:
+    """Read at least `count` records."""
+    entries: list[Entry] = []
+    while len(entries) < count:
+        polled = reader._consumer.consume(consumer.BATCH_MESSAGES_MAX, consumer.WAIT_SECONDS)
+        entries += [read_message(message) for message in polled if consumer._is_record(message)]
+    return entries
 
 
 @pytest.mark.heavy
