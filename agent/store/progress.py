@@ -7,6 +7,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 
 from agent.store.port import Batch
 from agent.store.ranges import Coverage, Ranges
@@ -35,6 +37,7 @@ class Progress:
         self._changed = threading.Condition()
         self.processed_times: deque[tuple[int, int]] = deque()
         """(monotonic ms, position up to which all was processed then), for the purge."""
+        self._cut_batches()  # a kill may precede the transaction that removes a batch after its events
 
     def advance(self, end: int) -> None:
         """Set the last committed position."""
@@ -66,14 +69,12 @@ class Progress:
             return self._coverage.forwarded()
 
     def mark_forwarded(self, batch: Batch, note: tuple[str, str] | None = None) -> None:
-        """Cover a batch, with a fact to write beside it; a preceding batch that is not on disk yet grows instead."""
+        """Cover what is not processed of a batch, with a fact to write beside it.
+
+        Some of it may have been given up since it was sent.
+        """
         with self._changed:
-            merged = _merge(self._unwritten, batch)
-            if merged is not None and self._unwritten is not None and self._coverage.take(self._unwritten):
-                batch = merged
-            self._coverage.add_forwarded(batch)
-            self._unwritten = batch
-            self._changes.append(lambda connection: tables.insert_batch(connection, batch))
+            self._cover(batch)
             if note is not None:
                 self._changes.append(lambda connection: tables.write_fact(connection, *note))
 
@@ -108,9 +109,9 @@ class Progress:
     def give_up(self, first: int, last: int) -> None:
         """Cover positions whose gap is on disk."""
         with self._changed:
-            self._take([batch for batch in self._coverage.forwarded() if first <= batch.first and batch.last <= last])
             self._coverage.processed.add(first, last)
             self._lost.add(first, last)
+            self._cut_batches()
             self._append_processed()
 
     def may_cut_after(self, position: int) -> bool:
@@ -165,10 +166,27 @@ class Progress:
             ranges = Ranges([*self._coverage.processed, *self._releasing])
         tables.replace_processed(connection, ranges)
 
+    def _cover(self, batch: Batch) -> None:
+        """Cover what is not processed of a batch; a preceding batch that is not on disk yet grows instead."""
+        for first, last in self._coverage.processed.holes(batch.first, batch.last):
+            part = replace(batch, first=first, last=last)
+            merged = _merge(self._unwritten, part)
+            if merged is not None and self._unwritten is not None and self._coverage.take(self._unwritten):
+                part = merged
+            self._coverage.add_forwarded(part)
+            self._unwritten = part
+            self._changes.append(partial(tables.insert_batch, batch=part))
+
+    def _cut_batches(self) -> None:
+        """Remove from the batches what is processed, so that each position has one state."""
+        processed = self._coverage.processed
+        for batch in self._coverage.forwarded():
+            if list(processed.holes(batch.first, batch.last)) != [(batch.first, batch.last)] and self._take([batch]):
+                self._cover(batch)
+
     def _take(self, batches: Sequence[Batch]) -> list[Batch]:
         taken = [batch for batch in batches if self._coverage.take(batch)]
-        for batch in taken:
-            self._changes.append(lambda connection, batch=batch: tables.delete_batch(connection, batch))  # type: ignore[misc]
+        self._changes.extend(partial(tables.delete_batch, batch=batch) for batch in taken)
         return taken
 
 

@@ -2,19 +2,31 @@
 
 import json
 from contextlib import closing
+from dataclasses import astuple, replace
 from pathlib import Path
 from time import monotonic
 
 import pytest
 
+from agent.status import read_status
 from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME
 from agent.store.port import StoredEvent
 from agent.store.schema import database, disk_space
+from agent.store.schema.gaps import Gap
 from agent.store.write.capacity import DROPPED, Capacity
 from agent.store.write.decision import STORE_FULL
 from contract.event import Event
-from tests.agent.store.stores import HandClock, accept, batch, make_store, nearly_full, stored_events
+from tests.agent.store.stores import (
+    GATEWAY,
+    HandClock,
+    accept,
+    batch,
+    crash_image,
+    make_store,
+    nearly_full,
+    stored_events,
+)
 
 BYTES_MAX = 400_000
 
@@ -92,6 +104,61 @@ async def test_the_oldest_are_dropped_only_where_configured_and_declared(tmp_pat
         assert (await accept(store, clock, event(1))).accepted == 1
     async with make_store(tmp_path, clock, max_bytes=BYTES_MAX, when_full="drop-oldest") as store:
         assert {event.label.sequence for event in stored_events(store)} >= {sent}
+
+
+async def test_what_was_dropped_in_flight_is_lost_and_the_rest_of_its_batch_is_forwarded(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock, max_bytes=BYTES_MAX, when_full="drop-oldest") as store:
+        number = 1
+        while not store.counts()[3]:
+            await accept(store, clock, event(number))
+            number += 1
+        lost = store.counts()[3]
+        new = store.counts()[0]
+        store.outbox.mark_forwarded(batch(1, lost))  # their ack comes after they were dropped
+        store.outbox.mark_forwarded(batch(lost - 1, lost + 5, lost - 1))
+        assert store.counts() == (new - 5, 5, 0, lost)
+        store.outbox.set_fact("any", "writes the marks")
+        assert astuple(read_status(tmp_path, GATEWAY).events) == (new - 5, 5, 0, lost)
+        (rest,) = store.outbox.forwarded()
+        assert rest == replace(batch(lost - 1, lost + 5, lost - 1), first=lost + 1)
+        store.outbox.mark_processed([rest])
+        assert store.counts() == (new - 5, 0, 5, lost)
+
+
+async def test_what_is_dropped_of_a_batch_is_lost_and_its_rest_waits_for_the_receipt(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, *(event(number) for number in range(9)))
+        store.outbox.mark_forwarded(batch(1, 8))  # after the full store has chosen what it drops
+        store.outbox.give_up(4, DROPPED)
+        assert store.counts() == (3, 7, 0, 1)
+        store.outbox.set_fact("any", "writes the marks")
+        assert read_status(tmp_path, GATEWAY).events.forwarded == 7
+        rest = store.outbox.forwarded()
+        assert [(part.first, part.last) for part in rest] == [(1, 3), (5, 8)]
+        store.outbox.return_batches(rest[:1])
+        store.outbox.mark_processed(rest[1:])
+        assert store.counts() == (6, 0, 4, 1)
+    async with make_store(tmp_path, clock) as store:
+        assert [found.position for found in stored_events(store)] == [1, 2, 3, 9, 10, 11]
+        assert store.outbox.forwarded() == ()
+
+
+async def test_a_kill_after_a_drop_leaves_each_event_one_state(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path / "live", clock) as store:
+        await accept(store, clock, *(event(number) for number in range(9)))
+        store.outbox.mark_forwarded(batch(1, 8))
+        store.outbox.set_fact("any", "writes the mark")
+        for gap in (Gap(1, 2, DROPPED), Gap(7, 7, DROPPED)):
+            store._writer.call(lambda: store._write_path.removal.give_up(gap))  # noqa: B023
+        image = crash_image(tmp_path / "live", tmp_path / "image")
+    for _ in range(2):
+        async with make_store(image, clock) as store:
+            assert [(part.first, part.last) for part in store.outbox.forwarded()] == [(3, 6), (8, 8)]
+            assert store.counts()[1:] == (5, 0, 3)
+    assert read_status(image, GATEWAY).events.forwarded == 5
 
 
 async def test_copies_alone_drop_nothing(tmp_path: Path) -> None:
