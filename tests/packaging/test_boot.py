@@ -1,6 +1,5 @@
 """The package on a booted machine: killed, hung, with a full disk, rebooted; no acked event is missing."""
 
-import shutil
 import socket
 import subprocess
 import urllib.error
@@ -127,7 +126,9 @@ def test_a_full_store_survives_a_kill_an_upgrade_a_removal_and_a_purge(
     (coap_port,), (http_port,) = ports.free(1, socket.SOCK_DGRAM), ports.free(1)
     prepare(root, package, coap_port, http_port)
     roots.limit_store(root)
-    shutil.copy(version_up(package, tmp_path), root.path("/root/following.deb"))
+    following = version_up(package, tmp_path).read_bytes()
+    root.path("/root/following.deb").write_bytes(following)
+    root.path("/root/broken.deb").write_bytes(following[: len(following) // 2])
     with Machine(root, tmp_path) as machine:
         sensor = Sensor(coap_port)
         try:
@@ -141,10 +142,15 @@ def test_a_full_store_survives_a_kill_an_upgrade_a_removal_and_a_purge(
             wait_until(lambda: machine.show("NRestarts") == "2", "the hung agent is started again", 300)
             machine.wait_until_up()
             before = machine.main_pid()
+            broken = machine.run("sh", "-c", "dpkg -i /root/broken.deb 2>&1 || echo failed")
+            assert "failed" in broken, broken
+            machine.wait_until_up()
+            assert before != (restarted := machine.main_pid())  # prerm has stopped it
+            assert "0." in machine.run("dpkg-query", "-W", "oncegate")
             install = ("dpkg", "--force-confdef", "--force-confold", "-i", "/root/following.deb")
             machine.run(*install, seconds_max=INSTALLATION_SECONDS_MAX)
             machine.wait_until_up()
-            assert machine.main_pid() != before
+            assert machine.main_pid() != restarted
             assert "9." in machine.run("dpkg-query", "-W", "oncegate")
             assert sensor.send_again(1) == "2.04"  # a duplicate needs no space
             sensor.send_until("5.03", size=900)
