@@ -84,6 +84,8 @@ def _figures(verdict: Verdict) -> Iterator[tuple[str, int | None]]:
     yield "acked: the sensor has received the ACK", verdict.acked
     yield "refused, or given up by the sensor", verdict.refused + verdict.given_up
     yield "records in Kafka", verdict.records
+    if verdict.malformed:
+        yield "malformed records in Kafka, skipped", verdict.malformed
     yield "events in Kafka" if verdict.of_topic else "rows in the table", verdict.rows
 
 

@@ -32,6 +32,14 @@ _FIXED = {
     # Errors are in our own exceptions; the client would log each attempt.
     "log_level": 2,
 }
+_TYPES = {
+    **dict.fromkeys(("device", "type", "epoch", "fingerprint", "gateway"), str),
+    **dict.fromkeys(("id", "boot"), int | str | None),
+    "time": int | None,
+    "data": dict | None,
+    "sequence": int,
+}
+"""The types of a record's fields; a field that is absent counts as None."""
 
 T = TypeVar("T")
 
@@ -56,12 +64,15 @@ class Topic:
             return {partition: end for partition, (_, end) in _watermarks(consumer, self).items()}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reading:
-    """The records of a topic, and the partitions whose first records were deleted."""
+    """The records of a topic."""
 
-    cut: frozenset[int]
     records: Iterator[Row]
+    cut: frozenset[int] = frozenset()
+    """The partitions whose first records were deleted."""
+    malformed: int = 0
+    """Number of records so far that are no events: other programs may write to the topic."""
 
 
 @contextmanager
@@ -79,17 +90,23 @@ def reading(topic: Topic, devices: str = "", begun: Mapping[int, int] | None = N
                 raise TopicError(f"{_place(topic)}: partition {partition} ended at offset {offset} before; recreated?")
         starts = {partition: max(low, begun.get(partition, 0)) for partition, (low, _) in watermarks.items()}
         consumer.assign([TopicPartition(topic.name, partition, offset) for partition, offset in starts.items()])
-        records = _read_to_ends(consumer, topic, len(starts))
         cut = frozenset(partition for partition, (low, _) in watermarks.items() if low > begun.get(partition, 0))
-        yield Reading(cut, (record for record in records if record.device.startswith(devices)))
+        opened = Reading(iter(()), cut)
+        opened.records = _rows(_read_to_ends(consumer, topic, len(starts)), devices, opened)
+        yield opened
 
 
 def read(topic: Topic) -> Iterator[Row]:
-    """Yield all records of a topic; raise TopicError where retention has deleted its first records."""
+    """Yield all records of a topic.
+
+    Raise TopicError where retention has deleted its first records, and at the end where a record was malformed.
+    """
     with reading(topic) as opened:
         if opened.cut:
             raise TopicError(f"{_place(topic)}: retention has deleted the beginning of partitions {sorted(opened.cut)}")
         yield from opened.records
+        if opened.malformed:
+            raise TopicError(f"{_place(topic)}: {opened.malformed} malformed records")
 
 
 @contextmanager
@@ -152,7 +169,19 @@ def _watermarks(consumer: Consumer, topic: Topic) -> dict[int, tuple[int, int]]:
     return answer(request, seconds_max)
 
 
-def _read_to_ends(consumer: Consumer, topic: Topic, partitions: int) -> Iterator[Row]:
+def _rows(messages: Iterator[Message], devices: str, opened: Reading) -> Iterator[Row]:
+    """Yield the rows of devices with this name prefix, and count the malformed records."""
+    for message in messages:
+        try:
+            row = row_of(_bytes(message.value()), message.partition(), message.offset(), message.timestamp()[1])
+        except ValueError:
+            opened.malformed += 1
+            continue
+        if row.device.startswith(devices):
+            yield row
+
+
+def _read_to_ends(consumer: Consumer, topic: Topic, partitions: int) -> Iterator[Message]:
     ends: set[int | None] = set()
     deadline = time.monotonic() + READ_SECONDS_MAX
     while len(ends) < partitions:
@@ -163,7 +192,7 @@ def _read_to_ends(consumer: Consumer, topic: Topic, partitions: int) -> Iterator
                 ends.add(message.partition())
             else:
                 deadline = time.monotonic() + READ_SECONDS_MAX
-                yield row_of(_bytes(message.value()), message.partition(), message.offset(), message.timestamp()[1])
+                yield message
 
 
 def _is_record(message: Message, topic: Topic) -> bool:
@@ -182,8 +211,13 @@ def _is_record(message: Message, topic: Topic) -> bool:
 
 
 def row_of(value: bytes, partition: int | None, offset: int | None, at: int) -> Row:
-    """Return the row of a record with this value; `at` is the time of its append, in milliseconds since 1970 UTC."""
+    """Return the row of a record with this value; `at` is the time of its append, in milliseconds since 1970 UTC.
+
+    Raise ValueError where the value is no event.
+    """
     fields = orjson.loads(value)
+    if not isinstance(fields, dict) or not all(isinstance(fields.get(name), type_) for name, type_ in _TYPES.items()):
+        raise ValueError("no event")
     return Row(
         device=fields["device"],
         type=fields["type"],
@@ -192,7 +226,7 @@ def row_of(value: bytes, partition: int | None, offset: int | None, at: int) -> 
         data=fields.get("data"),
         boot=fields.get("boot"),
         epoch=fields["epoch"],
-        sequence=int(fields["sequence"]),
+        sequence=fields["sequence"],
         partition=partition,
         offset=offset,
         fingerprint=fields["fingerprint"],

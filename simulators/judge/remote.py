@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,8 @@ def judge_remote_run(ledger_file: Path, sink: Sink, *, settled: bool = True) -> 
             complete=evidence.ended,
             settled=settled,
         )
-        return with_histories(judge(evidence, scope), evidence, ledger_file)
+        verdict = replace(judge(evidence, scope), malformed=opened.malformed)
+        return with_histories(verdict, evidence, ledger_file)
 
 
 def _count(sink: Sink, run: Mapping[str, Any]) -> int:

@@ -51,7 +51,7 @@ class Sink:
             with topic.reading(self.topic, devices, begun) as opened:
                 yield opened
         else:
-            yield Reading(frozenset(), self._rows(devices))
+            yield Reading(self._rows(devices))
 
     def _rows(self, devices: str) -> Iterator[Row]:
         if self.table is not None:

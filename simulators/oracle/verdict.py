@@ -63,6 +63,8 @@ class Verdict:
     """None where no table was read: then only the sensors' side is known."""
     records: int | None = None
     repeats: int = 0
+    malformed: int = 0
+    """Records of the topic that are no events, which were skipped."""
     lost: int = 0
     doubled: int = 0
     invented: int = 0

@@ -100,6 +100,23 @@ def test_a_run_is_judged_by_its_own_records_on_a_topic_in_use(broker: Broker, tm
     assert (verdict.faults, verdict.rows, verdict.records) == ({}, 2, 2)
 
 
+def test_records_that_are_no_events_are_skipped_and_counted(broker: Broker, tmp_path: Path) -> None:
+    shared = Topic(broker.bootstrap_servers, "shared")
+    broker.create_topics(shared.name, partitions=1)
+    event = json.loads(_value(row_of(TWO_EVENTS[0])))
+    broken = [{**event, name: value} for name, value in (("device", None), ("sequence", "2"), ("data", [1]))]
+    malformed = [None, b"", b"no JSON", b"17", b"[]", b"{}", b"\xff", *(json.dumps(one).encode() for one in broken)]
+    producer = Producer({"bootstrap.servers": shared.bootstrap_servers})
+    for value in (*malformed, *(_value(row_of(one, number)) for number, one in enumerate(TWO_EVENTS, start=1))):
+        producer.produce(shared.name, value)
+    assert producer.flush(60) == 0
+    verdict = judge_remote_run(_played(tmp_path, TWO_EVENTS), Sink(topic=shared))
+    assert (verdict.kept, verdict.records, verdict.malformed) == (True, 2, len(malformed))
+    # A local run's broker has no other writer.
+    with pytest.raises(TopicError, match=f"{len(malformed)} malformed records"):
+        list(topic.read(shared))
+
+
 @pytest.fixture
 def old(broker: Broker) -> Iterator[Topic]:
     """Yield a topic of one partition whose first two of four records are deleted, one of them of the run."""

@@ -10,7 +10,7 @@ import pytest
 from simulators.oracle.verdict import BROKEN, Verdict, sentence
 
 GOOD = Verdict(events=3, acked=3, refused=0, given_up=0, transmissions=5, rows=3)
-FIGURES = {"events", "acked", "refused", "given_up", "transmissions", "rows", "records", "repeats"}
+FIGURES = {"events", "acked", "refused", "given_up", "transmissions", "rows", "records", "repeats", "malformed"}
 """Counts that are never a fault."""
 NO_COUNTS = {"declared", "violations", "complete", "settled", "cut", "unknown", "of_topic"}
 
