@@ -101,6 +101,11 @@ def address(index: int, run: int = 0) -> int:
     return _FIRST_ADDRESS + run * _INDEXES + index
 
 
+def is_simulated(address_: int) -> bool:
+    """Whether an address is that of a device of any run."""
+    return 0 <= address_ - _FIRST_ADDRESS < RUNS * _INDEXES
+
+
 def device_name(index: int, run: int = 0) -> str:
     """Return the URN of the device with this index."""
     return f"urn:dev:mac:{address(index, run):016x}"

@@ -36,6 +36,9 @@ from simulators.run.reports import Reports
 from simulators.run.services import Services, started
 from simulators.run.stop import Stop
 from simulators.run.waiting import wait_for_job, wait_for_receipts, wait_for_table
+from simulators.scenario import SensorKind
+from simulators.sensors.zigbee_broker import require_no_network
+from simulators.sensors.zigbee_network import DEVICES_TOPIC
 
 POLL_SECONDS = 0.5
 
@@ -64,6 +67,10 @@ async def _run_remote(options: RunOptions, home: Path, display: Display, stop: S
     coap = options.targets.get("coap")
     http = options.targets.get("http")
     number = SystemRandom().randrange(1, RUNS)
+    has_zigbee = any(plan.kind is SensorKind.ZIGBEE for plan in options.scenario.fleets)
+    mqtt = options.targets.get("mqtt") if has_zigbee else None
+    if mqtt is not None:
+        await asyncio.to_thread(require_no_network, mqtt)
     noted = await asyncio.to_thread(note_topic, options.sink)
     with Ledger(options.ledger_file, play.clock) as ledger:
         _begin(options, ledger, {"devices": devices_of(number), **noted})
@@ -72,7 +79,7 @@ async def _run_remote(options: RunOptions, home: Path, display: Display, stop: S
             options.seed,
             [coap] if coap else [],
             http,
-            options.targets.get("mqtt"),
+            mqtt,
             options.http_token,
         )
         async with links as (targets, radio), asyncio.TaskGroup() as tasks:
@@ -81,6 +88,9 @@ async def _run_remote(options: RunOptions, home: Path, display: Display, stop: S
                 "their events stay in the gateway's table; this statement removes them (docs/table.md, Procedures):"
             )
             display.fact(options.sink.removal(devices_of(number)))
+            if mqtt is not None:
+                display.fact("their list stays on the MQTT broker until a Zigbee2MQTT starts; this command removes it:")
+                display.fact(f"mosquitto_pub -h {mqtt[0]} -p {mqtt[1]} -t {DEVICES_TOPIC} -r -n")
             statuses = [http] if http else []
             await play.note_before(ledger, statuses)
             watching = tasks.create_task(play.watch(options.scenario, ledger, statuses, radio, display))

@@ -1,6 +1,7 @@
 """A simulated Zigbee network: devices of real models, published by Zigbee2MQTT to an MQTT broker at QoS 1.
 
-The broker's PUBACK counts as the ACK (docs/zigbee2mqtt.md).
+The broker's PUBACK counts as the ACK (docs/zigbee2mqtt.md). The retained list of devices stays on the broker after the
+run: an agent that was down needs it for the messages that the broker has kept for it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from simulators.scenario import FleetPlan
 from simulators.sensors.field import Field
 
 BASE_TOPIC = "zigbee2mqtt"
+DEVICES_TOPIC = f"{BASE_TOPIC}/bridge/devices"
 CONNECT_SECONDS_MAX = 30.0
 PLACES_MAX = 1 << 11
 """Largest number of devices in one network."""
@@ -92,7 +94,7 @@ class ZigbeeNetwork:
         try:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
                 await self._connected.wait()
-            self._client.publish(f"{BASE_TOPIC}/bridge/devices", json.dumps(self._list()), 1, retain=True)
+            self._client.publish(DEVICES_TOPIC, json.dumps(self._list()), 1, retain=True)
             async with asyncio.TaskGroup() as tasks:
                 for place in range(len(self._devices)):
                     tasks.create_task(self._publish_of(place))
