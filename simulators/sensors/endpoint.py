@@ -24,6 +24,11 @@ class Timing:
     exchange_lifetime_seconds: float = 247.0
     """How long a Message ID identifies one request."""
 
+    @property
+    def exchange_seconds_max(self) -> float:
+        """The longest duration of one exchange: MAX_TRANSMIT_WAIT (RFC 7252 section 4.8.2)."""
+        return self.ack_timeout_seconds * self.ack_random_factor * ((1 << self.max_retransmit + 1) - 1)
+
     def faster(self, factor: float) -> Timing:
         """Return the timing with the sensor's own intervals divided by `factor`.
 

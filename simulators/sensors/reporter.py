@@ -2,7 +2,8 @@
 
 One exchange follows RFC 7252 section 4.2: ACK_TIMEOUT, doubled for each of MAX_RETRANSMIT retransmissions of the same
 datagram. After it the application sends an event with an id or a time again under a new Message ID. An event with
-neither would be a new event under a new Message ID, so the same datagram is sent again.
+neither would be a new event under a new Message ID, so the same datagram is sent again, in exchanges that end before
+its Message ID expires.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Reporter:
         """Record an event in the ledger and send it until it is acked, refused or given up."""
         ledger, loop = self._field.ledger, asyncio.get_running_loop()
         mark = ledger.reported(event)
-        give_up_at = loop.time() + self._field.timing.exchange_lifetime_seconds
+        timing = self._field.timing
+        last_exchange_at = loop.time() + timing.exchange_lifetime_seconds - timing.exchange_seconds_max
         can_be_sent_anew = identified_by(event) is not KnownBy.NEITHER
         datagram: bytes | None = None
         for tried in range(self._plan.tries):
@@ -67,7 +69,7 @@ class Reporter:
                 ledger.refused(mark, code=answer.code_text if answer else "")
                 return
             await asyncio.sleep(pause_seconds(answer, self._field, self._random))
-            if not can_be_sent_anew and loop.time() > give_up_at:
+            if not can_be_sent_anew and loop.time() > last_exchange_at:
                 break
         ledger.given_up(mark)
 

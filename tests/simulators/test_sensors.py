@@ -131,6 +131,14 @@ async def test_an_event_with_neither_is_given_up_when_its_message_id_expires(tmp
         assert (ledger.counts.given_up, ledger.counts.acked) == (1, 0)
 
 
+async def test_no_exchange_of_an_event_with_neither_outlasts_its_message_id(tmp_path: Path) -> None:
+    # One exchange takes 0.31 s: a second one would end at 0.62 s.
+    timing = Timing(0.01, ack_random_factor=1.0, pause_seconds_max=0.0, exchange_lifetime_seconds=0.6)
+    async with reporter(tmp_path, KnownBy.NEITHER, lambda _: (), timing) as (sensor, gateway, ledger):
+        await sensor.report(sensor.generator.next_event(0))
+        assert (ledger.counts.given_up, len(gateway.requests)) == (1, 5)
+
+
 async def test_an_application_gives_up_after_its_tries(tmp_path: Path) -> None:
     async with reporter(tmp_path, KnownBy.ID, lambda _: (), plan=replace(PLAN, tries=2)) as (sensor, gateway, ledger):
         await sensor.report(sensor.generator.next_event(0))
