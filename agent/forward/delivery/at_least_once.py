@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from agent.forward.delivery.confirmation import Confirmation
 from agent.forward.delivery.in_flight import InFlightBatch, InFlightWindow
 from agent.forward.delivery.produce import discard, hand_over, serve
-from agent.forward.delivery.reading import count_for_cap, read_new, wait_for_new
+from agent.forward.delivery.reading import count_for_cap, process_reports, read_new, wait_for_new
 from agent.forward.delivery.session import (
     IDLE_SECONDS_MAX,
     POLL_SECONDS_MAX,
@@ -75,6 +75,7 @@ class PipelinedSession:
     def run(self, stop: threading.Event) -> None:
         """Implement `Session`."""
         while not stop.is_set():
+            process_reports(self._context, self._producer)
             self._fill(stop)
             self._wait()
             self._advance()

@@ -14,7 +14,7 @@ from agent.forward.delivery import oversized
 from agent.forward.delivery.in_doubt import read_in_doubt
 from agent.forward.delivery.in_flight import InFlightBatch
 from agent.forward.delivery.produce import discard, hand_over, serve
-from agent.forward.delivery.reading import count_for_cap, read_new, wait_for_new
+from agent.forward.delivery.reading import count_for_cap, process_reports, read_new, wait_for_new
 from agent.forward.delivery.session import (
     IDLE_SECONDS_MAX,
     POLL_SECONDS_MAX,
@@ -82,6 +82,7 @@ class AtMostOnceSession:
         """Implement `Session`."""
         outbox = self._context.outbox
         while not stop.is_set():
+            process_reports(self._context, self._producer)
             if outbox.take_returned():
                 self._cursor = START
             seconds = 0 if self._in_doubt.in_flight else IDLE_SECONDS_MAX

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from agent.config.settings import KafkaSettings
 from agent.forward.delivery.in_flight import InFlightBatch
 from agent.forward.delivery.produce import discard, hand_over, serve
-from agent.forward.delivery.reading import count_for_cap, read_new, wait_for_new
+from agent.forward.delivery.reading import count_for_cap, process_reports, read_new, wait_for_new
 from agent.forward.delivery.session import (
     BATCH_BYTES_MAX,
     IDLE_SECONDS_MAX,
@@ -181,6 +181,7 @@ class TransactionalSession:
         check_broker = partial(self._context.watch.read_id, stop)
         while not stop.is_set():
             self._context.wall_steps.check()
+            process_reports(self._context, self._transactional.producer, self._reader)
             if outbox.take_returned():
                 self._cursor = START
             if events := self._context.oversized.next_try(check_broker) or self._read(stop):

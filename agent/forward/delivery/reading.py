@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 
 from agent.forward.delivery.produce import serve
 from agent.forward.delivery.session import BATCH_BYTES_MAX, BATCH_EVENTS_MAX, POLL_SECONDS_MAX, SessionContext
@@ -14,16 +14,14 @@ from agent.store.port import StoredEvent
 def wait_for_new(context: SessionContext, producer: Producer, after: int, seconds: float) -> bool:
     """Wait for a new event above a position that may be sent now, or a returned batch.
 
-    While it is another lane's turn, or the cap forbids it, the clients are served, whose reports end the latter.
+    While it is another lane's turn, or the cap forbids it, the producer is served.
     """
     if context.turn is not None and not context.turn.ask(has_events=context.outbox.wait(after, 0)):
         serve(producer, min(seconds, POLL_SECONDS_MAX))
         return False
-    if context.uplink is not None:
-        context.watch.serve()
-        if not context.uplink.is_open():
-            serve(producer, min(seconds, POLL_SECONDS_MAX))
-            return False
+    if context.uplink is not None and not context.uplink.is_open():
+        serve(producer, min(seconds, POLL_SECONDS_MAX))
+        return False
     return context.outbox.wait(after, seconds)
 
 
@@ -38,6 +36,17 @@ def read_new(context: SessionContext, after: int) -> Sequence[StoredEvent]:
     if context.expiry is not None:
         events = context.expiry.unexpired(events)
     return events
+
+
+def process_reports(context: SessionContext, *clients: Producer | Consumer) -> None:
+    """Process what a session's clients report for the cap, in each turn of the session.
+
+    Twice a second each client queues 10 KiB or more (`STATISTICS_MS`), without limit, until it is polled.
+    """
+    if context.uplink is not None:
+        context.watch.serve()
+        for client in clients:
+            client.poll(0)
 
 
 def count_for_cap(context: SessionContext, events: Sequence[StoredEvent]) -> None:

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from random import Random
 
 import pytest
 
+from agent.clock import SystemClock
+from agent.config.settings import KafkaSettings
+from agent.forward.delivery import oversized
 from agent.forward.delivery.held import read_held
+from agent.forward.delivery.lanes import Turn, Turns
+from agent.forward.forwarder import ForwardedLane, Forwarder
+from agent.forward.kafka.health import REACHABLE
+from agent.forward.kafka.uplink import Properties, Uplink
 from agent.store.facts import OVERSIZED
+from agent.telemetry.links import LinkName, Links
 from tests.agent.forward.broker import KafkaTopic
-from tests.agent.forward.delivery.test_oversized import LARGE
+from tests.agent.forward.delivery.test_oversized import LARGE, SMALL
 from tests.agent.forward.events import readings
-from tests.agent.forward.running import forwarding
+from tests.agent.forward.running import forwarding, running
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 
 CAP = 40_000
+MODES = ("at-least-once", "exactly-once", "at-most-once")
+CLIENTS = {"at-least-once": 2, "exactly-once": 3, "at-most-once": 2}
+REPORTS = 5
+"""Reports of each client that are awaited: a client has queued some before the wait begins."""
 
 
-@pytest.mark.parametrize("mode", ["at-least-once", "exactly-once"])
+@pytest.mark.parametrize("mode", MODES[:2])
 def test_a_refused_request_does_not_use_up_the_cap(kafka: KafkaTopic, gateway: str, mode: str) -> None:
     kafka.configure_topic("max.message.bytes", "3000")
     outbox = MemoryOutbox()
@@ -29,3 +45,88 @@ def test_a_refused_request_does_not_use_up_the_cap(kafka: KafkaTopic, gateway: s
         wait_until(lambda: outbox.new == 1, "all others are forwarded", seconds=60)
 
     assert list(read_held(outbox.fact(OVERSIZED))) == [16]
+
+
+class CountedUplink(Uplink):
+    """Counts the reports of each client that are processed."""
+
+    def __init__(self) -> None:
+        super().__init__(CAP, SystemClock())
+        self.processed: Counter[Callable[[str], None]] = Counter()
+
+    def producer_statistics(self, lane: str) -> Properties:
+        return self._counted(super().producer_statistics(lane))
+
+    def statistics(self) -> Properties:
+        return self._counted(super().statistics())
+
+    def _counted(self, properties: Properties) -> Properties:
+        process = properties["stats_cb"]
+        self.processed[process] = 0
+
+        def count(text: str) -> None:
+            self.processed[process] += 1
+            process(text)
+
+        return {**properties, "statistics.interval.ms": 50, "stats_cb": count}
+
+    def await_reports(self, clients: int, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Wait until further reports of all clients are processed."""
+        assert len(self.processed) == clients
+        before = self.processed.copy()
+
+        def all_processed() -> bool:
+            meanwhile()
+            return all(self.processed[client] >= count + REPORTS for client, count in before.items())
+
+        wait_until(all_processed, "the reports of all clients are processed", seconds=20)
+
+
+@contextmanager
+def capped(
+    settings: KafkaSettings, outbox: MemoryOutbox, gateway: str, turn: Turn | None = None
+) -> Iterator[CountedUplink]:
+    """Forward while the block runs, which begins with a session."""
+    clock, uplink = SystemClock(), CountedUplink()
+    links = Links(clock)
+    lane = ForwardedLane(turn=turn, uplink=uplink)
+    with running(Forwarder(settings, gateway, outbox, clock, links, Random(7), lane=lane).run):
+        wait_until(lambda: links.state(LinkName.KAFKA) == REACHABLE, "the session begins")
+        wait_until(lambda: len(uplink.processed) == CLIENTS[settings.delivery], "its clients are open")
+        yield uplink
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_reports_of_all_clients_are_processed_while_there_are_no_events(
+    kafka: KafkaTopic, gateway: str, mode: str
+) -> None:
+    with capped(kafka.settings(mode), MemoryOutbox(), gateway) as uplink:
+        uplink.await_reports(CLIENTS[mode])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_reports_of_all_clients_are_processed_while_another_lane_has_its_turn(
+    kafka: KafkaTopic, gateway: str, mode: str
+) -> None:
+    turns = Turns(SystemClock())
+    other, turn = turns.of(10), turns.of(0)
+    outbox = MemoryOutbox()
+    outbox.append(*readings(10))
+    other.ask(has_events=True)
+    with capped(kafka.settings(mode), outbox, gateway, turn) as uplink:
+        uplink.await_reports(CLIENTS[mode], lambda: other.ask(has_events=True))
+        assert outbox.new == 10
+
+
+@pytest.mark.parametrize("mode", MODES[:2])
+def test_the_reports_of_all_clients_are_processed_while_nothing_is_sent_since_too_many_events_are_held(
+    kafka: KafkaTopic, gateway: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oversized, "HELD_MAX", 1)
+    outbox = MemoryOutbox()
+    outbox.append(LARGE)
+    with capped(kafka.settings(mode, **SMALL), outbox, gateway) as uplink:
+        wait_until(lambda: bool(read_held(outbox.fact(OVERSIZED))), "the event is held")
+        outbox.append(*readings(10))
+        uplink.await_reports(CLIENTS[mode])
+        assert outbox.new == 11
