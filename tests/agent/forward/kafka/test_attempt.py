@@ -1,6 +1,8 @@
 """Calls that may never return."""
 
+import gc
 import threading
+import weakref
 
 import pytest
 
@@ -35,3 +37,24 @@ def test_a_call_that_hangs_does_not_keep_the_agent_from_its_end(monkeypatch: pyt
         attempt(never.wait, 3_600, stop, "a call")
 
     never.set()
+
+
+def test_what_a_failing_call_has_opened_is_released_with_its_error() -> None:
+    class Client:
+        pass
+
+    opened: list[weakref.ref[Client]] = []
+
+    def fail() -> None:
+        client = Client()
+        opened.append(weakref.ref(client))
+        raise KeyError(str(client))
+
+    gc.disable()  # without the collector, which comes after many more allocations
+    try:
+        with pytest.raises(KeyError) as raised:
+            attempt(fail, 60, threading.Event(), "a call")
+        del raised
+        assert [client() for client in opened] == [None]
+    finally:
+        gc.enable()
