@@ -118,7 +118,7 @@ def cover(store: Store, judged: DataFrame, view: TableView, *, everything: bool)
         *store.ranges(healed=labels.filter(F.col("status") != account.UNWRITTEN)),
     ]
     if everything:
-        rows = view.rows.withColumn("status", F.lit(account.ACCEPTED)).withColumnRenamed("received", "since")
+        rows = view.rows.withColumn("status", F.lit(account.ACCEPTED)).withColumnRenamed("appended", "since")
         parts.append(account.ranges(rows))
     covered = account.merged(reduce(DataFrame.unionByName, parts)).localCheckpoint()
     lost = account.vanished(covered, view.rows).localCheckpoint()

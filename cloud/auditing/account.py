@@ -138,14 +138,14 @@ def declared(gateway_events: DataFrame) -> DataFrame:
     """Return the ranges of the gaps that gateways have declared; `gateway_events` is that of the table's view."""
     label = F.from_json(F.col("data"), "labels array<array<string>>")["labels"]
     gaps = gateway_events.filter(F.col("type") == "gateway.gap")
-    one = gaps.select("gateway", F.explode(label).alias("label"), "received")
+    one = gaps.select("gateway", F.explode(label).alias("label"), "appended")
     return one.select(
         "gateway",
         F.get("label", F.lit(0)).alias("epoch"),
         F.lit(GAP).alias("status"),
         F.get("label", F.lit(1)).try_cast("bigint").alias("first"),
         F.get("label", F.lit(2)).try_cast("bigint").alias("last"),
-        F.col("received").alias("since"),
+        F.col("appended").alias("since"),
     ).filter(F.col("first") <= F.col("last"))
 
 
@@ -154,11 +154,11 @@ def endings(gateway_events: DataFrame) -> DataFrame:
     data = F.from_json(F.col("data"), "previous_epoch string, previous_sequence bigint")
     return (
         gateway_events.filter(F.col("type") == "gateway.started")
-        .select("gateway", data["previous_epoch"].alias("epoch"), data["previous_sequence"].alias("ends"), "received",
+        .select("gateway", data["previous_epoch"].alias("epoch"), data["previous_sequence"].alias("ends"), "appended",
                 F.col("epoch").alias("next"))
         .filter(F.col("epoch").isNotNull())
         .groupBy(*EPOCH)
-        .agg(F.max("ends").alias("ends"), F.countDistinct("next").alias("followers"), F.min("received").alias("since"))
+        .agg(F.max("ends").alias("ends"), F.countDistinct("next").alias("followers"), F.min("appended").alias("since"))
     )  # fmt: skip
 
 

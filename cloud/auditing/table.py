@@ -17,6 +17,7 @@ from cloud.auditing.topic import CONTENT_SQL, content
 
 GATEWAY_TYPES = "gateway."
 _PLACE = ("kafka_partition", "kafka_offset")
+_APPENDED_SQL = "coalesce(appended, received)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +25,13 @@ class TableView:
     """The table's content, as far as the audit needs it."""
 
     rows: DataFrame
-    """gateway, epoch, sequence, fingerprint (hex), kafka_partition, kafka_offset, received."""
+    """gateway, epoch, sequence, fingerprint (hex), kafka_partition, kafka_offset, appended (by Kafka's clock)."""
     leaves: DataFrame
     """gateway, epoch, sequence, leaf (`auditing.leaves`)."""
     quarantine: DataFrame
     """topic_id, kafka_partition, kafka_offset, content (as returned by `auditing.topic.content`)."""
     gateway_events: DataFrame
-    """The gateways' own events: gateway, epoch, type, data, received."""
+    """The gateways' own events: gateway, epoch, type, data, appended."""
 
 
 def read_table(spark: SparkSession, settings: AuditSettings) -> TableView:
@@ -38,17 +39,16 @@ def read_table(spark: SparkSession, settings: AuditSettings) -> TableView:
     if settings.connection is not None:
         return _from_postgres(spark, settings, settings.connection)
     events = spark.read.format("delta").load(settings.table)
+    appended = F.coalesce("appended", "received").alias("appended")
     return TableView(
         events.select(
             *("gateway", "epoch", "sequence"),
             F.lower(F.hex("fingerprint")).alias("fingerprint"),
-            *(*_PLACE, "received"),
+            *(*_PLACE, appended),
         ),
         events.select("gateway", "epoch", "sequence", leaves.of_row().alias("leaf")),
         spark.read.format("delta").load(settings.quarantine).select("topic_id", *_PLACE, content().alias("content")),
-        events.filter(F.startswith("type", F.lit(GATEWAY_TYPES))).select(
-            "gateway", "epoch", "type", "data", "received"
-        ),
+        events.filter(F.startswith("type", F.lit(GATEWAY_TYPES))).select("gateway", "epoch", "type", "data", appended),
     )
 
 
@@ -62,18 +62,20 @@ def _from_postgres(spark: SparkSession, settings: AuditSettings, connection: Pat
     leaf = f"CASE WHEN raw IS NULL THEN {leaves.ROW_SQL} END, encode(raw, 'hex')"
     queries = {
         "rows": (
-            f"gateway, epoch, sequence, encode(fingerprint, 'hex'), {place}, received, {leaf}",
+            f"gateway, epoch, sequence, encode(fingerprint, 'hex'), {place}, {_APPENDED_SQL}, {leaf}",
             settings.table,
             "",
         ),
         "quarantine": (f"topic_id, {place}, {CONTENT_SQL}", settings.quarantine, ""),
         "gateway_events": (
-            "gateway, epoch, type, data, received",
+            f"gateway, epoch, type, data, {_APPENDED_SQL}",
             settings.table,
             f"WHERE type LIKE '{GATEWAY_TYPES}%'",
         ),
     }
     with connected(read_connection(connection)) as opened:
+        # _MOMENT reads times in this form alone; the server's default may be another one.
+        opened.execute("SELECT set_config('TimeZone', 'UTC', false), set_config('DateStyle', 'ISO', false)")
         for name, (columns, table, where) in queries.items():
             source = f"SELECT {columns} FROM {identifier(table).as_string(opened)} {where}"
             with (
@@ -86,9 +88,9 @@ def _from_postgres(spark: SparkSession, settings: AuditSettings, connection: Pat
     places = "kafka_partition int, kafka_offset bigint"
     schemas = {
         "rows": f"gateway string, epoch string, sequence bigint, fingerprint string, {places}, "
-        "received timestamp, leaf string, raw string",
+        "appended timestamp, leaf string, raw string",
         "quarantine": f"topic_id string, {places}, content string",
-        "gateway_events": "gateway string, epoch string, type string, data string, received timestamp",
+        "gateway_events": "gateway string, epoch string, type string, data string, appended timestamp",
     }
     frames = {
         name: spark.read.csv(f"file://{folder / name}", schema, multiLine=True, escape='"', timestampFormat=_MOMENT)

@@ -91,7 +91,7 @@ def test_two_lanes_of_a_gateway_are_no_fork_and_each_ends_where_its_own_successo
         for (epoch, end), follower in zip(before, after, strict=True)
     ]
     stated = account.endings(
-        spark.createDataFrame(starts, "gateway string, epoch string, type string, data string, received timestamp")
+        spark.createDataFrame(starts, "gateway string, epoch string, type string, data string, appended timestamp")
     )
     labels = [(G, epoch, "accepted", 1, end, NOON) for epoch, end in (*before, ("default-2", 3), ("alarms-2", 1))]
     labelled = spark.createDataFrame(labels, RANGE)
