@@ -131,7 +131,9 @@ class Forwarder:
         except ClonedError as error:
             self._link.report_failure(error)
             self._note_stop(str(error))
-            stop.wait()
+        else:
+            return True
+        stop.wait()  # only here: the error's traceback holds the session's clients
         return True
 
     def _note_stop(self, reason: str) -> None:

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -59,8 +59,8 @@ class ExactlyOnce:
         self._settings = settings
         self._name = name
         self._group = GROUP_PREFIX + name
-        self._latest: TransactionalSession | None = None
-        """The latest session of this run that has held the transactional id."""
+        self._settled: Settled | None = None
+        """Of the latest session of this run that has held the transactional id. Not the session: it holds clients."""
         self.fixed = {
             "acks": "all",
             "request.required.acks": None,
@@ -94,10 +94,11 @@ class ExactlyOnce:
                 self._settle(context, intent, producer, reader, stop)
             self._refuse_clones(context.outbox, intent, marker)
             opened.pop_all()
-        self._latest = TransactionalSession(
+        session = TransactionalSession(
             context, TransactionalProducer(producer, errors, group), reader, topic, marker, number
         )
-        return self._latest
+        self._settled = session.settled
+        return session
 
     def _look_up(self, topic: str, errors: LastError) -> tuple[Marker | None, object]:
         """Read the marker, with a new client: one that has lost a coordinator may never find another."""
@@ -110,8 +111,8 @@ class ExactlyOnce:
 
     def _is_settled(self, outbox: Outbox, intent: Intent) -> bool:
         """Whether a transaction is marked, on disk or not yet."""
-        settled = max(int(outbox.fact(TRANSACTION_SETTLED) or 0), 0 if self._latest is None else self._latest.settled)
-        return intent.marker.number <= settled
+        on_disk = int(outbox.fact(TRANSACTION_SETTLED) or 0)
+        return intent.marker.number <= max(on_disk, 0 if self._settled is None else self._settled.number)
 
     def _settle(
         self, context: SessionContext, intent: Intent, producer: Producer, reader: Consumer, stop: threading.Event
@@ -135,7 +136,7 @@ class ExactlyOnce:
         known = () if intent is None else (intent.marker, intent.previous)
         if marker is None or marker in known or marker.epoch == outbox.epoch():
             return
-        if self._latest is not None:
+        if self._settled is not None:
             raise ClonedError(
                 f"another agent sends as {self._name!r}, in epoch {marker.epoch}: stop it, or configure another"
                 " gateway.id for one of the two; then restart this agent"
@@ -145,6 +146,13 @@ class ExactlyOnce:
             marker.epoch,
             "the store is older than what was sent: what was sent since its backup is sent again",
         )
+
+
+@dataclass(slots=True)
+class Settled:
+    """The latest transaction that a session has marked."""
+
+    number: int = 0
 
 
 class TransactionalSession:
@@ -168,8 +176,7 @@ class TransactionalSession:
         self._marker = marker
         """The marker in Kafka."""
         self._number = latest
-        self.settled = 0
-        """The number of the latest transaction that this session has marked."""
+        self.settled = Settled()
         self._cursor = START
         self._cleared: set[int] = set()
         """Partitions in which no earlier transaction of this gateway is open: one of this session has ended there."""
@@ -227,7 +234,7 @@ class TransactionalSession:
         self._context.outbox.mark_forwarded(batch, (TRANSACTION_SETTLED, str(intent.marker.number)))
         self._leader_epochs = {**self._leader_epochs, **leader_epochs(stable)}
         self._marker = intent.marker
-        self.settled = intent.marker.number
+        self.settled.number = intent.marker.number
         self._cursor = max(self._cursor, batch.last)
         if len(events) == 1 and self._context.oversized.accepted(batch.first):
             self._cursor = START

@@ -28,6 +28,7 @@ from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.counting_link import CountingLink
 from tests.agent.forward.events import readings
+from tests.agent.forward.open_clients import follow_clients
 from tests.agent.forward.running import GATEWAY, running
 from tests.agent.store.stores import HandClock
 from tests.support.memory_outbox import MemoryOutbox
@@ -92,7 +93,10 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, i
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("mode", ["at-least-once", "exactly-once", "at-most-once"])
-def test_nothing_is_sent_outside_the_hours(linked: tuple[Broker, int, int], mode: str) -> None:
+def test_nothing_is_sent_outside_the_hours(
+    linked: tuple[Broker, int, int], mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients = follow_clients(monkeypatch)
     broker, listens, says = linked
     kafka = KafkaTopic(broker.bootstrap_servers, f"hours.{uuid4().hex}")
     kafka.create_topic()
@@ -115,7 +119,9 @@ def test_nothing_is_sent_outside_the_hours(linked: tuple[Broker, int, int], mode
         clock.shift_ms = 5 * HOUR_MS
         wait_until_forwarded(outbox)
         clock.shift_ms = 0
+        assert clients
         wait_until(lambda: links.state(LinkName.KAFKA) == CLOSED, "the hours are over")
+        wait_until(lambda: not clients, "no client is open", seconds=10)
         outbox.append(*readings(100, 100))
         start = time.monotonic() + 1
         wait_until(lambda: time.monotonic() > start + 2, "two seconds outside the hours")

@@ -18,6 +18,7 @@ from agent.telemetry.links import LinkName, Links
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.events import readings
+from tests.agent.forward.open_clients import follow_clients
 from tests.agent.forward.running import forwarding
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_until
@@ -149,6 +150,25 @@ def test_a_clone_stops_the_one_that_it_has_fenced_and_goes_on_itself(
     with forwarding(kafka.settings(MODE), original, gateway):
         wait_until_forwarded(original)
     assert original.fact(FORWARDER_STOPPED) == ""
+
+
+def test_one_that_has_stopped_for_a_clone_keeps_no_client(
+    kafka: KafkaTopic, gateway: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, clone = MemoryOutbox(), MemoryOutbox()
+    original.append(*readings(10))
+    clone.reopen("c" * 16)
+    clone.append(*readings(10))
+    clients = follow_clients(monkeypatch)
+
+    with forwarding(kafka.settings(MODE), original, gateway) as links:
+        wait_until_forwarded(original)
+        with forwarding(kafka.settings(MODE), clone, gateway):
+            wait_until_forwarded(clone)
+        assert clients
+        original.append(*readings(10, 10))
+        wait_until(lambda: links.state(LinkName.KAFKA) == CLONED, "the original stops")
+        wait_until(lambda: not clients, "no client is open", seconds=10)
 
 
 def test_one_that_is_fenced_and_finds_its_own_marker_goes_on(kafka: KafkaTopic, gateway: str) -> None:
