@@ -68,6 +68,7 @@ def main(arguments: list[str]) -> int:
 def run(spark: SparkSession, settings: JobSettings) -> None:
     """Run the job on its checkpoint; after a failed flush, later starts stop until an operator has checked the disk."""
     settings = qualify(spark, settings)
+    settings.check_folders()
     checkpoint = Checkpoint(spark, settings.checkpoint, settings.kafka.topic)
     checkpoint.check_flush()
     observer, stop = open_observer(settings.metrics), StopRequest()

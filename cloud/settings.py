@@ -6,9 +6,11 @@ import argparse
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from pathlib import Path
 
 from cloud import kafka_options, sink_options
+from cloud.errors import StopError
 from contract.receipt import GROUP_DEFAULT
 from contract.topics import EVENTS
 
@@ -63,6 +65,12 @@ class JobSettings:
     def folders(self) -> tuple[str, ...]:
         """Return the folders to be flushed to disk before a receipt; a database server flushes by itself."""
         return (self.table, self.quarantine, self.checkpoint) if self.connection is None else (self.checkpoint,)
+
+    def check_folders(self) -> None:
+        """Raise StopError where a folder is within another: maintenance removes from a table what is not of it."""
+        for inner, outer in permutations(self.folders, 2):
+            if f"{inner}/".startswith(f"{outer}/"):
+                raise StopError(f"{inner} is within {outer}: table, quarantine and checkpoint need separate folders")
 
 
 def parse(arguments: Sequence[str]) -> JobSettings:
@@ -152,7 +160,11 @@ def _add_processing_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--trigger", type=seconds, default="2s", metavar="TIME", help="time between batches; default: %(default)s")
     add(
-        "--retention", type=seconds, default="7d", metavar="TIME", help="the gateways' identity.retention (%(default)s)"
+        "--retention",
+        type=_retention,
+        default="7d",
+        metavar="TIME",
+        help="the gateways' identity.retention (%(default)s)",
     )
     add("--max-offsets-per-trigger", type=_positive, default=400_000, metavar="N", help="default: %(default)s")
     add(
@@ -169,6 +181,12 @@ def _window(text: str) -> int:
     if (window := seconds(text)) < 4:
         raise argparse.ArgumentTypeError("a window of less than 4 seconds is too short")
     return window
+
+
+def _retention(text: str) -> int:
+    if (retention := seconds(text)) == 0:
+        raise argparse.ArgumentTypeError("a retention of 0 has no period within which an id is unique")
+    return retention
 
 
 def _positive(text: str) -> int:

@@ -48,7 +48,10 @@ def read(parser: argparse.ArgumentParser, given: argparse.Namespace) -> SinkOpti
         except argparse.ArgumentTypeError as error:
             parser.error(f"argument --table: {error}")
     table = given.table.rstrip("/")
-    return SinkOptions(table, (given.quarantine or f"{table}_quarantine").rstrip("/"), given.connection)
+    quarantine = (given.quarantine or f"{table}_quarantine").rstrip("/")
+    if quarantine == table:
+        parser.error("argument --quarantine: must differ from --table")
+    return SinkOptions(table, quarantine, given.connection)
 
 
 def table_name(text: str) -> str:

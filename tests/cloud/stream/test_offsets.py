@@ -159,8 +159,20 @@ def test_whatever_a_receipt_vouches_for_is_flushed() -> None:
 
 
 @pytest.mark.parametrize(
+    "nested",
+    [("--quarantine", "/t/q"), ("--checkpoint", "/t/c"), ("--checkpoint", "/t"), ("--checkpoint", "/t_quarantine/c")],
+)
+def test_a_folder_within_another_is_refused_since_maintenance_would_remove_its_files(nested: tuple[str, str]) -> None:
+    parse_settings([*REQUIRED, "--quarantine", "/t2", "--checkpoint", "/t.c"]).check_folders()
+    with pytest.raises(StopError, match="is within /t"):
+        parse_settings([*REQUIRED, *nested]).check_folders()
+
+
+@pytest.mark.parametrize(
     "wrong",
     [
+        ("--quarantine", "/t"),
+        ("--retention", "0s"),
         ("--window", "3s"),
         ("--window", "soon"),
         ("--kafka", "ssl"),
