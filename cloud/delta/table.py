@@ -159,7 +159,7 @@ def _pairs(properties: Mapping[str, str]) -> str:
 
 def excludes_writers(spark: SparkSession, path: str) -> bool:
     """Whether concurrent commits of two processes to a table cannot replace each other."""
-    scheme = urlsplit(path).scheme
+    scheme = urlsplit(path).scheme or jvm.default_scheme(spark)
     chosen = (f"spark.delta.logStore.{scheme}.impl", "spark.delta.logStore.class")
     settings = spark.sparkContext.getConf()
     return scheme not in _SINGLE_DRIVER_SCHEMES or any(settings.contains(name) for name in chosen)

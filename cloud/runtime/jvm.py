@@ -50,6 +50,13 @@ def file_system(spark: SparkSession, path: str) -> Any:
     return hadoop_path(spark, path).getFileSystem(context._jsc.hadoopConfiguration())
 
 
+def default_scheme(spark: SparkSession) -> str:
+    """Return the scheme of the file system of paths that name none (`fs.defaultFS`)."""
+    context: Any = spark.sparkContext
+    files = java_class(spark, "org.apache.hadoop.fs.FileSystem")
+    return str(files.getDefaultUri(context._jsc.hadoopConfiguration()).getScheme())
+
+
 def read_text(spark: SparkSession, path: str) -> str | None:
     """Return the text of a small file; None where it does not exist."""
     files, place = file_system(spark, path), hadoop_path(spark, path)

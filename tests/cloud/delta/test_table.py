@@ -87,6 +87,19 @@ def test_maintenance_is_refused_beside_a_job_where_two_processes_do_not_exclude_
         maintenance.maintain_folders(spark, maintenance.parse(["--table", "s3a://b/t"]))
 
 
+def test_a_path_without_a_scheme_is_in_the_default_file_system(spark: SparkSession) -> None:
+    context: Any = spark.sparkContext
+    settings = context._jsc.hadoopConfiguration()
+    before = settings.get("fs.defaultFS")
+    settings.set("fs.defaultFS", "s3a://b")
+    try:
+        assert not excludes_writers(spark, "/t")
+        assert excludes_writers(spark, "file:/t")
+    finally:
+        settings.set("fs.defaultFS", before)
+    assert excludes_writers(spark, "/t")
+
+
 @pytest.mark.parametrize("layout", [TABLE, QUARANTINE])
 def test_a_table_that_somebody_else_has_created_gets_the_properties_of_a_short_log(
     spark: SparkSession, tmp_path: Path, layout: Layout
