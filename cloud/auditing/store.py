@@ -84,7 +84,10 @@ class Store:
         return all_ranges.filter(F.col("status").isin(*settled)), account.without(unwritten, healed)
 
     def keep(self, ranges: DataFrame, judged: DataFrame, compared: DataFrame, span: TopicSpan) -> None:
-        """Write the results of an audit, replacing results that a crashed one has left; the offsets last."""
+        """Write the results of an audit, replacing results that a crashed one has left; the offsets last.
+
+        Files that an audit has replaced are removed a week later, Delta's default.
+        """
         placed = judged.withColumn("topic_id", F.lit(span.topic_id))
         parts = {
             "duplicates": placed.filter(F.col("status") == account.DUPLICATE),
@@ -97,6 +100,8 @@ class Store:
         self._write(ranges.select(*self._read("ranges").columns), "ranges", "overwrite")
         ends = [(span.topic_id, partition, end) for partition, end in span.ends.items()]
         self._write(self._spark.createDataFrame(ends, _OFFSETS), "offsets", "overwrite")
+        for name in ("sections", "ranges", "offsets"):  # Delta keeps the files of an overwritten table
+            self._spark.sql(f"VACUUM {self._name(name)}").collect()
 
     def _read(self, name: str) -> DataFrame:
         return self._spark.read.format("delta").load(f"{self._folder}/audit_{name}")

@@ -1,0 +1,40 @@
+"""The tables of an audit's results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cloud.auditing.store import Store, TopicSpan
+
+pytestmark = pytest.mark.spark
+
+RANGES = "gateway string, epoch string, status string, first bigint, last bigint, since timestamp, state string"
+SECTIONS = "gateway string, epoch string, first bigint, last bigint, digest string, status string"
+JUDGED = (
+    "gateway string, epoch string, sequence bigint, fingerprint string, kafka_partition int, kafka_offset bigint, "
+    "of_gateway string, of_epoch string, of_sequence bigint, of_kafka_partition int, of_kafka_offset bigint, "
+    "status string, leaf binary"
+)
+REPLACED = ("ranges", "sections", "offsets")
+
+
+def test_files_that_later_audits_have_replaced_are_removed(spark: SparkSession, tmp_path: Path) -> None:
+    store = Store(spark, str(tmp_path))
+    for name in REPLACED:  # instead of a week
+        spark.sql(
+            f"ALTER TABLE delta.`{tmp_path}/audit_{name}` "
+            "SET TBLPROPERTIES ('delta.deletedFileRetentionDuration' = 'interval 0 hours')"
+        )
+    judged = spark.createDataFrame([], JUDGED)
+    for end in (1, 2):
+        ranges = spark.createDataFrame([("gw-1", "e", "accepted", 1, end, None, "open")], RANGES).coalesce(1)
+        sections = spark.createDataFrame([("gw-1", "e", 1, end, "d", "verified")], SECTIONS).coalesce(1)
+        store.keep(ranges, judged, sections, TopicSpan("t", {0: end - 1}, {0: end}, 0))
+    for name in REPLACED:
+        live = spark.read.format("delta").load(f"{tmp_path}/audit_{name}")
+        there = {file.name for file in (tmp_path / f"audit_{name}").glob("*.parquet")}
+        assert there == {file.rpartition("/")[2] for file in live.inputFiles()}
+    assert store.ends("t") == {0: 2}
