@@ -43,6 +43,8 @@ class PostgresSink:
         self._id = self._open()
         self._known: int | None = None
         """The version of the table's last commit that this sink has read or made."""
+        self._has_dropped_left = False
+        """Whether the staging tables of earlier jobs are dropped."""
         self.last_commit()
 
     @property
@@ -64,14 +66,16 @@ class PostgresSink:
             if connection.execute(self._sql(claim), self._owner(commit)).rowcount == 0:
                 raise self._changed(connection)
             self._known = commit.version
-            for staging in self._left_staging(connection):
-                connection.execute(f"DROP TABLE IF EXISTS {staging}".encode())  # those of jobs that have ended, or will
+            self._drop_left(connection)
 
     def write(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:
         staging = f"{_STAGING}{secrets.token_hex(_STAGING_BYTES)}"
         judged = survivors.withColumn("fresh", is_fresh(horizon))
         # One connection for all: a server that restarts empties the staging table, and also ends the connection.
         with connected(self._connection) as connection:
+            if not self._has_dropped_left:  # a job that was killed in a batch starts again under the same claim
+                self._check_claim(connection)
+                self._drop_left(connection)
             connection.execute(self._sql.create_staging(staging))
             logger.info("batch=%d stage=write passes=1", commit.batch)
             sent = self._copy(staged(judged, self._devices.frame()), staging, connection)
@@ -118,6 +122,18 @@ class PostgresSink:
             if not comment.startswith(_COMMENT):
                 raise StopError(f"table {self._table}: it is not of this job (no comment {_COMMENT}<id>): use another")
         return comment.removeprefix(_COMMENT)
+
+    def _check_claim(self, connection: psycopg.Connection) -> None:
+        """Raise StopError where another job has committed since, whose staging table must stay."""
+        last = self._last(connection)
+        if (None if last is None else last.version) != self._known:
+            raise self._changed(connection)
+
+    def _drop_left(self, connection: psycopg.Connection) -> None:
+        """Drop the staging tables of jobs that have ended, or will."""
+        for staging in self._left_staging(connection):
+            connection.execute(f"DROP TABLE IF EXISTS {staging}".encode())
+        self._has_dropped_left = True
 
     def _left_staging(self, connection: psycopg.Connection) -> list[str]:
         pattern = f"^{self._table.split('.')[-1]}{_STAGING}[0-9a-f]{{{2 * _STAGING_BYTES}}}$"

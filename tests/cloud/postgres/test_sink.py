@@ -123,14 +123,39 @@ def test_the_older_claim_commits_nothing(side: Side) -> None:
     assert side.select(f"SELECT * FROM {side.name}") == []
 
 
-def test_a_claim_drops_what_earlier_jobs_have_left_and_no_table_of_others(side: Side) -> None:
+def leave_staging(side: Side) -> list[str]:
+    """Create a staging table of a job that was killed, and two tables of others; return the names of these."""
     left, *others = (f"{side.name}_staging_{end}" for end in ("0123456789ab", "aggregations", "ba9876543210"))
     with psycopg.connect(side.server.connection) as connection:
         for kind, name in zip(("UNLOGGED", "UNLOGGED", ""), (left, *others), strict=True):
             connection.execute(f"CREATE {kind} TABLE {name} (a int)".encode())
-    side.open().claim(replace(CLAIM, claim=2))
+    return others
+
+
+def staging(side: Side) -> list[object]:
     there = side.select(f"SELECT relname FROM pg_class WHERE relname LIKE '{side.name}%staging%' ORDER BY relname")
-    assert [row["relname"] for row in there] == others
+    return [row["relname"] for row in there]
+
+
+def test_a_claim_drops_what_earlier_jobs_have_left_and_no_table_of_others(side: Side) -> None:
+    others = leave_staging(side)
+    side.open().claim(replace(CLAIM, claim=2))
+    assert staging(side) == others
+
+
+def test_the_first_batch_under_the_same_claim_drops_what_a_killed_job_has_left(side: Side) -> None:
+    older, side.sink = side.open(), side.open()
+    others = leave_staging(side)
+    side.write(Gateway().records(counters(1)))
+    assert staging(side) == others
+
+    younger = f"{side.name}_staging_00112233aabb"
+    with psycopg.connect(side.server.connection) as connection:
+        connection.execute(f"CREATE UNLOGGED TABLE {younger} (a int)".encode())
+    side.sink = older
+    with pytest.raises(StopError, match="another job has claimed it"):
+        side.write(Gateway().records(counters(2)))
+    assert younger in staging(side)
 
 
 def lose(side: Side, commit: Commit | None) -> None:
