@@ -50,7 +50,7 @@ class Job:
             job.open_sink: lambda *_: spark.Sink(scheduler, self.table),
             job.survivors_of: lambda _spark, _settings, starting: starting,
             job.start: self._start_query,
-            disk: SimpleNamespace(local_folders=lambda *_: (), flush=lambda _: scheduler.pause("syncfs")),
+            disk: SimpleNamespace(local_folders=lambda *_: ()),
             batch.consume: _consume,
         }
 

@@ -74,6 +74,9 @@ class Checkpoint:
     def planned(self, batch: int) -> PlannedBatch:
         return self.folder.plans[batch]
 
+    def flush(self, folders: Iterable[str]) -> None:
+        self._scheduler.pause("syncfs")
+
     def latest_batch(self) -> int | None:
         return len(self.folder.plans) - 1 if self.folder.plans else None
 
