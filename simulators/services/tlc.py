@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -59,6 +60,18 @@ def run(specification: Path, configuration: Path, properties: tuple[str, ...], s
         except subprocess.TimeoutExpired:
             return Run(CheckOutcome.FAILED, f"{configuration}: TLC has not ended within {seconds_max:.0f} s\n")
     return read(done.stdout, properties)
+
+
+def run_traced(specifications: Sequence[Path], lines: str, configuration: str, seconds_max: float) -> Run:
+    """Check traces, which are the module `lines`, by the last of the specifications; it extends the others."""
+    with tempfile.TemporaryDirectory(prefix="oncegate-trace-") as name:
+        folder = Path(name)
+        for source in specifications:
+            (folder / source.name).write_text(source.read_text())
+        (folder / "lines.tla").write_text(lines)
+        file = folder / "trace.cfg"
+        file.write_text(configuration)
+        return run(folder / specifications[-1].name, file, (), seconds_max)
 
 
 def read(output: str, properties: tuple[str, ...]) -> Run:

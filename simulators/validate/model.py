@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,14 +27,7 @@ def fitting(traces: Sequence[Trace]) -> list[bool]:
         return []
     if not all(source.exists() for source in _SPECIFICATIONS):
         raise ModelError(f"{_MODELS} has no models: run it in a checkout, after make setup")
-    with tempfile.TemporaryDirectory(prefix="oncegate-validate-") as name:
-        folder = Path(name)
-        for source in _SPECIFICATIONS:
-            (folder / source.name).write_text(source.read_text())
-        (folder / "lines.tla").write_text(_module(traces))
-        configuration = folder / "trace.cfg"
-        configuration.write_text(_configuration(traces))
-        run = tlc.run(folder / _SPECIFICATIONS[-1].name, configuration, (), SECONDS_MAX)
+    run = tlc.run_traced(_SPECIFICATIONS, _module(traces), _configuration(traces), SECONDS_MAX)
     if run.outcome is not tlc.CheckOutcome.HOLDS:
         raise ModelError(f"TLC failed: {run.output}")
     fits = {int(number) for number in _FITS.findall(run.output)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from simulators.services import tlc
 from simulators.services.tlc import CheckOutcome
 from tests.crashes.sensor import LOAD
 
-SPECIFICATION = Path(__file__).with_name("traced_path.tla")
+_SPECIFICATIONS = (suite.FOLDER / "path" / "path.tla", Path(__file__).with_name("traced_path.tla"))
 SECONDS_MAX = 600.0
 FIRST_OF_REQUESTS = [1 + sum(count for count, _ in LOAD[:place]) for place in range(len(LOAD))]
 """The ids of the events that the model sees."""
@@ -55,14 +54,7 @@ def read(file: Path) -> list[Line]:
 
 def fits_any(traces: Sequence[Trace]) -> bool:
     """Whether any of the traces is a behaviour of the model; raise SuiteError where TLC finds no answer."""
-    with tempfile.TemporaryDirectory(prefix="oncegate-trace-") as name:
-        folder = Path(name)
-        for source in (suite.FOLDER / "path" / "path.tla", SPECIFICATION):
-            (folder / source.name).write_text(source.read_text())
-        (folder / "lines.tla").write_text(_module(traces))
-        configuration = folder / "trace.cfg"
-        configuration.write_text(_configuration(traces))
-        run = tlc.run(folder / SPECIFICATION.name, configuration, (), SECONDS_MAX)
+    run = tlc.run_traced(_SPECIFICATIONS, _module(traces), _configuration(traces), SECONDS_MAX)
     if run.outcome is CheckOutcome.FAILED:
         raise suite.SuiteError(run.output)
     return run.outcome is CheckOutcome.VIOLATED

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -13,7 +12,7 @@ from models import suite
 from simulators.services import tlc
 from simulators.services.tlc import CheckOutcome
 
-SPECIFICATION = Path(__file__).with_name("traced_schedule.tla")
+_SPECIFICATIONS = (suite.FOLDER / "path" / "path.tla", Path(__file__).with_name("traced_schedule.tla"))
 SECONDS_MAX = 600.0
 INVARIANTS = ("AckedIsOnDisk", "ForwardedIsInLog", "KeptUntilConfirmed", "ProcessedIsInTable", "OneRowEach")
 _FITS = re.compile(r"^<<\"fits\", (\d+)>>$", re.MULTILINE)
@@ -66,14 +65,7 @@ def fitting(traces: Sequence[Trace]) -> list[bool]:
 
     What the others share with the first trace, from the beginning on, is looked at once.
     """
-    with tempfile.TemporaryDirectory(prefix="oncegate-trace-") as name:
-        folder = Path(name)
-        for source in (suite.FOLDER / "path" / "path.tla", SPECIFICATION):
-            (folder / source.name).write_text(source.read_text())
-        (folder / "lines.tla").write_text(_module(traces))
-        configuration = folder / "trace.cfg"
-        configuration.write_text(_configuration(traces))
-        run = tlc.run(folder / SPECIFICATION.name, configuration, (), SECONDS_MAX)
+    run = tlc.run_traced(_SPECIFICATIONS, _module(traces), _configuration(traces), SECONDS_MAX)
     if run.outcome is not CheckOutcome.HOLDS:
         raise suite.SuiteError(run.output)
     fits = {int(number) for number in _FITS.findall(run.output)}
