@@ -85,7 +85,7 @@ async def run(options: DemoOptions, display: Display) -> DemoResult:
             evidence.add_ledger(ledgers.read(ledger_file))
             evidence.add_records(topic.read(Topic(services.broker.bootstrap_servers)))
             evidence.add_rows(delta.read(services.job.table))
-            verdict = judge(evidence, Scope(one_clock=True))
+            verdict = judge(evidence, Scope(one_clock=True, settled=status.outbox == 0))
             first_times = evidence.first_times()
     summary = Summary(
         verdict=complete(verdict, status),

@@ -19,6 +19,7 @@ from simulators.terminal import exit_status, guarded, open_console, show
 
 _EXAMPLES = """examples:
   %(prog)s build/field/lossy-radio --table /data/events
+  %(prog)s build/field/lossy-radio --table /data/events --final
   %(prog)s out.jsonl --kafka kafka.lan:9092 --kafka-properties kafka.properties
 """
 
@@ -35,6 +36,12 @@ def main(arguments: Sequence[str], program: str) -> int:
     )
     add_ledger(parser)
     add_arguments(parser)
+    parser.add_argument(
+        "--final",
+        action="store_true",
+        help="count each acked event that is missing as lost: use it once the gateway's status shows 0 new events and "
+        "the job has written all records",
+    )
     given = parser.parse_args(arguments)
     sink = read_sink(parser, given)
     if (ledger_file := ledger_of(given, program)) is None:
@@ -42,7 +49,7 @@ def main(arguments: Sequence[str], program: str) -> int:
     console = open_console()
 
     def work() -> int:
-        verdict = asyncio.run(_judge(ledger_file, sink, console))
+        verdict = asyncio.run(_judge(ledger_file, sink, console, final=given.final))
         (ledger_file.parent / VERDICT_FILE).write_text(json.dumps(verdict.document(), indent=2) + "\n")
         build(ledger_file, ledger_file.parent, ledger_file.parent / REPORT_FILE)
         show(verdict, str(ledger_file), console)
@@ -52,9 +59,9 @@ def main(arguments: Sequence[str], program: str) -> int:
     return guarded(work, "judge", console, interrupted="interrupted: no verdict")
 
 
-async def _judge(ledger_file: Path, sink: Sink, console: Console) -> Verdict:
+async def _judge(ledger_file: Path, sink: Sink, console: Console, *, final: bool) -> Verdict:
     sink.require()  # the run is over: a table that does not exist is not waited for
     with Display(console) as display:
-        settled = await wait_for_rows(ledger_file, sink, display)
+        stands = await wait_for_rows(ledger_file, sink, display)
         display.phase("comparing the evidence with the ledger")
-        return await asyncio.to_thread(judge_remote_run, ledger_file, sink, settled=settled)
+        return await asyncio.to_thread(judge_remote_run, ledger_file, sink, arriving=not stands, final=final)

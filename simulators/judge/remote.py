@@ -33,7 +33,10 @@ def note_topic(sink: Sink) -> dict[str, Any]:
 async def wait_for_rows(
     ledger_file: Path, sink: Sink, display: Display, is_stopped: Callable[[], bool] = lambda: False
 ) -> bool:
-    """Wait until no more rows of the run arrive; return whether that happened."""
+    """Wait until no more rows of the run arrive; return whether that happened.
+
+    It proves no loss: an outage or a restart may last longer.
+    """
     if not sink.named:
         return True
     run = await asyncio.to_thread(_read_run, ledger_file)
@@ -47,12 +50,22 @@ async def wait_for_rows(
     return await stands_still(count, sink.standstill_seconds, is_stopped)
 
 
-def judge_remote_run(ledger_file: Path, sink: Sink, *, settled: bool = True) -> Verdict:
+def judge_remote_run(ledger_file: Path, sink: Sink, *, arriving: bool = False, final: bool = False) -> Verdict:
     """Judge a ledger by a sink; without one, only the sensors' side.
 
-    Only the run's own devices are read, since the table may be in use.
+    A missing event is lost where a later one of its device has arrived, and where the judgement is `final`; otherwise
+    it may still be in transit, and whether it is lost is unknown. `arriving` says that rows were still arriving.
     """
     sink.require()
+    verdict = _judge(ledger_file, sink, Scope(arriving=arriving))
+    if final or not verdict.lost:
+        return verdict
+    open_ = _judge(ledger_file, sink, Scope(settled=False, arriving=arriving))
+    return replace(open_, unknown=max(open_.unknown, verdict.lost - open_.lost))
+
+
+def _judge(ledger_file: Path, sink: Sink, scope: Scope) -> Verdict:
+    """Judge within a scope; only the run's own devices are read, since the table may be in use."""
     with EvidenceDatabase() as evidence:
         evidence.add_ledger(ledgers.read(ledger_file))
         with sink.reading(evidence.devices, _begun(evidence.run, sink)) as opened:
@@ -60,13 +73,12 @@ def judge_remote_run(ledger_file: Path, sink: Sink, *, settled: bool = True) -> 
                 evidence.add_topic_as_rows(opened.records, opened.cut)
             else:
                 evidence.add_rows(opened.records)
-        gateways = int(evidence.run.get("gateways", 1))
-        scope = Scope(
+        scope = replace(
+            scope,
             has_table=sink.named,
             of_topic=sink.topic is not None,
-            gateways=gateways,
+            gateways=int(evidence.run.get("gateways", 1)),
             complete=evidence.ended,
-            settled=settled,
         )
         verdict = replace(judge(evidence, scope), malformed=opened.malformed)
         return with_histories(verdict, evidence, ledger_file)

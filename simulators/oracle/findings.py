@@ -22,7 +22,9 @@ class Scope:
     complete: bool = True
     """Whether the run finished; False where it was interrupted."""
     settled: bool = True
-    """Whether all accepted events should be in the table by now."""
+    """Whether all accepted events must be in the table by now; otherwise a missing one may still be in transit."""
+    arriving: bool = False
+    """Whether rows were still arriving when the table was read."""
     one_clock: bool = False
     """Whether sensors, Kafka and job shared one clock, so that their timestamps can be compared."""
 

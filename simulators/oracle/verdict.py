@@ -86,8 +86,8 @@ class Verdict:
     """The first violations of each kind."""
     complete: bool = True
     """Whether the run finished; where it was interrupted, missing events may still be in transit."""
-    settled: bool = True
-    """Whether no more rows were expected when the table was read."""
+    arriving: bool = False
+    """Whether rows were still arriving when the table was read."""
     cut: tuple[int, ...] = ()
     """The partitions of the topic whose first records were deleted by retention."""
     unknown: int = 0
@@ -103,7 +103,8 @@ class Verdict:
     @property
     def judged(self) -> bool:
         """Whether the evidence suffices for a verdict; for an interrupted run, for a preliminary one."""
-        return self.rows is not None and not self.cut and (self.settled or not self.complete) and not self.vacuous
+        open_ = self.complete and (self.arriving or self.unknown > 0)
+        return self.rows is not None and not self.cut and not open_ and not self.vacuous
 
     @property
     def kept(self) -> bool:
@@ -165,9 +166,14 @@ def _missing_evidence(verdict: Verdict) -> Iterator[str]:
     if verdict.cut:
         partitions = ", ".join(map(str, verdict.cut))
         yield f"The evidence is incomplete: retention has deleted the beginning of the topic (partition {partitions})."
-    if verdict.complete and not verdict.settled:
+    if verdict.complete and verdict.arriving:
         yield "Rows were still arriving when they were read: judge again later, with oncegate-sim judge."
     if verdict.unknown and (verdict.cut or verdict.complete):
         yield f"{verdict.unknown:,} acked events are not there; it is unknown whether they were lost."
+    if verdict.unknown and verdict.complete and not verdict.cut and not verdict.unreceipted:
+        yield (
+            "They may still be in transit: wait until the gateway's status shows 0 new events and the job has written "
+            "all records, then run oncegate-sim judge with --final, which counts each missing event as lost."
+        )
     if verdict.cut:
         yield "Duplicates and order in these partitions are judged by the remaining records only."

@@ -97,9 +97,9 @@ async def _run_remote(options: RunOptions, home: Path, display: Display, stop: S
             await play.sensors(options.scenario, options.seed, ledger, targets, stop, number)
             watching.cancel()
         _end(ledger, stop)
-    settled = await wait_for_rows(options.ledger_file, options.sink, display, stop.requested.is_set)
+    stands = await wait_for_rows(options.ledger_file, options.sink, display, stop.requested.is_set)
     display.phase("comparing the evidence with the ledger")
-    return await asyncio.to_thread(judge_remote_run, options.ledger_file, options.sink, settled=settled)
+    return await asyncio.to_thread(judge_remote_run, options.ledger_file, options.sink, arriving=not stands)
 
 
 async def _run_local(options: RunOptions, home: Path, display: Display, stop: Stop) -> Verdict:
@@ -176,7 +176,7 @@ def judge_local(ledger_file: Path, home: Path, services: Services, statuses: Seq
         scope = Scope(
             gateways=len(services.gateways),
             complete=evidence.ended,
-            settled=evidence.ended or unreceipted == 0,
+            settled=unreceipted == 0,
             # A publication of Zigbee2MQTT may be in Kafka before the observer has received it.
             one_clock=services.zigbee2mqtt is None,
         )

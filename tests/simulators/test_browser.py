@@ -69,7 +69,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         written.sample({"accepted": 20_000})
         written.end()
     write_table(folder / "table", ())
-    verdict = judge_remote_run(folder / "ledger.jsonl", Sink(table=folder / "table"))
+    verdict = judge_remote_run(folder / "ledger.jsonl", Sink(table=folder / "table"), final=True)
     verdict = replace(verdict, rows=19_950, records=21_000, declared={"equal-events": 3})
     arrivals = [(moment, 100) for moment in range(BEGIN, now, 1_000)]
     page.write(folder / "ledger.jsonl", verdict, Arrivals(arrivals, arrivals), folder / "report.html")

@@ -13,6 +13,8 @@ import pytest
 from contract.event import Event
 from simulators import cli, ledger
 from simulators.evidence.row import Row
+from simulators.judge.remote import judge_remote_run
+from simulators.judge.sink import Sink
 from simulators.judge.standstill import WAIT_SECONDS_MAX, Clock, stands_still
 from simulators.ledger import Ledger
 from simulators.payloads import device_name, devices_of
@@ -79,10 +81,10 @@ async def test_without_a_standstill_asked_for_it_is_judged_at_once() -> None:
     assert driven.now == 0
 
 
-def _played(folder: Path, *, ended: bool = True) -> Path:
+def _played(folder: Path, *events: Event, ended: bool = True) -> Path:
     with Ledger(folder / "ledger.jsonl", lambda: 1_763_706_000_000) as written:
         written.begin({"devices": devices_of(7), "seed": 7, "scenario": {"name": "small", "description": "It."}})
-        for event in EVENTS:
+        for event in events or EVENTS:
             mark = written.reported(event)
             written.sent(mark)
             written.acked(mark)
@@ -91,9 +93,11 @@ def _played(folder: Path, *, ended: bool = True) -> Path:
     return folder
 
 
-def _judge(monkeypatch: pytest.MonkeyPatch, folder: Path, *options: str) -> int:
+def _judge(monkeypatch: pytest.MonkeyPatch, folder: Path, *options: str, final: bool = False) -> int:
     table = ("--table", str(folder / "table"), "--standstill", "0")
-    monkeypatch.setattr(sys, "argv", ["oncegate-sim", "judge", str(folder), *(options or table)])
+    monkeypatch.setattr(
+        sys, "argv", ["oncegate-sim", "judge", str(folder), *(options or table), *(["--final"] if final else [])]
+    )
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert isinstance(ended.value.code, int)
@@ -106,17 +110,21 @@ def _verdict(folder: Path) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("stored", "status", "lost", "said"),
+    ("stored", "final", "expected", "said"),
     [
-        (ROWS, 0, 0, "Nothing was lost"),
-        (ROWS[:2], 1, 1, "1 lost"),
-        ([], 1, 3, "3 lost"),
+        (ROWS, False, (0, 0, 0), "Nothing was lost"),
+        (ROWS, True, (0, 0, 0), "Nothing was lost"),
+        (ROWS[:2], False, (1, 0, 1), "No verdict. 1 acked events are not there"),
+        (ROWS[:2], True, (1, 1, 0), "1 lost"),
+        ([], False, (1, 0, 3), "No verdict. 3 acked events are not there"),
+        ([], True, (1, 3, 0), "3 lost"),
+        (ROWS[1:], False, (1, 1, 0), "1 lost"),
     ],
 )
 def test_a_run_is_judged_later_by_its_ledger(
     stored: Sequence[Row],
-    status: int,
-    lost: int,
+    final: bool,
+    expected: tuple[int, int, int],
     said: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -124,10 +132,21 @@ def test_a_run_is_judged_later_by_its_ledger(
 ) -> None:
     _played(tmp_path)
     write_table(tmp_path / "table", [row_of(Event("d", id=1), 9), *stored])
-    assert _judge(monkeypatch, tmp_path) == status
-    assert (_verdict(tmp_path)["lost"], _verdict(tmp_path)["rows"]) == (lost, len(stored))
+    status = _judge(monkeypatch, tmp_path, final=final)
+    assert (status, _verdict(tmp_path)["lost"], _verdict(tmp_path)["unknown"]) == expected
+    assert _verdict(tmp_path)["rows"] == len(stored)
     assert said in capsys.readouterr().out
     assert said in (tmp_path / "report.html").read_text()
+
+
+def test_one_of_two_equal_events_may_be_in_transit_too(tmp_path: Path) -> None:
+    twin = Event(EVENTS[0].device, data={"a": 1})
+    write_table(tmp_path / "table", [row_of(twin)])
+    ledger_file = _played(tmp_path, twin, twin) / "ledger.jsonl"
+    sink = Sink(table=tmp_path / "table")
+    verdict = judge_remote_run(ledger_file, sink)
+    assert (verdict.kept, verdict.faults, verdict.unknown) == (False, {}, 1)
+    assert judge_remote_run(ledger_file, sink, final=True).faults == {"lost": 1}
 
 
 def test_what_came_after_a_run_was_judged_is_found_by_judging_again(
@@ -141,12 +160,14 @@ def test_what_came_after_a_run_was_judged_is_found_by_judging_again(
     assert _verdict(tmp_path)["kept"] is True
 
 
-def test_an_interrupted_run_stays_one_and_what_it_acked_must_be_there_later(
+def test_an_interrupted_run_stays_one_and_what_it_acked_must_be_there_at_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _played(tmp_path, ended=False)
     write_table(tmp_path / "table", ROWS[:2])
-    assert _judge(monkeypatch, tmp_path) == 1
+    assert _judge(monkeypatch, tmp_path) == 130
+    assert _verdict(tmp_path)["lost"] == 0
+    assert _judge(monkeypatch, tmp_path, final=True) == 1
     assert _verdict(tmp_path)["lost"] == 1
     write_table(tmp_path / "table", ROWS[2:])
     assert _judge(monkeypatch, tmp_path) == 130

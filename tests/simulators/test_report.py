@@ -41,7 +41,7 @@ def test_what_is_observed_is_what_was_entered(tmp_path: Path) -> None:
 def test_the_report_is_whole_and_nothing_in_it_is_taken_for_markup(tmp_path: Path) -> None:
     file = write_ledger(tmp_path)
     write_table(tmp_path / "table", [])
-    verdict = replace(judge_remote_run(file, Sink(table=tmp_path / "table")), declared={"equal-events": 2})
+    verdict = replace(judge_remote_run(file, Sink(table=tmp_path / "table"), final=True), declared={"equal-events": 2})
     page.write(file, verdict, Arrivals([(1_763_706_001_000, 5)], [(1_763_706_002_000, 5)]), tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
     assert "The guarantees were violated: 27 lost." in text
@@ -156,7 +156,7 @@ def test_a_run_judged_by_the_topic_claims_nothing_of_a_table(tmp_path: Path) -> 
 def test_ci_has_the_verdict_as_junit_and_as_a_picture(tmp_path: Path, has_table: bool) -> None:
     file = write_ledger(tmp_path)
     write_table(tmp_path / "table", [])
-    verdict = judge_remote_run(file, Sink(table=tmp_path / "table") if has_table else Sink())
+    verdict = judge_remote_run(file, Sink(table=tmp_path / "table") if has_table else Sink(), final=True)
     page.write(file, verdict, Arrivals(), tmp_path / "report.html")
     suite = ET.parse(tmp_path / "report.junit.xml").getroot()
     cases = {case.get("name"): [outcome.tag for outcome in case] for case in suite}

@@ -12,7 +12,7 @@ from simulators.oracle.verdict import BROKEN, Verdict, sentence
 GOOD = Verdict(events=3, acked=3, refused=0, given_up=0, transmissions=5, rows=3)
 FIGURES = {"events", "acked", "refused", "given_up", "transmissions", "rows", "records", "repeats", "malformed"}
 """Counts that are never a fault."""
-NO_COUNTS = {"declared", "violations", "complete", "settled", "cut", "unknown", "of_topic"}
+NO_COUNTS = {"declared", "violations", "complete", "arriving", "cut", "unknown", "of_topic"}
 
 
 def test_every_count_is_a_figure_or_must_be_nought() -> None:
@@ -37,11 +37,18 @@ def test_a_run_that_acked_and_stored_nothing_is_no_verdict() -> None:
 
 
 def test_what_was_judged_too_soon_is_no_verdict() -> None:
-    verdict = replace(GOOD, settled=False, unknown=2)
+    verdict = replace(GOOD, arriving=True, unknown=2)
     assert not verdict.kept
     assert "judge again later" in sentence(verdict)
     assert "2 acked events are not there" in sentence(verdict)
     assert "Nothing was lost" not in sentence(verdict)
+
+
+def test_what_may_still_be_in_transit_is_no_verdict() -> None:
+    verdict = replace(GOOD, unknown=2)
+    assert not verdict.kept
+    assert "No verdict. 2 acked events are not there" in sentence(verdict)
+    assert "--final" in sentence(verdict)
 
 
 def test_an_interrupted_run_says_what_is_not_judged() -> None:

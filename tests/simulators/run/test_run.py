@@ -184,10 +184,13 @@ def test_a_folder_of_somebody_else_is_not_emptied(tmp_path: Path) -> None:
     assert not (tmp_path / "mine" / "old").exists()
 
 
-def test_a_table_without_a_row_of_the_run_has_lost_all_that_was_acked(tmp_path: Path) -> None:
+def test_a_table_without_a_row_of_the_run_has_lost_all_that_was_acked_where_that_is_final(tmp_path: Path) -> None:
     write_table(tmp_path / "table", [])
-    verdict = judge_remote_run(write_ledger(tmp_path), Sink(table=tmp_path / "table"))
-    assert (verdict.lost, verdict.rows) == (27, 0)
+    ledger_file, sink = write_ledger(tmp_path), Sink(table=tmp_path / "table")
+    verdict = judge_remote_run(ledger_file, sink)
+    assert (verdict.kept, verdict.lost, verdict.unknown, verdict.rows) == (False, 0, 27, 0)
+    verdict = judge_remote_run(ledger_file, sink, final=True)
+    assert (verdict.lost, verdict.unknown, verdict.rows) == (27, 0, 0)
     assert "byte for byte" in str(verdict.violations[-1])
 
 
