@@ -110,10 +110,17 @@ class StoreOutbox:
         """Return the labels of a range of positions."""
         return tuple(self._memory.epochs.label_ranges(first, last))
 
-    def release(self, first: int, last: int, note: tuple[str, str]) -> None:
-        """Mark new events processed before they are sent, with a fact in the same transaction."""
+    def release(self, first: int, last: int, note: tuple[str, str]) -> bool:
+        """Mark new events processed before they are sent, with a fact in the same transaction, if all are still new."""
+        released = False
+
+        def run() -> None:
+            nonlocal released
+            released = self._write_path.removal.release(first, last, note)
+
         with self._damage.reported():
-            self._writer.call(lambda: self._write_path.removal.release(first, last, note))
+            self._writer.call(run)
+        return released
 
     def give_up(self, position: int, reason: str) -> None:
         """Make a gap of an event, and declare it."""

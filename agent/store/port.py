@@ -279,10 +279,11 @@ class Outbox(Protocol):
     def labels(self, first: int, last: int) -> Sequence[LabelRange]:
         """Return the labels of the positions from first to last, whether or not their events are kept."""
 
-    def release(self, first: int, last: int, note: tuple[str, str]) -> None:
+    def release(self, first: int, last: int, note: tuple[str, str]) -> bool:
         """Mark `new` events processed before they are sent, and purge them, with a fact in the same transaction.
 
-        Return once that is on disk: `read` never returns them again. Raise with nothing changed.
+        Return True once that is on disk: `read` never returns them again. Return False with nothing changed where some
+        of them are no longer new, since a full store has dropped them. Raise with nothing changed.
         """
 
     def give_up(self, position: int, reason: str) -> None:

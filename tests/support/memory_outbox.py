@@ -114,14 +114,16 @@ class MemoryOutbox:
     def labels(self, first: int, last: int) -> Sequence[LabelRange]:
         return (LabelRange(EPOCH, first, last),)
 
-    def release(self, first: int, last: int, note: tuple[str, str]) -> None:
+    def release(self, first: int, last: int, note: tuple[str, str]) -> bool:
         with self._changed:
             positions = range(first, last + 1)
-            assert self._covered.isdisjoint(positions), f"{positions} are not new"
+            if not self._covered.isdisjoint(positions):
+                return False
             self._covered.update(positions)
             self.released.append((first, last))
             self._facts[note[0]] = note[1]
             self._changed.notify_all()
+            return True
 
     def give_up(self, position: int, reason: str) -> None:
         with self._changed:

@@ -105,9 +105,10 @@ class AtMostOnceSession:
         discard(self._producer)
 
     def _send(self, events: Sequence[StoredEvent]) -> None:
-        """Release a batch, then send it."""
+        """Release a batch, then send it; not where a full store has dropped some of it, since a resend is new then."""
         in_flight = InFlightBatch(events[0].position, {})
-        self._in_doubt.release(events[0].position, events[-1].position)
+        if not self._in_doubt.release(events[0].position, events[-1].position):
+            return  # the next turn reads what is left
         self._cursor = events[-1].position
         count_for_cap(self._context, events)
         for event in events:
@@ -165,11 +166,13 @@ class _InDoubtRecord:
     def in_flight(self) -> int:
         return self._state.in_flight
 
-    def release(self, first: int, last: int) -> None:
-        """Release a batch from the outbox, on disk, before it is sent."""
+    def release(self, first: int, last: int) -> bool:
+        """Release a batch from the outbox, on disk, before it is sent; return False where not all of it is new."""
         state = self._state.with_batch(first, last)
-        self._outbox.release(first, last, (IN_DOUBT, str(state)))
-        self._state = state
+        released = self._outbox.release(first, last, (IN_DOUBT, str(state)))
+        if released:
+            self._state = state
+        return released
 
     def settle(self, *, on_disk: bool) -> None:
         """Note that the batch in flight has arrived; on disk at once, or with the next batch."""

@@ -63,8 +63,13 @@ class Removal:
         self._memory.give_up(gap, undeclared)
         self._forget_answers()
 
-    def release(self, first: int, last: int, note: tuple[str, str]) -> None:
-        """Mark events processed, with a fact in the same transaction, and purge; raise with nothing changed."""
+    def release(self, first: int, last: int, note: tuple[str, str]) -> bool:
+        """Mark events processed, with a fact in the same transaction, and purge; raise with nothing changed.
+
+        Return False with nothing changed where some of them are processed or dropped already.
+        """
+        if self._memory.progress.unprocessed(first, last) != [(first, last)]:
+            return False
         with self._memory.progress.releasing(first, last) as change:
 
             def write(connection: sqlite3.Connection) -> None:
@@ -74,6 +79,7 @@ class Removal:
             self._transactions.run(write)
         if (processed_to := self._capacity.purgeable()) is not None:
             self.purge(processed_to)
+        return True
 
     def make_space(self) -> bool:
         """Delete the events that may be removed: processed ones, then the oldest; return False where there are none."""

@@ -123,10 +123,18 @@ async def test_a_note_is_a_fact_beside_the_mark(case: Case) -> None:
 
 async def test_what_is_released_is_never_read_again(case: Case) -> None:
     await case.append(9)
-    case.outbox.release(1, 4, ("flight", "1-4"))
+    assert case.outbox.release(1, 4, ("flight", "1-4"))
     assert positions(case.outbox) == [5, 6, 7, 8, 9]
     assert case.outbox.fact("flight") == "1-4"
     assert case.outbox.forwarded() == [] or case.outbox.forwarded() == ()
+
+
+async def test_a_release_of_what_is_in_part_given_up_changes_nothing(case: Case) -> None:
+    await case.append(5)
+    case.outbox.give_up(3, "dropped")
+    assert not case.outbox.release(1, 5, ("flight", "1-5"))
+    assert positions(case.outbox) == [1, 2]
+    assert case.outbox.fact("flight") is None
 
 
 async def test_what_is_given_up_is_not_read_again_and_its_neighbours_are(case: Case) -> None:

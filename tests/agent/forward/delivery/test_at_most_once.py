@@ -94,6 +94,25 @@ def test_of_what_is_too_large_the_gateways_own_is_not_declared_again_and_again(
 
 
 @pytest.mark.kafka
+def test_what_a_full_store_drops_between_its_read_and_its_release_is_not_sent(kafka: KafkaTopic) -> None:
+    class DroppingOutbox(MemoryOutbox):
+        def release(self, first: int, last: int, note: tuple[str, str]) -> bool:
+            if not self.given_up:
+                for position in (1, 2):
+                    self.give_up(position, "dropped")
+            return super().release(first, last, note)
+
+    outbox = DroppingOutbox()
+    outbox.append(*readings(10))
+
+    with forwarding(kafka.settings(MODE), outbox):
+        wait_for_count(lambda: unsettled(outbox), 0, "the rest has arrived")
+
+    assert sorted(map(sequence, kafka.records())) == list(range(3, 11))
+    assert in_doubt(outbox) == InDoubtBatches()
+
+
+@pytest.mark.kafka
 async def test_what_is_too_large_is_declared_by_the_store_and_its_resend_is_new(
     kafka: KafkaTopic, tmp_path: Path
 ) -> None:

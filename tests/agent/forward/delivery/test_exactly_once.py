@@ -229,9 +229,9 @@ def test_a_disk_that_refuses_ends_nothing_and_all_goes_on_when_it_takes_again(
             self._refuse()
             super().set_fact(name, value)
 
-        def release(self, first: int, last: int, note: tuple[str, str]) -> None:
+        def release(self, first: int, last: int, note: tuple[str, str]) -> bool:
             self._refuse()
-            super().release(first, last, note)
+            return super().release(first, last, note)
 
         def _refuse(self) -> None:
             if self.full:
