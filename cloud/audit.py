@@ -30,6 +30,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from cloud import sink_options
 from cloud.auditing import account, metrics, report, sections
 from cloud.auditing.findings import Findings, find
 from cloud.auditing.settings import AuditSettings, parse
@@ -37,6 +38,7 @@ from cloud.auditing.store import Store, TopicSpan
 from cloud.auditing.table import TableView, read_table
 from cloud.auditing.topic import Topic
 from cloud.errors import JobError, StopError
+from cloud.runtime import jvm
 from cloud.runtime.program_log import log_to_stderr
 from cloud.session import open_session
 
@@ -69,6 +71,7 @@ def main(arguments: list[str]) -> int:
 
 def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
     """Read the records since the last audit, judge them, and store the result."""
+    check_output(spark, settings)
     topic = Topic(spark, settings.bootstrap_servers, settings.topic, settings.properties)
     store = Store(spark, settings.output)
     try:
@@ -92,6 +95,14 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
     finally:
         topic.close()
     return findings
+
+
+def check_output(spark: SparkSession, settings: AuditSettings) -> None:
+    """Raise StopError where the output is within a table, from whose folder maintenance removes what is not of it."""
+    tables = (settings.table, settings.quarantine) if settings.connection is None else ()
+    for table in tables:
+        if sink_options.is_within(jvm.qualify(spark, settings.output), jvm.qualify(spark, table)):
+            raise StopError(f"--output {settings.output} is within {table}: it needs a folder of its own")
 
 
 def span_to_read(topic: Topic, store: Store, group: str) -> TopicSpan:

@@ -164,14 +164,12 @@ class Reader:
     def _seek_to_table(self, partitions: list[int]) -> None:
         """Continue at the table's offsets, in partitions still assigned, after others have moved one of them.
 
-        Nothing of the last poll is written, also in partitions without an offset in the table.
+        Nothing of the last poll is written, also in partitions without an offset in the table. A seek that fails ends
+        the consumer: it would skip these records; the next start begins at the table's offsets.
         """
         self._next = self._table.next_offsets(partitions, self._topic_id)
         for place in self._places({one: self._start(TopicPartition(self._topic, one)) for one in partitions}):
-            try:
-                self._consumer.seek(place)
-            except KafkaException as error:
-                logger.info("partition=%d stage=unassigned error=%r", place.partition, str(error))
+            self._consumer.seek(place)
 
     def _check_topic(self) -> None:
         """Raise StopError where the topic was recreated; called after a read, so that it covers these records."""

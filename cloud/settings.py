@@ -69,7 +69,7 @@ class JobSettings:
     def check_folders(self) -> None:
         """Raise StopError where a folder is within another: maintenance removes from a table what is not of it."""
         for inner, outer in permutations(self.folders, 2):
-            if f"{inner}/".startswith(f"{outer}/"):
+            if sink_options.is_within(inner, outer):
                 raise StopError(f"{inner} is within {outer}: table, quarantine and checkpoint need separate folders")
 
 

@@ -54,6 +54,11 @@ def read(parser: argparse.ArgumentParser, given: argparse.Namespace) -> SinkOpti
     return SinkOptions(table, quarantine, given.connection)
 
 
+def is_within(inner: str, outer: str) -> bool:
+    """Whether a folder is another one or within it; both as absolute paths or as URIs."""
+    return f"{inner}/".startswith(f"{outer}/")
+
+
 def table_name(text: str) -> str:
     """Return the name of a PostgreSQL table, checked."""
     if _TABLE_NAME.fullmatch(text) is None:

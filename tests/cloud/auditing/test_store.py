@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from cloud.audit import check_output
+from cloud.auditing.settings import parse
 from cloud.auditing.store import Store, TopicSpan
+from cloud.errors import StopError
 
 pytestmark = pytest.mark.spark
 
@@ -19,6 +23,16 @@ JUDGED = (
     "status string, leaf binary"
 )
 REPLACED = ("ranges", "sections", "offsets")
+
+
+@pytest.mark.parametrize(
+    ("output", "refused"), [("t", True), ("t/audit", True), ("t_quarantine/a", True), ("ta", False)]
+)
+def test_an_output_within_a_table_is_refused(spark: SparkSession, tmp_path: Path, output: str, refused: bool) -> None:
+    folders = ("--table", f"{tmp_path}/t/", "--output", f"file://{tmp_path}/{output}")
+    settings = parse(["--bootstrap-servers", "localhost:9", *folders])
+    with pytest.raises(StopError, match="within") if refused else nullcontext():
+        check_output(spark, settings)
 
 
 def test_files_that_later_audits_have_replaced_are_removed(spark: SparkSession, tmp_path: Path) -> None:

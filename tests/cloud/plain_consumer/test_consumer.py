@@ -6,7 +6,8 @@ import socket
 
 import psycopg
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaError as ClientError
 from confluent_kafka.admin import AdminClient
 
 from cloud import consumer
@@ -169,6 +170,29 @@ def test_a_row_set_back_by_an_operator_loses_no_record_of_a_partition_without_a_
             reader._write(poll(reader, 1))
         reader._close()
     assert side.ids() == list(range(21))
+
+
+def test_a_seek_that_fails_ends_the_consumer_before_it_skips_a_record(
+    side: ConsumerSide, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class UnseekableConsumer(Consumer):
+        def seek(self, partition: TopicPartition) -> None:
+            raise KafkaException(ClientError(ClientError._TIMED_OUT))
+
+    monkeypatch.setattr(consumer, "Consumer", UnseekableConsumer)
+    ends = ("--bootstrap-servers", side.broker.bootstrap_servers, "--topic", side.name, "--group", side.name)
+    settings = consumer.parse([*ends, "--connection", str(side.connection), "--table", side.name])
+    with ConsumerTable(side.server.connection, side.name, side.name, side.name, settings.commit) as table:
+        reader = consumer.Reader(settings, table)
+        reader._consumer.subscribe([side.name], on_assign=reader._assigned, on_revoke=reader._lost)
+        side.send(Gateway().records(readings(10)))
+        reader._write(poll(reader, 10))
+        with psycopg.connect(side.server.connection) as operator:
+            operator.execute(f"UPDATE {side.name}_offsets SET next = next - 3 WHERE partition = 0".encode())
+        side.send(Gateway().records(readings(1, start=10)))
+        with pytest.raises(KafkaException):
+            reader._write(poll(reader, 1))
+        reader._close()
 
 
 def poll(reader: consumer.Reader, count: int) -> list[Entry]:
