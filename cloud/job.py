@@ -92,18 +92,19 @@ def run_on_checkpoint(
         log.check(read, {})
     if not is_first:
         sink.check_rows()
-    last = claim_table(sink, checkpoint, topic, topic_id, read_again=settings.read_again)
-    flush = partial(checkpoint.flush, disk.local_folders(spark, settings.folders))
-    receipts = Receipts(admin, log, settings.kafka.group, settings.succeeds, flush, time.monotonic)
-    receipts.commit(last)
-    offsets.check_plan(topic, checkpoint.unfinished(), ranges)
+    with disk.FlushedFolders(disk.local_folders(spark, settings.folders)) as folders:
+        last = claim_table(sink, checkpoint, topic, topic_id, read_again=settings.read_again)
+        flush = partial(checkpoint.flush, folders)
+        receipts = Receipts(admin, log, settings.kafka.group, settings.succeeds, flush, time.monotonic)
+        receipts.commit(last)
+        offsets.check_plan(topic, checkpoint.unfinished(), ranges)
 
-    if not wait_for_clock(checkpoint, stop.wait, receipts.repeat):
-        return
-    writer = BatchWriter(checkpoint, sink, receipts, last, settings.window_seconds, log=log, observer=observer)
-    survivors = survivors_of(spark, settings, offsets.starting_offsets(topic, last, ranges))
-    spark.streams.addListener(ProgressLines(observer))
-    supervise(partial(start, survivors, writer, settings), writer, receipts, stop)
+        if not wait_for_clock(checkpoint, stop.wait, receipts.repeat):
+            return
+        writer = BatchWriter(checkpoint, sink, receipts, last, settings.window_seconds, log=log, observer=observer)
+        survivors = survivors_of(spark, settings, offsets.starting_offsets(topic, last, ranges))
+        spark.streams.addListener(ProgressLines(observer))
+        supervise(partial(start, survivors, writer, settings), writer, receipts, stop)
 
 
 def qualify(spark: SparkSession, settings: JobSettings) -> JobSettings:

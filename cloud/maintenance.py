@@ -89,9 +89,10 @@ def maintain_folders(spark: SparkSession, settings: MaintenanceSettings) -> None
 
 def maintain(table: DeltaTable, settings: MaintenanceSettings) -> None:
     """Compact and vacuum, which writes commits of its own."""
-    removed, added = table.compact()
-    logger.info("table=%s stage=compacted files_compacted=%d into=%d", table.path, removed, added)
-    table.flush()
+    with table.opened_folder() as folder:
+        removed, added = table.compact()
+        logger.info("table=%s stage=compacted files_compacted=%d into=%d", table.path, removed, added)
+        folder.flush()
     table.vacuum(settings.retain_seconds)
     logger.info("table=%s stage=vacuumed retain_days=%d", table.path, settings.retain_seconds // DAY_SECONDS)
 

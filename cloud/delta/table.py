@@ -16,6 +16,7 @@ from cloud.delta.history import DeltaHistory
 from cloud.delta.log_cleaning import LogCleaner
 from cloud.errors import StopError
 from cloud.runtime import disk, jvm
+from cloud.runtime.disk import FlushedFolders
 from cloud.table.commits import Commit, to_json
 
 _SINGLE_DRIVER_SCHEMES = ("s3", "s3a", "s3n")
@@ -130,9 +131,9 @@ class DeltaTable:
         metrics = self._spark.sql(f"OPTIMIZE {self._name}").select("metrics").collect()[0]["metrics"]
         return int(metrics["numFilesRemoved"]), int(metrics["numFilesAdded"])
 
-    def flush(self) -> None:
-        """Flush a local disk; raise FlushError on failure."""
-        disk.flush(disk.local_folders(self._spark, [self._path]))
+    def opened_folder(self) -> FlushedFolders:
+        """Return its folder, opened to flush what is written from now on; nothing where the disk is not local."""
+        return FlushedFolders(disk.local_folders(self._spark, [self._path]))
 
     def vacuum(self, retain_seconds: int) -> None:
         """Remove files that no commit of the last `retain_seconds` refers to."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Self
 from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import SparkSession
@@ -21,23 +23,46 @@ def local_folders(spark: SparkSession, paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(unquote(uri.path) for uri in uris if uri.scheme == "file")
 
 
-def flush(folders: Iterable[str]) -> None:
-    """Flush the file systems that hold the folders by syncfs(2); raise FlushError on failure.
+class FlushedFolders:
+    """Local folders, kept open from before the writes that are to be flushed.
 
-    Linux reports a write error once, and treats the pages as written afterwards.
+    Linux reports a write error once to each descriptor that was open when it happened, and treats the pages as written
+    afterwards. It reports nothing to one that is opened after another process, such as maintenance, has seen the error.
     """
-    for folder in folders:
-        try:
-            _flush(folder)
-        except OSError as error:
-            raise FlushError(f"{folder}: cannot be flushed to its disk: {error.strerror}") from error
+
+    def __init__(self, folders: Iterable[str]) -> None:
+        self._files = ExitStack()
+        self._folders: list[tuple[int, str]] = []
+        with ExitStack() as files:
+            for folder in folders:
+                with _named(folder):
+                    file = os.open(folder, os.O_RDONLY)
+                files.callback(os.close, file)
+                self._folders.append((file, folder))
+            self._files = files.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._files.close()
+
+    def flush(self) -> None:
+        """Flush the file systems that hold the folders by syncfs(2); raise FlushError on failure."""
+        for file, folder in self._folders:
+            with _named(folder):
+                _flush(file, folder)
 
 
-def _flush(folder: str) -> None:
-    file = os.open(folder, os.O_RDONLY)
+@contextmanager
+def _named(folder: str) -> Iterator[None]:
     try:
-        if _LIBC.syncfs(file) != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), folder)
-    finally:
-        os.close(file)
+        yield
+    except OSError as error:
+        raise FlushError(f"{folder}: cannot be flushed to its disk: {error.strerror}") from error
+
+
+def _flush(file: int, folder: str) -> None:
+    if _LIBC.syncfs(file) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), folder)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,7 +15,8 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j 
 from pyspark.sql import SparkSession
 
 from cloud.errors import FlushError, StopError
-from cloud.runtime import disk, jvm
+from cloud.runtime import jvm
+from cloud.runtime.disk import FlushedFolders
 from cloud.table.commits import Offsets
 
 _CLAIMS = "oncegate-claims"
@@ -98,10 +98,10 @@ class Checkpoint:
         text = None if latest is None else self._read(f"{_CLAIMS}/{latest}")
         return None if text is None else Claim(**json.loads(text))
 
-    def flush(self, folders: Iterable[str]) -> None:
+    def flush(self, folders: FlushedFolders) -> None:
         """Flush the folders to disk; record a failure, so that later starts stop, and raise FlushError."""
         try:
-            disk.flush(folders)
+            folders.flush()
         except FlushError as error:
             with suppress(Py4JJavaError):  # where it cannot be recorded, `check_flush` cannot write either
                 self._write(self._path(_FLUSH_FAILED), str(error))

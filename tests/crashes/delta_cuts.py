@@ -66,8 +66,8 @@ def note_flushes_and_receipts() -> None:
 
     mount, flush, commit = os.environ[MOUNT], disk._flush, KafkaAdmin.commit
 
-    def flush_and_note(folder: str) -> None:
-        flush(folder)
+    def flush_and_note(file: int, folder: str) -> None:
+        flush(file, folder)
         if folder == mount:
             os.setxattr(mount, FLUSHED, b"1")
 
@@ -84,7 +84,7 @@ def receipts_without_flush() -> None:
     from cloud.runtime import disk
 
     note_flushes_and_receipts()
-    disk._flush = lambda folder: None
+    disk._flush = lambda file, folder: None
 
 
 def record(work: Path, batches: int, patch: str) -> Path:

@@ -12,6 +12,7 @@ import orjson
 from cloud import job
 from cloud.errors import JobError, StopError
 from cloud.runtime import disk
+from cloud.runtime.disk import FlushedFolders
 from cloud.stream import batch, kafka_admin
 from cloud.stream.checkpoint import PlannedBatch
 from cloud.stream.observer import NullObserver
@@ -50,7 +51,7 @@ class Job:
             job.open_sink: lambda *_: spark.Sink(scheduler, self.table),
             job.survivors_of: lambda _spark, _settings, starting: starting,
             job.start: self._start_query,
-            disk: SimpleNamespace(local_folders=lambda *_: ()),
+            disk: SimpleNamespace(local_folders=lambda *_: (), FlushedFolders=FlushedFolders),
             batch.consume: _consume,
         }
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from cloud.errors import KafkaError
+from cloud.runtime.disk import FlushedFolders
 from cloud.stream.checkpoint import Claim, PlannedBatch
 from cloud.stream.kafka_admin import LogEnd
 from cloud.table.commits import Commit, Offsets
@@ -74,7 +75,7 @@ class Checkpoint:
     def planned(self, batch: int) -> PlannedBatch:
         return self.folder.plans[batch]
 
-    def flush(self, folders: Iterable[str]) -> None:
+    def flush(self, folders: FlushedFolders) -> None:
         self._scheduler.pause("syncfs")
 
     def latest_batch(self) -> int | None:

@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from cloud.errors import FlushError, StopError
-from cloud.runtime import disk
+from cloud.runtime.disk import FlushedFolders
 from cloud.settings import parse as parse_settings
 from cloud.settings import seconds
 from cloud.stream import offsets
@@ -18,6 +17,7 @@ from cloud.stream.offsets import Overlap, compare
 from cloud.stream.receipts import Receipts
 from cloud.table.commits import Commit, parse, to_json
 from contract.receipt import Receipt
+from tests.support.failing_disk import UNWRITABLE, failing_disk
 
 LAST = Commit(
     table="t",
@@ -217,11 +217,12 @@ def test_receipts_are_repeated_when_due() -> None:
 
 def test_after_a_failed_flush_nothing_is_receipted_while_the_job_ends(tmp_path: Path) -> None:
     """Linux reports a write error once: a second flush would succeed."""
-    folder, kafka = tmp_path / "data", Kafka()
-    flush = partial(disk.flush, [str(folder)])
-    receipts = Receipts(kafka, kafka, "g", None, flush, lambda: 0.0)  # type: ignore[arg-type]  # its needs
-    with pytest.raises(FlushError):
-        receipts.commit(LAST)
-    folder.mkdir()
-    receipts.repeat()
+    kafka = Kafka()
+    with failing_disk(tmp_path) as folder, FlushedFolders([str(folder)]) as folders:
+        receipts = Receipts(kafka, kafka, "g", None, folders.flush, lambda: 0.0)  # type: ignore[arg-type]  # its needs
+        (folder / "events").write_bytes(UNWRITABLE)
+        with pytest.raises(FlushError):
+            receipts.commit(LAST)
+        folders.flush()
+        receipts.repeat()
     assert kafka.given == []
