@@ -9,9 +9,12 @@ from hashlib import blake2b
 
 from agent.coap.endpoint import RETRANSMISSION_KEY_BYTES
 from agent.coap.errors import CoapError
+from agent.coap.response_cache import ResponseCache
 
 ASSEMBLIES_MAX = 64
 """Uploads at once; beyond it the least recently active one is dropped, and its sensor begins again."""
+TAKEN_MAX = 8_192
+"""Blocks that are remembered as taken, about 240 bytes each."""
 
 
 class BlockError(CoapError):
@@ -19,7 +22,7 @@ class BlockError(CoapError):
 
 
 class IncompleteError(BlockError):
-    """A block before it is missing: begin again with the first (4.08)."""
+    """A block before it is missing, or it is of an earlier upload: begin again with the first (4.08)."""
 
 
 class TooLargeError(BlockError):
@@ -66,14 +69,27 @@ class _Assembly:
         self.chain = blake2b(self.chain + block.retransmission_key, digest_size=RETRANSMISSION_KEY_BYTES).digest()
         self.body += block.payload
 
+    def drop(self) -> None:
+        """Drop the body; what the latest upload's first block was stays known."""
+        self.last = self.chain = b""
+        self.body = bytearray()
+        self.complete = False
+
 
 class Blocks:
-    """The current uploads, and recently completed ones, whose last block may be retransmitted."""
+    """The current uploads, and recently completed ones, whose last block may be retransmitted.
+
+    The network may deliver a datagram again after the sensor has begun its next upload (RFC 7252 section 4.5). Blocks
+    carry nothing that binds them to their upload, so a block that an earlier upload has taken is remembered: it must
+    neither begin an upload nor continue another one.
+    """
 
     def __init__(self, body_bytes_max: int, lifetime_seconds: float) -> None:
         self._body_bytes_max = body_bytes_max
         self._lifetime_seconds = lifetime_seconds
         self._assemblies: OrderedDict[Hashable, _Assembly] = OrderedDict()
+        self._taken = ResponseCache(lifetime_seconds, TAKEN_MAX)
+        """By the key of each block that was taken, the key of its upload's first block."""
 
     def __len__(self) -> int:
         return len(self._assemblies)
@@ -81,31 +97,46 @@ class Blocks:
     def take(self, key: Hashable, block: Block, now: float) -> CompleteBody | None:
         """Add a block to its upload; return None where more are expected. A retransmitted block changes nothing.
 
-        Raise IncompleteError, TooLargeError, BlockSizeError, after which the upload is dropped.
+        Raise IncompleteError, with nothing changed where an earlier upload has taken the block; TooLargeError and
+        BlockSizeError. Otherwise the upload is dropped.
         """
         self._forget(now)
         assembly = self._assemblies.get(key)
         if assembly is None or not _is_repetition(assembly, block):
+            upload = self._taken.get(block.retransmission_key, now)
+            if upload is not None and (assembly is None or assembly.first != upload):
+                raise IncompleteError
             assembly = self._extend(key, assembly, block, now)
         if not assembly.complete or block.more:
             return None
         return CompleteBody(bytes(assembly.body), block.retransmission_key if block.start == 0 else assembly.chain)
 
     def _extend(self, key: Hashable, assembly: _Assembly | None, block: Block, now: float) -> _Assembly:
-        self._assemblies.pop(key, None)
         if block.start == 0:
             assembly = _Assembly(now, block.retransmission_key)
-        elif assembly is None or assembly.complete or block.start != len(assembly.body):
+        elif assembly is None:
+            raise IncompleteError
+        self._assemblies[key] = assembly
+        self._assemblies.move_to_end(key)
+        if len(self._assemblies) > ASSEMBLIES_MAX:
+            self._assemblies.popitem(last=False)
+        try:
+            self._check(assembly, block)
+        except BlockError:
+            assembly.drop()
+            raise
+        assembly.append(block, now)
+        self._taken.put(block.retransmission_key, now, assembly.first)
+        return assembly
+
+    def _check(self, assembly: _Assembly, block: Block) -> None:
+        """Raise BlockError where the block does not continue the upload."""
+        if assembly.complete or block.start != len(assembly.body):
             raise IncompleteError
         if (block.more and len(block.payload) != block.size) or len(block.payload) > block.size:
             raise BlockSizeError
         if block.start + len(block.payload) > self._body_bytes_max:
             raise TooLargeError
-        assembly.append(block, now)
-        self._assemblies[key] = assembly
-        if len(self._assemblies) > ASSEMBLIES_MAX:
-            self._assemblies.popitem(last=False)
-        return assembly
 
     def _forget(self, now: float) -> None:
         """Drop the uploads that were inactive for too long."""
@@ -119,4 +150,5 @@ class Blocks:
 def _is_repetition(assembly: _Assembly, block: Block) -> bool:
     if block.retransmission_key == assembly.last:
         return True
-    return block.start == 0 and block.retransmission_key == assembly.first and not assembly.complete
+    begun = bool(assembly.body) and not assembly.complete
+    return block.start == 0 and block.retransmission_key == assembly.first and begun

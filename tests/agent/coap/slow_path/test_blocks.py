@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.coap.message import uint
 from agent.coap.slow_path.blocks import (
@@ -79,6 +83,68 @@ def test_a_restarted_sensor_that_begins_again_with_an_equal_block_is_not_stuck()
     assert complete.body == BODY[:64] + b"new"
 
 
+@pytest.mark.parametrize("late", [0, 1, 2])
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_block_of_an_earlier_upload_that_comes_late_changes_nothing(late: int, at: int) -> None:
+    upload = Blocks(1_000, 10.0)
+    earlier, later = blocks(), blocks(BODY[::-1], run=1)
+    for block in [*earlier, *later[:at]]:
+        upload.take("a", block, 0)
+    with pytest.raises(IncompleteError):
+        upload.take("a", earlier[late], 0)
+    complete = [upload.take("a", block, 0) for block in later[at:]][-1]
+    assert complete is not None
+    assert complete.body == BODY[::-1]
+
+
+def test_the_first_block_of_an_earlier_upload_begins_none_after_the_next_one_was_dropped() -> None:
+    upload = Blocks(1_000, 10.0)
+    earlier, later = blocks(), blocks(BODY[::-1], run=1)
+    for block in [*earlier, *later[:2]]:
+        upload.take("a", block, 0)
+    with pytest.raises(BlockSizeError):
+        upload.take("a", Block(128, SIZE, True, b"short", b"bad"), 0)
+    for block in (earlier[0], later[1]):
+        with pytest.raises(IncompleteError):
+            upload.take("a", block, 0)
+
+
+@given(
+    st.lists(st.integers(1, 4), min_size=2, max_size=4),
+    st.lists(st.lists(st.integers(0, 20), max_size=2), min_size=4, max_size=20),
+)
+def test_whatever_comes_late_each_body_is_one_that_was_sent(lengths: list[int], late: list[list[int]]) -> None:
+    """A sensor sends a block once the last one is answered; the network delivers earlier datagrams again."""
+    upload, numbers = Blocks(1_000, 10.0), count()
+    bodies = [bytes((number,)) * (length * SIZE - 1) for number, length in enumerate(lengths)]
+    sent: list[Block] = []
+    delays = iter(late)
+
+    def delivered(block: Block) -> bytes | None:
+        complete = upload.take("a", block, 0)
+        if complete is not None:
+            assert complete.body in bodies
+        return None if complete is None else complete.body
+
+    def send(body: bytes) -> bool:
+        """Return whether the upload ended with the body; False where the sensor must begin again."""
+        for block in blocks(body):
+            fresh = replace(block, retransmission_key=next(numbers).to_bytes(4, "big"))
+            for index in next(delays, ()):
+                if sent:
+                    with suppress(IncompleteError):
+                        delivered(sent[index % len(sent)])
+            sent.append(fresh)
+            try:
+                whole = delivered(fresh)
+            except IncompleteError:
+                return False
+        return whole == body
+
+    for body in bodies:
+        assert any(send(body) for _ in range(len(late) + 1))
+
+
 @pytest.mark.parametrize("at", [1, 2])
 def test_without_the_blocks_before_it_a_block_is_incomplete(at: int) -> None:
     with pytest.raises(IncompleteError):
@@ -97,14 +163,15 @@ def test_a_body_over_the_limit_is_refused_and_forgotten() -> None:
     upload.take("a", first, 0)
     with pytest.raises(TooLargeError):
         upload.take("a", second, 0)
-    assert len(upload) == 0
+    with pytest.raises(IncompleteError):
+        upload.take("a", second, 0)
 
 
 def test_an_interrupted_upload_is_forgotten_after_its_lifetime() -> None:
     upload = Blocks(1_000, 10.0)
     first, second, _ = blocks()
     upload.take("a", first, 0)
-    upload.take("b", first, 5)
+    upload.take("b", blocks(run=1)[0], 5)
     with pytest.raises(IncompleteError):
         upload.take("a", second, 10)
     assert len(upload) == 1
@@ -112,15 +179,15 @@ def test_an_interrupted_upload_is_forgotten_after_its_lifetime() -> None:
 
 def test_the_upload_that_has_rested_longest_makes_room() -> None:
     upload = Blocks(1_000, 10.0)
-    first, second, _ = blocks()
-    for at in range(ASSEMBLIES_MAX):
-        upload.take(at, first, 0)
-    upload.take(0, second, 0)
-    upload.take("new", first, 0)
+    runs = [blocks(run=run) for run in range(ASSEMBLIES_MAX + 1)]
+    for run in range(ASSEMBLIES_MAX):
+        upload.take(run, runs[run][0], 0)
+    upload.take(0, runs[0][1], 0)
+    upload.take("new", runs[-1][0], 0)
     assert len(upload) == ASSEMBLIES_MAX
     with pytest.raises(IncompleteError):
-        upload.take(1, second, 0)
-    upload.take(2, second, 0)
+        upload.take(1, runs[1][1], 0)
+    upload.take(2, runs[2][1], 0)
 
 
 class Uploader:
@@ -160,6 +227,19 @@ async def test_a_retransmitted_last_block_is_the_same_request() -> None:
     assert again.code == CHANGED
     first, second = recorder.deliveries
     assert (first.body, first.retransmission_key) == (second.body, second.retransmission_key)
+
+
+async def test_a_late_first_block_over_the_wire_joins_no_later_blocks() -> None:
+    recorder = Recorder()
+    async with serving(recorder) as server:
+        with Sensor(server.port) as sensor:
+            uploader = Uploader(sensor)
+            await uploader.upload(BODY)
+            await uploader.block(0, True, BODY[::-1][:SIZE])
+            await sensor.ask(uploader.sent[0])
+            for number in (1, 2):
+                await uploader.block(number, number == 1, BODY[::-1][number * SIZE : (number + 1) * SIZE])
+    assert [delivery.body for delivery in recorder.deliveries] == [BODY, BODY[::-1]]
 
 
 async def test_an_interrupted_uploads_rest_is_incomplete() -> None:
