@@ -26,6 +26,8 @@ from tests.agent.coap.sensor import BLOCK1, CHANGED, CONTINUE, SIZE1, Response, 
 from tests.agent.coap.serving import BODY_BYTES_MAX, serving
 
 BODY = bytes(range(150))
+REQUEST_TAG = 292
+"""RFC 9175 section 3."""
 SIZE = 64
 
 
@@ -240,6 +242,19 @@ async def test_a_late_first_block_over_the_wire_joins_no_later_blocks() -> None:
             for number in (1, 2):
                 await uploader.block(number, number == 1, BODY[::-1][number * SIZE : (number + 1) * SIZE])
     assert [delivery.body for delivery in recorder.deliveries] == [BODY, BODY[::-1]]
+
+
+async def test_uploads_with_different_request_tags_are_apart() -> None:
+    recorder = Recorder()
+    async with serving(recorder) as server:
+        with Sensor(server.port) as sensor:
+            uploader = Uploader(sensor)
+            for body, tag in ((BODY, b"a"), (BODY[::-1], b"b")):
+                await uploader.block(0, True, body[:SIZE], (REQUEST_TAG, tag))
+            for number in (1, 2):
+                part = BODY[number * SIZE : (number + 1) * SIZE]
+                await uploader.block(number, number == 1, part, (REQUEST_TAG, b"a"))
+    assert [delivery.body for delivery in recorder.deliveries] == [BODY]
 
 
 async def test_an_interrupted_uploads_rest_is_incomplete() -> None:
