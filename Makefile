@@ -100,6 +100,7 @@ schedules: setup ## Run COUNT (1000) schedules of the whole path from the seed F
 .PHONY: soak
 soak: setup ## Run the whole path for HOURS with random faults, and judge every event; SEED=n repeats, KEEP=1 adds it to the docs
 	@$(BIN)/python -m simulators.soak --hours $(or $(HOURS),1) $(if $(SEED),--seed $(SEED)) $(if $(RATE),--rate $(RATE)) \
+	  $(if $(DELIVERY),--delivery $(DELIVERY)) $(if $(LANES),--lanes) \
 	  $(if $(KEEP),--keep docs/benchmarks/soak.json)
 
 .PHONY: bench

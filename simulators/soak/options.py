@@ -12,8 +12,13 @@ from simulators.arguments import add_seed, make_parser, positive, seed_of
 _EXAMPLES = """examples:
   make soak HOURS=6
   %(prog)s --hours 0.5 --seed 7
+  %(prog)s --hours 2 --delivery exactly-once --lanes
   %(prog)s --hours 8 --keep docs/benchmarks/soak.json
 """
+
+
+DELIVERIES = ("at-least-once", "exactly-once")
+"""At most once has no receipts, and may lose events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,9 @@ class SoakOptions:
     hours: float
     events_per_second: int = 80
     checkpoint_minutes: float = 15.0
+    delivery: str = DELIVERIES[0]
+    lanes: bool = False
+    """Whether the gateway has a second lane, for a quarter of the devices."""
     folder: Path = Path("build/soak")
     keep: Path | None = None
     """The file to which the result is added."""
@@ -62,10 +70,21 @@ def parse(arguments: Sequence[str], program: str) -> SoakOptions:
         metavar="MINUTES",
         help="time between two checkpoints (%(default)g)",
     )
+    add("--delivery", choices=DELIVERIES, default=defaults.delivery, help="the gateway's delivery mode (%(default)s)")
+    add("--lanes", action="store_true", help="a second lane, for a quarter of the devices")
     add("--folder", type=Path, default=defaults.folder, metavar="PATH", help="emptied first (%(default)s)")
     add("--keep", type=Path, metavar="FILE", help="add the result to this file, and update the page beside it")
     given = parser.parse_args(arguments)
-    return SoakOptions(seed_of(given), given.hours, given.rate, given.checkpoint, given.folder, given.keep)
+    return SoakOptions(
+        seed_of(given),
+        given.hours,
+        given.rate,
+        given.checkpoint,
+        given.delivery,
+        given.lanes,
+        given.folder,
+        given.keep,
+    )
 
 
 def _amount(text: str) -> float:

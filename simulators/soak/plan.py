@@ -13,6 +13,7 @@ from simulators.scenario import (
     FaultTarget,
     FleetPlan,
     GatewayPlan,
+    LanePlan,
     LinkOutage,
     LinkPlan,
     Scenario,
@@ -24,6 +25,9 @@ LINK_RUNS_SECONDS = (60.0, 400.0)
 LINK_DOWN_SECONDS = (2.0, 40.0)
 FIRST_KILL_SECONDS_MAX = 60.0
 """In each part of a soak, agent, job and Kafka are each killed once within this time, or half of a shorter part."""
+
+URGENT_LANE = LanePlan("urgent", 10, "*[0-3]")
+"""For a quarter of the devices, by the last digit of their address."""
 
 Span = tuple[float, float]
 
@@ -66,7 +70,9 @@ _PATTERNS: Mapping[FaultTarget, _Pattern] = {
 }
 
 
-def scenario(seed: int, seconds: float, part_seconds: float, events_per_second: float) -> Scenario:
+def scenario(
+    seed: int, seconds: float, part_seconds: float, events_per_second: float, *, lanes: bool = False
+) -> Scenario:
     """Return the scenario; its faults are those of each part of the time, and end with the part."""
     starts = [number * part_seconds for number in range(max(1, round(seconds / part_seconds)))]
     faults = [fault for start in starts for fault in _faults(seed, start, min(part_seconds, seconds - start))]
@@ -86,7 +92,7 @@ def scenario(seed: int, seconds: float, part_seconds: float, events_per_second: 
             corrupted=0.01,
             outages=tuple(_outages(Random(f"{seed} link"), seconds)),
         ),
-        gateway=GatewayPlan(clock="kernel"),
+        gateway=GatewayPlan(clock="kernel", lanes=(URGENT_LANE,) if lanes else ()),
         faults=tuple(faults),
     )
 

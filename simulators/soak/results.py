@@ -24,8 +24,8 @@ from simulators.soak.run import SoakOutcome
 PAGE, PICTURE = "soak.md", "soak.svg"
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 HEAD = (
-    "| date | version | commit | hours | events | transmissions | faults | link outages | checkpoints "
-    "| lost | duplicated | other findings |"
+    "| date | version | commit | delivery | lanes | hours | events | transmissions | faults | link outages "
+    "| checkpoints | lost | duplicated | other findings |"
 )
 _MEBIBYTE = 1 << 20
 _PANELS = (
@@ -51,6 +51,8 @@ def entry_of(options: SoakOptions, outcome: SoakOutcome) -> Entry:
         "seed": options.seed,
         "hours": round(outcome.seconds / 3600, 2),
         "events_per_second": options.events_per_second,
+        "delivery": options.delivery,
+        "lanes": 1 + options.lanes,
         "events": found.events,
         "acked": found.acked,
         "transmissions": found.transmissions,
@@ -126,7 +128,8 @@ def _tables(entries: Sequence[Entry]) -> Iterator[str]:
         found = one["found"]
         others = sum(count for name, count in found.items() if name not in ("lost", "doubled"))
         cells = (
-            *(one["ended"][:10], one["version"], f"`{one['commit']}`", one["hours"], f"{one['events']:,}"),
+            *(one["ended"][:10], one["version"], f"`{one['commit']}`", one["delivery"], one["lanes"], one["hours"]),
+            f"{one['events']:,}",
             *(f"{one['transmissions']:,}", sum(one["faults"].values()), one["link_outages"], one["checkpoints"]),
             *(found["lost"], found["doubled"], others),
         )

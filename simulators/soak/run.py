@@ -64,8 +64,9 @@ async def soak(options: SoakOptions, display: Display, stop: Stop) -> SoakOutcom
     """
     home = options.folder.absolute()
     folder.empty(home)
-    scenario = plan.scenario(options.seed, options.seconds, options.checkpoint_seconds, options.events_per_second)
-    async with started(scenario, home, Overrides(), display) as services:
+    seconds, part_seconds = options.seconds, options.checkpoint_seconds
+    scenario = plan.scenario(options.seed, seconds, part_seconds, options.events_per_second, lanes=options.lanes)
+    async with started(scenario, home, Overrides(delivery=options.delivery), display) as services:
         services.supervised = frozenset(services.by_name)
         with Ledger(home / LEDGER_FILE, play.clock) as ledger:
             ledger.begin({"scenario": asdict(scenario), "seed": options.seed, "gateways": len(services.gateways)})

@@ -59,13 +59,16 @@ def test_the_page_has_the_kept_results() -> None:
 @pytest.mark.heavy
 @pytest.mark.kafka
 @pytest.mark.spark
-def test_a_short_soak_loses_and_doubles_nothing_and_its_result_is_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [(), ("--delivery", "exactly-once", "--lanes")])
+def test_a_short_soak_loses_and_doubles_nothing_and_its_result_is_kept(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
     kept = tmp_path / "docs" / "benchmarks" / "soak.json"
     page = tmp_path / "docs" / "soak.md"
     page.parent.mkdir()
     page.write_text(f"{results.BEGIN}\n{results.END}\n")
     folder = ("--folder", str(tmp_path / "soak"), "--keep", str(kept))
-    assert main(["--hours", "0.015", "--rate", "30", *folder], "soak") == 0
+    assert main(["--hours", "0.015", "--rate", "30", *options, *folder], "soak") == 0
     [entry] = json.loads(kept.read_text())
     assert entry["rows"] >= entry["acked"] > 500  # a sensor may have given up an event that is there
     assert set(entry["found"].values()) == {0}
