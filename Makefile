@@ -104,7 +104,10 @@ soak: setup ## Run the whole path for HOURS with random faults, and judge every 
 	  $(if $(KEEP),--keep docs/benchmarks/soak.json)
 
 .PHONY: bench
-bench: bench-agent bench-decode bench-uplink bench-uplink_cap bench-thin_link bench-store bench-simulators bench-losses bench-gateway bench-cloud bench-job bench-fleet ## Measure everything, beside alternatives
+bench: bench-agent bench-decode bench-uplink bench-store bench-simulators bench-losses bench-gateway bench-cloud bench-job ## Measure all parts beside alternatives, about an hour on an idle machine
+
+.PHONY: bench-more
+bench-more: bench-uplink_cap bench-thin_link bench-fleet ## Measure a capped uplink, thin links and a fleet of 100,000 gateways
 
 .PHONY: bench-agent bench-decode bench-uplink bench-uplink_cap bench-thin_link bench-store bench-simulators bench-losses bench-gateway bench-cloud bench-job bench-fleet
 bench-agent bench-losses bench-gateway bench-cloud bench-job bench-fleet bench-thin_link: programs

@@ -21,7 +21,7 @@ from benchmarks.cloud.runs import DRIVER_MEGABYTES, WINDOW, Bench
 from simulators.services.kafka.broker import Broker
 
 PARTITIONS = 4
-RECORDS, RECORDS_QUICK = 900_000, 90_000
+RECORDS, RECORDS_QUICK = 600_000, 60_000
 BATCHES = 5
 ROUNDS = 5
 
