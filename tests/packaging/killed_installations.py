@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from zipfile import ZipFile
 
-from tests.packaging import changes
 from tests.packaging.roots import CHECKOUT
+from tests.support import changes
 
 SCENARIOS = ("first", "upgrade")
 MANY = ("usr/local/share/", "opt/oncegate.new/lib/")

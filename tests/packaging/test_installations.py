@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.packaging import changes, killed_installations
+from tests.packaging import killed_installations
 from tests.packaging.roots import CHECKOUT
+from tests.support import changes
 from tests.support.waiting import wait_until
 
 INSTALL = ("sh", str(CHECKOUT / "packaging" / "install.sh"))

@@ -14,7 +14,7 @@ import select
 import signal
 import socket
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,9 +71,19 @@ def is_supported() -> bool:
 
 
 def run(
-    command: Sequence[str], folder: Path, environment: Mapping[str, str], log: Path, kill_at: int | None = None
+    command: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    log: Path,
+    kill_at: int | None = None,
+    *,
+    is_enough: Callable[[], bool] = lambda: False,
 ) -> Run:
-    """Run a command to its end, or until right before its change number `kill_at`, counted from 0."""
+    """Run a command to its end, or until right before its change number `kill_at`, counted from 0.
+
+    Once `is_enough` returns True, the command is asked to end by SIGTERM. It is called between changes, and must return
+    at once.
+    """
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
@@ -83,8 +93,11 @@ def run(
     changes: list[str] = []
     waiting = select.poll()
     waiting.register(listener, select.POLLIN)
-    killed = False
+    killed = asked = False
     while True:
+        if not asked and is_enough():
+            os.killpg(pid, signal.SIGTERM)
+            asked = True
         events = waiting.poll(POLL_MILLISECONDS)
         if events and events[0][1] & select.POLLIN:
             killed = _answer(listener, folder, changes, kill_at) or killed

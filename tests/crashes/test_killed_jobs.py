@@ -1,0 +1,27 @@
+"""The cloud job killed right before its changes of table and checkpoint: no event is lost or doubled."""
+
+import json
+
+import pytest
+
+from tests.crashes.running import run
+from tests.support import changes
+
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.kafka,
+    pytest.mark.spark,
+    pytest.mark.skipif(not changes.is_supported(), reason="knows the system calls of x86-64 only"),
+]
+
+
+def test_whenever_the_job_is_killed_no_event_is_lost_or_doubled() -> None:
+    done = run("killed_jobs", "--part", "5/16")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["killed"] >= 10
+
+
+def test_a_job_that_writes_a_batch_again_is_revealed() -> None:
+    done = run("killed_jobs", "--part", "5/16", "--mutant", "writes_batches_again")
+    assert done.returncode == 1
+    assert "is there 2 times" in done.stdout
