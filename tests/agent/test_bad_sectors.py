@@ -8,7 +8,7 @@ import pytest
 
 from agent.store.read.events import read_packed
 from agent.store.schema import database
-from tests.support.bad_sectors import BadSectors
+from tests.support.disks.bad_sectors import BadSectors
 from tests.support.posting_gateway import PostingGateway
 
 SECTOR_BYTES = 512

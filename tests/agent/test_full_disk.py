@@ -12,8 +12,8 @@ from agent.config.settings import IdentitySettings, StoreSettings
 from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME, PAGE_BYTES
 from agent.store.port import Batch, Offsets
+from tests.support.disks.small_disk import fill, small_disk
 from tests.support.posting_gateway import PostingGateway
-from tests.support.small_disk import fill, small_disk
 from tests.support.waiting import wait_until
 
 MEGABYTES = 24

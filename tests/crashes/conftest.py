@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.small_disk import small_disk
+from tests.support.disks.small_disk import small_disk
 
 
 @pytest.fixture

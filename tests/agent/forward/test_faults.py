@@ -28,8 +28,8 @@ from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wa
 from tests.agent.forward.events import readings
 from tests.agent.forward.running import GATEWAY, forwarding
 from tests.agent.forward.silent_link import SilentLink
+from tests.support.disks.small_disk import fill, small_disk
 from tests.support.memory_outbox import MemoryOutbox
-from tests.support.small_disk import fill, small_disk
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.heavy]

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from cloud.errors import FlushError, StopError
 from cloud.runtime.disk import FlushedFolders
 from cloud.stream.checkpoint import Checkpoint
-from tests.support.failing_disk import UNWRITABLE, failing_disk
-from tests.support.small_disk import small_disk
+from tests.support.disks.failing_disk import UNWRITABLE, failing_disk
+from tests.support.disks.small_disk import small_disk
 
 
 def test_what_cannot_be_flushed_is_named(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from cloud.stream.offsets import Overlap, compare
 from cloud.stream.receipts import Receipts
 from cloud.table.commits import Commit, parse, to_json
 from contract.receipt import Receipt
-from tests.support.failing_disk import UNWRITABLE, failing_disk
+from tests.support.disks.failing_disk import UNWRITABLE, failing_disk
 
 LAST = Commit(
     table="t",

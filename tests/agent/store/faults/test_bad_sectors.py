@@ -11,7 +11,7 @@ import pytest
 from agent.store.layout import FILE_NAME
 from contract.event import Event
 from tests.agent.store.stores import HandClock, accept, crash_image, make_store
-from tests.support.bad_sectors import BadSectors
+from tests.support.disks.bad_sectors import BadSectors
 
 SECTOR_BYTES = 512
 OPEN = """

@@ -14,7 +14,7 @@ from agent.store.port import OutboxError
 from agent.store.schema import database, disk_space
 from contract.event import Event
 from tests.agent.store.stores import HandClock, accept, batch, make_store, stored_events
-from tests.support.small_disk import small_disk
+from tests.support.disks.small_disk import small_disk
 
 PACK = 80
 FACTS_MAX, FACT_BYTES = 1_000, 20_000

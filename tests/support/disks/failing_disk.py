@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.small_disk import small_disk
+from tests.support.disks.small_disk import small_disk
 
 UNWRITABLE = os.urandom(4_000_000)
 """More than its device takes; a write succeeds, and the later write-back fails."""

@@ -1,6 +1,6 @@
 """The cloud job with its Delta table on a disk that forgets: cuts after each flush and receipt, and at random moments.
 
-    python -m tests.crashes.delta_cuts [--batches 3] [--cuts 1000] [--seed N] [--mutant receipts_without_flush]
+    python -m tests.crashes.job.delta_cuts [--batches 3] [--cuts 1000] [--seed N] [--mutant receipts_without_flush]
 
 The whole job writes events from a real Kafka. FUSE does not pass syncfs(2) on to a file system in user space, so the
 job's process notes each of its calls once it has returned, and each commit of receipts. Torn entries at the end of the
@@ -97,10 +97,10 @@ def record(work: Path, batches: int, patch: str) -> Path:
             work / "cloud",
             work / "job.log",
             broker.bootstrap_servers,
-            (f"tests.crashes.delta_cuts:{patch}",),
+            (f"tests.crashes.job.delta_cuts:{patch}",),
         )
         os.environ[MOUNT] = str(job.table)
-        with recorded(job.table, backing, steps, "tests.crashes.delta_cuts"), job:
+        with recorded(job.table, backing, steps, "tests.crashes.job.delta_cuts"), job:
             job.wait()
             gateway = Gateway()
             for number in range(batches):
@@ -152,7 +152,7 @@ def _remove_last_entry(folder: Path) -> bool:
 
 def main() -> None:
     """Record a run, cut it, print the counts, and exit with 1 where anything is wrong."""
-    parser = argparse.ArgumentParser(prog="python -m tests.crashes.delta_cuts", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.crashes.job.delta_cuts", description=__doc__)
     parser.add_argument("--batches", type=int, default=3)
     parser.add_argument("--cuts", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))

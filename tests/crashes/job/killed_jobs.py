@@ -1,6 +1,6 @@
 """Jobs that are killed right before one of the changes that they make to table, quarantine or checkpoint.
 
-    python -m tests.crashes.killed_jobs [--part 1/8]
+    python -m tests.crashes.job.killed_jobs [--part 1/8]
 
 One table and one checkpoint live through all kills. Before each start, records are sent: new events, an exact
 repetition, and now and then one that is quarantined. The job is killed right before its change number N, N+1, ... of
@@ -30,7 +30,7 @@ from tests.cloud.gateway import Gateway, readings
 from tests.cloud.running import CloudSide
 from tests.support import changes
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 LAUNCH = ROOT / "simulators" / "launch.py"
 EVENTS = 5
 """New events before each start."""
@@ -165,12 +165,12 @@ def writes_batches_again() -> None:
 
 def main() -> None:
     """Kill jobs, print the counts, and exit with 1 where anything is wrong."""
-    parser = argparse.ArgumentParser(prog="python -m tests.crashes.killed_jobs", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.crashes.job.killed_jobs", description=__doc__)
     parser.add_argument("--part", default="1/1", help="such as 3/8: every 8th change, from the third on")
     parser.add_argument("--mutant", help="a function of this module that breaks the job")
     given = parser.parse_args()
     part, parts = map(int, given.part.split("/"))
-    mutants = (f"tests.crashes.killed_jobs:{given.mutant}",) if given.mutant else ()
+    mutants = (f"tests.crashes.job.killed_jobs:{given.mutant}",) if given.mutant else ()
     with tempfile.TemporaryDirectory(prefix="killed-jobs-") as name:
         counts, wrong = run(Path(name), part, parts, mutants)
     print("\n".join([json.dumps(counts), *wrong]), flush=True)

@@ -16,12 +16,12 @@ pytestmark = [
 
 
 def test_whenever_the_job_is_killed_no_event_is_lost_or_doubled() -> None:
-    done = run("killed_jobs", "--part", "5/16")
+    done = run("job.killed_jobs", "--part", "5/16")
     assert done.returncode == 0
     assert json.loads(done.stdout)["killed"] >= 10
 
 
 def test_a_job_that_writes_a_batch_again_is_revealed() -> None:
-    done = run("killed_jobs", "--part", "5/16", "--mutant", "writes_batches_again")
+    done = run("job.killed_jobs", "--part", "5/16", "--mutant", "writes_batches_again")
     assert done.returncode == 1
     assert "is there 2 times" in done.stdout

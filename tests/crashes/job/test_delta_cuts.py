@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.heavy, pytest.mark.kafka, pytest.mark.spark, pytest.ma
 
 
 def test_no_power_cut_takes_a_receipted_event_from_the_table() -> None:
-    done = run("delta_cuts", "--cuts", "1000")
+    done = run("job.delta_cuts", "--cuts", "1000")
     assert done.returncode == 0
     found = json.loads(done.stdout)
     assert found["steps"]["Ack"] >= 3
@@ -18,6 +18,6 @@ def test_no_power_cut_takes_a_receipted_event_from_the_table() -> None:
 
 
 def test_receipts_that_do_not_wait_for_the_flush_are_revealed() -> None:
-    done = run("delta_cuts", "--cuts", "200", "--seed", "1", "--mutant", "receipts_without_flush")
+    done = run("job.delta_cuts", "--cuts", "200", "--seed", "1", "--mutant", "receipts_without_flush")
     assert done.returncode == 1
     assert "is receipted and not there" in done.stderr
