@@ -91,24 +91,35 @@ def run(
     theirs.close()
     _, (listener,), _, _ = socket.recv_fds(ours, 1, 1)
     changes: list[str] = []
+    try:
+        _follow(listener, pid, folder, changes, kill_at, is_enough)
+    except BaseException:
+        os.killpg(pid, signal.SIGKILL)
+        raise
+    finally:
+        os.close(listener)
+        ours.close()
+    return Run(tuple(changes), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+
+def _follow(
+    listener: int, pid: int, folder: Path, changes: list[str], kill_at: int | None, is_enough: Callable[[], bool]
+) -> None:
+    """Note the changes until the command has ended, or is killed."""
     waiting = select.poll()
     waiting.register(listener, select.POLLIN)
-    killed = asked = False
+    asked = False
     while True:
         if not asked and is_enough():
             os.killpg(pid, signal.SIGTERM)
             asked = True
         events = waiting.poll(POLL_MILLISECONDS)
         if events and events[0][1] & select.POLLIN:
-            killed = _answer(listener, folder, changes, kill_at) or killed
-            if killed:
+            if _answer(listener, folder, changes, kill_at):
                 os.killpg(pid, signal.SIGKILL)
-                break
+                return
         elif events:
-            break  # the last process has ended
-    os.close(listener)
-    ours.close()
-    return Run(tuple(changes), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+            return  # the last process has ended
 
 
 def _answer(listener: int, folder: Path, changes: list[str], kill_at: int | None) -> bool:
