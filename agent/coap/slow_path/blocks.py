@@ -11,8 +11,10 @@ from agent.coap.endpoint import RETRANSMISSION_KEY_BYTES
 from agent.coap.errors import CoapError
 from agent.coap.response_cache import ResponseCache
 
-ASSEMBLIES_MAX = 64
-"""Uploads at once; beyond it the least recently active one is dropped, and its sensor begins again."""
+ASSEMBLIES_MAX = 1_024
+"""Uploads that are kept; beyond it the least recently active one is dropped, and its sensor begins again."""
+ASSEMBLED_BYTES_MAX = 4 << 20
+"""Bytes of their bodies; beyond it as well, except for the latest one."""
 TAKEN_MAX = 8_192
 """Blocks that are remembered as taken, about 240 bytes each."""
 
@@ -90,6 +92,8 @@ class Blocks:
         self._assemblies: OrderedDict[Hashable, _Assembly] = OrderedDict()
         self._taken = ResponseCache(lifetime_seconds, TAKEN_MAX)
         """By the key of each block that was taken, the key of its upload's first block."""
+        self._bytes = 0
+        """Of all bodies."""
 
     def __len__(self) -> int:
         return len(self._assemblies)
@@ -113,20 +117,24 @@ class Blocks:
 
     def _extend(self, key: Hashable, assembly: _Assembly | None, block: Block, now: float) -> _Assembly:
         if block.start == 0:
+            if assembly is not None:
+                self._bytes -= len(assembly.body)
             assembly = _Assembly(now, block.retransmission_key)
         elif assembly is None:
             raise IncompleteError
         self._assemblies[key] = assembly
         self._assemblies.move_to_end(key)
-        if len(self._assemblies) > ASSEMBLIES_MAX:
-            self._assemblies.popitem(last=False)
         try:
             self._check(assembly, block)
         except BlockError:
+            self._bytes -= len(assembly.body)
             assembly.drop()
             raise
         assembly.append(block, now)
+        self._bytes += len(block.payload)
         self._taken.put(block.retransmission_key, now, assembly.first)
+        while len(self._assemblies) > 1 and self._exceeds_bounds():
+            self._remove_oldest()
         return assembly
 
     def _check(self, assembly: _Assembly, block: Block) -> None:
@@ -141,10 +149,17 @@ class Blocks:
     def _forget(self, now: float) -> None:
         """Drop the uploads that were inactive for too long."""
         while self._assemblies:
-            key, assembly = next(iter(self._assemblies.items()))
-            if now - assembly.touched < self._lifetime_seconds:
+            oldest = next(iter(self._assemblies.values()))
+            if now - oldest.touched < self._lifetime_seconds:
                 return
-            del self._assemblies[key]
+            self._remove_oldest()
+
+    def _exceeds_bounds(self) -> bool:
+        return len(self._assemblies) > ASSEMBLIES_MAX or self._bytes > ASSEMBLED_BYTES_MAX
+
+    def _remove_oldest(self) -> None:
+        _, assembly = self._assemblies.popitem(last=False)
+        self._bytes -= len(assembly.body)
 
 
 def _is_repetition(assembly: _Assembly, block: Block) -> bool:

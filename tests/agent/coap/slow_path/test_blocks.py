@@ -35,7 +35,13 @@ def blocks(body: bytes = BODY, run: int = 0) -> list[Block]:
     """Split a body; each run has its own datagrams."""
     starts = range(0, len(body), SIZE)
     return [
-        Block(start, SIZE, start + SIZE < len(body), body[start : start + SIZE], bytes((run, start // SIZE)))
+        Block(
+            start,
+            SIZE,
+            start + SIZE < len(body),
+            body[start : start + SIZE],
+            f"{run} {start}".encode(),
+        )
         for start in starts
     ]
 
@@ -190,6 +196,31 @@ def test_the_upload_that_has_rested_longest_makes_room() -> None:
     with pytest.raises(IncompleteError):
         upload.take(1, runs[1][1], 0)
     upload.take(2, runs[2][1], 0)
+
+
+def test_uploads_of_many_sensors_at_once_are_all_completed() -> None:
+    upload = Blocks(1_000, 10.0)
+    runs = [blocks(run=run) for run in range(500)]
+    for number in range(3):
+        completed = [upload.take(run, runs[run][number], 0) for run in range(500)]
+    assert all(completed)
+
+
+def test_the_bodies_that_are_kept_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.coap.slow_path.blocks.ASSEMBLED_BYTES_MAX", 5 * SIZE)
+    upload = Blocks(1_000, 10.0)
+    for run in range(3):
+        for block in blocks(bytes(2 * SIZE), run):
+            upload.take(run, block, 0)
+    assert len(upload) == 2
+    for run in range(3, 6):  # what is superseded, or is dropped, does not count any more
+        upload.take("x", blocks(bytes(SIZE), run)[0], 0)
+    with pytest.raises(BlockSizeError):
+        upload.take("x", Block(0, SIZE, True, b"short", b"bad"), 0)
+    for block in blocks(bytes(3 * SIZE), 6):
+        upload.take(6, block, 0)
+    assert upload.take(2, blocks(bytes(2 * SIZE), 2)[1], 0) is not None
+    assert len(upload) == 3
 
 
 class Uploader:
