@@ -61,21 +61,24 @@ class CompleteBody:
 class _Assembly:
     touched: float
     first: bytes
-    last: bytes = b""
+    """The key of the datagram that began the upload."""
     chain: bytes = b""
     body: bytearray = field(default_factory=bytearray)
     complete: bool = False
 
     def append(self, block: Block, now: float) -> None:
-        self.touched, self.last, self.complete = now, block.retransmission_key, not block.more
+        self.touched, self.complete = now, not block.more
         self.chain = blake2b(self.chain + block.retransmission_key, digest_size=RETRANSMISSION_KEY_BYTES).digest()
         self.body += block.payload
 
+    def has(self, block: Block) -> bool:
+        """Whether the body has a block that this upload has taken at some time, maybe before it was dropped."""
+        end = block.start + len(block.payload)
+        return self.chain != b"" and end <= len(self.body) and (block.more or self.complete)
+
     def drop(self) -> None:
         """Drop the body; what the latest upload's first block was stays known."""
-        self.last = self.chain = b""
-        self.body = bytearray()
-        self.complete = False
+        self.chain, self.body, self.complete = b"", bytearray(), False
 
 
 class Blocks:
@@ -106,10 +109,10 @@ class Blocks:
         """
         self._forget(now)
         assembly = self._assemblies.get(key)
-        if assembly is None or not _is_repetition(assembly, block):
-            upload = self._taken.get(block.retransmission_key, now)
-            if upload is not None and (assembly is None or assembly.first != upload):
-                raise IncompleteError
+        upload = self._taken.get(block.retransmission_key, now)
+        if upload is not None and (assembly is None or assembly.first != upload):
+            raise IncompleteError
+        if assembly is None or upload is None or not assembly.has(block):
             assembly = self._extend(key, assembly, block, now)
         if not assembly.complete or block.more:
             return None
@@ -160,10 +163,3 @@ class Blocks:
     def _remove_oldest(self) -> None:
         _, assembly = self._assemblies.popitem(last=False)
         self._bytes -= len(assembly.body)
-
-
-def _is_repetition(assembly: _Assembly, block: Block) -> bool:
-    if block.retransmission_key == assembly.last:
-        return True
-    begun = bool(assembly.body) and not assembly.complete
-    return block.start == 0 and block.retransmission_key == assembly.first and begun

@@ -64,6 +64,25 @@ def test_a_block_that_comes_again_changes_nothing() -> None:
     assert wholes == [plain.take("a", block, 0) for block in (first, second, last)][-1:] * 2
 
 
+def test_a_first_block_that_comes_late_leaves_the_answer_to_the_last_one_as_it_was() -> None:
+    upload = Blocks(1_000, 10.0)
+    first, second, last = blocks()
+    complete = [upload.take("a", block, 0) for block in (first, second, last)][-1]
+    assert upload.take("a", first, 0) is None
+    assert complete is not None
+    assert upload.take("a", last, 0) == complete
+
+
+def test_a_last_block_without_payload_may_come_again() -> None:
+    upload = Blocks(1_000, 10.0)
+    upload.take("a", blocks()[0], 0)
+    empty = Block(SIZE, SIZE, False, b"", b"empty")
+    first = upload.take("a", empty, 0)
+    assert first is not None
+    assert first.body == BODY[:SIZE]
+    assert upload.take("a", empty, 0) == first
+
+
 def test_another_upload_of_the_same_body_has_another_proof() -> None:
     upload = Blocks(1_000, 10.0)
     one, other = ([upload.take("a", block, 0) for block in blocks(run=run)][-1] for run in (1, 2))
