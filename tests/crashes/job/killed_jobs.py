@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from simulators.services import spark
@@ -155,12 +156,17 @@ def _ended(made: changes.Run, jobs: KilledJobs) -> list[str]:
     return [] if made.status == 0 else [f"the job has ended with status {made.status}: {jobs.log()}"]
 
 
-def writes_batches_again() -> None:
-    """Write a batch again that the table has: a mutant."""
-    from cloud.stream import offsets
-    from cloud.stream.offsets import Overlap
+def receipts_before_rows() -> None:
+    """Commit the receipts of a batch before its rows: a mutant, whose losses must be found."""
+    from cloud.stream.batch import BatchWriter, next_commit
 
-    offsets.compare = lambda *_: Overlap.NONE
+    write = BatchWriter._write
+
+    def receipt_and_write(self: Any, survivors: Any, planned: Any, overlap: Any) -> Any:
+        self._receipts.commit(next_commit(self._last, planned, self._window_seconds, self._leader_epochs))
+        return write(self, survivors, planned, overlap)
+
+    BatchWriter._write = receipt_and_write  # type: ignore[method-assign]
 
 
 def main() -> None:

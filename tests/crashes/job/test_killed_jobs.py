@@ -21,7 +21,7 @@ def test_whenever_the_job_is_killed_no_event_is_lost_or_doubled() -> None:
     assert json.loads(done.stdout)["killed"] >= 10
 
 
-def test_a_job_that_writes_a_batch_again_is_revealed() -> None:
-    done = run("job.killed_jobs", "--part", "5/16", "--mutant", "writes_batches_again")
+def test_receipts_before_the_rows_are_revealed() -> None:
+    done = run("job.killed_jobs", "--part", "5/16", "--mutant", "receipts_before_rows")
     assert done.returncode == 1
-    assert "is there 2 times" in done.stdout
+    assert "is receipted and not there" in done.stdout
