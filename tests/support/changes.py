@@ -111,7 +111,7 @@ def _follow(
     asked = False
     while True:
         if not asked and is_enough():
-            os.killpg(pid, signal.SIGTERM)
+            os.kill(pid, signal.SIGTERM)  # its children are its own concern, as with systemd's KillMode=mixed
             asked = True
         events = waiting.poll(POLL_MILLISECONDS)
         if events and events[0][1] & select.POLLIN:

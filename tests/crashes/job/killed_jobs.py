@@ -1,11 +1,12 @@
 """Jobs that are killed right before one of the changes that they make to table, quarantine or checkpoint.
 
-    python -m tests.crashes.job.killed_jobs [--part 1/8]
+    python -m tests.crashes.job.killed_jobs [--scenario first|later] [--part 1/8]
 
-One table and one checkpoint live through all kills. Before each start, records are sent: new events, an exact
-repetition, and now and then one that is quarantined. The job is killed right before its change number N, N+1, ... of
-that start, JVM and Python together; the next start recovers. After each kill the table has no event twice, and all
-events that a receipt covers; at the end it has every event once. The counts are printed as JSON.
+Before each start, records are sent: new events, an exact repetition, and now and then one that is quarantined. The job
+is killed right before its change number N of that start, JVM and Python together; the next start recovers. After each
+kill the table has no event twice, and all events that a receipt covers; at the end it has every event once. In the
+scenario `first` each kill has its own table and checkpoint, which are being created; in `later` one table and one
+checkpoint go through all kills. The counts are printed as JSON.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import sys
 import tempfile
 import threading
@@ -32,6 +34,7 @@ from tests.cloud.running import CloudSide
 from tests.support import changes
 
 ROOT = Path(__file__).resolve().parents[3]
+SCENARIOS = ("first", "later")
 LAUNCH = ROOT / "simulators" / "launch.py"
 EVENTS = 5
 """New events before each start."""
@@ -112,44 +115,67 @@ class KilledJobs:
             thread.join()
 
 
-def kinds_of(made: changes.Run, folder: Path) -> dict[str, list[int]]:
-    """Return the numbers of the changes by their kind: the system call, and the file without numbers and ids."""
-    kinds: dict[str, list[int]] = {}
-    for number, change in enumerate(made.changes):
-        kinds.setdefault(_VARIABLE.sub("#", change.replace(str(folder), "")), []).append(number)
-    return kinds
+def kinds_of(made: changes.Run, folder: Path) -> set[str]:
+    """Return the kinds of the changes: the system call, and the file without numbers and ids."""
+    return {_VARIABLE.sub("#", change.replace(str(folder), "")) for change in made.changes}
 
 
-def run(work: Path, part: int, parts: int, mutants: tuple[str, ...] = ()) -> tuple[dict[str, int], list[str]]:
-    """Kill at one part of the changes; return the counts, and what is wrong."""
-    with Broker(work / "kafka") as broker:
+class Series:
+    """The kills of one scenario, with one broker."""
+
+    def __init__(self, broker: Broker, work: Path, mutants: tuple[str, ...] = ()) -> None:
+        self._broker = broker
+        self._work = work
+        self._mutants = mutants
+        self.changes = 0
+        self.kinds = 0
+        self.killed = 0
+
+    def later(self, part: int, parts: int) -> list[str]:
+        """Kill the starts of one table and one checkpoint, one after the other; return what is wrong."""
+        with self._jobs() as jobs:
+            wrong = _ended(jobs.start(), jobs) or self._recorded(jobs)
+            for number in range(part - 1, self.changes, parts):
+                if wrong:
+                    return wrong
+                wrong = self._kill(jobs, number)
+            return wrong or _ended(jobs.start(), jobs) or jobs.wrong(complete=True)
+
+    def first(self, part: int, parts: int) -> list[str]:
+        """Kill starts that create table and checkpoint, and start each again; return what is wrong."""
+        with self._jobs() as jobs:
+            wrong = self._recorded(jobs)
+        for number in range(part - 1, self.changes, parts):
+            if wrong:
+                break
+            with self._jobs() as jobs:
+                wrong = self._kill(jobs, number) or _ended(jobs.start(), jobs) or jobs.wrong(complete=True)
+        return wrong
+
+    @contextmanager
+    def _jobs(self) -> Iterator[KilledJobs]:
         topic = f"killed-{uuid4().hex[:8]}"
-        broker.create_topics(topic, partitions=1)
-        jobs = KilledJobs(CloudSide(broker.bootstrap_servers, topic, work / "cloud"), mutants)
-        (work / "cloud" / "data").mkdir(parents=True)
+        self._broker.create_topics(topic, partitions=1)
+        cloud = CloudSide(self._broker.bootstrap_servers, topic, self._work / topic)
+        (cloud.folder / "data").mkdir(parents=True)
         try:
-            return _kill(jobs, part, parts)
+            yield KilledJobs(cloud, self._mutants)
         finally:
-            jobs.cloud.close()
+            cloud.close()
 
+    def _recorded(self, jobs: KilledJobs) -> list[str]:
+        """Count the changes of a start that is not killed."""
+        made = jobs.start()
+        self.changes, self.kinds = len(made.changes), len(kinds_of(made, jobs.cloud.folder))
+        return _ended(made, jobs)
 
-def _kill(jobs: KilledJobs, part: int, parts: int) -> tuple[dict[str, int], list[str]]:
-    first = jobs.start()
-    counts = {"changes": len(first.changes), "kinds": len(kinds_of(first, jobs.cloud.folder)), "killed": 0}
-    wrong = _ended(first, jobs)
-    for number in range(part - 1, len(first.changes), parts):
-        if wrong:
-            break
+    def _kill(self, jobs: KilledJobs, number: int) -> list[str]:
         made = jobs.start(number)
-        if made.status == -9:
-            counts["killed"] += 1
-        else:  # this start has made fewer changes, and has ended as it should
-            wrong = _ended(made, jobs)
-        wrong += [f"killed before change {number}, after {made.changes[-1:]}: {one}" for one in jobs.wrong()]
-        print(f"{number} of {len(first.changes)}: status {made.status}", file=sys.stderr, flush=True)
-    if not wrong:
-        wrong = _ended(jobs.start(), jobs) + jobs.wrong(complete=True)
-    return counts, wrong
+        print(f"{number} of {self.changes}: status {made.status}", file=sys.stderr, flush=True)
+        if made.status != -signal.SIGKILL:  # this start has made fewer changes, and has ended as it should
+            return _ended(made, jobs)
+        self.killed += 1
+        return [f"killed before change {number}, after {made.changes[-1:]}: {one}" for one in jobs.wrong()]
 
 
 def _ended(made: changes.Run, jobs: KilledJobs) -> list[str]:
@@ -172,15 +198,21 @@ def receipts_before_rows() -> None:
 def main() -> None:
     """Kill jobs, print the counts, and exit with 1 where anything is wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.crashes.job.killed_jobs", description=__doc__)
+    parser.add_argument("--scenario", choices=SCENARIOS)
     parser.add_argument("--part", default="1/1", help="such as 3/8: every 8th change, from the third on")
     parser.add_argument("--mutant", help="a function of this module that breaks the job")
     given = parser.parse_args()
     part, parts = map(int, given.part.split("/"))
-    mutants = (f"tests.crashes.job.killed_jobs:{given.mutant}",) if given.mutant else ()
-    with tempfile.TemporaryDirectory(prefix="killed-jobs-") as name:
-        counts, wrong = run(Path(name), part, parts, mutants)
-    print("\n".join([json.dumps(counts), *wrong]), flush=True)
-    sys.exit(bool(wrong))
+    mutants = (f"{__spec__.name}:{given.mutant}",) if given.mutant else ()
+    failed = False
+    for scenario in [given.scenario] if given.scenario else SCENARIOS:
+        with tempfile.TemporaryDirectory(prefix="killed-jobs-") as name, Broker(Path(name) / "kafka") as broker:
+            series = Series(broker, Path(name), mutants)
+            wrong = series.first(part, parts) if scenario == "first" else series.later(part, parts)
+        counts = {"scenario": scenario, "changes": series.changes, "kinds": series.kinds, "killed": series.killed}
+        print("\n".join([json.dumps(counts), *wrong]), flush=True)
+        failed = failed or bool(wrong)
+    sys.exit(failed)
 
 
 if __name__ == "__main__":
