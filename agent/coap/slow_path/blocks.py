@@ -15,8 +15,11 @@ ASSEMBLIES_MAX = 1_024
 """Uploads that are kept; beyond it the least recently active one is dropped, and its sensor begins again."""
 ASSEMBLED_BYTES_MAX = 4 << 20
 """Bytes of their bodies; beyond it as well, except for the latest one."""
-TAKEN_MAX = 8_192
-"""Blocks that are remembered as taken, about 240 bytes each."""
+ARRIVED_MAX = 8_192
+"""Blocks that are remembered, about 230 bytes each."""
+
+_REFUSED = b""
+_NAME_BYTES = 8
 
 
 class BlockError(CoapError):
@@ -24,7 +27,7 @@ class BlockError(CoapError):
 
 
 class IncompleteError(BlockError):
-    """A block before it is missing, or it is of an earlier upload: begin again with the first (4.08)."""
+    """A block before it is missing, or it arrived before this upload: begin again with the first (4.08)."""
 
 
 class TooLargeError(BlockError):
@@ -59,9 +62,9 @@ class CompleteBody:
 
 @dataclass(slots=True)
 class _Assembly:
+    name: bytes
+    """No other upload has it."""
     touched: float
-    first: bytes
-    """The key of the datagram that began the upload."""
     chain: bytes = b""
     body: bytearray = field(default_factory=bytearray)
     complete: bool = False
@@ -71,30 +74,23 @@ class _Assembly:
         self.chain = blake2b(self.chain + block.retransmission_key, digest_size=RETRANSMISSION_KEY_BYTES).digest()
         self.body += block.payload
 
-    def has(self, block: Block) -> bool:
-        """Whether the body has a block that this upload has taken at some time, maybe before it was dropped."""
-        end = block.start + len(block.payload)
-        return self.chain != b"" and end <= len(self.body) and (block.more or self.complete)
-
-    def drop(self) -> None:
-        """Drop the body; what the latest upload's first block was stays known."""
-        self.chain, self.body, self.complete = b"", bytearray(), False
-
 
 class Blocks:
     """The current uploads, and recently completed ones, whose last block may be retransmitted.
 
     The network may deliver a datagram again after the sensor has begun its next upload (RFC 7252 section 4.5). Blocks
-    carry nothing that binds them to their upload, so a block that an earlier upload has taken is remembered: it must
-    neither begin an upload nor continue another one.
+    carry nothing that binds them to their upload, so each one that arrives is remembered, with its upload or as
+    refused: it must neither begin nor continue another upload.
     """
 
     def __init__(self, body_bytes_max: int, lifetime_seconds: float) -> None:
         self._body_bytes_max = body_bytes_max
         self._lifetime_seconds = lifetime_seconds
         self._assemblies: OrderedDict[Hashable, _Assembly] = OrderedDict()
-        self._taken = ResponseCache(lifetime_seconds, TAKEN_MAX)
-        """By the key of each block that was taken, the key of its upload's first block."""
+        self._arrived = ResponseCache(lifetime_seconds, ARRIVED_MAX)
+        """By the key of each block, the name of the upload that has it."""
+        self._begun = 0
+        """How many uploads have begun."""
         self._bytes = 0
         """Of all bodies."""
 
@@ -104,62 +100,58 @@ class Blocks:
     def take(self, key: Hashable, block: Block, now: float) -> CompleteBody | None:
         """Add a block to its upload; return None where more are expected. A retransmitted block changes nothing.
 
-        Raise IncompleteError, with nothing changed where an earlier upload has taken the block; TooLargeError and
-        BlockSizeError. Otherwise the upload is dropped.
+        Raise BlockSizeError, TooLargeError, and IncompleteError where the block has arrived before but this upload does
+        not have it, all with nothing changed. A new block that does not continue the upload ends it: IncompleteError.
         """
+        self._check(block)
         self._forget(now)
+        upload = self._arrived.get(block.retransmission_key, now)
         assembly = self._assemblies.get(key)
-        upload = self._taken.get(block.retransmission_key, now)
-        if upload is not None and (assembly is None or assembly.first != upload):
+        if upload is None:
+            assembly = self._extend(key, block, now)
+        elif assembly is None or assembly.name != upload:
             raise IncompleteError
-        if assembly is None or upload is None or not assembly.has(block):
-            assembly = self._extend(key, assembly, block, now)
         if not assembly.complete or block.more:
             return None
         return CompleteBody(bytes(assembly.body), block.retransmission_key if block.start == 0 else assembly.chain)
 
-    def _extend(self, key: Hashable, assembly: _Assembly | None, block: Block, now: float) -> _Assembly:
-        if block.start == 0:
-            if assembly is not None:
-                self._bytes -= len(assembly.body)
-            assembly = _Assembly(now, block.retransmission_key)
-        elif assembly is None:
-            raise IncompleteError
-        self._assemblies[key] = assembly
-        self._assemblies.move_to_end(key)
-        try:
-            self._check(assembly, block)
-        except BlockError:
-            self._bytes -= len(assembly.body)
-            assembly.drop()
-            raise
-        assembly.append(block, now)
-        self._bytes += len(block.payload)
-        self._taken.put(block.retransmission_key, now, assembly.first)
-        while len(self._assemblies) > 1 and self._exceeds_bounds():
-            self._remove_oldest()
-        return assembly
-
-    def _check(self, assembly: _Assembly, block: Block) -> None:
-        """Raise BlockError where the block does not continue the upload."""
-        if assembly.complete or block.start != len(assembly.body):
-            raise IncompleteError
+    def _check(self, block: Block) -> None:
+        """Raise BlockError where no upload could have the block."""
         if (block.more and len(block.payload) != block.size) or len(block.payload) > block.size:
             raise BlockSizeError
         if block.start + len(block.payload) > self._body_bytes_max:
             raise TooLargeError
 
+    def _extend(self, key: Hashable, block: Block, now: float) -> _Assembly:
+        """Add a block that is new; raise IncompleteError where it does not continue the upload, which then ends."""
+        self._arrived.put(block.retransmission_key, now, _REFUSED)
+        assembly = self._remove(key)
+        if block.start == 0:
+            self._begun += 1
+            assembly = _Assembly(self._begun.to_bytes(_NAME_BYTES, "big"), now)
+        if assembly is None or assembly.complete or block.start != len(assembly.body):
+            raise IncompleteError
+        assembly.append(block, now)
+        self._arrived.put(block.retransmission_key, now, assembly.name)
+        self._assemblies[key] = assembly
+        self._bytes += len(assembly.body)
+        while len(self._assemblies) > 1 and self._exceeds_bounds():
+            self._remove(next(iter(self._assemblies)))
+        return assembly
+
+    def _remove(self, key: Hashable) -> _Assembly | None:
+        assembly = self._assemblies.pop(key, None)
+        if assembly is not None:
+            self._bytes -= len(assembly.body)
+        return assembly
+
     def _forget(self, now: float) -> None:
         """Drop the uploads that were inactive for too long."""
         while self._assemblies:
-            oldest = next(iter(self._assemblies.values()))
+            key, oldest = next(iter(self._assemblies.items()))
             if now - oldest.touched < self._lifetime_seconds:
                 return
-            self._remove_oldest()
+            self._remove(key)
 
     def _exceeds_bounds(self) -> bool:
         return len(self._assemblies) > ASSEMBLIES_MAX or self._bytes > ASSEMBLED_BYTES_MAX
-
-    def _remove_oldest(self) -> None:
-        _, assembly = self._assemblies.popitem(last=False)
-        self._bytes -= len(assembly.body)

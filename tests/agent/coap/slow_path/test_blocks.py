@@ -22,28 +22,12 @@ from agent.coap.slow_path.blocks import (
 )
 from agent.delivery import Answer, Status
 from tests.agent.coap.recorder import DURABLE, Recorder
-from tests.agent.coap.sensor import BLOCK1, CHANGED, CONTINUE, SIZE1, Response, Sensor, post
+from tests.agent.coap.sensor import CHANGED, CONTINUE, SIZE1, Sensor
 from tests.agent.coap.serving import BODY_BYTES_MAX, serving
+from tests.agent.coap.slow_path.uploads import BODY, SIZE, Uploader, blocks
 
-BODY = bytes(range(150))
 REQUEST_TAG = 292
 """RFC 9175 section 3."""
-SIZE = 64
-
-
-def blocks(body: bytes = BODY, run: int = 0) -> list[Block]:
-    """Split a body; each run has its own datagrams."""
-    starts = range(0, len(body), SIZE)
-    return [
-        Block(
-            start,
-            SIZE,
-            start + SIZE < len(body),
-            body[start : start + SIZE],
-            f"{run} {start}".encode(),
-        )
-        for start in starts
-    ]
 
 
 def test_blocks_in_their_order_make_the_body() -> None:
@@ -104,8 +88,8 @@ def test_a_restarted_sensor_that_begins_again_with_an_equal_block_is_not_stuck()
     upload.take("a", first, 0)
     with pytest.raises(IncompleteError):
         upload.take("a", changed, 0)
-    upload.take("a", first, 0)
-    complete = upload.take("a", changed, 0)
+    upload.take("a", replace(first, retransmission_key=b"again"), 0)
+    complete = upload.take("a", replace(changed, retransmission_key=b"other again"), 0)
     assert complete is not None
     assert complete.body == BODY[:64] + b"new"
 
@@ -129,11 +113,53 @@ def test_the_first_block_of_an_earlier_upload_begins_none_after_the_next_one_was
     earlier, later = blocks(), blocks(BODY[::-1], run=1)
     for block in [*earlier, *later[:2]]:
         upload.take("a", block, 0)
-    with pytest.raises(BlockSizeError):
-        upload.take("a", Block(128, SIZE, True, b"short", b"bad"), 0)
-    for block in (earlier[0], later[1]):
+    for block in (Block(2 * SIZE + 1, SIZE, False, b"", b"gap"), earlier[0], later[1]):
         with pytest.raises(IncompleteError):
             upload.take("a", block, 0)
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_block_that_was_refused_joins_no_later_upload(before: int) -> None:
+    """It was refused because the upload was lost, as in a restart of the agent, or had another length."""
+    upload = Blocks(1_000, 10.0)
+    *earlier, refused = blocks()
+    later = blocks(BODY[::-1], run=1)
+    for block in earlier[:before]:
+        upload.take("a", block, 0)
+    for block in (refused, *later[:2], refused):
+        if block is refused:
+            with pytest.raises(IncompleteError):
+                upload.take("a", block, 0)
+        else:
+            upload.take("a", block, 0)
+    complete = upload.take("a", later[2], 0)
+    assert complete is not None
+    assert complete.body == BODY[::-1]
+
+
+def test_a_block_that_was_refused_is_a_new_one_after_the_lifetime() -> None:
+    upload = Blocks(1_000, 10.0)
+    first, *_, last = blocks(BODY[: SIZE + 1])
+    for now in (0, 9):
+        with pytest.raises(IncompleteError):
+            upload.take("a", last, now)
+    upload.take("a", first, 9)
+    assert upload.take("a", last, 10) is not None
+
+
+def test_a_block_that_no_upload_could_have_changes_nothing() -> None:
+    upload = Blocks(1_000, 10.0)
+    first, second, last = blocks()
+    bad = [Block(start, SIZE, True, b"short", b"bad") for start in (0, SIZE)]
+    bad.append(Block(1_000 - SIZE + 1, SIZE, True, bytes(SIZE), b"large"))
+    for block in (first, second):
+        upload.take("a", block, 0)
+        for wrong in bad:
+            with pytest.raises((BlockSizeError, TooLargeError)):
+                upload.take("a", wrong, 0)
+    complete = upload.take("a", last, 0)
+    assert complete is not None
+    assert complete.body == BODY
 
 
 @given(
@@ -184,14 +210,13 @@ def test_a_block_must_be_as_long_as_it_says() -> None:
             Blocks(1_000, 10.0).take("a", block, 0)
 
 
-def test_a_body_over_the_limit_is_refused_and_forgotten() -> None:
+def test_a_body_over_the_limit_is_refused_each_time() -> None:
     upload = Blocks(100, 10.0)
     first, second, _ = blocks()
     upload.take("a", first, 0)
-    with pytest.raises(TooLargeError):
-        upload.take("a", second, 0)
-    with pytest.raises(IncompleteError):
-        upload.take("a", second, 0)
+    for _ in range(2):
+        with pytest.raises(TooLargeError):
+            upload.take("a", second, 0)
 
 
 def test_an_interrupted_upload_is_forgotten_after_its_lifetime() -> None:
@@ -234,30 +259,12 @@ def test_the_bodies_that_are_kept_are_bounded_in_bytes(monkeypatch: pytest.Monke
     assert len(upload) == 2
     for run in range(3, 6):  # what is superseded, or is dropped, does not count any more
         upload.take("x", blocks(bytes(SIZE), run)[0], 0)
-    with pytest.raises(BlockSizeError):
-        upload.take("x", Block(0, SIZE, True, b"short", b"bad"), 0)
+    with pytest.raises(IncompleteError):
+        upload.take("x", Block(2 * SIZE, SIZE, False, b"", b"gap"), 0)
     for block in blocks(bytes(3 * SIZE), 6):
         upload.take(6, block, 0)
     assert upload.take(2, blocks(bytes(2 * SIZE), 2)[1], 0) is not None
-    assert len(upload) == 3
-
-
-class Uploader:
-    """A sensor that sends in blocks, and records what it sent."""
-
-    def __init__(self, sensor: Sensor) -> None:
-        self._sensor = sensor
-        self._mids = count(1)
-        self.sent: list[bytes] = []
-
-    async def block(self, number: int, more: bool, payload: bytes, *options: tuple[int, bytes]) -> Response:
-        option = BLOCK1, uint(number << 4 | more << 3 | 2)
-        self.sent.append(post(mid=next(self._mids), payload=payload, options=(option, *options)))
-        return await self._sensor.ask(self.sent[-1])
-
-    async def upload(self, body: bytes) -> list[int]:
-        starts = range(0, len(body), SIZE)
-        return [(await self.block(at // SIZE, at + SIZE < len(body), body[at : at + SIZE])).code for at in starts]
+    assert len(upload) == 2
 
 
 async def test_an_upload_over_the_wire_ends_in_one_delivery() -> None:
