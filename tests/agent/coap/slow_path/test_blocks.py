@@ -205,9 +205,11 @@ def test_without_the_blocks_before_it_a_block_is_incomplete(at: int) -> None:
 
 
 def test_a_block_must_be_as_long_as_it_says() -> None:
+    upload = Blocks(1_000, 10.0)
     for block in (Block(0, SIZE, True, b"short", b""), Block(0, SIZE, False, b"x" * (SIZE + 1), b"")):
         with pytest.raises(BlockSizeError):
-            Blocks(1_000, 10.0).take("a", block, 0)
+            upload.take("a", block, 0)
+    assert len(upload) == 0
 
 
 def test_a_body_over_the_limit_is_refused_each_time() -> None:
