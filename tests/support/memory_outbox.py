@@ -38,7 +38,7 @@ class MemoryOutbox:
         """Store events as the writer does; via "gateway", as the gateway's own events."""
         with self._changed:
             for event in events:
-                self._events.append(stored(len(self._events) + 1, event, via))
+                self._events.append(stored(len(self._events) + 1, event, via, self._epoch))
             self._changed.notify_all()
 
     @property
@@ -155,9 +155,9 @@ class MemoryOutbox:
         return position
 
 
-def stored(position: int, event: Event, via: str = "coap") -> StoredEvent:
+def stored(position: int, event: Event, via: str = "coap", epoch: str = EPOCH) -> StoredEvent:
     """Return an event as the store returns it."""
-    label = Label(EPOCH, position)
+    label = Label(epoch, position)
     joins = needs_label(event)
     shared = Shared.LABEL if joins else Shared.TIME if event.time is not None else Shared.NONE
     received = RECEIVED + position

@@ -23,7 +23,7 @@ from agent.forward.delivery.session import (
     STOP_MS_MAX,
     SessionContext,
 )
-from agent.forward.delivery.transaction import GROUP_PREFIX, Intent, Marker, parse_marker, read_intent
+from agent.forward.delivery.transaction import GROUP_PREFIX, Intent, Marker, label_ranges, parse_marker, read_intent
 from agent.forward.delivery.transaction_recovery import HELD_BACK, await_stable, is_committed, is_visible
 from agent.forward.delivery.transactional import MARKER_PARTITION, STEP_SECONDS_MAX, TransactionalProducer, step
 from agent.forward.errors import ClonedError, SessionError, TopicReplacedError, UnreachableError
@@ -268,7 +268,7 @@ class TransactionalSession:
         """Store the intent of the transaction that is about to be committed, and return it."""
         self._number += 1
         marker = Marker(self._context.outbox.epoch(), self._number)
-        intent = Intent(marker, self._marker, batch, (events[0].label, events[-1].label))
+        intent = Intent(marker, self._marker, batch, label_ranges(events))
         self._context.outbox.set_fact(TRANSACTION_INTENT, str(intent))
         return intent
 
@@ -331,7 +331,7 @@ def _still_new(outbox: Outbox, intent: Intent) -> Iterator[Sequence[StoredEvent]
         events = [event for event in read if event.position <= intent.batch.last]
         if not events:
             return
-        labels = dict(zip((intent.batch.first, intent.batch.last), intent.labels, strict=True))
+        labels = dict(zip((intent.batch.first, intent.batch.last), intent.ends, strict=True))
         for event in events:
             if labels.get(event.position, event.label) != event.label:
                 raise SessionError(f"transaction {intent.marker} was carried out with other events than are stored")

@@ -15,9 +15,10 @@ from agent.forward.kafka.health import CLONED, REACHABLE
 from agent.store.facts import FORWARDER_STOPPED, TRANSACTION_INTENT, TRANSACTION_SETTLED
 from agent.store.port import Batch, OutboxError
 from agent.telemetry.links import LinkName, Links
+from contract.event import Event
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
-from tests.agent.forward.events import readings
+from tests.agent.forward.events import device, readings
 from tests.agent.forward.open_clients import follow_clients
 from tests.agent.forward.running import forwarding
 from tests.support.memory_outbox import MemoryOutbox
@@ -201,6 +202,22 @@ def test_a_store_that_is_older_than_the_marker_says_so_and_goes_on(
         wait_until_forwarded(backup)
 
     assert "marker=foreign" in caplog.text
+
+
+def test_a_transaction_with_events_of_three_epochs_is_recognised_whichever_is_the_last_in_a_partition(
+    kafka: KafkaTopic, gateway: str
+) -> None:
+    outbox = MemoryOutbox()
+    for number, of in ((1, device(0)), (2, device(2)), (3, device(0))):
+        outbox.reopen(f"{number:016x}")
+        outbox.append(Event(of, id=number, data={}))
+
+    with forwarding(kafka.settings(MODE), outbox, gateway):
+        wait_until_forwarded(outbox)
+
+    assert_each_once(kafka, outbox)
+    [batch] = outbox.forwarded()
+    assert len(batch.partitions) == 2, "the event of the second epoch is the last one of its partition"
 
 
 def test_a_topic_made_anew_before_the_mark_gets_everything(kafka: KafkaTopic, gateway: str) -> None:

@@ -1,19 +1,23 @@
 """Intent and marker: parsed as written, regardless of bytes that the client reads beyond the end."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.forward.delivery.transaction import Intent, Marker, parse_marker, read_intent
+from agent.forward.delivery.transaction import Intent, Marker, label_ranges, parse_marker, read_intent
 from agent.forward.receipts.group_offsets import NO_LABEL
 from agent.forward.receipts.truncation import RecordLabel
-from agent.store.port import Batch, Offsets
+from agent.store.port import Batch, LabelRange, Offsets
 from contract.event import Label
+from tests.agent.forward.events import readings
+from tests.support.memory_outbox import stored
 
 EPOCH = "0123456789abcdef"
+[READING] = readings(1)
 epochs = st.text("0123456789abcdef", min_size=16, max_size=16)
 markers = st.builds(Marker, epochs, st.integers(1, 1 << 62))
-labels = st.builds(Label, epochs, st.integers(1, 1 << 62))
 positions = st.integers(1, 1 << 40)
 offsets = st.builds(Offsets, positions, positions, st.none() | st.integers(0, 1 << 30))
 intents = st.builds(
@@ -21,7 +25,7 @@ intents = st.builds(
     markers,
     st.none() | markers,
     st.builds(Batch, positions, positions, st.text(min_size=1), st.dictionaries(st.integers(0, 100), offsets)),
-    st.tuples(labels, labels),
+    st.lists(st.builds(LabelRange, epochs, positions, positions), min_size=1, max_size=4).map(tuple),
 )
 
 
@@ -45,17 +49,18 @@ def test_no_transaction_has_no_intent() -> None:
     assert read_intent("") is None
 
 
-def test_an_intent_holds_the_labels_between_its_ends_and_no_other_gateways() -> None:
-    one = Intent(Marker(EPOCH, 1), None, Batch(5, 9, "topic"), (Label(EPOCH, 5), Label(EPOCH, 9)))
-    assert one.holds("gw", RecordLabel("gw", EPOCH, 5))
-    assert one.holds("gw", RecordLabel("gw", EPOCH, 9))
-    assert not one.holds("gw", RecordLabel("gw", EPOCH, 10))
-    assert not one.holds("gw", RecordLabel("gw", "f" * 16, 7))
-    assert not one.holds("gw", RecordLabel("other", EPOCH, 7))
-    assert not one.holds("gw", NO_LABEL)
+def test_an_intent_holds_the_labels_of_its_events_in_each_epoch_and_no_others() -> None:
+    middle, last = "e" * 16, "f" * 16
+    given = [*((EPOCH, number) for number in range(5, 10)), (middle, 1), (middle, 2), (last, 1)]
+    stored_events = [replace(stored(at, READING), label=Label(*label)) for at, label in enumerate(given, start=5)]
+    ranges = (LabelRange(EPOCH, 5, 9), LabelRange(middle, 1, 2), LabelRange(last, 1, 1))
+    assert label_ranges(stored_events) == ranges
+    assert label_ranges(stored_events[:3]) == (LabelRange(EPOCH, 5, 7),)
 
-    two = Intent(Marker(EPOCH, 1), None, Batch(5, 9, "topic"), (Label(EPOCH, 5), Label("f" * 16, 2)))
-    assert two.holds("gw", RecordLabel("gw", EPOCH, 800))
-    assert two.holds("gw", RecordLabel("gw", "f" * 16, 1))
-    assert not two.holds("gw", RecordLabel("gw", EPOCH, 4))
-    assert not two.holds("gw", RecordLabel("gw", "f" * 16, 3))
+    intent = Intent(Marker(EPOCH, 1), None, Batch(5, 12, "topic"), ranges)
+    assert intent.ends == (Label(EPOCH, 5), Label(last, 1))
+    assert all(intent.holds("gw", RecordLabel("gw", *label)) for label in given)
+    for epoch, number in ((EPOCH, 4), (EPOCH, 10), (middle, 3), (last, 2), ("d" * 16, 1)):
+        assert not intent.holds("gw", RecordLabel("gw", epoch, number))
+    assert not intent.holds("gw", RecordLabel("other", EPOCH, 7))
+    assert not intent.holds("gw", NO_LABEL)
