@@ -17,7 +17,8 @@ _EXAMPLES = """examples:
 """
 
 
-DELIVERIES = ("at-least-once", "exactly-once")
+EXACTLY_ONCE = "exactly-once"
+DELIVERIES = ("at-least-once", EXACTLY_ONCE)
 """At most once has no receipts, and may lose events."""
 
 

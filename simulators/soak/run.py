@@ -28,7 +28,7 @@ from simulators.sensors.endpoint import Timing
 from simulators.sensors.field import Field
 from simulators.soak import plan
 from simulators.soak.gauges import Gauges, Sample
-from simulators.soak.options import SoakOptions
+from simulators.soak.options import EXACTLY_ONCE, SoakOptions
 
 POLL_SECONDS = 0.5
 KINDS = frozenset({"killed", "stopped", "frozen", "disk full", "clock stepped"})
@@ -176,10 +176,16 @@ class _Soak:
         self._checkpoints += 1
         file = self._ledger.path
         verdict = await asyncio.to_thread(judge_local, file, file.parent, self._services, statuses)
-        return replace(verdict, unreceipted=sum(status.outbox for status in statuses))
+        found = replace(verdict, unreceipted=sum(status.outbox for status in statuses))
+        return with_repeated_records(found) if self._options.delivery == EXACTLY_ONCE else found
 
     def _is_quiet(self) -> bool:
         return not self._services.down and self._services.job.reads
+
+
+def with_repeated_records(verdict: Verdict) -> Verdict:
+    """Return the verdict with repeated records as doubled: exactly once, the topic has no event twice either."""
+    return replace(verdict, doubled=verdict.doubled + verdict.repeats)
 
 
 async def _until(condition: Callable[[], bool], seconds: float) -> bool:

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from simulators.oracle.verdict import Verdict
 from simulators.scenario import FaultKind, FaultTarget
 from simulators.soak import plan, results
 from simulators.soak.command import main
 from simulators.soak.gauges import POINTS_MAX, summary, thinned
+from simulators.soak.run import with_repeated_records
 from tests.docs.pages import ROOT
 
 PAGE = ROOT / "docs" / "soak.md"
@@ -50,6 +52,11 @@ def test_the_start_the_middle_and_the_end_of_a_value_are_medians() -> None:
     assert summary(samples) == {"agent memory": (4, 50, 94), "job files": (5, 5, 5)}
     assert len(thinned(samples * 7)) <= POINTS_MAX
     assert thinned([]) == []
+
+
+def test_exactly_once_a_repeated_record_is_doubled() -> None:
+    found = Verdict(events=5, acked=5, refused=0, given_up=0, transmissions=5, rows=5, records=7, repeats=2)
+    assert (found.faults, with_repeated_records(found).doubled) == ({}, 2)
 
 
 def test_the_page_has_the_kept_results() -> None:
