@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -23,6 +24,15 @@ The default of their transaction.max.timeout.ms is 900,000. A broker that allows
 producer, and an agent that had it stops sending until its next start.
 """
 _CHECK: Final = "rights"
+RETRY_SECONDS: Final = 0.2
+_MOVING: Final = frozenset(
+    (
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    )
+)
+"""The group's coordinator is being elected, or loads its offsets, as after a restart of a broker."""
 
 
 def check_transactional_ids(
@@ -66,14 +76,24 @@ def _refusal_of_id(settings: KafkaSettings, gateway: str, lane: str) -> Finding 
 def _refusal_of_group(settings: KafkaSettings, name: str) -> Finding | None:
     """Return why the agent may not read its marker; None where it may. The right to commit cannot be checked."""
     group = GROUP_PREFIX + name
+    deadline = time.monotonic() + REQUEST_SECONDS_MAX
+    while (error := _error_of_group(settings, group)) is not None and error.code() in _MOVING:
+        if time.monotonic() > deadline:
+            return warning(_CHECK, f"group {group}: not checked: {error.str()}")
+        time.sleep(RETRY_SECONDS)
+    if error is None:
+        return None
+    return warning(_CHECK, f"group {group} cannot be read: {error.str()}", "grant READ on it: docs/kafka.md")
+
+
+def _error_of_group(settings: KafkaSettings, group: str) -> KafkaError | None:
+    """Read a group's marker with a client of its own: one that has lost a coordinator may never find another."""
     reader = open_reader(settings, group, LastError())
     try:
         (answer,) = reader.committed([TopicPartition(settings.topic, 0)], timeout=REQUEST_SECONDS_MAX)
-        if answer.error is None:
-            return None
-        reason = str(answer.error.str())
+        return answer.error
     except KafkaException as failure:  # without the right the client retries until its time is over
-        reason = describe(failure)
+        error: KafkaError = failure.args[0]
+        return error
     finally:
         close(reader, threading.Event())
-    return warning(_CHECK, f"group {group} cannot be read: {reason}", "grant READ on it: docs/kafka.md")
