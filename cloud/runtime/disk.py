@@ -31,7 +31,6 @@ class FlushedFolders:
     """
 
     def __init__(self, folders: Iterable[str]) -> None:
-        self._files = ExitStack()
         self._folders: list[tuple[int, str]] = []
         with ExitStack() as files:
             for folder in folders:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__ lacks some of them
     AclBinding,
     AclOperation,
@@ -16,6 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
 )
 
 from agent.cli.doctor.finding import Condition, Finding
+from agent.cli.doctor.transactions import rights
 from agent.cli.doctor.transactions.rights import check_transactional_ids
 from agent.config.settings import KafkaSettings
 from simulators.services import ports
@@ -93,3 +94,20 @@ def test_the_rights_on_the_id_and_the_group_of_each_lane_are_checked_and_no_tran
 def test_in_the_other_modes_there_is_nothing_to_check(secured: tuple[Broker, int]) -> None:
     settings = KafkaSettings(secured[0].bootstrap_servers, "t")
     assert list(check_transactional_ids(settings, "gw1", ["alarms"], agent_runs=False)) == []
+
+
+@pytest.mark.parametrize("code", sorted(rights._MOVING))
+def test_a_groups_coordinator_that_is_being_elected_is_asked_again(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    answers = iter([KafkaError(code), KafkaError(code), None])
+    monkeypatch.setattr(rights, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(rights, "_error_of_group", lambda *_: next(answers))
+    assert rights._refusal_of_group(KafkaSettings(bootstrap_servers="127.0.0.1:1"), "gw1") is None
+
+
+def test_a_group_without_a_coordinator_is_not_checked_and_no_right_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rights, "REQUEST_SECONDS_MAX", -1.0)
+    monkeypatch.setattr(rights, "_error_of_group", lambda *_: KafkaError(KafkaError.NOT_COORDINATOR))
+    finding = rights._refusal_of_group(KafkaSettings(bootstrap_servers="127.0.0.1:1"), "gw1")
+    assert finding is not None
+    assert "not checked" in finding.text
+    assert finding.hint == ""
