@@ -66,11 +66,10 @@ def main(arguments: list[str]) -> int:
 
 
 def run(spark: SparkSession, settings: JobSettings) -> None:
-    """Run the job on its checkpoint; after a failed flush, later starts stop until an operator has checked the disk."""
+    """Run the job on its checkpoint."""
     settings = qualify(spark, settings)
     settings.check_folders()
     checkpoint = Checkpoint(spark, settings.checkpoint, settings.kafka.topic)
-    checkpoint.check_flush()
     observer, stop = open_observer(settings.metrics), StopRequest()
     stop.listen(spark)
     run_on_checkpoint(spark, settings, checkpoint, observer, stop)
@@ -79,7 +78,11 @@ def run(spark: SparkSession, settings: JobSettings) -> None:
 def run_on_checkpoint(
     spark: SparkSession, settings: JobSettings, checkpoint: Checkpoint, observer: Observer, stop: StopRequest
 ) -> None:
-    """Open topic and table, commit the receipts of the table's last commit, and run the stream between them."""
+    """Open topic and table, commit the receipts of the table's last commit, and run the stream between them.
+
+    After a failed flush, later starts stop until an operator has checked the disk.
+    """
+    checkpoint.check_flush()
     admin, sink = KafkaAdmin(spark, settings.kafka), open_sink(spark, settings)
 
     topic, topic_id = settings.kafka.topic, admin.topic_id()

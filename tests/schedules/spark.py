@@ -75,6 +75,9 @@ class Checkpoint:
     def planned(self, batch: int) -> PlannedBatch:
         return self.folder.plans[batch]
 
+    def check_flush(self) -> None:
+        pass
+
     def flush(self, folders: FlushedFolders) -> None:
         self._scheduler.pause("syncfs")
 
