@@ -6,6 +6,7 @@ import logging
 import sqlite3
 from collections.abc import Callable
 
+from agent.store.errors import FAILURES
 from agent.store.fingerprints import segments
 from agent.store.memory import Memory
 from agent.store.read import section
@@ -66,7 +67,8 @@ class Removal:
     def release(self, first: int, last: int, note: tuple[str, str]) -> bool:
         """Mark events processed, with a fact in the same transaction, and purge; raise with nothing changed.
 
-        Return False with nothing changed where some of them are processed or dropped already.
+        Return False with nothing changed where some of them are processed or dropped already. Where only the purge
+        fails, they are released, and the next release purges them.
         """
         if self._memory.progress.unprocessed(first, last) != [(first, last)]:
             return False
@@ -77,8 +79,11 @@ class Removal:
                 tables.write_fact(connection, *note)
 
             self._transactions.run(write)
-        if (processed_to := self._capacity.purgeable()) is not None:
-            self.purge(processed_to)
+        try:
+            if (processed_to := self._capacity.purgeable()) is not None:
+                self.purge(processed_to)
+        except FAILURES as error:
+            self._transactions.fail(error)
         return True
 
     def make_space(self) -> bool:

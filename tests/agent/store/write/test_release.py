@@ -81,6 +81,26 @@ async def test_a_release_that_fails_changes_nothing(tmp_path: Path) -> None:
         assert [event.position for event in stored_events(store)] == [1, 2]
 
 
+async def test_what_is_released_counts_as_released_though_its_purge_fails_and_the_next_one_purges_it(
+    tmp_path: Path,
+) -> None:
+    class Faulty(FaultyConnection):
+        pass
+
+    clock = HandClock()
+    async with make_store(tmp_path, clock, connect=open_faulty(Faulty)) as store:
+        await accept(store, clock, ONE)
+        Faulty.fault = "DELETE FROM events"
+        assert store.outbox.release(1, 2, NOTE)
+        assert Faulty.hits
+        Faulty.fault = ""
+        assert store.outbox.fact("flight") == "here"
+        await accept(store, clock, TWO)
+        assert kept_commits(tmp_path) == [1, 3]
+        assert store.outbox.release(3, 3, NOTE)
+        assert kept_commits(tmp_path) == []
+
+
 @pytest.mark.parametrize("event", [ONE, NAMELESS])
 async def test_a_resend_of_what_was_given_up_is_stored_as_new(tmp_path: Path, event: Event) -> None:
     clock = HandClock()
