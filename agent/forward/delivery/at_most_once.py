@@ -89,23 +89,25 @@ class AtMostOnceSession:
             if not wait_for_new(self._context, self._producer, self._cursor, seconds):
                 if self._in_doubt.in_flight:
                     self._check_connection()
-                    self._in_doubt.settle(on_disk=True)
+                    self._in_doubt.settle()
                 continue
             self._check_connection()
-            self._in_doubt.settle(on_disk=False)
             events = read_new(self._context, self._cursor)
             if events:
                 self._send(events)
         if self._in_doubt.in_flight:
             self._check_connection()
-            self._in_doubt.settle(on_disk=True)
+            self._in_doubt.settle()
 
     def close(self) -> None:
         """Implement `Session`."""
         discard(self._producer)
 
     def _send(self, events: Sequence[StoredEvent]) -> None:
-        """Release a batch, then send it; not where a full store has dropped some of it, since a resend is new then."""
+        """Release a batch, then send it.
+
+        Send nothing where a full store has dropped some of it: a resend of that is stored as new.
+        """
         in_flight = InFlightBatch(events[0].position, {})
         if not self._in_doubt.release(events[0].position, events[-1].position):
             return  # the next turn reads what is left
@@ -167,18 +169,20 @@ class _InDoubtRecord:
         return self._state.in_flight
 
     def release(self, first: int, last: int) -> bool:
-        """Release a batch from the outbox, on disk, before it is sent; return False where not all of it is new."""
+        """Release a batch from the outbox, on disk, before it is sent; return False where not all of it is new.
+
+        The batch before it has arrived.
+        """
         state = self._state.with_batch(first, last)
         released = self._outbox.release(first, last, (IN_DOUBT, str(state)))
         if released:
             self._state = state
         return released
 
-    def settle(self, *, on_disk: bool) -> None:
-        """Note that the batch in flight has arrived; on disk at once, or with the next batch."""
+    def settle(self) -> None:
+        """Record that the batch in flight has arrived, where no release of another one does so."""
         self._state = self._state.settled()
-        if on_disk:
-            self._outbox.set_fact(IN_DOUBT, str(self._state))
+        self._outbox.set_fact(IN_DOUBT, str(self._state))
 
     def abandon(self, reason: str) -> None:
         """Log and record that it is unknown whether the batch in flight has arrived."""

@@ -113,6 +113,27 @@ def test_what_a_full_store_drops_between_its_read_and_its_release_is_not_sent(ka
 
 
 @pytest.mark.kafka
+def test_a_batch_that_has_arrived_is_not_in_doubt_though_what_follows_it_is_dropped(kafka: KafkaTopic) -> None:
+    class DroppingOutbox(MemoryOutbox):
+        def release(self, first: int, last: int, note: tuple[str, str]) -> bool:
+            if first == 1:
+                self.append(*readings(5, 10))
+            else:
+                for position in range(first, last + 1):
+                    self.give_up(position, "dropped")
+            return super().release(first, last, note)
+
+    outbox = DroppingOutbox()
+    outbox.append(*readings(10))
+
+    with forwarding(kafka.settings(MODE), outbox):
+        wait_for_count(lambda: unsettled(outbox), 0, "the rest is dropped, and the first batch is settled")
+
+    assert sorted(map(sequence, kafka.records())) == list(range(1, 11))
+    assert in_doubt(outbox) == InDoubtBatches()
+
+
+@pytest.mark.kafka
 async def test_what_is_too_large_is_declared_by_the_store_and_its_resend_is_new(
     kafka: KafkaTopic, tmp_path: Path
 ) -> None:
