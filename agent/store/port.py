@@ -200,6 +200,10 @@ class LabelRange:
     first: int
     last: int
 
+    def holds(self, epoch: str, sequence: int) -> bool:
+        """Whether a label is one of these."""
+        return self.epoch == epoch and self.first <= sequence <= self.last
+
 
 @dataclass(frozen=True, slots=True)
 class ClosedSection:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
 
 from agent.store.port import Batch, LabelRange, StoredEvent
 from contract.event import Event, Label
@@ -80,6 +82,12 @@ class MemoryOutbox:
         """Continue with another epoch, as after a restart of the agent."""
         self._epoch = epoch
 
+    def lose_epoch(self, last: int, epoch: str) -> None:
+        """Label the events up to a position anew, as a salvage that has lost their epoch."""
+        with self._changed:
+            renewed = [replace(event, label=Label(epoch, event.position)) for event in self._events[:last]]
+            self._events[:last] = renewed
+
     def mark_forwarded(self, batch: Batch, note: tuple[str, str] | None = None) -> None:
         with self._changed:
             if note is not None:
@@ -112,7 +120,10 @@ class MemoryOutbox:
             self._changed.notify_all()
 
     def labels(self, first: int, last: int) -> Sequence[LabelRange]:
-        return (LabelRange(EPOCH, first, last),)
+        with self._changed:
+            labels = [event.label for event in self._events[first - 1 : last]]
+        epochs = [list(of_epoch) for _, of_epoch in groupby(labels, lambda label: label.epoch)]
+        return tuple(LabelRange(each[0].epoch, each[0].sequence, each[-1].sequence) for each in epochs)
 
     def release(self, first: int, last: int, note: tuple[str, str]) -> bool:
         with self._changed:

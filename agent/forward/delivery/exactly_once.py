@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -23,7 +24,7 @@ from agent.forward.delivery.session import (
     STOP_MS_MAX,
     SessionContext,
 )
-from agent.forward.delivery.transaction import GROUP_PREFIX, Intent, Marker, label_ranges, parse_marker, read_intent
+from agent.forward.delivery.transaction import GROUP_PREFIX, Intent, Marker, parse_marker, read_intent
 from agent.forward.delivery.transaction_recovery import HELD_BACK, await_stable, is_committed, is_visible
 from agent.forward.delivery.transactional import MARKER_PARTITION, STEP_SECONDS_MAX, TransactionalProducer, step
 from agent.forward.errors import ClonedError, SessionError, TopicReplacedError, UnreachableError
@@ -82,7 +83,8 @@ class ExactlyOnce:
         step(lambda: producer.init_transactions(STEP_SECONDS_MAX), "init_transactions", errors, stop)
         marker, group = step(lambda: self._look_up(context.topic, errors), "the marker's look-up", errors, stop)
         intent = read_intent(context.outbox.fact(TRANSACTION_INTENT))
-        number = 0 if intent is None else intent.marker.number
+        # A salvage may have lost the intent, or its latest version, and kept the number of the settled one.
+        number = max(0 if intent is None else intent.marker.number, _settled_on_disk(context.outbox))
         with ExitStack() as opened:
             reader = open_reader(self._settings, self._group, LastError(), uplink=context.uplink)
             opened.callback(close, reader, stop)
@@ -111,8 +113,8 @@ class ExactlyOnce:
 
     def _is_settled(self, outbox: Outbox, intent: Intent) -> bool:
         """Whether a transaction is marked, on disk or not yet."""
-        on_disk = int(outbox.fact(TRANSACTION_SETTLED) or 0)
-        return intent.marker.number <= max(on_disk, 0 if self._settled is None else self._settled.number)
+        settled = 0 if self._settled is None else self._settled.number
+        return intent.marker.number <= max(_settled_on_disk(outbox), settled)
 
     def _settle(
         self, context: SessionContext, intent: Intent, producer: Producer, reader: Consumer, stop: threading.Event
@@ -220,7 +222,7 @@ class TransactionalSession:
             batch = self._fill(events, stop)
         if batch is None:
             return
-        intent = self._intend(events, batch)
+        intent = self._intend(batch)
         self._transactional.commit(self._context.topic, intent.marker, stop)
         stable = await_stable(self._context, batch, stop)
         if stable is None:
@@ -264,12 +266,13 @@ class TransactionalSession:
             raise SessionError(HELD_BACK)
         self._cleared |= batch.partitions.keys()
 
-    def _intend(self, events: Sequence[StoredEvent], batch: Batch) -> Intent:
+    def _intend(self, batch: Batch) -> Intent:
         """Store the intent of the transaction that is about to be committed, and return it."""
+        outbox = self._context.outbox
         self._number += 1
-        marker = Marker(self._context.outbox.epoch(), self._number)
-        intent = Intent(marker, self._marker, batch, label_ranges(events))
-        self._context.outbox.set_fact(TRANSACTION_INTENT, str(intent))
+        marker = Marker(outbox.epoch(), self._number)
+        intent = Intent(marker, self._marker, batch, tuple(outbox.labels(batch.first, batch.last)))
+        outbox.set_fact(TRANSACTION_INTENT, str(intent))
         return intent
 
     def _produce(self, events: Sequence[StoredEvent], in_flight: InFlightBatch) -> bool:
@@ -320,20 +323,24 @@ class TransactionalSession:
         return not in_flight.refused
 
 
+def _settled_on_disk(outbox: Outbox) -> int:
+    """Return the number of the latest transaction that is marked on disk."""
+    return int(outbox.fact(TRANSACTION_SETTLED) or 0)
+
+
 def _still_new(outbox: Outbox, intent: Intent) -> Iterator[Sequence[StoredEvent]]:
     """Yield an intent's events that are new, in runs, between which events have been given up since.
 
-    Raise SessionError where there are other labels at its positions.
+    Events with other labels, which a salvage may have left at its positions, are not among them. Raise SessionError
+    where some cannot be read now: none may be taken for marked.
     """
+    outbox.take_returned()  # the session begins with the lowest new event, and `wait` is to report only new ones
     after = intent.batch.first - 1
-    while after < intent.batch.last:
-        read = outbox.read(after, intent.batch.last - after, BATCH_BYTES_MAX)
-        events = [event for event in read if event.position <= intent.batch.last]
+    while after < intent.batch.last and outbox.wait(after, 0):
+        events = outbox.read(after, intent.batch.last - after, BATCH_BYTES_MAX)
         if not events:
-            return
-        labels = dict(zip((intent.batch.first, intent.batch.last), intent.ends, strict=True))
-        for event in events:
-            if labels.get(event.position, event.label) != event.label:
-                raise SessionError(f"transaction {intent.marker} was carried out with other events than are stored")
-        yield events
+            raise SessionError(f"transaction {intent.marker}: its events cannot be read now")
+        for is_sent, run in groupby(events, lambda event: intent.holds(event.label)):
+            if is_sent:
+                yield list(run)
         after = events[-1].position

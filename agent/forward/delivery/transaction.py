@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import groupby
 
-from agent.forward.receipts.truncation import RecordLabel
-from agent.store.port import Batch, LabelRange, Offsets, StoredEvent
+from agent.store.port import Batch, LabelRange, Offsets
 from contract.event import Label
 
 GROUP_PREFIX = "oncegate-outbox-"
@@ -52,31 +49,13 @@ class Intent:
     labels: tuple[LabelRange, ...]
     """Of its events, by epoch, in their order."""
 
-    @property
-    def ends(self) -> tuple[Label, Label]:
-        """Return the labels of the first and of the last event."""
-        first, last = self.labels[0], self.labels[-1]
-        return Label(first.epoch, first.first), Label(last.epoch, last.last)
-
     def __str__(self) -> str:
         """Return the fact's text."""
         return json.dumps(asdict(self))
 
-    def holds(self, gateway: str, label: RecordLabel) -> bool:
-        """Whether a label is one of these events'."""
-        return label.is_in(gateway, self.labels)
-
-
-def label_ranges(events: Sequence[StoredEvent]) -> tuple[LabelRange, ...]:
-    """Return the labels of events in their order, by epoch: each start of the agent has begun one."""
-    first, last = events[0].label, events[-1].label
-    if first.epoch == last.epoch:
-        return (LabelRange(first.epoch, first.sequence, last.sequence),)
-    ranges = []
-    for epoch, of_epoch in groupby((event.label for event in events), lambda label: label.epoch):
-        labels = list(of_epoch)
-        ranges.append(LabelRange(epoch, labels[0].sequence, labels[-1].sequence))
-    return tuple(ranges)
+    def holds(self, label: Label) -> bool:
+        """Whether a label of this gateway is one of these events'."""
+        return any(labels.holds(label.epoch, label.sequence) for labels in self.labels)
 
 
 def read_intent(fact: str | None) -> Intent | None:

@@ -37,9 +37,7 @@ class RecordLabel:
 
     def is_in(self, gateway: str, labels: Iterable[LabelRange]) -> bool:
         """Whether this is one of a gateway's labels."""
-        return self.gateway == gateway and any(
-            self.epoch == own.epoch and own.first <= self.sequence <= own.last for own in labels
-        )
+        return self.gateway == gateway and any(own.holds(self.epoch, self.sequence) for own in labels)
 
     def proves(self, leadership: Leadership, gateway: str, labels: Iterable[LabelRange]) -> bool:
         """Whether this is one of a gateway's labels, appended in this leader epoch."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -13,7 +14,7 @@ from agent.forward.delivery.transaction import read_intent
 from agent.forward.forwarder import Forwarder
 from agent.forward.kafka.health import CLONED, REACHABLE
 from agent.store.facts import FORWARDER_STOPPED, TRANSACTION_INTENT, TRANSACTION_SETTLED
-from agent.store.port import Batch, OutboxError
+from agent.store.port import Batch, OutboxError, StoredEvent
 from agent.telemetry.links import LinkName, Links
 from contract.event import Event
 from tests.agent.forward.broker import KafkaTopic
@@ -111,6 +112,63 @@ def test_what_was_given_up_between_the_commit_and_the_mark_is_not_marked(kafka: 
 
     assert [(batch.first, batch.last) for batch in outbox.forwarded()] == [(1, 3), (5, 10)]
     assert len(kafka.records()) == 10
+
+
+def test_what_cannot_be_read_between_the_commit_and_the_mark_is_marked_once_it_can(
+    kafka: KafkaTopic, gateway: str
+) -> None:
+    class DamagedOutbox(MortalOutbox):
+        readable_to: int | None = None
+
+        def read(self, after: int, events_max: int, bytes_max: int) -> Sequence[StoredEvent]:
+            read = super().read(after, events_max, bytes_max)
+            if self.readable_to is None:
+                return read
+            readable = [event for event in read if event.position <= self.readable_to]
+            if not readable:
+                self.readable_to = None  # the store is salvaged
+            return readable
+
+    outbox = DamagedOutbox()
+    outbox.append(*readings(10))
+    outbox.before_mark = True
+    run_until_death(kafka, outbox, gateway)
+    outbox.readable_to = 5
+
+    with forwarding(kafka.settings(MODE), outbox, gateway):
+        wait_until_forwarded(outbox)
+
+    assert_each_once(kafka, outbox)
+    assert outbox.readable_to is None
+
+
+def test_what_has_other_labels_than_the_transaction_is_sent_and_the_rest_is_marked(
+    kafka: KafkaTopic, gateway: str
+) -> None:
+    outbox = MortalOutbox()
+    outbox.append(*readings(10))
+    outbox.before_mark = True
+    run_until_death(kafka, outbox, gateway)
+    outbox.lose_epoch(4, "f" * 16)
+
+    with forwarding(kafka.settings(MODE), outbox, gateway):
+        wait_until_forwarded(outbox)
+
+    assert sorted((batch.first, batch.last) for batch in outbox.forwarded()) == [(1, 4), (5, 10)]
+    assert len(kafka.records()) == 14
+
+
+def test_after_a_salvage_that_has_lost_the_intent_no_number_is_used_again(kafka: KafkaTopic, gateway: str) -> None:
+    outbox = MortalOutbox()
+    outbox.append(*readings(10))
+    outbox.set_fact(TRANSACTION_SETTLED, "5")
+    outbox.before_mark = True
+    run_until_death(kafka, outbox, gateway)
+
+    with forwarding(kafka.settings(MODE), outbox, gateway):
+        wait_until_forwarded(outbox)
+
+    assert_each_once(kafka, outbox)
 
 
 def test_a_transaction_that_was_marked_and_returned_is_sent_again_after_a_restart(

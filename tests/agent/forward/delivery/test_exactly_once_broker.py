@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from agent.forward.delivery.session import SessionContext
-from agent.forward.delivery.transaction import Intent, Marker, label_ranges
+from agent.forward.delivery.transaction import Intent, Marker
 from agent.forward.delivery.transaction_recovery import abort_hanging_transaction
 from agent.store.facts import TRANSACTION_INTENT
 from agent.store.port import Batch, Offsets
@@ -79,7 +79,7 @@ def test_ending_what_hangs_aborts_in_each_partition_of_the_batch(kafka: KafkaTop
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": gateway})
     producer.init_transactions(60)
 
-    intent = Intent(Marker(label.epoch, 1), None, batch, label_ranges(outbox.stored()[:1]))
+    intent = Intent(Marker(label.epoch, 1), None, batch, tuple(outbox.labels(1, 1)))
     abort_hanging_transaction(context, intent, producer)
 
     wait_until(lambda: kafka.ends() == {0: 2, 1: 0, 2: 2, 3: 0}, "a record and the end of its transaction in both")

@@ -1,21 +1,14 @@
 """Intent and marker: parsed as written, regardless of bytes that the client reads beyond the end."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.forward.delivery.transaction import Intent, Marker, label_ranges, parse_marker, read_intent
-from agent.forward.receipts.group_offsets import NO_LABEL
-from agent.forward.receipts.truncation import RecordLabel
+from agent.forward.delivery.transaction import Intent, Marker, parse_marker, read_intent
 from agent.store.port import Batch, LabelRange, Offsets
 from contract.event import Label
-from tests.agent.forward.events import readings
-from tests.support.memory_outbox import stored
 
 EPOCH = "0123456789abcdef"
-[READING] = readings(1)
 epochs = st.text("0123456789abcdef", min_size=16, max_size=16)
 markers = st.builds(Marker, epochs, st.integers(1, 1 << 62))
 positions = st.integers(1, 1 << 40)
@@ -52,15 +45,8 @@ def test_no_transaction_has_no_intent() -> None:
 def test_an_intent_holds_the_labels_of_its_events_in_each_epoch_and_no_others() -> None:
     middle, last = "e" * 16, "f" * 16
     given = [*((EPOCH, number) for number in range(5, 10)), (middle, 1), (middle, 2), (last, 1)]
-    stored_events = [replace(stored(at, READING), label=Label(*label)) for at, label in enumerate(given, start=5)]
     ranges = (LabelRange(EPOCH, 5, 9), LabelRange(middle, 1, 2), LabelRange(last, 1, 1))
-    assert label_ranges(stored_events) == ranges
-    assert label_ranges(stored_events[:3]) == (LabelRange(EPOCH, 5, 7),)
-
     intent = Intent(Marker(EPOCH, 1), None, Batch(5, 12, "topic"), ranges)
-    assert intent.ends == (Label(EPOCH, 5), Label(last, 1))
-    assert all(intent.holds("gw", RecordLabel("gw", *label)) for label in given)
+    assert all(intent.holds(Label(*label)) for label in given)
     for epoch, number in ((EPOCH, 4), (EPOCH, 10), (middle, 3), (last, 2), ("d" * 16, 1)):
-        assert not intent.holds("gw", RecordLabel("gw", epoch, number))
-    assert not intent.holds("gw", RecordLabel("other", EPOCH, 7))
-    assert not intent.holds("gw", NO_LABEL)
+        assert not intent.holds(Label(epoch, number))
