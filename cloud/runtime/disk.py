@@ -28,10 +28,12 @@ class FlushedFolders:
 
     Linux reports a write error once to each descriptor that was open when it happened, and treats the pages as written
     afterwards. It reports nothing to one that is opened after another process, such as maintenance, has seen the error.
+    So a flush after one that has failed would succeed although the data is lost: it fails, too.
     """
 
     def __init__(self, folders: Iterable[str]) -> None:
         self._folders: list[tuple[int, str]] = []
+        self._failure: str | None = None
         with ExitStack() as files:
             for folder in folders:
                 with _named(folder):
@@ -47,10 +49,16 @@ class FlushedFolders:
         self._files.close()
 
     def flush(self) -> None:
-        """Flush the file systems that hold the folders by syncfs(2); raise FlushError on failure."""
-        for file, folder in self._folders:
-            with _named(folder):
-                _flush(file, folder)
+        """Flush the file systems that hold the folders by syncfs(2); raise FlushError on failure, and ever after."""
+        if self._failure is not None:
+            raise FlushError(self._failure)
+        try:
+            for file, folder in self._folders:
+                with _named(folder):
+                    _flush(file, folder)
+        except FlushError as error:
+            self._failure = str(error)
+            raise
 
 
 @contextmanager
