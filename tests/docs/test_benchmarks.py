@@ -52,6 +52,7 @@ TABLES = [
     ("cloud", "## The cloud", "| contender | records/s | by CPU second |", (1, 2)),
     ("cloud job", "## The cloud", FIGURES, (1,)),
     ("job", "## The cloud", STATE, (1,)),
+    ("job", "## The cloud", "| keys in the state | a batch of 2,000 keys on one core | on two cores |", (1, 2)),
 ]
 
 
