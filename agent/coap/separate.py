@@ -41,6 +41,7 @@ class SeparateResponses:
         self._counters.separate += 1
         timeout = self._tuning.ack_timeout_seconds * self._random.uniform(1, self._tuning.ack_random_factor)
         key = (endpoint.address, datagram[2:4])
+        self.settle(*key)  # of 65,536 responses before, as many as there are Message IDs
         timer = asyncio.get_running_loop().call_later(timeout, self._retransmit, key)
         self._sent[key] = _Sent(datagram, endpoint, timeout, timer)
         self._send(datagram, endpoint)

@@ -294,7 +294,8 @@ class Outbox(Protocol):
         """Make a gap of an event that Kafka can never take, new or released; return once that is on disk.
 
         Its fingerprint and its retransmission key are forgotten in the same transaction, so that the sensor's resend
-        is stored as new. Another event declares the gap. Raise with nothing changed.
+        is stored as new. Another event declares the gap: where this raises, the event may be given up already, and the
+        next commit declares it.
         """
 
     def expire(self, first: int, last: int, lifetime_seconds: float) -> int:

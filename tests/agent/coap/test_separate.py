@@ -138,6 +138,22 @@ async def test_the_waits_between_retransmissions_are_doubled(chance: float) -> N
         assert (len(responses), counters.given_up) == (0, 1)
 
 
+async def test_an_answer_with_the_message_id_of_an_earlier_one_takes_its_place() -> None:
+    tuning, counters, chance = Tuning(), Counters(), 1.25
+    sent: list[bytes] = []
+    with SteppedLoop() as clock:
+        responses = SeparateResponses(lambda what, _: sent.append(what), tuning, counters, Chance(chance))
+        responses.send(b"\x40\x44\x00\x07", ENDPOINT)
+        await clock.advance(A_MOMENT)
+        responses.send(b"\x40\x44\x00\x07later", ENDPOINT)
+        await clock.advance(tuning.ack_timeout_seconds * chance - A_MOMENT / 2)
+        assert sent == [b"\x40\x44\x00\x07", b"\x40\x44\x00\x07later"], "the timer of the earlier one is cancelled"
+        await clock.advance(A_MOMENT)
+        assert sent[2:] == [b"\x40\x44\x00\x07later"]
+        assert responses.settle(ENDPOINT.address, b"\x00\x07")
+        assert len(responses) == 0
+
+
 async def test_answers_that_nobody_has_acknowledged_count_among_the_requests_in_progress() -> None:
     tuning = Tuning(empty_ack_seconds=0.02, exchanges_max=3, drain_seconds_max=0.05)
     recorder = Recorder(answer=None)
