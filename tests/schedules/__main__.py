@@ -32,12 +32,13 @@ def main(arguments: list[str]) -> int:
 
 def _run(seeds: range, jobs: int, mutant: str | None) -> int:
     console = Console(stderr=True)
-    began, events, steps, lanes, wrong = time.monotonic(), 0, 0, 0, 0
+    began, events, steps, lanes, once, wrong = time.monotonic(), 0, 0, 0, 0, 0
     results = run_many(seeds, jobs, mutant)
     for count, result in enumerate(track(results, "schedules", len(seeds), console=console), start=1):
         events += result.events
         steps += result.steps
         lanes += result.lanes
+        once += result.exactly_once
         if not result.wrong:
             continue
         wrong += 1
@@ -48,8 +49,8 @@ def _run(seeds: range, jobs: int, mutant: str | None) -> int:
             return 1
     seconds = time.monotonic() - began
     print(
-        f"schedules={len(seeds)} with_lanes={lanes} steps={steps} events={events} wrong={wrong} seconds={seconds:.1f} "
-        f"per_second={len(seeds) / seconds:.1f}"
+        f"schedules={len(seeds)} with_lanes={lanes} exactly_once={once} steps={steps} events={events} wrong={wrong} "
+        f"seconds={seconds:.1f} per_second={len(seeds) / seconds:.1f}"
     )
     return 1 if wrong else 0
 

@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from simulators.oracle.evidence_database import RESTORED
-from tests.schedules.cluster import Unreliability
+from tests.schedules.kafka.cluster import GROUP, Unreliability
 from tests.schedules.scheduler import Process
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ KILL_STEPS_MAX: Final = 80
 """A process is killed at one of so many of its next steps."""
 DIVISION_STEPS_MAX: Final = 10
 """The same where a delivery is stored in one lane, and not yet in the other."""
+
+KILLS: Final = 4
+"""How often the agent is killed in an outage of Kafka, at most."""
 
 
 class Faults:
@@ -34,6 +37,8 @@ class Faults:
         self._cuts_at_division: bool | None = None
         """How the next delivery of several lanes ends the agent: by a power cut or a kill; None: not at all."""
         self.planned: list[str] = []
+        self.has_exchanged_card = False
+        """Whether an older card has taken the place of the agent's."""
 
     @property
     def are_over(self) -> bool:
@@ -64,8 +69,13 @@ class Faults:
             ("kill in a divided delivery", lambda: self._end_at_division(cut=False)),
             ("power cut in a divided delivery", lambda: self._end_at_division(cut=True)),
         ]
+        of_transactions: list[tuple[str, Callable[[], None]]] = [
+            ("torn transaction", self._tear),
+            ("kills in an outage of Kafka", self._kill_in_outage),
+        ]
         return [
             *(of_lanes if self._world.has_lanes else ()),
+            *(of_transactions if self._world.is_exactly_once else ()),
             ("kill of the agent", lambda: self._end_agent(cut=False)),
             ("power cut", lambda: self._end_agent(cut=True)),
             ("restart of the agent", self._stop_agent),
@@ -85,6 +95,7 @@ class Faults:
         self._pending -= 1
         self._cuts_at_division = None
         world = self._world
+        world.cluster.coordinator.tears = 0
         world.cluster.unreliability = Unreliability()
         world.clocks.offset_ms = 0
         for process in (world.gateway.process, world.job.process):
@@ -155,6 +166,7 @@ class Faults:
         world.card.restore()
         world.clocks.boots += 1
         world.ledger.happened("agent", RESTORED)
+        self.has_exchanged_card = True
         self._start_later(1.0)
 
     def _start_later(self, seconds: float) -> None:
@@ -171,9 +183,24 @@ class Faults:
     # Kafka
 
     def _outage(self) -> None:
+        self._begin_outage(self._random.uniform(0.5, 40.0))
+
+    def _begin_outage(self, seconds: float) -> None:
         self._world.cluster.is_up = False
         self._pending += 1
-        self._world.scheduler.call(self._random.uniform(0.5, 40.0), "Kafka is back", self._end_outage)
+        self._world.scheduler.call(seconds, "Kafka is back", self._end_outage)
+
+    def _kill_in_outage(self) -> None:
+        """Begin an outage in which the agent is killed again and again: its next batch has events of several epochs."""
+        seconds = self._random.uniform(5.0, 20.0)
+        self._begin_outage(seconds)
+        for _ in range(KILLS):
+            at = self._random.uniform(0.0, seconds)
+            self._world.scheduler.call(at, "kill of the agent", lambda: self._end_agent(cut=False))
+
+    def _tear(self) -> None:
+        """Have the end of the next transaction not reach its partitions."""
+        self._world.cluster.coordinator.tears += 1
 
     def _end_outage(self) -> None:
         self._world.cluster.is_up = True
@@ -189,6 +216,6 @@ class Faults:
         """Delete what the table has read: retention is longer than the job is ever behind."""
         cluster = self._world.cluster
         for number in range(len(cluster.partitions)):
-            committed = cluster.group.get(number)
+            committed = cluster.groups.get(GROUP, {}).get(number)
             if committed is not None and self._random.random() < 0.5:
                 cluster.expire(number, committed.offset)

@@ -122,9 +122,12 @@ class NoFlushSocket:
 class Gateway:
     """One gateway over all lives of its agent."""
 
-    def __init__(self, scheduler: Scheduler, network: Network, card: Card, lanes: tuple[Lane, ...]) -> None:
+    def __init__(
+        self, scheduler: Scheduler, network: Network, card: Card, lanes: tuple[Lane, ...], delivery: str
+    ) -> None:
         self._scheduler = scheduler
         self._lanes = lanes
+        self._delivery = delivery
         self._network = network
         self._card = card
         self._lives = 0
@@ -179,7 +182,7 @@ class Gateway:
 
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
-        settings = settings_of(self._card.folder, self._lanes)
+        settings = settings_of(self._card.folder, self._lanes, self._delivery)
         while await service._serve_until_damaged(settings, self._stop):
             self._scheduler.note("agent salvages its store")
 
@@ -191,11 +194,11 @@ def _is_processed(store: EventStore) -> bool:
     return not progress._coverage.forwarded() and progress._coverage.next_new(0, progress._end) is None
 
 
-def settings_of(folder: Path, lanes: tuple[Lane, ...]) -> Settings:
+def settings_of(folder: Path, lanes: tuple[Lane, ...], delivery: str) -> Settings:
     """Return the agent's settings."""
     return Settings(
         GatewaySettings(GATEWAY, folder),
-        KafkaSettings("kafka:9092"),
+        KafkaSettings("kafka:9092", delivery=delivery),
         coap=CoapSettings(bind=f"{HOST}:{PORT}"),
         http=HttpSettings(enabled=False),
         mqtt=MqttSettings(enabled=False),

@@ -17,7 +17,7 @@ from cloud.stream import batch, kafka_admin
 from cloud.stream.checkpoint import PlannedBatch
 from cloud.stream.observer import NullObserver
 from tests.schedules import spark
-from tests.schedules.cluster import TOPIC, Cluster
+from tests.schedules.kafka.cluster import TOPIC, Cluster
 from tests.schedules.scheduler import Process, Scheduler
 
 RESTART_SECONDS = 1.0

@@ -104,6 +104,37 @@ def first_part_acked() -> None:
     JoinedOutcome.add = add_for_all  # type: ignore[method-assign]
 
 
+def middle_epochs_unknown() -> None:
+    """Note of a transaction's labels those of the first and of the last epoch."""
+    from agent.forward.delivery import exactly_once
+
+    module: Any = exactly_once
+    intent = exactly_once.Intent
+    module.Intent = lambda marker, previous, batch, labels: intent(marker, previous, batch, (labels[0], labels[-1]))
+
+
+def sent_again_without_a_look() -> None:
+    """Send the events of a transaction again whose outcome was not observed."""
+    from agent.forward.delivery import exactly_once
+
+    module: Any = exactly_once
+    module.is_visible = lambda *_: False
+
+
+def not_cleared() -> None:
+    """Commit a session's first transaction with what may hang from before in its partitions."""
+    from agent.forward.delivery.exactly_once import TransactionalSession
+
+    fill = TransactionalSession._fill
+
+    def fill_as_cleared(self: TransactionalSession, *arguments: Any) -> Any:
+        batch = fill(self, *arguments)
+        self._cleared |= batch.partitions.keys() if batch is not None else set()
+        return batch
+
+    TransactionalSession._fill = fill_as_cleared  # type: ignore[assignment, method-assign]
+
+
 MUTANTS: dict[str, Callable[[], None]] = {
     mutant.__name__.replace("_", "-"): mutant
     for mutant in (
@@ -119,5 +150,8 @@ MUTANTS: dict[str, Callable[[], None]] = {
         receipt_before_commit,
         log_unchecked_by_the_job,
         first_part_acked,
+        middle_epochs_unknown,
+        sent_again_without_a_look,
+        not_cleared,
     )
 }

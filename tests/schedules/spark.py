@@ -17,7 +17,8 @@ from cloud.table.commits import Commit, Offsets
 from cloud.table.freshness import Horizon
 from cloud.table.sink import Written
 from contract.record import STATEMENT, Shared
-from tests.schedules.cluster import Cluster, Committed, Record
+from tests.schedules.kafka.cluster import Cluster, Committed
+from tests.schedules.kafka.log import Record
 from tests.schedules.scheduler import Scheduler
 from tests.schedules.threads import Answer, Thread
 
@@ -154,6 +155,11 @@ class KafkaAdmin:
         partitions = self._cluster.partitions
         return self._ask("ranges", lambda: {number: (one.low, one.end) for number, one in enumerate(partitions)})
 
+    def stable_ends(self) -> dict[int, int]:
+        """Return where Spark's consumer of committed records ends; not of the product's class."""
+        partitions = self._cluster.partitions
+        return self._ask("stable ends", lambda: {number: one.stable_end for number, one in enumerate(partitions)})
+
     def ends(self, partitions: Iterable[int]) -> dict[int, LogEnd]:
         return {number: self._ask(f"end {number}", self._end_of(number)) for number in partitions}
 
@@ -243,7 +249,7 @@ class Query:
         self._writer = writer
         self._wall_ms = wall_ms
         self._offsets_max = offsets_max
-        self._fetched: dict[tuple[int, int], Record] = {}
+        self._fetched: dict[tuple[int, int], Record | None] = {}
         self._stopped = False
         self._error: BaseException | None = None
         self.isActive = True
@@ -270,17 +276,19 @@ class Query:
             for offset in range(start, end):
                 if (number, offset) not in self._fetched:
                     self._fetch(number, offset)
-                rows.append(TableRow(number, offset, self._fetched[number, offset]))
+                if (record := self._fetched[number, offset]) is not None:
+                    rows.append(TableRow(number, offset, record))
         return rows
 
     def _fetch(self, number: int, offset: int) -> None:
-        """Fetch a record and all behind it."""
+        """Fetch a record and all behind it; what is not committed takes an offset and is none."""
         self._scheduler.pause("fetches")
         place = self._cluster.partitions[number]
-        if not self._cluster.is_up or not place.low <= offset < place.end:
+        stable = place.stable_end
+        if not self._cluster.is_up or not place.low <= offset < stable:
             raise QueryError(f"partition {number}: offset {offset} is not there")
-        for at in range(offset, place.end):
-            self._fetched[number, at] = place.log[at]
+        for at in range(offset, stable):
+            self._fetched[number, at] = place.log[at] if place.is_visible(at) else None
 
     def _run(self) -> None:
         try:
@@ -306,9 +314,9 @@ class Query:
     def _plan(self) -> bool:
         folder = self.folder
         starts = folder.plans[-1].ends if folder.plans else folder.starts
-        ranges = self._admin.offset_ranges()
+        latest = self._admin.stable_ends()
         # At most so many of each partition; and an end below the start is taken as it is, as by Spark.
-        ends = {number: min(end, starts.get(number, 0) + self._offsets_max) for number, (_, end) in ranges.items()}
+        ends = {number: min(end, starts.get(number, 0) + self._offsets_max) for number, end in latest.items()}
         if ends == starts:
             return False
         self._scheduler.pause("plans")

@@ -61,6 +61,10 @@ def test_an_agent_that_acks_a_delivery_of_two_lanes_by_its_first_part_is_found()
     _found("first-part-acked")
 
 
+def test_an_agent_that_does_not_know_the_epochs_within_a_transaction_is_found() -> None:
+    _found("middle-epochs-unknown")
+
+
 @pytest.mark.heavy
 @pytest.mark.parametrize("mutant", sorted(MUTANTS))
 def test_a_mutant_is_found(mutant: str) -> None:

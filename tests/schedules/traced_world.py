@@ -66,6 +66,7 @@ class TracedWorld(World):
         settings_of = gateway.settings_of
         patch.setattr(gateway, "settings_of", lambda *arguments: _purging(settings_of(*arguments)))
         patch.setattr(world, "LANES_SHARE", 0.0)
+        patch.setattr(world, "EXACTLY_ONCE_SHARE", 0.0)
         super().__init__(seed, folder, patch, tracer.look)
         self.faults = ChosenFaults(self, Random(f"faults {seed}"), names)
         tracer.begin(self.cluster, self.job, patch)

@@ -16,9 +16,9 @@ from agent.store.progress import Progress
 from agent.store.write.committer import Committer
 from agent.store.write.decision import Decision
 from agent.store.write.removal import Removal
-from tests.schedules.clients import Producer
-from tests.schedules.cluster import Cluster, partition_of
 from tests.schedules.job_process import Job
+from tests.schedules.kafka.clients import Producer
+from tests.schedules.kafka.cluster import GROUP, Cluster
 from tests.schedules.spark import fingerprint_of
 from tests.schedules.traces import Line
 
@@ -106,7 +106,7 @@ class Tracer:
 
         def note_and_submit(store: EventStore, submission: Submission) -> None:
             numbers = [self._number(candidate.fingerprint) for candidate in submission.candidates]
-            self._partition = partition_of(submission.candidates[0].event.device.encode())
+            self._partition = self._cluster.partition_of(submission.candidates[0].event.device.encode())
             self._note_each("received", numbers)
 
             def note_and_answer(outcome: Outcome) -> None:
@@ -251,7 +251,7 @@ class Tracer:
 
     def _note_receipt(self) -> None:
         """Note a receipt; at a start those of the last batch are repeated, and a batch without an event has none."""
-        committed = self._cluster.group.get(self._partition)
+        committed = self._cluster.groups.get(GROUP, {}).get(self._partition)
         records = [] if committed is None else self._records(0, committed.offset)
         if records and (self._is_job_starting or not self._is_batch_empty):
             self._note("receipt", len(records), records[self._receipted :])

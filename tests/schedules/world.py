@@ -34,12 +34,14 @@ from simulators.payloads import KnownBy
 from simulators.scenario import FleetPlan, LinkPlan, SensorKind
 from simulators.sensors.endpoint import Timing
 from simulators.sensors.field import Field, Targets
-from tests.schedules import clients, replaced
+from tests.schedules import replaced
 from tests.schedules.card import Card
-from tests.schedules.cluster import Cluster
 from tests.schedules.faults import FAULT_SECONDS, Faults
 from tests.schedules.gateway import LANES, PORT, Clocks, Gateway
 from tests.schedules.job_process import Job
+from tests.schedules.kafka import clients
+from tests.schedules.kafka.cluster import Cluster
+from tests.schedules.kafka.transactional import TransactionalProducer
 from tests.schedules.loop import HOST, Network, VirtualLoop
 from tests.schedules.scheduler import Process, Scheduler
 from tests.schedules.spark import Table, TableRow
@@ -54,6 +56,11 @@ STEPS_MAX: Final = 400_000
 KINDS: Final = (SensorKind.COAP, SensorKind.SLEEPY, SensorKind.STORE_AND_FORWARD)
 LANES_SHARE: Final = 1 / 3
 """Of the schedules; their gateway has a lane for alarms."""
+EXACTLY_ONCE_SHARE: Final = 1 / 3
+"""Of the schedules; their gateway delivers exactly once."""
+PARTITIONS: Final = 2
+PARTITIONS_EXACTLY_ONCE: Final = 6
+"""Nearly one for each device, so that the last records of a transaction are of several epochs."""
 BACKLOG_SECONDS: Final = 10.0
 """With which store-and-forward sensors begin in these, so that their first packs are divided."""
 
@@ -73,6 +80,8 @@ class Result:
     """What the oracle has found; empty where the guarantees held."""
     lanes: bool = False
     """Whether the gateway has lanes."""
+    exactly_once: bool = False
+    """Whether it delivers exactly once."""
 
 
 class Joined(JoinedOutcome):
@@ -99,12 +108,15 @@ class World:
         self._patch = patch
         self.random = Random(f"world {seed}")
         self.has_lanes = Random(f"lanes {seed}").random() < LANES_SHARE
+        self.is_exactly_once = Random(f"delivery {seed}").random() < EXACTLY_ONCE_SHARE
         self.scheduler = Scheduler(seed, keep)
         self.clocks = Clocks(self.scheduler, START_MS)
         self.network = Network(self.scheduler)
-        self.cluster = Cluster(self.scheduler, Random(f"kafka {seed}"), self.wall_ms)
+        partitions = PARTITIONS_EXACTLY_ONCE if self.is_exactly_once else PARTITIONS
+        self.cluster = Cluster(self.scheduler, Random(f"kafka {seed}"), self.wall_ms, partitions)
         self.card = Card(folder / "card", self.scheduler, Random(f"card {seed}"))
-        self.gateway = Gateway(self.scheduler, self.network, self.card, LANES if self.has_lanes else ())
+        lanes, delivery = LANES if self.has_lanes else (), "exactly-once" if self.is_exactly_once else "at-least-once"
+        self.gateway = Gateway(self.scheduler, self.network, self.card, lanes, delivery)
         self.job = Job(self.scheduler, self.cluster, Random(f"job {seed}"), self.wall_ms)
         self.faults = Faults(self, Random(f"faults {seed}"))
         self.ledger = Ledger(folder / "ledger.jsonl", self.wall_ms)
@@ -130,10 +142,12 @@ class World:
         processes = [one for one in (self.gateway.process, self.job.process, self._field) if one is not None]
         wrong += [f"{process.name} failed: {process.failure!r}" for process in processes if process.failure is not None]
         ledger = self._folder / "ledger.jsonl"
-        wrong += _judge_schedule(ledger, self.job.table, self.cluster, complete=ended, lanes=self.has_lanes)
+        # An older card does not know what was sent since its image was made, and sends it again.
+        once = self.is_exactly_once and not self.faults.has_exchanged_card
+        wrong += _judge_schedule(ledger, self.job.table, self.cluster, complete=ended, lanes=self.has_lanes, once=once)
         faults, events = tuple(self.faults.planned), self.ledger.counts.events
         outcome = (scheduler.digest, scheduler.steps, scheduler.now, events, faults, tuple(wrong))
-        return Result(self._seed, *outcome, lanes=self.has_lanes)
+        return Result(self._seed, *outcome, lanes=self.has_lanes, exactly_once=self.is_exactly_once)
 
     def wall_ms(self) -> int:
         """Return the right time."""
@@ -148,9 +162,10 @@ class World:
         clock, source = Time(scheduler, START_MS), Random(f"product {self._seed}")
         replacements = replaced.standard(Threading(scheduler), clock, lambda: Queue(scheduler), source)
         replacements |= self.gateway.replacements() | self.job.replacements()
+        kind = TransactionalProducer if self.is_exactly_once else clients.Producer
         replacements |= {
             SystemClock: lambda **_: self.clocks,
-            Producer: lambda config: clients.Producer(scheduler, cluster, config),
+            Producer: lambda config: kind(scheduler, cluster, config),
             AdminClient: lambda config: clients.AdminClient(scheduler, cluster, config),
             Consumer: lambda config: clients.Consumer(scheduler, cluster, config),
             connect.check_reachable: self._check_reachable,
@@ -237,10 +252,13 @@ class World:
         return self._settled_at is not None and now - self._settled_at > SETTLED_SECONDS
 
 
-def _judge_schedule(ledger: Path, table: Table, cluster: Cluster, *, complete: bool, lanes: bool) -> list[str]:
+def _judge_schedule(
+    ledger: Path, table: Table, cluster: Cluster, *, complete: bool, lanes: bool, once: bool
+) -> list[str]:
     """Return what the sensors' ledger, table and topic show as wrong; a topic that has lost records is no evidence.
 
     With lanes the order of a device's events is that of each lane: each type is judged as a device of its own.
+    With `once` no event may be in the topic twice.
     """
     lines, rows, records = read(ledger), _rows(table.rows), map(_record_of, _places(cluster))
     if lanes:
@@ -251,7 +269,8 @@ def _judge_schedule(ledger: Path, table: Table, cluster: Cluster, *, complete: b
         if not cluster.has_lost:
             evidence.add_records(records)
         verdict = judge(evidence, Scope(complete=complete))
-    return [f"{name}: {count}" for name, count in verdict.faults.items()] + list(map(str, verdict.violations))
+    repeats = [f"in the topic twice: {verdict.repeats}"] if once and verdict.repeats else []
+    return [*(f"{name}: {count}" for name, count in verdict.faults.items()), *map(str, verdict.violations), *repeats]
 
 
 def _reported_by_lane(line: Line) -> Line:
@@ -270,10 +289,10 @@ def _lane_of(device: str, type_: str) -> str:
 
 
 def _places(cluster: Cluster) -> Iterable[TableRow]:
-    """Yield all records of the topic, those that retention has deleted, too."""
+    """Yield all committed records of the topic, those that retention has deleted, too."""
     for number, place in enumerate(cluster.partitions):
-        for offset, record in enumerate(place.log):
-            yield TableRow(number, offset, record)
+        for offset in filter(place.is_visible, range(place.end)):
+            yield TableRow(number, offset, place.log[offset])
 
 
 def _rows(rows: Iterable[TableRow]) -> Iterable[Row]:

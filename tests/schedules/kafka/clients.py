@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 
-from tests.schedules.cluster import Cluster, OutOfOrder, Record, partition_of
+from tests.schedules.kafka.cluster import Cluster, OutOfOrder
+from tests.schedules.kafka.coordinator import Refusal
+from tests.schedules.kafka.log import Record
 from tests.schedules.scheduler import Process, Scheduler
 from tests.schedules.threads import Answer
 
@@ -18,6 +20,8 @@ RETRY_SECONDS: Final = 2.0
 """After which a request without an answer is sent again."""
 MESSAGE_SECONDS_MAX: Final = 30.0
 FETCH_SECONDS: Final = 0.1
+OUT_OF_ORDER: Final = KafkaError(KafkaError._FATAL, "out of order sequence", fatal=True)
+FENCED: Final = KafkaError(KafkaError._FENCED, "fenced by a later producer", fatal=True)
 
 Delivered = Callable[[KafkaError | None, "Message"], None]
 
@@ -95,6 +99,7 @@ class Producer(_Client):
     def __init__(self, scheduler: Scheduler, cluster: Cluster, config: Mapping[str, Any]) -> None:
         super().__init__(scheduler, cluster, config)
         self._id = cluster.new_producer()
+        self._transactional_id: str = config.get("transactional.id", "")
         self._lines: dict[int, _Line] = {}
         self._reports: deque[tuple[Delivered, KafkaError | None, Message]] = deque()
         self._fatal = False
@@ -105,9 +110,9 @@ class Producer(_Client):
     def produce(
         self, topic: str, value: bytes, key: bytes, partition: int, on_delivery: Delivered, headers: Any
     ) -> None:
-        number = partition_of(key) if partition < 0 else partition
+        number = self._cluster.partition_of(key) if partition < 0 else partition
         line = self._lines.setdefault(number, _Line())
-        record = Record(key, value, tuple(headers), self._id, line.count)
+        record = Record(key, value, tuple(headers), self._id, line.count, self._transactional_id)
         line.count += 1
         line.waiting.append(_Sent(record, on_delivery, self._scheduler.now + MESSAGE_SECONDS_MAX))
         if not line.is_due:
@@ -152,21 +157,25 @@ class Producer(_Client):
         )
         self._scheduler.call(RETRY_SECONDS, "retry", lambda: self._attempt(number, request))
 
-    def _settle(self, number: int, request: list[_Sent], answer: int | OutOfOrder) -> None:
+    def _settle(self, number: int, request: list[_Sent], answer: int | OutOfOrder | Refusal) -> None:
         line = self._lines[number]
-        if line.request is not request:
+        if line.request is not request or answer is Refusal.BUSY:
             return
         line.request = []
-        if isinstance(answer, OutOfOrder):
-            self._fatal = True
-            error = KafkaError(KafkaError._FATAL, "out of order sequence", fatal=True)
-            self._error_cb(error)
+        if not isinstance(answer, int):
+            error = FENCED if answer is Refusal.FENCED else OUT_OF_ORDER
+            self._fail_all(error)
             self._fail(number, [*request, *line.waiting], error)
             line.waiting.clear()
             return
         for place, sent in enumerate(request):
             self._reports.append((sent.delivered, None, Message(number, answer + place)))
         self._send(number)
+
+    def _fail_all(self, error: KafkaError) -> None:
+        """End the producer by an error."""
+        self._fatal = True
+        self._error_cb(error)
 
     def _expire(self) -> None:
         now = self._scheduler.now
@@ -214,24 +223,26 @@ class AdminClient(_Client):
     def list_offsets(
         self, specs: Mapping[TopicPartition, Any], isolation_level: Any, request_timeout: float
     ) -> dict[TopicPartition, Answer[Any]]:
-        return {place: self._ask("lists", self._end_of(place.partition), request_timeout) for place in specs}
+        is_stable = isolation_level is IsolationLevel.READ_COMMITTED
+        return {place: self._ask("lists", self._end_of(place.partition, is_stable), request_timeout) for place in specs}
 
     def poll(self, timeout: float) -> int:
         return 0
 
-    def _end_of(self, number: int) -> Callable[[], _End]:
+    def _end_of(self, number: int, is_stable: bool) -> Callable[[], _End]:
         def perform() -> _End:
             place = self._cluster.partitions[number]
-            return _End(place.end, place.leader_epoch)
+            return _End(place.stable_end if is_stable else place.end, place.leader_epoch)
 
         return perform
 
 
 class Consumer(_Client):
-    """Reads the group's offsets, and single records; it is in no group."""
+    """Reads a group's offsets, and single committed records; it is in no group."""
 
     def __init__(self, scheduler: Scheduler, cluster: Cluster, config: Mapping[str, Any]) -> None:
         super().__init__(scheduler, cluster, config)
+        self._group: str = config["group.id"]
         self._places: dict[int, int] = {}
         self._messages: deque[Message] = deque()
 
@@ -251,6 +262,9 @@ class Consumer(_Client):
         self._scheduler.pause("poll")
         return self._messages.popleft() if self._messages else None
 
+    def consumer_group_metadata(self) -> str:
+        return self._group
+
     def unassign(self) -> None:
         self._places = {}
         self._messages.clear()
@@ -259,13 +273,14 @@ class Consumer(_Client):
         self.unassign()
 
     def _committed(self, place: TopicPartition) -> TopicPartition:
-        found = self._cluster.group.get(place.partition)
+        found = self._cluster.groups.get(self._group, {}).get(place.partition)
         if found is None:
             return TopicPartition(place.topic, place.partition, -1001)
-        return TopicPartition(place.topic, place.partition, found.offset, found.metadata, found.leader_epoch)
+        epoch = {} if found.leader_epoch is None else {"leader_epoch": found.leader_epoch}
+        return TopicPartition(place.topic, place.partition, found.offset, found.metadata, **epoch)
 
     def _fetch(self, number: int, offset: int) -> None:
-        """Fetch a record, and again while there is none."""
+        """Fetch a record, or the first visible one behind it, and again while there is none."""
         if self._places.get(number) != offset or not self._process.alive:
             return
         self._cluster.request(
@@ -275,14 +290,18 @@ class Consumer(_Client):
         )
         self._scheduler.call(FETCH_SECONDS, "fetch", lambda: self._fetch(number, offset))
 
-    def _read(self, number: int, offset: int) -> Message:
+    def _read(self, number: int, offset: int) -> Message | None:
         place = self._cluster.partitions[number]
         if offset < place.low or offset > place.end:
             return Message(number, offset, failure=KafkaError(KafkaError._AUTO_OFFSET_RESET, "no such offset"))
-        if offset == place.end:
-            return Message(number, offset, failure=KafkaError(KafkaError._PARTITION_EOF, "end"))
-        return Message(number, offset, replace(place.log[offset]))
+        stable = place.stable_end
+        if offset > stable:
+            return None
+        at = next((at for at in range(offset, stable) if place.is_visible(at)), None)
+        if at is None:
+            return Message(number, stable, failure=KafkaError(KafkaError._PARTITION_EOF, "end"))
+        return Message(number, at, replace(place.log[at]))
 
-    def _take(self, message: Message) -> None:
-        if message.number in self._places:
+    def _take(self, message: Message | None) -> None:
+        if message is not None and message.number in self._places:
             self._messages.append(message)

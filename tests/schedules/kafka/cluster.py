@@ -6,53 +6,23 @@ Its steps are those of models/path/path.tla: append, election, truncation, a top
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final, TypeVar
 from zlib import crc32
 
+from tests.schedules.kafka.coordinator import Coordinator, Refusal
+from tests.schedules.kafka.log import Outcome, Partition, Record
 from tests.schedules.scheduler import Scheduler
 
-PARTITIONS: Final = 2
 TOPIC: Final = "oncegate.events"
+GROUP: Final = "oncegate-cloud"
+"""Of the job."""
 WAY_SECONDS: Final = (0.0002, 0.02)
 """How long a request or an answer takes."""
 LATE_SECONDS: Final = (1.0, 20.0)
 """The same of one that is late: whoever has sent it has given it up by then, or not."""
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A record of the log."""
-
-    key: bytes
-    value: bytes
-    headers: tuple[tuple[str, bytes], ...]
-    producer: int
-    number: int
-    """Counted by its producer in this partition."""
-    leader_epoch: int = 0
-    time_ms: int = 0
-
-
-@dataclass(slots=True)
-class Partition:
-    """The log of a partition, as its leader has it."""
-
-    leader_epoch: int = 0
-    low: int = 0
-    log: list[Record] = field(default_factory=list)
-
-    @property
-    def end(self) -> int:
-        return len(self.log)
-
-    def end_of(self, epoch: int) -> int:
-        """Return where a leader epoch ends (KIP-320)."""
-        if epoch >= self.leader_epoch:
-            return self.end
-        return next((place for place, record in enumerate(self.log) if record.leader_epoch > epoch), self.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +50,7 @@ class OutOfOrder:
 class Cluster:
     """The brokers."""
 
-    def __init__(self, scheduler: Scheduler, random: Random, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, scheduler: Scheduler, random: Random, wall_ms: Callable[[], int], partitions: int) -> None:
         self._scheduler = scheduler
         self._random = random
         self._wall_ms = wall_ms
@@ -89,8 +59,9 @@ class Cluster:
         self.unreliability = Unreliability()
         self.is_up = True
         self.topic_id = self._new_id()
-        self.partitions = [Partition() for _ in range(PARTITIONS)]
-        self.group: dict[int, Committed] = {}
+        self.partitions = [Partition() for _ in range(partitions)]
+        self.coordinator = Coordinator(scheduler, self, random)
+        self.groups: dict[str, dict[int, Committed]] = {}
         self.has_lost = False
         """Whether the log is no longer all that was ever appended."""
         self.appended = 0
@@ -110,10 +81,17 @@ class Cluster:
 
         self._send(what, arrive)
 
-    def append(self, partition: int, records: list[Record]) -> int | OutOfOrder:
+    def partition_of(self, key: bytes) -> int:
+        """Return the partition that a key decides."""
+        return crc32(key) % len(self.partitions)
+
+    def append(self, partition: int, records: list[Record]) -> int | OutOfOrder | Refusal:
         """Append records; return the offset of the first, which a retry gets, too."""
         place = self.partitions[partition]
-        producer, first = records[0].producer, records[0].number
+        producer, first, name = records[0].producer, records[0].number, records[0].transactional_id
+        refusal = self.coordinator.add(name, producer, partition) if name else None
+        if refusal is not None:
+            return refusal
         last = next((one.number for one in reversed(place.log) if one.producer == producer), None)
         if last is not None and first <= last:
             return next(
@@ -123,35 +101,36 @@ class Cluster:
         if last is not None and first != last + 1:
             return OutOfOrder()
         base, now = place.end, self._wall_ms()
-        for record in records:
-            place.log.append(
-                Record(
-                    record.key,
-                    record.value,
-                    record.headers,
-                    producer,
-                    record.number,
-                    place.leader_epoch,
-                    now,
-                )
-            )
+        place.log += [replace(record, leader_epoch=place.leader_epoch, time_ms=now) for record in records]
         self.appended += len(records)
         self._scheduler.note(f"kafka appends {partition} {base} {len(records)}")
         return base
 
-    def commit_offsets(self, offsets: Mapping[int, Committed]) -> None:
-        """Commit offsets of the group."""
-        self.group.update(offsets)
-        self._scheduler.note(f"kafka commits {sorted((number, one.offset) for number, one in offsets.items())}")
+    def append_end(self, partition: int, transactional_id: str, outcome: Outcome) -> None:
+        """Append the control record that ends a transaction in a partition."""
+        place = self.partitions[partition]
+        end = Record(b"", b"", (), 0, 0, transactional_id, outcome, place.leader_epoch, self._wall_ms())
+        place.log.append(end)
+        self._scheduler.note(f"kafka ends {partition} {place.end - 1} {transactional_id} {outcome.value}")
+
+    def commit_offsets(self, offsets: Mapping[int, Committed], group: str = GROUP) -> None:
+        """Commit offsets of a group."""
+        self.groups.setdefault(group, {}).update(offsets)
+        committed = sorted((number, one.offset) for number, one in offsets.items())
+        self._scheduler.note(f"kafka commits {group} {committed}")
 
     def elect(self, partition: int) -> None:
         """Elect a leader that has everything."""
         self.partitions[partition].leader_epoch += 1
 
     def truncate(self, partition: int, end: int) -> None:
-        """Elect a leader that lacks the end of the log: an unclean election, or a power cut of the only broker."""
+        """Elect a leader that lacks the end of the log: an unclean election, or a power cut of the only broker.
+
+        No transaction loses its control record alone, which would hold back readers until the next one there.
+        """
         place = self.partitions[partition]
         place.leader_epoch += 1
+        end = min(end, Partition(log=place.log[:end]).stable_end) if place.stable_end >= end else end
         if place.low <= end < place.end:
             del place.log[end:]
             self.has_lost = True
@@ -160,7 +139,7 @@ class Cluster:
     def recreate(self) -> None:
         """Delete the topic and make it anew."""
         self.topic_id = self._new_id()
-        self.partitions = [Partition() for _ in range(PARTITIONS)]
+        self.partitions = [Partition() for _ in self.partitions]
         self.has_lost = True
         self._scheduler.note("kafka recreated")
 
@@ -180,8 +159,3 @@ class Cluster:
     def _new_id(self) -> str:
         self._topics += 1
         return f"topic-{self._topics:016d}"
-
-
-def partition_of(key: bytes) -> int:
-    """Return the partition that a key decides."""
-    return crc32(key) % PARTITIONS
