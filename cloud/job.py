@@ -171,19 +171,21 @@ def start(survivors: DataFrame, writer: BatchWriter, settings: JobSettings) -> S
 def supervise(begin: Callable[[], StreamingQuery], writer: BatchWriter, receipts: Receipts, stop: StopRequest) -> None:
     """Run the stream until it fails, or a stop is requested; restart it after the election of a partition's leader."""
     query = begin()
-    while not stop.wait(POLL_SECONDS):
-        if query.isActive:
-            receipts.repeat()
-        elif isinstance(writer.error, ReelectedError):
-            logger.info("stage=restarting reason=%r", str(writer.error))
-            with suppress(StreamingQueryException):
-                query.awaitTermination()
-            query = begin()
-        else:
-            break
-    writer.close()
-    logger.info("stage=stopping")
-    query.stop()
+    try:
+        while not stop.wait(POLL_SECONDS):
+            if query.isActive:
+                receipts.repeat()
+            elif isinstance(writer.error, ReelectedError):
+                logger.info("stage=restarting reason=%r", str(writer.error))
+                with suppress(StreamingQueryException):
+                    query.awaitTermination()
+                query = begin()
+            else:
+                break
+    finally:  # no batch goes on once the folders are closed
+        writer.close()
+        logger.info("stage=stopping")
+        query.stop()
     if isinstance(writer.error, ReelectedError | EndingError):
         return  # a stop was requested, and nothing of the batch is written
     if writer.error is not None:

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from cloud.errors import EndingError, StopError
 from cloud.job import supervise
 from cloud.runtime.shutdown import StopRequest
 from cloud.stream.batch import BatchWriter
@@ -46,6 +47,10 @@ class SlowlyBeginningQuery:
         self._stopping.wait(END_SECONDS_MAX)
         self._writer(survivors, batch)
 
+    @property
+    def isActive(self) -> bool:  # noqa: N802  # the name of the query's property
+        return self._query.isActive
+
     def stop(self) -> None:
         self._stopping.set()
         self._query.stop()
@@ -76,3 +81,24 @@ def test_a_batch_that_begins_while_the_job_ends_is_left_to_the_next_start(spark:
     job.join(END_SECONDS_MAX)
     assert not job.is_alive(), "the job has not ended"
     assert errors == []
+
+
+class GoneTopic(Receipts):
+    """Receipts that cannot be repeated, since the topic is another one."""
+
+    def __init__(self) -> None:
+        pass
+
+    def repeat(self) -> None:
+        raise StopError("another topic")
+
+
+def test_no_batch_goes_on_once_the_receipts_cannot_be_repeated(spark: SparkSession) -> None:
+    last = Commit("t", "c", 2, CLAIM_ONLY, "events", "id", {}, {}, {}, None, 3600)
+    absent = cast("Sink", None), cast("Receipts", None)
+    writer = BatchWriter(NothingIsRead(), *absent, last, 3600, log=cast("TopicLog", None), observer=NullObserver())
+    query = SlowlyBeginningQuery(spark, writer)
+    with pytest.raises(StopError, match="another topic"):
+        supervise(lambda: cast("StreamingQuery", query), writer, GoneTopic(), StopRequest())
+    assert not query.isActive
+    assert isinstance(writer.error, EndingError)
