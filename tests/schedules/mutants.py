@@ -107,10 +107,10 @@ def first_part_acked() -> None:
 def middle_epochs_unknown() -> None:
     """Note of a transaction's labels those of the first and of the last epoch."""
     from agent.forward.delivery import exactly_once
+    from agent.forward.delivery.transaction import Intent
 
     module: Any = exactly_once
-    intent = exactly_once.Intent
-    module.Intent = lambda marker, previous, batch, labels: intent(marker, previous, batch, (labels[0], labels[-1]))
+    module.Intent = lambda marker, previous, batch, labels: Intent(marker, previous, batch, (labels[0], labels[-1]))
 
 
 def sent_again_without_a_look() -> None:
