@@ -111,7 +111,7 @@ def run_on_checkpoint(
 
 
 def qualify(spark: SparkSession, settings: JobSettings) -> JobSettings:
-    """Return the settings with folders as full URIs."""
+    """Return the settings with full paths of folders."""
     settings = replace(settings, checkpoint=jvm.qualify(spark, settings.checkpoint))
     if settings.connection is not None:
         return settings

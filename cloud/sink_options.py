@@ -55,7 +55,7 @@ def read(parser: argparse.ArgumentParser, given: argparse.Namespace) -> SinkOpti
 
 
 def is_within(inner: str, outer: str) -> bool:
-    """Whether a folder is another one or within it; both as absolute paths or as URIs."""
+    """Whether a folder is another one or within it; both as absolute paths or with their schemes."""
     return f"{inner}/".startswith(f"{outer}/")
 
 

@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Self
-from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import SparkSession
 
@@ -19,8 +18,8 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 def local_folders(spark: SparkSession, paths: Iterable[str]) -> tuple[str, ...]:
     """Return the paths that are on a local file system; others have their own durability guarantees."""
-    uris = [urlsplit(jvm.qualify(spark, path)) for path in paths]
-    return tuple(unquote(uri.path) for uri in uris if uri.scheme == "file")
+    uris = [jvm.hadoop_path(spark, jvm.qualify(spark, path)).toUri() for path in paths]
+    return tuple(str(uri.getPath()) for uri in uris if uri.getScheme() == "file")
 
 
 class FlushedFolders:

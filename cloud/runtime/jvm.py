@@ -40,8 +40,11 @@ def hadoop_path(spark: SparkSession, path: str) -> Any:
 
 
 def qualify(spark: SparkSession, path: str) -> str:
-    """Return a path as a full URI; parts of Spark resolve a relative path differently."""
-    return str(file_system(spark, path).makeQualified(hadoop_path(spark, path)).toUri().toString())
+    """Return a path with its scheme; parts of Spark resolve a relative path differently.
+
+    Not as a URI, in which a space is encoded: Hadoop, Spark and Delta decode no path, and would take another folder.
+    """
+    return str(file_system(spark, path).makeQualified(hadoop_path(spark, path)).toString())
 
 
 def file_system(spark: SparkSession, path: str) -> Any:
