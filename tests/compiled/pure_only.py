@@ -7,6 +7,7 @@ import pytest
 from agent import release
 
 _MUTANTS = "tests/agent/store/read/test_section_mutants.py::test_a_mutant_is_found"
+_SECTION = "replaces the length of a section, a constant of a compiled module"
 _CAPACITY = "replaces methods of Capacity, which the compiled modules call directly"
 
 PURE_ONLY = {
@@ -31,6 +32,13 @@ PURE_ONLY = {
     "tests/agent/cli/manual/test_pages.py::test_the_files_are_written_with_nothing_but_pythons_own_library": (
         "starts Python without the folder of installed packages, in which the compiled form is"
     ),
+    "tests/agent/test_damage.py::test_damage_that_the_purge_meets_makes_the_agent_salvage_and_go_on": _SECTION,
+    **{
+        "tests/agent/test_damage.py::test_the_damaged_store_of_one_lane_is_salvaged_and_the_other_lane_keeps_all"
+        f"[{damaged}]": _SECTION
+        for damaged in ("alarms", "default")
+    },
+    "tests/agent/systemd/test_supervision.py::test_a_salvage_of_any_length_is_no_reason_for_the_watchdog": _SECTION,
     "tests/contract/test_fingerprint.py::test_vector_has_its_bytes_and_its_fingerprint"
     "[an id that came as an integral float is the integer]": (
         "makes an event whose id is a float, which no decoder does; compiled functions check their arguments' types"
