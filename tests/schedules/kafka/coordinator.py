@@ -65,7 +65,7 @@ class Coordinator:
         """How many ends are not to be carried out in the partitions."""
 
     def init(self, transactional_id: str, producer: int) -> Refusal | None:
-        """Give a producer the id; the transaction before ends as was decided, otherwise it is aborted."""
+        """Register a producer as the holder of the id; an open transaction of an earlier one is aborted."""
         held = self._ids.setdefault(transactional_id, _Held())
         if held.is_open:
             self._decide(transactional_id, held, Outcome.ABORTED)
