@@ -1,7 +1,8 @@
 """Bloom filters of one size, bit-sliced: one read of memory tests many of them.
 
 Eight filters make a plane: a byte for each of their places, and in it a bit for each filter. Planes are interleaved to
-words of up to four bytes, since the cost of a look-up is the number of places in memory that it reads.
+words of up to four bytes, since the cost of a look-up is the number of places in memory that it reads. Up to three
+filters for which no plane has a free column are kept as they are, since a plane takes the memory of eight.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Final, Literal, NamedTuple
 HASHES: Final = 8
 """How many bits of a filter each fingerprint sets."""
 PLANE_FILTERS: Final = 8
+SINGLE_FILTERS_MAX: Final = 3
+"""How many filters are kept outside of planes; each is read by itself."""
 _Word = Literal["I", "H", "B"]
 _WORD_FORMATS: Final[Mapping[int, _Word]] = {4: "I", 2: "H", 1: "B"} if sys.byteorder == "little" else {1: "B"}
 """By the size of a word, and so the planes of a group, the widest first; a word's lowest byte has to come first."""
@@ -43,28 +46,45 @@ class FilterSlices:
         """Each is words over a bytearray; together they hold the columns in order."""
         self._columns: list[int | None] = []
         """The segment in each column, None where it is free."""
+        self._single: dict[int, bytes | bytearray] = {}
+        """By segment: a filter that is in no plane."""
 
     def __iter__(self) -> Iterator[int]:
-        return (number for number in self._columns if number is not None)
+        yield from (number for number in self._columns if number is not None)
+        yield from self._single
 
     def __contains__(self, number: int) -> bool:
-        return number in self._columns
+        return number in self._columns or number in self._single
 
     def held_bytes(self) -> int:
         """Return how many bytes the filters take."""
-        return sum(group.nbytes for group in self._groups)
+        return sum(group.nbytes for group in self._groups) + len(self._single) * (self._bits >> 3)
 
     def growth(self) -> int:
         """Return the bytes that one more filter would take."""
-        return 0 if None in self._columns else self._bits
+        if None in self._columns:
+            return 0
+        single_bytes = self._bits >> 3
+        left = SINGLE_FILTERS_MAX - len(self._single)
+        return single_bytes if left else self._bits - SINGLE_FILTERS_MAX * single_bytes
 
     def add(self, number: int, bits: bytes | bytearray) -> None:
         """Add a segment's filter."""
-        if None not in self._columns:
-            self._arrange([*self._planes(), None])
-            self._columns.extend([None] * PLANE_FILTERS)
         if self._bits < self._bits_given:
             bits = _folded(bits)
+        if None not in self._columns:
+            self._single[number] = bits
+            if len(self._single) <= SINGLE_FILTERS_MAX:
+                return
+            self._arrange([*self._planes(), None])
+            self._columns.extend([None] * PLANE_FILTERS)
+            while self._single:
+                self._fill(*self._single.popitem())
+        else:
+            self._fill(number, bits)
+
+    def _fill(self, number: int, bits: bytes | bytearray) -> None:
+        """Write a filter into a free column."""
         column = self._columns.index(None)
         content, start, words = self._bytes_of(self._planes()[column // PLANE_FILTERS])
         for first in range(0, len(bits), _PIECE_BYTES):
@@ -84,9 +104,12 @@ class FilterSlices:
             for group, words in enumerate(self._groups):
                 content, _, _ = self._bytes_of(_Plane(group, 0))
                 self._groups[group] = memoryview(_folded(content)).cast(_WORD_FORMATS[words.itemsize])
+            self._single = {number: _folded(bits) for number, bits in self._single.items()}
 
     def drop(self, number: int) -> None:
         """Remove a segment's filter, and its plane where that is empty then."""
+        if self._single.pop(number, None) is not None:
+            return
         column = self._columns.index(number)
         self._columns[column] = None
         planes, at = self._planes(), column // PLANE_FILTERS
@@ -111,6 +134,15 @@ class FilterSlices:
             else:
                 yield from self._numbers(first, passed)
             first += words.itemsize * PLANE_FILTERS
+        for number, content in self._single.items():
+            at = place
+            for _ in hashes:
+                bit = at % bits
+                if not content[bit >> 3] >> (bit & 7) & 1:
+                    break
+                at += step
+            else:
+                yield number
 
     def _numbers(self, first: int, passed: int) -> Iterator[int]:
         """Yield the segments of the columns whose bits are set."""

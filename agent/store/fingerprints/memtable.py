@@ -23,11 +23,10 @@ class Memtable:
 
     def __init__(self, events_max: int) -> None:
         self._events_max = events_max
-        # At least two slots for each, so that a miss reads two or three. Untouched pages take no memory, and all of it
-        # is returned to the system at once.
+        # At least two slots for each, so that a miss reads two or three.
         self._mask = (1 << (2 * events_max - 1).bit_length()) - 1
-        self._slots = memoryview(mmap(-1, (self._mask + 1) * SLOT_BYTES, MAP_PRIVATE | MAP_ANONYMOUS)).cast("I")
-        self.packed = bytearray(events_max * FINGERPRINT_BYTES)
+        self._slots = memoryview(_pages((self._mask + 1) * SLOT_BYTES)).cast("I")
+        self.packed = _pages(events_max * FINGERPRINT_BYTES)
         self._count = 0
         self._places, self._positions, self._services_ms = array("q"), array("q"), array("q")
         """Where runs of consecutive positions begin, each of at most MOMENT_MS."""
@@ -107,3 +106,8 @@ class Memtable:
         self._places.append(self._count)
         self._positions.append(first_position)
         self._services_ms.append(service_ms)
+
+
+def _pages(size_bytes: int) -> mmap:
+    """Return zeroed memory, of which untouched pages take none, and which is returned to the system at once."""
+    return mmap(-1, size_bytes, MAP_PRIVATE | MAP_ANONYMOUS)

@@ -103,7 +103,7 @@ class Sealing:
 
     def _entries(self, memtable: Memtable, places: Iterable[int]) -> Iterator[SealedFingerprint]:
         for place in places:
-            fingerprint = bytes(memtable.packed[place * FINGERPRINT_BYTES : (place + 1) * FINGERPRINT_BYTES])
+            fingerprint = memtable.packed[place * FINGERPRINT_BYTES : (place + 1) * FINGERPRINT_BYTES]
             position = memtable.position_at(place)
             # Of two in one memtable the later counts: the earlier is in a gap, or past its retention.
             counts = fingerprint != FORGOTTEN and memtable.position(fingerprint) == position
@@ -130,7 +130,7 @@ def _shares(memtable: Memtable) -> Iterator[array[int]]:
     """Yield the places of a memtable in shares by the first bits of their fingerprints, in order of these."""
     # Arrays: as Python's integers the places would take ten megabytes for as long as the memtable is being sealed.
     shares = [array("I") for _ in range(SHARES)]
-    for place, byte in enumerate(bytes(memtable.packed[: len(memtable) * FINGERPRINT_BYTES : FINGERPRINT_BYTES])):
+    for place, byte in enumerate(memtable.packed[: len(memtable) * FINGERPRINT_BYTES : FINGERPRINT_BYTES]):
         shares[byte >> _SHARE_SHIFT].append(place)
     for number in range(SHARES):
         yield shares[number]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.store.fingerprints.filter_slices import HASHES, PLANE_FILTERS, FilterSlices
+from agent.store.fingerprints.filter_slices import HASHES, PLANE_FILTERS, SINGLE_FILTERS_MAX, FilterSlices
 from agent.store.fingerprints.filters import BloomFilter, Filters, filter_bytes
 from agent.store.fingerprints.index import DEFAULT_BOUNDS, SEGMENT_EVENTS, IndexBounds
 from agent.store.fingerprints.memtable import Memtable
@@ -81,12 +81,15 @@ def test_many_filters_side_by_side_answer_as_each_alone(
         assert set(slices.candidates(place, step)) == expected
 
 
-@pytest.mark.parametrize("segments", [1, 8, 9, 33, 72])
-def test_memory_grows_by_the_plane_and_shrinks_again(segments: int) -> None:
+@pytest.mark.parametrize("segments", [1, 4, 8, 9, 33, 72])
+def test_memory_grows_by_three_filters_then_by_a_plane_and_shrinks_again(segments: int) -> None:
     filters = Filters(1 << 20)
     for number in range(1, segments + 1):
         filters.add(number, content_of(some(EVENTS, number)))
-        assert filters.held_bytes() == -(-number // PLANE_FILTERS) * PLANE_BYTES
+        planes, single = divmod(number, PLANE_FILTERS)
+        if single > SINGLE_FILTERS_MAX:
+            planes, single = planes + 1, 0
+        assert filters.held_bytes() == planes * PLANE_BYTES + single * PLANE_BYTES // PLANE_FILTERS
     for number in range(1, segments + 1):
         filters.drop(number)
         assert filters.held_bytes() <= (-(-(segments - number) // PLANE_FILTERS) + 1) * PLANE_BYTES
