@@ -1,7 +1,7 @@
 """Bloom filters of one size, bit-sliced: one read of memory tests many of them.
 
 Eight filters make a plane: a byte for each of their places, and in it a bit for each filter. Planes are interleaved to
-words of up to four bytes, since the cost of a look-up is the number of places in memory that it reads. Up to three
+words of up to eight bytes, since the cost of a look-up is the number of places in memory that it reads. Up to three
 filters for which no plane has a free column are kept as they are, since a plane takes the memory of eight.
 """
 
@@ -16,8 +16,8 @@ HASHES: Final = 8
 PLANE_FILTERS: Final = 8
 SINGLE_FILTERS_MAX: Final = 3
 """How many filters are kept outside of planes; each is read by itself."""
-_Word = Literal["I", "H", "B"]
-_WORD_FORMATS: Final[Mapping[int, _Word]] = {4: "I", 2: "H", 1: "B"} if sys.byteorder == "little" else {1: "B"}
+_Word = Literal["Q", "I", "H", "B"]
+_WORD_FORMATS: Final[Mapping[int, _Word]] = {8: "Q", 4: "I", 2: "H", 1: "B"} if sys.byteorder == "little" else {1: "B"}
 """By the size of a word, and so the planes of a group, the widest first; a word's lowest byte has to come first."""
 _PIECE_BYTES: Final = 4_096
 """How much of a filter is spread at once: as a whole it would take four times the memory of its plane."""

@@ -14,7 +14,7 @@ from agent.store.fingerprints.transient import FINGERPRINT_BYTES
 from agent.store.ranges import Ranges
 from agent.store.schema.database import GetConnection
 
-SEGMENT_EVENTS: Final = 1 << 18
+SEGMENT_EVENTS: Final = 1 << 17
 """How many fingerprints one memtable holds, and so one segment."""
 MEMTABLES: Final = 2
 """One that grows, and one that is being sealed."""

@@ -19,9 +19,9 @@ from agent.store.fingerprints.segments import SealedFingerprint, Segment
 from agent.store.fingerprints.transient import EXCHANGE_LIFETIME_MS, FINGERPRINT_BYTES, FORGOTTEN
 from agent.store.schema.database import GetConnection
 
-SHARES = 64
+SHARES = 32
 """In how many transactions a segment is written, each of them in steps."""
-_SHARE_SHIFT = 2
+_SHARE_SHIFT = 3
 ENTRIES_PER_STEP = 512
 """Read from the memtable, or added to the filter, in one step: sensors wait a few milliseconds for it."""
 ROWS_PER_STEP = 256
