@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from urllib.request import Request, urlopen
 
 from benchmarks import report
+from benchmarks.cpu_clock import cpu_seconds
 from benchmarks.report import Figure
 from simulators.services.kafka.broker import Broker
 from simulators.services.mosquitto import Mosquitto
@@ -32,8 +33,6 @@ READY_SECONDS_MAX = 1.5
 STARTS = 7
 SETTLE_SECONDS = 20.0
 """After the start: connections are established, and garbage of the start is collected."""
-_SCHEDULED = 2
-"""The kernel's CPUCLOCK_SCHED."""
 
 
 def main() -> None:
@@ -154,15 +153,6 @@ def resident(pid: int) -> float:
 def written_bytes(pid: int) -> float:
     """Return the bytes that the process has caused to be written to disks."""
     return _field(pid, "io", "write_bytes:")
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return the CPU time of all threads in seconds, including ended ones and the kernel's work for them.
-
-    It uses the process's CPU clock (clock_getcpuclockid(3)). The ticks of /proc/PID/stat are sampled, which
-    overestimates threads that are woken by timers.
-    """
-    return time.clock_gettime(~pid << 3 | _SCHEDULED)
 
 
 def _field(pid: int, file: str, name: str) -> float:

@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database, tables
 from benchmarks.agent.forms import Form
+from benchmarks.cpu_clock import cpu_seconds
 from benchmarks.store_fill import DEVICES
 from contract.record import HEADERS
 from simulators import wire
@@ -80,12 +81,12 @@ def _watch(store: Path, waiting: int, port: int, pid: int) -> StoreDrain:
         done = delivered(reader)
         while delivered(reader) == done:
             sensors.work(0.05)
-        done, start, cpu, acked = delivered(reader), time.perf_counter(), _cpu_seconds(pid), len(sensors.seconds)
+        done, start, cpu, acked = delivered(reader), time.perf_counter(), cpu_seconds(pid), len(sensors.seconds)
         while (now := delivered(reader)) < waiting:
             sensors.work(0.05)
             if time.perf_counter() - start > SECONDS_MAX:
                 break
-        seconds, used, drained = time.perf_counter() - start, _cpu_seconds(pid) - cpu, len(sensors.seconds)
+        seconds, used, drained = time.perf_counter() - start, cpu_seconds(pid) - cpu, len(sensors.seconds)
         sensors.work(AFTERWARDS_SECONDS)
         meanwhile, afterwards = sensors.seconds[acked:drained], sensors.seconds[drained:]
         return StoreDrain(
@@ -102,11 +103,6 @@ def delivered(reader: sqlite3.Connection) -> int:
     """Return the number of records at the broker, from the first position on."""
     batches = [batch.last for batch in tables.load_batches(reader)]
     return max([*batches, *(last for _, last in tables.load_processed(reader))], default=0)
-
-
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / 100
 
 
 class Sensors:

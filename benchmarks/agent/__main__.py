@@ -71,7 +71,8 @@ def _rows(measured: Measured) -> Sequence[Figure]:
     figures = []
     for row, results in measured.rows.items():
         rates, cpus = [_rate(result) for result in results], [_cpu(result) for result in results]
-        figures.append(report.middle(row, rates, RATE, _RATES.get(row), at_least=True))
+        failures = {"refused": sum(one.refused for one in results), "resent": sum(one.resent for one in results)}
+        figures.append(report.middle(row, rates, RATE, _RATES.get(row), at_least=True, **failures))
         figures.append(report.middle(f"{row}: CPU", cpus, CPU, _CPUS.get(row)))
         if p99s := [result.p99_ms for result in results if result.p99_ms]:
             p50 = median(result.p50_ms for result in results)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,12 +11,12 @@ from pathlib import Path
 
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database, tables
+from benchmarks import cpu_clock
 from benchmarks.agent import programs
 from benchmarks.agent.forms import Form
 from simulators.services import ports
 from simulators.services.process import Command, Process
 
-_TICKS = os.sysconf("SC_CLK_TCK")
 READY = "agent=ready"
 
 
@@ -35,8 +34,7 @@ class Server:
 
     def cpu_seconds(self) -> float:
         """Return the CPU time of all threads, user and system, in seconds."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(") ")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        return cpu_clock.cpu_seconds(self.process.pid)
 
     def stored(self) -> int:
         """Return the number of events that are on disk, or at least written to a file."""

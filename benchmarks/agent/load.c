@@ -123,11 +123,13 @@ static void send_next(int number, double begun) {
     client->busy = 1;
     client->begun = begun;
     client->sent = now();
-    sent_count++;
     if (protocol != COAP)
         send_all(client->socket, client->request, client->length);
-    else if (send(client->socket, client->request, (size_t)client->length, 0) < 0 && errno != EAGAIN && errno != ECONNREFUSED)
-        perror("send");
+    else if (send(client->socket, client->request, (size_t)client->length, 0) < 0) {
+        if (errno != EAGAIN && errno != ECONNREFUSED) perror("send");
+        return;
+    }
+    sent_count++;
 }
 
 static int is_success_coap(const unsigned char *answer, ssize_t length, const struct client *client) {

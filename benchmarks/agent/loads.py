@@ -13,9 +13,11 @@ from itertools import count
 
 from benchmarks.agent import programs
 from benchmarks.agent.contenders import Server
+from simulators.services.error import ServiceError
 
 POST, PUT = 2, 3
 PATIENCE_SECONDS = 60
+FLOOD_SHARE_MIN = 0.95
 _BURST, _AHEAD = 50, 1_000
 """Messages per burst, and the largest number of messages that mosquitto has not acknowledged."""
 _MANY = 1 << 40
@@ -81,9 +83,15 @@ def coap(
     return _measured(server, ClientLoad("coap", server.port, sensors, seconds, path, rate, method))
 
 
-def flood(port: int, seconds: float, rate: float) -> subprocess.Popen[str]:
-    """Start a flood of slow-path requests whose answers are not awaited."""
-    return ClientLoad("coap", port, 64, seconds, "slow-path", rate, PUT, forget=True).start()
+@contextmanager
+def flood(port: int, seconds: float, rate: float) -> Iterator[None]:
+    """Flood with slow-path requests whose answers are not awaited; raise ServiceError where too few were sent."""
+    with ClientLoad("coap", port, 64, seconds, "slow-path", rate, PUT, forget=True).start() as program:
+        yield
+        printed = program.communicate()[0]
+    sent = 0 if program.returncode else json.loads(printed)["sent"]
+    if sent < FLOOD_SHARE_MIN * seconds * rate:
+        raise ServiceError(f"flood: {sent:,} requests were sent instead of {seconds * rate:,.0f}")
 
 
 def http(server: Server, seconds: float, pack: int, connections: int, path: str = "/api/v1/events") -> Result:

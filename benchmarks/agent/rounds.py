@@ -130,9 +130,8 @@ def _agent_under_stress(form: Form, bench: Turns) -> None:
         full = measured.rows[COAP_MANY][-1] if COAP_MANY in measured.rows else loads.coap(server, SENSORS_MANY, seconds)
         half = loads.coap(server, SENSORS_MANY, seconds, rate=full.per_second * HALF)
         measured.add("CoAP, half the full rate", half)
-        flood = loads.flood(server.port, seconds, SLOW_PATH_PER_SECOND)
-        beside = loads.coap(server, SENSORS_FEW, seconds, rate=PLAIN_PER_SECOND)
-        flood.communicate()
+        with loads.flood(server.port, seconds, SLOW_PATH_PER_SECOND):
+            beside = loads.coap(server, SENSORS_FEW, seconds, rate=PLAIN_PER_SECOND)
         measured.add("CoAP, 1,000/s beside 6,000 slow-path/s", beside)
     with bench.place() as place:
         credentials = oscore.credentials(place)

@@ -50,6 +50,7 @@ def main() -> int:
         "partitions": PARTITIONS,
         "driver_megabytes": DRIVER_MEGABYTES,
         "rounds": contest.rounds,
+        "failed": contest.failed,
         "minutes": took,
     }
     if given.quick or set(given.only.split(",")) != set(ALL):

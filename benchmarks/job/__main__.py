@@ -66,7 +66,7 @@ def main() -> int:
         report.show("job", figures)
     else:
         settings = {"partitions": PARTITIONS, "window": WINDOW, "driver_megabytes": DRIVER_MEGABYTES, "minutes": took}
-        report.keep("job", figures, **asdict(size), **settings)
+        report.keep("job", figures, **asdict(size), **settings, failed=failed)
     return 1 if failed else 0
 
 

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from benchmarks.cloud import topic
 from benchmarks.cloud.runs import RUN_SECONDS_MAX, STATE_AGE_SECONDS, Bench, committed
 from benchmarks.report import Figure
+from simulators.services.error import ServiceError
 from simulators.services.process import Process
 
 RECORDS_PER_SECOND = 1000
@@ -81,4 +82,6 @@ def _watch(bench: Bench, process: Process, seconds: int) -> list[float]:
             reached[one.partition] = max(reached[one.partition], one.offset)
     producer.flush(30)
     reader.close()
+    if (receipted := sum(reached.values()) - first) < total:  # the oldest ones would be missing from the ages
+        raise ServiceError(f"receipts: {receipted:,} of {total:,} records have theirs")
     return ages

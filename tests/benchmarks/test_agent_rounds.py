@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import socket
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from benchmarks.agent import forms, rounds
+from benchmarks.agent import forms, loads, rounds
+from benchmarks.agent.contenders import Server
 from benchmarks.agent.loads import ClientLoad, Result
 from benchmarks.agent.rounds import Measured, Turns
 from simulators.services.error import ServiceError
+from simulators.services.process import Process
 
 if shutil.which("cc") is None:
     pytest.skip("needs a C compiler", allow_module_level=True)
@@ -40,6 +47,25 @@ def test_every_other_round_runs_in_reverse_order(tmp_path: Path) -> None:
     rounds.run([contender("a"), contender("b")], 3, 1.0, tmp_path)
 
     assert "".join(order) == "abbaab"
+
+
+def test_a_flood_of_which_too_little_was_sent_is_an_error() -> None:
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as closed:
+        closed.bind(("::1", 0))
+        port = closed.getsockname()[1]
+    with (
+        pytest.raises(ServiceError, match="flood: .* requests were sent instead of 1,000"),
+        loads.flood(port, 0.5, 2_000),
+    ):
+        pass
+
+
+def test_the_cpu_time_of_a_server_is_finer_than_a_tick() -> None:
+    server = Server(cast(Process, SimpleNamespace(pid=os.getpid())), 0)
+    before, start = server.cpu_seconds(), time.process_time()
+    while time.process_time() - start < 0.002:
+        pass
+    assert 0.002 <= server.cpu_seconds() - before < 0.009
 
 
 def test_a_checkout_without_an_environment_is_refused_with_the_way_out(tmp_path: Path) -> None:

@@ -1,10 +1,16 @@
 """The cloud's benchmarks read their figures from the contenders' logs."""
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
+from confluent_kafka import TopicPartition
 
 from benchmarks.cloud import contest
-from benchmarks.cloud.runs import Timing
-from benchmarks.job import delta_log, late, window
+from benchmarks.cloud.runs import Bench, Timing
+from benchmarks.job import delta_log, late, receipts, window
+from simulators.services.error import ServiceError
+from simulators.services.process import Process
 
 COMMITS = """
 log round=5 versions=0 seconds=1.0000
@@ -28,6 +34,36 @@ LOG = "".join(
     + f"batch={number} stage=done rows_in=2000 duplicates=0 seconds={1.0 + number % 2:.1f} lag=0\n"
     for number in range(24)
 )
+
+
+class SilentClient:
+    """A producer and a consumer that do nothing."""
+
+    def __init__(self, _: object) -> None:
+        pass
+
+    def produce(self, *_: object, **__: object) -> None:
+        pass
+
+    def poll(self, _: float) -> None:
+        pass
+
+    def flush(self, _: float) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_ages_of_receipts_of_which_the_oldest_are_missing_are_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receipts, "Producer", SilentClient)
+    monkeypatch.setattr(receipts, "Consumer", SilentClient)
+    monkeypatch.setattr(receipts, "committed", lambda *_: [TopicPartition("receipts", 0, 10)])
+    bench = cast(Bench, SimpleNamespace(broker=SimpleNamespace(bootstrap_servers="-"), partitions=1))
+    ended = cast(Process, SimpleNamespace(alive=False))
+
+    with pytest.raises(ServiceError, match="0 of 1,000 records"):
+        receipts._watch(bench, ended, 1)
 
 
 def test_a_commit_is_held_against_the_fresh_log_of_its_own_round() -> None:
