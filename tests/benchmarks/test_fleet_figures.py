@@ -65,6 +65,18 @@ def test_the_costs_follow_from_the_formulas_and_the_prices() -> None:
         assert number(count) * number(times or "1") * prices[letter] == pytest.approx(number(cost), rel=0.01)
 
 
+def test_the_cores_of_the_job_that_cost_are_those_of_the_model() -> None:
+    of_the_model = [
+        int(one) for one in re.findall(r"^\| cores of the job for [^|]+ \|[^|]*\| (\d+) \|", PAGE, re.MULTILINE)
+    ]
+    [(cores, reserved, priced)] = re.findall(
+        r"the model's (\d+) cores, with a reserve of a third (\d+) \| (\d+) x", PAGE
+    )
+    assert len(of_the_model) == 2
+    assert (int(cores), int(reserved)) == (sum(of_the_model), int(priced))
+    assert int(reserved) == pytest.approx(int(cores) * 4 / 3, abs=0.5)
+
+
 def test_the_traffic_that_costs_is_that_of_the_model() -> None:
     gigabytes = [number(one) for one in re.findall(r" MB/s[^|]* \| ([\d,]+) x [a-z] \|", PAGE)]
     thin = json.loads((ROOT / "docs" / "benchmarks" / "thin_link.json").read_text())
