@@ -58,11 +58,11 @@ def main(contender: str, servers: str, topic: str, folder: str, batch: str) -> N
 
 
 def contend(spark: SparkSession, contender: str, kafka: KafkaSettings, folder: str) -> None:
-    """Read the topic to its end as this contender."""
+    """Read the topic to its end as this contender, into a table like the job's."""
+    DeltaTable(spark, f"{folder}/table", TABLE)
     rows = decode(read_records(read_topic(spark, kafka, "earliest")))
     writer = rows.writeStream.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)
     if contender == "merge":
-        spark.createDataFrame([], rows.schema).write.format("delta").save(f"{folder}/table")
         writer = writer.foreachBatch(lambda frame, _: merge(frame, f"{folder}/table"))
         query = writer.start()
         print(STARTED, flush=True)
@@ -70,7 +70,7 @@ def contend(spark: SparkSession, contender: str, kafka: KafkaSettings, folder: s
             time.sleep(POLL_SECONDS)
         query.stop()
     else:
-        query = writer.format("delta").start(f"{folder}/table")
+        query = writer.partitionBy(*TABLE.partitioned_by).format("delta").start(f"{folder}/table")
         print(STARTED, flush=True)
         query.awaitTermination()
     for progress in query.recentProgress:
