@@ -12,8 +12,16 @@ from agent.decode.error import Undecodable
 from contract.cbor import INTEGER_END, INTEGER_MIN
 from contract.values import BYTES_KEY, Invalid, InvalidValue, decode_base64url
 
+NESTING_MAX: Final = 512
+"""Levels of arrays and maps that are read at all; an event may have far fewer (contract.values.DEPTH_MAX).
+
+The interpreter has a limit about twice as high, which depends on the stack: on the protocol, and on the form that runs.
+"""
+
 _WHITESPACE: Final = " \t\n\r"
 _SPACES: Final = re.compile(f"[{_WHITESPACE}]*")
+_BRACKETS: Final = re.compile(r'(?s)"(?:[^"\\]++|\\.)*+"?|([\[\]{}])')
+"""Finds strings, which may hold brackets, and brackets as group 1; in time linear in the text, whatever it is."""
 _INTEGER_CHARACTERS_MAX: Final = 20
 """Of an integer in [-2^63, 2^64), its sign included."""
 _ALWAYS_INTEGER_CHARACTERS_MAX: Final = 18
@@ -23,6 +31,8 @@ _ALWAYS_INTEGER_CHARACTERS_MAX: Final = 18
 def read(body: bytes) -> object:
     """Return the value of a body; raise Undecodable."""
     text = _text(body).rstrip(_WHITESPACE)
+    if len(text) > NESTING_MAX and text.count("[") + text.count("{") > NESTING_MAX:
+        _check_nesting(text)
     value, end = _read_at(text, len(text) - len(text.lstrip(_WHITESPACE)))
     if end != len(text):
         raise Undecodable(f"JSON: more text after the value, at character {end}")
@@ -61,8 +71,18 @@ def _read_at(text: str, position: int) -> tuple[object, int]:
         return _DECODER.raw_decode(text, position)
     except JSONDecodeError as error:
         raise Undecodable(f"JSON: {error.msg.removesuffix(' at')} at character {error.pos}") from None
-    except RecursionError:
-        raise Undecodable("JSON: nested too deeply") from None
+
+
+def _check_nesting(text: str) -> None:
+    """Raise Undecodable where the text has more than NESTING_MAX levels."""
+    depth = 0
+    for bracket in _BRACKETS.findall(text):
+        if bracket in ("[", "{"):
+            depth += 1
+            if depth > NESTING_MAX:
+                raise Undecodable(f"JSON: nested deeper than {NESTING_MAX} levels")
+        elif bracket:  # empty where it is a string
+            depth -= 1
 
 
 def _map(pairs: list[tuple[str, object]]) -> object:

@@ -1,6 +1,3 @@
-from collections.abc import Sequence
-from contextlib import suppress
-
 import pytest
 
 from agent.decode import Undecodable, json
@@ -92,14 +89,41 @@ def test_what_is_no_json_is_undecodable(body: bytes) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"[" * 50_000 + b"]" * 50_000, b'{"a":' * 50_000 + b"1" + b"}" * 50_000],
+    [
+        b"[" * 50_000 + b"]" * 50_000,
+        b'{"a":' * 50_000 + b"1" + b"}" * 50_000,
+        b"[" * (json.NESTING_MAX + 1),
+        b"[" * (json.NESTING_MAX + 1) + b"]" * (json.NESTING_MAX + 1),
+        b'[{"]":' + b'["]\\"]",' * json.NESTING_MAX + b"1",
+    ],
     ids=lambda body: repr(body[:20]),
 )
-def test_what_is_nested_too_deeply_holds_no_event(body: bytes) -> None:
-    events: Sequence[object] = ()
-    with suppress(Undecodable):  # from Python 3.14 on, the parser has room for this depth
-        events = deliver(body).events
-    assert not events
+def test_what_is_nested_too_deeply_is_undecodable(body: bytes) -> None:
+    with pytest.raises(Undecodable, match=f"nested deeper than {json.NESTING_MAX} levels"):
+        deliver(body)
+
+
+def nested(levels: int) -> bytes:
+    """Return an event whose data has so many levels, beside one that is valid."""
+    return b'[{"id": 1}, {"data": ' + b"[" * levels + b"]" * levels + b"}]"
+
+
+def test_how_much_stack_is_left_does_not_decide_what_is_nested_too_deeply() -> None:
+    def check(frames: int) -> None:
+        if frames:
+            check(frames - 1)
+            return
+        assert len(deliver(nested(json.NESTING_MAX - 2)).events) == 1
+        with pytest.raises(Undecodable, match="nested deeper"):
+            deliver(nested(json.NESTING_MAX - 1))
+
+    for frames in (0, 50, 200):
+        check(frames)
+
+
+def test_brackets_one_beside_the_other_or_in_text_are_no_levels() -> None:
+    many = json.NESTING_MAX + 1
+    assert len(deliver(b'{"data": {"a": "' + b'[{\\"' * many + b'", "b": [' + b"[]," * many + b"1]}}").events) == 1
 
 
 @pytest.mark.parametrize("body", [b"1", b'"text"', b"null", b"true", b"1.5", b'{"$bytes": "AA"}'])
