@@ -9,7 +9,7 @@ from struct import Struct
 from typing import Final
 
 from agent.store.facts import DUPLICATES_FORGOTTEN
-from agent.store.schema.checksum import checksum, verified
+from agent.store.schema.checksum import checksum, typed, verified
 from agent.store.schema.database import Reads
 from agent.store.schema.tables import Row, read_count, write_fact
 
@@ -148,10 +148,8 @@ def delete_rows(connection: sqlite3.Connection, up_to: int) -> None:
 def latest_duplicates(connection: Reads, limit: int) -> list[Duplicate]:
     """Return the latest duplicates, in order; of each commit only the latest few are listed."""
     found: list[Duplicate] = []
-    rows = connection.execute(
-        "SELECT latest_duplicates FROM fingerprints WHERE length(latest_duplicates) ORDER BY first_position DESC"
-    )
-    for (packed,) in rows:
+    rows = connection.execute(f"{_SELECT} WHERE length(latest_duplicates) ORDER BY first_position DESC")
+    for *_, packed in verified("fingerprints", rows):
         found[:0] = _unpack(packed)
         if len(found) >= limit:
             break
@@ -160,8 +158,8 @@ def latest_duplicates(connection: Reads, limit: int) -> list[Duplicate]:
 
 def count_duplicates(connection: Reads) -> int:
     """Count the duplicates recognised since the store was created, as far as transactions have carried the count."""
-    counted: int = connection.execute("SELECT coalesce(sum(duplicates), 0) FROM fingerprints").fetchone()[0]
-    return counted + read_count(connection, DUPLICATES_FORGOTTEN)
+    counted = connection.execute("SELECT coalesce(sum(duplicates), 0) FROM fingerprints").fetchone()[0]
+    return typed(counted, int, "number of duplicates") + read_count(connection, DUPLICATES_FORGOTTEN)
 
 
 def _read_rows(rows: Iterable[Row]) -> Iterator[FingerprintRow]:

@@ -119,6 +119,7 @@ class _Checks:
             tables.load_facts,
             gaps.load,
             segments.load_forgotten,
+            tables.load_rejects,
             _load_fingerprints,
         )
         for load in loads:

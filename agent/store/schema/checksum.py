@@ -1,12 +1,18 @@
-"""The checksum of a row: SQLite has none, and a wrong range of positions would lose events without notice."""
+"""Whether rows are as they were written: their checksums, which SQLite lacks, and the types of values without one.
+
+A wrong range of positions would lose events without notice. In a damaged file a value may be of any type, whatever its
+column is declared to be.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 from zlib import crc32
 
 from agent.store.errors import DamagedStoreError
+
+_Value = TypeVar("_Value")
 
 
 def checksum(table: str, row: Iterable[Any]) -> int:
@@ -28,3 +34,10 @@ def verified(table: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any,
         if not is_whole(table, row):
             raise DamagedStoreError(f"table {table}, row {row[0]!r}: the checksum does not match")
         yield row[:-1]
+
+
+def typed(value: object, kind: type[_Value], subject: str) -> _Value:
+    """Return a value that no checksum covers; raise DamagedStoreError where it is of another type than was written."""
+    if not isinstance(value, kind):
+        raise DamagedStoreError(f"{subject}: {type(value).__name__} instead of {kind.__name__}")
+    return value

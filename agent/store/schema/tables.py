@@ -12,7 +12,7 @@ from typing import Any
 
 from agent.store.format.compression import compress
 from agent.store.port import Batch, Offsets, Reject
-from agent.store.schema.checksum import checksum, verified
+from agent.store.schema.checksum import checksum, typed, verified
 from agent.store.schema.database import Reads
 
 REJECTED_MAX = 1_000
@@ -23,11 +23,15 @@ _SEARCHED_POSITIONS = 10_000
 _COMMITS = "SELECT first_position, count, packed FROM events"
 _EPOCH_COLUMNS = "first_position, epoch, boot, uptime_ms, wall_ms, trusted, service_ms, checksum"
 _REJECTED_COLUMNS = "number, received, device, via, reason, raw"
+_REJECTED_WHOLE = (
+    "typeof(received) = 'integer' AND typeof(device) = 'text' AND typeof(via) = 'text' AND typeof(reason) = 'text'"
+    " AND typeof(raw) = 'blob'"
+)
 
 Row = tuple[Any, ...]
 """A row of a table without its checksum."""
-Commit = tuple[int, int, bytes]
-"""A row of `events`: first position, count, packed events; its values may be of any type where the file is damaged."""
+Commit = tuple[int, Any, Any]
+"""A row of `events`: first position, count, packed events; where the file is damaged, the two may be of any type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,9 @@ def load_epochs(connection: Reads) -> list[tuple[int, EpochStart]]:
 
 
 def load_epoch_names(connection: Reads) -> list[tuple[int, str]]:
-    """Return the first position and name of all epochs, in order and unverified."""
-    return connection.execute("SELECT first_position, epoch FROM epochs ORDER BY first_position").fetchall()
+    """Return the first position and name of all epochs, in order, their checksums not verified."""
+    rows = connection.execute("SELECT first_position, epoch FROM epochs ORDER BY first_position")
+    return [(first, typed(name, str, f"epoch at position {first}")) for first, name in rows]
 
 
 def epoch_of(epochs: Sequence[tuple[int, EpochStart]], position: int) -> EpochStart | None:
@@ -134,14 +139,14 @@ def first_event(connection: Reads) -> int | None:
 
 def last_position(connection: Reads) -> int:
     """Return the highest position that was ever assigned to an event; purged events were processed."""
-    position: int = connection.execute(
+    position = connection.execute(
         "SELECT max((SELECT coalesce(max(last), 0) FROM processed), (SELECT coalesce(max(last), 0) FROM batches),"
         " (SELECT coalesce(max(last), 0) FROM gaps), (SELECT coalesce(max(first_position), 0) FROM epochs),"
         " coalesce((SELECT first_position + count - 1 FROM events ORDER BY first_position DESC LIMIT 1), 0),"
         " coalesce((SELECT first_position + length(packed) / 16 - 1 FROM fingerprints"
         " ORDER BY first_position DESC LIMIT 1), 0), (SELECT coalesce(max(last), 0) FROM segments))"
     ).fetchone()[0]
-    return position
+    return typed(position, int, "last position")
 
 
 def delete_events(connection: sqlite3.Connection, up_to: int) -> None:
@@ -247,24 +252,32 @@ def insert_rejects(connection: sqlite3.Connection, rejects: list[Reject]) -> Non
 
 
 def copy_rejects(source: Reads, connection: sqlite3.Connection) -> None:
-    """Copy the rejected events of another store."""
-    rows = source.execute(f"SELECT {_REJECTED_COLUMNS} FROM rejected").fetchall()
+    """Copy the rejected events of another store, but for those that differ in type from what was written."""
+    rows = source.execute(f"SELECT {_REJECTED_COLUMNS} FROM rejected WHERE {_REJECTED_WHOLE}").fetchall()
     connection.executemany(f"INSERT OR IGNORE INTO rejected ({_REJECTED_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", rows)
 
 
 def load_rejects(connection: Reads) -> list[tuple[int, Reject]]:
     """Return the kept rejected events with their numbers, in order."""
     rows = connection.execute(f"SELECT {_REJECTED_COLUMNS} FROM rejected ORDER BY number").fetchall()
-    return [
-        (number, Reject(device, via, received, reason, bytes(raw)))
-        for number, received, device, via, reason, raw in rows
-    ]
+    return [(row[0], _reject(*row)) for row in rows]
 
 
 def count_rejects(connection: Reads) -> int:
     """Count the rejected events since the store was created."""
     number: int = connection.execute("SELECT coalesce(max(number), 0) FROM rejected").fetchone()[0]
     return number
+
+
+def _reject(number: int, received: object, device: object, via: object, reason: object, raw: object) -> Reject:
+    subject = f"rejected event {number}"
+    return Reject(
+        typed(device, str, subject),
+        typed(via, str, subject),
+        typed(received, int, subject),
+        typed(reason, str, subject),
+        typed(raw, bytes, subject),
+    )
 
 
 def _offsets_to_json(offsets: Offsets) -> list[int]:
