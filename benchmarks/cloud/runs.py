@@ -237,9 +237,9 @@ def committed(reader: Consumer, places: list[TopicPartition]) -> list[TopicParti
 
 
 def cpu_seconds(process: Process) -> float:
-    """Return the CPU time of a process and all of its children, ended ones included, in seconds."""
+    """Return the CPU time of a process and all of its descendants, ended ones included, in seconds."""
     total = 0
-    for pid in session.members(process.pid):
+    for pid in session.with_descendants(process.pid):
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):

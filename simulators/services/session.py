@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from simulators.services.error import ServiceTimeoutError
@@ -15,7 +16,21 @@ KILL_SECONDS_MAX = 60.0
 
 def members(session: int) -> list[int]:
     """Return the running processes of a session, without zombies."""
-    return [pid for pid, (state, of) in _processes().items() if of == session and state not in {"Z", "X"}]
+    return [pid for pid, one in _processes().items() if one.session == session and one.runs]
+
+
+def with_descendants(session: int) -> list[int]:
+    """Return the running processes of a session and all of their descendants, whatever their session.
+
+    Each server process of PostgreSQL, for example, is in a session of its own.
+    """
+    processes = {pid: one for pid, one in _processes().items() if one.runs}
+    found: set[int] = set()
+    more = {pid for pid, one in processes.items() if one.session == session}
+    while more:
+        found |= more
+        more = {pid for pid, one in processes.items() if one.parent in more} - found
+    return sorted(found)
 
 
 def send(session: int, number: signal.Signals) -> None:
@@ -37,8 +52,19 @@ def kill(session: int) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def _processes() -> dict[int, tuple[str, int]]:
-    """Return state and session of every process by pid."""
+@dataclass(frozen=True, slots=True)
+class _Status:
+    state: str
+    parent: int
+    session: int
+
+    @property
+    def runs(self) -> bool:
+        return self.state not in {"Z", "X"}
+
+
+def _processes() -> dict[int, _Status]:
+    """Return every process by its pid."""
     found = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -48,6 +74,6 @@ def _processes() -> dict[int, tuple[str, int]]:
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended
         # proc(5): pid (name) state parent group session …; the name may contain spaces and brackets
-        state, _parent, _group, session = text.rpartition(")")[2].split()[:4]
-        found[int(entry.name)] = (state, int(session))
+        state, parent, _group, session = text.rpartition(")")[2].split()[:4]
+        found[int(entry.name)] = _Status(state, int(parent), int(session))
     return found

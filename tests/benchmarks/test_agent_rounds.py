@@ -7,6 +7,8 @@ import os
 import shutil
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,8 +16,9 @@ from typing import cast
 
 import pytest
 
-from benchmarks.agent import forms, loads, rounds
+from benchmarks.agent import contenders, forms, loads, oscore, rounds
 from benchmarks.agent.contenders import Server
+from benchmarks.agent.forms import Form
 from benchmarks.agent.loads import ClientLoad, Result
 from benchmarks.agent.rounds import Measured, Turns
 from simulators.services.error import ServiceError
@@ -23,6 +26,10 @@ from simulators.services.process import Process
 
 if shutil.which("cc") is None:
     pytest.skip("needs a C compiler", allow_module_level=True)
+
+
+def own_server(lines: Path | None = None) -> Server:
+    return Server(cast(Process, SimpleNamespace(pid=os.getpid())), 0, lines=lines)
 
 
 def test_a_ratio_compares_the_results_of_one_round() -> None:
@@ -48,6 +55,36 @@ def test_every_other_round_runs_in_reverse_order(tmp_path: Path) -> None:
     assert "".join(order) == "abbaab"
 
 
+def test_half_the_full_rate_is_half_of_what_the_same_agent_reached_just_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full_rate, asked = 800, []
+
+    @contextmanager
+    def server(*_: object, **__: object) -> Iterator[Server]:
+        yield own_server()
+
+    @contextmanager
+    def flood(*_: object) -> Iterator[None]:
+        yield
+
+    def coap(_server: Server, _sensors: int, seconds: float, *, rate: float = 0.0) -> Result:
+        asked.append(rate)
+        return Result(int((rate or full_rate) * seconds), seconds, 0.0)
+
+    monkeypatch.setattr(contenders, "oncegate", server)
+    monkeypatch.setattr(loads, "coap", coap)
+    monkeypatch.setattr(loads, "flood", flood)
+    monkeypatch.setattr(oscore, "credentials", lambda folder: folder)
+    monkeypatch.setattr(oscore, "post", lambda *_: Result(1, 1.0, 0.0))
+    bench = Turns(Measured(), 1.0, tmp_path)
+    bench.measured.add(rounds.COAP_MANY, Result(200, 1.0, 0.0))  # of the round before
+
+    rounds._agent_under_stress(Form("compiled", tmp_path), bench)
+
+    assert asked[:2] == [0.0, full_rate / 2]
+
+
 def test_a_flood_of_which_too_little_was_sent_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loads, "FLOOD_SHARE_MIN", 2.0)
     with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as silent:
@@ -60,9 +97,19 @@ def test_a_flood_of_which_too_little_was_sent_is_an_error(monkeypatch: pytest.Mo
 
 
 def test_the_cpu_time_of_a_server_is_finer_than_a_tick() -> None:
-    server = Server(cast(Process, SimpleNamespace(pid=os.getpid())), 0)
+    server = own_server()
     read = {server.cpu_seconds() for _ in range(20)}
     assert any(round(seconds * 1e9) % 10_000_000 for seconds in read)
+
+
+def test_lines_are_counted_once_while_their_file_grows(tmp_path: Path) -> None:
+    server = own_server(lines=tmp_path / "events")
+    counts = [server.stored()]
+    for text in ("a\nb", "\nc\n"):
+        with (tmp_path / "events").open("a") as events:
+            events.write(text)
+        counts.append(server.stored())
+    assert counts == [0, 1, 3]
 
 
 def test_a_checkout_without_an_environment_is_refused_with_the_way_out(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """The cloud's benchmarks read their figures from the contenders' logs."""
 
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -7,10 +9,10 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from benchmarks.cloud import contest
-from benchmarks.cloud.runs import Bench, Timing
+from benchmarks.cloud.runs import Bench, Timing, cpu_seconds
 from benchmarks.job import delta_log, late, receipts, window
 from simulators.services.error import ServiceError
-from simulators.services.process import Process
+from simulators.services.process import Command, Process
 
 COMMITS = """
 log round=5 versions=0 seconds=1.0000
@@ -34,6 +36,14 @@ LOG = "".join(
     + f"batch={number} stage=done rows_in=2000 duplicates=0 seconds={1.0 + number % 2:.1f} lag=0\n"
     for number in range(24)
 )
+
+
+WORK = "import sys, time\nwhile time.process_time() < 0.5: pass\nprint('worked', flush=True)\nsys.stdin.read()"
+SERVER = f"""
+import subprocess, sys
+command = [sys.executable, "-c", {WORK!r}]
+subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True).wait()
+"""
 
 
 class SilentClient:
@@ -64,6 +74,12 @@ def test_ages_of_receipts_of_which_the_oldest_are_missing_are_no_figure(monkeypa
 
     with pytest.raises(ServiceError, match="0 of 1,000 records"):
         receipts._watch(bench, ended, 1)
+
+
+def test_the_cpu_time_of_a_child_counts_that_is_in_a_session_of_its_own_as_those_of_postgresql(tmp_path: Path) -> None:
+    with Process(Command("server", (sys.executable, "-c", SERVER), tmp_path / "server.log")) as server:
+        server.wait_for_log("worked")
+        assert cpu_seconds(server) >= 0.5
 
 
 def test_a_commit_is_held_against_the_fresh_log_of_its_own_round() -> None:
