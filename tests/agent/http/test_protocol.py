@@ -21,6 +21,8 @@ HOSTILE = {
     "an endless length": post_bytes(EVENT).replace(b"Content-Length: ", b"Content-Length: " + b"9" * 5_000),
     "a bad chunk": b"POST /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+    "a bad chunk of a request that is refused": b"POST /none HTTP/1.1\r\nHost: localhost\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
     "a folded field": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: a\r\n b\r\n\r\n".replace(b"Host", b" Host"),
     "a space before the colon": b"GET /healthz HTTP/1.1\r\nHost : g\r\n\r\n",
     "no host": b"GET /healthz HTTP/1.1\r\n\r\n",
