@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -18,15 +17,20 @@ from agent.forward.delivery.in_flight import InFlightBatch
 from agent.forward.delivery.produce import discard, hand_over, serve
 from agent.forward.delivery.reading import count_for_cap, process_reports, read_new, wait_for_new
 from agent.forward.delivery.session import (
-    BATCH_BYTES_MAX,
     IDLE_SECONDS_MAX,
     START,
     STOP_MS_MAX,
     SessionContext,
 )
 from agent.forward.delivery.transaction import GROUP_PREFIX, Intent, Marker, parse_marker, read_intent
-from agent.forward.delivery.transaction_recovery import HELD_BACK, await_stable, is_committed, is_visible
-from agent.forward.delivery.transactional import MARKER_PARTITION, STEP_SECONDS_MAX, TransactionalProducer, step
+from agent.forward.delivery.transaction_recovery import HELD_BACK, await_stable, is_committed, is_visible, still_new
+from agent.forward.delivery.transactional import (
+    MARKER_PARTITION,
+    STEP_SECONDS_MAX,
+    TransactionalProducer,
+    end_seconds_max,
+    step,
+)
 from agent.forward.errors import ClonedError, SessionError, TopicReplacedError, UnreachableError
 from agent.forward.kafka.attempt import close
 from agent.forward.kafka.client import LastError, open_reader
@@ -82,6 +86,7 @@ class ExactlyOnce:
         producer = Producer({**config, "error_cb": errors})
         step(lambda: producer.init_transactions(STEP_SECONDS_MAX), "init_transactions", errors, stop)
         marker, group = step(lambda: self._look_up(context.topic, errors), "the marker's look-up", errors, stop)
+        transactional = TransactionalProducer(producer, errors, group, end_seconds_max(config))
         intent = read_intent(context.outbox.fact(TRANSACTION_INTENT))
         # A salvage may have lost the intent, or its latest version, and kept the number of the settled one.
         number = max(0 if intent is None else intent.marker.number, _settled_on_disk(context.outbox))
@@ -93,12 +98,10 @@ class ExactlyOnce:
                 and intent.batch.topic_id == topic.id
                 and not self._is_settled(context.outbox, intent)
             ):
-                self._settle(context, intent, producer, reader, stop)
+                self._settle(context, intent, transactional, reader, stop)
             self._refuse_clones(context.outbox, intent, marker)
             opened.pop_all()
-        session = TransactionalSession(
-            context, TransactionalProducer(producer, errors, group), reader, topic, marker, number
-        )
+        session = TransactionalSession(context, transactional, reader, topic, marker, number)
         self._settled = session.settled
         return session
 
@@ -117,14 +120,19 @@ class ExactlyOnce:
         return intent.marker.number <= max(_settled_on_disk(outbox), settled)
 
     def _settle(
-        self, context: SessionContext, intent: Intent, producer: Producer, reader: Consumer, stop: threading.Event
+        self,
+        context: SessionContext,
+        intent: Intent,
+        transactional: TransactionalProducer,
+        reader: Consumer,
+        stop: threading.Event,
     ) -> None:
         """Mark the latest transaction's events where they are visible; otherwise they stay new and are sent again."""
-        if not is_visible(context, intent, producer, reader, stop):
+        if not is_visible(context, intent, transactional, reader, stop):
             _log.info("delivery=exactly-once transaction=%s visible=no effect=%r", intent.marker, "sent again")
             return
         note = (TRANSACTION_SETTLED, str(intent.marker.number))
-        runs = [(events[0].position, events[-1].position) for events in _still_new(context.outbox, intent)]
+        runs = [(events[0].position, events[-1].position) for events in still_new(context.outbox, intent)]
         for first, last in runs:
             batch = replace(intent.batch, first=first, last=last)
             context.outbox.mark_forwarded(batch, note if (first, last) == runs[-1] else None)
@@ -326,21 +334,3 @@ class TransactionalSession:
 def _settled_on_disk(outbox: Outbox) -> int:
     """Return the number of the latest transaction that is marked on disk."""
     return int(outbox.fact(TRANSACTION_SETTLED) or 0)
-
-
-def _still_new(outbox: Outbox, intent: Intent) -> Iterator[Sequence[StoredEvent]]:
-    """Yield an intent's events that are new, in runs, between which events have been given up since.
-
-    Events with other labels, which a salvage may have left at its positions, are not among them. Raise SessionError
-    where some cannot be read now: none may be taken for marked.
-    """
-    outbox.take_returned()  # the session begins with the lowest new event, and `wait` is to report only new ones
-    after = intent.batch.first - 1
-    while after < intent.batch.last and outbox.wait(after, 0):
-        events = outbox.read(after, intent.batch.last - after, BATCH_BYTES_MAX)
-        if not events:
-            raise SessionError(f"transaction {intent.marker}: its events cannot be read now")
-        for is_sent, run in groupby(events, lambda event: intent.holds(event.label)):
-            if is_sent:
-                yield list(run)
-        after = events[-1].position

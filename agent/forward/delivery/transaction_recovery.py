@@ -10,26 +10,25 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer
 
 from agent.forward.delivery.produce import hand_over
-from agent.forward.delivery.session import SessionContext
+from agent.forward.delivery.session import BATCH_BYTES_MAX, SessionContext
 from agent.forward.delivery.transaction import Intent
+from agent.forward.delivery.transactional import STEP_SECONDS_MAX, TransactionalProducer, step
 from agent.forward.errors import SessionError, UnreachableError
-from agent.forward.kafka.attempt import attempt
-from agent.forward.kafka.client import describe
 from agent.forward.kafka.record import encode
 from agent.forward.kafka.topic import LogEnd
 from agent.forward.receipts.group_offsets import read_labels
-from agent.store.port import Batch
+from agent.store.port import Batch, Outbox, StoredEvent
 
 STABLE_MS: Final = 25_000
 """How long another producer's transaction may hold back readers: its time limit, and the broker's next check."""
 RETRY_SECONDS: Final = 0.02
-SWEEP_SECONDS_MAX: Final = 12.0
 HELD_BACK: Final = "a transaction stays open in the topic, and readers of it are held back"
 
 _log = logging.getLogger(__name__)
@@ -54,7 +53,11 @@ def await_stable(context: SessionContext, batch: Batch, stop: threading.Event) -
 
 
 def is_visible(
-    context: SessionContext, intent: Intent, producer: Producer, reader: Consumer, stop: threading.Event
+    context: SessionContext,
+    intent: Intent,
+    transactional: TransactionalProducer,
+    reader: Consumer,
+    stop: threading.Event,
 ) -> bool:
     """Whether a transaction is visible to readers of committed records; raise SessionError where that is unknown."""
     ends = context.watch.ends(intent.batch.partitions, stop)
@@ -62,12 +65,7 @@ def is_visible(
         return False  # the log was truncated
     if await_stable(context, intent.batch, stop) is None:
         _log.warning("delivery=exactly-once transaction=%s hangs=yes effect='aborted, and sent again'", intent.marker)
-        attempt(
-            lambda: abort_hanging_transaction(context, intent, producer),
-            2 * SWEEP_SECONDS_MAX,
-            stop,
-            "aborting a transaction",
-        )
+        abort_hanging_transaction(context, intent, transactional, stop)
         if await_stable(context, intent.batch, stop) is None:
             raise SessionError(HELD_BACK)
     return is_committed(context, intent, reader, stop)
@@ -89,17 +87,38 @@ def is_committed(context: SessionContext, intent: Intent, reader: Consumer, stop
     )
 
 
-def abort_hanging_transaction(context: SessionContext, intent: Intent, producer: Producer) -> None:
+def abort_hanging_transaction(
+    context: SessionContext, intent: Intent, transactional: TransactionalProducer, stop: threading.Event
+) -> None:
     """Run and abort a transaction in each of the partitions: the broker ends with it the one left open there."""
     events = context.outbox.read(intent.batch.first - 1, 1, 1)
     if not events:
         return
-    record = encode(events[0], context.gateway)
-    try:
-        producer.begin_transaction()
+    record, producer = encode(events[0], context.gateway), transactional.producer
+
+    def send() -> None:
         for number in intent.batch.partitions:
             hand_over(producer, context.topic, record, lambda *_: None, lambda: None, number)
-        producer.flush(SWEEP_SECONDS_MAX)
-        producer.abort_transaction(SWEEP_SECONDS_MAX)
-    except KafkaException as error:
-        raise SessionError(f"aborting a transaction: {describe(error)}") from error
+        producer.flush(STEP_SECONDS_MAX)
+
+    transactional.begin()
+    step(send, "a record of an aborted transaction", transactional.errors, stop)
+    transactional.abort(stop)
+
+
+def still_new(outbox: Outbox, intent: Intent) -> Iterator[Sequence[StoredEvent]]:
+    """Yield an intent's events that are new, in runs, between which events have been given up since.
+
+    Events with other labels, which a salvage may have left at its positions, are not among them. Raise SessionError
+    where some cannot be read now: none may be taken for marked.
+    """
+    outbox.take_returned()  # the session begins with the lowest new event, and `wait` is to report only new ones
+    after = intent.batch.first - 1
+    while after < intent.batch.last and outbox.wait(after, 0):
+        events = outbox.read(after, intent.batch.last - after, BATCH_BYTES_MAX)
+        if not events:
+            raise SessionError(f"transaction {intent.marker}: its events cannot be read now")
+        for is_sent, run in groupby(events, lambda event: intent.holds(event.label)):
+            if is_sent:
+                yield list(run)
+        after = events[-1].position

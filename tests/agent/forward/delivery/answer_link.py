@@ -49,13 +49,21 @@ class AnswerLink(TcpLink):
         self._before_commit: Callable[[], None] | None = None
         self._committing: bytes | None = None
         """The correlation id of the commit whose answer is awaited."""
+        self._delays_commit = False
+        self._delayed: bytes | None = None
+        """The correlation id of the commit that is held back, or was."""
+        self._delivered = threading.Event()
+        self._answered = threading.Event()
+        """Whether it is answered; until then no connection is closed."""
+        self._answered.set()
         self.caught = threading.Event()
         """Set once a frame was delayed, dropped or changed."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._open.set()
+        for one in (self._open, self._delivered, self._answered):
+            one.set()
         super().__exit__(kind, error, trace)
 
     def hold(self, kind: Request) -> None:
@@ -94,6 +102,18 @@ class AnswerLink(TcpLink):
         self._fake_commit = not carried_out
         self._before_commit = before_answer
 
+    def delay_commit(self) -> None:
+        """Hold back the next commit until `deliver_commit`, even if the client has closed its connection by then."""
+        self.caught.clear()
+        self._delivered.clear()
+        self._answered.clear()
+        self._delays_commit = True
+
+    def deliver_commit(self) -> None:
+        """Forward the commit that is held back, and wait until the broker has answered it."""
+        self._delivered.set()
+        assert self._answered.wait(HELD_SECONDS_MAX)
+
     def _begin(self, near: socket.socket, far: socket.socket) -> None:
         asked: dict[bytes, int] = {}
         threading.Thread(target=self._carry, args=(near, far, self._ask, asked), daemon=True).start()
@@ -113,6 +133,7 @@ class AnswerLink(TcpLink):
                 if frame is None:
                     break
                 sink.sendall(length + frame)
+        self._answered.wait(HELD_SECONDS_MAX)
         for end in (source, sink):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
@@ -123,6 +144,11 @@ class AnswerLink(TcpLink):
             self._lost_request = None
             self.caught.set()
             return None
+        if kind == Request.END_TXN and self._delays_commit and frame[-1] == COMMITS:
+            self._delays_commit, self._delayed = False, frame[4:8]
+            self.caught.set()
+            self._delivered.wait(HELD_SECONDS_MAX)
+            return frame
         if kind == Request.END_TXN and self._before_commit is not None and frame[-1] == COMMITS:
             self._committing = frame[4:8]
             return _of_nobody(frame) if self._fake_commit else frame
@@ -135,6 +161,8 @@ class AnswerLink(TcpLink):
             self._lost = None
             self.caught.set()
             return None
+        if kind == Request.END_TXN and frame[CORRELATION] == self._delayed and self._delivered.is_set():
+            self._answered.set()
         if kind == self._held:
             self.caught.set()
             self._open.wait(HELD_SECONDS_MAX)

@@ -12,7 +12,7 @@ from agent.config.settings import KafkaSettings
 from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
-from tests.agent.forward.delivery.answer_link import AnswerLink
+from tests.agent.forward.delivery.answer_link import AnswerLink, Request
 from tests.agent.forward.events import readings
 from tests.agent.forward.running import forwarding
 from tests.support.memory_outbox import MemoryOutbox
@@ -21,6 +21,8 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.kafka
 
 EVENTS = 10
+ONE_BY_ONE = {"max.in.flight": "1", "batch.num.messages": "1", "socket.timeout.ms": "3000"}
+"""One record in a request, and one request at a time; the client repeats one that is not answered in time."""
 
 
 @pytest.fixture
@@ -74,6 +76,29 @@ def test_a_transaction_that_a_clone_has_aborted_after_its_commit_is_not_marked_a
     assert_each_once(kafka, outbox)
     assert_nothing_lost(kafka, outbox)
     assert "visible=no" in caplog.text
+
+
+def test_a_commit_that_arrives_after_its_repetition_does_not_end_the_next_transaction(
+    linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaTopic, gateway: str
+) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(EVENTS))
+    settings = KafkaSettings(f"127.0.0.1:{linked[2]}", kafka.topic, "exactly-once", ONE_BY_ONE)
+    with forwarding(settings, outbox, gateway):
+        wait_until_forwarded(outbox)
+        link.delay_commit()
+        outbox.append(*readings(EVENTS, EVENTS))
+        wait_until(link.caught.is_set, "a commit is on its way")
+        wait_until_forwarded(outbox)
+        link.hold(Request.PRODUCE)
+        outbox.append(*readings(EVENTS, 2 * EVENTS))
+        wait_until(link.caught.is_set, "the next transaction has its first record")
+        link.deliver_commit()
+        link.release()
+        wait_until_forwarded(outbox)
+
+    assert_each_once(kafka, outbox)
+    assert_nothing_lost(kafka, outbox)
 
 
 def test_records_that_retention_deletes_before_they_are_read_back_are_sent_again(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import cast
@@ -12,6 +13,8 @@ from confluent_kafka import Producer
 from agent.forward.delivery.session import SessionContext
 from agent.forward.delivery.transaction import Intent, Marker
 from agent.forward.delivery.transaction_recovery import abort_hanging_transaction
+from agent.forward.delivery.transactional import TransactionalProducer
+from agent.forward.kafka.client import LastError
 from agent.store.facts import TRANSACTION_INTENT
 from agent.store.port import Batch, Offsets
 from simulators.services.kafka.broker import Broker
@@ -80,7 +83,8 @@ def test_ending_what_hangs_aborts_in_each_partition_of_the_batch(kafka: KafkaTop
     producer.init_transactions(60)
 
     intent = Intent(Marker(label.epoch, 1), None, batch, tuple(outbox.labels(1, 1)))
-    abort_hanging_transaction(context, intent, producer)
+    transactional = TransactionalProducer(producer, LastError(), None, 9.0)
+    abort_hanging_transaction(context, intent, transactional, threading.Event())
 
     wait_until(lambda: kafka.ends() == {0: 2, 1: 0, 2: 2, 3: 0}, "a record and the end of its transaction in both")
     assert kafka.records() == []
