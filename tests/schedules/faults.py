@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from simulators.oracle.evidence_database import RESTORED
 from tests.schedules.kafka.cluster import GROUP, Unreliability
+from tests.schedules.kafka.coordinator import Tear
 from tests.schedules.scheduler import Process
 
 if TYPE_CHECKING:
@@ -21,6 +22,11 @@ KILL_STEPS_MAX: Final = 80
 DIVISION_STEPS_MAX: Final = 10
 """The same where a delivery is stored in one lane, and not yet in the other."""
 
+TEARS: Final = 1
+"""How many ends of transactions in succession are not carried out."""
+KILLED_SHARE: Final = 0.5
+OPEN_SECONDS: Final = 0.02
+"""How often it is looked whether a transaction is open."""
 KILLS: Final = 4
 """How often the agent is killed in an outage of Kafka, at most."""
 
@@ -70,7 +76,10 @@ class Faults:
             ("power cut in a divided delivery", lambda: self._end_at_division(cut=True)),
         ]
         of_transactions: list[tuple[str, Callable[[], None]]] = [
-            ("torn transaction", self._tear),
+            *[("torn transaction", self._tear)] * 3,
+            ("late ends of transactions in partitions", self._delay_ends),
+            ("late requests to commit", self._delay_request),
+            ("partition without a leader", self._take_leader),
             ("kills in an outage of Kafka", self._kill_in_outage),
         ]
         return [
@@ -95,7 +104,8 @@ class Faults:
         self._pending -= 1
         self._cuts_at_division = None
         world = self._world
-        world.cluster.coordinator.tears = 0
+        coordinator = world.cluster.coordinator
+        coordinator.tears, coordinator.late, coordinator.delayed = [], 0.0, 0.0
         world.cluster.unreliability = Unreliability()
         world.clocks.offset_ms = 0
         for process in (world.gateway.process, world.job.process):
@@ -199,8 +209,45 @@ class Faults:
             self._world.scheduler.call(at, "kill of the agent", lambda: self._end_agent(cut=False))
 
     def _tear(self) -> None:
-        """Have the end of the next transaction not reach its partitions."""
-        self._world.cluster.coordinator.tears += 1
+        """Have the ends of the next transactions not reach the topic, the groups' offsets, or both.
+
+        Some of them are those of an agent that is killed.
+        """
+        self._world.cluster.coordinator.tears += self._random.choices(tuple(Tear), k=TEARS)
+        if self._random.random() < KILLED_SHARE:
+            self._kill_in_transaction()
+
+    def _kill_in_transaction(self) -> None:
+        """Kill the agent once a transaction is open, if its end is not to be carried out."""
+        coordinator = self._world.cluster.coordinator
+        if coordinator.is_open:
+            self._end_agent(cut=False, steps_max=DIVISION_STEPS_MAX)
+        elif coordinator.tears:
+            self._world.scheduler.call(OPEN_SECONDS, "transaction open?", self._kill_in_transaction)
+
+    def _delay_ends(self) -> None:
+        """Have the coordinator reach half of the partitions late."""
+        self._world.cluster.coordinator.late = 0.5
+
+    def _delay_request(self) -> None:
+        """Have half of the requests to commit arrive only after the next transaction has begun."""
+        self._world.cluster.coordinator.delayed = 0.5
+
+    def _take_leader(self) -> None:
+        """Leave a partition without a leader for some time; then another one has everything."""
+        cluster = self._world.cluster
+        number = self._random.randrange(len(cluster.partitions))
+        if number in cluster.leaderless:
+            return
+        cluster.leaderless.add(number)
+        self._pending += 1
+
+        def elect() -> None:
+            self._pending -= 1
+            cluster.leaderless.discard(number)
+            cluster.elect(number)
+
+        self._world.scheduler.call(self._random.uniform(0.5, 40.0), "leader again", elect)
 
     def _end_outage(self) -> None:
         self._world.cluster.is_up = True
@@ -213,9 +260,9 @@ class Faults:
         cluster.truncate(number, max(place.low, place.end - self._random.randint(1, 6)))
 
     def _expire(self) -> None:
-        """Delete what the table has read: retention is longer than the job is ever behind."""
+        """Delete what the table has read: retention is longer than the job is ever behind, and a session ever waits."""
         cluster = self._world.cluster
-        for number in range(len(cluster.partitions)):
+        for number, place in enumerate(cluster.partitions):
             committed = cluster.groups.get(GROUP, {}).get(number)
             if committed is not None and self._random.random() < 0.5:
-                cluster.expire(number, committed.offset)
+                cluster.expire(number, min(committed.offset, place.latest_transactions))

@@ -135,6 +135,26 @@ def not_cleared() -> None:
     TransactionalSession._fill = fill_as_cleared  # type: ignore[assignment, method-assign]
 
 
+def end_sent_again() -> None:
+    """Wait for the end of a transaction until the client has requested it again."""
+    from agent.forward.delivery import exactly_once, transactional
+
+    module: Any = exactly_once
+    module.end_seconds_max = lambda _: transactional.STEP_SECONDS_MAX
+
+
+def clear_unawaited() -> None:
+    """Take an abort for carried out in the partitions once it is answered."""
+    from agent.forward.delivery import exactly_once
+    from agent.store.port import Batch
+
+    def clear(self: exactly_once.TransactionalSession, batch: Batch, stop: Any) -> None:
+        self._transactional.abort(stop)
+        self._cleared |= batch.partitions.keys()
+
+    exactly_once.TransactionalSession._clear = clear  # type: ignore[method-assign]
+
+
 MUTANTS: dict[str, Callable[[], None]] = {
     mutant.__name__.replace("_", "-"): mutant
     for mutant in (
@@ -153,5 +173,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
         middle_epochs_unknown,
         sent_again_without_a_look,
         not_cleared,
+        end_sent_again,
+        clear_unawaited,
     )
 }

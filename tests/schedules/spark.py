@@ -285,7 +285,7 @@ class Query:
         self._scheduler.pause("fetches")
         place = self._cluster.partitions[number]
         stable = place.stable_end
-        if not self._cluster.is_up or not place.low <= offset < stable:
+        if not self._cluster.serves(number) or not place.low <= offset < stable:
             raise QueryError(f"partition {number}: offset {offset} is not there")
         for at in range(offset, stable):
             self._fetched[number, at] = place.log[at] if place.is_visible(at) else None

@@ -22,6 +22,8 @@ MESSAGE_SECONDS_MAX: Final = 30.0
 FETCH_SECONDS: Final = 0.1
 OUT_OF_ORDER: Final = KafkaError(KafkaError._FATAL, "out of order sequence", fatal=True)
 FENCED: Final = KafkaError(KafkaError._FENCED, "fenced by a later producer", fatal=True)
+NOT_OPEN: Final = KafkaError(KafkaError.INVALID_TXN_STATE, "no such transaction")
+_ERRORS: Final[Mapping[object, KafkaError]] = {Refusal.FENCED: FENCED, Refusal.NOT_OPEN: NOT_OPEN}
 
 Delivered = Callable[[KafkaError | None, "Message"], None]
 
@@ -61,11 +63,12 @@ class _Client:
         self._process: Process = scheduler.running.process
         self._error_cb: Callable[[KafkaError], None] = config.get("error_cb") or (lambda _: None)
 
-    def _ask(self, what: str, perform: Callable[[], Any], seconds: float) -> Answer[Any]:
+    def _ask(self, what: str, perform: Callable[[], Any], seconds: float, partition: int | None = None) -> Answer[Any]:
         """Return a future of the answer, which fails when the time is over."""
         future: Answer[Any] = Answer(self._scheduler)
         self._scheduler.pause(what)
-        self._cluster.request(f"{self._process.name} {what}", perform, self._alive(future.set_result))
+        answered = self._alive(future.set_result)
+        self._cluster.request(f"{self._process.name} {what}", perform, answered, partition=partition)
         timed_out = KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer"))
         self._scheduler.call(seconds, f"{what} expires", lambda: future.set_exception(timed_out))
         return future
@@ -154,6 +157,7 @@ class Producer(_Client):
             f"{self._process.name} produces {number}",
             lambda: self._cluster.append(number, records),
             self._alive(lambda answer: self._settle(number, request, answer)),
+            partition=number,
         )
         self._scheduler.call(RETRY_SECONDS, "retry", lambda: self._attempt(number, request))
 
@@ -163,7 +167,7 @@ class Producer(_Client):
             return
         line.request = []
         if not isinstance(answer, int):
-            error = FENCED if answer is Refusal.FENCED else OUT_OF_ORDER
+            error = _ERRORS.get(answer, OUT_OF_ORDER)
             self._fail_all(error)
             self._fail(number, [*request, *line.waiting], error)
             line.waiting.clear()
@@ -224,7 +228,10 @@ class AdminClient(_Client):
         self, specs: Mapping[TopicPartition, Any], isolation_level: Any, request_timeout: float
     ) -> dict[TopicPartition, Answer[Any]]:
         is_stable = isolation_level is IsolationLevel.READ_COMMITTED
-        return {place: self._ask("lists", self._end_of(place.partition, is_stable), request_timeout) for place in specs}
+        return {
+            place: self._ask("lists", self._end_of(place.partition, is_stable), request_timeout, place.partition)
+            for place in specs
+        }
 
     def poll(self, timeout: float) -> int:
         return 0
@@ -287,6 +294,7 @@ class Consumer(_Client):
             f"{self._process.name} fetches {number} {offset}",
             lambda: self._read(number, offset),
             self._alive(self._take),
+            partition=number,
         )
         self._scheduler.call(FETCH_SECONDS, "fetch", lambda: self._fetch(number, offset))
 

@@ -62,6 +62,10 @@ class Cluster:
         self.partitions = [Partition() for _ in range(partitions)]
         self.coordinator = Coordinator(scheduler, self, random)
         self.groups: dict[str, dict[int, Committed]] = {}
+        self._held_offsets: dict[str, tuple[str, Mapping[int, Committed]]] = {}
+        """By transactional id: the group and its offsets that wait for the end of a transaction."""
+        self.leaderless: set[int] = set()
+        """Partitions without a leader."""
         self.has_lost = False
         """Whether the log is no longer all that was ever appended."""
         self.appended = 0
@@ -71,15 +75,31 @@ class Cluster:
         self._producers += 1
         return self._producers
 
-    def request(self, what: str, perform: Callable[[], T], answered: Callable[[T], None]) -> None:
-        """Send a request; it may get lost, or be late, and so may its answer."""
+    def serves(self, partition: int) -> bool:
+        """Whether a partition has a leader that answers."""
+        return self.is_up and partition not in self.leaderless
+
+    def request(
+        self,
+        what: str,
+        perform: Callable[[], T],
+        answered: Callable[[T], None],
+        lost: Callable[[], None] = lambda: None,
+        partition: int | None = None,
+    ) -> None:
+        """Send a request; it may get lost, or be late, and so may its answer.
+
+        `lost` is called where nothing of it is on the way any more; `partition` is that whose leader it is sent to.
+        """
 
         def arrive() -> None:
-            if self.is_up:
+            if self.is_up and (partition is None or self.serves(partition)):
                 result = perform()
-                self._send(f"{what} answered", lambda: answered(result))
+                self._send(f"{what} answered", lambda: answered(result), lost)
+            else:
+                lost()
 
-        self._send(what, arrive)
+        self._send(what, arrive, lost)
 
     def partition_of(self, key: bytes) -> int:
         """Return the partition that a key decides."""
@@ -89,13 +109,13 @@ class Cluster:
         """Append records; return the offset of the first, which a retry gets, too."""
         place = self.partitions[partition]
         producer, first, name = records[0].producer, records[0].number, records[0].transactional_id
-        refusal = self.coordinator.add(name, producer, partition) if name else None
+        refusal = self._refuse(place, partition, records[0]) if name else None
         if refusal is not None:
             return refusal
-        last = next((one.number for one in reversed(place.log) if one.producer == producer), None)
+        last = next((one.number for one in reversed(place.log) if _is_of(one, producer)), None)
         if last is not None and first <= last:
             return next(
-                (offset for offset, one in enumerate(place.log) if (one.producer, one.number) == (producer, first)),
+                (offset for offset, one in enumerate(place.log) if _is_of(one, producer) and one.number == first),
                 OutOfOrder(),
             )
         if last is not None and first != last + 1:
@@ -106,10 +126,10 @@ class Cluster:
         self._scheduler.note(f"kafka appends {partition} {base} {len(records)}")
         return base
 
-    def append_end(self, partition: int, transactional_id: str, outcome: Outcome) -> None:
+    def append_end(self, partition: int, transactional_id: str, producer: int, outcome: Outcome) -> None:
         """Append the control record that ends a transaction in a partition."""
         place = self.partitions[partition]
-        end = Record(b"", b"", (), 0, 0, transactional_id, outcome, place.leader_epoch, self._wall_ms())
+        end = Record(b"", b"", (), producer, 0, transactional_id, outcome, place.leader_epoch, self._wall_ms())
         place.log.append(end)
         self._scheduler.note(f"kafka ends {partition} {place.end - 1} {transactional_id} {outcome.value}")
 
@@ -118,6 +138,16 @@ class Cluster:
         self.groups.setdefault(group, {}).update(offsets)
         committed = sorted((number, one.offset) for number, one in offsets.items())
         self._scheduler.note(f"kafka commits {group} {committed}")
+
+    def hold_offsets(self, transactional_id: str, group: str, offsets: Mapping[int, Committed]) -> None:
+        """Keep offsets of a group until a transaction has ended."""
+        self._held_offsets[transactional_id] = group, offsets
+
+    def end_offsets(self, transactional_id: str, outcome: Outcome) -> None:
+        """Commit the offsets that wait for a transaction, or discard them."""
+        group, offsets = self._held_offsets.pop(transactional_id, ("", {}))
+        if offsets and outcome is Outcome.COMMITTED:
+            self.commit_offsets(offsets, group)
 
     def elect(self, partition: int) -> None:
         """Elect a leader that has everything."""
@@ -149,9 +179,22 @@ class Cluster:
         place.low = max(place.low, min(low, place.end))
         self._scheduler.note(f"kafka expired {partition} {place.low}")
 
-    def _send(self, what: str, arrive: Callable[[], None]) -> None:
+    def _refuse(self, place: Partition, partition: int, first: Record) -> Refusal | None:
+        """Refuse the records of a fenced producer, and those whose transaction the coordinator does not know.
+
+        The leader knows producers by the records that it has, and asks the coordinator before a transaction begins.
+        """
+        latest = place.latest_of(first.transactional_id)
+        if latest is not None and latest.producer > first.producer:
+            return Refusal.FENCED
+        if latest is not None and _is_of(latest, first.producer):
+            return None
+        return self.coordinator.verify(first.transactional_id, first.producer, partition)
+
+    def _send(self, what: str, arrive: Callable[[], None], lost: Callable[[], None]) -> None:
         fate = self._random.random()
         if fate < self.unreliability.lost:
+            lost()
             return
         is_late = fate < self.unreliability.lost + self.unreliability.late
         self._scheduler.call(self._random.uniform(*(LATE_SECONDS if is_late else WAY_SECONDS)), what, arrive)
@@ -159,3 +202,8 @@ class Cluster:
     def _new_id(self) -> str:
         self._topics += 1
         return f"topic-{self._topics:016d}"
+
+
+def _is_of(record: Record, producer: int) -> bool:
+    """Whether it is a producer's record, and no control record."""
+    return record.producer == producer and record.outcome is None

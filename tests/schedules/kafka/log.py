@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
+
+LATEST: Final = 2
+"""How many transactions of a transactional id retention does not reach."""
 
 
 class Outcome(Enum):
@@ -21,6 +26,7 @@ class Record:
     value: bytes
     headers: tuple[tuple[str, bytes], ...]
     producer: int
+    """Of a control record: the latest producer that the coordinator knew then."""
     number: int
     """Counted by its producer in this partition."""
     transactional_id: str = ""
@@ -62,6 +68,23 @@ class Partition:
             return record.outcome is None
         after = (one for one in self.log[offset:] if one.transactional_id == record.transactional_id)
         return next((one.outcome for one in after if one.outcome is not None), None) is Outcome.COMMITTED
+
+    @property
+    def latest_transactions(self) -> int:
+        """Where the two latest transactions of a transactional id begin: their outcome may yet have to be read."""
+        ends: Counter[str] = Counter()
+        begin = self.end
+        for offset in reversed(range(self.end)):
+            record = self.log[offset]
+            if record.outcome is not None:
+                ends[record.transactional_id] += 1
+            elif record.transactional_id and ends[record.transactional_id] <= LATEST:
+                begin = offset
+        return begin
+
+    def latest_of(self, transactional_id: str) -> Record | None:
+        """Return the latest record of a transactional id, which may be a control record."""
+        return next((one for one in reversed(self.log) if one.transactional_id == transactional_id), None)
 
     def end_of(self, epoch: int) -> int:
         """Return where a leader epoch ends (KIP-320)."""

@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from tests.schedules.kafka.clients import FENCED, RETRY_SECONDS, Producer
-from tests.schedules.kafka.cluster import Committed
+from tests.schedules.kafka.clients import FENCED, RETRY_SECONDS, Producer, _Sent
+from tests.schedules.kafka.cluster import Cluster, Committed
 from tests.schedules.kafka.coordinator import Refusal
 from tests.schedules.kafka.log import Outcome
-from tests.schedules.threads import Answer
+from tests.schedules.scheduler import Scheduler
+from tests.schedules.threads import Answer, void
 
 BUSY_SECONDS: Final = 0.05
 """After which a request is sent again that the coordinator has refused for the time being."""
 
 
 class TransactionalProducer(Producer):
-    """A producer with a transactional id; its calls wait for the coordinator's answer."""
+    """A producer with a transactional id; its calls wait for the coordinator's answer.
 
-    _number = 0
-    """Of the latest transaction that has begun, counted from 1."""
+    A request is sent again once its connection has ended, with or without its answer, or once `socket.timeout.ms` is
+    over: then the first one may still arrive.
+    """
+
+    def __init__(self, scheduler: Scheduler, cluster: Cluster, config: Mapping[str, Any]) -> None:
+        super().__init__(scheduler, cluster, config)
+        self._socket_seconds = int(config["socket.timeout.ms"]) / 1000
+        self._added: set[int] = set()
+        """The partitions of the transaction of which the coordinator knows."""
 
     def init_transactions(self, timeout: float) -> None:
         """Take the id, and end what an earlier producer has begun."""
-        coordinator = self._cluster.coordinator
-        self._call("init", lambda: coordinator.init(self._transactional_id, self._id), timeout)
+        self._id = self._call("init", lambda: self._cluster.coordinator.init(self._transactional_id), timeout)
 
     def begin_transaction(self) -> None:
         """Begin a transaction, which the coordinator hears of with its first record."""
         self._check()
-        self._number += 1
+        self._added = set()
 
     def send_offsets_to_transaction(self, positions: Sequence[TopicPartition], group: str, timeout: float) -> None:
         """Have the transaction commit a group's offsets."""
@@ -56,33 +63,87 @@ class TransactionalProducer(Producer):
         return len(self)
 
     def _end(self, outcome: Outcome, timeout: float) -> None:
-        coordinator, name, number = self._cluster.coordinator, self._transactional_id, self._number
-        self._call(outcome.value, lambda: coordinator.end(name, self._id, number, outcome), timeout)
+        coordinator, name = self._cluster.coordinator, self._transactional_id
 
-    def _call(self, what: str, perform: Callable[[], Refusal | None], seconds: float) -> None:
-        """Send a request, and again until there is an answer; raise KafkaException for an error or without one."""
+        def end() -> Refusal | None:
+            return coordinator.end(name, self._id, outcome)
+
+        if self._added:
+            is_delayed = outcome is Outcome.COMMITTED and coordinator.delay(name, lambda: void(end()))
+            self._call(outcome.value, end, timeout, is_delayed=is_delayed)
+
+    def _attempt(self, number: int, request: list[_Sent]) -> None:
+        """Send a request to a partition once the coordinator knows that it belongs to the transaction."""
+        if number in self._added:
+            super()._attempt(number, request)
+            return
+        coordinator, name = self._cluster.coordinator, self._transactional_id
+
+        def take(refusal: Refusal | None) -> None:
+            if refusal is not None:
+                self._settle(number, request, refusal)
+            elif self._lines[number].request is request:
+                self._added.add(number)
+                self._attempt(number, request)
+
+        self._request(
+            f"adds {number}",
+            lambda: coordinator.add(name, self._id, number),
+            take,
+            lambda: number in self._added or self._lines[number].request is not request,
+        )
+
+    def _call(self, what: str, perform: Callable[[], Any], seconds: float, *, is_delayed: bool = False) -> Any:
+        """Send a request until there is an answer, and return it; raise KafkaException for an error or without one."""
         self._check()
         answer: Answer[Any] = Answer(self._scheduler)
         self._scheduler.pause(what)
-
-        def send() -> None:
-            if answer.done() or not self._process.alive:
-                return
-            self._cluster.request(f"{self._process.name} {what}", perform, self._alive(take))
-            self._scheduler.call(RETRY_SECONDS, "retry", send)
-
-        def take(refusal: Refusal | None) -> None:
-            if refusal is Refusal.BUSY:
-                self._scheduler.call(BUSY_SECONDS, "busy", send)
-            else:
-                answer.set_result(refusal)
-
-        send()
+        self._request(what, perform, answer.set_result, answer.done, is_delayed=is_delayed)
         timed_out = KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer"))
         self._scheduler.call(seconds, f"{what} expires", lambda: answer.set_exception(timed_out))
-        if answer.result() is Refusal.FENCED:
+        result = answer.result()
+        if isinstance(result, Refusal):
             self._fail_all(FENCED)
             self._check()
+        return result
+
+    def _request(
+        self,
+        what: str,
+        perform: Callable[[], Any],
+        take: Callable[[Any], None],
+        is_over: Callable[[], bool],
+        *,
+        is_delayed: bool = False,
+    ) -> None:
+        """Send a request, and again until there is an answer or nobody waits for it; a delayed one is elsewhere."""
+        sent = 0
+
+        def send() -> None:
+            nonlocal sent
+            if is_over() or not self._process.alive:
+                return
+            sent += 1
+            number = sent
+
+            def again() -> None:
+                if number == sent:
+                    send()
+
+            def lost() -> None:
+                self._scheduler.call(RETRY_SECONDS, "retry", again)
+
+            def answered(result: Any) -> None:
+                if result is Refusal.BUSY:
+                    self._scheduler.call(BUSY_SECONDS, "busy", again)
+                elif not is_over():
+                    take(result)
+
+            if number > 1 or not is_delayed:
+                self._cluster.request(f"{self._process.name} {what}", perform, self._alive(answered), lost)
+            self._scheduler.call(self._socket_seconds, "request expires", again)
+
+        send()
 
     def _check(self) -> None:
         """Raise the error that has ended the producer."""
