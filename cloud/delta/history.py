@@ -88,6 +88,16 @@ class DeltaHistory:
                     return None
         return None
 
+    def lost_version(self) -> int | None:
+        """Return the version up to which the log was read, where the log has ended below it since; otherwise None.
+
+        An entry that expired was removed behind later ones.
+        """
+        if self._seen is None or self._has_entry(self._seen):
+            return None
+        is_there = jvm.exists(self._spark, f"{self._path}/_delta_log")
+        return None if is_there and self._newest(1)[0]["version"] >= self._seen else self._seen
+
     def find(self, commit: Commit) -> LogEntry | None:
         """Return a commit's entry where it is the highest; None where it is absent, or another one is higher.
 
@@ -123,8 +133,14 @@ class DeltaHistory:
         removes = _removes_rows(info)
         return _removes_files(self._file(version) or "") if removes is None else removes
 
+    def _has_entry(self, version: int) -> bool:
+        return jvm.exists(self._spark, self._entry_path(version))
+
     def _file(self, version: int) -> str | None:
-        return jvm.read_text(self._spark, f"{self._path}/_delta_log/{version:020d}.json")
+        return jvm.read_text(self._spark, self._entry_path(version))
+
+    def _entry_path(self, version: int) -> str:
+        return f"{self._path}/_delta_log/{version:020d}.json"
 
     def _newest_first(self) -> Iterator[Row]:
         """Yield the history's rows from the newest on, page by page."""

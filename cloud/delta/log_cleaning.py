@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.util import InheritableThread
@@ -69,10 +68,7 @@ def clean_log(spark: SparkSession, path: str) -> None:
 
 
 def _remove_expired(spark: SparkSession, path: str) -> None:
-    session: Any = spark
-    log = jvm.java_class(spark, "org.apache.spark.sql.delta.DeltaLog").forTable(
-        session._jsparkSession, jvm.hadoop_path(spark, path)
-    )
+    log = jvm.delta_log(spark, path)
     retention = jvm.java_class(spark, "scala.Option").empty()  # the table's own
     minutes = jvm.java_class(spark, "org.apache.spark.sql.delta.TruncationGranularity").MINUTE()
     log.cleanUpExpiredLogs(log.unsafeVolatileSnapshot(), retention, minutes)

@@ -37,7 +37,8 @@ class Table(Protocol):
     def append(self, rows: DataFrame, commit: Commit) -> int:
         """Commit the rows and return their number.
 
-        Raise StopError where another job has claimed the table since, or another program has removed rows.
+        Raise StopError where another job has claimed the table since, another program has removed rows, or the table
+        is no longer the one that was opened.
         """
 
     def check_rows(self) -> None:
@@ -79,8 +80,7 @@ class DeltaTable:
     @staticmethod
     def exists(spark: SparkSession, path: str) -> bool:
         """Whether the folder has a Delta table."""
-        log = jvm.hadoop_path(spark, f"{path}/_delta_log")
-        return bool(jvm.file_system(spark, path).exists(log))
+        return jvm.exists(spark, f"{path}/_delta_log")
 
     @property
     def id(self) -> str:
@@ -108,6 +108,7 @@ class DeltaTable:
         return self._spark.read.format("delta").load(self._path)
 
     def append(self, rows: DataFrame, commit: Commit) -> int:
+        self._check_versions()
         (
             rows.write.format("delta")
             .mode("append")
@@ -123,8 +124,31 @@ class DeltaTable:
             raise StopError(f"table {self._path}: another job has claimed it since ({last}); this job ends for good")
         if self._history.may_lack_rows:
             self.check_rows()
+        self._check_id()
         self._log_cleaner.clean_if_due()
         return written.rows
+
+    def _check_versions(self) -> None:
+        """Raise StopError where the table has lost versions, since an append would create it anew, or continue it."""
+        if (version := self._history.lost_version()) is not None:
+            raise StopError(
+                f"table {self._path}: its log no longer has version {version}, which this job has read. Its folder was "
+                "removed or replaced by an older copy, or its disk unmounted, while the job ran. Nothing of this batch "
+                "is written or receipted. If the folder is still somewhere, put it back, or mount the disk, and start "
+                "again. With an older copy, start with a new checkpoint, which reads again what the copy lacks. "
+                f"Without any, start with a new table, a new checkpoint and --succeeds {self._id}"
+            )
+
+    def _check_id(self) -> None:
+        """Raise StopError where the append was to another table than the one that was opened."""
+        present = str(jvm.delta_log(self._spark, self._path).unsafeVolatileSnapshot().metadata().id())
+        if present != self._id:
+            raise StopError(
+                f"table {self._path}: it has the id {present}, and this job has opened the table {self._id}: another "
+                "one was put in its place while the job ran. Nothing of this batch is receipted. Put the former table "
+                "back, and start again; or continue with the present one, by a new checkpoint, --read-again and "
+                f"--succeeds {self._id}"
+            )
 
     def compact(self) -> tuple[int, int]:
         """Compact small files into larger ones; return the numbers of removed and of added files."""

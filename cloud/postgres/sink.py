@@ -99,6 +99,7 @@ class PostgresSink:
             raise StopError(f"table {self._table}: {sent} rows were sent, {there} are staged; nothing is committed")
         of = {"topic_id": commit.topic_id, "topic": commit.topic, "retention": self._retention_seconds}
         rows = connection.execute(self._sql(Statements.INSERT, staging)).rowcount
+        self._check_id(connection)  # the insertion's lock keeps the table until the commit
         connection.execute(self._sql(Statements.QUARANTINE_BAD, staging), of)
         connection.execute(self._sql(Statements.QUARANTINE_REUSED, staging), of)
         connection.execute(self._sql(Statements.DROP_STAGING, staging))
@@ -117,11 +118,25 @@ class PostgresSink:
                 connection.execute(self._sql(Statements.CREATE_OWN))
                 comment = f"{_COMMENT}{uuid.uuid4()}"
                 connection.execute(self._sql(f"COMMENT ON TABLE {{table}} IS '{comment}'"))
-            row = connection.execute(self._sql(Statements.READ_ID), (regclass,)).fetchone()
-            comment = (row[0] if row else None) or ""
+            comment = self._comment(connection)
             if not comment.startswith(_COMMENT):
                 raise StopError(f"table {self._table}: it is not of this job (no comment {_COMMENT}<id>): use another")
         return comment.removeprefix(_COMMENT)
+
+    def _check_id(self, connection: psycopg.Connection) -> None:
+        """Raise StopError where the table is not the one that was opened."""
+        if (comment := self._comment(connection)) != f"{_COMMENT}{self._id}":
+            raise StopError(
+                f"table {self._table}: its comment is {comment!r}, and this job has opened the table {self._id}: it "
+                "was dropped and recreated while the job ran, or its comment was changed. Nothing of this batch is "
+                f"committed. If it is the same table, set its comment to '{_COMMENT}{self._id}', and start again. "
+                f"Otherwise start with a new checkpoint and --succeeds {self._id}"
+            )
+
+    def _comment(self, connection: psycopg.Connection) -> str:
+        regclass = self._sql("{table}").as_string(connection)
+        row = connection.execute(self._sql(Statements.READ_ID), (regclass,)).fetchone()
+        return (row[0] if row else None) or ""
 
     def _check_claim(self, connection: psycopg.Connection) -> None:
         """Raise StopError where another job has committed since, whose staging table must stay."""

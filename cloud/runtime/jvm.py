@@ -60,13 +60,25 @@ def default_scheme(spark: SparkSession) -> str:
     return str(files.getDefaultUri(context._jsc.hadoopConfiguration()).getScheme())
 
 
+def exists(spark: SparkSession, path: str) -> bool:
+    """Whether there is a file or a folder."""
+    return bool(file_system(spark, path).exists(hadoop_path(spark, path)))
+
+
 def read_text(spark: SparkSession, path: str) -> str | None:
     """Return the text of a small file; None where it does not exist."""
-    files, place = file_system(spark, path), hadoop_path(spark, path)
-    if not files.exists(place):
+    if not exists(spark, path):
         return None
-    stream = files.open(place)
+    stream = file_system(spark, path).open(hadoop_path(spark, path))
     try:
         return str(java_class(spark, "org.apache.commons.io.IOUtils").toString(stream, "UTF-8"))
     finally:
         stream.close()
+
+
+def delta_log(spark: SparkSession, path: str) -> Any:
+    """Return Delta's `DeltaLog` of a table, with the snapshot of the session's last read or commit."""
+    session: Any = spark
+    return java_class(spark, "org.apache.spark.sql.delta.DeltaLog").forTable(
+        session._jsparkSession, hadoop_path(spark, path)
+    )

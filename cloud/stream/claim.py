@@ -28,6 +28,12 @@ def claim_table(sink: Sink, checkpoint: Checkpoint, topic: str, topic_id: str, *
     last = sink.last_commit()
     own = checkpoint.read_claim()
     is_first, has_batches = is_first_start(checkpoint, last), checkpoint.latest_batch() is not None
+    if last is not None and not is_first and last.table != sink.id:
+        raise StopError(
+            f"table {sink.id}: its last commit is of this checkpoint and was for table {last.table}, in whose place "
+            "this one was put while the job ran. Put the former table back, and start again; or continue with this "
+            f"one, by a new checkpoint, --read-again and --succeeds {last.table}"
+        )
     if own is None:
         if has_batches:
             raise StopError("the checkpoint has batches, but no claim: it is not of this job. Start with a new one")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ from cloud import maintenance
 from cloud.delta.sink import QUARANTINE, TABLE
 from cloud.delta.table import DeltaTable, Layout, excludes_writers
 from cloud.errors import StopError
+from cloud.runtime import jvm
 from cloud.table.rows import decode
 from tests.cloud.gateway import Gateway
 from tests.cloud.tables import (
     COMMIT,
+    append_as_another,
     counters,
     late,
     table_of,
@@ -39,6 +42,78 @@ def test_the_older_claim_ends(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(StopError, match="another job has claimed it"):
         table.append(nothing, replace(COMMIT, batch=1 << 30))
     assert table.last_commit() == replace(COMMIT, claim=2, batch=-1, checkpoint="younger")
+
+
+class Opened:
+    """A table with one batch, as a job has it open, and a copy of its folder."""
+
+    def __init__(self, spark: SparkSession, parent: Path) -> None:
+        self.spark = spark
+        self.folder, self.copy = parent / "events", parent / "copy"
+        self.table = DeltaTable(spark, str(self.folder), TABLE)
+        self.append(batch=0)
+        shutil.copytree(self.folder, self.copy)
+
+    def append(self, batch: int) -> None:
+        self.table.append(self.spark.createDataFrame([], TABLE.schema), replace(COMMIT, batch=batch))
+
+
+@pytest.fixture
+def opened(spark: SparkSession, tmp_path: Path) -> Opened:
+    return Opened(spark, tmp_path)
+
+
+def test_a_table_whose_folder_is_removed_while_the_job_runs_is_not_created_anew(opened: Opened) -> None:
+    shutil.rmtree(opened.folder)
+    with pytest.raises(StopError, match=f"no longer has version 1.*--succeeds {opened.table.id}"):
+        opened.append(batch=1)
+    assert not opened.folder.exists()
+    shutil.copytree(opened.copy, opened.folder)  # the disk is mounted again
+    opened.append(batch=1)
+
+
+def test_an_older_copy_that_is_put_in_its_place_while_the_job_runs_is_not_continued(opened: Opened) -> None:
+    opened.append(batch=1)
+    shutil.rmtree(opened.folder)
+    shutil.copytree(opened.copy, opened.folder)
+    with pytest.raises(StopError, match=r"no longer has version 2.*an older copy.*a new checkpoint"):
+        opened.append(batch=2)
+    assert DeltaTable(opened.spark, str(opened.folder), TABLE).last_commit() == COMMIT
+
+
+def test_another_table_that_is_put_in_its_place_while_the_job_runs_is_noticed(opened: Opened, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    DeltaTable(opened.spark, str(other), TABLE)
+    append_as_another(opened.spark, other)
+    shutil.rmtree(opened.folder)
+    other.rename(opened.folder)
+    with pytest.raises(StopError, match=f"another one was put in its place.*--succeeds {opened.table.id}"):
+        opened.append(batch=1)
+
+
+@pytest.mark.heavy
+def test_maintenance_while_the_job_runs_stops_nothing(opened: Opened) -> None:
+    name = f"delta.`{opened.folder}`"
+    for statement in (
+        f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
+        f"ALTER TABLE {name} ADD COLUMNS (extra string)",
+        f"OPTIMIZE {name} ZORDER BY (received)",
+        f"VACUUM {name} RETAIN 168 HOURS",
+        f"CREATE TABLE delta.`{opened.folder}-clone` SHALLOW CLONE {name}",
+        f"CREATE TABLE IF NOT EXISTS {name} USING delta",
+    ):
+        opened.spark.sql(statement).collect()
+    opened.append(batch=1)
+    assert opened.table.last_commit() == replace(COMMIT, batch=1)
+
+
+def test_the_removal_of_expired_entries_while_the_job_runs_stops_nothing(opened: Opened) -> None:
+    append_as_another(opened.spark, opened.folder)
+    jvm.delta_log(opened.spark, str(opened.folder)).checkpoint()
+    for version in (0, 1):
+        (opened.folder / "_delta_log" / f"{version:020}.json").unlink()
+    opened.append(batch=1)
+    assert opened.table.last_commit() == replace(COMMIT, batch=1)
 
 
 def bloom_filter_bytes(spark: SparkSession, file: Path) -> list[int]:

@@ -250,6 +250,34 @@ def test_a_table_made_anew_has_another_id_and_no_offsets(side: Side) -> None:
     assert anew.last_commit() is None
 
 
+@pytest.mark.parametrize("by_a_job", [True, False])
+def test_a_table_that_is_recreated_while_the_job_runs_gets_nothing(side: Side, by_a_job: bool) -> None:
+    one, other = Gateway().records(counters(1, 2), ACCEPTED)
+    side.write([one])
+    before = side.sink.last_commit()
+    with psycopg.connect(side.server.connection) as connection:
+        connection.execute(f"CREATE TABLE {side.name}_anew (LIKE {side.name} INCLUDING ALL)".encode())
+        connection.execute(f"DROP TABLE {side.name}".encode())
+        if not by_a_job:
+            connection.execute(f"ALTER TABLE {side.name}_anew RENAME TO {side.name}".encode())
+    if by_a_job:
+        side.open()
+    with pytest.raises(StopError, match=f"recreated while the job ran.*--succeeds {side.sink.id}"):
+        side.write([other])
+    assert side.select(f"SELECT * FROM {side.name}") == []
+    assert side.sink.last_commit() == before
+
+
+def test_maintenance_while_the_job_runs_stops_nothing(side: Side) -> None:
+    one, other = Gateway().records(counters(1, 2), ACCEPTED)
+    side.write([one])
+    with psycopg.connect(side.server.connection, autocommit=True) as connection:
+        for statement in ("VACUUM FULL", "REINDEX TABLE", "ANALYZE"):
+            connection.execute(f"{statement} {side.name}".encode())
+        connection.execute(f"ALTER TABLE {side.name} ADD COLUMN extra text".encode())
+    assert side.write([other]).rows == 1
+
+
 def test_the_connection_comes_from_a_file_that_others_cannot_read(postgres: Postgres, tmp_path: Path) -> None:
     file = postgres.write_connection(tmp_path / "connection")
     with connected(read_connection(file)) as connection:

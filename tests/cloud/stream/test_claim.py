@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,19 @@ def test_a_used_checkpoint_never_begins_a_table_that_lacks_what_it_has_read(side
     with pytest.raises(StopError, match="Start with a new checkpoint"):
         claim_table(side.table("made-anew"), side.checkpoint(), TOPIC, "id")
     assert side.table("made-anew").last_commit() is None
+
+
+def test_another_table_that_was_put_in_its_place_while_the_job_ran_is_not_continued(side: Side, tmp_path: Path) -> None:
+    sink = side.table()
+    written = side.run(sink)
+    side.run(side.table("other"), "of-the-other")
+    for folder in (tmp_path / "events", tmp_path / "events_quarantine"):
+        shutil.rmtree(folder)
+    (tmp_path / "other").rename(tmp_path / "events")
+    with pytest.raises(StopError, match="another one was put in its place"):
+        sink.claim(replace(written, batch=1))
+    with pytest.raises(StopError, match=f"--succeeds {sink.id}"):
+        claim_table(side.table(), side.checkpoint(), TOPIC, "id")
 
 
 @pytest.mark.heavy
