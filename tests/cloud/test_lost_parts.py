@@ -15,10 +15,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.heavy]
 
 @pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
 def test_a_planned_batch_whose_records_retention_has_deleted_stops_the_job(cloud: CloudSide, broker: Broker) -> None:
+    cloud.send(Gateway().records(readings(10)), partition=0)
     cloud.start()
     cloud.wait_for_log("claim=1")
     with cloud.rows_held_back():
-        cloud.send(Gateway().records(readings(10)), partition=0)
         cloud.wait_for_log("batch=0 stage=look-up" if cloud.postgres is None else "batch=0 stage=staged")
         broker.pause()
         cloud.kill()
@@ -28,7 +28,7 @@ def test_a_planned_batch_whose_records_retention_has_deleted_stops_the_job(cloud
     assert "retention has deleted offsets 0 to 4, which batch 0 is to read" in cloud.jobs[-1].log()
     cloud.remove_checkpoint()
     cloud.start("--read-again")
-    cloud.wait_for_receipts(10)
+    cloud.wait_for_receipts(5)
     assert cloud.ids() == [str(number) for number in range(5, 10)]
 
 
