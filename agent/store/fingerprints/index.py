@@ -123,6 +123,10 @@ class FingerprintIndex:
         oldest = self._memtables[0] if self._memtables else None
         return oldest if oldest is not None and (not oldest.free or len(self._memtables) > 1) else None
 
+    def count_behind_oldest(self) -> int:
+        """Count the fingerprints in all memtables but the oldest."""
+        return sum(len(memtable) for memtable in self._memtables[1:])
+
     def next_number(self) -> int:
         """Return the number of the next segment."""
         return max(self._segments, default=0) + 1

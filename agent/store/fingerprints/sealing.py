@@ -24,6 +24,8 @@ SHARES = 32
 _SHARE_SHIFT = 3
 ENTRIES_PER_STEP = 512
 """Read from the memtable, or added to the filter, in one step: sensors wait a few milliseconds for it."""
+STEPS_PER_TURN_MAX = 16
+"""How many steps follow each other where sealing lags behind the events, so that sensors are answered in between."""
 ROWS_PER_STEP = 256
 """How many rows of `fingerprints` one step deletes."""
 Transact = Callable[[Callable[[sqlite3.Connection], None]], None]
@@ -46,6 +48,8 @@ class Sealing:
         self._service_ms = service_ms
         self._retransmission_ms = retransmission_ms
         self._steps: Iterator[None] | None = None
+        self._sealed_events = 0
+        """How many fingerprints of the memtable being sealed are done; those that are only read count half."""
         self._cleared_for = 1
         """The next segment's number when the rows were last cleared; nothing is to be cleared before the first."""
         self._cleared_to = 0
@@ -58,6 +62,18 @@ class Sealing:
             or self._index.full_memtable() is not None
             or self._index.next_number() != self._cleared_for
         )
+
+    def catch_up(self) -> bool:
+        """Do the next step, and more where the next memtable would be full before this one is sealed.
+
+        With one step a turn, memtables would accumulate while commits are large. Return False where none is due.
+        """
+        for _ in range(STEPS_PER_TURN_MAX):
+            if not self.step():
+                return False
+            if self._steps is None or self._sealed_events >= self._index.count_behind_oldest():
+                return True
+        return True
 
     def step(self) -> bool:
         """Do the next step; return False where none is due. After an error the next call starts from the beginning."""
@@ -80,19 +96,24 @@ class Sealing:
             yield
         bloom = BloomFilter(self._index.segment_events)
         count = 0
+        done, self._sealed_events = 0, 0
         for places in _shares(memtable):
             found: list[SealedFingerprint] = []
             for start in range(0, len(places), ENTRIES_PER_STEP):
                 if start:
+                    self._sealed_events = done + start // 2
                     yield
                 found.extend(self._entries(memtable, places[start : start + ENTRIES_PER_STEP]))
             entries = segments.sorted_entries(found)
             for start in range(0, len(entries), ENTRIES_PER_STEP):
                 if start:
+                    self._sealed_events = done + (len(places) + start) // 2
                     yield
                 bloom.add(entry.fingerprint for entry in entries[start : start + ENTRIES_PER_STEP])
             count += len(entries)
             self._transact(lambda connection, entries=entries: segments.insert_sealed(connection, number, entries))  # type: ignore[misc]
+            done += len(places)
+            self._sealed_events = done
             yield
         runs = list(memtable.runs())
         first, last = min(first for first, _ in runs), max(last for _, last in runs)

@@ -186,7 +186,7 @@ class Maintenance:
         return True
 
     def _seal(self, now: int) -> int | None:
-        """Continue sealing by one step; return None where nothing is to be sealed.
+        """Continue sealing; return None where nothing is to be sealed.
 
         A segment needs space before the rows that it replaces are deleted.
         """
@@ -194,7 +194,7 @@ class Maintenance:
             return None
         if not self._path.capacity.allows_maintenance(grows=True):
             return now + CAPACITY_MS
-        return now if self._sealing.step() else None
+        return now if self._sealing.catch_up() else None
 
     def _shrink(self, now: int) -> int | None:
         """Return space to the file system, a little at a time, where much of the file is free."""

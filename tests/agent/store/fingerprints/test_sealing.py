@@ -1,6 +1,8 @@
 """Sealing in a running store loses and duplicates nothing, at whatever step it ends."""
 
+import random
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,8 @@ from agent.status import read_status
 from agent.store.event_store import EventStore
 from agent.store.files import swap
 from agent.store.fingerprints import segments
-from agent.store.fingerprints.index import DEFAULT_BOUNDS
+from agent.store.fingerprints.index import DEFAULT_BOUNDS, FingerprintIndex, IndexBounds
+from agent.store.fingerprints.sealing import Sealing
 from agent.store.fingerprints.transient import Lifetimes
 from agent.store.layout import FILE_NAME
 from agent.store.memory import load
@@ -76,6 +79,23 @@ def log_bytes(folder: Path) -> int:
     with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
         size: int = connection.execute("SELECT sum(length(packed)) FROM fingerprints").fetchone()[0]
         return size
+
+
+@pytest.mark.parametrize("commit_events", [50, 400, 1_500])
+def test_sealing_keeps_up_with_large_commits(commit_events: int, tmp_path: Path) -> None:
+    segment_events, chance = 1 << 12, random.Random(7)
+    index = FingerprintIndex(IndexBounds(segment_events=segment_events))
+    with closing(database.open_for_service(tmp_path / FILE_NAME)) as connection:
+
+        def transact(write: Callable[[sqlite3.Connection], None]) -> None:
+            with connection:
+                write(connection)
+
+        sealing = Sealing(index, lambda: connection, transact, lambda: 0)
+        for first in range(1, 6 * segment_events, commit_events):
+            index.add(first, 0, chance.randbytes(16 * commit_events))
+            sealing.catch_up()
+            assert index.count_behind_oldest() <= segment_events + commit_events
 
 
 async def test_copies_of_sealed_events_are_recognised_also_after_a_restart(tmp_path: Path) -> None:
