@@ -17,7 +17,6 @@ from agent.config.settings import StoreSettings
 from agent.store import layout
 from agent.store.files import swap
 from agent.store.files.write_ahead_log import WriteAheadLog
-from agent.store.fingerprints import sealing
 from agent.store.fingerprints.index import IndexBounds
 from agent.store.fingerprints.transient import Lifetimes
 from agent.store.layout import FILE_NAME, LOG_FRAME_BYTES, LOG_HEADER_BYTES
@@ -242,10 +241,10 @@ def test_the_generator_catches_commits_that_do_not_wait_for_the_flush(folder: Pa
 def test_the_generator_catches_copies_acked_out_of_the_page_cache(
     folder: Path, monkeypatch: pytest.MonkeyPatch, step: str, instead: Callable[..., object]
 ) -> None:
-    # Sealing flushes the log as well: of segments as small as these several times in a turn.
-    monkeypatch.setattr(sealing, "STEPS_PER_TURN_MAX", 1)
+    # Sealing flushes the log as well, and with segments this small so often that few copies are left in the page cache.
+    monkeypatch.setitem(globals(), "SEGMENT_EVENTS", 1 << 17)
     monkeypatch.setattr(WriteAheadLog, step, instead)
-    found = (fault for seed in range(6) for fault in faults(folder, seed, 300, commit_then_ack))
+    found = (fault for seed in range(20) for fault in faults(folder, seed, 300, commit_then_ack))
     assert any("an acked event" in fault for fault in found)
 
 
