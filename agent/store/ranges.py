@@ -38,7 +38,7 @@ class Ranges:
 
     def end_of(self, position: int) -> int | None:
         """Return the last position of the range that holds this one."""
-        at = bisect_right(self._firsts, position) - 1
+        at = bisect_right(self._firsts, position) - 1 if self._firsts else -1
         return self._lasts[at] if at >= 0 and self._lasts[at] >= position else None
 
     def holes(self, first: int, last: int) -> Iterator[tuple[int, int]]:

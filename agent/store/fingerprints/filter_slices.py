@@ -46,7 +46,7 @@ class FilterSlices:
         """Each is words over a bytearray; together they hold the columns in order."""
         self._columns: list[int | None] = []
         """The segment in each column, None where it is free."""
-        self._single: dict[int, bytes | bytearray] = {}
+        self._single: dict[int, bytes] = {}
         """By segment: a filter that is in no plane."""
 
     def __iter__(self) -> Iterator[int]:
@@ -68,10 +68,10 @@ class FilterSlices:
         left = SINGLE_FILTERS_MAX - len(self._single)
         return single_bytes if left else self._bits - SINGLE_FILTERS_MAX * single_bytes
 
-    def add(self, number: int, bits: bytes | bytearray) -> None:
+    def add(self, number: int, bits: bytes) -> None:
         """Add a segment's filter."""
         if self._bits < self._bits_given:
-            bits = _folded(bits)
+            bits = bytes(_folded(bits))
         if None not in self._columns:
             self._single[number] = bits
             if len(self._single) <= SINGLE_FILTERS_MAX:
@@ -83,7 +83,7 @@ class FilterSlices:
         else:
             self._fill(number, bits)
 
-    def _fill(self, number: int, bits: bytes | bytearray) -> None:
+    def _fill(self, number: int, bits: bytes) -> None:
         """Write a filter into a free column."""
         column = self._columns.index(None)
         content, start, words = self._bytes_of(self._planes()[column // PLANE_FILTERS])
@@ -104,7 +104,7 @@ class FilterSlices:
             for group, words in enumerate(self._groups):
                 content, _, _ = self._bytes_of(_Plane(group, 0))
                 self._groups[group] = memoryview(_folded(content)).cast(_WORD_FORMATS[words.itemsize])
-            self._single = {number: _folded(bits) for number, bits in self._single.items()}
+            self._single = {number: bytes(_folded(bits)) for number, bits in self._single.items()}
 
     def drop(self, number: int) -> None:
         """Remove a segment's filter, and its plane where that is empty then."""
@@ -121,28 +121,34 @@ class FilterSlices:
             del self._columns[there]
             self._arrange([*planes[:at], *planes[at + 1 :]])
 
-    def candidates(self, place: int, step: int) -> Iterator[int]:
-        """Yield the segments whose filters a fingerprint passes, given by its first place and its step."""
-        bits, hashes, first = self._bits, range(HASHES), 0
+    def candidates(self, place: int, step: int) -> list[int]:
+        """Return the segments whose filters a fingerprint passes, given by its first place and its step."""
+        found: list[int] = []
+        bits, first = self._bits, 0
+        start, stride = place % bits, step % bits  # before the loops: they have small numbers only
         for words in self._groups:
-            passed, at = -1, place
-            for _ in hashes:
-                passed &= words[at % bits]
+            passed, at = -1, start
+            for _ in range(HASHES):
+                passed &= words[at]
                 if not passed:
                     break
-                at += step
+                at += stride
+                if at >= bits:
+                    at -= bits
             else:
-                yield from self._numbers(first, passed)
+                found.extend(self._numbers(first, passed))
             first += words.itemsize * PLANE_FILTERS
         for number, content in self._single.items():
-            at = place
-            for _ in hashes:
-                bit = at % bits
-                if not content[bit >> 3] >> (bit & 7) & 1:
+            at = start
+            for _ in range(HASHES):
+                if not content[at >> 3] >> (at & 7) & 1:
                     break
-                at += step
+                at += stride
+                if at >= bits:
+                    at -= bits
             else:
-                yield number
+                found.append(number)
+        return found
 
     def _numbers(self, first: int, passed: int) -> Iterator[int]:
         """Yield the segments of the columns whose bits are set."""

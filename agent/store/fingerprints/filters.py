@@ -24,15 +24,17 @@ class BloomFilter:
     def __init__(self, events_max: int) -> None:
         self._bits = bytearray(filter_bytes(events_max))
 
-    def add(self, fingerprints: Iterable[bytes]) -> None:
-        """Add fingerprints, which pass the filter from now on."""
+    def add(self, entries: Iterable[bytes]) -> None:
+        """Add the fingerprints with which these entries begin; they pass the filter from now on."""
         bits, size = self._bits, len(self._bits) * 8
-        for fingerprint in fingerprints:
-            place, step = _WORDS.unpack(fingerprint)
+        for entry in entries:
+            place, step = _WORDS.unpack_from(entry)
+            bit, stride = place % size, (step | 1) % size  # before the loop: it has small numbers only
             for _ in range(HASHES):
-                bit = place % size
                 bits[bit >> 3] |= 1 << (bit & 7)
-                place += step | 1
+                bit += stride
+                if bit >= size:
+                    bit -= size
 
     def content(self) -> bytes:
         """Return the filter's bits, as they are stored."""
@@ -84,8 +86,9 @@ class Filters:
         found = list(self._unfiltered)
         place, step = _WORDS.unpack(fingerprint)
         for slices in self._slices.values():
-            found.extend(slices.candidates(place, step | 1))
-        return sorted(found, reverse=True) if found else found
+            found += slices.candidates(place, step | 1)
+        found.sort(reverse=True)
+        return found
 
 
 def filter_bytes(events_max: int) -> int:

@@ -6,13 +6,26 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
-from typing import Final
+from typing import Final, final
 
 from agent.store.fingerprints.transient import FINGERPRINT_BYTES, FORGOTTEN, split
 
 SLOT_BYTES: Final = 4
 MOMENT_MS: Final = 10_000
 """The resolution of a sealed fingerprint's service time, sufficient for the retention."""
+
+
+@final
+class Run:
+    """Places whose positions are consecutive, and which were committed within MOMENT_MS."""
+
+    def __init__(self, end: int, shift: int, service_ms: int) -> None:
+        self.end = end
+        """The place behind its last."""
+        self.shift = shift
+        """A place's distance to its position."""
+        self.service_ms = service_ms
+        """Of its first commit."""
 
 
 class Memtable:
@@ -28,6 +41,7 @@ class Memtable:
         self._slots = memoryview(_pages((self._mask + 1) * SLOT_BYTES)).cast("I")
         self.packed = _pages(events_max * FINGERPRINT_BYTES)
         self._count = 0
+        self._has_repeats = False
         self._places, self._positions, self._services_ms = array("q"), array("q"), array("q")
         """Where runs of consecutive positions begin, each of at most MOMENT_MS."""
 
@@ -60,6 +74,7 @@ class Memtable:
             while other := slots[slot]:
                 at = other * FINGERPRINT_BYTES
                 if held[at - FINGERPRINT_BYTES : at] == fingerprint:
+                    self._has_repeats = True
                     break
                 slot = slot + 1 & mask
             slots[slot] = number
@@ -84,6 +99,19 @@ class Memtable:
         """Return the service time at which a place was committed, at most MOMENT_MS too early."""
         return self._services_ms[bisect_right(self._places, place) - 1]
 
+    def fingerprint_at(self, place: int) -> bytes:
+        """Return the fingerprint at a place, empty where it does not count: FORGOTTEN, or added again later."""
+        fingerprint = self.packed[place * FINGERPRINT_BYTES : (place + 1) * FINGERPRINT_BYTES]
+        if fingerprint == FORGOTTEN or (self._has_repeats and self.position(fingerprint) != self.position_at(place)):
+            return b""
+        return fingerprint
+
+    def run_at(self, place: int) -> Run:
+        """Return the run to which a place belongs."""
+        run = bisect_right(self._places, place) - 1
+        end = self._places[run + 1] if run + 1 < len(self._places) else self._count
+        return Run(end, self._positions[run] - self._places[run], self._services_ms[run])
+
     def committed_ms(self, position: int) -> int | None:
         """Return the service time of a position's commit, at most MOMENT_MS too early; None where it is not there."""
         run = bisect_right(self._positions, position) - 1
@@ -91,6 +119,10 @@ class Memtable:
             return None
         end = self._places[run + 1] if run + 1 < len(self._places) else self._count
         return self._services_ms[run] if position - self._positions[run] < end - self._places[run] else None
+
+    def earliest_ms(self) -> int:
+        """Return the earliest service time."""
+        return min(self._services_ms)
 
     def runs(self) -> Iterator[tuple[int, int]]:
         """Yield the first and last position of each run."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import sqlite3
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from agent.store.fingerprints import fingerprint_rows, segments
 from agent.store.fingerprints.filters import BloomFilter
 from agent.store.fingerprints.index import FingerprintIndex
 from agent.store.fingerprints.memtable import Memtable
-from agent.store.fingerprints.segments import SealedFingerprint, Segment
-from agent.store.fingerprints.transient import EXCHANGE_LIFETIME_MS, FINGERPRINT_BYTES, FORGOTTEN
+from agent.store.fingerprints.segments import Origin, Segment
+from agent.store.fingerprints.transient import EXCHANGE_LIFETIME_MS, FINGERPRINT_BYTES
 from agent.store.schema.database import GetConnection
 
 SHARES = 32
@@ -95,41 +95,46 @@ class Sealing:
             self._transact(lambda connection, left=left: segments.delete_segment(connection, left))  # type: ignore[misc]
             yield
         bloom = BloomFilter(self._index.segment_events)
-        count = 0
-        done, self._sealed_events = 0, 0
-        for places in _shares(memtable):
-            found: list[SealedFingerprint] = []
-            for start in range(0, len(places), ENTRIES_PER_STEP):
-                if start:
-                    self._sealed_events = done + start // 2
-                    yield
-                found.extend(self._entries(memtable, places[start : start + ENTRIES_PER_STEP]))
-            entries = segments.sorted_entries(found)
-            for start in range(0, len(entries), ENTRIES_PER_STEP):
-                if start:
-                    self._sealed_events = done + (len(places) + start) // 2
-                    yield
-                bloom.add(entry.fingerprint for entry in entries[start : start + ENTRIES_PER_STEP])
-            count += len(entries)
-            self._transact(lambda connection, entries=entries: segments.insert_sealed(connection, number, entries))  # type: ignore[misc]
-            done += len(places)
-            self._sealed_events = done
-            yield
         runs = list(memtable.runs())
         first, last = min(first for first, _ in runs), max(last for _, last in runs)
+        origin = Origin(first, memtable.earliest_ms())
+        count = self._sealed_events = 0
+        for places in _shares(memtable):
+            before = self._sealed_events
+            entries: list[bytes] = []
+            for start in range(0, len(places), ENTRIES_PER_STEP):
+                if start:
+                    self._sealed_events = before + start // 2
+                    yield
+                entries += self._entries(memtable, origin, places[start : start + ENTRIES_PER_STEP])
+            entries.sort()
+            for start in range(0, len(entries), ENTRIES_PER_STEP):
+                if start:
+                    self._sealed_events = before + (len(places) + start) // 2
+                    yield
+                bloom.add(entries[start : start + ENTRIES_PER_STEP])
+            count += len(entries)
+            self._transact(
+                lambda connection, entries=entries: segments.insert_sealed(connection, number, origin, entries)  # type: ignore[misc]
+            )
+            self._sealed_events = before + len(places)
+            yield
         segment = Segment(number, first, last, memtable.service_ms_at(len(memtable) - 1), count)
         content = bloom.content()
         self._transact(lambda connection: segments.insert_segment(connection, segment, content))
         self._index.replace_memtable(memtable, segment, content)
 
-    def _entries(self, memtable: Memtable, places: Iterable[int]) -> Iterator[SealedFingerprint]:
+    def _entries(self, memtable: Memtable, origin: Origin, places: Sequence[int]) -> list[bytes]:
+        """Return the packed entries of places, which ascend."""
+        entries: list[bytes] = []
+        run = memtable.run_at(places[0])
         for place in places:
-            fingerprint = memtable.packed[place * FINGERPRINT_BYTES : (place + 1) * FINGERPRINT_BYTES]
-            position = memtable.position_at(place)
-            # Of two in one memtable the later counts: the earlier is in a gap, or past its retention.
-            counts = fingerprint != FORGOTTEN and memtable.position(fingerprint) == position
-            if counts and not self._index.is_forgotten(position):
-                yield SealedFingerprint(fingerprint, position, memtable.service_ms_at(place))
+            if place >= run.end:
+                run = memtable.run_at(place)
+            fingerprint, position = memtable.fingerprint_at(place), place + run.shift
+            if fingerprint and not self._index.is_forgotten(position):
+                entries.append(segments.pack_entry(origin, fingerprint, position, run.service_ms))
+        return entries
 
     def _clear_rows(self) -> bool:
         """Delete rows that a segment has replaced, but keep their other contents as long as they are valid."""

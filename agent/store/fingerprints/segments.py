@@ -7,7 +7,7 @@ the fingerprint, then 3 bytes each for its position and its service time, counte
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from agent.store.fingerprints.memtable import MOMENT_MS
@@ -37,6 +37,15 @@ class SealedFingerprint:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """From where the entries of a row count."""
+
+    position: int
+    """At most PART_MAX below the highest position."""
+    service_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Segment:
     """The contents of a segment's own row."""
 
@@ -50,25 +59,15 @@ class Segment:
     count: int
 
 
-def insert_sealed(connection: sqlite3.Connection, number: int, entries: Sequence[SealedFingerprint]) -> None:
-    """Append sorted entries to a segment, all of which sort behind those it has."""
-    if not entries:
-        return
-    position = min(entry.position for entry in entries)
-    service_ms = min(entry.service_ms for entry in entries)
+def insert_sealed(connection: sqlite3.Connection, number: int, origin: Origin, entries: Sequence[bytes]) -> None:
+    """Append packed and sorted entries to a segment, all of which sort behind those it has."""
     start = 0
     while start < len(entries):
         end = min(start + ENTRIES_PER_ROW, len(entries))
         # Equal prefixes stay together: the row that begins at or below a prefix has all of it.
-        while end < len(entries) and _prefix(entries[end].fingerprint) == _prefix(entries[end - 1].fingerprint):
+        while end < len(entries) and _prefix(entries[end]) == _prefix(entries[end - 1]):
             end += 1
-        packed = b"".join(
-            entry.fingerprint
-            + (entry.position - position).to_bytes(_PART_BYTES, "big")
-            + min((entry.service_ms - service_ms) // MOMENT_MS, PART_MAX).to_bytes(_PART_BYTES, "big")
-            for entry in entries[start:end]
-        )
-        row = (_key(number, entries[start].fingerprint), position, service_ms, packed)
+        row = (_key(number, entries[start]), origin.position, origin.service_ms, b"".join(entries[start:end]))
         connection.execute(
             f"INSERT OR REPLACE INTO sealed ({_SEALED}) VALUES (?, ?, ?, ?, ?)", (*row, checksum("sealed", row))
         )
@@ -162,9 +161,10 @@ def load_forgotten(connection: Reads) -> list[tuple[int, int]]:
     return [(first, last) for first, last in verified("forgotten", rows)]
 
 
-def sorted_entries(found: Iterable[SealedFingerprint]) -> list[SealedFingerprint]:
-    """Return entries in the order of a segment."""
-    return sorted(found, key=lambda entry: entry.fingerprint)
+def pack_entry(origin: Origin, fingerprint: bytes, position: int, service_ms: int) -> bytes:
+    """Return an entry as a row holds it; in the order of these bytes entries are sorted."""
+    moment = min((service_ms - origin.service_ms) // MOMENT_MS, PART_MAX)
+    return fingerprint + (position - origin.position << 8 * _PART_BYTES | moment).to_bytes(2 * _PART_BYTES, "big")
 
 
 def _entry(packed: bytes, at: int, position: int, service_ms: int) -> SealedFingerprint:

@@ -7,7 +7,7 @@ import sqlite3
 from agent.store.fingerprints import fingerprint_rows, segments
 from agent.store.fingerprints.filters import BloomFilter
 from agent.store.fingerprints.index import SEGMENT_EVENTS
-from agent.store.fingerprints.segments import SealedFingerprint, Segment
+from agent.store.fingerprints.segments import Origin, SealedFingerprint, Segment
 from agent.store.fingerprints.transient import FINGERPRINT_BYTES, FORGOTTEN, split
 from agent.store.format.packing import PackedEvent, unpack_readable
 from agent.store.ranges import Ranges
@@ -69,10 +69,13 @@ def _rebuild(
     segments.delete_segment(connection, number)
     if not entries:
         return None
-    found = segments.sorted_entries(entries.values())
+    origin = Origin(min(entries), min(entry.service_ms for entry in entries.values()))
+    found = sorted(
+        segments.pack_entry(origin, entry.fingerprint, entry.position, entry.service_ms) for entry in entries.values()
+    )
     bloom = BloomFilter(SEGMENT_EVENTS)
-    bloom.add(entry.fingerprint for entry in found)
+    bloom.add(found)
     made = Segment(number, first, last, service_ms, len(found))
-    segments.insert_sealed(connection, number, found)
+    segments.insert_sealed(connection, number, origin, found)
     segments.insert_segment(connection, made, bloom.content())
     return made

@@ -14,7 +14,7 @@ from agent.store.fingerprints import sealing, segments
 from agent.store.fingerprints.index import FingerprintIndex, IndexBounds
 from agent.store.fingerprints.memtable import MOMENT_MS, Memtable
 from agent.store.fingerprints.sealing import Sealing
-from agent.store.fingerprints.segments import ENTRIES_PER_ROW, SealedFingerprint
+from agent.store.fingerprints.segments import ENTRIES_PER_ROW, Origin, SealedFingerprint, pack_entry
 from agent.store.fingerprints.transient import FORGOTTEN
 from agent.store.schema import database
 
@@ -69,13 +69,16 @@ def test_a_block_answers_like_a_dictionary_and_knows_each_moment(added: list[tup
 def test_a_segment_gives_every_entry_back_and_no_other(count: int, alike: int, seed: int) -> None:
     # Similar: their prefixes are equal, so rows may only be split around them.
     found = {*some(count, seed), *(b"alike" + piece[5:] for piece in some(alike, seed))}
-    entries = segments.sorted_entries(
+    origin = Origin(5, 60_000)
+    entries = [
         SealedFingerprint(piece, 10 + place, 70_000 + place % 7 * MOMENT_MS)
         for place, piece in enumerate(sorted(found, key=hash))
-    )
+    ]
+    packed = sorted(pack_entry(origin, entry.fingerprint, entry.position, entry.service_ms) for entry in entries)
+    entries.sort(key=lambda entry: entry.fingerprint)
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         database.migrate(connection, Path("memory"))
-        segments.insert_sealed(connection, 7, entries)
+        segments.insert_sealed(connection, 7, origin, packed)
         assert list(segments.entries(connection, 7)) == entries
         assert [segments.find(connection, 7, entry.fingerprint) for entry in entries] == entries
         for stranger in (*some(50, 100), b"alike" + bytes(11), bytes(16), b"\xff" * 16):
