@@ -102,6 +102,28 @@ def test_what_is_sealed_is_found_with_its_position_and_memory_stays_bounded(conn
     assert not any(known.position(stranger, lambda: connection) for stranger in some(500, 2))
 
 
+@given(added=commits, seed=st.integers(0, 99))
+def test_a_segment_has_each_fingerprint_of_its_memtable_once_at_its_latest_position(
+    added: list[tuple[int, int, list[bytes]]], seed: int
+) -> None:
+    known, model = FingerprintIndex(IndexBounds(64_000, 128)), dict[bytes, int]()
+    position, service = 1, 100 * MOMENT_MS
+    for hole, pause, found in (*added, (0, 0, some(128, seed))):
+        position, service = position + hole, service + (pause if seed % 2 else -pause)
+        known.add(position, service, b"".join(found))
+        model.update((piece, place) for place, piece in enumerate(found, position))
+        position += len(found)
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        database.migrate(connection, Path("memory"))
+        sealing = Sealing(known, lambda: connection, transactions(connection), lambda: 0)
+        while sealing.step():
+            pass
+        (segment,) = known.segments()
+        sealed = {entry.fingerprint: entry.position for entry in segments.entries(connection, segment.number)}
+    assert sealed == {piece: place for piece, place in model.items() if place <= segment.last}
+    assert segment.count == len(sealed)
+
+
 def test_what_is_given_up_is_forgotten_wherever_it_lies_and_may_come_again(connection: sqlite3.Connection) -> None:
     known = FingerprintIndex(IndexBounds(1 << 20, 64))
     sealing = Sealing(known, lambda: connection, transactions(connection), lambda: 0)
