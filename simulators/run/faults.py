@@ -123,6 +123,10 @@ class _FaultPlayer:
         if self._target in self._services.down:
             return  # it has ended by itself, and its supervisor is about to start it
         self._services.take_down(self._target)
+        await self._end_and_start(what, end, seconds)
+
+    async def _end_and_start(self, what: str, end: Callable[[], None], seconds: float) -> None:
+        """End a service that is noted as down, and start it again after a time."""
         self._record(what)
         await asyncio.to_thread(end)
         if self._target is FaultTarget.JOB:
@@ -154,7 +158,7 @@ class _FaultPlayer:
         """
         async with self._reports.paused():
             await self._delivered()
-            await self._take_down(RESTORED, lambda: self._stop_and(self._gateway.restore), 0.0)
+            await self._end_and_start(RESTORED, self._gateway.restore, 0.0)
         await asyncio.sleep(RESTORED_SECONDS)
 
     async def _delivered(self) -> None:
