@@ -66,6 +66,8 @@ class ExactlyOnce:
         self._group = GROUP_PREFIX + name
         self._settled: Settled | None = None
         """Of the latest session of this run that has held the transactional id. Not the session: it holds clients."""
+        self._found: Marker | None = None
+        """The marker that was in Kafka when that session was opened."""
         self.fixed = {
             "acks": "all",
             "request.required.acks": None,
@@ -102,7 +104,7 @@ class ExactlyOnce:
             self._refuse_clones(context.outbox, intent, marker)
             opened.pop_all()
         session = TransactionalSession(context, transactional, reader, topic, marker, number)
-        self._settled = session.settled
+        self._settled, self._found = session.settled, marker
         return session
 
     def _look_up(self, topic: str, errors: LastError) -> tuple[Marker | None, object]:
@@ -142,8 +144,11 @@ class ExactlyOnce:
         _log.info("delivery=exactly-once recovered=%d transaction=%s", count, intent.marker)
 
     def _refuse_clones(self, outbox: Outbox, intent: Intent | None, marker: Marker | None) -> None:
-        """Raise ClonedError where another agent has committed under this name since this agent held it."""
-        known = () if intent is None else (intent.marker, intent.previous)
+        """Raise ClonedError where another agent has committed under this name since this agent held it.
+
+        A marker that is still there proves no other agent: a broker may have carried out a commit without its offsets.
+        """
+        known = (self._found,) if intent is None else (self._found, intent.marker, intent.previous)
         if marker is None or marker in known or marker.epoch == outbox.epoch():
             return
         if self._settled is not None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from agent.config.settings import KafkaSettings
+from agent.forward.delivery.transaction import GROUP_PREFIX
+from agent.forward.delivery.transactional import MARKER_PARTITION
+from agent.forward.kafka.health import REACHABLE
+from agent.forward.kafka.metadata import raw_metadata
+from agent.telemetry.links import LinkName
 from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
@@ -21,6 +28,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.kafka
 
 EVENTS = 10
+SECONDS_MAX = 60
 ONE_BY_ONE = {"max.in.flight": "1", "batch.num.messages": "1", "socket.timeout.ms": "3000"}
 """One record in a request, and one request at a time; the client repeats one that is not answered in time."""
 
@@ -39,6 +47,45 @@ def settings(linked: tuple[Broker, int, int], kafka: KafkaTopic) -> KafkaSetting
 
 def nothing() -> None:
     """Do nothing, so that the answer is passed on at once."""
+
+
+@contextmanager
+def marker_kept(kafka: KafkaTopic, gateway: str) -> Iterator[None]:
+    """Write the marker at the end of the block that was there at its beginning."""
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": GROUP_PREFIX + gateway}
+    with closing(Consumer({**config, "enable.auto.commit": False})) as client:
+        place = TopicPartition(kafka.topic, MARKER_PARTITION)
+        (earlier,) = client.committed([place], timeout=SECONDS_MAX)
+        assert earlier.offset >= 0
+        yield
+        (later,) = client.committed([place], timeout=SECONDS_MAX)
+        assert raw_metadata(later) != raw_metadata(earlier)
+        client.commit(offsets=[earlier], asynchronous=False)
+
+
+def test_a_run_whose_first_transaction_lost_its_offsets_takes_no_earlier_marker_for_a_clone(
+    settings: KafkaSettings, link: AnswerLink, kafka: KafkaTopic, gateway: str
+) -> None:
+    def abort() -> None:
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": gateway})
+        producer.init_transactions(SECONDS_MAX)
+
+    outbox = MemoryOutbox()
+    outbox.append(*readings(EVENTS))
+    with forwarding(settings, outbox, gateway):
+        wait_until_forwarded(outbox)
+    outbox.reopen("b" * 16)
+    outbox.append(*readings(EVENTS, EVENTS))
+    with forwarding(settings, outbox, gateway) as links:
+        with marker_kept(kafka, gateway):
+            wait_until_forwarded(outbox)
+        link.intercept_commit(abort, carried_out=False)
+        outbox.append(*readings(EVENTS, 2 * EVENTS))
+        wait_until(link.caught.is_set, "the broker reports a commit")
+        wait_until_forwarded(outbox)
+        assert links.state(LinkName.KAFKA) == REACHABLE
+
+    assert_each_once(kafka, outbox)
 
 
 @pytest.mark.parametrize(
