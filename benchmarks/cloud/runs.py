@@ -43,6 +43,9 @@ _NO_COORDINATOR = (
 _TICKS = os.sysconf("SC_CLK_TCK")
 _BATCH = re.compile(r"^batch=\d+ rows=\d+ milliseconds=\d+$", re.MULTILINE)
 _LATE = re.compile(r"stage=read .* late=[1-9]")
+_RECEIPT = re.compile(r"stage=receipt offsets=(\d+)$", re.MULTILINE)
+_QUERY_SECONDS = 0.1
+"""Time between queries of a group's offsets, which take a millisecond of CPU each, most of it the broker's."""
 STARTED = "contender=started"
 """The line of `spark.py` with which a contender's query has started."""
 
@@ -120,7 +123,7 @@ class Bench:
             timing = self._timed(
                 (process,),
                 "stage=started",
-                lambda: self.wait_for(process, f"{topic or self.topic}-cloud", wanted, topic),
+                lambda: self._wait_for_receipts(process, wanted, topic or self.topic),
             )
             process.wait_until(lambda: _all_reported(process.log()), "the figures of all batches", RUN_SECONDS_MAX)
             process.terminate(60)
@@ -193,6 +196,11 @@ class Bench:
         with _ending(process):
             return self._timed((process, server.process), "stage=assigned", done)
 
+    def _wait_for_receipts(self, process: Process, records: int, topic: str) -> None:
+        """Wait until the job has logged and Kafka has the receipt of this number of records."""
+        process.wait_until(lambda: receipted(process.log()) >= records, f"{records} records receipted", RUN_SECONDS_MAX)
+        self.wait_for(process, f"{topic}-cloud", records, topic)
+
     def wait_for(self, process: Process, group: str, records: int, topic: str = "") -> None:
         """Wait until a group has committed this number of offsets."""
         name = topic or self.topic
@@ -203,7 +211,7 @@ class Bench:
             return sum(max(0, one.offset) for one in committed(reader, places)) >= records
 
         try:
-            process.wait_until(is_there, f"{records} records committed", RUN_SECONDS_MAX)
+            process.wait_until(is_there, f"{records} records committed", RUN_SECONDS_MAX, _QUERY_SECONDS)
         finally:
             reader.close()
 
@@ -259,6 +267,11 @@ def _finished_log(process: Process) -> str:
         process.wait_until(has_grown, "more in the log", RUN_SECONDS_MAX)
         known = process.log()
     return known
+
+
+def receipted(log: str) -> int:
+    """Return the number of records in the job's latest receipt, 0 without one."""
+    return max(map(int, _RECEIPT.findall(log)), default=0)
 
 
 def _all_reported(log: str) -> bool:

@@ -93,14 +93,20 @@ class Process:
             raise ServiceError(f"{self.command.name}: cannot start {self.command.arguments[0]}: {error}") from error
         self._guard.watch(self._child.pid)
 
-    def wait_until(self, condition: Callable[[], bool], what: str, seconds: float = START_SECONDS_MAX) -> None:
+    def wait_until(
+        self,
+        condition: Callable[[], bool],
+        what: str,
+        seconds: float = START_SECONDS_MAX,
+        poll_seconds: float = POLL_SECONDS,
+    ) -> None:
         """Wait until the condition holds; raise ServiceError with the log's end where the child ends or time is up."""
         deadline = time.monotonic() + seconds
         while not condition():
             self.require_alive(what)
             if time.monotonic() > deadline:
                 raise ServiceTimeoutError(self._message(f"not within {seconds:g} s: {what}"))
-            time.sleep(POLL_SECONDS)
+            time.sleep(poll_seconds)
 
     def require_alive(self, what: str) -> None:
         """Raise ServiceError with the log's end where the child has ended."""

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from benchmarks.cloud import contest
-from benchmarks.cloud.runs import Bench, Timing, cpu_seconds
+from benchmarks.cloud.runs import Bench, Timing, cpu_seconds, receipted
 from benchmarks.job import delta_log, late, receipts, window
 from simulators.services.error import ServiceError
 from simulators.services.process import Command, Process
@@ -80,6 +80,11 @@ def test_the_cpu_time_of_a_child_counts_that_is_in_a_session_of_its_own_as_those
     with Process(Command("server", (sys.executable, "-c", SERVER), tmp_path / "server.log")) as server:
         server.wait_for_log("worked")
         assert cpu_seconds(server) >= 0.5
+
+
+def test_the_end_of_the_job_is_read_from_the_receipts_in_its_log() -> None:
+    log = "batch=1 stage=receipt offsets=10\nbatch=2 stage=planned offsets=90\nbatch=2 stage=receipt offsets=100\n"
+    assert (receipted(""), receipted(log)) == (0, 100)
 
 
 def test_a_commit_is_held_against_the_fresh_log_of_its_own_round() -> None:
