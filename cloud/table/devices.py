@@ -97,8 +97,6 @@ def read(spark: SparkSession, path: str) -> DataFrame:
     return found.select(*chosen).filter(F.col("device").isNotNull())
 
 
-def join(rows: DataFrame, devices: DataFrame | None) -> DataFrame:
-    """Add COLUMNS to the rows; null where the device is not listed."""
-    if devices is None:
-        return rows.withColumns({name: F.lit(None).cast("string") for name in COLUMNS})
-    return rows.join(F.broadcast(devices), on="device", how="left")
+def join(rows: DataFrame, devices: DataFrame) -> DataFrame:
+    """Return the rows with the COLUMNS of their devices; null where the device is not listed."""
+    return rows.drop(*COLUMNS).join(F.broadcast(devices), on="device", how="left")
