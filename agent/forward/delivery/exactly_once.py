@@ -68,6 +68,8 @@ class ExactlyOnce:
         """Of the latest session of this run that has held the transactional id. Not the session: it holds clients."""
         self._found: Marker | None = None
         """The marker that was in Kafka when that session was opened."""
+        self._epochs: set[str] = set()
+        """The epochs of the transactions of this run."""
         self.fixed = {
             "acks": "all",
             "request.required.acks": None,
@@ -101,9 +103,9 @@ class ExactlyOnce:
                 and not self._is_settled(context.outbox, intent)
             ):
                 self._settle(context, intent, transactional, reader, stop)
-            self._refuse_clones(context.outbox, intent, marker)
+            self._refuse_clones(intent, marker)
             opened.pop_all()
-        session = TransactionalSession(context, transactional, reader, topic, marker, number)
+        session = TransactionalSession(context, transactional, reader, topic, marker, number, self._epochs)
         self._settled, self._found = session.settled, marker
         return session
 
@@ -143,13 +145,14 @@ class ExactlyOnce:
         count = sum(last - first + 1 for first, last in runs)
         _log.info("delivery=exactly-once recovered=%d transaction=%s", count, intent.marker)
 
-    def _refuse_clones(self, outbox: Outbox, intent: Intent | None, marker: Marker | None) -> None:
+    def _refuse_clones(self, intent: Intent | None, marker: Marker | None) -> None:
         """Raise ClonedError where another agent has committed under this name since this agent held it.
 
-        A marker that is still there proves no other agent: a broker may have carried out a commit without its offsets.
+        A marker that was there before, or is of this run, proves no other agent: a broker may have carried out a commit
+        without its offsets.
         """
         known = (self._found,) if intent is None else (self._found, intent.marker, intent.previous)
-        if marker is None or marker in known or marker.epoch == outbox.epoch():
+        if marker is None or marker in known or marker.epoch in self._epochs:
             return
         if self._settled is not None:
             raise ClonedError(
@@ -181,6 +184,7 @@ class TransactionalSession:
         topic: TopicView,
         marker: Marker | None,
         latest: int,
+        epochs: set[str],
     ) -> None:
         self._context = context
         self._transactional = transactional
@@ -191,6 +195,7 @@ class TransactionalSession:
         self._marker = marker
         """The marker in Kafka."""
         self._number = latest
+        self._epochs = epochs
         self.settled = Settled()
         self._cursor = START
         self._cleared: set[int] = set()
@@ -284,6 +289,7 @@ class TransactionalSession:
         outbox = self._context.outbox
         self._number += 1
         marker = Marker(outbox.epoch(), self._number)
+        self._epochs.add(marker.epoch)
         intent = Intent(marker, self._marker, batch, tuple(outbox.labels(batch.first, batch.last)))
         outbox.set_fact(TRANSACTION_INTENT, str(intent))
         return intent

@@ -63,8 +63,9 @@ def marker_kept(kafka: KafkaTopic, gateway: str) -> Iterator[None]:
         client.commit(offsets=[earlier], asynchronous=False)
 
 
-def test_a_run_whose_first_transaction_lost_its_offsets_takes_no_earlier_marker_for_a_clone(
-    settings: KafkaSettings, link: AnswerLink, kafka: KafkaTopic, gateway: str
+@pytest.mark.parametrize("is_first", [True, False], ids=["the first of its run", "the first of a renewed epoch"])
+def test_after_a_transaction_that_lost_its_offsets_no_earlier_marker_is_taken_for_a_clone(
+    settings: KafkaSettings, link: AnswerLink, kafka: KafkaTopic, gateway: str, is_first: bool
 ) -> None:
     def abort() -> None:
         producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": gateway})
@@ -75,12 +76,16 @@ def test_a_run_whose_first_transaction_lost_its_offsets_takes_no_earlier_marker_
     with forwarding(settings, outbox, gateway):
         wait_until_forwarded(outbox)
     outbox.reopen("b" * 16)
-    outbox.append(*readings(EVENTS, EVENTS))
     with forwarding(settings, outbox, gateway) as links:
+        if not is_first:
+            outbox.append(*readings(EVENTS, EVENTS))
+            wait_until_forwarded(outbox)
+            outbox.reopen("c" * 16)
         with marker_kept(kafka, gateway):
+            outbox.append(*readings(EVENTS, 2 * EVENTS))
             wait_until_forwarded(outbox)
         link.intercept_commit(abort, carried_out=False)
-        outbox.append(*readings(EVENTS, 2 * EVENTS))
+        outbox.append(*readings(EVENTS, 3 * EVENTS))
         wait_until(link.caught.is_set, "the broker reports a commit")
         wait_until_forwarded(outbox)
         assert links.state(LinkName.KAFKA) == REACHABLE

@@ -29,7 +29,7 @@ def test_a_transaction_that_has_failed_meanwhile_is_reported_with_its_reason() -
     context = cast("SessionContext", SimpleNamespace(topic="events", gateway="gw1"))
     transactions = TransactionalProducer(cast("Any", FailedProducer()), LastError(), None, 9.0)
     topic = cast("Any", SimpleNamespace(leader_epochs={}))
-    session = TransactionalSession(context, transactions, cast("Any", None), topic, None, 0)
+    session = TransactionalSession(context, transactions, cast("Any", None), topic, None, 0, set())
 
     with pytest.raises(SessionError, match="Topic authorization failed"):
         session._hand_over((b"d", b"{}", []), InFlightBatch(1, {}))
