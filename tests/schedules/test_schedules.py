@@ -30,7 +30,7 @@ def test_no_schedule_loses_or_doubles_an_event(count: int) -> None:
     assert " wrong=0 " in done.stdout
 
 
-@pytest.mark.parametrize("seed", [5_000_860])
+@pytest.mark.parametrize("seed", [5_000_860, 20_001_248])
 def test_a_schedule_that_has_found_a_fault_finds_none(seed: int) -> None:
     assert run("--first", str(seed), "--count", "1").returncode == 0
 

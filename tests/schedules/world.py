@@ -244,8 +244,9 @@ class World:
     def _is_settled(self) -> bool:
         """Whether the gateway has had its receipts, and the table all of the topic, for some seconds."""
         last, now = self.job.table.last, self.scheduler.now
-        ends = {number: place.end for number, place in enumerate(self.cluster.partitions)}
-        if last is None or last.ends != ends or not self.gateway.is_idle:
+        read_to = {} if last is None else last.ends  # nothing of a partition in which nothing was: a topic made anew
+        has_all = all(read_to.get(number, 0) == place.end for number, place in enumerate(self.cluster.partitions))
+        if not (has_all and self.gateway.is_idle):
             self._settled_at = None
         elif self._settled_at is None:
             self._settled_at = now
