@@ -33,7 +33,7 @@ class SealedFingerprint:
     fingerprint: bytes
     position: int
     service_ms: int
-    """The service time of its commit, at most MOMENT_MS too early."""
+    """The service time of its commit, less than twice MOMENT_MS too early."""
 
 
 @dataclass(frozen=True, slots=True)

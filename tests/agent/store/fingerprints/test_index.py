@@ -106,12 +106,13 @@ def test_what_is_sealed_is_found_with_its_position_and_memory_stays_bounded(conn
 def test_a_segment_has_each_fingerprint_of_its_memtable_once_at_its_latest_position(
     added: list[tuple[int, int, list[bytes]]], seed: int
 ) -> None:
-    known, model = FingerprintIndex(IndexBounds(64_000, 128)), dict[bytes, int]()
+    known, model, moments = FingerprintIndex(IndexBounds(64_000, 128)), dict[bytes, int](), dict[int, int]()
     position, service = 1, 100 * MOMENT_MS
     for hole, pause, found in (*added, (0, 0, some(128, seed))):
         position, service = position + hole, service + (pause if seed % 2 else -pause)
         known.add(position, service, b"".join(found))
         model.update((piece, place) for place, piece in enumerate(found, position))
+        moments.update((place, service) for place in range(position, position + len(found)))
         position += len(found)
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         database.migrate(connection, Path("memory"))
@@ -119,9 +120,11 @@ def test_a_segment_has_each_fingerprint_of_its_memtable_once_at_its_latest_posit
         while sealing.step():
             pass
         (segment,) = known.segments()
-        sealed = {entry.fingerprint: entry.position for entry in segments.entries(connection, segment.number)}
+        entries = list(segments.entries(connection, segment.number))
+    sealed = {entry.fingerprint: entry.position for entry in entries}
     assert sealed == {piece: place for piece, place in model.items() if place <= segment.last}
     assert segment.count == len(sealed)
+    assert all(0 <= moments[entry.position] - entry.service_ms < 2 * MOMENT_MS for entry in entries)
 
 
 def test_what_is_given_up_is_forgotten_wherever_it_lies_and_may_come_again(connection: sqlite3.Connection) -> None:
