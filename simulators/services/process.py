@@ -156,8 +156,8 @@ class Process:
         self._clear_away()
 
     def pause(self) -> None:
-        """Pause the child and its children (SIGSTOP)."""
-        session.send(self.pid, signal.SIGSTOP)
+        """Pause the child and its children (SIGSTOP); return once they are stopped."""
+        session.stop(self.pid)
 
     def resume(self) -> None:
         """Resume the child and its children (SIGCONT)."""

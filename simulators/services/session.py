@@ -11,7 +11,9 @@ from pathlib import Path
 from simulators.services.error import ServiceTimeoutError
 
 POLL_SECONDS = 0.01
-KILL_SECONDS_MAX = 60.0
+SIGNAL_SECONDS_MAX = 60.0
+_STOPPED = {"T", "t", "Z", "X"}
+"""States of threads that run no longer (proc(5))."""
 
 
 def members(session: int) -> list[int]:
@@ -44,12 +46,26 @@ def send(session: int, number: signal.Signals) -> None:
 
 def kill(session: int) -> None:
     """Kill every process of a session; return once none is left."""
-    deadline = time.monotonic() + KILL_SECONDS_MAX
+    deadline = time.monotonic() + SIGNAL_SECONDS_MAX
     while members(session):
         if time.monotonic() > deadline:
             raise ServiceTimeoutError(f"session {session}: still has processes {members(session)} after SIGKILL")
         send(session, signal.SIGKILL)  # repeatedly, since a process may have forked
         time.sleep(POLL_SECONDS)
+
+
+def stop(session: int) -> None:
+    """Stop every process of a session (SIGSTOP); return once none of their threads runs.
+
+    A signal takes effect when the kernel delivers it: on a busy machine a server may answer a request meanwhile.
+    """
+    deadline = time.monotonic() + SIGNAL_SECONDS_MAX
+    send(session, signal.SIGSTOP)
+    while any(_runs_a_thread(pid) for pid in members(session)):
+        if time.monotonic() > deadline:
+            raise ServiceTimeoutError(f"session {session}: has threads that run after SIGSTOP")
+        time.sleep(POLL_SECONDS)
+        send(session, signal.SIGSTOP)  # repeatedly, since a process may have forked
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +77,17 @@ class _Status:
     @property
     def runs(self) -> bool:
         return self.state not in {"Z", "X"}
+
+
+def _runs_a_thread(pid: int) -> bool:
+    """Whether a thread of a process is not stopped; none where it has ended."""
+    for status in Path(f"/proc/{pid}/task").glob("*/stat"):
+        try:
+            if status.read_text(errors="replace").rpartition(")")[2].split()[0] not in _STOPPED:
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended
+    return False
 
 
 def _processes() -> dict[int, _Status]:

@@ -74,6 +74,21 @@ def test_a_child_that_stands_still_can_be_ended(tmp_path: Path) -> None:
     assert process.terminate() == 7
 
 
+def test_none_of_the_threads_of_a_paused_child_runs(tmp_path: Path) -> None:
+    busy = "import threading; [threading.Thread(target=lambda: sum(iter(lambda: 1, 0))).start() for _ in range(4)]"
+    process = Process(Command("busy", (sys.executable, "-c", f"{busy}; print('busy', flush=True)"), tmp_path / "log"))
+    process.start()
+    process.wait_for_log("busy", 60)
+    try:
+        for _ in range(100):
+            process.pause()
+            tasks = Path(f"/proc/{process.pid}/task").glob("*/stat")
+            assert {task.read_text().rpartition(")")[2].split()[0] for task in tasks} == {"T"}
+            process.resume()
+    finally:
+        process.kill()
+
+
 def test_an_early_end_shows_the_end_of_the_log(tmp_path: Path) -> None:
     process = shell("echo the reason; exit 3", tmp_path)
     process.start()
