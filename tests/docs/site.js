@@ -32,7 +32,8 @@ function look() {
   const page = await browser.newPage();
   await page.goto(given.url + "index.html");
   await page.getByPlaceholder("Search").click();
-  await page.getByPlaceholder("Search").fill("bootstrap_servers");
+  // By keys: once it is ready, the search reads its text only when a key is released.
+  await page.getByPlaceholder("Search").pressSequentially("bootstrap_servers");
   const found = page.locator(".md-search-result__link");
   await found.first().waitFor();
   seen.found = await found.evaluateAll(links => links.map(link => link.href));
