@@ -69,9 +69,11 @@ def _rebuild(
     segments.delete_segment(connection, number)
     if not entries:
         return None
+    # An event that was given up may have been stored again: its later position counts.
+    latest = {entries[position].fingerprint: entries[position] for position in sorted(entries)}
     origin = Origin(min(entries), min(entry.service_ms for entry in entries.values()))
     found = sorted(
-        segments.pack_entry(origin, entry.fingerprint, entry.position, entry.service_ms) for entry in entries.values()
+        segments.pack_entry(origin, entry.fingerprint, entry.position, entry.service_ms) for entry in latest.values()
     )
     bloom = BloomFilter(SEGMENT_EVENTS)
     bloom.add(found)

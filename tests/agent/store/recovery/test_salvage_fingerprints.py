@@ -42,3 +42,27 @@ async def test_a_lost_segment_is_known_from_its_events_beside_the_keys_that_its_
         assert (await accept(store, clock, nameless, key=KEY)).duplicates == 1
         for event in counted:
             assert (await accept(store, clock, event)).duplicates == 1
+
+
+@pytest.mark.parametrize("lost", ["segments", "sealed"])
+async def test_an_event_that_was_resent_after_a_gap_is_known_by_its_later_position_in_a_rebuilt_segment(
+    tmp_path: Path, lost: str
+) -> None:
+    clock = HandClock()
+    resent = Event("d", id="resent")
+    async with make_store(tmp_path, clock, segment_events=SEGMENT_EVENTS) as store:
+        await accept(store, clock, resent)
+        # Position 1 is the epoch's first event.
+        store._writer.call(lambda: store._committer.give_up(2, 2, "test"))
+        assert (await accept(store, clock, resent)).accepted == 1
+        for number in range(SEGMENT_EVENTS):
+            await accept(store, clock, Event("d", id=number))
+        for _ in range(500):
+            store.trouble()  # an iteration of the writer each, until everything is sealed
+    path = tmp_path / FILE_NAME
+    with closing(sqlite3.connect(path)) as connection, connection:
+        assert connection.execute(f"DELETE FROM {lost}").rowcount
+    swap.suspect(path, "set by the test")
+
+    async with make_store(tmp_path, clock, segment_events=SEGMENT_EVENTS) as store:
+        assert (await accept(store, clock, resent)).duplicates == 1
