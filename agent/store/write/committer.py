@@ -73,7 +73,7 @@ class Committer:
         self._announce(decision.after_commit)
 
     def give_up(self, first: int, last: int, reason: str) -> None:
-        """Give up unreadable or unsendable events, and declare them; none that is in a gap already.
+        """Make gaps of unreadable or unsendable events, and declare them; none of what is in a gap already.
 
         Events that were released before they were sent are given up as well. What was given up before an error is
         declared by the next commit.
@@ -81,7 +81,7 @@ class Committer:
         self._give_up(self._memory.progress.not_lost(first, last), reason)
 
     def expire(self, first: int, last: int, lifetime_ms: int) -> int:
-        """Give up the events from a position on that were committed longer ago than a service time; return how many.
+        """Make gaps of the events from a position on that are older than a service time; return how many.
 
         None that a full store has dropped since it was read. Otherwise as `give_up`.
         """
