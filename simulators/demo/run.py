@@ -37,7 +37,7 @@ from simulators.run.gateway import GatewayStatus
 from simulators.run.play import clock, link_to
 from simulators.run.run import watched
 from simulators.run.services import Overrides, Services, started
-from simulators.run.supervisor import Supervisor
+from simulators.run.supervisor import supervised
 from simulators.run.waiting import wait_for_job, wait_for_receipts
 from simulators.sensors.field import Field
 
@@ -66,15 +66,11 @@ async def run(options: DemoOptions, display: Display) -> DemoResult:
         with Ledger(ledger_file, clock) as ledger:
             faults = DemoFaults(services, ledger, options.seed, clock, display)
             # A job that Kafka has not answered for long ends, and its unit starts it again.
-            services.supervised = frozenset({"job"})
-            supervisor = Supervisor(services, ledger, display)
-            async with asyncio.TaskGroup() as tasks:
-                supervision = tasks.create_task(supervisor.run(), name="supervisor")
+            async with supervised(services, {"job"}, ledger, display) as supervisor:
                 await watched(services, _play(options, services, ledger, faults, display))
                 await watched(services, wait_for_job(services))
                 (status,) = await watched(services, wait_for_receipts(services.gateways, display))
                 await watched(services, note_receipts_ahead(services, ledger, display))
-                supervision.cancel()
         display.phase("stopping the job and the agent")
         await asyncio.to_thread(services.stop)
         display.phase("reading Kafka and the table, and comparing them with the ledger")

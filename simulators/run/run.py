@@ -35,6 +35,7 @@ from simulators.run.options import RunOptions
 from simulators.run.reports import Reports
 from simulators.run.services import Services, started
 from simulators.run.stop import Stop
+from simulators.run.supervisor import supervised
 from simulators.run.waiting import wait_for_job, wait_for_receipts, wait_for_table
 from simulators.scenario import SensorKind
 from simulators.sensors.zigbee_broker import require_no_network
@@ -108,14 +109,16 @@ async def _run_local(options: RunOptions, home: Path, display: Display, stop: St
     async with started(scenario, home, options.overrides, display) as services:
         with Ledger(options.ledger_file, play.clock) as ledger:
             _begin(options, ledger, {"gateways": len(services.gateways)})
-            await watched(services, _play_local(options, services, ledger, display, stop))
-            await watched(services, wait_for_job(services, stop))
-            statuses = await watched(services, wait_for_receipts(services.gateways, display, stop))
-            accepted, duplicates = (sum(getattr(one, name) for one in statuses) for name in ("accepted", "duplicates"))
-            ledger.sample({"accepted": accepted, "duplicates": duplicates})
-            await watched(services, faults.note_receipts_ahead(services, ledger, display))
-            if options.overrides.delivery == "at-most-once":
-                await watched(services, wait_for_table(services, display))
+            # A job that Kafka has not answered for long ends, and its unit starts it again.
+            async with supervised(services, {"job"}, ledger, display):
+                await watched(services, _play_local(options, services, ledger, display, stop))
+                await watched(services, wait_for_job(services, stop))
+                statuses = await watched(services, wait_for_receipts(services.gateways, display, stop))
+                names = ("accepted", "duplicates")
+                ledger.sample({name: sum(getattr(one, name) for one in statuses) for name in names})
+                await watched(services, faults.note_receipts_ahead(services, ledger, display))
+                if options.overrides.delivery == "at-most-once":
+                    await watched(services, wait_for_table(services, display))
             _end(ledger, stop)
         display.phase("stopping the job and the agent")
         await asyncio.to_thread(services.stop)

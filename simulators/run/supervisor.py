@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,3 +89,19 @@ class Supervisor:
                 continue
             self._services.down.discard(name)
             return
+
+
+@asynccontextmanager
+async def supervised(
+    services: Services, names: Collection[str], ledger: Ledger, display: Display
+) -> AsyncIterator[Supervisor]:
+    """Supervise the services with these names until the block ends.
+
+    Cancel the block, and raise an ExceptionGroup with a RunError, where one of them must not be started again.
+    """
+    services.supervised = frozenset(names)
+    supervisor = Supervisor(services, ledger, display)
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(supervisor.run(), name="supervisor")
+        yield supervisor
+        task.cancel()

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from simulators.display import Display
+from simulators.errors import RunError
 from simulators.evidence.receipts import behind
 from simulators.judge.standstill import REAL_CLOCK, Clock
 from simulators.run.gateway import GatewayStatus
+from simulators.run.job import START_SECONDS_MAX
 from simulators.run.services import Services
 from simulators.run.stop import Stop
 
@@ -26,10 +28,16 @@ class HasStatus(Protocol):
         """Return the status of the store."""
 
 
-async def wait_for_job(services: Services, stop: Stop | None = None) -> None:
-    """Wait until a started job reads the topic: events are not missing while it is still starting."""
-    if "job" not in services.down and not (stop is not None and stop.requested.is_set()):
-        await asyncio.to_thread(services.job.wait)
+async def wait_for_job(services: Services, stop: Stop | None = None, clock: Clock = REAL_CLOCK) -> None:
+    """Wait until the job reads the topic, also while a supervisor starts it: until then no event is missing.
+
+    Raise RunError where it does not read within START_SECONDS_MAX.
+    """
+    job, deadline = services.job, clock.now() + START_SECONDS_MAX
+    while not (job.process.alive and job.reads) and not (stop is not None and stop.requested.is_set()):
+        if clock.now() > deadline:
+            raise RunError(f"job: does not read within {START_SECONDS_MAX:g} s; {job.process.log_tail()}")
+        await clock.sleep(POLL_SECONDS)
 
 
 async def wait_for_receipts(

@@ -21,7 +21,7 @@ from simulators.run.reports import Reports
 from simulators.run.run import judge_local
 from simulators.run.services import Overrides, Services, started
 from simulators.run.stop import Stop
-from simulators.run.supervisor import SelfEnd, Supervisor
+from simulators.run.supervisor import SelfEnd, supervised
 from simulators.run.waiting import wait_for_receipts
 from simulators.scenario import Scenario
 from simulators.sensors.endpoint import Timing
@@ -67,7 +67,6 @@ async def soak(options: SoakOptions, display: Display, stop: Stop) -> SoakOutcom
     seconds, part_seconds = options.seconds, options.checkpoint_seconds
     scenario = plan.scenario(options.seed, seconds, part_seconds, options.events_per_second, lanes=options.lanes)
     async with started(scenario, home, Overrides(delivery=options.delivery), display) as services:
-        services.supervised = frozenset(services.by_name)
         with Ledger(home / LEDGER_FILE, play.clock) as ledger:
             ledger.begin({"scenario": asdict(scenario), "seed": options.seed, "gateways": len(services.gateways)})
             one = _Soak(options, scenario, services, ledger, display, stop)
@@ -97,15 +96,14 @@ class _Soak:
 
     async def run(self) -> SoakOutcome:
         gauges = Gauges(self._services)
-        supervisor = Supervisor(self._services, self._ledger, self._display)
-        async with asyncio.TaskGroup() as tasks:
-            beside = [tasks.create_task(supervisor.run()), tasks.create_task(gauges.run())]
+        supervision = supervised(self._services, self._services.by_name, self._ledger, self._display)
+        async with supervision as supervisor, asyncio.TaskGroup() as tasks:
+            gauging = tasks.create_task(gauges.run())
             seconds, found = await self._play()
             if found is None:
                 self._ledger.end()
                 found = await self._judge()
-            for one in beside:
-                one.cancel()
+            gauging.cancel()
         await asyncio.to_thread(self._services.stop)
         outages = sum(outage.at < seconds for outage in self._scenario.link.outages)
         return SoakOutcome(
