@@ -51,7 +51,8 @@ class Store:
             "offsets": _OFFSETS,
         }
         for name, columns in tables.items():
-            spark.sql(f"CREATE TABLE IF NOT EXISTS {self._name(name)} ({columns}) USING delta")
+            # Not by CREATE TABLE, which cannot complete what an audit that was killed here has left.
+            self._write(spark.createDataFrame([], columns), name, "ignore")
 
     def ends(self, topic_id: str) -> dict[int, int]:
         """Return the offsets at which the last audit of a topic ended, by partition."""

@@ -79,8 +79,8 @@ class DeltaTable:
 
     @staticmethod
     def exists(spark: SparkSession, path: str) -> bool:
-        """Whether the folder has a Delta table."""
-        return jvm.exists(spark, f"{path}/_delta_log")
+        """Whether the folder has a Delta table, of at least one version."""
+        return bool(jvm.delta_log(spark, path).tableExists())
 
     @property
     def id(self) -> str:
@@ -164,12 +164,13 @@ class DeltaTable:
         self._spark.sql(f"VACUUM {self._name} RETAIN {math.ceil(retain_seconds / 3600)} HOURS").collect()
 
     def _create(self) -> None:
-        columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in self._layout.schema)
-        partitioned = (
-            f"PARTITIONED BY ({', '.join(self._layout.partitioned_by)})" if self._layout.partitioned_by else ""
-        )
-        properties = f"TBLPROPERTIES ({_pairs(self._layout.properties)})"
-        self._spark.sql(f"CREATE TABLE IF NOT EXISTS {self._name} ({columns}) USING delta {partitioned} {properties}")
+        """Create the table where there is none.
+
+        Not by CREATE TABLE: where an earlier job was killed while it created the table, there is a log without a
+        version, which IF NOT EXISTS takes for a table, and CREATE for another program's folder.
+        """
+        nothing = self._spark.createDataFrame([], self._layout.schema).write.format("delta").mode("ignore")
+        nothing.partitionBy(*self._layout.partitioned_by).options(**self._layout.properties).save(self._path)
 
     def _set_properties(self, present: Mapping[str, str]) -> None:
         """Set the properties that are not set, in a table that another program has created."""

@@ -52,3 +52,13 @@ def test_files_that_later_audits_have_replaced_are_removed(spark: SparkSession, 
         there = {file.name for file in (tmp_path / f"audit_{name}").glob("*.parquet")}
         assert there == {file.rpartition("/")[2] for file in live.inputFiles()}
     assert store.ends("t") == {0: 2}
+
+
+def test_tables_whose_creation_was_killed_are_created(spark: SparkSession, tmp_path: Path) -> None:
+    for name in ("ranges", "leaves"):
+        (tmp_path / f"audit_{name}" / "_delta_log").mkdir(parents=True)
+    store = Store(spark, str(tmp_path))
+    assert store.ends("t") == {}
+    assert store.leaves().collect() == []
+    ranges, unwritten = store.ranges(spark.createDataFrame([], "gateway string, epoch string, sequence bigint"))
+    assert ranges.collect() == unwritten.collect() == []

@@ -201,3 +201,28 @@ def test_commits_of_others_are_looked_through(spark: SparkSession, tmp_path: Pat
     table = table_of(spark, tmp_path, Gateway().records(counters(1, 2)))
     spark.sql(f"DELETE FROM delta.`{tmp_path}/events` WHERE id = '1'")
     assert table.last_commit() == COMMIT
+
+
+@pytest.mark.parametrize("left", ["", ".00000000000000000000.json.6d9c1c6a-7cb8-4a38-9a3d-5fd3bf5ad7ab.tmp"])
+def test_a_table_whose_creation_was_killed_before_its_first_version_is_created(
+    spark: SparkSession, tmp_path: Path, left: str
+) -> None:
+    log = tmp_path / "events" / "_delta_log"
+    log.mkdir(parents=True)
+    if left:
+        (log / left).write_text('{"commitInfo":')
+    table = DeltaTable(spark, str(tmp_path / "events"), TABLE)
+    table.append(spark.createDataFrame([], TABLE.schema), COMMIT)
+    assert DeltaTable(spark, str(tmp_path / "events"), TABLE).last_commit() == COMMIT
+    detail = spark.sql(f"DESCRIBE DETAIL delta.`{tmp_path / 'events'}`").collect()[0]
+    assert detail["id"] == table.id
+    assert detail["partitionColumns"] == [*TABLE.partitioned_by]
+    assert TABLE.properties.items() <= detail["properties"].items()
+
+
+def test_maintenance_does_not_create_a_table(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "events" / "_delta_log").mkdir(parents=True)
+    assert not DeltaTable.exists(spark, str(tmp_path / "events"))
+    assert not DeltaTable.exists(spark, str(tmp_path / "other"))
+    DeltaTable(spark, str(tmp_path / "events"), TABLE)
+    assert DeltaTable.exists(spark, str(tmp_path / "events"))
