@@ -7,9 +7,14 @@ from pathlib import Path
 
 import orjson
 
+from simulators.errors import SimulatorError
 from simulators.evidence.row import Row
 
 RECORDS_FILE = "records.jsonl"
+
+
+class SavedRecordsError(SimulatorError):
+    """A line of the file is no record, or a part of one; the message names it."""
 
 
 def saving(records: Iterable[Row], file: Path) -> Iterator[Row]:
@@ -21,7 +26,11 @@ def saving(records: Iterable[Row], file: Path) -> Iterator[Row]:
 
 
 def read(file: Path) -> Iterator[Row]:
-    """Yield the records in a file."""
+    """Yield the records in a file; raise SavedRecordsError."""
     with file.open("rb") as lines:
-        for line in lines:
-            yield Row(*orjson.loads(line))
+        for number, line in enumerate(lines, start=1):
+            try:
+                row = Row(*orjson.loads(line))
+            except (ValueError, TypeError) as error:
+                raise SavedRecordsError(f"{file}, line {number}: no record: {error} in {line[:200]!r}") from error
+            yield row

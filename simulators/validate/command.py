@@ -15,7 +15,7 @@ from simulators.evidence.saved import RECORDS_FILE
 from simulators.judge.sink import Sink, add_arguments, read_sink
 from simulators.terminal import FAILED, FINE, guarded, open_console
 from simulators.validate import model
-from simulators.validate.traces import Trace, Traces, collect, positions
+from simulators.validate.traces import STRANGE, Trace, Traces, collect, positions
 
 SHOWN_MAX = 5
 """Of how many devices that do not fit the first step that does not is looked for."""
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str], program: str) -> int:
         (
             "Look for a behaviour of the model of the path (docs/model.md) that fits what a run has seen of each "
             "device: its requests, ACKs, records and rows. A run with --local needs no further option. Exit status 0: "
-            "each fits; 1: one does not, or none could be compared; 2: wrong usage."
+            "each fits; 1: one does not, none could be compared, or none was acked; 2: wrong usage."
         ),
         _EXAMPLES,
     )
@@ -46,11 +46,14 @@ def main(arguments: Sequence[str], program: str) -> int:
         return USAGE
     console = open_console()
     return guarded(
-        lambda: _show(_traces(ledger_file, sink), console), "validate", console, interrupted="interrupted: no result"
+        lambda: _show(_traces(ledger_file, sink, console), console),
+        "validate",
+        console,
+        interrupted="interrupted: no result",
     )
 
 
-def _traces(ledger_file: Path, sink: Sink) -> Traces:
+def _traces(ledger_file: Path, sink: Sink, console: Console) -> Traces:
     folder = ledger_file.parent
     records: Iterable[Row] | None = None
     if not sink.named:
@@ -58,6 +61,8 @@ def _traces(ledger_file: Path, sink: Sink) -> Traces:
         if (folder / RECORDS_FILE).exists():
             records = saved.read(folder / RECORDS_FILE)
     sink.require()
+    if sink.topic is None and records is None:
+        console.print("not compared: the records of the topic; each row counts as the one of its event", soft_wrap=True)
     with sink.reading("", {}) as opened:
         if sink.topic is None:
             return collect(ledgers.read(ledger_file), records, opened.records)
@@ -80,7 +85,10 @@ def _show(traces: Traces, console: Console) -> int:
         soft_wrap=True,
         highlight=False,
     )
-    return FINE if fits and not wrong else FAILED
+    if not any(step.event == "acked" for trace in traces.by_device.values() for step in trace):
+        console.print("no result: no event of these devices was acked", soft_wrap=True)
+        return FAILED
+    return FAILED if wrong else FINE
 
 
 def _described(trace: Trace) -> str:
@@ -88,4 +96,5 @@ def _described(trace: Trace) -> str:
     if fitting == len(trace):
         return "an event that was acked is missing in the end"
     step = trace[fitting]
-    return f"step {fitting + 1} of {len(trace)}, {step.event} of its event {step.position}"
+    event = "an event that the ledger does not have" if step.position == STRANGE else f"its event {step.position}"
+    return f"step {fitting + 1} of {len(trace)}, {step.event} of {event}"

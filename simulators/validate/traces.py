@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from simulators.evidence.row import Row
-from simulators.ledger import Acked, GivenUp, Line, Refused, Reported, Sent
+from simulators.ledger import Acked, GivenUp, LedgerError, Line, Refused, Reported, Sent
 from simulators.oracle.statement import digest, statement
 
 DEVICES_MAX = 200
@@ -56,7 +56,8 @@ class _Device:
 def collect(ledger: Iterable[Line], records: Iterable[Row] | None, rows: Iterable[Row] | None) -> Traces:
     """Return the traces of all devices that send one event at a time, with records or rows or both.
 
-    Without records, each row stands for its own, and their times are unknown.
+    Without records, each row stands for its own, and their times are unknown. Raise LedgerError where the ledger lacks
+    an event that was sent.
     """
     devices = _devices(ledger)
     records_of, rows_of = _by_device(records or ()), _by_device(rows or ())
@@ -104,6 +105,8 @@ def _devices(ledger: Iterable[Line]) -> Mapping[str, _Device]:
             names[line.mark] = line.event.device
             _note_event(devices[line.event.device], line)
         elif isinstance(line, Sent | Acked | Refused | GivenUp):
+            if line.mark not in names:
+                raise LedgerError(f"the event {line.mark} was never reported: lines of the ledger are missing")
             _note_step(devices[names[line.mark]], line)
     return devices
 

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
+import pytest
+
 from contract.event import Event
 from simulators import ledger
 from simulators.evidence import saved
 from simulators.evidence.row import Row
-from simulators.evidence.saved import RECORDS_FILE
-from simulators.ledger import Ledger
+from simulators.evidence.saved import RECORDS_FILE, SavedRecordsError
+from simulators.ledger import Ledger, LedgerError
 from simulators.validate.model import fitting, fitting_steps
 from simulators.validate.traces import STRANGE, Step, changed, collect
 from tests.simulators.oracle.delta_tables import write_table
@@ -132,6 +134,24 @@ def test_saved_records_are_read_as_they_were(tmp_path: Path) -> None:
     assert list(saved.read(tmp_path / RECORDS_FILE)) == records
 
 
+@pytest.mark.parametrize("line", [b'["urn:dev:mac:0000000000000001","reading",1,n', b'["a","b"]\n', b"7\n"])
+def test_a_saved_record_that_is_cut_off_or_none_is_an_error_with_its_line(tmp_path: Path, line: bytes) -> None:
+    file = tmp_path / RECORDS_FILE
+    list(saved.saving(rows(1, 2), file))
+    file.write_bytes(file.read_bytes() + line)
+    with pytest.raises(SavedRecordsError, match=f"{RECORDS_FILE}, line 3"):
+        list(saved.read(file))
+
+
+def test_a_ledger_without_its_beginning_is_an_error(tmp_path: Path) -> None:
+    file = written(tmp_path)
+    beginning, first, *others = file.read_bytes().splitlines(keepends=True)
+    assert first.startswith(b'{"event"')
+    file.write_bytes(b"".join((beginning, *others)))
+    with pytest.raises(LedgerError, match="event 1 was never reported"):
+        collect(ledger.read(file), None, rows(1, 2, 3, 4))
+
+
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the installed command in another folder than the checkout."""
     command = [str(Path(sys.executable).with_name("oncegate-sim")), "validate", str(folder), *arguments]
@@ -148,4 +168,31 @@ def test_the_command_validates_a_folder_and_names_what_does_not_fit(tmp_path: Pa
     done = run(tmp_path, "--table", str(tmp_path / "other"))
     assert f"{DEVICE}: does not fit" in done.stdout
     assert "1 do not fit the model" in done.stdout
+    assert done.returncode == 1
+
+
+def test_a_run_without_acks_is_no_success(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.jsonl", lambda: BEGIN) as lines:
+        lines.sent(lines.reported(event(DEVICE, 1)))
+    write_table(tmp_path / "cloud" / "table", [])
+    done = run(tmp_path)
+    assert "no result: no event of these devices was acked" in done.stdout, done
+    assert done.returncode == 1
+
+
+def test_what_is_not_compared_is_printed(tmp_path: Path) -> None:
+    written(tmp_path, (DEVICE,))
+    write_table(tmp_path / "cloud" / "table", rows(1, 2, 3, 4))
+    assert "not compared: the records of the topic" in run(tmp_path).stdout
+    list(saved.saving(rows(1, 2, 3, 4), tmp_path / RECORDS_FILE))
+    done = run(tmp_path)
+    assert "not compared" not in done.stdout
+    assert done.returncode == 0
+
+
+def test_a_record_that_the_device_has_not_sent_is_named_so(tmp_path: Path) -> None:
+    written(tmp_path, (DEVICE,))
+    write_table(tmp_path / "cloud" / "table", rows(1, 2, 3, 4, 9))
+    done = run(tmp_path)
+    assert "record of an event that the ledger does not have" in done.stdout, done
     assert done.returncode == 1
