@@ -14,7 +14,7 @@ from simulators.services.tlc import CheckOutcome
 
 _SPECIFICATIONS = (suite.FOLDER / "path" / "path.tla", Path(__file__).with_name("traced_schedule.tla"))
 SECONDS_MAX = 600.0
-INVARIANTS = ("AckedIsOnDisk", "ForwardedIsInLog", "KeptUntilConfirmed", "ProcessedIsInTable", "OneRowEach")
+INVARIANTS = suite.configuration("path/kills").invariants
 _FITS = re.compile(r"^<<\"fits\", (\d+)>>$", re.MULTILINE)
 _CONSTANTS = {
     "LossesMax": "0",
