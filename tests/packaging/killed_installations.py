@@ -4,7 +4,7 @@
 
 Without --all only a few of the changes of documents, and of the removal of the old packages, are among them. Only our
 own package is installed, from a wheel without dependencies: pip builds beside the destination, and moves each package
-there. The counts are printed as JSON.
+there. The counts are printed as JSON; the progress goes to stderr.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from zipfile import ZipFile
 
+from rich.console import Console
+
+from simulators.display import Display
 from tests.packaging.roots import CHECKOUT
 from tests.support import changes
 
@@ -162,13 +165,20 @@ def _marked(wheel: Path, folder: Path, mark: str) -> Path:
     return folder / wheel.name
 
 
-def run(scenario: str, part: int, parts: int, *, everything: bool = False) -> tuple[dict[str, object], list[str]]:
+def run(
+    scenario: str, part: int, parts: int, display: Display, *, everything: bool = False
+) -> tuple[dict[str, object], list[str]]:
     """Kill one part of the installations; return the counts, and what is wrong."""
     with tempfile.TemporaryDirectory(prefix="installations-") as name:
+        display.phase(f"{scenario}: one installation without a kill, whose changes are counted")
         installations = Installations(Path(name), scenario)
         chosen = list(range(len(installations.changes))) if everything else installations.selection()
         numbers = chosen[part - 1 :: parts]
-        wrong = [one for number in numbers for one in installations.kill_at(number)]
+        display.phase(f"{scenario}: {len(numbers):,} kills, each with another installation after it")
+        wrong: list[str] = []
+        for done, number in enumerate(numbers):
+            display.count(done, len(numbers), f"{done:,} of {len(numbers):,} kills made, {len(wrong)} faults found")
+            wrong += installations.kill_at(number)
         return {"scenario": scenario, "changes": len(installations.changes), "killed": len(numbers)}, wrong
 
 
@@ -182,7 +192,8 @@ def main() -> None:
     part, parts = map(int, arguments.part.split("/"))
     failed = False
     for scenario in [arguments.scenario] if arguments.scenario else SCENARIOS:
-        counts, wrong = run(scenario, part, parts, everything=arguments.all)
+        with Display(Console(stderr=True)) as display:
+            counts, wrong = run(scenario, part, parts, display, everything=arguments.all)
         print("\n".join([json.dumps(counts), *wrong]), flush=True)
         failed = failed or bool(wrong)
     sys.exit(failed)

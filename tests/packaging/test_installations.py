@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from simulators.display import Display
 from tests.packaging import killed_installations
 from tests.packaging.roots import CHECKOUT
 from tests.support import changes
@@ -61,6 +64,9 @@ def test_a_killed_command_has_made_the_changes_before_and_no_other(tmp_path: Pat
 def test_whenever_an_installation_is_killed_the_next_one_is_complete_and_an_agent_is_in_place(
     scenario: str, part: int
 ) -> None:
-    counts, wrong = killed_installations.run(scenario, part, 4)
+    shown = io.StringIO()
+    with Display(Console(file=shown)) as display:
+        counts, wrong = killed_installations.run(scenario, part, 4, display)
     print(counts, file=sys.stderr)
     assert wrong == []
+    assert f" of {counts['killed']:,} kills made" in shown.getvalue()

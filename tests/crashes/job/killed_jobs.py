@@ -6,7 +6,7 @@ Before each start, records are sent: new events, an exact repetition, and now an
 is killed right before its change number N of that start, JVM and Python together; the next start recovers. After each
 kill the table has no event twice, and all events that a receipt covers; at the end it has every event once. In the
 scenario `first` each kill has its own table and checkpoint, which are being created; in `later` one table and one
-checkpoint go through all kills. The counts are printed as JSON.
+checkpoint go through all kills. The counts are printed as JSON; the progress goes to stderr.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from rich.console import Console
+
+from simulators.display import Display
 from simulators.services import spark
 from simulators.services.kafka.broker import Broker
 from tests.cloud.gateway import Gateway, readings
@@ -123,9 +126,10 @@ def kinds_of(made: changes.Run, folder: Path) -> set[str]:
 class Series:
     """The kills of one scenario, with one broker."""
 
-    def __init__(self, broker: Broker, work: Path, mutants: tuple[str, ...] = ()) -> None:
+    def __init__(self, broker: Broker, work: Path, display: Display, mutants: tuple[str, ...] = ()) -> None:
         self._broker = broker
         self._work = work
+        self._display = display
         self._mutants = mutants
         self.changes = 0
         self.kinds = 0
@@ -133,9 +137,10 @@ class Series:
 
     def later(self, part: int, parts: int) -> list[str]:
         """Kill the starts of one table and one checkpoint, one after the other; return what is wrong."""
+        self._display.phase("later: two starts without a kill; the changes of the second are counted")
         with self._jobs() as jobs:
             wrong = _ended(jobs.start(), jobs) or self._recorded(jobs)
-            for number in range(part - 1, self.changes, parts):
+            for number in self._numbers(part, parts):
                 if wrong:
                     return wrong
                 wrong = self._kill(jobs, number)
@@ -143,9 +148,10 @@ class Series:
 
     def first(self, part: int, parts: int) -> list[str]:
         """Kill starts that create table and checkpoint, and start each again; return what is wrong."""
+        self._display.phase("first: one start without a kill, whose changes are counted")
         with self._jobs() as jobs:
             wrong = self._recorded(jobs)
-        for number in range(part - 1, self.changes, parts):
+        for number in self._numbers(part, parts):
             if wrong:
                 break
             with self._jobs() as jobs:
@@ -169,9 +175,16 @@ class Series:
         self.changes, self.kinds = len(made.changes), len(kinds_of(made, jobs.cloud.folder))
         return _ended(made, jobs)
 
+    def _numbers(self, part: int, parts: int) -> Iterator[int]:
+        """Yield the changes before which the job is killed, and show the progress."""
+        numbers = range(part - 1, self.changes, parts)
+        self._display.phase(f"kills before {len(numbers)} of the {self.changes} changes of a start")
+        for done, number in enumerate(numbers):
+            self._display.count(done, len(numbers), f"{done} of {len(numbers)} done, {self.killed} of them killed")
+            yield number
+
     def _kill(self, jobs: KilledJobs, number: int) -> list[str]:
         made = jobs.start(number)
-        print(f"{number} of {self.changes}: status {made.status}", file=sys.stderr, flush=True)
         if made.status != -signal.SIGKILL:  # this start has made fewer changes, and has ended as it should
             return _ended(made, jobs)
         self.killed += 1
@@ -206,8 +219,12 @@ def main() -> None:
     mutants = (f"{__spec__.name}:{given.mutant}",) if given.mutant else ()
     failed = False
     for scenario in [given.scenario] if given.scenario else SCENARIOS:
-        with tempfile.TemporaryDirectory(prefix="killed-jobs-") as name, Broker(Path(name) / "kafka") as broker:
-            series = Series(broker, Path(name), mutants)
+        with (
+            tempfile.TemporaryDirectory(prefix="killed-jobs-") as name,
+            Broker(Path(name) / "kafka") as broker,
+            Display(Console(stderr=True)) as display,
+        ):
+            series = Series(broker, Path(name), display, mutants)
             wrong = series.first(part, parts) if scenario == "first" else series.later(part, parts)
         counts = {"scenario": scenario, "changes": series.changes, "kinds": series.kinds, "killed": series.killed}
         print("\n".join([json.dumps(counts), *wrong]), flush=True)

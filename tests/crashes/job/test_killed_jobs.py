@@ -20,6 +20,7 @@ def test_whenever_the_job_is_killed_no_event_is_lost_or_doubled(scenario: str, p
     done = run("job.killed_jobs", "--scenario", scenario, "--part", part)
     assert done.returncode == 0
     assert json.loads(done.stdout)["killed"] >= 8
+    assert " 1 of " in done.stderr  # the progress
 
 
 def test_receipts_before_the_rows_are_revealed() -> None:
