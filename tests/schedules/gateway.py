@@ -41,6 +41,8 @@ PORT = 5683
 DESCRIPTOR = 1 << 20
 """Of the simulated socket: no file has it."""
 POLL_SECONDS = 5.0
+KEEP_SECONDS = 1.0
+"""Of processed events: an event that is purged too early is gone before it is processed."""
 LANES = (Lane("alarms", 10, type="alarm"),)
 """Beside the default lane, in the schedules with lanes."""
 
@@ -202,7 +204,7 @@ def settings_of(folder: Path, lanes: tuple[Lane, ...], delivery: str) -> Setting
         coap=CoapSettings(bind=f"{HOST}:{PORT}"),
         http=HttpSettings(enabled=False),
         mqtt=MqttSettings(enabled=False),
-        store=StoreSettings(keep_processed_seconds=30.0),
+        store=StoreSettings(keep_processed_seconds=KEEP_SECONDS),
         receipts=ReceiptSettings(poll_seconds=POLL_SECONDS),
         forward=ForwardSettings(lanes=lanes),
     )

@@ -31,6 +31,16 @@ def purge_before_receipt() -> None:
     StoreOutbox.mark_forwarded = mark_both  # type: ignore[method-assign]
 
 
+def holes_purged() -> None:
+    """Purge up to the last processed event, whatever is before it."""
+    from agent.store.ranges import Coverage
+
+    def processed_to(self: Coverage, floor: int) -> int:
+        return max((last for _, last in self.processed), default=floor - 1)
+
+    Coverage.processed_to = processed_to  # type: ignore[method-assign]
+
+
 def topic_unchecked() -> None:
     """Mark batches of a topic that is no longer the session's."""
     from agent.forward.delivery import confirmation
@@ -74,6 +84,37 @@ def receipt_beyond_the_end() -> None:
     module: Any = poller
     module.decide = decide
     module.records_to_check = lambda *_: {}
+
+
+def receipt_of_the_next() -> None:
+    """Take the offset that a group has committed for one that it has read."""
+    from agent.forward.receipts import rules as module
+    from agent.forward.receipts.rules import BatchDecision, PartitionView, Rules
+    from agent.store.port import Batch
+
+    decide = module._decide_partition
+
+    def decide_one_more(batch: Batch, partition: int, view: PartitionView, rules: Rules) -> BatchDecision:
+        if view.committed is not None and view.log_end is not None:
+            view = replace(view, committed=min(view.committed + 1, view.log_end))
+        return decide(batch, partition, view, rules)
+
+    module._decide_partition = decide_one_more
+
+
+def receipt_of_one_more() -> None:
+    """Commit offsets that are one beyond what the table has read."""
+    from cloud.stream.receipts import Receipts
+    from cloud.table.commits import Commit
+
+    send = Receipts._send
+
+    def send_one_more(self: Receipts, commit: Commit) -> bool:
+        ends = {number: end.offset for number, end in self._admin.ends(commit.ends).items()}
+        more = {number: min(offset + 1, ends[number]) for number, offset in commit.ends.items()}
+        return send(self, replace(commit, ends=more))
+
+    Receipts._send = send_one_more  # type: ignore[method-assign]
 
 
 def log_unchecked_by_the_job() -> None:
@@ -164,9 +205,12 @@ MUTANTS: dict[str, Callable[[], None]] = {
         sequence_reused,
         mark_before_report,
         purge_before_receipt,
+        holes_purged,
         topic_unchecked,
         leader_unchecked,
         receipt_beyond_the_end,
+        receipt_of_the_next,
+        receipt_of_one_more,
         receipt_before_commit,
         log_unchecked_by_the_job,
         first_part_acked,

@@ -43,6 +43,7 @@ from tests.schedules.kafka import clients
 from tests.schedules.kafka.cluster import Cluster
 from tests.schedules.kafka.transactional import TransactionalProducer
 from tests.schedules.loop import HOST, Network, VirtualLoop
+from tests.schedules.premature import Premature
 from tests.schedules.scheduler import Process, Scheduler
 from tests.schedules.spark import Table, TableRow
 from tests.schedules.threads import Queue, Threading, Time
@@ -118,6 +119,7 @@ class World:
         lanes, delivery = LANES if self.has_lanes else (), "exactly-once" if self.is_exactly_once else "at-least-once"
         self.gateway = Gateway(self.scheduler, self.network, self.card, lanes, delivery)
         self.job = Job(self.scheduler, self.cluster, Random(f"job {seed}"), self.wall_ms)
+        self.premature = Premature(self.job.table)
         self.faults = Faults(self, Random(f"faults {seed}"))
         self.ledger = Ledger(folder / "ledger.jsonl", self.wall_ms)
         self.is_field_over = False
@@ -125,6 +127,7 @@ class World:
         self._field = Process("field")
         self._settled_at: float | None = None
         self._replace()
+        self.premature.watch(patch)
 
     def run(self) -> Result:
         """Run the schedule to its end, and judge it."""
@@ -145,6 +148,7 @@ class World:
         # An older card does not know what was sent since its image was made, and sends it again.
         once = self.is_exactly_once and not self.faults.has_exchanged_card
         wrong += _judge_schedule(ledger, self.job.table, self.cluster, complete=ended, lanes=self.has_lanes, once=once)
+        wrong += self.premature.found
         faults, events = tuple(self.faults.planned), self.ledger.counts.events
         outcome = (scheduler.digest, scheduler.steps, scheduler.now, events, faults, tuple(wrong))
         return Result(self._seed, *outcome, lanes=self.has_lanes, exactly_once=self.is_exactly_once)
