@@ -1,5 +1,6 @@
 """The suite of models: complete, and checked for real in its smallest part."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -51,6 +52,18 @@ def test_every_specification_is_configured_and_every_configuration_checks_someth
     configurations = suite.configurations()
     assert {one.specification for one in configurations} == {*suite.FOLDER.glob("*/*.tla")}
     assert [str(one) for one in configurations if not (one.invariants or one.properties)] == []
+
+
+def test_each_failure_happens_in_some_configuration() -> None:
+    bounds = [
+        (one.specification.stem, *bound)
+        for one in suite.configurations()
+        if not one.is_large
+        for bound in re.findall(r"^ (\w+Max) = (\d+)$", one.path.read_text(), re.MULTILINE)
+    ]
+    assert len(bounds) > 50
+    possible = {(specification, name) for specification, name, value in bounds if int(value) > 0}
+    assert {(specification, name) for specification, name, _ in bounds} - possible == set()
 
 
 def test_the_smallest_configuration_holds() -> None:
