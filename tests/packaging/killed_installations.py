@@ -62,7 +62,8 @@ class Installations:
         if run.status:
             raise RuntimeError(self.log.read_text())
         self.changes = run.changes
-        self._after = tree(self._destination)
+        operators = {name: content for name, content in self._before.items() if name == CONFIGURATION}
+        self._after = {**tree(self._destination), **operators}
 
     def kill_at(self, number: int) -> list[str]:
         """Kill an installation right before a change, and install again; return what is wrong."""

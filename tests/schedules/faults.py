@@ -93,7 +93,7 @@ class Faults:
             ("outage of Kafka", self._outage),
             ("election", lambda: cluster.elect(random.randrange(len(cluster.partitions)))),
             ("truncation", self._truncate),
-            ("topic made anew", cluster.recreate),
+            ("topic made anew", lambda: cluster.recreate(keeps_offsets=random.random() < 0.5)),
             ("retention", self._expire),
             ("clock set back", lambda: self._step_clock(-random.randint(2, 7200))),
             ("clock set ahead", lambda: self._step_clock(random.randint(2, 7200))),

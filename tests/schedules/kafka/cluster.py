@@ -166,8 +166,10 @@ class Cluster:
             self.has_lost = True
         self._scheduler.note(f"kafka truncated {partition} {place.end}")
 
-    def recreate(self) -> None:
-        """Delete the topic and make it anew."""
+    def recreate(self, *, keeps_offsets: bool) -> None:
+        """Delete the topic and make it anew; the brokers delete its groups' offsets, at once or much later."""
+        if not keeps_offsets:
+            self.groups.clear()
         self.topic_id = self._new_id()
         self.partitions = [Partition() for _ in self.partitions]
         self.has_lost = True
