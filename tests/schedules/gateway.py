@@ -41,7 +41,7 @@ PORT = 5683
 DESCRIPTOR = 1 << 20
 """Of the simulated socket: no file has it."""
 POLL_SECONDS = 5.0
-KEEP_SECONDS = 1.0
+KEEP_SECONDS = 5.0
 """Of processed events: an event that is purged too early is gone before it is processed."""
 LANES = (Lane("alarms", 10, type="alarm"),)
 """Beside the default lane, in the schedules with lanes."""
