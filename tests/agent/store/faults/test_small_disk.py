@@ -99,6 +99,7 @@ async def test_a_segment_which_takes_room_first_waits_until_there_is_some(
             if (await accept(store, clock, Event("d", id=number))).refusal:
                 break
         monkeypatch.setattr(disk_space, "free_bytes", lambda path: disk_space.RESERVE_BYTES - 1)
+        store.trouble()  # the turn that had still found room is over
         before = sealed(tmp_path)
         for _ in range(100):
             store.trouble()  # a turn of the writer, which seals
