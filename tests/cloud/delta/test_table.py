@@ -220,7 +220,7 @@ def test_a_table_whose_creation_was_killed_before_its_first_version_is_created(
     assert TABLE.properties.items() <= detail["properties"].items()
 
 
-def test_maintenance_does_not_create_a_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_log_without_a_version_is_no_table(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "events" / "_delta_log").mkdir(parents=True)
     assert not DeltaTable.exists(spark, str(tmp_path / "events"))
     assert not DeltaTable.exists(spark, str(tmp_path / "other"))

@@ -13,18 +13,23 @@ from rich.console import Console
 
 from simulators.display import Display
 from simulators.errors import RunError
+from simulators.judge.standstill import Clock
 from simulators.ledger import Ledger
 from simulators.run import supervisor
 from simulators.run.gateway import Gateway
 from simulators.run.job import Job
 from simulators.run.services import Services
-from simulators.run.supervisor import Supervisor, Unit
+from simulators.run.supervisor import Supervisor, Unit, supervised
+from simulators.run.waiting import wait_for_job
 from simulators.services.kafka.broker import Broker
 from simulators.services.process import Process
 
 SECONDS_MAX = 30.0
 UNIT = "[Service]\nRestart=always\nRestartSec=0.01\nRestartPreventExitStatus=2\n"
 ENDS_ONCE = "if [ -e ended ]; then echo runs; exec sleep 60; fi; touch ended; echo no answer; exit 1"
+READS_ONCE_RESTARTED = (
+    "if [ -e ended ]; then echo cloud.stream.progress query=1; exec sleep 60; fi; touch ended; exit 1"
+)
 POLL_SECONDS = 0.02
 
 
@@ -78,3 +83,26 @@ async def test_a_supervised_job_that_must_not_be_started_again_ends_the_run(serv
     ):
         async with asyncio.timeout(SECONDS_MAX):
             await Supervisor(services, ledger, Display(Console(file=io.StringIO()))).run()
+
+
+async def test_a_job_that_ended_is_awaited_until_it_has_been_started_again_and_reads(
+    services: Services, tmp_path: Path
+) -> None:
+    process = _script(services, READS_ONCE_RESTARTED, tmp_path)
+    display = Display(Console(file=io.StringIO()))
+    with Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger:
+        async with asyncio.timeout(SECONDS_MAX), supervised(services, {"job"}, ledger, display) as supervising:
+            await wait_for_job(services)
+    assert process.alive
+    assert len(supervising.ends) == 1
+
+
+async def test_a_job_that_never_reads_is_not_awaited_for_ever(services: Services, tmp_path: Path) -> None:
+    _script(services, "exec sleep 60", tmp_path)
+    times = iter(range(0, 100_000, 100))
+
+    async def pass_over(_: float) -> None:
+        await asyncio.sleep(0)
+
+    with pytest.raises(RunError, match="does not read"):
+        await wait_for_job(services, clock=Clock(lambda: float(next(times)), pass_over))
