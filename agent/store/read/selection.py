@@ -72,6 +72,6 @@ def select_latest(connection: Reads, last: int, limit: int, selection: Selection
         page = list(read_all(connection, range(page_start, last + 1), matches))
         pages.append(page[-missing:])
         missing -= len(page)
-        last = page_start - 1
+        last = tables.commit_end(connection, page_start - 1)
     for page in reversed(pages):
         yield from page

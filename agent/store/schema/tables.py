@@ -100,6 +100,21 @@ def commit_start(connection: Reads, position: int) -> int:
     return position if start is None else start
 
 
+def commit_end(connection: Reads, position: int) -> int:
+    """Return the last position, up to the given one, that a commit holds; 0 where there is none.
+
+    A commit whose count is damaged is taken to hold all positions that follow it.
+    """
+    row = connection.execute(
+        "SELECT first_position, count FROM events WHERE first_position <= ? ORDER BY first_position DESC LIMIT 1",
+        (position,),
+    ).fetchone()
+    if row is None:
+        return 0
+    first, count = row
+    return min(position, first + count - 1) if isinstance(count, int) and count > 0 else position
+
+
 def last_commit(connection: Reads) -> Commit | None:
     """Return the last commit that is kept."""
     commit: Commit | None = connection.execute(f"{_COMMITS} ORDER BY first_position DESC LIMIT 1").fetchone()
@@ -124,16 +139,20 @@ def search_commits(connection: Reads, piece: bytes) -> Iterator[Commit]:
 def search(connection: Reads, table: str, columns: str, piece: bytes) -> Iterator[Row]:
     """Yield the rows whose `packed` holds some bytes; each statement covers some positions only, and is soon over."""
     query = f"SELECT {columns} FROM {table} WHERE first_position BETWEEN ? AND ? AND instr(packed, ?)"
-    first: int | None
-    first, last = connection.execute(f"SELECT min(first_position), max(first_position) FROM {table}").fetchone()
+    following = f"SELECT min(first_position) FROM {table} WHERE first_position >= ?"
+    last = connection.execute(f"SELECT max(first_position) FROM {table}").fetchone()[0]
+    first: int | None = connection.execute(following, (0,)).fetchone()[0]
     while first is not None and first <= last:
-        yield from connection.execute(query, (first, first + _SEARCHED_POSITIONS - 1, piece)).fetchall()
-        first += _SEARCHED_POSITIONS
+        end = first + _SEARCHED_POSITIONS
+        yield from connection.execute(query, (first, end - 1, piece)).fetchall()
+        first = connection.execute(following, (end,)).fetchone()[0]  # far on, where a row's position is damaged
 
 
-def first_event(connection: Reads) -> int | None:
-    """Return the first position whose event is still kept."""
-    position: int | None = connection.execute("SELECT min(first_position) FROM events").fetchone()[0]
+def first_event(connection: Reads, after: int = 0) -> int | None:
+    """Return the first position of the first commit that is kept and starts after a position; None where none does."""
+    position: int | None = connection.execute(
+        "SELECT min(first_position) FROM events WHERE first_position > ?", (after,)
+    ).fetchone()[0]
     return position
 
 

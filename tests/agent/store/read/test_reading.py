@@ -16,7 +16,9 @@ from agent.store.layout import FILE_NAME, PAGE_BYTES
 from agent.store.read import kept
 from agent.store.read.connection import read_only
 from agent.store.read.documents import read_duplicates, read_events
-from agent.store.read.kept import KeptEvent, read_all, read_kept
+from agent.store.read.kept import DamagedEvents, KeptEvent, read_all, read_kept
+from agent.store.read.selection import Selection, select_between, select_latest
+from agent.store.read.trace import trace
 from agent.store.recovery import inspect
 from agent.store.recovery.verify import verify
 from agent.store.schema import database, tables
@@ -103,6 +105,28 @@ async def test_what_is_purged_before_its_page_is_read_is_left_out_and_nothing_co
             found += pages
     positions = [entry.event.position for entry in found if isinstance(entry, KeptEvent)]
     assert positions == [*range(1, 21), *range(31, 52)]
+
+
+async def test_a_row_whose_position_is_damaged_delays_no_search(tmp_path: Path, clock: HandClock) -> None:
+    """Two events are 8,000,000 pages apart."""
+    wanted = Event("d", id="wanted")
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, wanted)
+        await accept(store, clock, Event("other", id=1))
+        await accept(store, clock, Event("d", id="moved"))
+        end = stored_events(store)[-1].position
+    far = end | 1 << 33
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as other, other:
+        for table in ("events", "fingerprints"):
+            moved = f"UPDATE {table} SET first_position = ? WHERE first_position = ?"
+            assert other.execute(moved, (far, end)).rowcount == 1
+    with read_only(tmp_path / FILE_NAME) as reader:
+        assert tables.last_position(reader) == far
+        first, damaged = select_between(reader, 0, far, Selection("d"))
+        assert isinstance(first, KeptEvent)
+        assert isinstance(damaged, DamagedEvents)
+        assert list(select_latest(reader, far, 9, Selection("d"))) == [first, damaged]
+        assert [one.position for one in trace(reader, first.event.fingerprint)] == [first.event.position]
 
 
 async def test_a_page_ends_with_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
