@@ -11,7 +11,8 @@ CONSTANTS
   SessionsMax, \* how many sessions begin, of all agents
   KillsMax,    \* kills, and sessions that end by an error
   TearsMax,    \* ends of transactions that the broker does not carry out
-  TimeoutsMax  \* open transactions that the coordinator aborts
+  TimeoutsMax, \* open transactions that the coordinator aborts
+  OffsetsMax   \* commits that the broker carries out without their offset, which is the marker
 
 VARIABLES
   log,     \* the partition's records: label, and whether their transaction is open, committed or aborted
@@ -28,7 +29,9 @@ kafka == <<log, ongoing, newest, due, marker, commits>>
 vars == <<kafka, agent, disk, left>>
 
 None == [s |-> "none"]
-Off == [s |-> "off", run |-> 0, held |-> FALSE, mark |-> {}, settled |-> 0]
+\* In place of the marker that was in Kafka when a session was opened: no session of this run has held the id.
+Unheld == [s |-> "unheld"]
+Off == [s |-> "off", run |-> 0, found |-> Unheld, mark |-> {}, settled |-> 0]
 Ended(outcome) == [i \in DOMAIN log |-> IF log[i].s = "open" THEN [log[i] EXCEPT !.s = outcome] ELSE log[i]]
 IsOpen == \E i \in DOMAIN log : log[i].s = "open"
 \* Readers of committed records get past an offset once nothing at or below it is open.
@@ -38,7 +41,7 @@ Init ==
   /\ log = <<>> /\ ongoing = FALSE /\ newest = 0 /\ due = "none" /\ marker = None /\ commits = <<>>
   /\ agent = [a \in 1..Agents |-> Off]
   /\ disk = [a \in 1..Agents |-> [intent |-> None, settled |-> 0, marked |-> {}]]
-  /\ left = [kills |-> KillsMax, tears |-> TearsMax, timeouts |-> TimeoutsMax]
+  /\ left = [kills |-> KillsMax, tears |-> TearsMax, timeouts |-> TimeoutsMax, offsets |-> OffsetsMax]
 
 \* The end of a transaction: carried out in the partition, or torn.
 End(outcome) ==
@@ -54,7 +57,7 @@ Name(a) == [s |-> "marker", agent |-> a, run |-> agent[a].run, n |-> agent[a].n]
 
 Start(a) ==
   /\ agent[a].s = "off"
-  /\ agent' = [agent EXCEPT ![a] = [s |-> "closed", run |-> @.run + 1, held |-> FALSE, mark |-> disk[a].marked,
+  /\ agent' = [agent EXCEPT ![a] = [s |-> "closed", run |-> @.run + 1, found |-> Unheld, mark |-> disk[a].marked,
                                     settled |-> disk[a].settled]]
   /\ UNCHANGED <<kafka, disk, left>>
 
@@ -82,13 +85,13 @@ InitTransactions(a) ==
   /\ agent[a].s = "closed" /\ newest < SessionsMax
   /\ newest' = newest + 1 /\ due' = "none" /\ ongoing' = FALSE
   /\ IF due # "none" THEN End(due) ELSE IF ongoing THEN End("aborted") ELSE UNCHANGED <<log, left>>
-  /\ agent' = [agent EXCEPT ![a] = [s |-> "begun", run |-> @.run, held |-> @.held, mark |-> @.mark,
+  /\ agent' = [agent EXCEPT ![a] = [s |-> "begun", run |-> @.run, found |-> @.found, mark |-> @.mark,
                                     settled |-> @.settled, producer |-> newest + 1]]
   /\ UNCHANGED <<marker, commits, disk>>
 
 LookUp(a) ==
   /\ agent[a].s = "begun"
-  /\ agent' = [agent EXCEPT ![a] = [s |-> "looked", run |-> @.run, held |-> @.held, mark |-> @.mark,
+  /\ agent' = [agent EXCEPT ![a] = [s |-> "looked", run |-> @.run, found |-> @.found, mark |-> @.mark,
                                     settled |-> @.settled, producer |-> @.producer, seen |-> marker]]
   /\ UNCHANGED <<kafka, disk, left>>
 
@@ -102,9 +105,10 @@ AbortHanging(a) ==
      ELSE End("aborted") /\ To(a, IF log' = log THEN "closed" ELSE "looked")
   /\ UNCHANGED <<ongoing, newest, due, marker, commits, disk>>
 
-\* A foreign marker: another agent has committed since this one held the id, or the store is from a backup.
+\* A foreign marker: another agent has committed since this one held the id, or the store is from a backup. One that was
+\* there when this run's latest session was opened is known: later commits may have lost their offsets.
 IsForeign(a) ==
-  /\ agent[a].seen # None
+  /\ agent[a].seen \notin {None, agent[a].found}
   /\ Intent(a) # None => agent[a].seen \notin {Intent(a).marker, Intent(a).previous}
   /\ ~(agent[a].seen.agent = a /\ agent[a].seen.run = agent[a].run)
 
@@ -117,8 +121,8 @@ Settle(a) ==
                   THEN [agent[a] EXCEPT !.mark = @ \cup {Intent(a).p}, !.settled = Intent(a).marker.n] ELSE agent[a]
          n == IF Intent(a) = None THEN 0 ELSE Intent(a).marker.n
      IN agent' = [agent EXCEPT ![a] =
-          IF IsForeign(a) /\ agent[a].held THEN [after EXCEPT !.s = "stopped"]
-          ELSE [s |-> "ready", run |-> after.run, held |-> TRUE, mark |-> after.mark, settled |-> after.settled,
+          IF IsForeign(a) /\ agent[a].found # Unheld THEN [after EXCEPT !.s = "stopped"]
+          ELSE [s |-> "ready", run |-> after.run, found |-> after.seen, mark |-> after.mark, settled |-> after.settled,
                 producer |-> after.producer, seen |-> after.seen, n |-> n, cleared |-> FALSE, p |-> 0, o |-> 0]]
   /\ UNCHANGED <<kafka, disk, left>>
 
@@ -154,15 +158,18 @@ Intend(a) ==
        ![a].marked = agent[a].mark, ![a].settled = agent[a].settled]
   /\ UNCHANGED <<kafka, left>>
 
-\* The coordinator decides; its answer may be lost. Or the request is.
+\* The coordinator decides.
+Decide(a) ==
+  /\ ~IsFenced(a) /\ due' = "committed" /\ ongoing' = FALSE
+  /\ commits' = Append(commits, [agent |-> a, run |-> agent[a].run])
+
+\* Its answer may be lost, and so may the offset. Or the request is lost, which ends the session alike.
 Commit(a) ==
   /\ agent[a].s = "intended"
-  /\ \/ /\ ~IsFenced(a) /\ due' = "committed" /\ ongoing' = FALSE /\ marker' = Name(a)
-        /\ commits' = Append(commits, [agent |-> a, run |-> agent[a].run])
-        /\ To(a, "answered") /\ UNCHANGED left
-     \/ /\ ~IsFenced(a) /\ left.kills > 0 /\ left' = [left EXCEPT !.kills = @ - 1]
-        /\ due' = "committed" /\ ongoing' = FALSE /\ marker' = Name(a)
-        /\ commits' = Append(commits, [agent |-> a, run |-> agent[a].run])
+  /\ \/ Decide(a) /\ marker' = Name(a) /\ To(a, "answered") /\ UNCHANGED left
+     \/ /\ Decide(a) /\ left.offsets > 0 /\ left' = [left EXCEPT !.offsets = @ - 1]
+        /\ To(a, "answered") /\ UNCHANGED marker
+     \/ /\ Decide(a) /\ marker' = Name(a) /\ left.kills > 0 /\ left' = [left EXCEPT !.kills = @ - 1]
         /\ To(a, "closed")
      \/ /\ IsFenced(a) /\ To(a, "closed") /\ UNCHANGED <<due, ongoing, marker, commits, left>>
   /\ UNCHANGED <<log, newest, disk>>
@@ -217,4 +224,7 @@ MarkedIsVisible == \A a \in 1..Agents : \A p \in agent[a].mark : Visible(p) # {}
 CloneStops ==
   \A i, j, k \in DOMAIN commits :
     i < j /\ j < k /\ commits[i] = commits[k] => commits[j].agent = commits[i].agent
+
+\* Guarantee 4: an agent whose card has no other copy never takes itself for a clone.
+AloneIsNoClone == Agents = 1 => agent[1].s # "stopped"
 ====
