@@ -94,6 +94,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._scheduler.now
 
+    def run_forever(self) -> None:
+        task = self._scheduler.running
+        assert task is not None
+        task.loop = self
+        try:
+            super().run_forever()
+        finally:
+            task.loop = None
+
     def select(self, timeout: float | None) -> list[asyncio.Handle]:
         """Wait for a callback of another thread, for a socket, or until the next timer (as a selector does)."""
         self._task = self._scheduler.running

@@ -12,7 +12,11 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
     import pytest
 
 PACKAGES = ("agent", "cloud")
+VERSION = version("oncegate")
+"""Read once, not in each schedule."""
 BESIDE = ("tests.simulators.mutants",)
 """Faulty parts of the product, which wait, too."""
 
@@ -54,11 +60,40 @@ def seeded(source: random.Random) -> Any:
 
 def replace(patch: pytest.MonkeyPatch, replacements: Mapping[Any, Any]) -> None:
     """Replace values, by identity, in all loaded modules of the product."""
-    by_identity = {id(value): replacement for value, replacement in replacements.items()}
-    for module in _modules():
-        for name, value in list(vars(module).items()):
-            if id(value) in by_identity:
-                patch.setattr(module, name, by_identity[id(value)])
+    known = places()
+    late = {} if len(sys.modules) == known.modules else _places_in(_modules())
+    for value, replacement in replacements.items():
+        for module, name in (*known.by_identity.get(id(value), ()), *late.get(id(value), ())):
+            if getattr(module, name) is value:  # not yet, and no mutant's
+                patch.setattr(module, name, replacement)
+
+
+Places = Mapping[int, Sequence[tuple[ModuleType, str]]]
+"""Where a value is, by its identity: modules and names."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    modules: int
+    """How many were loaded."""
+    by_identity: Places
+
+
+@cache
+def places() -> _Known:
+    """Return where each value of the product's modules is now.
+
+    Called before the fork, since a look at each value copies the memory that holds it.
+    """
+    return _Known(len(sys.modules), _places_in(_modules()))
+
+
+def _places_in(modules: Sequence[ModuleType]) -> Places:
+    found: defaultdict[int, list[tuple[ModuleType, str]]] = defaultdict(list)
+    for module in modules:
+        for name, value in vars(module).items():
+            found[id(value)].append((module, name))
+    return found
 
 
 def standard(threads: Any, clock: Any, queues: Any, source: random.Random) -> dict[Any, Any]:
@@ -71,6 +106,7 @@ def standard(threads: Any, clock: Any, queues: Any, source: random.Random) -> di
         random.Random: seeded(source),
         secrets: Secrets(source),
         uuid: Uuids(source),
+        version: lambda name: VERSION if name == "oncegate" else version(name),
     }
 
 

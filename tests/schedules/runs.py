@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.schedules import replaced
 from tests.schedules.mutants import MUTANTS
 from tests.schedules.world import Result, World
 
@@ -44,6 +45,7 @@ def run_many(seeds: Iterable[int], jobs: int, mutant: str | None = None) -> Gene
     waiting = iter(seeds)
     running: dict[int, tuple[int, int]] = {}
     """Seed and pipe by process."""
+    replaced.places()
     try:
         while True:
             while len(running) < jobs and (seed := next(waiting, None)) is not None:

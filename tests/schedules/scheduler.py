@@ -17,6 +17,12 @@ SLOW_SHARE: Final = 0.2
 """Share of the threads that are slow."""
 SLOW_PASSES: Final = 0.9
 """Share of the choices in which a slow thread lets another one run."""
+ALONE_STEPS_MAX: Final = 64
+"""How many steps a thread makes at most without the scheduler while no other one can run."""
+CHECKED_STEPS: Final = 16
+"""How many steps are made between two looks at what ends a run."""
+HASHED_LINES: Final = 1_000
+"""How many lines of a trace are hashed at once."""
 
 Run = Callable[[], None]
 
@@ -76,6 +82,8 @@ class Scheduler:
         self.steps = 0
         self._keep = keep
         self._digest = blake2b(digest_size=8)
+        self._lines: list[str] = []
+        """Those that are not in the digest yet."""
         self._ready: list[Task | _Call] = []
         self._timers: list[tuple[float, int, Task | _Call, int]] = []
         self._timer_number = 0
@@ -85,7 +93,9 @@ class Scheduler:
     @property
     def digest(self) -> str:
         """The hash of all steps so far."""
-        return self._digest.hexdigest()
+        digest = self._digest.copy()
+        digest.update("\n".join([*self._lines, repr(self.now)]).encode())
+        return digest.hexdigest()
 
     @property
     def running(self) -> Task | None:
@@ -105,10 +115,12 @@ class Scheduler:
 
     def note(self, text: str) -> None:
         """Add a line to the trace."""
-        line = f"{self.now:.6f} {text}"
-        self._digest.update(line.encode())
+        self._lines.append(text)
+        if len(self._lines) >= HASHED_LINES:
+            self._digest.update("\n".join([*self._lines, repr(self.now)]).encode())
+            self._lines.clear()
         if self._keep is not None:
-            self._keep(line)
+            self._keep(f"{self.now:.6f} {text}")
 
     def pause(self, point: str) -> None:
         """Run other threads first."""
@@ -116,8 +128,21 @@ class Scheduler:
         if task is None:
             return
         task.point = point
-        self._ready.append(task)
-        self._switch(task)
+        if not self._runs_on(task):
+            self._ready.append(task)
+            self._hub.switch()
+
+    def _runs_on(self, task: Task) -> bool:
+        """Make the running thread's step here where it is the only one that can; the step is the one of `_step`."""
+        if self._ready or (self._timers and self._timers[0][0] <= self.now):
+            return False
+        if task.process.kill_after is not None or not self.steps % ALONE_STEPS_MAX:
+            return False
+        self.random.random()
+        self.steps += 1
+        self.now += STEP_SECONDS
+        self.note(f"{task.name} {task.point}")
+        return True
 
     def wait(self, seconds: float | None, point: str) -> bool:
         """Wait until woken; return False where the time is over first."""
@@ -128,7 +153,7 @@ class Scheduler:
         task.waits += 1
         if seconds is not None:
             self._add_timer(self.now + max(0.0, seconds), task, task.waits)
-        self._switch(task)
+        self._hub.switch()
         return task.woken
 
     def wake(self, task: Task) -> None:
@@ -144,10 +169,11 @@ class Scheduler:
         process.killed()
 
     def run(self, until: Callable[[], bool], steps_max: int) -> bool:
-        """Run steps until a condition holds; return False where it never does."""
+        """Run steps until a condition holds, which is checked each CHECKED_STEPS; return False where it never does."""
         while not until():
-            if self.steps >= steps_max or not self._step():
-                return False
+            for _ in range(CHECKED_STEPS):
+                if self.steps >= steps_max or not self._step():
+                    return until()
         return True
 
     def _step(self) -> bool:
@@ -176,9 +202,11 @@ class Scheduler:
                 return True
         self.note(f"{item.name} {item.point}")
         self._running = item
-        asyncio._set_running_loop(item.loop)
+        if item.loop is not None:
+            asyncio._set_running_loop(item.loop)
         item.greenlet.switch()
-        asyncio._set_running_loop(None)
+        if item.loop is not None:
+            asyncio._set_running_loop(None)
         self._running = None
         return True
 
@@ -200,10 +228,6 @@ class Scheduler:
         elif item.parked and item.waits == wait:
             item.parked = False
             self._ready.append(item)
-
-    def _switch(self, task: Task) -> None:
-        task.loop = asyncio._get_running_loop()
-        self._hub.switch()
 
     def _run(self, task: Task, run: Run) -> None:
         try:
