@@ -1,6 +1,6 @@
-"""Installations that are killed right before one of their changes: `make install` at first, and as an upgrade.
+"""Installations with one fault: killed right before a change, or a change that fails; at first, and as an upgrade.
 
-    python -m tests.packaging.killed_installations [--scenario first|upgrade] [--all] [--part 1/8]
+    python -m tests.packaging.killed_installations [--scenario first|upgrade] [--fault EIO] [--all] [--part 1/8]
 
 Without --all only a few of the changes of documents, and of the removal of the old packages, are among them. Only our
 own package is installed, from a wheel without dependencies: pip builds beside the destination, and moves each package
@@ -25,6 +25,7 @@ from rich.console import Console
 from simulators.display import Display
 from tests.packaging.roots import CHECKOUT
 from tests.support import changes
+from tests.support.changes import Fault
 
 SCENARIOS = ("first", "upgrade")
 MANY = ("usr/local/share/", "opt/oncegate.new/lib/")
@@ -65,27 +66,43 @@ class Installations:
         operators = {name: content for name, content in self._before.items() if name == CONFIGURATION}
         self._after = {**tree(self._destination), **operators}
 
-    def kill_at(self, number: int) -> list[str]:
-        """Kill an installation right before a change, and install again; return what is wrong."""
+    def fail_at(self, number: int, fault: Fault) -> list[str]:
+        """Kill an installation right before a change, or let that fail, and install again; return what is wrong."""
         self._reset()
-        run = changes.run(self._command, self._destination, self._environment(self._new), self.log, number)
-        if run.status >= 0:
-            return [f"change {number} did not come: the installation ended with status {run.status}"]
-        wrong = self._judge(tree(self._destination))
+        run = changes.run(self._command, self._destination, self._environment(self._new), self.log, number, fault)
+        wrong = self._judge(run, fault)
         self._install(self._new)
-        after = tree(self._destination)
-        names = sorted(name for name in after.keys() | self._after.keys() if after.get(name) != self._after.get(name))
-        wrong += [f"{name} differs after the next installation" for name in names]
-        return [f"killed before {self.changes[number]}: {one}" for one in wrong]
+        wrong += [f"{name} differs after the next installation" for name in self._differing(tree(self._destination))]
+        return [f"{fault} at {self.changes[number]}: {one}" for one in wrong]
 
-    def selection(self) -> list[int]:
-        """Return the numbers of the changes that differ from others."""
+    def _judge(self, run: changes.Run, fault: Fault) -> list[str]:
+        """Return what is wrong right after an installation."""
+        now = tree(self._destination)
+        if fault is Fault.KILL:
+            if run.status >= 0:
+                return [f"the change did not come: the installation ended with status {run.status}"]
+            return self._judge_parts(now)
+        if run.status == 0:  # what has failed is repeated, or of no account
+            return [f"{name} differs, although the installation reports no error" for name in self._differing(now)]
+        if fault is Fault.SHORT:
+            return [f"status {run.status}, although half a write is no error: {self.log.read_text()}"]
+        text = "" if self.log.read_text().strip() else f"status {run.status} without a message"
+        return [*filter(None, [text]), *self._judge_parts(now)]
+
+    def _differing(self, now: Tree) -> list[str]:
+        names = now.keys() | self._after.keys()
+        return sorted(name for name in names if now.get(name) != self._after.get(name))
+
+    def selection(self, fault: Fault, *, everything: bool) -> list[int]:
+        """Return the numbers of the changes that can have a fault, without `everything` those that differ."""
         begins = tuple(f"{self._destination}/{folder}" for folder in MANY)
         alike = [number for number, one in enumerate(self.changes) if one.partition(" ")[2].startswith(begins)]
-        return sorted({*range(len(self.changes))} - {*alike} | {*alike[::EVERY]})
+        left_out = set() if everything else {*alike} - {*alike[::EVERY]}
+        every = enumerate(self.changes)
+        return [number for number, one in every if number not in left_out and changes.can_have(one, fault)]
 
-    def _judge(self, now: Tree) -> list[str]:
-        """Return what is wrong right after the kill."""
+    def _judge_parts(self, now: Tree) -> list[str]:
+        """Return what is neither old nor new."""
         wrong = [
             f"{name} is neither the old nor the new one"
             for name in (CONFIGURATION, UNIT)
@@ -167,26 +184,31 @@ def _marked(wheel: Path, folder: Path, mark: str) -> Path:
 
 
 def run(
-    scenario: str, part: int, parts: int, display: Display, *, everything: bool = False
+    scenario: str, part: int, parts: int, display: Display, fault: Fault = Fault.KILL, *, everything: bool = False
 ) -> tuple[dict[str, object], list[str]]:
-    """Kill one part of the installations; return the counts, and what is wrong."""
+    """Run one part of the installations, each with a fault; return the counts, and what is wrong."""
     with tempfile.TemporaryDirectory(prefix="installations-") as name:
         display.phase(f"{scenario}: one installation without a kill, whose changes are counted")
         installations = Installations(Path(name), scenario)
-        chosen = list(range(len(installations.changes))) if everything else installations.selection()
-        numbers = chosen[part - 1 :: parts]
-        display.phase(f"{scenario}: {len(numbers):,} kills, each with another installation after it")
+        numbers = installations.selection(fault, everything=everything)[part - 1 :: parts]
+        display.phase(f"{scenario}: {fault} at {len(numbers):,} changes, each with another installation after it")
         wrong: list[str] = []
         for done, number in enumerate(numbers):
-            display.count(done, len(numbers), f"{done:,} of {len(numbers):,} kills made, {len(wrong)} faults found")
-            wrong += installations.kill_at(number)
-        return {"scenario": scenario, "changes": len(installations.changes), "killed": len(numbers)}, wrong
+            display.count(done, len(numbers), f"{done:,} of {len(numbers):,} done, {len(wrong)} faults found")
+            wrong += installations.fail_at(number, fault)
+        return {
+            "scenario": scenario,
+            "fault": fault,
+            "changes": len(installations.changes),
+            "made": len(numbers),
+        }, wrong
 
 
 def main() -> None:
     """Run the scenarios, print the counts, and exit with 1 where anything is wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.packaging.killed_installations", description=__doc__)
     parser.add_argument("--scenario", choices=SCENARIOS)
+    parser.add_argument("--fault", type=Fault, choices=list(Fault), default=Fault.KILL)
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--part", default="1/1", help="such as 3/8: every 8th change, from the third on")
     arguments = parser.parse_args()
@@ -194,7 +216,7 @@ def main() -> None:
     failed = False
     for scenario in [arguments.scenario] if arguments.scenario else SCENARIOS:
         with Display(Console(stderr=True)) as display:
-            counts, wrong = run(scenario, part, parts, display, everything=arguments.all)
+            counts, wrong = run(scenario, part, parts, display, arguments.fault, everything=arguments.all)
         print("\n".join([json.dumps(counts), *wrong]), flush=True)
         failed = failed or bool(wrong)
     sys.exit(failed)

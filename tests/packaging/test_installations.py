@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import subprocess
@@ -15,6 +16,7 @@ from simulators.display import Display
 from tests.packaging import killed_installations
 from tests.packaging.roots import CHECKOUT
 from tests.support import changes
+from tests.support.changes import Fault
 from tests.support.waiting import wait_until
 
 INSTALL = ("sh", str(CHECKOUT / "packaging" / "install.sh"))
@@ -53,9 +55,42 @@ def test_a_killed_command_has_made_the_changes_before_and_no_other(tmp_path: Pat
     assert whole.status == 0
     (folder / "c" / "l").unlink()
     (folder / "c").rmdir()
-    killed = changes.run(("sh", "-c", script), folder, os.environ, tmp_path / "log", kill_at=3)
+    killed = changes.run(("sh", "-c", script), folder, os.environ, tmp_path / "log", fault_at=3)
     assert (killed.status, killed.changes) == (-9, whole.changes[:3])
     assert [one.name for one in folder.iterdir()] == ["b"]
+
+
+@pytest.mark.parametrize("fault", [Fault.EIO, Fault.ENOSPC])
+def test_a_change_that_fails_is_not_made_and_the_command_sees_the_error(tmp_path: Path, fault: Fault) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    run = changes.run(("mkdir", f"{folder}/a", f"{folder}/b"), folder, os.environ, tmp_path / "log", 0, fault)
+    assert (run.status, len(run.changes)) == (1, 2)
+    assert [one.name for one in folder.iterdir()] == ["b"]
+    assert os.strerror(getattr(errno, fault)) in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "os.write(file, data)",
+        "os.pwrite(file, data, 0)",
+        "os.copy_file_range(os.open(source, os.O_RDONLY), file, len(data))",
+    ],
+)
+def test_of_a_short_write_half_is_there_and_the_command_sees_the_count(tmp_path: Path, script: str) -> None:
+    folder, source = tmp_path / "folder", tmp_path / "source"
+    folder.mkdir()
+    source.write_bytes(bytes(range(200)))
+    code = (
+        f"import os; source, data = {str(source)!r}, bytes(range(200))\n"
+        f"file = os.open('{folder}/a', os.O_WRONLY | os.O_CREAT); print({script}, os.lseek(file, 0, os.SEEK_CUR))"
+    )
+    log = tmp_path / "log"
+    run = changes.run((sys.executable, "-c", code), folder, os.environ, log, 1, Fault.SHORT)
+    assert (run.status, len(run.changes)) == (0, 2)
+    assert (folder / "a").read_bytes() == bytes(range(100))
+    assert log.read_text().split() == ["100", "0" if "pwrite" in script else "100"]
 
 
 @pytest.mark.heavy
@@ -64,9 +99,22 @@ def test_a_killed_command_has_made_the_changes_before_and_no_other(tmp_path: Pat
 def test_whenever_an_installation_is_killed_the_next_one_is_complete_and_an_agent_is_in_place(
     scenario: str, part: int
 ) -> None:
+    run_installations(scenario, part, 4, Fault.KILL)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("scenario", killed_installations.SCENARIOS)
+@pytest.mark.parametrize("fault", [Fault.EIO, Fault.ENOSPC, Fault.SHORT])
+def test_whichever_change_of_an_installation_fails_it_says_so_and_the_next_one_is_complete(
+    scenario: str, fault: Fault
+) -> None:
+    run_installations(scenario, 1, 8, fault)
+
+
+def run_installations(scenario: str, part: int, parts: int, fault: Fault) -> None:
     shown = io.StringIO()
     with Display(Console(file=shown)) as display:
-        counts, wrong = killed_installations.run(scenario, part, 4, display)
+        counts, wrong = killed_installations.run(scenario, part, parts, display, fault)
     print(counts, file=sys.stderr)
     assert wrong == []
-    assert f" of {counts['killed']:,} kills made" in shown.getvalue()
+    assert f" of {counts['made']:,} done" in shown.getvalue()

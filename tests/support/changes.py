@@ -1,4 +1,4 @@
-"""Runs a command with all its children, and kills all of them right before one of their changes below a folder.
+"""Runs a command with all its children, of which one change below a folder fails, or all are killed right before it.
 
 The kernel reports each system call that may change files (seccomp's user notification), and waits for the answer. A
 tracer such as strace counts the calls of each process by itself, and so cannot name the N-th call of a script.
@@ -7,6 +7,7 @@ tracer such as strace counts the calls of each process by itself, and so cannot 
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import platform
@@ -14,9 +15,10 @@ import select
 import signal
 import socket
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 _PATH_FIRST, _PATH_SECOND, _DESCRIPTOR = "path first", "path second", "descriptor"
@@ -43,7 +45,8 @@ _CALLS = {
     326: ("copy_file_range", "descriptor third"),
     88: ("symlink", _PATH_SECOND),
 }
-_OPENAT = 257
+_OPENAT, _WRITE, _PWRITE, _COPY = 257, 1, 18, 326
+_PIDFD_GETFD = 438
 _WRITING_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _SECCOMP, _SET_MODE_FILTER, _NEW_LISTENER = 317, 1, 8
 _NO_NEW_PRIVILEGES = 38
@@ -53,6 +56,32 @@ _NOTIFICATION, _ANSWER = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
 _CONTINUE = 1
 _LOAD, _EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
 POLL_MILLISECONDS = 200
+
+
+class Fault(StrEnum):
+    """What happens to a change."""
+
+    KILL = "kill"
+    """The command and its children are killed right before it."""
+    EIO = "EIO"
+    ENOSPC = "ENOSPC"
+    SHORT = "short"
+    """Half of the bytes are written."""
+
+
+FAULTS_OF = {
+    **dict.fromkeys(("write", "pwrite64", "copy_file_range"), tuple(Fault)),
+    **dict.fromkeys(
+        ("openat", "mkdir", "mkdirat", "symlink", "symlinkat", "rename", "renameat", "renameat2", "sendfile", "writev"),
+        (Fault.KILL, Fault.EIO, Fault.ENOSPC),
+    ),
+}
+"""By system call; others cannot lack space."""
+
+
+def can_have(change: str, fault: Fault) -> bool:
+    """Whether a change of a run can have a fault."""
+    return fault in FAULTS_OF.get(change.partition(" ")[0], (Fault.KILL, Fault.EIO))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +104,12 @@ def run(
     folder: Path,
     environment: Mapping[str, str],
     log: Path,
-    kill_at: int | None = None,
+    fault_at: int | None = None,
+    fault: Fault = Fault.KILL,
     *,
     is_enough: Callable[[], bool] = lambda: False,
 ) -> Run:
-    """Run a command to its end, or until right before its change number `kill_at`, counted from 0.
+    """Run a command to its end, with a fault at its change number `fault_at`, counted from 0.
 
     Once `is_enough` returns True, the command is asked to end by SIGTERM. It is called between changes, and must return
     at once.
@@ -92,7 +122,7 @@ def run(
     _, (listener,), _, _ = socket.recv_fds(ours, 1, 1)
     changes: list[str] = []
     try:
-        _follow(listener, pid, folder, changes, kill_at, is_enough)
+        _follow(listener, pid, _Changes(folder, changes, fault_at, fault), is_enough)
     except BaseException:
         os.killpg(pid, signal.SIGKILL)
         raise
@@ -102,9 +132,24 @@ def run(
     return Run(tuple(changes), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 
-def _follow(
-    listener: int, pid: int, folder: Path, changes: list[str], kill_at: int | None, is_enough: Callable[[], bool]
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """The changes of a run so far, and the fault of one of them."""
+
+    folder: Path
+    made: list[str]
+    fault_at: int | None
+    fault: Fault
+
+    def add(self, change: str) -> Fault | None:
+        """Note a change, and return its fault; one before which the command is killed is not noted."""
+        fault = self.fault if len(self.made) == self.fault_at else None
+        if fault is not Fault.KILL:
+            self.made.append(change)
+        return fault
+
+
+def _follow(listener: int, pid: int, changes: _Changes, is_enough: Callable[[], bool]) -> None:
     """Note the changes until the command has ended, or is killed."""
     waiting = select.poll()
     waiting.register(listener, select.POLLIN)
@@ -115,15 +160,15 @@ def _follow(
             asked = True
         events = waiting.poll(POLL_MILLISECONDS)
         if events and events[0][1] & select.POLLIN:
-            if _answer(listener, folder, changes, kill_at):
+            if _answer(listener, changes):
                 os.killpg(pid, signal.SIGKILL)
                 return
         elif events:
             return  # the last process has ended
 
 
-def _answer(listener: int, folder: Path, changes: list[str], kill_at: int | None) -> bool:
-    """Note one call, and let it continue; return whether it is the one before which the command is killed."""
+def _answer(listener: int, changes: _Changes) -> bool:
+    """Note one call, and let it continue or fail; return whether it is the one before which the command is killed."""
     received = bytearray(_NOTIFICATION.size)
     try:
         fcntl.ioctl(listener, _RECEIVE, received)
@@ -131,13 +176,57 @@ def _answer(listener: int, folder: Path, changes: list[str], kill_at: int | None
         return False  # the process has ended meanwhile
     number, pid, _, call, _, _, *arguments = _NOTIFICATION.unpack(received)
     file = _file(pid, call, arguments)
-    if file is not None and file.startswith(f"{folder}/"):
-        if len(changes) == kill_at:
-            return True
-        changes.append(f"{_CALLS[call][0]} {file}")
+    fault = changes.add(f"{_CALLS[call][0]} {file}") if file and file.startswith(f"{changes.folder}/") else None
+    if fault is Fault.KILL:
+        return True
+    answer = _ANSWER.pack(number, 0, 0, _CONTINUE)
+    if fault is Fault.SHORT:
+        if (count := _write_half(pid, call, arguments)) is not None:
+            answer = _ANSWER.pack(number, count, 0, 0)
+    elif fault is not None:
+        answer = _ANSWER.pack(number, 0, -getattr(errno, fault), 0)
     with suppress(FileNotFoundError):
-        fcntl.ioctl(listener, _SEND, bytearray(_ANSWER.pack(number, 0, 0, _CONTINUE)))
+        fcntl.ioctl(listener, _SEND, bytearray(answer))
     return False
+
+
+def _write_half(pid: int, call: int, arguments: Sequence[int]) -> int | None:
+    """Write the first half of what a call is to write, and return the count; None where it cannot be halved."""
+    if call == _COPY:
+        source, source_offset, target, target_offset, size = arguments[:5]
+        if source_offset or target_offset or size < 2:
+            return None
+        with _descriptor(pid, source) as reading, _descriptor(pid, target) as writing:
+            left = os.fstat(reading).st_size - os.lseek(reading, 0, os.SEEK_CUR)
+            half = min(size, left) // 2
+            return os.copy_file_range(reading, writing, half) if half else None
+    descriptor, address, size, offset = arguments[:4]
+    if call not in (_WRITE, _PWRITE) or size < 2:
+        return None
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        memory.seek(address)
+        data = memory.read(size // 2)
+    with _descriptor(pid, descriptor) as writing:
+        return os.write(writing, data) if call == _WRITE else os.pwrite(writing, data, offset)
+
+
+@contextmanager
+def _descriptor(thread: int, number: int) -> Iterator[int]:
+    """Duplicate a descriptor of a thread's process, with its position in the file."""
+    status = Path(f"/proc/{thread}/status").read_text()
+    process = int(next(line.split()[1] for line in status.splitlines() if line.startswith("Tgid:")))
+    pidfd = os.pidfd_open(process)
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        found = libc.syscall(_PIDFD_GETFD, pidfd, number, 0)
+        if found < 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    finally:
+        os.close(pidfd)
+    try:
+        yield found
+    finally:
+        os.close(found)
 
 
 def _file(pid: int, call: int, arguments: Sequence[int]) -> str | None:

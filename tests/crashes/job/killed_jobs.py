@@ -1,12 +1,12 @@
-"""Jobs that are killed right before one of the changes that they make to table, quarantine or checkpoint.
+"""Jobs with one fault among the changes that they make to table, quarantine or checkpoint.
 
-    python -m tests.crashes.job.killed_jobs [--scenario first|later] [--part 1/8]
+    python -m tests.crashes.job.killed_jobs [--scenario first|later] [--fault EIO] [--part 1/8]
 
 Before each start, records are sent: new events, an exact repetition, and now and then one that is quarantined. The job
-is killed right before its change number N of that start, JVM and Python together; the next start recovers. After each
-kill the table has no event twice, and all events that a receipt covers; at the end it has every event once. In the
-scenario `first` each kill has its own table and checkpoint, which are being created; in `later` one table and one
-checkpoint go through all kills. The counts are printed as JSON; the progress goes to stderr.
+is killed right before its change number N of that start, JVM and Python together, or that change fails; the next start
+recovers. After each start the table has no event twice, and all events that a receipt covers; at the end it has every
+event once. In the scenario `first` each start has its own table and checkpoint, which are being created; in `later` one
+table and one checkpoint go through all of them. The counts are printed as JSON; the progress goes to stderr.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,6 +36,7 @@ from simulators.services.kafka.broker import Broker
 from tests.cloud.gateway import Gateway, readings
 from tests.cloud.running import CloudSide
 from tests.support import changes
+from tests.support.changes import Fault
 
 ROOT = Path(__file__).resolve().parents[3]
 SCENARIOS = ("first", "later")
@@ -44,6 +46,8 @@ EVENTS = 5
 QUARANTINED_EVERY = 7
 """Starts from one record for the quarantine to the next."""
 WATCH_SECONDS = 0.5
+START_SECONDS_MAX = 600.0
+"""How long a start may take, the end of the job included."""
 SHORT_LIFE = "-XX:TieredStopAtLevel=1"
 """For a JVM that ends soon: without the second compiler, a start takes two thirds of the CPU time."""
 _VARIABLE = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]+")
@@ -60,8 +64,8 @@ class KilledJobs:
     """By offset the number of the event; None of a record for the quarantine."""
     starts: int = 0
 
-    def start(self, kill_at: int | None = None) -> changes.Run:
-        """Send records, and start the job until it is killed, or has receipted everything and is stopped."""
+    def start(self, fault_at: int | None = None, fault: Fault = Fault.KILL) -> changes.Run:
+        """Send records, and start the job until it is killed or fails, or has receipted everything and is stopped."""
         self._send()
         self.starts += 1
         data = Path(self.cloud.folder) / "data"
@@ -72,7 +76,8 @@ class KilledJobs:
         command = spark.command(LAUNCH, own, self.cloud.folder / "spark", options)
         environment = {"JDK_JAVA_OPTIONS": SHORT_LIFE, **os.environ, **command.environment, "PYTHONPATH": str(ROOT)}
         with self._all_receipted() as is_enough:
-            return changes.run(command.arguments, data, environment, command.log_file, kill_at, is_enough=is_enough)
+            log = command.log_file
+            return changes.run(command.arguments, data, environment, log, fault_at, fault, is_enough=is_enough)
 
     def wrong(self, *, complete: bool = False) -> list[str]:
         """Return what is wrong in the table; `complete`: it must have everything."""
@@ -102,8 +107,17 @@ class KilledJobs:
 
     @contextmanager
     def _all_receipted(self) -> Iterator[Callable[[], bool]]:
-        """Watch the receipts in a thread; what is yielded returns whether they cover all records."""
+        """Watch the receipts in a thread; what is yielded returns whether they cover all records.
+
+        It raises TimeoutError where they do not after START_SECONDS_MAX, and the job has not ended.
+        """
         done, over = threading.Event(), threading.Event()
+        end = time.monotonic() + START_SECONDS_MAX
+
+        def is_enough() -> bool:
+            if not done.is_set() and time.monotonic() > end:
+                raise TimeoutError
+            return done.is_set()
 
         def watch() -> None:
             while not over.wait(WATCH_SECONDS):
@@ -114,7 +128,7 @@ class KilledJobs:
         thread = threading.Thread(target=watch)
         thread.start()
         try:
-            yield done.is_set
+            yield is_enough
         finally:
             over.set()
             thread.join()
@@ -126,38 +140,50 @@ def kinds_of(made: changes.Run, folder: Path) -> set[str]:
 
 
 class Series:
-    """The kills of one scenario, with one broker."""
+    """The faults of one scenario, with one broker."""
 
-    def __init__(self, broker: Broker, work: Path, display: Display, mutants: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, broker: Broker, work: Path, display: Display, fault: Fault = Fault.KILL, mutants: tuple[str, ...] = ()
+    ) -> None:
         self._broker = broker
         self._work = work
         self._display = display
+        self._fault = fault
         self._mutants = mutants
-        self.changes = 0
+        self._made: Sequence[str] = ()
+        """The changes of a start without a fault."""
         self.kinds = 0
-        self.killed = 0
+        self.faults = 0
+        """How many starts have had their fault."""
+        self.ended = 0
+        """How many of these the job has ended by itself."""
+
+    def counts(self, scenario: str) -> dict[str, object]:
+        """Return what is printed."""
+        made = {"changes": len(self._made), "kinds": self.kinds, "faults": self.faults, "ended": self.ended}
+        return {"scenario": scenario, "fault": self._fault, **made}
 
     def later(self, part: int, parts: int) -> list[str]:
-        """Kill the starts of one table and one checkpoint, one after the other; return what is wrong."""
-        self._display.phase("later: two starts without a kill; the changes of the second are counted")
+        """Disturb the starts of one table and one checkpoint, one after the other; return what is wrong."""
+        self._display.phase("later: two starts without a fault; the changes of the second are counted")
         with self._jobs() as jobs:
             wrong = _ended(jobs.start(), jobs) or self._recorded(jobs)
             for number in self._numbers(part, parts):
                 if wrong:
                     return wrong
-                wrong = self._kill(jobs, number)
+                wrong = self._disturb(jobs, number)
             return wrong or _ended(jobs.start(), jobs) or jobs.wrong(complete=True)
 
     def first(self, part: int, parts: int) -> list[str]:
-        """Kill starts that create table and checkpoint, and start each again; return what is wrong."""
-        self._display.phase("first: one start without a kill, whose changes are counted")
+        """Disturb starts that create table and checkpoint, and start each again; return what is wrong."""
+        self._display.phase("first: one start without a fault, whose changes are counted")
         with self._jobs() as jobs:
             wrong = self._recorded(jobs)
         for number in self._numbers(part, parts):
             if wrong:
                 break
             with self._jobs() as jobs:
-                wrong = self._kill(jobs, number) or _ended(jobs.start(), jobs) or jobs.wrong(complete=True)
+                wrong = self._disturb(jobs, number) or _ended(jobs.start(), jobs) or jobs.wrong(complete=True)
         return wrong
 
     @contextmanager
@@ -172,25 +198,36 @@ class Series:
             cloud.close()
 
     def _recorded(self, jobs: KilledJobs) -> list[str]:
-        """Count the changes of a start that is not killed."""
+        """Count the changes of a start without a fault."""
         made = jobs.start()
-        self.changes, self.kinds = len(made.changes), len(kinds_of(made, jobs.cloud.folder))
+        self._made, self.kinds = made.changes, len(kinds_of(made, jobs.cloud.folder))
         return _ended(made, jobs)
 
     def _numbers(self, part: int, parts: int) -> Iterator[int]:
-        """Yield the changes before which the job is killed, and show the progress."""
-        numbers = range(part - 1, self.changes, parts)
-        self._display.phase(f"kills before {len(numbers)} of the {self.changes} changes of a start")
+        """Yield the changes that are to have the fault, and show the progress."""
+        every = [number for number, one in enumerate(self._made) if changes.can_have(one, self._fault)]
+        numbers = every[part - 1 :: parts]
+        self._display.phase(f"{self._fault} at {len(numbers)} of the {len(self._made)} changes of a start")
         for done, number in enumerate(numbers):
-            self._display.count(done, len(numbers), f"{done} of {len(numbers)} done, {self.killed} of them killed")
+            self._display.count(done, len(numbers), f"{done} of {len(numbers)} done, {self.faults} with the fault")
             yield number
 
-    def _kill(self, jobs: KilledJobs, number: int) -> list[str]:
-        made = jobs.start(number)
-        if made.status != -signal.SIGKILL:  # this start has made fewer changes, and has ended as it should
-            return _ended(made, jobs)
-        self.killed += 1
-        return [f"killed before change {number}, after {made.changes[-1:]}: {one}" for one in jobs.wrong()]
+    def _disturb(self, jobs: KilledJobs, number: int) -> list[str]:
+        try:
+            made = jobs.start(number, self._fault)
+        except TimeoutError:
+            return [f"{self._fault} at change {number}: the job neither ends nor continues: {jobs.log()}"]
+        if self._fault is Fault.KILL:
+            if made.status != -signal.SIGKILL:  # this start has made fewer changes, and has ended as it should
+                return _ended(made, jobs)
+            place = f"killed before change {number}, after {made.changes[-1:]}"
+        else:
+            if len(made.changes) <= number or not changes.can_have(made.changes[number], self._fault):
+                return _ended(made, jobs)
+            self.ended += made.status != 0
+            place = f"{self._fault} at change {number}, {made.changes[number]}, status {made.status}"
+        self.faults += 1
+        return [f"{place}: {one}" for one in jobs.wrong()]
 
 
 def _ended(made: changes.Run, jobs: KilledJobs) -> list[str]:
@@ -211,9 +248,10 @@ def receipts_before_rows() -> None:
 
 
 def main() -> None:
-    """Kill jobs, print the counts, and exit with 1 where anything is wrong."""
+    """Disturb jobs, print the counts, and exit with 1 where anything is wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.crashes.job.killed_jobs", description=__doc__)
     parser.add_argument("--scenario", choices=SCENARIOS)
+    parser.add_argument("--fault", type=Fault, choices=list(Fault), default=Fault.KILL)
     parser.add_argument("--part", default="1/1", help="such as 3/8: every 8th change, from the third on")
     parser.add_argument("--mutant", help="a function of this module that breaks the job")
     given = parser.parse_args()
@@ -226,10 +264,9 @@ def main() -> None:
             Broker(Path(name) / "kafka") as broker,
             Display(Console(stderr=True)) as display,
         ):
-            series = Series(broker, Path(name), display, mutants)
+            series = Series(broker, Path(name), display, given.fault, mutants)
             wrong = series.first(part, parts) if scenario == "first" else series.later(part, parts)
-        counts = {"scenario": scenario, "changes": series.changes, "kinds": series.kinds, "killed": series.killed}
-        print("\n".join([json.dumps(counts), *wrong]), flush=True)
+        print("\n".join([json.dumps(series.counts(scenario)), *wrong]), flush=True)
         failed = failed or bool(wrong)
     sys.exit(failed)
 

@@ -19,8 +19,15 @@ pytestmark = [
 def test_whenever_the_job_is_killed_no_event_is_lost_or_doubled(scenario: str, part: str) -> None:
     done = run("job.killed_jobs", "--scenario", scenario, "--part", part)
     assert done.returncode == 0
-    assert json.loads(done.stdout)["killed"] >= 8
+    assert json.loads(done.stdout)["faults"] >= 8
     assert " 1 of " in done.stderr  # the progress
+
+
+@pytest.mark.parametrize("fault", ["EIO", "ENOSPC", "short"])
+def test_whichever_change_fails_no_event_is_lost_or_doubled(fault: str) -> None:
+    done = run("job.killed_jobs", "--scenario", "later", "--fault", fault, "--part", "4/10")
+    assert done.returncode == 0, done.stdout
+    assert json.loads(done.stdout)["faults"] >= 2
 
 
 def test_receipts_before_the_rows_are_revealed() -> None:
