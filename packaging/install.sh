@@ -66,7 +66,8 @@ sed "s#/usr/bin/oncegate#$bin/oncegate#; s#/usr/share/doc/oncegate#$documents#" 
   > "$destination$units/oncegate.service.new"
 replace "$destination$units/oncegate.service"
 if [ ! -e "$configuration/oncegate.toml" ]; then
-  (cd "$checkout" && "${PYTHON:-/usr/bin/python3}" -c '
+  # -E: with PYTHONUNBUFFERED, print would lose the rest of a short write without an error.
+  (cd "$checkout" && "${PYTHON:-/usr/bin/python3}" -EB -c '
 import sys
 sys.path.insert(0, sys.argv[1])
 from agent.config.example import example
@@ -74,7 +75,7 @@ print(example(), end="")' "$(echo "$destination$library"/lib/python3*/site-packa
   replace "$configuration/oncegate.toml"
 fi
 # The manual pages and the completion of bash and zsh, of the commands that were installed.
-(cd "$checkout" && "${PYTHON:-/usr/bin/python3}" -c '
+(cd "$checkout" && "${PYTHON:-/usr/bin/python3}" -EB -c '
 import sys
 sys.path.insert(0, sys.argv.pop(1))
 from agent.cli.manual.__main__ import main

@@ -123,7 +123,8 @@ class Installations:
     def _environment(self, wheel: Path) -> dict[str, str]:
         made = {"DESTDIR": str(self._destination), "WHEEL": str(wheel), "TMPDIR": str(self._work / "temporary")}
         tools = {"PIP": f"{sys.executable} -m pip", "PYTHON": sys.executable, "PYTHONDONTWRITEBYTECODE": "1"}
-        return {**os.environ, **made, **tools, "PIP_NO_INDEX": "1"}
+        unbuffered = {"PYTHONUNBUFFERED": "1"}  # as in many a container: a print is one write, whose rest is lost
+        return {**os.environ, **made, **tools, **unbuffered, "PIP_NO_INDEX": "1"}
 
     def _install(self, wheel: Path) -> None:
         (self._work / "temporary").mkdir(exist_ok=True)
