@@ -22,6 +22,7 @@ from agent.cli.doctor.threads import check_threads
 from agent.cli.doctor.wear import check_wear
 from agent.clock import SystemClock
 from agent.config.settings import Settings
+from agent.forward.errors import KafkaSettingsError
 from agent.status import GatewayStatus, read_status
 from agent.store.errors import StoreError
 from agent.store.files import use_mark
@@ -36,7 +37,8 @@ Check = Callable[[], Iterator[Finding]]
 def examine(settings: Settings) -> Iterator[Finding]:
     """Run all checks of the settings; yield findings as they are made.
 
-    A check that this user may not make is a warning, and the others are made.
+    A check that this user may not make is a warning, settings that Kafka's client refuses are wrong, and all other
+    checks are made.
     """
     for name, check in _checks(settings):
         try:
@@ -44,6 +46,8 @@ def examine(settings: Settings) -> Iterator[Finding]:
         except PermissionError as error:
             text = f"not checked: {error.filename}: {error.strerror}"
             yield warning(name, text, "sudo oncegate doctor")
+        except KafkaSettingsError as error:
+            yield wrong(name, str(error), "correct the configuration: oncegate check")
 
 
 def _checks(settings: Settings) -> Iterator[tuple[str, Check]]:

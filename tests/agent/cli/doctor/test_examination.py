@@ -60,6 +60,21 @@ def test_what_this_user_may_not_check_is_a_warning_and_the_rest_is_checked(hidde
     }
 
 
+def test_settings_that_kafkas_client_refuses_are_wrong_and_the_rest_is_checked(tmp_path: Path) -> None:
+    file = tmp_path / "oncegate.toml"
+    lost = tmp_path / "lost"
+    file.write_text(
+        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path}"\n'
+        f'[kafka]\nbootstrap_servers = "127.0.0.1:1"\nproperties_file = "{lost}"\n'
+        "[mqtt]\nenabled = true\nport = 1\n"
+    )
+    findings = {one["check"]: one for one in examined(file)}
+    assert findings["kafka"]["condition"] == "wrong"
+    assert f"kafka.properties_file: {lost} cannot be read" in findings["kafka"]["text"]
+    assert findings["kafka"]["hint"] == "correct the configuration: oncegate check"
+    assert {"clock", "store", "mqtt"} <= set(findings)
+
+
 @pytest.mark.kafka
 def test_an_agent_that_runs_or_may_run_keeps_its_transactional_id_on_a_broker_that_allows_any_time_limit(
     hidden: Path, tmp_path: Path
