@@ -21,8 +21,8 @@ class UnreadableTomlError(tomllib.TOMLDecodeError):
 
 
 def read_text(path: Path) -> str:
-    """Return a file's text (UTF-8) with Unix line ends; raise OSError or UnicodeDecodeError."""
-    return read(path).data.decode().replace("\r\n", "\n")
+    """Return a file's text (UTF-8, with or without a BOM) with Unix line ends; raise OSError or UnicodeDecodeError."""
+    return read(path).data.decode("utf-8-sig").replace("\r\n", "\n")
 
 
 def check(*paths: Path | None) -> None:

@@ -66,6 +66,12 @@ def test_what_is_no_readable_file_is_an_error_and_keeps_nobody_waiting(tmp_path:
     assert reason in str(refusal)
 
 
+def test_a_file_that_an_editor_has_begun_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "oncegate.toml"
+    file.write_text('[gateway]\nid = "gw1"\n[kafka]\nbootstrap_servers = "a:1"\n', "utf-8-sig")
+    assert load.load(file, {}).gateway.id == "gw1"
+
+
 def test_a_file_as_large_as_may_be_is_read(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"a" * BYTES_MAX)
     (tmp_path / "b").symlink_to("a")
