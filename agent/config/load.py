@@ -217,5 +217,7 @@ def _section_mistake(source: Source, section: str, options: Mapping[str, object]
 def _reasons(option: Field[Any], value: object, error: ValueError) -> Iterator[str]:
     read = option.metadata["read"]
     # Properties, what is in addresses, and a password in place of its file may be secret; a list of tables is too long.
-    hidden = read in (readers.properties, readers.address, readers.secret_path) or isinstance(error, SettingErrors)
+    hidden = read in (readers.properties, readers.address, readers.servers, readers.secret_path) or isinstance(
+        error, SettingErrors
+    )
     yield from (text if hidden else f"{text}; found {value!r}" for text in texts(error))

@@ -21,6 +21,7 @@ _BYTES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 1
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|kB|MB|GB)?")
 PORT_MAX = 65_535
 _LISTEN = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<v4>[0-9.]+)):(?P<port>[0-9]{1,5})", re.ASCII)
+_SERVER = re.compile(r"(?:\w+://)?(?:\[[^][\s]+\]|[^][\s:;/]+)(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
 _HOURS = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
 _HOURS_EXPECTED = 'expected a list of hours such as ["22:00-06:00"]'
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}")
@@ -45,6 +46,15 @@ def address(value: object) -> str:
             "expected an address without user and password, which belong in kafka.properties_file, or in "
             "mqtt.username and mqtt.password_file"
         )
+    return found
+
+
+def servers(value: object) -> str:
+    """Read the addresses of Kafka's brokers; a port that is too large would be taken for another one."""
+    found = address(value) if isinstance(value, str) and value else ""
+    matches = [_SERVER.fullmatch(server) for server in filter(None, map(str.strip, found.split(",")))]
+    if not matches or not all(match and 1 <= int(match["port"] or 1) <= PORT_MAX for match in matches):
+        raise ValueError('expected brokers such as "kafka-1:9092,kafka-2:9092", each with a port of 1 to 65535')
     return found
 
 
@@ -126,6 +136,14 @@ def duration(value: object) -> float:
     return _measure(
         value, _DURATION, _SECONDS, "s", 'expected a duration such as "30s", "5m", "7d", or seconds as a number'
     )
+
+
+def positive_duration(value: object) -> float:
+    """Read seconds, as `duration` does; more than 0."""
+    found = duration(value)
+    if found <= 0:
+        raise ValueError('expected a duration such as "30s", longer than 0')
+    return found
 
 
 def size(value: object) -> int:

@@ -85,9 +85,9 @@ def _literal(read: readers.Read, value: object) -> str:
         return str(value).lower()
     if isinstance(value, str | Path):
         return f'"{value}"'
-    if read is readers.duration and isinstance(value, float):
+    if read in (readers.duration, readers.positive_duration) and isinstance(value, float):
         return next(_measures(int(value), _DURATIONS), str(value))
-    if read is readers.size and isinstance(value, int):
+    if read in (readers.size, readers.positive_size) and isinstance(value, int):
         return next(_measures(value, _SIZES), str(value))
     return str(value)
 

@@ -46,7 +46,7 @@ class CoapSettings:
 
     enabled: bool = option(readers.boolean, "accept events over CoAP", default=True)
     bind: str = option(readers.listen_address, "address and UDP port; [::] accepts IPv6 and IPv4", default="[::]:5683")
-    max_body_bytes: int = option(readers.size, "largest body, block-wise uploads included", default=65_536)
+    max_body_bytes: int = option(readers.positive_size, "largest body, block-wise uploads included", default=65_536)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class HttpSettings:
         readers.path, "certificate chain (PEM); with it, HTTPS only", default=None
     )
     tls_key: Path | None = option(readers.secret_path, "private key of the certificate (PEM)", default=None)  # noqa: RUF009
-    max_body_bytes: int = option(readers.size, "largest body", default=65_536)
+    max_body_bytes: int = option(readers.positive_size, "largest body", default=65_536)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class MqttSettings:
         key="session_expiry",
         default=7 * DAY_SECONDS,
     )
-    max_body_bytes: int = option(readers.size, "largest message; a larger one is rejected", default=65_536)
+    max_body_bytes: int = option(readers.positive_size, "largest message; a larger one is rejected", default=65_536)
     base_topic: str = option(
         topics.base_topic, "Zigbee2MQTT's base topic; an empty text disables it", default="zigbee2mqtt"
     )
@@ -223,7 +223,7 @@ class StoreSettings:
 class KafkaSettings:
     """Section [kafka]."""
 
-    bootstrap_servers: str = option(readers.address, "Kafka brokers, host:port separated by commas")
+    bootstrap_servers: str = option(readers.servers, "Kafka brokers, host:port separated by commas")
     topic: str = option(readers.kafka_topic, "topic of the events", default="oncegate.events")
     delivery: str = option(
         readers.choice("at-least-once", "exactly-once", "at-most-once"),
@@ -271,7 +271,9 @@ class ReceiptSettings:
     group: str = option(
         readers.text, "consumer group whose committed offsets are the receipts", default="oncegate-cloud"
     )
-    poll_seconds: float = option(readers.duration, "interval at which the group's offsets are read", default=30.0)
+    poll_seconds: float = option(
+        readers.positive_duration, "interval at which the group's offsets are read", default=30.0
+    )
     any_commit: bool = option(
         readers.boolean, "accept offsets committed by consumers other than the job", default=False
     )

@@ -32,6 +32,13 @@ def test_an_address_to_listen_on_is_read(bind: str) -> None:
     assert read({"coap": {"bind": bind}}).coap.bind == bind
 
 
+@pytest.mark.parametrize(
+    "servers", ["a", "a:1, b-2.example:65535,", "SASL_SSL://[fe80::1%eth0]:9093", "[::1]", "10.0.0.1:9"]
+)
+def test_the_addresses_of_brokers_are_read(servers: str) -> None:
+    assert read({"kafka": {"bootstrap_servers": servers}}).kafka.bootstrap_servers == servers
+
+
 def test_every_key_of_gateway_and_coap_is_read() -> None:
     settings = read(
         {
@@ -173,6 +180,18 @@ def test_the_environment_overrides_the_file() -> None:
                 5683,
             )
         ],
+        *[
+            (
+                {"kafka": {"bootstrap_servers": servers}},
+                r"\[kafka\] bootstrap_servers: expected brokers such as .*65535$",
+            )
+            for servers in ("", ",", "a;9092", "a:port", "a:99092", "a:0", "a:1,:2", "a b:1", "::1", "a:1;b:2", ["a:1"])
+        ],
+        *[
+            ({section: {"max_body_bytes": 0}}, r"max_body_bytes: expected a size such as .*1 byte or more; found 0")
+            for section in ("coap", "http", "mqtt")
+        ],
+        ({"receipts": {"poll_seconds": "0s"}}, "poll_seconds: expected a duration such as .*longer than 0; found '0s'"),
         ({"mqtt": {"port": 0}}, "expected a port"),
         ({"mqtt": {"session_expiry": 0}}, "session_expiry: expected a second at least"),
         ({"mqtt": {"tls_ca_file": "/ca"}}, r"\[mqtt\] tls_ca_file.*expected only with tls = true"),
