@@ -101,12 +101,13 @@ class GatewayStatus:
 
 def read_status(state_folder: Path, gateway: str) -> GatewayStatus:
     """Read the status of the store, of all its lanes together; raise StoreError where there is none."""
-    found = {lane: _read_store(folder, gateway) for lane, folder in store_folders(state_folder).items()}
+    found = {lane: read_store(folder, gateway) for lane, folder in store_folders(state_folder).items()}
     default = found[DEFAULT_LANE]
     return default if len(found) == 1 else _together(default, found)
 
 
-def _read_store(folder: Path, gateway: str) -> GatewayStatus:
+def read_store(folder: Path, gateway: str) -> GatewayStatus:
+    """Read the status of a single store; raise StoreError where there is none."""
     path = folder / FILE_NAME
     with naming(path), closing(database.open_for_reading(path)) as connection, database.snapshot(connection):
         return _read(connection, path, gateway)

@@ -23,13 +23,12 @@ from agent.cli.doctor.wear import check_wear
 from agent.clock import SystemClock
 from agent.config.settings import Settings
 from agent.forward.errors import KafkaSettingsError
-from agent.status import GatewayStatus, read_status
+from agent.status import GatewayStatus, read_status, read_store
 from agent.store.errors import StoreError
 from agent.store.files import use_mark
 from agent.store.files.folders import foreign_folders, lane_folders, store_folders
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database
-from agent.store.wear import read_written
 
 Check = Callable[[], Iterator[Finding]]
 
@@ -104,7 +103,7 @@ def _unreadable(path: Path) -> str:
     """Return why a store cannot be read; empty where it can, or where there is none."""
     try:
         if path.exists() or use_mark.lacks_file(path):
-            read_written(path)
+            read_store(path.parent, "")
     except (StoreError, sqlite3.Error) as error:
         return str(error)
     return ""

@@ -3,7 +3,9 @@
 import asyncio
 import re
 import socket
+import sqlite3
 import tomllib
+from contextlib import closing
 from itertools import takewhile
 from pathlib import Path
 
@@ -246,6 +248,22 @@ def test_a_damaged_store_is_a_finding_and_does_not_end_the_examination(tmp_path:
     findings = list(takewhile(lambda finding: finding.check != "ports", examine(settings)))
     assert [finding.condition for finding in findings if finding.check == "store"] == [Condition.WRONG]
     assert "not a database" in findings[-1].text
+
+
+async def test_a_store_whose_events_cannot_be_counted_is_wrong(tmp_path: Path) -> None:
+    async with make_store(tmp_path, HandClock()):
+        pass
+    path = tmp_path / FILE_NAME
+    data = bytearray(path.read_bytes())
+    with closing(sqlite3.connect(path)) as connection:
+        root = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'events'").fetchone()[0]
+        page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
+    data[(root - 1) * page_bytes : root * page_bytes] = b"\x55" * page_bytes
+    path.write_bytes(data)
+    settings = Settings(GatewaySettings("gw1", tmp_path), KafkaSettings("127.0.0.1:1"))
+    found = next(finding for finding in examine(settings) if finding.check == "store")
+    assert found.condition == Condition.WRONG
+    assert "malformed" in found.text
 
 
 @pytest.mark.parametrize("missing", ["the file", "the log"])
