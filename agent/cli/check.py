@@ -21,6 +21,7 @@ from agent.config.settings import (
     HttpSettings,
     IdentitySettings,
     KafkaSettings,
+    MqttSettings,
     OscoreSettings,
 )
 from agent.terminal import Colour, duration, json_line, paint
@@ -70,6 +71,8 @@ def _mistakes_around(sections: Mapping[str, Any], source: Source) -> Iterator[Mi
         yield from _http_mistakes(sections["http"], source)
     if "coap" in sections and "coap.oscore" in sections:
         yield from _oscore_mistakes(sections["coap"], sections["coap.oscore"], source)
+    if "mqtt" in sections:
+        yield from _mqtt_mistakes(sections["mqtt"], source)
     if "kafka" in sections:
         gateway = sections.get("gateway")
         yield from _kafka_mistakes(sections["kafka"], "gateway" if gateway is None else gateway.id, source)
@@ -103,6 +106,21 @@ def _oscore_mistakes(coap: CoapSettings, settings: OscoreSettings, source: Sourc
     for text in errors:
         key = "coap.oscore.credentials_dir"
         yield _placed(text if text.startswith(key) else f"{key}: {text}", source)
+
+
+def _mqtt_mistakes(settings: MqttSettings, source: Source) -> Iterator[Mistake]:
+    if not settings.enabled:
+        return
+    from agent.mqtt.client import read_password, read_tls  # its library is slow to load
+
+    reads: list[tuple[str, Callable[[MqttSettings], object]]] = []
+    reads += [("password_file", read_password)] if settings.username is not None else []
+    reads += [("tls", read_tls)] if settings.tls else []
+    for key, read in reads:
+        try:
+            read(settings)
+        except (OSError, ValueError) as error:
+            yield source.mistake("mqtt", key, str(error))
 
 
 def _kafka_mistakes(settings: KafkaSettings, gateway: str, source: Source) -> Iterator[Mistake]:

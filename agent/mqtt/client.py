@@ -107,9 +107,9 @@ def _client(settings: MqttSettings, gateway: str) -> Client:
 
 def _authenticate(client: Client, settings: MqttSettings) -> None:
     if settings.username is not None:
-        client.username_pw_set(settings.username, _password(settings))
+        client.username_pw_set(settings.username, read_password(settings))
     if settings.tls:
-        client.tls_set_context(_tls(settings))
+        client.tls_set_context(read_tls(settings))
 
 
 def _session(settings: MqttSettings, in_progress_max: int) -> Properties:
@@ -120,8 +120,8 @@ def _session(settings: MqttSettings, in_progress_max: int) -> Properties:
     return properties
 
 
-def _password(settings: MqttSettings) -> str | None:
-    """Read the password for each connection, since it may have changed."""
+def read_password(settings: MqttSettings) -> str | None:
+    """Read the password, for each connection, since it may have changed; raise OSError or ValueError."""
     if settings.password_file is None:
         return None
     lines = files.read_text(settings.password_file).splitlines()
@@ -130,7 +130,8 @@ def _password(settings: MqttSettings) -> str | None:
     return lines[0]
 
 
-def _tls(settings: MqttSettings) -> ssl.SSLContext:
+def read_tls(settings: MqttSettings) -> ssl.SSLContext:
+    """Read the certificates and the key, for each connection; raise OSError or ValueError."""
     files.check(settings.tls_ca_file, settings.tls_certificate_file, settings.tls_key_file)
     context = ssl.create_default_context(cafile=settings.tls_ca_file)
     # From Python 3.13 on, an authority without all extensions of RFC 5280 would be refused, such as most that people

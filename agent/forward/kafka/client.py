@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Mapping
@@ -23,6 +24,8 @@ REQUEST_SECONDS_MAX: Final = 10.0
 """How long one request to the broker may take; a broker that returns meanwhile still answers it."""
 ANSWER_SECONDS_MAX: Final = 15.0
 """How long to wait for its answer: longer than the client does, whose own error is more precise."""
+FILE_SUFFIXES: Final = (".location", ".file")
+"""Of the properties that name files."""
 STOP_POLL_SECONDS: Final = 0.1
 """How soon a wait for an answer ends when the agent stops."""
 
@@ -110,7 +113,7 @@ def open_admin(settings: KafkaSettings, last_error: LastError, uplink: Uplink | 
     try:
         return AdminClient(config)
     except KafkaException as error:
-        raise KafkaSettingsError(f"kafka.properties: {describe(error)}") from error
+        raise _refused(given, error) from error
 
 
 def open_reader(
@@ -136,7 +139,18 @@ def open_reader(
     try:
         return Consumer(config)
     except KafkaException as error:
-        raise KafkaSettingsError(f"kafka.properties: {describe(error)}") from error
+        raise _refused(given, error) from error
+
+
+def _refused(given: Mapping[str, str], error: KafkaException) -> KafkaSettingsError:
+    """Return why a client cannot be opened: its own text does not name a file that cannot be read."""
+    for name, value in given.items():
+        if name.endswith(FILE_SUFFIXES) and value:
+            try:
+                os.close(os.open(value, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+            except (OSError, ValueError) as reason:
+                return KafkaSettingsError(f"kafka.properties: {name}: {value} cannot be read: {reason}")
+    return KafkaSettingsError(f"kafka.properties: {describe(error)}")
 
 
 def answer_deadline() -> float:

@@ -14,13 +14,11 @@ from typing import Final
 from agent.clock import Clock
 from agent.config.settings import KafkaSettings
 from agent.forward.errors import KafkaSettingsError
-from agent.forward.kafka.client import LastError, given_properties, open_admin
+from agent.forward.kafka.client import FILE_SUFFIXES, LastError, given_properties, open_admin
 from agent.forward.kafka.hours import Hours
 
 CHECK_MS: Final = 2_000
 """How often the files are checked; a new state counts once two checks agree, since several files change together."""
-_SUFFIXES: Final = (".location", ".file")
-"""Of the properties that name files."""
 
 _log = logging.getLogger(__name__)
 _Stamp = tuple[int, int, int]
@@ -91,7 +89,9 @@ class SessionStop(threading.Event):
 def login_files(settings: KafkaSettings) -> dict[str, Path]:
     """Return the files that the properties name, by property; raise KafkaSettingsError."""
     found = {
-        name: Path(value) for name, value in given_properties(settings).items() if name.endswith(_SUFFIXES) and value
+        name: Path(value)
+        for name, value in given_properties(settings).items()
+        if name.endswith(FILE_SUFFIXES) and value
     }
     if settings.properties_file is not None:
         found["properties_file"] = settings.properties_file

@@ -44,6 +44,36 @@ def test_a_property_that_kafkas_client_does_not_know_is_wrong(file: Path, oncega
     assert "linger.msx" in error
 
 
+@pytest.mark.parametrize("name", ["ssl.ca.location", "ssl.certificate.location", "ssl.key.location"])
+def test_a_file_of_kafkas_properties_that_is_missing_is_named(name: str, file: Path, oncegate: Run) -> None:
+    file.write_text(
+        file.read_text().replace('"ssl.key.pem" = "geheim"', f'"{name}" = "/none.pem"').replace("SASL_SSL", "SSL")
+    )
+    status, _, error = oncegate("check", "--config", str(file))
+    assert status == 2
+    assert f"[kafka] properties: {name}: /none.pem cannot be read: " in error
+
+
+@pytest.mark.parametrize(
+    ("lines", "place", "reason"),
+    [
+        ('username = "u"\npassword_file = "/none"', ":13: [mqtt] password_file: ", "'/none'"),
+        ('username = "u"\npassword_file = "/dev/null"', ":13: [mqtt] password_file: ", "not a regular file"),
+        ('tls = true\ntls_ca_file = "/none.pem"', ":12: [mqtt] tls: ", "'/none.pem'"),
+    ],
+)
+def test_a_file_of_the_login_to_mqtt_that_cannot_be_used_is_named(
+    lines: str, place: str, reason: str, file: Path, oncegate: Run
+) -> None:
+    file.write_text(file.read_text().replace("SASL_SSL", "PLAINTEXT").replace(', "ssl.key.pem" = "geheim"', ""))
+    file.write_text(f"{file.read_text()}[mqtt]\n{lines}\n")
+    assert oncegate("check", "--config", str(file))[0] == 0, "MQTT is disabled"
+    file.write_text(file.read_text() + "enabled = true\n")
+    status, _, error = oncegate("check", "--config", str(file))
+    assert (status, error.startswith(f"oncegate: {file}{place}")) == (2, True), error
+    assert reason in error
+
+
 WRONG_IN_MANY_PLACES = """\
 [gateway]
 state_dir = "state"
