@@ -25,15 +25,16 @@ VIA_START: Final = b',"via":"'
 """Stands once in a value, since inside a JSON string every quote is escaped."""
 DATA_START: Final = b'"data":{'
 _TEXT: Final = r'"(?:[^"\\]|\\.)*+"'
-DATA_PATTERN: Final = (
-    rf'(?s),"via":"[^"\\]*+","data":(\{{.*?\}})'
-    rf'(?:,"units":\{{(?:{_TEXT}:{_TEXT},?)*+\}})?+(?:,"possible_duplicate_of":"[0-9a-f]*+")?+\}}(?!.)'
-)
+_UNITS: Final = rf',"units":(\{{(?:{_TEXT}:{_TEXT},?)*+\}})'
+_END: Final = r'(?:,"possible_duplicate_of":"[0-9a-f]*+")?+\}(?!.)'
+DATA_PATTERN: Final = rf'(?s),"via":"[^"\\]*+","data":(\{{.*?\}})(?:{_UNITS})?+{_END}'
 """Finds the exact text of `data` in a value, as group 1; for Python and for Java alike.
 
 The quotes of `,"via":"` can only be the value's own, and `units` is flat, so that what ends in exactly one closing
 brace is the value's own end. Possessive, so that Java's stack stays small.
 """
+UNITS_PATTERN: Final = f"(?s){_UNITS}{_END}"
+"""Finds the exact text of `units` in a value, as group 1."""
 SOURCES_KEPT: Final = 8_192
 SOURCE_BYTES_KEPT: Final = 256
 """Bounds of the cache of encoded devices: 1.4 kB for each at most, 12 MB for all, since senders choose the names."""

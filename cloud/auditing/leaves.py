@@ -24,11 +24,6 @@ _CAPITALS = [(f"{code:04X}", f"{code:04x}") for code in range(0x20) if chr(code)
 _CAPITAL = r"(?<!\\)((?:\\\\)*)\\u{}"
 """An escape that is not itself part of an escaped backslash."""
 
-_UNITS_SQL = reduce(
-    lambda text, form: f"regexp_replace({text}, '{_CAPITAL.format(form[0])}', '\\1\\\\u{form[1]}', 'g')",
-    _CAPITALS,
-    "units",
-)
 _NUMBER_SQL = f"'^{_INTEGER.replace('*+', '*')}$'"
 ROW_SQL = f"""CASE WHEN device IS DISTINCT FROM '{ERASED}' THEN encode(sha256(fingerprint || convert_to(concat(
     '"device":', to_json(device), ',"type":', to_json(type),
@@ -36,7 +31,7 @@ ROW_SQL = f"""CASE WHEN device IS DISTINCT FROM '{ERASED}' THEN encode(sha256(fi
     ',"boot":' || CASE WHEN boot ~ {_NUMBER_SQL} THEN boot ELSE to_json(boot)::text END,
     ',"time":' || (extract(epoch FROM event_time) * 1000)::bigint, ',"offset_ms":' || offset_ms,
     ',"received":', (extract(epoch FROM received) * 1000)::bigint, ',"via":"', via, '"',
-    ',"data":' || data, ',"units":' || CASE WHEN strpos(units, '\\u00') > 0 THEN {_UNITS_SQL} ELSE units END,
+    ',"data":' || data, ',"units":' || units,
     ',"possible_duplicate_of":"' || encode(possible_duplicate_of, 'hex') || '"'), 'UTF8')), 'hex') END"""
 """The same as `of_row`, as an expression of PostgreSQL."""
 
@@ -83,7 +78,7 @@ def _tail() -> Column:
         _entry("received", times["received"]),
         F.concat(F.lit(',"via":"'), F.col("via"), F.lit('"')),
         _entry("data", F.col("data")),
-        _entry("units", _with_small_letters(F.col("units"))),
+        _entry("units", F.col("units")),
         _entry("possible_duplicate_of", copied),
     )
 

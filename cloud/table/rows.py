@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 
 from cloud.table import devices
 from contract.event import TIME_MAX, TIME_MIN
-from contract.record import DATA_PATTERN, DATA_START, VIA_START, Shared
+from contract.record import DATA_PATTERN, DATA_START, UNITS_PATTERN, VIA_START, Shared
 
 COLUMNS: dict[str, DataType] = {
     "fingerprint": BinaryType(),
@@ -64,7 +64,8 @@ _VALUE = """
     device STRING, type STRING, id STRING, boot STRING, time BIGINT, offset_ms BIGINT, received BIGINT, via STRING,
     data STRING, units STRING, possible_duplicate_of STRING, _corrupt STRING
 """
-# Spark's JSON functions rewrite numbers (1.10 becomes 1.1), so the text of `data` is cut out of the value.
+# Spark's JSON functions rewrite numbers (1.10 becomes 1.1) and characters (😀 becomes \ud83d\ude00), so the texts of
+# `data` and `units` are cut out of the value.
 _VIA, _BEFORE_DATA = VIA_START.decode(), '",' + DATA_START.decode()
 
 
@@ -109,12 +110,12 @@ def _decoded() -> list[Column]:
 @cache
 def _own_columns() -> list[Column]:
     """Return the columns of SCHEMA; those of the devices are null."""
-    columns = {**_columns(), "data": _data(), "raw": F.when(_failed(), F.col("value"))}
+    columns = {**_columns(), "data": _data(), "units": _units(), "raw": F.when(_failed(), F.col("value"))}
     return [columns.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in COLUMNS.items()]
 
 
 def _columns() -> dict[str, Column]:
-    from_value = ("id", "boot", "offset_ms", "via", "units")
+    from_value = ("id", "boot", "offset_ms", "via")
     from_record = (
         *("fingerprint", "type", "received", "clock", "appended", "gateway", "epoch", "sequence"),
         *("kafka_partition", "kafka_offset", "day"),
@@ -141,6 +142,12 @@ def _data() -> Column:
         .when(F.col("data_text") != "", F.col("data_text"))
         .otherwise(F.col("parsed.data"))
     )
+
+
+def _units() -> Column:
+    """Return the exact text of `units` where the value has the agent's layout, else equal JSON."""
+    exact = F.regexp_extract("text", UNITS_PATTERN, 1)
+    return F.when(F.col("parsed.units").isNotNull(), F.coalesce(F.nullif(exact, F.lit("")), F.col("parsed.units")))
 
 
 def _data_text() -> dict[str, Column]:

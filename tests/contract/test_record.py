@@ -19,6 +19,7 @@ from contract.record import (
     SOURCE_BYTES_KEPT,
     SOURCES_KEPT,
     STATEMENT_WORDS,
+    UNITS_PATTERN,
     VALUE_PREFIX,
     ClockTrust,
     Shared,
@@ -122,6 +123,8 @@ def test_a_value_is_read_back_as_it_was_written(event: Event, text: str, receive
     assert read_data(tail).decode() == ("" if data is None else f'"data":{data}{units}')
     found = re.search(DATA_PATTERN, encode_value(bytes(16), "gw-1", LABEL, tail).decode())
     assert (found and found[1]) == data
+    found = re.search(UNITS_PATTERN, encode_value(bytes(16), "gw-1", LABEL, tail).decode())
+    assert (found and found[1]) == (json_text(event.units) if event.units else None)
     assert read_started(tail) is None
 
 

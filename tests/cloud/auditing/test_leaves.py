@@ -47,6 +47,8 @@ EVENTS = [
     Event(f'kitchen "north" \\ {CONTROLS} é😀\u2028\x7f', f'door"\\{CONTROLS}', id=f'"{CONTROLS}\\', data=None),
     Event(DEVICE, id=f"\\u001B{CONTROLS}", data={"text": CONTROLS}, units={CONTROLS: f"\\u001B\\\\u000B{CONTROLS}\\"}),
     Event(DEVICE, "gateway.checkpoint", id="1", data={"first": 1, "digest": "ab"}),
+    Event(DEVICE, id="u", units={"😀": "\U0010ffff", "": '\\ud83d,"units":{'}),
+    Event(DEVICE, id="u", units={"t": "😀"}, data={"a": ["}", {"units": {"t": "K"}}], "units": {"t": "K"}}),
 ]
 
 
@@ -62,7 +64,7 @@ def test_rows_and_values_have_the_leaves_of_their_events(spark: SparkSession) ->
 
 
 @pytest.mark.heavy
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(drawn_events, min_size=10, max_size=40))
 def test_rows_and_values_of_any_events_have_their_leaves(spark: SparkSession, events: list[Event]) -> None:
     check(spark, events)

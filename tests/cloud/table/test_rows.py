@@ -61,11 +61,13 @@ def test_a_row_has_all_that_the_event_says(spark: SparkSession) -> None:
 # Each example is a job of Spark, whatever its rows.
 @settings(max_examples=2, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(data, units), min_size=240, max_size=240))
-def test_data_stays_the_exact_text(spark: SparkSession, pairs: list[tuple[dict[str, object], dict[str, str]]]) -> None:
+def test_data_and_units_stay_the_exact_texts(
+    spark: SparkSession, pairs: list[tuple[dict[str, object], dict[str, str]]]
+) -> None:
     events = [Event(DEVICE, id=n, data=one, units=unit) for n, (one, unit) in enumerate(pairs)]  # type: ignore[arg-type]  # hypothesis
     rows = decoded(spark, Gateway().records(events))
     assert [row["data"] for row in rows] == [json_text(one) for one, _ in pairs]
-    assert [json.loads(row["units"]) if row["units"] else None for row in rows] == [unit or None for _, unit in pairs]
+    assert [row["units"] for row in rows] == [json_text(unit) if unit else None for _, unit in pairs]
 
 
 def test_a_value_that_fails_keeps_its_bytes_and_has_no_data(spark: SparkSession) -> None:
