@@ -1,0 +1,100 @@
+"""Forwarded batches: those that wait for a receipt are merged where they are many, in memory and on disk."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.store import progress
+from agent.store.port import Batch, Offsets, Outbox
+from agent.store.progress import Progress
+from agent.store.ranges import Coverage
+from contract.event import Event
+from tests.agent.store.stores import TOPIC_ID, HandClock, accept, make_store
+
+EVENTS = 60
+FEW = 8
+
+
+def one(position: int, leader_epoch: int = 0) -> Batch:
+    """Return a batch of one event, as it arises where each event has a transaction of its own."""
+    return Batch(position, position, TOPIC_ID, {position % 3: Offsets(position, position, leader_epoch)})
+
+
+def forwarded_positions(batches: Sequence[Batch]) -> list[int]:
+    return [position for batch in batches for position in range(batch.first, batch.last + 1)]
+
+
+def mark_each(outbox: Outbox, first: int, last: int) -> None:
+    for position in range(first, last + 1):
+        outbox.mark_forwarded(one(position))
+        outbox.set_fact("intent", str(position))  # a transaction, which writes the mark
+
+
+async def test_batches_without_receipts_are_merged_also_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "BATCHES_MAX", FEW)
+    clock = HandClock()
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, *(Event("d", data={"n": number}) for number in range(EVENTS)))
+        mark_each(store.outbox, 1, EVENTS)
+        waiting = store.outbox.forwarded()
+        assert len(waiting) <= FEW
+        assert forwarded_positions(waiting) == list(range(1, EVENTS + 1))
+    async with make_store(tmp_path, clock) as store:
+        assert store.outbox.forwarded() == waiting
+        spans = [offsets for batch in waiting for offsets in batch.partitions.items()]
+        for partition in range(3):
+            of_partition = [offsets for number, offsets in spans if number == partition]
+            assert min(offsets.lowest for offsets in of_partition) == (partition or 3)
+            assert max(offsets.highest for offsets in of_partition) == EVENTS - 3 + (partition or 3)
+        store.outbox.mark_processed(waiting)
+        assert store.outbox.forwarded() == ()
+
+
+async def test_what_differs_in_its_leader_is_not_merged_and_not_tried_again_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(progress, "BATCHES_MAX", FEW)
+    attempts = 0
+
+    def count(batches: Sequence[Batch]) -> list[Batch]:
+        nonlocal attempts
+        attempts += 1
+        return list(batches)
+
+    monkeypatch.setattr(progress, "_merge_adjacent", count)
+    marked = Progress(Coverage(), EVENTS)
+    for position in range(1, EVENTS + 1):
+        marked.mark_forwarded(one(position, leader_epoch=position))
+        marked.written(marked.pending())
+    assert len(marked.forwarded()) == EVENTS
+    assert attempts == 3  # of more than 8, 18, 38 batches
+
+
+@given(st.lists(st.tuples(st.sampled_from(["mark", "mark", "mark", "return", "give up"]), st.integers(1, EVENTS))))
+def test_no_position_changes_its_state_by_a_merge(steps: list[tuple[str, int]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress, "BATCHES_MAX", 2)
+        merging = Progress(Coverage(), EVENTS)
+    separate = Progress(Coverage(), EVENTS)
+    for step, position in steps:
+        for each in (merging, separate):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(progress, "BATCHES_MAX", 2 if each is merging else EVENTS)
+                _do(each, step, position)
+        assert forwarded_positions(merging.forwarded()) == forwarded_positions(separate.forwarded())
+        assert merging.counts(1) == separate.counts(1)
+
+
+def _do(each: Progress, step: str, position: int) -> None:
+    if step == "return":
+        each.return_batches(each.forwarded())
+    elif step == "give up":
+        each.give_up(position, min(position + 2, EVENTS))
+    elif position not in forwarded_positions(each.forwarded()):
+        each.mark_forwarded(one(position, leader_epoch=position // 20))
+    each.written(each.pending())
