@@ -22,6 +22,10 @@ BATCHES_MAX = 4_000
 """Batches from which on those on disk are merged, too: each takes 0.5 kB of memory, 2.5 kB with events in 12
 partitions, and without receipts they accumulate, with exactly-once delivery one for each transaction."""
 
+TIMES_MS = 60_000
+"""The shortest time between two that are noted for the purge: without receipts, events are marked twice a second, and
+each time is kept for `store.keep_processed`."""
+
 
 class Progress:
     """Batches, processed positions and gaps; thread-safe. A mark that a crash loses is made again."""
@@ -40,8 +44,7 @@ class Progress:
         """The number of batches from which on they are merged."""
         self._returned = False
         self._changed = threading.Condition()
-        self.processed_times: deque[tuple[int, int]] = deque()
-        """(monotonic ms, position up to which all was processed then), for the purge."""
+        self.processed_times = ProcessedTimes()
         self._cut_batches()  # a kill may precede the transaction that removes a batch after its events
 
     def advance(self, end: int) -> None:
@@ -91,7 +94,7 @@ class Progress:
             for batch in self._take(batches):
                 self._coverage.processed.add(batch.first, batch.last)
             self._append_processed()
-            self.processed_times.append((monotonic_ms, self._coverage.processed_to(floor)))
+            self.processed_times.note(monotonic_ms, self._coverage.processed_to(floor))
 
     def return_batches(self, batches: Sequence[Batch]) -> None:
         """Make batches new again."""
@@ -207,6 +210,37 @@ class Progress:
         taken = [batch for batch in batches if self._coverage.take(batch)]
         self._changes.extend(partial(tables.delete_batch, batch=batch) for batch in taken)
         return taken
+
+
+class ProcessedTimes:
+    """Up to which position all was processed at which times, by the monotonic clock; thread-safe."""
+
+    def __init__(self) -> None:
+        self._times: deque[tuple[int, int]] = deque()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def note(self, monotonic_ms: int, position: int) -> None:
+        """Note that all up to a position is processed; a note shortly after another replaces it, and so delays it."""
+        with self._lock:
+            if len(self._times) > 1 and self._times[-1][0] - self._times[-2][0] < TIMES_MS:
+                self._times.pop()
+            self._times.append((monotonic_ms, position))
+
+    def take(self, until_ms: int) -> int | None:
+        """Remove the notes up to a time; return the position of the latest of them, None where there is none."""
+        position = None
+        with self._lock:
+            while self._times and self._times[0][0] <= until_ms:
+                _, position = self._times.popleft()
+        return position
+
+    def oldest_ms(self) -> int | None:
+        """Return the time of the oldest note, None where there is none."""
+        with self._lock:
+            return self._times[0][0] if self._times else None
 
 
 def _merge_adjacent(batches: Iterable[Batch]) -> list[Batch]:

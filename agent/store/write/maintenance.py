@@ -81,7 +81,7 @@ class Maintenance:
             path.service.now_ms,
             memory.retransmissions.lifetime_ms,
         )
-        memory.progress.processed_times.append((now, memory.progress.processed_to(memory.first_kept)))
+        memory.progress.processed_times.note(now, memory.progress.processed_to(memory.first_kept))
 
     def run_due(self) -> float | None:
         """Do what is due; return the seconds until more is due, None where nothing is planned."""
@@ -124,17 +124,16 @@ class Maintenance:
 
     def _purge(self, now: int) -> int | None:
         times = self._memory.progress.processed_times
-        if not times:
+        if times.oldest_ms() is None:
             return None
         if now < self._purge_at:
             return self._purge_at
-        purgeable = None
-        while times and times[0][0] + self._keep_ms <= now:
-            purgeable = times.popleft()[1]
+        purgeable = times.take(now - self._keep_ms)
         if purgeable is not None and purgeable >= self._memory.first_kept:
             self._path.removal.purge(purgeable)
             self._purge_at = now + PURGE_MS
-        return max(times[0][0] + self._keep_ms, self._purge_at) if times else None
+        oldest_ms = times.oldest_ms()
+        return None if oldest_ms is None else max(oldest_ms + self._keep_ms, self._purge_at)
 
     def _forget(self, now: int) -> int:
         if now < self._forget_at:

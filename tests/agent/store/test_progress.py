@@ -55,24 +55,15 @@ async def test_batches_without_receipts_are_merged_also_on_disk(
         assert store.outbox.forwarded() == ()
 
 
-async def test_what_differs_in_its_leader_is_not_merged_and_not_tried_again_each_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_batches_under_different_leaders_are_neither_merged_nor_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "BATCHES_MAX", FEW)
-    attempts = 0
-
-    def count(batches: Sequence[Batch]) -> list[Batch]:
-        nonlocal attempts
-        attempts += 1
-        return list(batches)
-
-    monkeypatch.setattr(progress, "_merge_adjacent", count)
     marked = Progress(Coverage(), EVENTS)
     for position in range(1, EVENTS + 1):
-        marked.mark_forwarded(one(position, leader_epoch=position))
-        marked.written(marked.pending())
+        marked.mark_forwarded(Batch(position, position, TOPIC_ID, {0: Offsets(position, position, position)}))
+        changes = marked.pending()
+        assert len(changes) == 1
+        marked.written(changes)
     assert len(marked.forwarded()) == EVENTS
-    assert attempts == 3  # of more than 8, 18, 38 batches
 
 
 @given(st.lists(st.tuples(st.sampled_from(["mark", "mark", "mark", "return", "give up"]), st.integers(1, EVENTS))))
@@ -88,6 +79,19 @@ def test_no_position_changes_its_state_by_a_merge(steps: list[tuple[str, int]]) 
                 _do(each, step, position)
         assert forwarded_positions(merging.forwarded()) == forwarded_positions(separate.forwarded())
         assert merging.counts(1) == separate.counts(1)
+
+
+def test_the_times_for_the_purge_are_few_however_often_events_are_marked() -> None:
+    marked = Progress(Coverage(), EVENTS)
+    pause = progress.TIMES_MS // 10
+    for position in range(1, EVENTS + 1):
+        marked.mark_forwarded(one(position))
+        marked.mark_processed(marked.forwarded(), pause * position, 1)
+    assert len(marked.processed_times) <= 2 + EVENTS // 10
+    for position in range(1, EVENTS + 1):
+        purgeable = marked.processed_times.take(pause * position)
+        assert purgeable is None or purgeable <= position
+    assert purgeable == EVENTS
 
 
 def _do(each: Progress, step: str, position: int) -> None:
