@@ -44,6 +44,8 @@ _PRODUCER: Final[Mapping[str, str]] = {
     "message.timeout.ms": "30000",
     "queue.buffering.max.messages": "20000",
     "queue.buffering.max.kbytes": "16384",  # both above what may be in flight
+    # Else a topic that is being recreated gets the broker's defaults from the agent, before its own settings.
+    "allow.auto.create.topics": "false",
 }
 
 _SMALL: Final[Mapping[str, str]] = {

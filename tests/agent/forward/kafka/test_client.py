@@ -5,10 +5,11 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError, Producer
 
 from agent.config.settings import KafkaSettings
 from agent.forward.errors import KafkaSettingsError, UnreachableError
+from agent.forward.forwarder import mode_of
 from agent.forward.kafka.client import LastError, producer_config, wait_for
 
 FIXED: dict[str, str | None] = {"acks": "all", "transactional.id": None}
@@ -62,3 +63,18 @@ def test_secret_properties_come_from_a_file_and_never_stand_in_an_error(tmp_path
     with pytest.raises(KafkaSettingsError, match=r"kafka\.properties:2: expected name=value") as raised:
         producer_config(settings, FIXED)
     assert "geheim" not in str(raised.value)
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once", "at-most-once"])
+def test_a_producer_creates_no_topic(delivery: str) -> None:
+    cluster = Producer({"test.mock.num.brokers": 1, "log_level": 0})  # like Kafka's default, it creates any on request
+    (broker,) = cluster.list_topics(timeout=10).brokers.values()
+    settings = KafkaSettings(f"{broker.host}:{broker.port}", topic="deleted", delivery=delivery)
+    producer = Producer(producer_config(settings, mode_of(settings, "gw").fixed))
+
+    producer.list_topics("deleted", timeout=10)
+
+    reader = Consumer({"bootstrap.servers": settings.bootstrap_servers, "group.id": "reader"})
+    topics = reader.list_topics(timeout=10).topics
+    reader.close()
+    assert not topics
