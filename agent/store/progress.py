@@ -26,6 +26,10 @@ TIMES_MS = 60_000
 """The shortest time between two that are noted for the purge: without receipts, events are marked twice a second, and
 each time is kept for `store.keep_processed`."""
 
+LOST_RANGES_MAX = 1_000
+"""Gaps whose positions are kept, the latest, as an opening loads them: a lane whose events expire while others are sent
+has a new one every few seconds."""
+
 
 class Progress:
     """Batches, processed positions and gaps; thread-safe. A mark that a crash loses is made again."""
@@ -34,7 +38,9 @@ class Progress:
         self._coverage = coverage
         self._end = end
         self._lost = Ranges(lost)
-        """Positions in gaps; they are covered as processed, too."""
+        """Positions in the latest gaps; they are covered as processed, too."""
+        self._lost_before = 0
+        """How many positions are in earlier gaps of this opening."""
         self._releasing = Ranges()
         """Positions that are processed once the transaction in progress is on disk."""
         self._changes: list[Change] = []
@@ -121,6 +127,7 @@ class Progress:
         with self._changed:
             self._coverage.processed.add(first, last)
             self._lost.add(first, last)
+            self._lost_before += self._lost.keep_highest(LOST_RANGES_MAX)
             self._cut_batches()
             self._append_processed()
 
@@ -135,7 +142,7 @@ class Progress:
             return list(self._coverage.processed.holes(first, last))
 
     def not_lost(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Return the ranges from first to last that are in no gap, whether or not they are processed."""
+        """Return the ranges from first to last that are in none of the latest gaps, processed or not."""
         with self._changed:
             return list(self._lost.holes(first, last))
 
@@ -150,7 +157,7 @@ class Progress:
             forwarded = sum(batch.last - batch.first + 1 for batch in self._coverage.forwarded())
             done, lost = self._coverage.processed, self._lost
             kept = done.count(floor) - lost.count(floor)
-            return self._end - forwarded - done.count(), forwarded, kept, lost.count()
+            return self._end - forwarded - done.count(), forwarded, kept, self._lost_before + lost.count()
 
     def pending(self) -> tuple[Change, ...]:
         """Return the changes that are not on disk, in their order; each may run twice."""

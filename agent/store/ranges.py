@@ -32,6 +32,13 @@ class Ranges:
         self._firsts[low:high] = [first]
         self._lasts[low:high] = [last]
 
+    def keep_highest(self, ranges_max: int) -> int:
+        """Remove the lowest ranges beyond a number of them; return how many positions they had."""
+        excess = max(0, len(self._firsts) - ranges_max)
+        removed = sum(last - first + 1 for first, last in zip(self._firsts[:excess], self._lasts[:excess], strict=True))
+        del self._firsts[:excess], self._lasts[:excess]
+        return removed
+
     def count(self, floor: int = 1) -> int:
         """Count the positions from `floor` on."""
         return sum(max(0, last - max(first, floor) + 1) for first, last in self)

@@ -94,6 +94,17 @@ def test_the_times_for_the_purge_are_few_however_often_events_are_marked() -> No
     assert purgeable == EVENTS
 
 
+def test_the_positions_of_the_latest_gaps_are_kept_and_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "LOST_RANGES_MAX", FEW)
+    marked = Progress(Coverage(), EVENTS)
+    gaps = range(1, EVENTS + 1, 2)
+    for position in gaps:
+        marked.give_up(position, position)
+    latest = gaps[-FEW]
+    assert marked.not_lost(1, EVENTS) == [(1, latest - 1), *((lost + 1, lost + 1) for lost in gaps[-FEW:])]
+    assert marked.counts(latest) == (EVENTS - len(gaps), 0, 0, len(gaps))
+
+
 def _do(each: Progress, step: str, position: int) -> None:
     if step == "return":
         each.return_batches(each.forwarded())
