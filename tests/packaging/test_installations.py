@@ -70,6 +70,13 @@ def test_a_change_that_fails_is_not_made_and_the_command_sees_the_error(tmp_path
     assert os.strerror(getattr(errno, fault)) in (tmp_path / "log").read_text()
 
 
+def test_a_change_that_cannot_lack_space_does_not_fail_for_want_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    run = changes.run(("chmod", "600", str(file)), tmp_path, os.environ, tmp_path / "log", 0, Fault.ENOSPC)
+    assert (run.status, len(run.changes)) == (0, 1)
+
+
 @pytest.mark.parametrize(
     "script",
     [

@@ -109,7 +109,7 @@ def run(
     *,
     is_enough: Callable[[], bool] = lambda: False,
 ) -> Run:
-    """Run a command to its end, with a fault at its change number `fault_at`, counted from 0.
+    """Run a command to its end, with a fault at its change number `fault_at`, counted from 0, if that can have it.
 
     Once `is_enough` returns True, the command is asked to end by SIGTERM. It is called between changes, and must return
     at once.
@@ -143,7 +143,7 @@ class _Changes:
 
     def add(self, change: str) -> Fault | None:
         """Note a change, and return its fault; one before which the command is killed is not noted."""
-        fault = self.fault if len(self.made) == self.fault_at else None
+        fault = self.fault if len(self.made) == self.fault_at and can_have(change, self.fault) else None
         if fault is not Fault.KILL:
             self.made.append(change)
         return fault
