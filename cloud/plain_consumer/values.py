@@ -8,6 +8,7 @@ from typing import Any
 
 from confluent_kafka import Message
 
+from contract.event import TIME_MAX, TIME_MIN
 from contract.record import VALUE_PREFIX
 
 FINGERPRINT_BYTES = 16
@@ -35,7 +36,7 @@ def read_message(message: Message) -> Entry:
     partition, offset, value = message.partition() or 0, message.offset() or 0, message.value() or b""
     try:
         return Entry(partition, offset, value, **_fields(_header_fingerprint(message), value))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         return Entry(partition, offset, value, reason=f"{type(error).__name__}: {error}"[:200])
 
 
@@ -54,11 +55,20 @@ def _fields(fingerprint_hex: bytes, value: bytes) -> dict[str, Any]:
         "device": _text(entries["device"]),
         "type": _text(entries["type"]),
         "id": _text(entries["id"]) if "id" in entries else None,
-        "time": int(entries["time"]) if "time" in entries else None,
-        "data": json.dumps(entries["data"], ensure_ascii=False, separators=(",", ":")) if "data" in entries else None,
+        "time": _time(entries["time"]) if "time" in entries else None,
+        "data": _text(json.dumps(entries["data"], ensure_ascii=False, separators=(",", ":")))
+        if "data" in entries
+        else None,
     }
 
 
+def _time(value: Any) -> int:
+    """Return a time; raise ValueError for one that no event has, and most of which PostgreSQL refuses."""
+    if not TIME_MIN <= (time := int(value)) <= TIME_MAX:
+        raise ValueError("the time is outside the years 1 to 9999")
+    return time
+
+
 def _text(value: object) -> str:
-    """Return a value as text for PostgreSQL, which does not support NUL."""
+    """Return a value as text for PostgreSQL, which supports neither NUL nor a surrogate."""
     return str(value).replace("\x00", "\ufffd").encode(errors="replace").decode()
