@@ -61,6 +61,11 @@ class DeltaSink:
     def last_commit(self) -> Commit | None:
         return self._table.last_commit()
 
+    def last_claim(self) -> int:
+        """Return the highest claim; that of the quarantine where the table is a new one beside it."""
+        commits = self._table.last_commit(), self._quarantine_table.last_commit()
+        return max((commit.claim for commit in commits if commit is not None), default=0)
+
     def check_rows(self) -> None:
         self._table.check_rows()
 

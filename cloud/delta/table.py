@@ -122,6 +122,12 @@ class DeltaTable:
         if written is None:
             last = self._history.last()
             raise StopError(f"table {self._path}: another job has claimed it since ({last}); this job ends for good")
+        if written.commit != commit:
+            raise StopError(
+                f"table {self._path}: another job has written batch {commit.batch} under the same claim, so it runs on "
+                f"a copy of this job's checkpoint {commit.checkpoint}. Nothing of this job's batch is written or "
+                "receipted. End one of the two for good; start this one, if it is to continue, with a new checkpoint"
+            )
         if self._history.may_lack_rows:
             self.check_rows()
         self._check_id()

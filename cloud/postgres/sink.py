@@ -19,7 +19,7 @@ from cloud.postgres import connection as postgres_connection
 from cloud.postgres.connection import connected
 from cloud.postgres.copy_format import STAGED, lines, staged
 from cloud.postgres.statements import Statements
-from cloud.table.commits import Commit, parse, to_json
+from cloud.table.commits import BATCH_BITS, Commit, parse, to_json
 from cloud.table.devices import Devices
 from cloud.table.freshness import Horizon, is_fresh
 from cloud.table.sink import Written
@@ -56,6 +56,9 @@ class PostgresSink:
             last = self._last(connection)
         self._known = None if last is None else last.version
         return last
+
+    def last_claim(self) -> int:
+        return 0 if self._known is None else self._known >> BATCH_BITS
 
     def check_rows(self) -> None:
         pass  # PostgreSQL does not report whether another program has deleted rows

@@ -37,11 +37,11 @@ def claim_table(sink: Sink, checkpoint: Checkpoint, topic: str, topic_id: str, *
     if own is None:
         if has_batches:
             raise StopError("the checkpoint has batches, but no claim: it is not of this job. Start with a new one")
-        own = Claim(uuid.uuid4().hex, _next_number(last))
+        own = Claim(uuid.uuid4().hex, sink.last_claim() + 1)
         checkpoint.write_claim(own)
     elif last is not None and _is_restored(own, last, checkpoint.latest_batch()):
         # The batch ids repeat, and Delta would skip them under the old claim.
-        own = Claim(own.checkpoint, _next_number(last))
+        own = Claim(own.checkpoint, sink.last_claim() + 1)
         checkpoint.write_claim(own)
     if last is None or own.number > last.claim:
         if is_first and has_batches:
@@ -88,7 +88,3 @@ def _is_restored(own: Claim, last: Commit, latest_batch: int | None) -> bool:
     """Whether the checkpoint was restored from an older copy: the table has a later batch of it."""
     is_owner = (own.checkpoint, own.number) == (last.checkpoint, last.claim)
     return is_owner and last.batch > (CLAIM_ONLY if latest_batch is None else latest_batch)
-
-
-def _next_number(last: Commit | None) -> int:
-    return last.claim + 1 if last else 1

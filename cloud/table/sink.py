@@ -36,6 +36,9 @@ class Sink(Protocol):
     def last_commit(self) -> Commit | None:
         """Return the latest commit of a job; None where there is none yet."""
 
+    def last_claim(self) -> int:
+        """Return the highest number of a claim by which table or quarantine was written; 0 where there is none."""
+
     def check_rows(self) -> None:
         """Raise StopError where another program is known to have removed rows since this checkpoint's last commit."""
 

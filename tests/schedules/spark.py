@@ -118,6 +118,9 @@ class Sink:
     def last_commit(self) -> Commit | None:
         return self._table.last
 
+    def last_claim(self) -> int:
+        return 0 if self._table.last is None else self._table.last.claim
+
     def check_rows(self) -> None:
         """Nothing else removes rows."""
 
@@ -168,8 +171,7 @@ class KafkaAdmin:
         return self._ask("latest append", lambda: max((one.log[-1].time_ms for one in logs if one.log), default=0))
 
     def has_append_times(self) -> bool | None:
-        logs = self._cluster.partitions
-        return self._ask("append times", lambda: any(one.low < one.end for one in logs) or None)
+        return self._ask("append times", lambda: any(one.low < one.end for one in self._cluster.partitions) or None)
 
     def truncations(self, places: Mapping[int, LogEnd]) -> dict[int, str]:
         ends = {

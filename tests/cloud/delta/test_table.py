@@ -44,6 +44,18 @@ def test_the_older_claim_ends(spark: SparkSession, tmp_path: Path) -> None:
     assert table.last_commit() == replace(COMMIT, claim=2, batch=-1, checkpoint="younger")
 
 
+def test_of_two_jobs_on_copies_of_one_checkpoint_the_later_writer_of_a_batch_ends(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Delta silently skips the second write under one version, whatever offsets it is of."""
+    first, second = (DeltaTable(spark, str(tmp_path / "events"), TABLE) for _ in range(2))
+    nothing = spark.createDataFrame([], TABLE.schema)
+    first.append(nothing, COMMIT)
+    with pytest.raises(StopError, match="copy of this job's checkpoint"):
+        second.append(nothing, replace(COMMIT, ends={0: 10}))
+    assert first.last_commit() == COMMIT
+
+
 class Opened:
     """A table with one batch, as a job has it open, and a copy of its folder."""
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from cloud.delta.sink import DeltaSink, open_delta
+from cloud.delta.sink import QUARANTINE, DeltaSink, open_delta
+from cloud.delta.table import DeltaTable
 from cloud.errors import StopError
 from cloud.stream.checkpoint import Checkpoint, Claim
 from cloud.stream.claim import claim_table, is_first_start
@@ -77,6 +78,19 @@ def test_another_table_that_was_put_in_its_place_while_the_job_ran_is_not_contin
         sink.claim(replace(written, batch=1))
     with pytest.raises(StopError, match=f"--succeeds {sink.id}"):
         claim_table(side.table(), side.checkpoint(), TOPIC, "id")
+
+
+def test_a_new_table_goes_on_with_the_quarantine_of_one_that_was_lost(
+    side: Side, spark: SparkSession, tmp_path: Path
+) -> None:
+    lost = side.run(side.table(), batch=5)
+    quarantine = DeltaTable(spark, str(tmp_path / "events_quarantine"), QUARANTINE)
+    nothing = spark.createDataFrame([], QUARANTINE.schema)
+    quarantine.append(nothing, lost)
+    shutil.rmtree(tmp_path / "events")
+    first = replace(claim_table(side.table(), side.checkpoint("new"), TOPIC, "id"), batch=0)
+    quarantine.append(nothing, first)
+    assert quarantine.last_commit() == first
 
 
 @pytest.mark.heavy
@@ -146,6 +160,7 @@ class _Killed:
     def __init__(self, sink: DeltaSink) -> None:
         self.id = sink.id
         self.last_commit = sink.last_commit
+        self.last_claim = sink.last_claim
 
     def claim(self, _commit: Commit) -> None:
         raise RuntimeError
