@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ _CLAIMS = "oncegate-claims"
 """The folder with a file for each claim, named by its number: none is ever replaced, so that no kill leaves none."""
 _FLUSH_FAILED = "oncegate-flush-failed"
 _PROBE = "oncegate-probe"
+_WRONG_CHECKSUM = "ChecksumException"
 _VERSION = "v1"
 """The version of both logs in Spark 3 and 4.0; their format is internal to Spark, not an interface."""
 
@@ -60,10 +62,12 @@ class Checkpoint:
         log = self._lines(f"offsets/{batch}")
         if log is None:
             raise StopError(f"checkpoint {self._folder}: batch {batch} is not in the offset log")
-        times = json.loads(log[0])
-        return PlannedBatch(
-            batch, times["batchTimestampMs"], times["batchWatermarkMs"], self._starts(batch), self._offsets(log[1])
-        )
+        starts = self._starts(batch)
+        with self._whole(f"offsets/{batch}"):
+            times = json.loads(log[0])
+            return PlannedBatch(
+                batch, times["batchTimestampMs"], times["batchWatermarkMs"], starts, self._offsets(log[1])
+            )
 
     def latest_batch(self) -> int | None:
         """Return the id of the latest batch in the offset log; None where there is none."""
@@ -79,7 +83,8 @@ class Checkpoint:
         committed = self._latest("commits")
         if committed is None or (log := self._lines(f"commits/{committed}")) is None:
             return 0
-        return int(json.loads(log[0])["nextBatchWatermarkMs"])
+        with self._whole(f"commits/{committed}"):
+            return int(json.loads(log[0])["nextBatchWatermarkMs"])
 
     def forget_batch_below_watermark(self) -> int | None:
         """Remove the plan of a batch whose records Spark would all drop, so that it is planned again.
@@ -95,8 +100,10 @@ class Checkpoint:
     def read_claim(self) -> Claim | None:
         """Return this checkpoint's latest claim; None where there is none."""
         latest = self._latest(_CLAIMS)
-        text = None if latest is None else self._read(f"{_CLAIMS}/{latest}")
-        return None if text is None else Claim(**json.loads(text))
+        if latest is None or (text := self._read(f"{_CLAIMS}/{latest}")) is None:
+            return None
+        with self._whole(f"{_CLAIMS}/{latest}"):
+            return Claim(**json.loads(text))
 
     def flush(self, folders: FlushedFolders) -> None:
         """Flush the folders to disk; record a failure, so that later starts stop, and raise FlushError."""
@@ -143,18 +150,22 @@ class Checkpoint:
 
     def _starts(self, batch: int) -> Offsets:
         """Return where a batch starts, which is where the one before ends; new partitions are left out."""
-        log = self._lines(f"offsets/{batch - 1}" if batch else "sources/0/0")
+        name = f"offsets/{batch - 1}" if batch else "sources/0/0"
+        log = self._lines(name)
         if log is None:
             raise StopError(f"checkpoint {self._folder}: the offsets before batch {batch} are missing")
-        return self._offsets(log[1 if batch else 0])
+        with self._whole(name):
+            return self._offsets(log[1 if batch else 0])
 
     def _lines(self, name: str) -> list[str] | None:
         """Return the lines below the version in one of Spark's files; None where the file does not exist."""
         text = self._read(name)
         if text is None:
             return None
-        version, *lines = text.split("\n")
-        if version.lstrip("\x00") != _VERSION:
+        version, *lines = text.lstrip("\x00").split("\n")
+        if not version:
+            raise self._torn(name, "it is empty")
+        if version != _VERSION:
             raise StopError(
                 f"checkpoint {self._folder}: {name} has the version {version!r}, this job reads {_VERSION}: another "
                 "version of Spark has written it. Continue with that version, or start with a new checkpoint"
@@ -165,7 +176,26 @@ class Checkpoint:
         return {int(partition): offset for partition, offset in json.loads(text).get(self._topic, {}).items()}
 
     def _read(self, name: str) -> str | None:
-        return jvm.read_text(self._spark, f"{self._folder}/{name}")
+        try:
+            return jvm.read_text(self._spark, f"{self._folder}/{name}")
+        except Py4JJavaError as error:
+            if _WRONG_CHECKSUM not in (text := str(error.java_exception)):
+                raise
+            raise self._torn(name, text) from error
+
+    @contextmanager
+    def _whole(self, name: str) -> Iterator[None]:
+        """Raise StopError where the content of a file cannot be read."""
+        try:
+            yield
+        except (ValueError, LookupError, TypeError) as error:
+            raise self._torn(name, repr(error)) from error
+
+    def _torn(self, name: str, cause: str) -> StopError:
+        return StopError(
+            f"checkpoint {self._folder}: {name} is not whole: {cause}. A power cut before its flush does that. Start "
+            "with a new checkpoint, which begins where the table ends. If no power was cut, check the disk first"
+        )
 
     def _write(self, path: Any, text: str) -> None:
         stream = self._files.create(path, True)

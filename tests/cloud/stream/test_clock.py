@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cloud.errors import StopError
-from cloud.stream.checkpoint import Checkpoint
+from cloud.stream.checkpoint import Checkpoint, Claim
 from cloud.stream.clock import REMIND_SECONDS, wait_for_clock
 
 pytestmark = pytest.mark.spark
@@ -35,6 +35,12 @@ def write(path: Path, *lines: object) -> None:
 def plan(folder: Path, batch: int, time: int, watermark: int) -> None:
     times = {"batchWatermarkMs": watermark, "batchTimestampMs": time, "conf": {}}
     write(folder / "offsets" / str(batch), "v1", times, {TOPIC: {"0": batch + 1}})
+
+
+def read_all(checkpoint: Checkpoint) -> None:
+    checkpoint.read_claim()
+    checkpoint.watermark()
+    checkpoint.planned(1)
 
 
 def nothing() -> None:
@@ -106,6 +112,26 @@ def test_a_batch_that_is_done_is_never_forgotten(spark: SparkSession, folder: Pa
     checkpoint = Checkpoint(spark, str(folder), TOPIC)
     assert wait_for_clock(checkpoint, lambda _: False, nothing, lambda: 20.0)
     assert checkpoint.latest_batch() == 1
+
+
+@pytest.mark.parametrize("left", ["", "\x00" * 20, "v1", 'v1\n{"batchWa'])
+@pytest.mark.parametrize("log", ["offsets/1", "offsets/0", "commits/1", "oncegate-claims/1"])
+def test_a_file_that_a_power_cut_has_torn_stops_the_job(spark: SparkSession, folder: Path, log: str, left: str) -> None:
+    checkpoint = Checkpoint(spark, str(folder), TOPIC)
+    checkpoint.write_claim(Claim("mine", 1))
+    (folder / log).with_name(f".{Path(log).name}.crc").unlink(missing_ok=True)
+    (folder / log).write_text(left)
+    with pytest.raises(StopError, match=rf"{log} is not whole: .*a new checkpoint"):
+        read_all(checkpoint)
+
+
+def test_a_file_whose_checksum_is_another_stops_the_job(spark: SparkSession, folder: Path) -> None:
+    checkpoint = Checkpoint(spark, str(folder), TOPIC)
+    checkpoint.write_claim(Claim("mine", 1))
+    claim = folder / "oncegate-claims" / "1"
+    claim.write_bytes(bytes(claim.stat().st_size))
+    with pytest.raises(StopError, match=r"oncegate-claims/1 is not whole: .*Checksum"):
+        checkpoint.read_claim()
 
 
 @pytest.mark.parametrize("log", ["offsets/1", "offsets/0", "commits/1"])
