@@ -9,7 +9,8 @@ import time
 from pyspark.sql import SparkSession
 from pyspark.util import InheritableThread
 
-from cloud.runtime import jvm
+from cloud.runtime import disk, jvm
+from cloud.runtime.disk import FlushedFolders
 
 logger = logging.getLogger(__name__)
 
@@ -28,12 +29,15 @@ class LogCleaner:
     """Cleans a table's log from time to time, beside the batches.
 
     In an object store an entry takes three requests, one after the other, so that a cleaning takes longer than a batch.
+    Before that the folder is flushed to disk: a power cut could otherwise take a checkpoint that Delta has just made,
+    and with it the only description of the table, once the entries before it are removed.
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
         self._path = path
         self._begun = time.monotonic()
+        self._folder = FlushedFolders(disk.local_folders(spark, [path]))
         self._work: threading.Thread | None = None
 
     def clean_if_due(self) -> None:
@@ -50,6 +54,7 @@ class LogCleaner:
 
     def _clean(self) -> None:
         try:
+            self._folder.flush()
             clean_log(self._spark, self._path)
         except Exception as error:  # noqa: BLE001  # the top of a thread; the session may be closed by now
             logger.debug("table=%s stage=clean-log error=%r", self._path, str(error))

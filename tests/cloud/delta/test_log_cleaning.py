@@ -18,6 +18,7 @@ from cloud.delta.log_cleaning import clean_log
 from cloud.delta.sink import QUARANTINE, TABLE
 from cloud.delta.table import DeltaTable, Layout
 from cloud.errors import StopError
+from cloud.runtime import disk
 from tests.cloud.tables import COMMIT, age_log, append_as_another, versions
 from tests.support.waiting import wait_until
 
@@ -118,6 +119,18 @@ def test_no_batch_waits_for_a_cleaning_and_none_begins_while_one_is_under_way(
     assert begun.acquire(timeout=60)
     assert not begun.acquire(blocking=False)
     may_end.set()
+
+
+def test_what_a_checkpoint_replaces_is_removed_once_the_checkpoint_is_on_disk(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    monkeypatch.setattr(disk, "_flush", lambda _, folder: steps.append(folder))
+    monkeypatch.setattr(log_cleaning, "clean_log", lambda *_: steps.append("clean"))
+    monkeypatch.setattr(log_cleaning, "INTERVAL_SECONDS", 0.0)
+    table = DeltaTable(spark, str(tmp_path / "events"), TABLE)
+    table.append(spark.createDataFrame([], TABLE.schema), COMMIT)
+    wait_until(lambda: steps == [str(tmp_path / "events"), "clean"], "the log is flushed, then cleaned")
 
 
 @pytest.mark.heavy
