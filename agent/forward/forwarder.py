@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -15,7 +16,7 @@ from agent.backoff import Backoff
 from agent.clock import Clock
 from agent.config.settings import KafkaSettings
 from agent.forward.delivery.at_least_once import AtLeastOnce
-from agent.forward.delivery.at_most_once import AtMostOnce
+from agent.forward.delivery.at_most_once import AtMostOnce, abandon_in_doubt
 from agent.forward.delivery.exactly_once import ExactlyOnce
 from agent.forward.delivery.lanes import Expiry, Turn
 from agent.forward.delivery.oversized import Oversized
@@ -102,6 +103,8 @@ class Forwarder:
         producer_config(self._settings, self._mode.fixed)
         open_admin(self._settings, LastError())
         self._note_stop("")
+        with suppress(OutboxError):  # the next start, or session in this mode, does so
+            abandon_in_doubt(self._outbox)
         while not stop.is_set():
             if begin := self.hours.next_begin():
                 self._link.report_closed(begin)

@@ -65,6 +65,11 @@ class AtMostOnce:
         return AtMostOnceSession(context, Producer({**config, "error_cb": errors}), errors, in_doubt)
 
 
+def abandon_in_doubt(outbox: Outbox) -> None:
+    """Record that it is unknown whether the batch arrived that was in flight when the agent ended, in any mode."""
+    _InDoubtRecord(outbox).abandon("the agent ended")
+
+
 class AtMostOnceSession:
     """Sends new events in order, a batch at a time, each only after the broker has answered since the last."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.config.settings import KafkaSettings
 from agent.forward.delivery.held import HeldEvent, read_held, write_held
 from agent.forward.delivery.in_doubt import InDoubtBatches, read_in_doubt
 from agent.forward.delivery.oversized import REASON
@@ -49,6 +50,15 @@ def test_what_was_in_flight_when_nobody_knew_is_added_up() -> None:
     assert (lost.lost_max, lost.in_flight, lost.abandoned().lost_max) == (10, 5, 15)
     assert read_in_doubt(str(lost)) == lost
     assert read_in_doubt(None) == InDoubtBatches()
+
+
+@pytest.mark.parametrize("mode", [MODE, "at-least-once", "exactly-once"])
+def test_what_was_in_flight_at_the_end_counts_at_the_start_without_a_broker_and_in_another_mode(mode: str) -> None:
+    outbox = MemoryOutbox()
+    outbox.set_fact(IN_DOUBT, str(InDoubtBatches().with_batch(1, 10)))
+
+    with forwarding(KafkaSettings("127.0.0.1:1", delivery=mode), outbox):
+        wait_until(lambda: in_doubt(outbox) == InDoubtBatches(lost_max=10), "the batch counts as possibly lost", 20)
 
 
 @pytest.mark.heavy
