@@ -14,7 +14,7 @@ from agent.delivery import Delivery
 
 _DEVICES_KEPT: Final = 4_096
 _DENIED: Final = "is not allowed ([devices] allow, deny)"
-_UNPROVEN: Final = "has credentials, and these events were sent without them"
+_UNPROVEN: Final = "has credentials: use them"
 
 
 class ForbiddenError(Exception):

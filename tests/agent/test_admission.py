@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from agent.admission import Admission, ForbiddenError
-from agent.coap.answer import DIAGNOSTIC_BYTES_MAX
+from agent.coap.answer import DIAGNOSTIC_BYTES_MAX, diagnostic
 from agent.config.settings import DevicesSettings, IdentitySettings
 from agent.decode import decode
 from agent.delivery import Answer, Delivery, Media, Status
@@ -136,6 +136,16 @@ def test_a_device_with_credentials_is_not_believed_without_them(
     else:
         with pytest.raises(ForbiddenError, match="has credentials"):
             admission.screen(delivery, decode(delivery))
+
+
+def test_the_refusal_of_a_device_without_its_credentials_is_whole_in_a_coap_response() -> None:
+    device = "urn:dev:mac:00158d0001a2b3c4"
+    admission = Admission(DevicesSettings())
+    admission.protect([device])
+    delivery = Delivery(b'{"device":"%s","id":1}' % device.encode(), Media.JSON, "coap", "coap://[::1]")
+    with pytest.raises(ForbiddenError, match=r": use them$") as raised:
+        admission.screen(delivery, decode(delivery))
+    assert diagnostic(str(raised.value)) == str(raised.value).encode()
 
 
 def test_a_stranger_in_a_pack_is_put_aside_and_the_others_are_taken() -> None:
