@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from agent.coap.oscore.credentials import Credential
 
 EXAMPLES = """examples:
-  oncegate credentials urn:dev:mac:00158d0001a2b3c4 > sensor.json
+  (umask 077 && oncegate credentials urn:dev:mac:00158d0001a2b3c4 > sensor.json)
   oncegate credentials --relay urn:example:relay-1
 """
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent.cli.sensor.protection import NUMBER_SUFFIX
+from agent.cli.sensor import credentials
+from agent.cli.sensor.protection import NUMBER_SUFFIX, SensorSecrets
 from agent.coap import message
 from simulators.services import ports
 from tests.agent.cli.running import Completed, RunningAgent
@@ -145,6 +148,14 @@ def test_nothing_is_sent_where_no_number_can_be_kept(gateway: RunningAgent, tmp_
     assert (done.returncode, done.stdout) == (1, "")
     assert f"not a regular file: '{tmp_path / FILE}{NUMBER_SUFFIX}'" in done.stderr, done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_file_of_the_documented_command_can_be_used(gateway: RunningAgent, tmp_path: Path) -> None:
+    example = credentials.EXAMPLES.splitlines()[1].replace("urn:dev:mac:00158d0001a2b3c4", "urn:example:documented")
+    program = f'oncegate() {{ "{sys.executable}" -m agent.cli.main "$@"; }}; umask 022; cd "{tmp_path}"; {example}'
+    environment = {**os.environ, "ONCEGATE_CONFIG": str(gateway.configuration), "PYTHONPATH": str(Path.cwd())}
+    subprocess.run(["bash", "-c", program], env=environment, check=True)
+    assert SensorSecrets.read(tmp_path / "sensor.json").sender_id
 
 
 def test_credentials_are_for_coap(gateway: RunningAgent) -> None:
