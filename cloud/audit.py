@@ -83,7 +83,7 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
         raw = view.quarantine.filter(F.col("topic_id") == span.topic_id)
         judged = account.judge(topic.records(span.starts, span.ends), view.rows, raw).persist()
         ended = account.endings(view.gateway_events).persist()
-        covered = cover(store, judged, view, everything=span.gone > 0 or not store.ends(span.topic_id))
+        covered = cover(store, judged, view, span, everything=span.gone > 0 or not store.ends(span.topic_id))
         open_ = account.overdue(account.holes(covered, ended), F.current_timestamp(), settings.grace_seconds)
         ranges = covered.unionByName(open_).localCheckpoint()
         states = account.states(ranges, ended)
@@ -107,16 +107,18 @@ def check_output(spark: SparkSession, settings: AuditSettings) -> None:
 
 def span_to_read(topic: Topic, store: Store, group: str) -> TopicSpan:
     """Return the offsets to read: from the end of this topic's last audit, or the topic's first, up to the receipts."""
-    topic_id, earliest, ends = topic.id(), topic.earliest(), topic.receipted(group)
-    if not ends:
+    topic_id, earliest, receipted = topic.id(), topic.earliest(), topic.receipted(group)
+    if not receipted:
         raise StopError(f"group {group} has committed no receipts of this topic: there is nothing to audit yet")
     known = store.ends(topic_id)
+    # Spark reads all partitions of a topic or none; of one that was added, the job has perhaps not read anything yet.
+    ends = {partition: receipted.get(partition, first) for partition, first in earliest.items()}
     starts = {partition: min(max(known.get(partition, 0), earliest[partition]), end) for partition, end in ends.items()}
     gone = sum(max(0, earliest[partition] - known.get(partition, 0)) for partition in ends)
     return TopicSpan(topic_id, starts, ends, gone)
 
 
-def cover(store: Store, judged: DataFrame, view: TableView, *, everything: bool) -> DataFrame:
+def cover(store: Store, judged: DataFrame, view: TableView, span: TopicSpan, *, everything: bool) -> DataFrame:
     """Return the merged ranges of all labels that are accounted for, or known to be wrong.
 
     With `everything` the table's rows count as accepted, for records that the topic no longer has.
@@ -132,7 +134,7 @@ def cover(store: Store, judged: DataFrame, view: TableView, *, everything: bool)
         rows = view.rows.withColumn("status", F.lit(account.ACCEPTED)).withColumnRenamed("appended", "since")
         parts.append(account.ranges(rows))
     covered = account.merged(reduce(DataFrame.unionByName, parts)).localCheckpoint()
-    lost = account.vanished(covered, view.rows).localCheckpoint()
+    lost = account.vanished(covered, view.rows, span.ends).localCheckpoint()
     return covered if lost.isEmpty() else account.with_vanished(covered, lost).localCheckpoint()
 
 

@@ -6,6 +6,7 @@ of ranges have gateway, epoch, status, first, last, since.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
@@ -110,14 +111,20 @@ def without(parts: DataFrame, healed: DataFrame) -> DataFrame:
     return ranges(single.join(healed.select(*LABEL), on=list(LABEL), how="left_anti"))
 
 
-def vanished(covered: DataFrame, rows: DataFrame) -> DataFrame:
+def vanished(covered: DataFrame, rows: DataFrame, ends: Mapping[int, int]) -> DataFrame:
     """Return the labels that this or an earlier audit has accepted, and of which the table has no row now.
 
-    Only epochs with fewer rows than accepted labels are searched.
+    Only epochs with fewer rows than accepted labels are searched. Rows of records that no audit has read are not
+    counted: a job that runs writes them meanwhile, and they would take the places of the vanished ones. `ends` are the
+    offsets up to which records were read, by partition.
     """
     accepted = covered.filter(F.col("status") == ACCEPTED)
     sizes = accepted.groupBy(*EPOCH).agg(F.sum(F.col("last") - F.col("first") + 1).alias("size"))
-    there = rows.groupBy(*EPOCH).agg(F.countDistinct("sequence").alias("there"))
+    was_read = [
+        (F.col("kafka_partition") == partition) & (F.col("kafka_offset") < end) for partition, end in ends.items()
+    ]
+    audited = rows.filter(reduce(lambda one, other: one | other, was_read, F.lit(False)))
+    there = audited.groupBy(*EPOCH).agg(F.countDistinct("sequence").alias("there"))
     short = sizes.join(there, on=list(EPOCH), how="left").filter(F.col("size") > F.coalesce("there", F.lit(0)))
     suspect = accepted.join(F.broadcast(short.select(*EPOCH)), on=list(EPOCH), how="left_semi")
     return without(suspect, rows).withColumn("status", F.lit(VANISHED)).select(*RANGE)

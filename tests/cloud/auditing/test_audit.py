@@ -108,6 +108,14 @@ def test_a_hole_is_pending_until_what_follows_it_is_old(spark: SparkSession) -> 
         assert (row["first"], row["last"], row["status"]) == (3, 4, status)
 
 
+def test_rows_that_the_job_is_just_writing_do_not_take_the_places_of_vanished_ones(spark: SparkSession) -> None:
+    there = [(G, E, sequence, 0, sequence - 1) for sequence in (1, 2, 4, 5, 6, 7)]  # 6 and 7 have no receipt yet
+    places = "gateway string, epoch string, sequence bigint, kafka_partition int, kafka_offset bigint"
+    rows = spark.createDataFrame(there, places)
+    for partition in (0, 1):  # of the other one nothing is receipted
+        assert spans(account.vanished(parts(spark, ("accepted", 1, 5)), rows, {0: 5, partition: 5})) == [(3, 3)]
+
+
 class Side:
     """A topic, a table with the rows of the test, receipts for all, and an audit."""
 
