@@ -130,6 +130,7 @@ class KafkaAdmin:
         properties = self._class("java.util.Properties")()
         properties.putAll(self._properties)
         properties.put("auto.offset.reset", "none")  # otherwise the consumer would silently read from another offset
+        properties.put("allow.auto.create.topics", "false")
         consumer = self._class("org.apache.kafka.clients.consumer.KafkaConsumer")(
             properties, bytes_reader(), bytes_reader()
         )

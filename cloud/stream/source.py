@@ -10,6 +10,8 @@ _FETCH: dict[str, str | int] = {
     "max.partition.fetch.bytes": 4 << 20,
     # After every batch a fetch waits at the log's end, and delays the next one by up to this.
     "fetch.max.wait.ms": 100,
+    # Else a topic that is being recreated gets the broker's defaults from the job, before its own settings.
+    "allow.auto.create.topics": "false",
 }
 """Defaults for the consumers; the user's properties override them."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -17,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from cloud.errors import KafkaError, StopError
 from cloud.settings import KafkaSettings
-from cloud.stream.kafka_admin import KafkaAdmin
+from cloud.stream.kafka_admin import KafkaAdmin, LogEnd
 from cloud.stream.receipts import Receipts
 from cloud.stream.topic_log import TopicLog
 from cloud.table.commits import Commit
@@ -87,6 +88,15 @@ def test_records_without_the_time_of_their_append_stop_the_job_until_one_has_it(
         side.log.check_append_times()
     side.send(1)
     side.log.check_append_times()
+
+
+def test_no_question_about_a_deleted_topic_creates_it(spark: SparkSession, tmp_path: Path) -> None:
+    with Broker(tmp_path / "kafka", properties={"auto.create.topics.enable": "true"}) as broker:
+        servers = broker.bootstrap_servers
+        admin = KafkaAdmin(spark, KafkaSettings(servers, "deleted", GROUP, 1, _IMPATIENT))
+        with pytest.raises(KafkaError):
+            admin.truncations({0: LogEnd(5, 0)})
+        assert "deleted" not in AdminClient({"bootstrap.servers": servers}).list_topics(timeout=30).topics
 
 
 @pytest.mark.heavy
