@@ -10,6 +10,7 @@ read, compares them with the table and its quarantine, and writes to the output 
                       (receipted and not in the table), vanished (accepted once, and no longer in the table),
                       ambiguous (one label, two fingerprints); and the epoch's state
     audit_duplicates  each dropped duplicate, with the event that it repeats
+    audit_unwritten   the records that are unwritten, which each audit judges again
     audit_sections    the sections of the gateways' hash chains: verified (the table has what the gateway has stated),
                       differs, incomplete (a label is missing), pending (a label may still arrive), unstated (no event
                       states it yet), unknown (the gateway has lost an event)
@@ -81,7 +82,8 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
         spark.conf.set("spark.sql.adaptive.coalescePartitions.initialPartitionNum", tasks)
         view = read_table(spark, settings)  # after the receipts: every receipted event must be there now
         raw = view.quarantine.filter(F.col("topic_id") == span.topic_id)
-        judged = account.judge(topic.records(span.starts, span.ends), view.rows, raw).persist()
+        records = topic.records(span.starts, span.ends).unionByName(store.unwritten(span))
+        judged = account.judge(records, view.rows, raw).persist()
         ended = account.endings(view.gateway_events).persist()
         covered = cover(store, judged, view, span, everything=span.gone > 0 or not store.ends(span.topic_id))
         open_ = account.overdue(account.holes(covered, ended), F.current_timestamp(), settings.grace_seconds)
@@ -89,7 +91,7 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
         states = account.states(ranges, ended)
         compared = compare(store, judged, view, ranges)
         compared = compared.unionByName(sections.uncovered(compared, states, ended)).localCheckpoint()
-        findings = find(judged, ranges, states, compared, span.offsets, span.gone)
+        findings = find(judged, view.rows, ranges, states, compared, span)
         logger.info("stage=judged missing=%d", findings.missing)
         store.keep(ranges.join(states.select(*account.EPOCH, "state"), on=list(account.EPOCH)), judged, compared, span)
     finally:

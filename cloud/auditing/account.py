@@ -57,6 +57,11 @@ def labels(judged: DataFrame) -> DataFrame:
     )
 
 
+def doubled(rows: DataFrame) -> DataFrame:
+    """Return the fingerprints that the table has more than once."""
+    return rows.groupBy("fingerprint").count().filter(F.col("count") > 1).select("fingerprint")
+
+
 def without_row(judged: DataFrame) -> DataFrame:
     """Return the records whose event has no row under its own label, and whose leaf is known by the record alone."""
     is_without_row = F.col("status").isin(DUPLICATE, QUARANTINED) & F.col("sequence").isNotNull()

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cloud.auditing import account, sections
+from cloud.auditing.store import TopicSpan
 
 NAMED_MAX = 1000
 """The number of findings of each kind that are listed; the audit's tables have all."""
@@ -67,7 +68,7 @@ class Findings:
     unwritten: list[Unwritten]
     unwritten_records: int
     doubled: list[str]
-    """Fingerprints that the table has more than once, among those read now."""
+    """Fingerprints that the table has more than once."""
     sections: dict[str, SectionCount]
     """The sections of the gateways' hash chains, by status."""
     section_labels: dict[tuple[str, str], dict[str, int]]
@@ -97,7 +98,7 @@ class Findings:
 
 
 def find(
-    judged: DataFrame, ranges: DataFrame, states: DataFrame, compared: DataFrame, read: int, gone: int
+    judged: DataFrame, rows: DataFrame, ranges: DataFrame, states: DataFrame, compared: DataFrame, span: TopicSpan
 ) -> Findings:
     """Collect the findings from the audit's frames."""
     size = F.sum(F.col("last") - F.col("first") + 1).alias("labels")
@@ -105,10 +106,10 @@ def find(
     bad = ranges.filter(F.col("status").isin(account.MISSING, account.UNWRITTEN, account.VANISHED, account.AMBIGUOUS))
     unwritten = judged.filter(F.col("status") == account.UNWRITTEN)
     worst = states.orderBy(F.desc("missing"), F.col("state") == "complete", *account.EPOCH).limit(NAMED_MAX)
-    doubled = judged.filter(F.col("matches") > 1).select("fingerprint").distinct().limit(NAMED_MAX)
+    doubled = account.doubled(rows).limit(NAMED_MAX)
     return Findings(
-        read,
-        gone,
+        span.offsets,
+        span.gone,
         counts,
         [
             Epoch(row["gateway"], row["epoch"], row["state"], row["last"], {n: row[n] for n in account.COUNTED})

@@ -12,9 +12,14 @@ from cloud.runtime import jvm
 
 _RANGES = "gateway string, epoch string, status string, first bigint, last bigint, since timestamp, state string"
 _PLACES = "kafka_partition int, kafka_offset bigint"
+_PLACE = ("topic_id", *account.PLACE)
 _DUPLICATES = (
     f"gateway string, epoch string, sequence bigint, fingerprint string, topic_id string, {_PLACES}, "
     "of_gateway string, of_epoch string, of_sequence bigint, of_kafka_partition int, of_kafka_offset bigint"
+)
+_UNWRITTEN = (
+    f"gateway string, epoch string, sequence bigint, fingerprint string, topic_id string, {_PLACES}, "
+    "appended timestamp, device string, content string, leaf binary"
 )
 _LEAVES = f"gateway string, epoch string, sequence bigint, leaf binary, topic_id string, {_PLACES}"
 _SECTIONS = "gateway string, epoch string, first bigint, last bigint, digest string, status string"
@@ -46,6 +51,7 @@ class Store:
         tables = {
             "ranges": _RANGES,
             "duplicates": _DUPLICATES,
+            "unwritten": _UNWRITTEN,
             "leaves": _LEAVES,
             "sections": _SECTIONS,
             "offsets": _OFFSETS,
@@ -62,6 +68,11 @@ class Store:
     def duplicates(self) -> DataFrame:
         """Return the known duplicates."""
         return self._read("duplicates")
+
+    def unwritten(self, span: TopicSpan) -> DataFrame:
+        """Return the records below the span that were unwritten; the table may have their events by now."""
+        found = self._read("unwritten").filter(F.col("topic_id") == span.topic_id)
+        return found.filter(~F.expr(_from(span))).drop("topic_id")
 
     def leaves(self) -> DataFrame:
         """Return the leaves of earlier records that have no row: of duplicates, and of records in quarantine."""
@@ -96,12 +107,16 @@ class Store:
         }
         for name, part in parts.items():
             self._spark.sql(f"DELETE FROM {self._name(name)} WHERE {_from(span)}")
-            self._write(part.select(*self._read(name).columns), name, "append")
+            there = self._read(name)  # a record that was unwritten before is below the span
+            new = part.select(*there.columns).join(there.select(*_PLACE), on=list(_PLACE), how="left_anti")
+            self._write(new, name, "append")
+        unwritten = placed.filter(F.col("status") == account.UNWRITTEN)
+        self._write(unwritten.select(*self._read("unwritten").columns), "unwritten", "overwrite")
         self._write(compared.select(*self._read("sections").columns), "sections", "overwrite")
         self._write(ranges.select(*self._read("ranges").columns), "ranges", "overwrite")
         ends = [(span.topic_id, partition, end) for partition, end in span.ends.items()]
         self._write(self._spark.createDataFrame(ends, _OFFSETS), "offsets", "overwrite")
-        for name in ("sections", "ranges", "offsets"):  # Delta keeps the files of an overwritten table
+        for name in ("unwritten", "sections", "ranges", "offsets"):  # Delta keeps the files of an overwritten table
             self._spark.sql(f"VACUUM {self._name(name)}").collect()
 
     def _read(self, name: str) -> DataFrame:

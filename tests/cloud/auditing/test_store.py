@@ -20,9 +20,9 @@ SECTIONS = "gateway string, epoch string, first bigint, last bigint, digest stri
 JUDGED = (
     "gateway string, epoch string, sequence bigint, fingerprint string, kafka_partition int, kafka_offset bigint, "
     "of_gateway string, of_epoch string, of_sequence bigint, of_kafka_partition int, of_kafka_offset bigint, "
-    "status string, leaf binary"
+    "status string, leaf binary, appended timestamp, device string, content string"
 )
-REPLACED = ("ranges", "sections", "offsets")
+REPLACED = ("unwritten", "ranges", "sections", "offsets")
 
 
 @pytest.mark.parametrize(
