@@ -85,6 +85,22 @@ def can_have(change: str, fault: Fault) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Started:
+    """A command that runs, in a process group of its own; its changes wait until they are answered."""
+
+    pid: int
+    listener: int
+    """A descriptor."""
+
+    def kill(self) -> int:
+        """Kill the command and its children, and return the exit status, negative for a signal."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        os.close(self.listener)  # not before: each waiting call would fail, and the command continue
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """A command that has ended, or was killed."""
 
@@ -99,6 +115,18 @@ def is_supported() -> bool:
     return platform.machine() == "x86_64"
 
 
+def start(command: Sequence[str], environment: Mapping[str, str], log: Path, stdin: int | None = None) -> Started:
+    """Start a command; `stdin` is a descriptor."""
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        _become(command, environment, log, theirs, stdin)
+    theirs.close()
+    with ours:
+        _, (listener,), _, _ = socket.recv_fds(ours, 1, 1)
+    return Started(pid, listener)
+
+
 def run(
     command: Sequence[str],
     folder: Path,
@@ -107,29 +135,25 @@ def run(
     fault_at: int | None = None,
     fault: Fault = Fault.KILL,
     *,
+    beside: Sequence[Started] = (),
     is_enough: Callable[[], bool] = lambda: False,
 ) -> Run:
     """Run a command to its end, with a fault at its change number `fault_at`, counted from 0, if that can have it.
 
-    Once `is_enough` returns True, the command is asked to end by SIGTERM. It is called between changes, and must return
-    at once.
+    The changes that the commands `beside` it make meanwhile are counted as its own; they are killed together, and
+    RuntimeError is raised where one of them ends. Once `is_enough` returns True, the command is asked to end by
+    SIGTERM. It is called between changes, and must return at once.
     """
-    ours, theirs = socket.socketpair()
-    pid = os.fork()
-    if pid == 0:
-        _become(command, environment, log, theirs)
-    theirs.close()
-    _, (listener,), _, _ = socket.recv_fds(ours, 1, 1)
+    started = start(command, environment, log)
     changes: list[str] = []
     try:
-        _follow(listener, pid, _Changes(folder, changes, fault_at, fault), is_enough)
+        killed = _follow(started, beside, _Changes(folder, changes, fault_at, fault), is_enough)
     except BaseException:
-        os.killpg(pid, signal.SIGKILL)
+        started.kill()
         raise
-    finally:
-        os.close(listener)
-        ours.close()
-    return Run(tuple(changes), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    if not killed:
+        os.waitid(os.P_PID, started.pid, os.WEXITED | os.WNOWAIT)
+    return Run(tuple(changes), started.kill())
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,22 +173,26 @@ class _Changes:
         return fault
 
 
-def _follow(listener: int, pid: int, changes: _Changes, is_enough: Callable[[], bool]) -> None:
-    """Note the changes until the command has ended, or is killed."""
+def _follow(command: Started, beside: Sequence[Started], changes: _Changes, is_enough: Callable[[], bool]) -> bool:
+    """Note the changes until the command has ended; return whether it, and what is beside it, is to be killed."""
     waiting = select.poll()
-    waiting.register(listener, select.POLLIN)
+    for one in (command, *beside):
+        waiting.register(one.listener, select.POLLIN)
     asked = False
     while True:
         if not asked and is_enough():
-            os.kill(pid, signal.SIGTERM)  # its children are its own concern, as with systemd's KillMode=mixed
+            os.kill(command.pid, signal.SIGTERM)  # its children are its own concern, as with KillMode=mixed of systemd
             asked = True
-        events = waiting.poll(POLL_MILLISECONDS)
-        if events and events[0][1] & select.POLLIN:
-            if _answer(listener, changes):
-                os.killpg(pid, signal.SIGKILL)
-                return
-        elif events:
-            return  # the last process has ended
+        for listener, event in waiting.poll(POLL_MILLISECONDS):
+            if event & select.POLLIN:
+                if _answer(listener, changes):
+                    for one in beside:
+                        os.killpg(one.pid, signal.SIGKILL)
+                    return True
+            elif listener == command.listener:
+                return False  # its last process has ended
+            else:
+                raise RuntimeError("a command beside the observed one has ended")
 
 
 def _answer(listener: int, changes: _Changes) -> bool:
@@ -258,11 +286,15 @@ def _text(pid: int, address: int) -> str:
         return os.fsdecode(found.partition(b"\0")[0])
 
 
-def _become(command: Sequence[str], environment: Mapping[str, str], log: Path, parent: socket.socket) -> None:
+def _become(
+    command: Sequence[str], environment: Mapping[str, str], log: Path, parent: socket.socket, stdin: int | None
+) -> None:
     """Become the command in a process group of its own, with the filter."""
     try:
         os.setsid()
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        if stdin is not None:
+            os.dup2(stdin, 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
         libc = ctypes.CDLL(None, use_errno=True)
