@@ -1,7 +1,7 @@
 """Checks that the last versions of a table on a local disk are whole.
 
 Neither Delta nor Spark flushes what it writes. The job flushes all of it before its receipts. So a power cut may take a
-part of the versions since then: of their entries in the log, or of the files that they add.
+part of the versions since then: of their entries in the log, of the files that they add, or of the log's checkpoints.
 """
 
 from __future__ import annotations
@@ -39,16 +39,30 @@ class _Version:
 
 
 def check(spark: SparkSession, path: str) -> None:
-    """Raise StopError where the job's last commit, or a later version, is not whole; elsewhere than on a disk, pass."""
+    """Raise StopError where the job's last commit, or a later version, is not whole; elsewhere than on a disk, pass.
+
+    The same holds for a checkpoint of the log with any of these versions.
+    """
     for folder in map(Path, disk.local_folders(spark, [path])):
+        first = ""
         for entry, defect in _defects(spark, folder):
+            first = entry.stem
             if defect:
                 version = int(entry.stem)
                 raise StopError(
                     f"table {path}: version {version} is not whole: {defect}. A power cut before its flush does that, "
                     f"and then no receipt covers it. If the power was cut, remove {entry} and, where they exist, "
-                    f"{entry.with_suffix('.crc').name} and .{entry.name}.crc beside it, and start again: the records "
-                    "are read again. Otherwise check the disk first"
+                    f"{entry.with_suffix('.crc').name}, .{entry.name}.crc, {entry.stem}.checkpoint* and "
+                    "_last_checkpoint beside it, and start again: the records are read again. Otherwise check the "
+                    "disk first"
+                )
+        for file in sorted((folder / "_delta_log").glob("*.checkpoint*.parquet")):
+            if file.stem >= first and (defect := _unreadable_checkpoint(spark, file)):
+                raise StopError(
+                    f"table {path}: the checkpoint of its log, {file}, is not whole: {defect}. A power cut before its "
+                    f"flush does that. If the power was cut, remove {file.name.partition('.')[0]}.checkpoint* and "
+                    "_last_checkpoint in that folder, and start again: the table is then read from the log. Otherwise "
+                    "check the disk first"
                 )
 
 
@@ -114,6 +128,18 @@ def _unreadable(spark: SparkSession, folder: Path, files: Mapping[str, Mapping[s
     except jvm.FAILURES as error:
         return f"its rows cannot be read: {str(error).splitlines()[0]}"
     return "" if rows in (None, found) else f"{found} of {rows} rows can be read"
+
+
+def _unreadable_checkpoint(spark: SparkSession, file: Path) -> str:
+    """Read all values; Delta passes over an empty file, and over no other one."""
+    if not file.stat().st_size:
+        return ""
+    try:
+        frame = spark.read.option(_VERIFY, "true").parquet(_GLOB.sub(r"\\\g<0>", f"file://{file}"))
+        frame.write.format("noop").mode("overwrite").save()
+    except jvm.FAILURES as error:
+        return str(error).splitlines()[0]
+    return ""
 
 
 def _rows(files: Mapping[str, Mapping[str, Any]]) -> int | None:

@@ -15,6 +15,7 @@ from cloud.delta import last_versions
 from cloud.delta.sink import TABLE
 from cloud.delta.table import DeltaTable
 from cloud.errors import StopError
+from cloud.runtime import jvm
 from tests.cloud import made_rows
 from tests.cloud.tables import COMMIT, append_as_another
 
@@ -123,6 +124,86 @@ def test_a_torn_version_is_found_and_without_it_the_table_is_that_of_the_commit_
         entry.with_name(name).unlink(missing_ok=True)
     assert last_offset(spark, folder) == 20
     assert DeltaTable(spark, str(folder), TABLE).rows().count() == 20
+
+
+def test_without_a_torn_version_and_its_checkpoint_the_table_is_that_of_the_commit_before(
+    spark: SparkSession, folder: Path, tmp_path: Path
+) -> None:
+    jvm.delta_log(spark, str(folder)).checkpoint()
+    folder = Path(shutil.copytree(folder, tmp_path / "as another process finds it"))
+    half_a_file(folder)
+    with pytest.raises(StopError, match=rf"{2:020}\.checkpoint\* and _last_checkpoint beside it"):
+        DeltaTable(spark, str(folder), TABLE)
+    log = folder / "_delta_log"
+    for file in (*log.glob(f"*{2:020}.*"), log / "_last_checkpoint"):
+        file.unlink()
+    assert last_offset(spark, folder) == 20
+    assert DeltaTable(spark, str(folder), TABLE).rows().count() == 20
+
+
+def checkpoint_of(folder: Path) -> Path:
+    """Return the checkpoint, without Hadoop's checksums, which are in a file of their own."""
+    file = next((folder / "_delta_log").glob("*.checkpoint.parquet"))
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    return file
+
+
+def half_a_checkpoint(folder: Path) -> None:
+    file = checkpoint_of(folder)
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def checkpoint_of_zeros(folder: Path) -> None:
+    checkpoint_of(folder).write_bytes(bytes(checkpoint_of(folder).stat().st_size))
+
+
+def checkpoint_without_a_sector(folder: Path) -> None:
+    file = checkpoint_of(folder)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:SECTOR_BYTES] + bytes(SECTOR_BYTES) + whole[2 * SECTOR_BYTES :])
+
+
+@pytest.mark.parametrize("tear", [half_a_checkpoint, checkpoint_of_zeros, checkpoint_without_a_sector])
+def test_a_torn_checkpoint_of_the_log_is_found_and_without_it_the_table_is_whole(
+    spark: SparkSession, folder: Path, tmp_path: Path, tear: Callable[[Path], None]
+) -> None:
+    jvm.delta_log(spark, str(folder)).checkpoint()
+    folder = Path(shutil.copytree(folder, tmp_path / "as another process finds it"))
+    DeltaTable(spark, str(folder), TABLE)  # whole
+    tear(folder)
+    folder = Path(shutil.copytree(folder, tmp_path / "as the next process finds it"))
+    with pytest.raises(StopError, match=rf"is not whole: .* remove {2:020}\.checkpoint\* and _last_checkpoint in"):
+        DeltaTable(spark, str(folder), TABLE)
+    log = folder / "_delta_log"
+    for file in (*log.glob(f"{2:020}.checkpoint*"), log / "_last_checkpoint"):
+        file.unlink()
+    assert last_offset(spark, folder) == 40
+    assert DeltaTable(spark, str(folder), TABLE).rows().count() == 40
+
+
+@pytest.mark.parametrize("name", [f"{2:020}.checkpoint.parquet", "_last_checkpoint"])
+def test_an_empty_checkpoint_of_the_log_is_passed_over(
+    spark: SparkSession, folder: Path, tmp_path: Path, name: str
+) -> None:
+    jvm.delta_log(spark, str(folder)).checkpoint()
+    folder = Path(shutil.copytree(folder, tmp_path / "as another process finds it"))
+    (folder / "_delta_log" / f".{name}.crc").unlink()
+    (folder / "_delta_log" / name).write_bytes(b"")
+    assert last_offset(spark, folder) == 40
+    assert DeltaTable(spark, str(folder), TABLE).rows().count() == 40
+
+
+@pytest.mark.parametrize("name", [f"{2:020}.crc", "_last_checkpoint"])
+def test_half_a_file_that_only_saves_time_is_passed_over(
+    spark: SparkSession, folder: Path, tmp_path: Path, name: str
+) -> None:
+    jvm.delta_log(spark, str(folder)).checkpoint()
+    folder = Path(shutil.copytree(folder, tmp_path / "as another process finds it"))
+    log = folder / "_delta_log"
+    (log / f".{name}.crc").unlink()
+    (log / name).write_bytes((log / name).read_bytes()[:100])
+    assert last_offset(spark, folder) == 40
+    assert DeltaTable(spark, str(folder), TABLE).rows().count() == 40
 
 
 def test_what_other_writers_leave_in_the_log_is_no_defect(spark: SparkSession, folder: Path) -> None:
