@@ -91,6 +91,8 @@ def _check_store(path: Path) -> Iterator[Finding]:
     damaged = sorted(path.parent.glob(f"{path.name}.damaged-*")) if path.parent.exists() else []
     if reason := _unreadable(path):
         yield wrong("store", f"{path}: {reason}; {runs}", "see oncegate verify; the agent salvages it when it starts")
+    elif files := [folder for folder in path.parents if folder.exists() and not folder.is_dir()]:
+        yield wrong("store", f"{files[0]} is a file", "choose a folder as gateway.state_dir")
     elif not path.exists():
         yield warning("store", f"{path}: there is none yet", "systemctl start oncegate")
     elif damaged:

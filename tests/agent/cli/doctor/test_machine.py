@@ -250,6 +250,14 @@ def test_a_damaged_store_is_a_finding_and_does_not_end_the_examination(tmp_path:
     assert "not a database" in findings[-1].text
 
 
+def test_a_state_folder_that_is_a_file_is_wrong(tmp_path: Path) -> None:
+    place = tmp_path / "state"
+    place.touch()
+    settings = Settings(GatewaySettings("gw1", place), KafkaSettings("127.0.0.1:1"))
+    found = next(finding for finding in examine(settings) if finding.check == "store")
+    assert (found.condition, found.text) == (Condition.WRONG, f"{place} is a file")
+
+
 async def test_a_store_whose_events_cannot_be_counted_is_wrong(tmp_path: Path) -> None:
     async with make_store(tmp_path, HandClock()):
         pass
