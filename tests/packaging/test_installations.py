@@ -100,6 +100,30 @@ def test_of_a_short_write_half_is_there_and_the_command_sees_the_count(tmp_path:
     assert log.read_text().split() == ["100", "0" if "pwrite" in script else "100"]
 
 
+def test_the_changes_of_a_command_beside_another_count_and_fail_as_those_of_the_other(tmp_path: Path) -> None:
+    folder, log = tmp_path / "folder", tmp_path / "log"
+    folder.mkdir()
+    os.mkfifo(tmp_path / "order")
+    server = changes.start(("sh", "-c", f"while read name < {tmp_path}/order; do mkdir $name; done"), os.environ, log)
+    client = ("sh", "-c", f"cd {folder}; mkdir a; echo {folder}/b > {tmp_path}/order; until [ -e b ]; do :; done")
+    try:
+        run = changes.run(client, folder, os.environ, log, beside=(server,))
+        assert run.changes == (f"mkdir {folder}/a", f"mkdir {folder}/b")
+        refused = ("sh", "-c", f"echo {folder}/c > {tmp_path}/order; until grep -q {folder}/c {log}; do :; done")
+        run = changes.run(refused, folder, os.environ, log, 0, Fault.EIO, beside=(server,))
+        assert (run.status, run.changes) == (0, (f"mkdir {folder}/c",))
+        assert sorted(one.name for one in folder.iterdir()) == ["a", "b"]
+    finally:
+        assert server.kill() == -9
+
+
+def test_a_command_beside_another_that_ends_is_an_error(tmp_path: Path) -> None:
+    server = changes.start(("true",), os.environ, tmp_path / "log")
+    with pytest.raises(RuntimeError, match="beside"):
+        changes.run(("sleep", "60"), tmp_path, os.environ, tmp_path / "log", beside=(server,))
+    assert server.kill() == 0
+
+
 @pytest.mark.heavy
 @pytest.mark.parametrize("scenario", killed_installations.SCENARIOS)
 @pytest.mark.parametrize("part", range(1, 5))

@@ -39,9 +39,9 @@ class SharedJvm:
         waiting = ("sh", "-c", f"until [ -e '{answer}' ]; do sleep 0.05; done")
         try:
             changes.run(waiting, folder / "none", environment, log, beside=(self.started,))
-        except BaseException:
+        except RuntimeError as error:
             self.close()
-            raise
+            raise RuntimeError(f"the JVM has ended: {log.read_text(errors='replace')[-3_000:]}") from error
         content = answer.read_bytes()
         (port,), secret = _INTEGER.unpack_from(content), content[2 * _INTEGER.size :].decode()
         self.environment = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
