@@ -124,6 +124,7 @@ def start(command: Sequence[str], environment: Mapping[str, str], log: Path, std
     theirs.close()
     with ours:
         _, (listener,), _, _ = socket.recv_fds(ours, 1, 1)
+    os.set_inheritable(listener, False)  # else later children would hold it, and the calls wait although we have ended
     return Started(pid, listener)
 
 

@@ -184,8 +184,10 @@ class Series:
         if self._fault is not Fault.KILL:  # a killed JVM would not serve another start
             self._display.phase("the JVM of the jobs")
             cloud = CloudSide(self._broker.bootstrap_servers, "none", self._work)
-            command = spark.command(LAUNCH, (), self._work / "jvm", cloud.spark_options())
+            options = cloud.spark_options()
             cloud.close()
+            options = replace(options, settings={**options.settings, **shared_jvm.SETTINGS})
+            command = spark.command(LAUNCH, (), self._work / "jvm", options)
             self._jvm = SharedJvm(command, LAUNCH, _environment(command))
         return self
 

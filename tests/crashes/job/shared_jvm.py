@@ -18,6 +18,8 @@ from pyspark import SparkContext
 from simulators.services.process import Command
 from tests.support import changes
 
+SETTINGS = {"spark.sql.codegen.cache.maxEntries": "2000"}
+"""For this JVM: what Spark has compiled for a job serves the next ones; it keeps 100 classes by default."""
 _INTEGER = struct.Struct(">i")
 
 
