@@ -146,8 +146,8 @@ class KilledJobs:
             thread.join()
 
 
-def _environment(command: Command) -> dict[str, str]:
-    return {"JDK_JAVA_OPTIONS": SHORT_LIFE, **os.environ, **command.environment, "PYTHONPATH": str(ROOT)}
+def _environment(command: Command, jvm_options: str = SHORT_LIFE) -> dict[str, str]:
+    return {"JDK_JAVA_OPTIONS": jvm_options, **os.environ, **command.environment, "PYTHONPATH": str(ROOT)}
 
 
 def kinds_of(made: changes.Run, folder: Path) -> set[str]:
@@ -188,7 +188,7 @@ class Series:
             cloud.close()
             options = replace(options, settings={**options.settings, **shared_jvm.SETTINGS})
             command = spark.command(LAUNCH, (), self._work / "jvm", options)
-            self._jvm = SharedJvm(command, LAUNCH, _environment(command))
+            self._jvm = SharedJvm(command, LAUNCH, _environment(command, f"{SHORT_LIFE} {shared_jvm.JVM_OPTIONS}"))
         return self
 
     def __exit__(self, *_: object) -> None:
