@@ -100,6 +100,19 @@ def test_of_a_short_write_half_is_there_and_the_command_sees_the_count(tmp_path:
     assert log.read_text().split() == ["100", "0" if "pwrite" in script else "100"]
 
 
+def test_a_copy_that_fails_by_itself_is_left_to_the_command(tmp_path: Path) -> None:
+    folder, source, log = tmp_path / "folder", tmp_path / "source", tmp_path / "log"
+    folder.mkdir()
+    source.write_bytes(bytes(200))
+    code = (
+        f"import os; file = os.open('{folder}/a', os.O_WRONLY | os.O_CREAT | os.O_APPEND)\n"
+        f"os.copy_file_range(os.open('{source}', os.O_RDONLY), file, 200)"
+    )
+    run = changes.run((sys.executable, "-c", code), folder, os.environ, log, 1, Fault.SHORT)
+    assert (run.status, len(run.changes)) == (1, 2)
+    assert os.strerror(errno.EBADF) in log.read_text()  # as of every file that is opened for appending
+
+
 def test_the_changes_of_a_command_beside_another_count_and_fail_as_those_of_the_other(tmp_path: Path) -> None:
     folder, log = tmp_path / "folder", tmp_path / "log"
     folder.mkdir()

@@ -220,7 +220,7 @@ def _answer(listener: int, changes: _Changes) -> bool:
 
 
 def _write_half(pid: int, call: int, arguments: Sequence[int]) -> int | None:
-    """Write the first half of what a call is to write, and return the count; None where it cannot be halved."""
+    """Write the first half of what a call is to write, and return the count; None where that cannot be done."""
     if call == _COPY:
         source, source_offset, target, target_offset, size = arguments[:5]
         if source_offset or target_offset or size < 2:
@@ -228,7 +228,10 @@ def _write_half(pid: int, call: int, arguments: Sequence[int]) -> int | None:
         with _descriptor(pid, source) as reading, _descriptor(pid, target) as writing:
             left = os.fstat(reading).st_size - os.lseek(reading, 0, os.SEEK_CUR)
             half = min(size, left) // 2
-            return os.copy_file_range(reading, writing, half) if half else None
+            try:
+                return os.copy_file_range(reading, writing, half) if half else None
+            except OSError:  # such as from one device to another
+                return None
     descriptor, address, size, offset = arguments[:4]
     if call not in (_WRITE, _PWRITE) or size < 2:
         return None
