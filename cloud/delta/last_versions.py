@@ -119,7 +119,7 @@ def _unreadable(spark: SparkSession, folder: Path, files: Mapping[str, Mapping[s
     """Read all values of the files, whose pages have checksums."""
     if not files:
         return ""
-    paths = [_GLOB.sub(r"\\\g<0>", f"file://{folder / name}") for name in files]
+    paths = [_url(folder / name) for name in files]
     rows = _rows(files)
     try:
         frame = spark.read.option(_VERIFY, "true").parquet(*paths)
@@ -135,11 +135,15 @@ def _unreadable_checkpoint(spark: SparkSession, file: Path) -> str:
     if not file.stat().st_size:
         return ""
     try:
-        frame = spark.read.option(_VERIFY, "true").parquet(_GLOB.sub(r"\\\g<0>", f"file://{file}"))
+        frame = spark.read.option(_VERIFY, "true").parquet(_url(file))
         frame.write.format("noop").mode("overwrite").save()
     except jvm.FAILURES as error:
         return str(error).splitlines()[0]
     return ""
+
+
+def _url(file: Path) -> str:
+    return _GLOB.sub(r"\\\g<0>", f"file://{file}")
 
 
 def _rows(files: Mapping[str, Mapping[str, Any]]) -> int | None:

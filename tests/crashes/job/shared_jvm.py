@@ -9,7 +9,6 @@ import atexit
 import os
 import struct
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +52,11 @@ class SharedJvm:
 
     def close(self) -> None:
         os.close(self._stdin)
-        with suppress(ChildProcessError):
-            self.started.kill()
+        self.started.kill()
 
 
 def forget_tables_at_exit() -> None:
-    """Let the next job read the tables anew, as it does with a JVM of its own: a patch for the launched job."""
+    """Clear Delta's cache when the launched job ends, so that the next one reads its tables anew: a patch."""
 
     def forget() -> None:
         gateway: Any = SparkContext._gateway
