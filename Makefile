@@ -89,6 +89,10 @@ test-python: ## Run the quick tests of agent and contract on another Python: PYT
 	$$folder/bin/python -m simulators.services programs
 	$$folder/bin/python -m pytest -m 'not heavy' $(IN_PROCESSES) $(or $(TESTS),tests/agent tests/contract)
 
+.PHONY: guarantees
+guarantees: setup ## List the tests that verify each guarantee
+	@$(BIN)/python -m tests.support.guarantees
+
 .PHONY: model
 model: setup ## Check the models in models/ and their mutants with TLC; NAMES="path/kills ..." checks only these
 	@$(BIN)/python -m models $(NAMES)

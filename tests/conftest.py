@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.compiled import pure_only
-from tests.support.collected import COLLECTED, describe
 from tests.support.scheduling import place_of, pytest_xdist_make_scheduler
 
 pytest_plugins = ["tests.support.hangs"]
@@ -27,8 +26,7 @@ settings.load_profile("oncegate")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Record the tests before any is deselected, begin with the groups, and set the time limit of heavy tests."""
-    config.stash[COLLECTED] = describe(items)
+    """Begin with the groups, and set the time limit of heavy tests."""
     pure_only.deselect(config, items)
     items.sort(key=lambda item: place_of(item.nodeid))  # stable
     for item in items:

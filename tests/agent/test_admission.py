@@ -75,6 +75,7 @@ def test_an_identity_is_compared_as_the_fingerprint_sees_it() -> None:
     assert answer.status is Status.DURABLE
 
 
+@pytest.mark.guarantee(2)
 @pytest.mark.parametrize(
     "said",
     [body(OTHER), body(OWN, OTHER), b'[{"id":1},{"device":"%s","id":1,"data":3}]' % OTHER.encode()],
@@ -97,6 +98,7 @@ def test_a_relay_speaks_for_others() -> None:
     assert (answer.status, intake.devices) == (Status.DURABLE, [OWN, OTHER])
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize(
     ("allow", "deny", "taken"),
     [
@@ -120,6 +122,7 @@ def test_a_denied_device_does_not_block_those_beside_it() -> None:
     assert (intake.devices, intake.rejected) == ([OWN], [OTHER])
 
 
+@pytest.mark.guarantee(2)
 @pytest.mark.parametrize(
     ("authenticated", "relay", "taken"),
     [(None, False, False), (None, True, False), ("urn:x:1", False, True), ("urn:relay:1", True, True)],

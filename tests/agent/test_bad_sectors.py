@@ -29,6 +29,7 @@ def gaps_declared(store: Path) -> int:
     return sum(document["type"] == "gateway.gap" for document in documents)
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.heavy
 @pytest.mark.parametrize("part", ["file, beginning", "log, beginning", "log, middle", "log, end"])
 def test_an_agent_starts_on_a_store_of_which_some_cannot_be_read_and_says_what_it_has_lost(

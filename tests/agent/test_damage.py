@@ -68,6 +68,7 @@ def events(configuration: Path, lane: str = DEFAULT_LANE) -> list[dict[str, obje
     return [json.loads(line) for line in lines.splitlines()]
 
 
+@pytest.mark.guarantee(7)
 def test_damage_that_the_purge_meets_makes_the_agent_salvage_and_go_on(
     agent: Process, configuration: Path, store: Path
 ) -> None:
@@ -80,6 +81,7 @@ def test_damage_that_the_purge_meets_makes_the_agent_salvage_and_go_on(
     assert types == ["reading", "gateway.started", "gateway.gap"]
 
 
+@pytest.mark.guarantee(7)
 def test_a_file_of_garbage_does_not_keep_the_agent_from_starting(
     agent: Process, configuration: Path, store: Path
 ) -> None:
@@ -90,6 +92,7 @@ def test_a_file_of_garbage_does_not_keep_the_agent_from_starting(
     assert [event["type"] for event in events(configuration)] == ["gateway.started", "gateway.gap"]
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("damaged", ["alarms", DEFAULT_LANE])
 def test_the_damaged_store_of_one_lane_is_salvaged_and_the_other_lane_keeps_all(
     agent: Process, configuration: Path, store: Path, damaged: str

@@ -32,6 +32,7 @@ def process_all(state: Path) -> None:
     asyncio.run(process())
 
 
+@pytest.mark.guarantee(3)
 def test_a_store_that_has_filled_its_disk_is_started_again_and_makes_room_by_itself(tmp_path: Path) -> None:
     with (
         small_disk(tmp_path / "disk", MEGABYTES) as disk,
@@ -55,6 +56,7 @@ def test_a_store_that_has_filled_its_disk_is_started_again_and_makes_room_by_its
         wait_until(lambda: gateway.post(50, 1_000) == 200, "what the table has has left for new events")
 
 
+@pytest.mark.guarantee(3)
 @pytest.mark.heavy
 @pytest.mark.parametrize("ends", ["killed", "in order"])
 def test_a_disk_that_others_have_filled_to_the_last_byte_does_not_keep_it_from_starting(
@@ -80,6 +82,7 @@ def test_a_disk_that_others_have_filled_to_the_last_byte_does_not_keep_it_from_s
         assert gateway.stored().keys() == gateway.acked
 
 
+@pytest.mark.guarantee(3)
 def test_a_disk_without_a_free_inode_is_waited_for(tmp_path: Path) -> None:
     with (
         small_disk(tmp_path / "disk", MEGABYTES, "nr_inodes=12") as disk,
@@ -108,6 +111,7 @@ def use_up_inodes(disk: Path) -> list[Path]:
     return taken
 
 
+@pytest.mark.guarantee(7)
 def test_a_damaged_store_without_room_for_its_salvage_waits_and_is_salvaged_when_there_is_some(tmp_path: Path) -> None:
     with (
         small_disk(tmp_path / "disk", MEGABYTES) as disk,

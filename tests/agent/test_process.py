@@ -137,6 +137,7 @@ def stored_labels(folder: Path) -> list[Label]:
         return [epochs.label(event.position) for event in read_packed(connection, 1, 1 << 40)]
 
 
+@pytest.mark.guarantee(1)
 @pytest.mark.parametrize("kills", [KILLS, pytest.param(KILLS_MANY, marks=pytest.mark.heavy)])
 def test_sigkill_under_load_loses_no_acked_event_and_doubles_none(
     agent: Process, connect: Connect, tmp_path: Path, kills: int
@@ -162,6 +163,7 @@ def test_sigkill_under_load_loses_no_acked_event_and_doubles_none(
     assert lives <= len({label.epoch for label in labels}) <= kills
 
 
+@pytest.mark.guarantee(1)
 @pytest.mark.parametrize("kills", [KILLS, pytest.param(KILLS_MANY, marks=pytest.mark.heavy)])
 def test_sigkill_loses_no_part_of_an_acked_delivery_of_two_lanes_and_doubles_none(
     configuration: Path, agent: Process, connect: Connect, tmp_path: Path, kills: int
@@ -202,6 +204,7 @@ def ask(client: Client, form: bytes) -> wire.Message:
     return answers[0]
 
 
+@pytest.mark.guarantee(1)
 def test_a_full_lane_answers_5_03_and_the_other_lane_goes_on(
     configuration: Path, agent: Process, connect: Connect, tmp_path: Path
 ) -> None:
@@ -235,6 +238,7 @@ def test_as_many_lanes_as_are_allowed_leave_threads_for_all_else(configuration: 
     assert agent.terminate() == 0
 
 
+@pytest.mark.guarantee(1)
 def test_sigterm_finishes_what_was_accepted(agent: Process, connect: Connect, tmp_path: Path) -> None:
     client = connect(start(agent), 1)
     for _ in range(WINDOW):
@@ -246,6 +250,7 @@ def test_sigterm_finishes_what_was_accepted(agent: Process, connect: Connect, tm
     assert sorted(stored_ids(tmp_path)) == sorted(client.acked)
 
 
+@pytest.mark.guarantee(3)
 def test_a_stopped_broker_is_said_once_and_keeps_nobody_waiting(agent: Process, connect: Connect) -> None:
     client = connect(start(agent), 1)
     client.send()

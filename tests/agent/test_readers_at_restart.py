@@ -3,6 +3,8 @@
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from agent.store.files import swap
 from agent.store.layout import PAGE_BYTES
 from agent.store.schema import database
@@ -11,6 +13,7 @@ from tests.support.posting_gateway import PostingGateway
 COMMITS = 60
 
 
+@pytest.mark.guarantee(7)
 def test_a_reader_that_is_open_at_the_restart_is_no_damage_and_stops_nobody(tmp_path: Path) -> None:
     with PostingGateway(tmp_path, tmp_path / "state").process() as gateway:
         gateway.start()

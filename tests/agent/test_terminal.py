@@ -62,6 +62,7 @@ def is_harmless(text: str) -> bool:
 NAME = fingerprint(EVIL).hex()
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -110,6 +111,7 @@ def test_any_text_becomes_printable_and_any_object_stays_what_it_is(text: str) -
     assert json.loads(line) == {text: [text]}
 
 
+@pytest.mark.guarantee(6)
 def test_a_line_of_the_log_obeys_nobody_and_a_traceback_keeps_its_lines() -> None:
     try:
         raise ValueError(f"said {SIGNS}")

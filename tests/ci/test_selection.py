@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.ci.selection import SECONDS_MAX, SETUP_SECONDS, Selection, read_list
-from tests.support.collected import ROOT
+from tests.docs.pages import ROOT
 
 
 def test_the_list_fits_into_its_time() -> None:

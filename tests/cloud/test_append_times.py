@@ -10,6 +10,7 @@ from tests.cloud.stream.test_topic_log import set_times
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.heavy]
 
 
+@pytest.mark.guarantee(5)
 def test_records_without_the_time_of_their_append_are_not_written(cloud: CloudSide, broker: Broker) -> None:
     set_times(broker, cloud.topic, "CreateTime")
     cloud.start()

@@ -48,6 +48,7 @@ def ids(*ranges: range) -> list[str]:
     return [str(number) for numbers in ranges for number in numbers]
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 @pytest.mark.parametrize("cloud", [DELTA, POSTGRES, on_s3], indirect=True)
 def test_each_event_is_one_row_whatever_comes_twice(cloud: CloudSide) -> None:
@@ -95,6 +96,7 @@ def test_each_event_is_one_row_whatever_comes_twice(cloud: CloudSide) -> None:
     assert all(row["raw"] is None for row in cloud.rows())
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 @on_both
 def test_killed_between_commit_and_receipt_it_gives_the_receipt_at_its_next_start(
@@ -123,6 +125,7 @@ def test_killed_between_commit_and_receipt_it_gives_the_receipt_at_its_next_star
     cloud.wait(lambda: cloud.named() == wanted, f"the metadata {wanted}")
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_fresh_events_are_written_in_one_pass_and_late_ones_among_them_are_found(cloud: CloudSide) -> None:
     cloud.window = "40s"
@@ -153,6 +156,7 @@ def test_fresh_events_are_written_in_one_pass_and_late_ones_among_them_are_found
     assert "dropped_by_watermark=0" in cloud.jobs[-1].log()
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 @pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)  # the test changes files of the checkpoint
 def test_a_clock_that_went_back_is_waited_for_and_nothing_is_read_meanwhile(cloud: CloudSide) -> None:
@@ -177,6 +181,7 @@ def test_a_clock_that_went_back_is_waited_for_and_nothing_is_read_meanwhile(clou
     assert cloud.ids() == ids(range(20))
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 @pytest.mark.parametrize(("cloud", "stage"), STAGES, indirect=["cloud"])
 def test_killed_at_any_stage_it_loses_and_doubles_nothing(cloud: CloudSide, stage: str) -> None:
@@ -192,6 +197,7 @@ def test_killed_at_any_stage_it_loses_and_doubles_nothing(cloud: CloudSide, stag
     assert cloud.ids() == ids(range(250))
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 @pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
 def test_of_two_jobs_the_older_ends_and_never_claims_again(cloud: CloudSide) -> None:
@@ -213,6 +219,7 @@ def test_of_two_jobs_the_older_ends_and_never_claims_again(cloud: CloudSide) -> 
     assert "has taken over the table" in cloud.jobs[-1].log()
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 @pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
 def test_a_checkpoint_restored_from_an_older_copy_reads_again_and_writes_nothing_twice(cloud: CloudSide) -> None:
@@ -238,6 +245,7 @@ def test_a_checkpoint_restored_from_an_older_copy_reads_again_and_writes_nothing
     assert cloud.ids() == ids(range(50))
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 @pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
 def test_a_topic_made_anew_stops_the_job(cloud: CloudSide, broker: Broker) -> None:
@@ -253,6 +261,7 @@ def test_a_topic_made_anew_stops_the_job(cloud: CloudSide, broker: Broker) -> No
     assert "Start with a new table" in cloud.jobs[-1].log()
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_a_topic_recreated_while_the_job_runs_stops_it_before_it_commits(cloud: CloudSide, broker: Broker) -> None:
     cloud.send(Gateway().records(readings(5)), partition=0)
@@ -271,6 +280,7 @@ def test_a_topic_recreated_while_the_job_runs_stops_it_before_it_commits(cloud: 
     assert cloud.receipted() in (0, 5)  # Kafka deletes a topic's offsets with it
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 @on_both
 def test_a_log_that_was_truncated_and_has_grown_again_stops_the_job_and_is_read_again(
@@ -294,6 +304,7 @@ def test_a_log_that_was_truncated_and_has_grown_again_stops_the_job_and_is_read_
     assert cloud.ids() == ids(range(30), range(100, 115))
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_events_under_a_slow_clock_have_no_second_row_once_it_is_right(cloud: CloudSide) -> None:
     cloud.window = "4m"

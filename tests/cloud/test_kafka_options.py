@@ -31,6 +31,7 @@ def test_a_file_holds_properties_with_spaces_and_quotes_and_an_argument_stands_a
     }
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.parametrize(
     "name", ["sasl.jaas.config", "ssl.key.password", "ssl.keystore.key", "sasl.password", "ssl.key.pem"]
 )

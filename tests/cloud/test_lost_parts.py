@@ -13,6 +13,7 @@ from tests.cloud.running import DELTA, POSTGRES, CloudSide
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.heavy]
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
 def test_a_planned_batch_whose_records_retention_has_deleted_stops_the_job(cloud: CloudSide, broker: Broker) -> None:
     cloud.send(Gateway().records(readings(10)), partition=0)
@@ -32,6 +33,7 @@ def test_a_planned_batch_whose_records_retention_has_deleted_stops_the_job(cloud
     assert cloud.ids() == [str(number) for number in range(5, 10)]
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.parametrize("suffix", [".json", ".parquet"])
 def test_a_torn_commit_is_not_receipted_and_its_batch_is_written_again(
     cloud: CloudSide, broker: Broker, suffix: str

@@ -180,6 +180,7 @@ def test_the_command_query_has_the_views_of_the_fleet_as_on_the_page() -> None:
     assert "".join(built_in.split()) in "".join(VIEWS["PostgreSQL"].split())
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.parametrize("engine", ["in_spark", "in_duckdb", "in_postgres"])
 @pytest.mark.parametrize("title", QUERIES)
 def test_a_query_has_its_answer(engine: str, title: str, request: pytest.FixtureRequest) -> None:

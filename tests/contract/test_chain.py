@@ -43,6 +43,7 @@ def test_different_sequences_have_different_digests(one: list[bytes], other: lis
     assert (extend(DIGEST_START, one) == extend(DIGEST_START, other)) == (leaves[0] == leaves[1])
 
 
+@pytest.mark.guarantee(8)
 @given(contents, st.data())
 def test_a_change_an_exchange_a_removal_and_an_addition_change_the_digest(
     drawn: list[bytes], data: st.DataObject
@@ -64,6 +65,7 @@ def test_a_change_an_exchange_a_removal_and_an_addition_change_the_digest(
     assert all(extend(DIGEST_START, changed) != whole for changed in tampered)
 
 
+@pytest.mark.guarantee(8)
 @given(events, st.data())
 def test_each_field_of_the_record_is_in_the_leaf(event: Event, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(["device", "type", "id", "boot", "time", "data", "units", "offset_ms"]))

@@ -17,6 +17,7 @@ from tests.contract.vectors import VECTORS, Vector
 LABEL = Label("00c0ffee00c0ffee", 42)
 
 
+@pytest.mark.guarantee(2)
 @pytest.mark.parametrize("vector", VECTORS, ids=str)
 def test_vector_has_its_bytes_and_its_fingerprint(vector: Vector) -> None:
     fields = tuple(name for name in vector.fields if name not in ("epoch", "sequence"))
@@ -29,6 +30,7 @@ def test_vectors_are_all_there() -> None:
     assert len(VECTORS) == len(json.loads(text)["vectors"]) == 23
 
 
+@pytest.mark.guarantee(2)
 @given(events, randoms)
 def test_json_and_any_cbor_of_an_event_have_one_fingerprint(event: Event, random: Random) -> None:
     cbor_body = forms.cbor_form(forms.entries_of(event), random)
@@ -36,6 +38,7 @@ def test_json_and_any_cbor_of_an_event_have_one_fingerprint(event: Event, random
     assert len(fingerprints) == 1
 
 
+@pytest.mark.guarantee(2)
 @given(flat_events, randoms)
 def test_senml_forms_of_an_event_have_the_same_fingerprint(event: Event, random: Random) -> None:
     in_json = _decoded(forms.senml_json_form(event, random), Media.SENML_JSON)

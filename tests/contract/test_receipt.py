@@ -20,6 +20,7 @@ def test_a_receipt_looks_as_documented() -> None:
     assert str(Receipt("t2", 9, TOPIC, "t1")) == f"oncegate:t2:t1:00000000000000000009:{TOPIC}"
 
 
+@pytest.mark.guarantee(4)
 @given(TOPICS, st.none() | NAME, st.text(max_size=40) | NAME | NAME.map(":{}".format))
 def test_what_stands_beyond_a_receipt_changes_nothing(topic_id: str, succeeds: str | None, beyond: str) -> None:
     receipt = Receipt("t1", 7, topic_id, succeeds)

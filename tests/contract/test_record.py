@@ -178,6 +178,7 @@ def test_a_gateway_speaks_under_its_own_name() -> None:
     assert gateway_device("gw-1") == "urn:oncegate:gateway:gw-1"
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize("characters", [SOURCE_BYTES_KEPT // 4, SOURCE_BYTES_KEPT // 4 + 1, 256])
 def test_names_of_devices_that_strangers_choose_take_bounded_memory(characters: int) -> None:
     tracemalloc.start()

@@ -9,6 +9,7 @@ from tests.crashes.running import run
 pytestmark = pytest.mark.usefixtures("mountable")
 
 
+@pytest.mark.guarantee(1)
 @pytest.mark.parametrize("lanes", [(), ("--lanes",)])
 @pytest.mark.parametrize(("lives", "cuts"), [(1, 4), pytest.param(4, 250, marks=pytest.mark.heavy)])
 def test_no_power_cut_takes_an_acked_event_from_the_whole_agent(lives: int, cuts: int, lanes: tuple[str, ...]) -> None:
@@ -18,6 +19,7 @@ def test_no_power_cut_takes_an_acked_event_from_the_whole_agent(lives: int, cuts
     assert outcomes["whole"] > sum(outcomes.values()) / 2
 
 
+@pytest.mark.guarantee(1)
 @pytest.mark.heavy
 def test_commits_that_do_not_wait_for_the_flush_are_revealed() -> None:
     done = run("power_cuts", "--lives", "1", "--cuts", "20", "--seed", "1", "--mutant", "commits_without_flush")

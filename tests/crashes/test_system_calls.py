@@ -26,6 +26,7 @@ def run(*arguments: str, below: tuple[str, ...] = ()) -> subprocess.CompletedPro
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS_MAX)
 
 
+@pytest.mark.guarantee(1)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("part", range(1, PARTS + 1))
 def test_whatever_system_call_fails_no_acked_event_is_lost_and_none_is_doubled(scenario: str, part: int) -> None:
@@ -36,6 +37,7 @@ def test_whatever_system_call_fails_no_acked_event_is_lost_and_none_is_doubled(s
     assert sum(outcomes["whole"].values()) > sum(sum(counts.values()) for counts in outcomes.values()) / 2
 
 
+@pytest.mark.guarantee(1)
 @pytest.mark.parametrize(
     ("mutant", "chosen"),
     [
@@ -50,6 +52,7 @@ def test_a_mutant_is_revealed(mutant: str, chosen: tuple[str, ...]) -> None:
     assert "is acked and not there" in done.stderr
 
 
+@pytest.mark.guarantee(1)
 def test_the_library_counts_every_call_that_strace_sees(tmp_path: Path) -> None:
     traced = tmp_path / "strace.txt"
     kinds = "write,pwrite64,writev,pwritev,sendto,sendmsg,sendmmsg,fsync,fdatasync,sync_file_range,syncfs"

@@ -19,6 +19,7 @@ def traces(folder: Path, *arguments: str) -> list[list[Line]]:
     return [read(file) for file in sorted(folder.iterdir(), key=lambda file: int(file.stem))]
 
 
+@pytest.mark.guarantee(1)
 def test_traces_with_and_without_kills_fit_the_model_and_no_changed_one_does(tmp_path: Path) -> None:
     undisturbed, *killed = traces(tmp_path, "--fault", "kill", "--part", "40/60")
     assert len(killed) > 3
@@ -28,6 +29,7 @@ def test_traces_with_and_without_kills_fit_the_model_and_no_changed_one_does(tmp
     assert not fits_any(list(changed(plain)))
 
 
+@pytest.mark.guarantee(1)
 def test_the_trace_of_an_agent_that_acks_before_the_commit_does_not_fit(tmp_path: Path) -> None:
     (trace,) = traces(tmp_path, "--object", "none", "--mutant", "ack_before_commit")
     assert not fits_any([trace])

@@ -5,6 +5,8 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from agent.config import load, reference
 from agent.decode import decode
 from agent.delivery import Delivery, Media
@@ -15,6 +17,7 @@ from tests.docs.pages import ROOT, blocks
 DOCS = ROOT / "docs"
 
 
+@pytest.mark.guarantee(1)
 def test_every_commit_waits_for_the_flush(tmp_path: Path) -> None:
     connection = database.open_for_service(tmp_path / FILE_NAME)
     settings = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]

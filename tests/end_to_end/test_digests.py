@@ -44,6 +44,7 @@ def audit(folder: Path, bootstrap_servers: str, table: Path) -> tuple[int, str]:
     return status, process.log()
 
 
+@pytest.mark.guarantee(8)
 def test_what_is_changed_in_the_table_is_found_and_a_kill_is_no_finding(tmp_path: Path) -> None:
     with ExitStack() as stack, Broker(tmp_path / "kafka") as broker:
         broker.create_topics()

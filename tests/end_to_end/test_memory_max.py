@@ -114,6 +114,7 @@ def _acked(port: int, body: bytes) -> bool:
     return False
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.heavy
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
 def test_strangers_by_every_way_in_do_not_end_the_agent_within_its_memory(tmp_path: Path, version: str) -> None:

@@ -44,6 +44,7 @@ def _left_behind(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.guarantee(0)
 def test_nothing_is_lost_or_doubled_though_everything_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     command = _demo(folder, "--events", "3000", "--kills", "1")

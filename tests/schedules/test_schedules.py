@@ -22,6 +22,7 @@ def run(*arguments: str, hash_seed: str = "random") -> subprocess.CompletedProce
     return done
 
 
+@pytest.mark.guarantee(0)
 @pytest.mark.parametrize("count", [20, pytest.param(3_000, marks=pytest.mark.heavy)])
 def test_no_schedule_loses_or_doubles_an_event(count: int) -> None:
     done = run("--count", str(count))
@@ -57,10 +58,12 @@ def test_an_agent_that_recognises_nothing_is_found() -> None:
     _found("fingerprint-forgotten")
 
 
+@pytest.mark.guarantee(1)
 def test_an_agent_that_acks_a_delivery_of_two_lanes_by_its_first_part_is_found() -> None:
     _found("first-part-acked")
 
 
+@pytest.mark.guarantee(4)
 def test_an_agent_that_does_not_know_the_epochs_within_a_transaction_is_found() -> None:
     _found("middle-epochs-unknown")
 

@@ -64,6 +64,7 @@ def undisturbed() -> list[Line]:
     return trace(3)
 
 
+@pytest.mark.guarantee(0)
 def test_traces_with_and_without_kills_fit_the_model(undisturbed: list[Line]) -> None:
     traces = [undisturbed, *(trace(*schedule) for schedule in SCHEDULES)]
     events = {line.event for one in traces for line in one}
@@ -71,6 +72,7 @@ def test_traces_with_and_without_kills_fit_the_model(undisturbed: list[Line]) ->
     assert fitting(traces) == [True] * len(traces)
 
 
+@pytest.mark.guarantee(0)
 def test_no_trace_with_a_line_left_out_or_repeated_fits_and_only_independent_lines_may_be_exchanged(
     undisturbed: list[Line],
 ) -> None:
@@ -83,6 +85,7 @@ def test_no_trace_with_a_line_left_out_or_repeated_fits_and_only_independent_lin
     assert 5 < sum(fits) < len(changed) / 5
 
 
+@pytest.mark.guarantee(0)
 def test_with_kills_no_line_may_be_left_out_or_repeated_but_what_the_kill_explains() -> None:
     killed = trace(*SCHEDULES[1])
     changed = [change for change in changes(killed) if change.kind != "exchanged"]
@@ -110,6 +113,7 @@ def is_legal(change: Change) -> bool:
     return change.kind == "exchanged" and is_exchangeable(change.lines[0], change.lines[1])
 
 
+@pytest.mark.guarantee(0)
 def test_the_traces_of_mutants_fit_up_to_the_line_of_their_fault() -> None:
     elections = ("election",) * 3
     traces = [

@@ -60,6 +60,7 @@ def test_a_run_without_a_fault_ends_with_status_0(tmp_path: Path, evidence: Demo
     assert json.loads((tmp_path / "summary.json").read_text())["kept"] is True
 
 
+@pytest.mark.guarantee(0)
 @pytest.mark.parametrize("name", BROKEN)
 def test_each_fault_fails_the_demo_and_stands_in_table_summary_and_report(
     tmp_path: Path, evidence: DemoResult, name: str

@@ -226,6 +226,7 @@ SMALL = (
 )
 
 
+@pytest.mark.guarantee(0)
 async def test_rows_that_come_after_the_sensors_have_ended_are_waited_for(tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text(SMALL)
     table, folder = tmp_path / "table", tmp_path / "run"

@@ -56,6 +56,7 @@ def _judged(folder: Path, faults: tuple[Fault, ...], overrides: Overrides) -> Ve
     return verdict
 
 
+@pytest.mark.guarantee(0)
 @pytest.mark.parametrize("faults", [KILLS, RESTORED_CARD, JOB_KILLED], ids=["kills", "restored-card", "job-killed"])
 def test_the_product_as_it_is_keeps_the_promise(tmp_path: Path, faults: tuple[Fault, ...]) -> None:
     verdict = _judged(tmp_path / "run", faults, Overrides())
@@ -64,6 +65,7 @@ def test_the_product_as_it_is_keeps_the_promise(tmp_path: Path, faults: tuple[Fa
     assert verdict.acked > 300
 
 
+@pytest.mark.guarantee(0)
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_mutant_is_caught(tmp_path: Path, mutant: str) -> None:
     program, faults, expected = MUTANTS[mutant]

@@ -294,6 +294,7 @@ async def test_firmware_bugs_show_in_what_is_told(tmp_path: Path) -> None:
     assert any(line.time is not None for line in lines if isinstance(line, Sent))
 
 
+@pytest.mark.guarantee(0)
 async def test_the_same_seed_gives_the_same_field_test(tmp_path: Path) -> None:
     """Events and their times follow from the seed alone; so do the link's faults (test_link.py)."""
     plan = FleetPlan(SensorKind.COAP, sensors=12, every_seconds=0.1, known_by=tuple(KnownBy))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.collected import ROOT
+from tests.docs.pages import ROOT
 from tests.support.scheduling import GROUPS, group_of, place_of
 
 

@@ -5,6 +5,8 @@ import socket
 from contextlib import closing
 from typing import Any
 
+import pytest
+
 from agent.cli.api import Api
 from contract.event import Event
 from contract.fingerprint import fingerprint
@@ -29,6 +31,7 @@ def duplicates(agent: RunningAgent) -> int:
     return int(status["duplicates"])
 
 
+@pytest.mark.guarantee(2)
 def test_commands_show_duplicates_the_moment_they_are_acked(running_agent: RunningAgent) -> None:
     found = fingerprint(Event(DEVICE, id=1, data={"value": 1})).hex()
     post(running_agent, 1)
@@ -43,6 +46,7 @@ def test_commands_show_duplicates_the_moment_they_are_acked(running_agent: Runni
     assert len(trace["duplicates"]) == 3
 
 
+@pytest.mark.guarantee(2)
 def test_the_status_counts_what_coap_answers_from_its_memory(running_agent: RunningAgent) -> None:
     post(running_agent, 2)
     before = duplicates(running_agent)

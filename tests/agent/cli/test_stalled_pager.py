@@ -48,6 +48,7 @@ def waiting_bytes(pipe: int) -> int:
     return found
 
 
+@pytest.mark.guarantee(3)
 @pytest.mark.heavy
 def test_a_pager_that_waits_costs_no_event_and_no_room(tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)

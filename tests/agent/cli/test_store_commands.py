@@ -97,6 +97,7 @@ def test_a_damaged_event_is_found(run: Run, folder: Path) -> None:
     assert findings(run) == {"events": "event at position 4: the checksum does not match"}
 
 
+@pytest.mark.guarantee(7)
 def test_a_damaged_schema_is_found(run: Run, folder: Path) -> None:
     overwrite(folder, b"CREATE TABLE events", b"CREATE TAB\xcaE events")
     assert findings(run)["events"].startswith("cannot be read: malformed")
@@ -124,6 +125,7 @@ def test_what_is_declared_lost_is_no_finding_any_more(run: Run, folder: Path) ->
     assert "1 lost" in "".join(run("status")[1])
 
 
+@pytest.mark.guarantee(3)
 def test_status_names_a_reader_that_holds_the_log(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_space, "LOG_BYTES_EXPECTED", 100_000)
 
@@ -144,6 +146,7 @@ def test_status_names_a_reader_that_holds_the_log(folder: Path, run: Run, monkey
     assert not any("held by" in line for line in [*before, *run("status")[1]])
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize(
     ("sql", "check", "text"),
     [
@@ -179,6 +182,7 @@ def test_verify_changes_nothing(run: Run, folder: Path) -> None:
     assert (folder / FILE_NAME).read_bytes() == before
 
 
+@pytest.mark.guarantee(7)
 def test_trace_shows_how_far_an_event_has_come(run: Run) -> None:
     def trace(event: Event) -> dict[str, object]:
         status, lines = run("trace", fingerprint(event).hex(), "--json")

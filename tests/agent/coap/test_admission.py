@@ -15,6 +15,7 @@ from tests.agent.store.stores import HandClock, make_store, stored_events
 FORBIDDEN, CHANGED = 0x83, 0x44
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "aiocoap"])
 async def test_a_denied_device_gets_4_03_and_another_2_04(tmp_path: Path, fast: bool) -> None:
     clock = HandClock()

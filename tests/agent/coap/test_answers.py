@@ -28,6 +28,7 @@ def test_the_table_has_every_status() -> None:
     assert {answer.status for answer, _, _ in TABLE} == set(Status)
 
 
+@pytest.mark.guarantee(3)
 @both_paths
 @pytest.mark.parametrize(("answer", "code", "rest"), TABLE, ids=lambda value: str(value)[:40])
 async def test_each_outcome_has_its_code_and_options(fast: bool, answer: Answer, code: int, rest: bytes) -> None:

@@ -136,6 +136,7 @@ def survive(agent: Gateway, datagrams: int) -> None:
     assert [number for number in taken if number in set(sensor.acked)] == sensor.acked
 
 
+@pytest.mark.guarantee(1)
 def test_twenty_thousand_bad_datagrams_leave_the_agent_alive_and_every_event_stored(agent: Gateway) -> None:
     survive(agent, 20_000)
 
@@ -145,6 +146,7 @@ def test_a_million_bad_datagrams_leave_the_agent_alive_its_memory_flat_and_every
     survive(agent, 1_000_000)
 
 
+@pytest.mark.guarantee(1)
 def test_plain_posts_are_all_acked_beside_a_flood_of_slow_path_requests(agent: Gateway) -> None:
     sensor, number = Sensor(agent.port), 0
     with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as stranger:

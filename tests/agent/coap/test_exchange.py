@@ -13,6 +13,7 @@ from tests.agent.coap.sensor import ACK, BODY, CON, NON, Response, Sensor, post
 from tests.agent.coap.serving import serving
 
 
+@pytest.mark.guarantee(1)
 async def test_the_ack_is_withheld_until_the_outcome() -> None:
     recorder = Recorder(answer=None)
     async with serving(recorder) as server:
@@ -50,6 +51,7 @@ async def test_a_retransmission_after_a_lasting_answer_gets_the_same_answer(kind
     assert len(recorder.deliveries) == 1
 
 
+@pytest.mark.guarantee(4)
 async def test_once_the_store_has_forgotten_events_a_retransmission_is_asked_about_again() -> None:
     recorder = Recorder()
     async with serving(recorder) as server:
@@ -72,6 +74,7 @@ async def test_a_refusal_is_not_remembered(status: Status) -> None:
     assert first.retransmission_key == second.retransmission_key
 
 
+@pytest.mark.guarantee(2)
 async def test_other_bytes_under_the_same_message_id_and_token_are_a_new_request() -> None:
     recorder = Recorder()
     async with serving(recorder) as server:
@@ -101,6 +104,7 @@ async def test_the_same_bytes_to_another_address_of_ours_are_a_new_request() -> 
     assert [delivery.sender for delivery in recorder.deliveries] == ["coap://127.0.0.1", "coap://127.0.0.1"]
 
 
+@pytest.mark.guarantee(2)
 async def test_a_restart_of_the_server_changes_no_proof() -> None:
     recorder = Recorder()
     with ExitStack() as sensors:

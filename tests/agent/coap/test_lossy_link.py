@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 import pytest_asyncio  # noqa: F401  # the mode is auto
 from aiocoap import Context, Message  # type: ignore[import-untyped] # aiocoap carries no types
 from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
@@ -40,6 +41,7 @@ async def _upload(port: int, body: bytes) -> Code:
         await client.shutdown()
 
 
+@pytest.mark.guarantee(1)
 async def test_uploads_in_small_blocks_arrive_whole_over_a_lossy_link() -> None:
     recorder = Recorder()
     bodies = [bytes((65 + number,)) * (900 + 37 * number) for number in range(SENSORS)]

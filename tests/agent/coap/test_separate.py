@@ -154,6 +154,7 @@ async def test_an_answer_with_the_message_id_of_an_earlier_one_takes_its_place()
         assert len(responses) == 0
 
 
+@pytest.mark.guarantee(6)
 async def test_answers_that_nobody_has_acknowledged_count_among_the_requests_in_progress() -> None:
     tuning = Tuning(empty_ack_seconds=0.02, exchanges_max=3, drain_seconds_max=0.05)
     recorder = Recorder(answer=None)

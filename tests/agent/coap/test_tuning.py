@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from agent.coap.server import CoapServer
 from agent.coap.tuning import Tuning
 from agent.config.settings import CoapSettings
@@ -22,6 +24,7 @@ def test_the_defaults_are_the_rfcs() -> None:
     assert tuning.exchange_lifetime_seconds == span + 2 * MAX_LATENCY_SECONDS + processing == 247
 
 
+@pytest.mark.guarantee(2)
 def test_coap_and_store_take_the_same_datagram_for_a_retransmission_for_as_long() -> None:
     assert Tuning().exchange_lifetime_seconds * 1_000 == EXCHANGE_LIFETIME_MS == 247_000
 
@@ -34,6 +37,7 @@ def test_the_bounds_are_those_of_the_documents() -> None:
     assert RETRANSMISSION_KEYS_MAX // tuning.exchange_lifetime_seconds == 404  # guarantees.md: 400 a second
 
 
+@pytest.mark.guarantee(2)
 async def test_by_default_a_retransmission_is_answered_from_memory_for_247_seconds_and_no_longer() -> None:
     recorder = Recorder()
     with SteppedLoop() as clock:

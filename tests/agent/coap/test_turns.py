@@ -24,6 +24,7 @@ BUSY = 0xA3
 QUICK = Tuning(slow_per_second=1e6)
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize("fast", [True, False])
 async def test_slow_bodies_take_no_more_than_their_turn(*, fast: bool) -> None:
     turns = LoopTurns()
@@ -63,6 +64,7 @@ async def test_a_datagram_that_raises_an_error_keeps_no_other_waiting() -> None:
     assert [str(error) for error in errors] == ["the first one"]
 
 
+@pytest.mark.guarantee(6)
 async def test_bodies_that_wait_for_their_turn_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "WAITING_BYTES_MAX", 10 * len(BODY))
     taken = 0

@@ -134,6 +134,7 @@ def test_the_environment_overrides_the_file() -> None:
     assert read({}, {"ONCEGATE_DEVICES__ALLOW": "urn:a:*,urn:b"}).devices.allow == ("urn:a:*", "urn:b")
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize(
     ("document", "message"),
     [

@@ -47,6 +47,7 @@ READERS: dict[str, tuple[Callable[[Path], object], type[Exception]]] = {
 }
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize("kind", UNREADABLE)
 @pytest.mark.parametrize("reader", READERS)
 def test_a_file_of_any_kind_is_refused_by_each_that_reads_it(tmp_path: Path, reader: str, kind: str) -> None:

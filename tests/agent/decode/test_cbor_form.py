@@ -162,6 +162,7 @@ def test_what_is_not_well_formed_is_undecodable(body: str) -> None:
         deliver(bytes.fromhex(body), Media.CBOR)
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize("strings", [1, 4, 2_000])
 @pytest.mark.parametrize("kind", [0x40, 0x60])
 @pytest.mark.parametrize("form", ["values", "keys", "bignums"])
@@ -199,6 +200,7 @@ def test_an_event_with_a_wrong_value_keeps_its_device(item: str, reason: str, pr
 COLLIDING = {name: body for name, body in slow_bodies().items() if name.startswith("colliding keys")}
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize("integer_keys", [False, True])
 @pytest.mark.parametrize("name", COLLIDING)
 def test_keys_with_one_hash_never_meet_in_a_map(name: str, integer_keys: bool) -> None:

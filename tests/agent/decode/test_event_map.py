@@ -62,6 +62,7 @@ def test_an_integral_float_is_the_integer(field: str) -> None:
     assert type(value) is int
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize(
     ("entries", "reason"),
     [

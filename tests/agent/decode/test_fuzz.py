@@ -78,6 +78,7 @@ def goes_on(decoded: Decoded) -> None:
         rejected.device.encode()
 
 
+@pytest.mark.guarantee(6)
 @given(st.sampled_from(Media), st.binary(max_size=200))
 def test_any_bytes(media: Media, body: bytes) -> None:
     survives(body, media)
@@ -150,6 +151,7 @@ def test_any_query(query: dict[str, str]) -> None:
 BOMBS = slow_bodies()
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.heavy
 @pytest.mark.parametrize("media", list(Media), ids=lambda media: media.name)
 @pytest.mark.parametrize("bomb", BOMBS)

@@ -178,6 +178,7 @@ def test_records_of_several_devices_form_their_own_events() -> None:
     ]
 
 
+@pytest.mark.guarantee(2)
 def test_packs_cut_differently_between_instants_give_the_same_events() -> None:
     whole = [{"bn": "a:", "bt": 1.7e9, "n": "x", "v": 1}, {"n": "y", "v": 2}, {"n": "x", "t": 1, "v": 3}]
     parts = (
@@ -239,6 +240,7 @@ def test_a_number_of_any_encoding_is_a_value(value: str) -> None:
         assert only(deliver(body, Media.SENML_CBOR)).data == {"x": 1}
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize(
     ("record", "reason"),
     [

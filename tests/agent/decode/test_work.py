@@ -80,6 +80,7 @@ def exchanges(text: str) -> int:
     return sum(len(run) ** 2 for run in marks.split(b"\0"))
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize("media", list(Media), ids=lambda media: media.name)
 @pytest.mark.parametrize("name", BODIES[SHORT_BYTES])
 def test_no_body_takes_more_work_than_its_length_allows(
@@ -113,6 +114,7 @@ def hold_to_its_bounds(body: bytes, media: Media, monkeypatch: pytest.MonkeyPatc
 marks = st.sampled_from(["\u0300", "\u0323", "\u0344", "\u0f73", "\u0f75", "\u0f81", "\u1e14", "a", "\u00e9", "\u1100"])
 
 
+@pytest.mark.guarantee(6)
 @given(st.lists(st.tuples(marks, st.integers(1, 40)), max_size=8))
 @example([("\u0f73", 40)])
 def test_text_that_passes_takes_no_long_sort(pieces: list[tuple[str, int]]) -> None:

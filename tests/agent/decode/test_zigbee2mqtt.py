@@ -41,6 +41,7 @@ def test_what_zigbee2mqtt_adds_never_enters_data() -> None:
     assert event == Event(DEVICE, time=MOMENT, data={"temperature": 21.5, "click": "single", "battery": None})
 
 
+@pytest.mark.guarantee(2)
 @pytest.mark.parametrize(
     ("last_seen", "time"),
     [
@@ -93,6 +94,7 @@ def test_json_that_is_no_publication_is_rejected_with_a_reason(body: bytes) -> N
     assert decoded.rejected[0].reason
 
 
+@pytest.mark.guarantee(2)
 @pytest.mark.parametrize("publication", PUBLICATIONS, ids=lambda publication: publication["model"])
 def test_what_real_converters_publish_is_an_event(publication: dict[str, Any]) -> None:
     published = publication["published"]

@@ -34,6 +34,7 @@ def rss_bytes_max(agent: Process) -> int:
     return int(found[1]) * 1024
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.parametrize(("mode", "count"), [("at-least-once", 1_000_000), ("exactly-once", 200_000)])
 async def test_a_long_backlog_leaves_in_bounded_memory_and_survives_a_kill_in_the_middle(
     kafka: KafkaTopic, gateway: str, tmp_path: Path, mode: str, count: int

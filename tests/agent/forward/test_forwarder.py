@@ -29,6 +29,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.kafka
 
 
+@pytest.mark.guarantee(4)
 def test_a_backlog_drains_in_order_per_device_while_new_events_come(kafka: KafkaTopic) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(5_000))
@@ -101,6 +102,7 @@ def test_a_broker_that_stops_and_starts_loses_nothing_and_is_logged_once(
     assert caplog.text.count("kafka=reachable") == 2
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.heavy
 def test_a_broker_that_is_killed_in_the_middle_loses_nothing(broker: Broker, kafka: KafkaTopic) -> None:
     outbox = MemoryOutbox()
@@ -117,6 +119,7 @@ def test_a_broker_that_is_killed_in_the_middle_loses_nothing(broker: Broker, kaf
     assert_nothing_lost(kafka, outbox)
 
 
+@pytest.mark.guarantee(4)
 def test_a_frozen_broker_expires_batches_which_are_sent_again(
     broker: Broker, kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -156,6 +159,7 @@ def test_a_missing_topic_is_said_once_with_the_command_and_awaited(
     assert_nothing_lost(kafka, outbox)
 
 
+@pytest.mark.guarantee(4)
 def test_a_topic_made_anew_under_a_session_gets_everything_that_was_not_marked(kafka: KafkaTopic) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(10))

@@ -91,6 +91,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, i
         yield broker, listens, says
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.kafka
 @pytest.mark.parametrize("mode", ["at-least-once", "exactly-once", "at-most-once"])
 def test_nothing_is_sent_outside_the_hours(

@@ -69,6 +69,7 @@ class Lanes:
         return stack
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.parametrize("mode", ["at-least-once", "exactly-once", "at-most-once"])
 def test_an_alarm_overtakes_a_backlog_and_the_rest_follows(linked: tuple[Broker, int, int], mode: str) -> None:
     broker, listens, says = linked
@@ -99,6 +100,7 @@ def test_an_alarm_overtakes_a_backlog_and_the_rest_follows(linked: tuple[Broker,
     assert sum(b'"alarm"' in (value or b"") for value in sent) == ALARMS
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.parametrize("mode", ["exactly-once", "at-most-once"])
 def test_while_a_burst_of_alarms_is_sent_the_backlog_rests(linked: tuple[Broker, int, int], mode: str) -> None:
     broker, listens, says = linked

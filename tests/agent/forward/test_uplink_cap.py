@@ -41,6 +41,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, i
         yield broker, listens, says
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.parametrize("mode", MODES)
 def test_the_bytes_on_the_wire_are_those_of_the_cap(linked: tuple[Broker, int, int], mode: str) -> None:
     broker, listens, says = linked
@@ -63,6 +64,7 @@ def test_the_bytes_on_the_wire_are_those_of_the_cap(linked: tuple[Broker, int, i
         assert forwarder.uplink.state().sent_bytes <= link.total()
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.parametrize("mode", MODES[:2])
 def test_a_link_that_comes_back_is_not_flooded_and_retries_count(linked: tuple[Broker, int, int], mode: str) -> None:
     broker, listens, says = linked

@@ -25,6 +25,7 @@ HOLDERS = {
 }
 
 
+@pytest.mark.guarantee(2)
 async def test_a_device_posts_under_its_own_identity_and_no_other(tmp_path: Path) -> None:
     async with serving(tmp_path, token_file=token_file(tmp_path, HOLDERS)) as served:
         own = await served.client.post(EVENT, token="token-of-the-device")
@@ -84,6 +85,7 @@ async def test_beyond_the_loopback_reading_takes_a_readers_token(tmp_path: Path,
             assert (await served.client.get(path)).code == 200
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize("bind", ["0.0.0.0:8580", "[::]:8580", "192.0.2.1:8580", "[::ffff:192.0.2.1]:8580"])
 def test_beyond_the_loopback_there_have_to_be_tokens(bind: str) -> None:
     with pytest.raises(HttpSettingsError, match=r"http\.token_file: needed"):
@@ -95,6 +97,7 @@ def test_on_the_loopback_there_need_be_none(bind: str) -> None:
     open_access(HttpSettings(bind=bind))
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize(
     ("host", "served_here"),
     [
@@ -118,6 +121,7 @@ async def test_without_tokens_a_request_that_is_meant_for_another_host_is_refuse
     assert (posted.code, read.code) == ((200, 200) if served_here else (403, 403))
 
 
+@pytest.mark.guarantee(6)
 async def test_no_token_and_no_hash_ever_stands_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     file = token_file(tmp_path, HOLDERS)

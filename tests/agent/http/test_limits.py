@@ -64,6 +64,7 @@ async def test_a_kept_connection_that_says_nothing_more_is_ended_without_a_word(
         assert await raw.receive_all() == b""
 
 
+@pytest.mark.guarantee(6)
 async def test_slow_clients_of_one_address_leave_room_for_the_others(tmp_path: Path) -> None:
     async with serving(tmp_path, limits=Limits(connections_max=20)) as served, AsyncExitStack() as stack:
         for _ in range(100):
@@ -73,6 +74,7 @@ async def test_slow_clients_of_one_address_leave_room_for_the_others(tmp_path: P
         assert (await served.client.post(EVENT)).code == 200
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("tls", "begun"),
@@ -117,6 +119,7 @@ async def test_a_client_sees_the_refusal_of_a_body_that_it_is_still_sending(tmp_
         assert (await raw.receive()).code == 413
 
 
+@pytest.mark.guarantee(6)
 def test_the_limits_are_those_that_the_guarantees_state() -> None:
     page = " ".join((ROOT / "docs" / "guarantees.md").read_text().split())
     limits = Limits()
@@ -131,6 +134,7 @@ def test_the_limits_are_those_that_the_guarantees_state() -> None:
     assert limits == Limits(256, 128, 64, 16_384, 15.0, 30.0, 8 << 20, 10.0)
 
 
+@pytest.mark.guarantee(6)
 async def test_without_a_word_the_server_has_these_limits(tmp_path: Path) -> None:
     async with serving(tmp_path) as served, AsyncExitStack() as stack:
         raws = [
@@ -150,6 +154,7 @@ async def test_without_a_word_the_server_has_these_limits(tmp_path: Path) -> Non
         assert (await refused.receive()).code == 503
 
 
+@pytest.mark.guarantee(6)
 async def test_more_requests_than_the_limit_are_told_to_come_back_and_cost_no_body(tmp_path: Path) -> None:
     responds: list[Respond] = []
     limits = Limits(requests_in_progress_max=2)
@@ -170,6 +175,7 @@ async def test_more_requests_than_the_limit_are_told_to_come_back_and_cost_no_bo
         assert [(await raw.receive()).code for raw in raws] == [200, 200]
 
 
+@pytest.mark.guarantee(6)
 async def test_slow_bodies_take_no_more_than_their_turn(tmp_path: Path) -> None:
     turns = LoopTurns()
     with SteppedLoop() as clock:
@@ -287,6 +293,7 @@ async def _deaf(port: int, count: int, asked: bytes) -> AsyncIterator[None]:
         yield
 
 
+@pytest.mark.guarantee(6)
 async def test_answers_that_nobody_reads_take_bounded_memory_and_end(tmp_path: Path) -> None:
     limits = Limits(answers_bytes_max=2 << 20, head_seconds_max=3.0)
     async with _with_large_answers(tmp_path, limits) as (served, size):

@@ -99,6 +99,7 @@ def stored_ids(folder: Path) -> list[int]:
     return [body["id"] for body in bodies if body["via"] == "http"]
 
 
+@pytest.mark.guarantee(1)
 def test_what_got_a_200_is_in_the_store_once_after_kills_in_the_middle_of_work(agent: Process, tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed={seed}")
@@ -117,6 +118,7 @@ def test_what_got_a_200_is_in_the_store_once_after_kills_in_the_middle_of_work(a
     assert acked <= set(ids)
 
 
+@pytest.mark.guarantee(1)
 def test_sigterm_answers_what_was_accepted(agent: Process, tmp_path: Path) -> None:
     with Load(start(agent), 1) as load:
         wait_until(lambda: len(load.acked) > 100, "some are acked")

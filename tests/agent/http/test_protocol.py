@@ -116,6 +116,7 @@ async def test_older_and_odder_clients_are_served(tmp_path: Path) -> None:
             assert (await raw.receive()).code == 404
 
 
+@pytest.mark.guarantee(6)
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_bytes_change_nothing_for_the_next_client(

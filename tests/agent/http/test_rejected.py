@@ -68,6 +68,7 @@ async def test_they_are_for_readers_only(tmp_path: Path) -> None:
     assert codes == [401, 403, 200]
 
 
+@pytest.mark.guarantee(6)
 def test_patterns_that_clients_choose_take_bounded_memory() -> None:
     rejects = [(1, Reject("urn:a", "http", 0, "a reason", b""))]
 

@@ -46,6 +46,7 @@ async def test_old_versions_of_tls_are_refused(tmp_path: Path) -> None:
             await Client(served.server.port, context).post(EVENT)
 
 
+@pytest.mark.guarantee(6)
 async def test_handshakes_that_do_not_end_take_no_connection_from_the_others(tmp_path: Path) -> None:
     limits = Limits(tls_connections_max=6)
     async with (
@@ -59,6 +60,7 @@ async def test_handshakes_that_do_not_end_take_no_connection_from_the_others(tmp
     assert response.code == 200
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize("begun", [b"", b"\x16\x03\x01"])
 async def test_a_client_that_leaves_in_its_handshake_leaves_nothing_behind(tmp_path: Path, begun: bytes) -> None:
     async with serving(tmp_path, tls_certificate=CERTIFICATE, tls_key=KEY) as served:

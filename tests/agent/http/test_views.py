@@ -136,6 +136,7 @@ async def test_forwarding_that_has_stopped_is_a_metric_of_its_own(
     assert values == [0, 1, 0]
 
 
+@pytest.mark.guarantee(4)
 async def test_a_capped_uplink_shows_what_waits_and_when_it_will_be_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

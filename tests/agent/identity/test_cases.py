@@ -38,6 +38,7 @@ async def test_a_resend_that_is_stamped_anew_is_kept_and_names_the_earlier(tmp_p
         assert b'"possible_duplicate_of":"%s"' % first.fingerprints[0].hex().encode() in taken.events()[1].tail
 
 
+@pytest.mark.guarantee(2)
 async def test_with_a_rule_without_time_it_is_a_copy(tmp_path: Path, clock: HandClock) -> None:
     async with gateway(tmp_path, clock, WITHOUT_TIME) as taken:
         first = await taken.take(event(id=7, time=1))
@@ -52,6 +53,7 @@ async def test_with_a_rule_without_time_it_is_a_copy(tmp_path: Path, clock: Hand
     assert b'"time":1' in kept.tail
 
 
+@pytest.mark.guarantee(2)
 async def test_a_counter_that_starts_again_with_another_boot_gives_new_events(tmp_path: Path, clock: HandClock) -> None:
     async with gateway(tmp_path, clock) as taken:
         for boot in (1, 2):
@@ -69,6 +71,7 @@ async def test_a_counter_that_starts_again_without_boot_looks_old_where_data_is_
         assert (await taken.take(event(id=0, data={"t": 22}))).accepted == 1
 
 
+@pytest.mark.guarantee(2)
 async def test_equal_readings_seconds_apart_and_in_one_pack_are_all_kept(tmp_path: Path, clock: HandClock) -> None:
     async with gateway(tmp_path, clock) as taken:
         assert (await taken.take(event())).accepted == 1
@@ -91,6 +94,7 @@ async def test_an_equal_reading_that_the_transport_proves_to_be_a_resend_is_a_co
         assert (await taken.take(event(), key=b"q" * 16)).accepted == 1
 
 
+@pytest.mark.guarantee(2)
 async def test_a_device_that_never_repeats_a_value_is_believed_for_the_window_from_the_first_copy_on(
     tmp_path: Path, clock: HandClock
 ) -> None:
@@ -110,6 +114,7 @@ async def test_a_device_that_never_repeats_a_value_is_believed_for_the_window_fr
         assert (await taken.take({**event(), "device": "urn:x:1"})).accepted == 1
 
 
+@pytest.mark.guarantee(2)
 async def test_the_window_outlives_a_kill_and_the_transports_own_span(tmp_path: Path, clock: HandClock) -> None:
     rule = IdentityRule("*", UNTIMED, window_seconds=600)
     async with gateway(tmp_path / "a", clock, rule) as taken:
@@ -181,6 +186,7 @@ async def test_a_gateways_clock_that_steps_back_loses_nothing(tmp_path: Path, cl
         assert (await taken.take(event())).accepted == 1
 
 
+@pytest.mark.guarantee(2)
 async def test_a_stranger_under_another_devices_name_claims_nothing(tmp_path: Path, clock: HandClock) -> None:
     async with gateway(tmp_path, clock) as taken:
         taken.pipeline.protect([DEVICE])

@@ -1,11 +1,13 @@
 """Acknowledgements are sent in the order of receipt, each once, as soon as possible."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.mqtt.ack_order import AckOrder
 
 
+@pytest.mark.guarantee(1)
 @given(st.permutations(list(range(1, 9))), st.sets(st.integers(1, 8)))
 def test_the_acknowledged_are_always_the_first_that_are_done(order: list[int], at_qos_0: set[int]) -> None:
     acknowledged: list[int] = []

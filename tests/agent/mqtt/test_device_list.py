@@ -57,6 +57,7 @@ def test_an_entry_has_a_bounded_length(length: int) -> None:
             list(read_entries(json.dumps(entries)))
 
 
+@pytest.mark.guarantee(6)
 async def test_a_long_list_is_read_in_turns_and_what_comes_behind_it_waits() -> None:
     entries = [{"friendly_name": f"t{at}", "ieee_address": f"0x{at:016x}"} for at in range(ENTRIES)]
     payload = json.dumps(entries).encode()
@@ -82,6 +83,7 @@ async def test_a_long_list_is_read_in_turns_and_what_comes_behind_it_waits() -> 
     taking.close()
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize("name", [DEVICES, GROUPS])
 def test_what_a_list_holds_is_learned_as_it_is_read_and_not_all_at_its_end(name: str) -> None:
     entries = [{"friendly_name": f"{at:x}", "ieee_address": f"0x{at:016x}"} for at in range(60_000)]
@@ -125,6 +127,7 @@ async def test_a_connection_that_ends_reads_no_list_to_its_end() -> None:
     taking.close()
 
 
+@pytest.mark.guarantee(6)
 def test_a_message_takes_as_long_among_many_devices_as_among_few() -> None:
     names = ZigbeeNames()
     entries = [{"friendly_name": f"a{at}", "ieee_address": f"0x{at:016x}"} for at in range(30_000)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from agent.config.subscriptions import Subscription
 from agent.delivery import Delivery, Media, Respond
 from agent.mqtt.connection import READS_PER_TURN
@@ -42,9 +44,11 @@ async def _most_in_a_turn(messages: int, seconds_each: float) -> int:
     return recorder.turns.most
 
 
+@pytest.mark.guarantee(6)
 async def test_readers_of_one_connection_do_not_multiply() -> None:
     assert await _most_in_a_turn(20_000, 0.0) <= READS_PER_TURN
 
 
+@pytest.mark.guarantee(6)
 async def test_slow_bodies_take_no_more_than_their_turn() -> None:
     assert await _most_in_a_turn(100, TURN_SECONDS_MAX / 2) <= 2

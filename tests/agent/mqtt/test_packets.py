@@ -39,6 +39,7 @@ def cut(stream: bytes, sizes: list[int]) -> list[Item]:
     return items
 
 
+@pytest.mark.guarantee(6)
 @given(streams, st.lists(st.sampled_from([1, 2, 3, 7, 50, 16_384]), min_size=1, max_size=5))
 def test_however_the_bytes_are_cut_the_packets_are_the_same(stream: list[bytes], sizes: list[int]) -> None:
     whole = b"".join(stream)

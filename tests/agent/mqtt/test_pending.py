@@ -7,6 +7,8 @@ import json
 import tracemalloc
 from dataclasses import replace
 
+import pytest
+
 from agent.config.settings import MqttSettings
 from agent.config.subscriptions import TOPIC_BYTES_MAX, Subscription
 from agent.delivery import Answer, Delivery, Media, Respond, Status
@@ -74,6 +76,7 @@ LIST = devices(lamp="0x00158d0000000001")
 GROUPS = replace(devices(all=""), topic="zigbee2mqtt/bridge/groups")
 
 
+@pytest.mark.guarantee(6)
 async def test_a_message_that_nobody_acknowledges_holds_up_no_acknowledgement() -> None:
     source, recorder = RecordingSource(), Recorder()
     taking = reception(source, recorder)
@@ -84,6 +87,7 @@ async def test_a_message_that_nobody_acknowledges_holds_up_no_acknowledgement() 
     taking.close()
 
 
+@pytest.mark.guarantee(6)
 async def test_without_any_list_a_message_is_recorded_after_a_while_and_the_rest_goes_on() -> None:
     source, recorder = RecordingSource(), Recorder()
     taking = reception(source, recorder)
@@ -110,6 +114,7 @@ async def test_without_any_list_a_message_is_recorded_after_a_while_and_the_rest
     taking.close()
 
 
+@pytest.mark.guarantee(6)
 async def test_messages_passed_over_before_a_list_are_fetched_once_and_wait_for_none_again() -> None:
     source, recorder, names = RecordingSource(), Recorder(), ZigbeeNames()
     limits = ReceptionLimits(in_progress_max=4)
@@ -128,6 +133,7 @@ async def test_messages_passed_over_before_a_list_are_fetched_once_and_wait_for_
     again.close()
 
 
+@pytest.mark.guarantee(6)
 async def test_lists_that_come_again_and_again_prolong_no_waiting() -> None:
     source, recorder = RecordingSource(), Recorder()
     taking = reception(source, recorder)
@@ -143,6 +149,7 @@ async def test_lists_that_come_again_and_again_prolong_no_waiting() -> None:
     taking.close()
 
 
+@pytest.mark.guarantee(6)
 async def test_lists_of_groups_prolong_no_waiting_for_the_list_of_devices() -> None:
     source, recorder = RecordingSource(), Recorder()
     taking = reception(source, recorder)
@@ -156,6 +163,7 @@ async def test_lists_of_groups_prolong_no_waiting_for_the_list_of_devices() -> N
     taking.close()
 
 
+@pytest.mark.guarantee(6)
 async def test_large_messages_of_unknown_names_leave_room_for_those_of_known_devices() -> None:
     source, recorder = RecordingSource(), Recorder()
     taking = reception(source, recorder, names=_told())
@@ -180,6 +188,7 @@ async def test_a_single_message_waits_for_the_list_whatever_its_size() -> None:
     taking.close()
 
 
+@pytest.mark.guarantee(6)
 async def test_what_waited_for_a_list_is_taken_in_turns_of_the_loop_and_in_its_order() -> None:
     source, recorder = RecordingSource(), Recorder()
     taking = reception(source, recorder)
@@ -206,6 +215,7 @@ async def test_what_waited_for_a_list_is_taken_in_turns_of_the_loop_and_in_its_o
     taking.close()
 
 
+@pytest.mark.guarantee(6)
 async def test_after_a_refusal_nothing_more_of_what_waited_is_taken() -> None:
     source, recorder = RecordingSource(), Recorder()
     recorder.answer = Answer(Status.UNAVAILABLE, reason="full")
@@ -241,6 +251,7 @@ async def test_what_waited_for_the_first_list_then_waits_as_long_as_any_other() 
     taking.close()
 
 
+@pytest.mark.guarantee(6)
 async def test_many_unknown_names_keep_no_known_device_waiting_for_each_of_them() -> None:
     source, recorder = RecordingSource(), Recorder()
     taking = reception(source, recorder)
@@ -254,6 +265,7 @@ async def test_many_unknown_names_keep_no_known_device_waiting_for_each_of_them(
     taking.close()
 
 
+@pytest.mark.guarantee(6)
 async def test_what_waits_is_bounded_in_bytes_whatever_the_length_of_its_topic() -> None:
     for known in (ZigbeeNames(), _told()):
         source, recorder = RecordingSource(), Recorder()

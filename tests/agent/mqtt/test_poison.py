@@ -48,6 +48,7 @@ def _publish_marked(port: int, topic: str, payload: bytes, qos: int, *, retain: 
     client.loop_stop()
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize("qos", [0, 1, 2])
 async def test_a_property_that_the_client_library_calls_malformed_is_no_hindrance(
     broker: Mosquitto, publisher: Publisher, qos: int, caplog: pytest.LogCaptureFixture
@@ -73,6 +74,7 @@ async def test_a_retained_list_with_such_a_property_is_learned(broker: Mosquitto
     assert recorder.deliveries[0].sender == "urn:dev:mac:00124b0022ab3c4d"
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
 async def test_a_packet_that_is_no_message_is_recorded_and_acknowledged(version: str) -> None:
     recorder = Recorder()
@@ -101,6 +103,7 @@ async def test_a_packet_that_is_no_message_is_recorded_and_acknowledged(version:
     assert recorder.recorded[0][0].body == b"no topic"
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
 @settings(max_examples=40, deadline=None)
 @given(
@@ -130,6 +133,7 @@ async def _take_all(version: str, stream: bytes) -> None:
     assert recorder.bodies[-1] == b"the last"
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize(
     ("version", "poison"),
     [
@@ -167,6 +171,7 @@ async def test_a_broker_is_asked_for_no_packet_that_would_not_be_kept_whole() ->
     assert LIST_BYTES_MAX < int.from_bytes(broker.connect[maximum + 1 : maximum + 5], "big") < 2 * LIST_BYTES_MAX
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
 async def test_a_message_beyond_all_bounds_is_recorded_from_its_beginning_and_not_kept(version: str) -> None:
     recorder = Recorder()
@@ -221,6 +226,7 @@ async def test_a_list_beyond_its_bound_is_passed_over_and_said(
     assert not recorder.recorded
 
 
+@pytest.mark.guarantee(6)
 async def test_a_message_whose_payload_lies_behind_endless_properties_is_not_taken_for_an_empty_one() -> None:
     recorder = Recorder()
     async with raw_broker("5") as broker, running(recorder, broker.port):

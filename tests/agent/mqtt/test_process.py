@@ -4,6 +4,8 @@ import json
 import random
 from pathlib import Path
 
+import pytest
+
 from simulators.services.mosquitto import Mosquitto
 from tests.agent.mqtt.agents import accepted, agent, rejected, stored
 from tests.agent.mqtt.publisher import Publisher
@@ -24,6 +26,7 @@ def _readings(first: int, last: int, noise: int = 0) -> list[tuple[str, bytes]]:
     ]
 
 
+@pytest.mark.guarantee(1)
 def test_sigkill_in_the_middle_loses_no_message_and_doubles_none(
     broker: Mosquitto, publisher: Publisher, tmp_path: Path
 ) -> None:
@@ -51,6 +54,7 @@ def test_sigkill_in_the_middle_loses_no_message_and_doubles_none(
     assert {str(event["via"]) for event in events} == {"zigbee2mqtt"}
 
 
+@pytest.mark.guarantee(1)
 def test_what_can_be_no_event_is_in_the_store_with_its_reason(
     broker: Mosquitto, publisher: Publisher, tmp_path: Path
 ) -> None:
@@ -105,6 +109,7 @@ def test_sigterm_says_good_bye_and_leaves_nothing_acknowledged_undone(
     assert len({event["time"] for event in stored(tmp_path)}) == len(stored(tmp_path)) == 300
 
 
+@pytest.mark.guarantee(3)
 def test_a_full_store_leaves_the_rest_with_the_broker(broker: Mosquitto, publisher: Publisher, tmp_path: Path) -> None:
     publisher.publish("zigbee2mqtt/bridge/devices", DEVICES, retain=True)
     with agent(tmp_path, broker.port, '[store]\nmax_bytes = "300KiB"\n') as process:

@@ -34,6 +34,7 @@ async def test_what_was_published_while_we_were_away_comes_in_order(
     assert {(delivery.via, delivery.sender) for delivery in recorder.deliveries} == {("mqtt", "a")}
 
 
+@pytest.mark.guarantee(1)
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
 async def test_what_has_no_outcome_is_not_acknowledged_and_comes_again(
     broker: Mosquitto, publisher: Publisher, version: str
@@ -61,6 +62,7 @@ async def test_what_has_no_outcome_is_not_acknowledged_and_comes_again(
     assert again.bodies == [b"2", b"3", b"4"]
 
 
+@pytest.mark.guarantee(3)
 async def test_a_refusal_ends_the_connection_and_the_message_comes_again(
     broker: Mosquitto, publisher: Publisher
 ) -> None:
@@ -81,6 +83,7 @@ async def test_a_refusal_ends_the_connection_and_the_message_comes_again(
     assert (f"oncegate/{GATEWAY}/state", b"offline") in publisher.received
 
 
+@pytest.mark.guarantee(1)
 async def test_what_can_be_no_event_is_recorded_and_acknowledged(broker: Mosquitto, publisher: Publisher) -> None:
     recorder = Recorder()
     options: Options = {"subscriptions": EVENTS, "max_body_bytes": 10}
@@ -99,6 +102,7 @@ async def test_what_can_be_no_event_is_recorded_and_acknowledged(broker: Mosquit
     ]
 
 
+@pytest.mark.guarantee(2)
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
 async def test_retained_messages_are_state_and_no_events(broker: Mosquitto, publisher: Publisher, version: str) -> None:
     recorder = Recorder()
@@ -111,6 +115,7 @@ async def test_retained_messages_are_state_and_no_events(broker: Mosquitto, publ
     assert recorder.bodies == [b"new"]
 
 
+@pytest.mark.guarantee(3)
 async def test_the_work_is_bounded_and_goes_on_when_there_is_room(broker: Mosquitto, publisher: Publisher) -> None:
     recorder = Recorder()
     recorder.answer = None
@@ -143,6 +148,7 @@ async def test_a_broker_that_is_killed_is_come_back_to(
     assert caplog.text.count("cannot connect") == 1
 
 
+@pytest.mark.guarantee(2)
 async def test_a_device_that_no_list_names_waits_for_the_list(broker: Mosquitto, publisher: Publisher) -> None:
     recorder = Recorder()
     await begin_session(recorder, publisher, broker.port)

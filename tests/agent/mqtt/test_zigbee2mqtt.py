@@ -26,6 +26,7 @@ def _device(number: int) -> str:
     return f"urn:dev:mac:{ieee_address(number)[2:]}"
 
 
+@pytest.mark.guarantee(1)
 @pytest.mark.parametrize("last_seen", ["epoch", "ISO_8601"])
 def test_every_report_is_in_the_store_once_though_the_agent_is_killed(
     broker: Mosquitto, publisher: Publisher, tmp_path: Path, last_seen: str

@@ -57,6 +57,7 @@ def test_nothing_is_guessed_before_the_list_of_devices() -> None:
     assert names.kind("bridge/logging", b"{}") is Kind.STATE
 
 
+@pytest.mark.guarantee(2)
 def test_a_rename_changes_the_name_and_not_the_device() -> None:
     names = _names()
     assert (names.device("hall/door"), names.device("lamp")) == (DOOR, LAMP)

@@ -103,6 +103,7 @@ def _faked(library: Path, clock: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.guarantee(2)
 @pytest.mark.parametrize("walls", [(BOOT_1970, RIGHT, BACK, AHEAD), (AHEAD, BACK, BOOT_1970, RIGHT)])
 def test_no_step_of_the_wall_clock_makes_the_gateway_forget(tmp_path: Path, walls: tuple[str, ...]) -> None:
     gateway = Gateway(tmp_path, "7d")
@@ -122,6 +123,7 @@ def test_no_step_of_the_wall_clock_makes_the_gateway_forget(tmp_path: Path, wall
     assert {clock for _, _, clock in stored} <= {"trusted", "untrusted"}
 
 
+@pytest.mark.guarantee(2)
 @pytest.mark.heavy
 def test_a_year_ahead_on_every_clock_call_of_the_process_forgets_nothing(tmp_path: Path, library: Path) -> None:
     gateway = Gateway(tmp_path, "7d", _faked(library, tmp_path / "clock"))
@@ -134,6 +136,7 @@ def test_a_year_ahead_on_every_clock_call_of_the_process_forgets_nothing(tmp_pat
     assert [event for event, _, _ in gateway.stored()] == [1, 2, 3]
 
 
+@pytest.mark.guarantee(2)
 def test_the_retention_runs_on_time_that_has_passed_whatever_the_wall_says(tmp_path: Path) -> None:
     gateway = Gateway(tmp_path, "3s")
     with gateway.running(AHEAD):
@@ -149,6 +152,7 @@ def test_the_retention_runs_on_time_that_has_passed_whatever_the_wall_says(tmp_p
     assert [event for event, _, _ in gateway.stored()] == [1, 2, 1]
 
 
+@pytest.mark.guarantee(5)
 def test_once_the_kernel_reports_a_synchronised_clock_an_event_declares_by_how_much_it_was_off(tmp_path: Path) -> None:
     folder = tmp_path / "steppable"
     folder.mkdir()

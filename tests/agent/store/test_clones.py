@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,6 +59,7 @@ class Field:
         return self._folders[-1]
 
 
+@pytest.mark.guarantee(4)
 @given(STEPS)
 @settings(max_examples=15, deadline=None)
 def test_no_label_is_given_twice_whatever_copies_are_restored_and_cloned(steps: list[tuple[str, int]]) -> None:

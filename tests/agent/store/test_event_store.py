@@ -49,6 +49,7 @@ async def test_an_opening_that_stores_nothing_writes_nothing(tmp_path: Path, clo
     assert (tmp_path / FILE_NAME).read_bytes() == before
 
 
+@pytest.mark.guarantee(2)
 async def test_a_copy_is_a_duplicate_also_after_a_restart(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, ONE)
@@ -59,6 +60,7 @@ async def test_a_copy_is_a_duplicate_also_after_a_restart(tmp_path: Path, clock:
         assert again.fingerprints == (fingerprint(ONE), fingerprint(TWO))
 
 
+@pytest.mark.guarantee(2)
 async def test_copies_in_progress_share_one_commit(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         outcomes = await asyncio.gather(*(submit(store, clock, ONE) for _ in range(50)))
@@ -78,6 +80,7 @@ async def test_one_sender_that_cannot_be_told_keeps_no_other_waiting(tmp_path: P
         assert len(stored_events(store)) == 3
 
 
+@pytest.mark.guarantee(2)
 async def test_equal_events_without_id_and_time_are_all_kept(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         outcome = await accept(store, clock, NAMELESS, NAMELESS)
@@ -88,6 +91,7 @@ async def test_equal_events_without_id_and_time_are_all_kept(tmp_path: Path, clo
     assert b"possible_duplicate_of" not in events[0].tail
 
 
+@pytest.mark.guarantee(2)
 @pytest.mark.parametrize(("seconds", "is_duplicate"), [(200, True), (300, False)])
 async def test_a_proven_retransmission_is_a_duplicate_within_the_exchange_lifetime_across_a_kill(
     tmp_path: Path, clock: HandClock, seconds: int, is_duplicate: bool
@@ -101,6 +105,7 @@ async def test_a_proven_retransmission_is_a_duplicate_within_the_exchange_lifeti
         assert (await accept(store, clock, NAMELESS, key=KEY)).duplicates == int(is_duplicate)
 
 
+@pytest.mark.guarantee(2)
 @pytest.mark.parametrize(("trusted", "is_duplicate"), [(True, True), (False, False)])
 async def test_after_a_reboot_only_a_trusted_clock_proves_a_retransmission(
     tmp_path: Path, clock: HandClock, trusted: bool, is_duplicate: bool
@@ -129,6 +134,7 @@ async def test_each_opening_has_an_epoch_of_its_own_and_names_the_end_of_the_pre
     assert b'"data":{"previous_epoch":"%s","previous_sequence":2,' % first.encode() in events[2].tail
 
 
+@pytest.mark.guarantee(4)
 async def test_two_copies_of_one_store_never_give_one_label_twice(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path / "original", clock) as store:
         await accept(store, clock, ONE)
@@ -140,6 +146,7 @@ async def test_two_copies_of_one_store_never_give_one_label_twice(tmp_path: Path
         assert not labels & {event.label for event in stored_events(clone)[2:]}
 
 
+@pytest.mark.guarantee(2)
 async def test_fingerprints_are_forgotten_after_the_retention_and_not_before(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock, retention_seconds=7200) as store:
         await accept(store, clock, ONE)
@@ -151,6 +158,7 @@ async def test_fingerprints_are_forgotten_after_the_retention_and_not_before(tmp
     assert read_status(tmp_path, GATEWAY).duplicates == 1
 
 
+@pytest.mark.guarantee(2)
 async def test_a_wall_clock_a_year_ahead_forgets_nothing(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock, retention_seconds=7200) as store:
         await accept(store, clock, ONE)
@@ -159,6 +167,7 @@ async def test_a_wall_clock_a_year_ahead_forgets_nothing(tmp_path: Path, clock: 
         assert (await accept(store, clock, ONE)).duplicates == 1
 
 
+@pytest.mark.guarantee(1)
 async def test_invalid_events_are_kept_beside_valid_ones(tmp_path: Path, clock: HandClock) -> None:
     reject = Reject(DEVICE, "coap", clock.wall_ms(), "NaN", b"raw")
     async with make_store(tmp_path, clock) as store:
@@ -196,6 +205,7 @@ async def test_copies_are_counted_across_a_clean_stop(tmp_path: Path, clock: Han
     assert read_status(tmp_path, GATEWAY).duplicates == 7
 
 
+@pytest.mark.guarantee(3)
 async def test_a_second_agent_on_one_store_is_refused(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock):
         with pytest.raises(StoreError, match="another agent"):

@@ -27,6 +27,7 @@ def folder(tmp_path: Path) -> Path:
     return long
 
 
+@pytest.mark.guarantee(2)
 async def test_whoever_asks_finds_the_counts_on_the_disk(folder: Path) -> None:
     clock = HandClock()
     async with make_store(folder, clock) as store, FlushSocket(folder, store.flush):

@@ -33,6 +33,7 @@ def test_of_declared_gaps_the_latest_are_remembered_and_of_others_all(tmp_path: 
     assert (kept[0].first, kept[-1].first, len(kept)) == (14, 6_000, GAPS_MAX)
 
 
+@pytest.mark.guarantee(7)
 async def test_more_holes_than_are_remembered_are_salvaged_once_and_all_declared(
     tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,6 +56,7 @@ async def test_more_holes_than_are_remembered_are_salvaged_once_and_all_declared
             assert declared == [26]
 
 
+@pytest.mark.guarantee(3)
 def test_a_declaration_that_is_given_up_is_made_again(tmp_path: Path) -> None:
     with closing(database.open_for_service(tmp_path / "events.db")) as connection:
         gaps.insert(connection, Gap(1, 10, "test"))

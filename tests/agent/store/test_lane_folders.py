@@ -110,6 +110,7 @@ async def test_lanes_that_are_left_have_their_share_of_the_bound(tmp_path: Path,
         assert set(stores.by_lane) == {DEFAULT_LANE, "alarms"}
 
 
+@pytest.mark.guarantee(4)
 async def test_a_lane_from_an_older_copy_assigns_no_label_again_and_the_other_lane_recognises_resends(
     tmp_path: Path, clock: HandClock
 ) -> None:

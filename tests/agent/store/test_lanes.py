@@ -142,6 +142,7 @@ async def test_a_retransmission_is_recognised_in_each_of_its_lanes(tmp_path: Pat
         assert sizes(stores) == {DEFAULT_LANE: 2, "alarms": 1}
 
 
+@pytest.mark.guarantee(1)
 async def test_a_delivery_of_which_one_part_is_refused_is_refused_and_its_resend_stores_the_rest(
     tmp_path: Path, clock: HandClock
 ) -> None:

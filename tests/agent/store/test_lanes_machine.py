@@ -8,6 +8,7 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -105,6 +106,7 @@ async def _run(steps: list[tuple[str, object]], folder: Path) -> None:
         assert candidate(clock, _event(kind, number)).fingerprint in lanes[LANE_OF[kind]]
 
 
+@pytest.mark.guarantee(1)
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEP, min_size=1, max_size=25))
 def test_nothing_acked_is_missing_and_nothing_is_stored_twice(steps: list[tuple[str, object]]) -> None:

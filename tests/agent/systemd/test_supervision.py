@@ -67,6 +67,7 @@ def agent(manager: Manager, tmp_path: Path) -> Iterator[Process]:
     process.kill()
 
 
+@pytest.mark.guarantee(3)
 def test_it_is_ready_only_when_it_can_store_and_answer(agent: Process, manager: Manager, tmp_path: Path) -> None:
     agent.start()
     wait_until(lambda: manager.count("READY=1") == 1, "the agent reports that it is ready")
@@ -78,6 +79,7 @@ def test_it_is_ready_only_when_it_can_store_and_answer(agent: Process, manager: 
     assert manager.count("STOPPING=1") == 1
 
 
+@pytest.mark.guarantee(3)
 @pytest.mark.heavy
 def test_the_watchdog_is_fed_by_the_commit_loop_and_by_nothing_else(agent: Process, manager: Manager) -> None:
     agent.start()
@@ -94,6 +96,7 @@ def test_the_watchdog_is_fed_by_the_commit_loop_and_by_nothing_else(agent: Proce
     wait_until(lambda: manager.count("WATCHDOG=1") > before + 2, "the watchdog is fed again")
 
 
+@pytest.mark.guarantee(3)
 def test_an_agent_that_starts_with_a_full_store_is_watched_and_reports_why_it_stores_nothing(
     agent: Process, manager: Manager, tmp_path: Path
 ) -> None:

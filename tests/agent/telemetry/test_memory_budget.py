@@ -82,6 +82,7 @@ def _fill(pipeline: Pipeline, body: bytes, media: Media, via: str) -> int:
     return count
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize("name", BODIES)
 def test_a_delivery_in_progress_takes_no_more_memory_than_is_counted_for_it(name: str) -> None:
     body, media = BODIES[name]
@@ -101,6 +102,7 @@ def test_a_delivery_in_progress_takes_no_more_memory_than_is_counted_for_it(name
     assert used + COPIES * len(body) <= counted <= 20 * (used + COPIES * len(body))
 
 
+@pytest.mark.guarantee(6)
 def test_once_there_are_answers_there_is_room_and_no_way_in_takes_that_of_another() -> None:
     intake = Held()
     pipeline = Pipeline(IdentitySettings(), SystemClock(trusted=True), intake)

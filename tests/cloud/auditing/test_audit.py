@@ -110,6 +110,7 @@ def test_a_hole_is_pending_until_what_follows_it_is_old(spark: SparkSession) -> 
         assert (row["first"], row["last"], row["status"]) == (3, 4, status)
 
 
+@pytest.mark.guarantee(5)
 def test_rows_that_the_job_is_just_writing_do_not_take_the_places_of_vanished_ones(spark: SparkSession) -> None:
     there = [(G, E, sequence, 0, sequence - 1) for sequence in (1, 2, 4, 5, 6, 7)]  # 6 and 7 have no receipt yet
     places = "gateway string, epoch string, sequence bigint, kafka_partition int, kafka_offset bigint"
@@ -171,6 +172,7 @@ def side(spark: SparkSession, broker: Broker, tmp_path: Path) -> Side:
     return Side(spark, broker, tmp_path, f"audit.{uuid4().hex}")
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 @pytest.mark.kafka
 def test_every_label_has_an_account_from_audit_to_audit(side: Side) -> None:
@@ -209,6 +211,7 @@ def test_every_label_has_an_account_from_audit_to_audit(side: Side) -> None:
     assert {one.epoch: one.state for one in healed.epochs}[E] == "complete"
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 @pytest.mark.kafka
 def test_one_label_with_two_fingerprints_is_flagged_from_audit_to_audit(side: Side) -> None:
@@ -222,6 +225,7 @@ def test_one_label_with_two_fingerprints_is_flagged_from_audit_to_audit(side: Si
         assert not forked.is_whole
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 @pytest.mark.kafka
 def test_rows_that_vanish_after_an_audit_has_accepted_them_are_named_from_audit_to_audit(side: Side) -> None:
@@ -242,6 +246,7 @@ def test_rows_that_vanish_after_an_audit_has_accepted_them_are_named_from_audit_
     assert side.audit().counts == {"accepted": 10, "vanished": 5}
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 @pytest.mark.kafka
 def test_a_record_whose_event_the_table_gets_later_is_no_longer_unwritten(side: Side, broker: Broker) -> None:
@@ -261,6 +266,7 @@ def test_a_record_whose_event_the_table_gets_later_is_no_longer_unwritten(side: 
     assert [one.offset for one in found.unwritten] == [4]
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 @pytest.mark.kafka
 def test_a_record_is_not_in_quarantine_because_another_once_stood_at_its_place(side: Side) -> None:
@@ -272,6 +278,7 @@ def test_a_record_is_not_in_quarantine_because_another_once_stood_at_its_place(s
     assert [one.offset for one in side.audit().unwritten] == [1, 3]
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.kafka
 @pytest.mark.heavy
 def test_a_doubled_event_is_flagged_from_audit_to_audit(side: Side) -> None:

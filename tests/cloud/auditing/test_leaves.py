@@ -59,10 +59,12 @@ def gateway_leaf(record: Record, event: Event, received: int = ACCEPTED) -> str:
     return leaf(fingerprint + encode_tail(event, received, "coap")).hex()
 
 
+@pytest.mark.guarantee(8)
 def test_rows_and_values_have_the_leaves_of_their_events(spark: SparkSession) -> None:
     check(spark, EVENTS)
 
 
+@pytest.mark.guarantee(8)
 @pytest.mark.heavy
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(drawn_events, min_size=10, max_size=40))
@@ -94,6 +96,7 @@ def test_what_is_no_value_of_a_gateway_has_no_leaf(spark: SparkSession) -> None:
     assert [row["leaf"] for row in found] == [None] * len(bad)
 
 
+@pytest.mark.guarantee(8)
 @pytest.mark.heavy
 def test_postgres_computes_the_same_leaves(spark: SparkSession, postgres: Postgres, tmp_path: Path) -> None:
     records = Gateway().records(EVENTS, ACCEPTED)

@@ -121,6 +121,7 @@ def whole(spark: SparkSession) -> DataFrame:
     return rows.localCheckpoint()
 
 
+@pytest.mark.guarantee(8)
 def test_what_was_tampered_with_is_found_in_its_section(spark: SparkSession, whole: DataFrame) -> None:
     cases: dict[str, Callable[[DataFrame], DataFrame]] = {
         **{f"changed {name}": changed(name) for name in CHANGES},
@@ -142,6 +143,7 @@ def test_what_was_tampered_with_is_found_in_its_section(spark: SparkSession, who
         assert statuses == [sections.VERIFIED, sections.DIFFERS, sections.VERIFIED], name
 
 
+@pytest.mark.guarantee(8)
 def test_a_statement_that_was_changed_with_its_rows_is_found_by_what_an_earlier_audit_has_read(
     spark: SparkSession, whole: DataFrame
 ) -> None:
@@ -152,6 +154,7 @@ def test_a_statement_that_was_changed_with_its_rows_is_found_by_what_an_earlier_
     assert found.count(sections.VERIFIED) == 1
 
 
+@pytest.mark.guarantee(8)
 def test_labels_without_a_row_are_judged_by_their_status(spark: SparkSession, whole: DataFrame) -> None:
     expected = {
         account.GAP: sections.UNKNOWN,
@@ -185,6 +188,7 @@ def test_labels_without_a_row_are_judged_by_their_status(spark: SparkSession, wh
     }
 
 
+@pytest.mark.guarantee(8)
 def test_what_no_section_covers_is_unstated_or_unknown(spark: SparkSession, whole: DataFrame) -> None:
     stated = sections.stated(whole).withColumn("status", F.lit(sections.VERIFIED)).filter(F.col("first") != 5)
     other = stated.withColumn("epoch", F.lit("00000000000000a2"))

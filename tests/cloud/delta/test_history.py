@@ -111,6 +111,7 @@ def filled(spark: SparkSession, folder: Path) -> DeltaTable:
     return table
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.parametrize(
     "operation", ["DELETE", *(pytest.param(name, marks=pytest.mark.heavy) for name in TAKING_AWAY if name != "DELETE")]
 )
@@ -125,6 +126,7 @@ def test_rows_that_somebody_takes_away_stop_the_job_at_each_start(
             DeltaTable(spark, str(folder), TABLE).check_rows()
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_rows_taken_away_while_the_job_runs_stop_it_and_its_next_start(spark: SparkSession, folder: Path) -> None:
     table, nothing = filled(spark, folder), spark.createDataFrame([], TABLE.schema)
@@ -152,6 +154,7 @@ def test_what_takes_no_rows_away_stops_nothing(spark: SparkSession, folder: Path
     DeltaTable(spark, str(folder), TABLE).check_rows()
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_rows_taken_away_among_very_many_commits_stop_the_job_and_its_next_start(
     spark: SparkSession, folder: Path

@@ -99,6 +99,7 @@ def last_offset(spark: SparkSession, folder: Path) -> int | None:
     return None if commit is None else commit.ends[0]
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.parametrize(
     ("tear", "message"),
     [
@@ -163,6 +164,7 @@ def checkpoint_without_a_sector(folder: Path) -> None:
     file.write_bytes(whole[:SECTOR_BYTES] + bytes(SECTOR_BYTES) + whole[2 * SECTOR_BYTES :])
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.parametrize("tear", [half_a_checkpoint, checkpoint_of_zeros, checkpoint_without_a_sector])
 def test_a_torn_checkpoint_of_the_log_is_found_and_without_it_the_table_is_whole(
     spark: SparkSession, folder: Path, tmp_path: Path, tear: Callable[[Path], None]
@@ -204,6 +206,7 @@ def test_what_other_writers_leave_in_the_log_is_no_defect(spark: SparkSession, f
     last_versions.check(spark, str(folder))
 
 
+@pytest.mark.guarantee(5)
 def test_a_whole_table_is_whole_whatever_others_have_written(spark: SparkSession, folder: Path) -> None:
     last_versions.check(spark, str(folder))
     append_as_another(spark, folder)

@@ -47,6 +47,7 @@ def folder(spark: SparkSession, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_the_log_forgets_all_but_the_last_hour_and_never_the_last_commit(spark: SparkSession, folder: Path) -> None:
     for file in (folder / "_delta_log").iterdir():
@@ -62,6 +63,7 @@ def test_the_log_forgets_all_but_the_last_hour_and_never_the_last_commit(spark: 
     assert table.append(spark.createDataFrame([], TABLE.schema), replace(COMMIT, batch=8)) == 0
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.parametrize("layout", [TABLE, pytest.param(QUARANTINE, marks=pytest.mark.heavy)])
 def test_whatever_others_write_while_the_job_is_away_its_last_commit_stays(
     spark: SparkSession, tmp_path: Path, layout: Layout
@@ -75,6 +77,7 @@ def test_whatever_others_write_while_the_job_is_away_its_last_commit_stays(
     assert DeltaTable(spark, str(folder), layout).last_commit() == COMMIT
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_rows_taken_away_long_before_a_commit_that_makes_a_checkpoint_stop_the_job(
     spark: SparkSession, tmp_path: Path
@@ -90,6 +93,7 @@ def test_rows_taken_away_long_before_a_commit_that_makes_a_checkpoint_stop_the_j
     assert (folder / "_delta_log" / f"{4:020}.checkpoint.parquet").exists()
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_entries_from_a_clock_that_was_ahead_do_not_keep_later_ones(spark: SparkSession, folder: Path) -> None:
     next_year = time.time() + 365 * 86_400
@@ -100,6 +104,7 @@ def test_entries_from_a_clock_that_was_ahead_do_not_keep_later_ones(spark: Spark
     assert DeltaTable(spark, str(folder), TABLE).last_commit() == replace(COMMIT, batch=7)
 
 
+@pytest.mark.guarantee(5)
 def test_no_batch_waits_for_a_cleaning_and_none_begins_while_one_is_under_way(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +126,7 @@ def test_no_batch_waits_for_a_cleaning_and_none_begins_while_one_is_under_way(
     may_end.set()
 
 
+@pytest.mark.guarantee(5)
 def test_what_a_checkpoint_replaces_is_removed_once_the_checkpoint_is_on_disk(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +139,7 @@ def test_what_a_checkpoint_replaces_is_removed_once_the_checkpoint_is_on_disk(
     wait_until(lambda: steps == [str(tmp_path / "events"), "clean"], "the log is flushed, then cleaned")
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_a_job_cleans_its_log_beside_its_batches(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -145,6 +152,7 @@ def test_a_job_cleans_its_log_beside_its_batches(
     assert table.last_commit() == replace(COMMIT, batch=8)
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_a_log_that_cannot_be_cleaned_is_reported_and_ends_nothing(
     spark: SparkSession, folder: Path, caplog: pytest.LogCaptureFixture

@@ -43,6 +43,7 @@ def test_the_quarantine_takes_each_record_once(spark: SparkSession, tmp_path: Pa
     assert [(row["kafka_offset"], row["reason"]) for row in rows] == [(0, "headers"), (1, "headers"), (2, "headers")]
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_another_record_at_the_place_of_one_in_quarantine_is_quarantined_too(
     spark: SparkSession, tmp_path: Path
@@ -71,6 +72,7 @@ def test_a_killed_batch_that_comes_again_with_other_records_at_its_places_drops_
         quarantine.put(table, late(spark, [live]), commit)
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_a_killed_batch_that_comes_again_days_later_doubles_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """Killed between its two commits; others write to it, and maintain it, before the job starts again."""
@@ -91,6 +93,7 @@ def test_a_killed_batch_that_comes_again_days_later_doubles_nothing(spark: Spark
     assert sorted(row["kafka_offset"] for row in table.rows().collect()) == [0, 1]
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_reading_again_in_several_batches_doubles_nothing_in_the_quarantine(
     spark: SparkSession, tmp_path: Path
@@ -103,6 +106,7 @@ def test_reading_again_in_several_batches_doubles_nothing_in_the_quarantine(
         assert quarantine.put(table, records.filter(f"kafka_offset = {batch}"), bounds) == added
 
 
+@pytest.mark.guarantee(5)
 def test_a_killed_batch_that_comes_again_with_other_bounds_leaves_each_record_somewhere(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ AUDIT_SECONDS_MAX = 600.0
 """Some hundred requests for each of five tables, and no line of the log in between."""
 
 
+@pytest.mark.guarantee(5)
 def test_maintenance_is_refused_beside_the_job_and_keeps_every_row_once_it_has_stopped(cloud: CloudSide) -> None:
     gateway, events = Gateway(), readings(40)
     cloud.start()
@@ -39,6 +40,7 @@ def test_maintenance_is_refused_beside_the_job_and_keeps_every_row_once_it_has_s
     assert cloud.ids() == [str(number) for number in range(40)]
 
 
+@pytest.mark.guarantee(5)
 def test_a_server_that_goes_away_loses_and_doubles_nothing(cloud: CloudSide) -> None:
     assert cloud.s3 is not None
     gateway = Gateway()

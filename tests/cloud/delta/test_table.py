@@ -44,6 +44,7 @@ def test_the_older_claim_ends(spark: SparkSession, tmp_path: Path) -> None:
     assert table.last_commit() == replace(COMMIT, claim=2, batch=-1, checkpoint="younger")
 
 
+@pytest.mark.guarantee(5)
 def test_of_two_jobs_on_copies_of_one_checkpoint_the_later_writer_of_a_batch_ends(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -75,6 +76,7 @@ def opened(spark: SparkSession, tmp_path: Path) -> Opened:
     return Opened(spark, tmp_path)
 
 
+@pytest.mark.guarantee(5)
 def test_a_table_whose_folder_is_removed_while_the_job_runs_is_not_created_anew(opened: Opened) -> None:
     shutil.rmtree(opened.folder)
     with pytest.raises(StopError, match=f"no longer has version 1.*--succeeds {opened.table.id}"):
@@ -84,6 +86,7 @@ def test_a_table_whose_folder_is_removed_while_the_job_runs_is_not_created_anew(
     opened.append(batch=1)
 
 
+@pytest.mark.guarantee(5)
 def test_an_older_copy_that_is_put_in_its_place_while_the_job_runs_is_not_continued(opened: Opened) -> None:
     opened.append(batch=1)
     shutil.rmtree(opened.folder)
@@ -93,6 +96,7 @@ def test_an_older_copy_that_is_put_in_its_place_while_the_job_runs_is_not_contin
     assert DeltaTable(opened.spark, str(opened.folder), TABLE).last_commit() == COMMIT
 
 
+@pytest.mark.guarantee(5)
 def test_another_table_that_is_put_in_its_place_while_the_job_runs_is_noticed(opened: Opened, tmp_path: Path) -> None:
     other = tmp_path / "other"
     DeltaTable(opened.spark, str(other), TABLE)
@@ -103,6 +107,7 @@ def test_another_table_that_is_put_in_its_place_while_the_job_runs_is_noticed(op
         opened.append(batch=1)
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_maintenance_while_the_job_runs_stops_nothing(opened: Opened) -> None:
     name = f"delta.`{opened.folder}`"
@@ -119,6 +124,7 @@ def test_maintenance_while_the_job_runs_stops_nothing(opened: Opened) -> None:
     assert opened.table.last_commit() == replace(COMMIT, batch=1)
 
 
+@pytest.mark.guarantee(5)
 def test_the_removal_of_expired_entries_while_the_job_runs_stops_nothing(opened: Opened) -> None:
     append_as_another(opened.spark, opened.folder)
     jvm.delta_log(opened.spark, str(opened.folder)).checkpoint()
@@ -152,6 +158,7 @@ def test_files_have_a_bloom_filter_over_the_fingerprints_as_large_as_they_need(
     )
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_maintenance_compacts_and_the_last_commit_is_found_behind_its_own(spark: SparkSession, tmp_path: Path) -> None:
     gateway = Gateway()
@@ -164,6 +171,7 @@ def test_maintenance_compacts_and_the_last_commit_is_found_behind_its_own(spark:
     assert sorted(row["id"] for row in table.rows().collect()) == ["1", "2", "3", "4"]
 
 
+@pytest.mark.guarantee(5)
 def test_maintenance_is_refused_beside_a_job_where_two_processes_do_not_exclude_one_another(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -72,6 +72,7 @@ def counters(*numbers: int) -> list[Event]:
     return [Event(DEVICE, id=number, data={"n": number}) for number in numbers]
 
 
+@pytest.mark.guarantee(5)
 def test_a_batch_is_rows_quarantine_and_offsets_at_once(side: Side) -> None:
     good = Gateway().records(counters(1, 2, 3), ACCEPTED)
     written = side.write([*good, replace(good[0], headers=[("x\x00y", b"\x00")])])
@@ -94,6 +95,7 @@ def test_a_batch_is_rows_quarantine_and_offsets_at_once(side: Side) -> None:
     assert side.select("SELECT 1 FROM pg_class WHERE relname LIKE '%staging%'") == []
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_another_record_at_the_place_of_one_in_quarantine_is_quarantined_too(side: Side) -> None:
     """A truncated log that has grown again has other records at the same offsets, under the same topic id."""
@@ -103,6 +105,7 @@ def test_another_record_at_the_place_of_one_in_quarantine_is_quarantined_too(sid
     assert [(row["kafka_offset"], row["value"]) for row in found] == [(0, b"dead"), (0, b"live")]
 
 
+@pytest.mark.guarantee(5)
 def test_a_task_that_ran_twice_changes_nothing(side: Side) -> None:
     records = Gateway().records(counters(1, 2), ACCEPTED)
     assert side.write([*records, Record(b"k", b"v", [])], twice=True) == Written(rows=2, late=2, bad=1, found=0)
@@ -114,6 +117,7 @@ def test_a_moment_that_postgres_lacks_takes_no_good_record_along(side: Side, mom
     assert side.write([good, with_word(other, 3, moment)]) == Written(rows=1, late=1, bad=1, found=0)
 
 
+@pytest.mark.guarantee(5)
 def test_the_older_claim_commits_nothing(side: Side) -> None:
     side.open().claim(replace(CLAIM, claim=2, checkpoint="younger"))
     with pytest.raises(StopError, match="another job has claimed it"):
@@ -170,6 +174,7 @@ def lose(side: Side, commit: Commit | None) -> None:
             )
 
 
+@pytest.mark.guarantee(5)
 def test_a_job_whose_commit_a_failover_has_lost_commits_nothing_after_it(side: Side) -> None:
     before = side.sink.last_commit()
     one, other = Gateway().records(counters(1, 2), ACCEPTED)
@@ -181,6 +186,7 @@ def test_a_job_whose_commit_a_failover_has_lost_commits_nothing_after_it(side: S
     assert side.sink.last_commit() == before
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.parametrize("has_row", [True, False])
 def test_a_claim_after_a_failover_takes_no_offsets_that_the_table_has_lost(side: Side, has_row: bool) -> None:
     before = side.sink.last_commit()
@@ -250,6 +256,7 @@ def test_a_table_made_anew_has_another_id_and_no_offsets(side: Side) -> None:
     assert anew.last_commit() is None
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.parametrize("by_a_job", [True, False])
 def test_a_table_that_is_recreated_while_the_job_runs_gets_nothing(side: Side, by_a_job: bool) -> None:
     one, other = Gateway().records(counters(1, 2), ACCEPTED)
@@ -268,6 +275,7 @@ def test_a_table_that_is_recreated_while_the_job_runs_gets_nothing(side: Side, b
     assert side.sink.last_commit() == before
 
 
+@pytest.mark.guarantee(5)
 def test_maintenance_while_the_job_runs_stops_nothing(side: Side) -> None:
     one, other = Gateway().records(counters(1, 2), ACCEPTED)
     side.write([one])

@@ -30,6 +30,7 @@ def test_a_write_error_is_found_though_another_process_has_seen_it(tmp_path: Pat
             folders.flush()
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.spark
 def test_after_a_flush_that_failed_no_start_goes_on_until_somebody_has_looked(
     spark: SparkSession, tmp_path: Path
@@ -47,6 +48,7 @@ def test_after_a_flush_that_failed_no_start_goes_on_until_somebody_has_looked(
     assert not (checkpoint / "oncegate-probe").exists()
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.spark
 def test_no_start_goes_on_where_a_disk_that_has_become_read_only_has_no_record_of_a_failed_flush(
     spark: SparkSession, tmp_path: Path

@@ -26,6 +26,7 @@ def test_a_qualified_path_names_the_same_folder(spark: SparkSession, tmp_path: P
     assert [child.name for child in tmp_path.iterdir()] == [name]
 
 
+@pytest.mark.guarantee(5)
 def test_a_table_is_in_the_folder_that_its_qualified_path_names(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "a b%20c"
     DeltaTable(spark, jvm.qualify(spark, str(folder)), QUARANTINE)

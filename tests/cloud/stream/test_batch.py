@@ -59,6 +59,7 @@ def sink_of(spark: SparkSession, folder: Path) -> DeltaSink:
     return DeltaSink(spark, *tables, Devices(spark, None), 7 * 86_400)
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_what_a_slow_clock_let_into_the_state_with_a_batch_that_is_done_is_known_after_a_restart(
     spark: SparkSession, tmp_path: Path

@@ -60,6 +60,7 @@ def test_a_checkpoint_goes_on_with_its_table(side: Side) -> None:
     assert claim_table(side.table(), side.checkpoint(), TOPIC, "id") == written
 
 
+@pytest.mark.guarantee(5)
 def test_a_used_checkpoint_never_begins_a_table_that_lacks_what_it_has_read(side: Side) -> None:
     side.run(side.table())
     with pytest.raises(StopError, match="Start with a new checkpoint"):
@@ -67,6 +68,7 @@ def test_a_used_checkpoint_never_begins_a_table_that_lacks_what_it_has_read(side
     assert side.table("made-anew").last_commit() is None
 
 
+@pytest.mark.guarantee(5)
 def test_another_table_that_was_put_in_its_place_while_the_job_ran_is_not_continued(side: Side, tmp_path: Path) -> None:
     sink = side.table()
     written = side.run(sink)
@@ -80,6 +82,7 @@ def test_another_table_that_was_put_in_its_place_while_the_job_ran_is_not_contin
         claim_table(side.table(), side.checkpoint(), TOPIC, "id")
 
 
+@pytest.mark.guarantee(5)
 def test_a_new_table_goes_on_with_the_quarantine_of_one_that_was_lost(
     side: Side, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -130,6 +133,7 @@ def test_a_new_checkpoint_may_read_everything_again_and_the_same_one_only_once(s
     assert claim_table(side.table(), side.checkpoint("new"), TOPIC, "id", read_again=True) == written
 
 
+@pytest.mark.guarantee(5)
 def test_a_kill_while_a_claim_is_renewed_leaves_the_earlier_one(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint = side.checkpoint()
     checkpoint.write_claim(Claim("mine", 1))

@@ -67,6 +67,7 @@ def test_nothing_is_planned_before_the_clock_is_beyond_the_watermark(
     assert caplog.text.count("clock=behind") == 1
 
 
+@pytest.mark.guarantee(5)
 def test_while_a_clock_is_waited_for_receipts_are_repeated_and_so_is_the_warning(
     spark: SparkSession, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -97,6 +98,7 @@ def test_a_job_that_is_asked_to_end_meanwhile_ends(spark: SparkSession, folder: 
     assert not wait_for_clock(Checkpoint(spark, str(folder), TOPIC), lambda _: True, nothing, lambda: 3.0)
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.parametrize(("time", "stays"), [(8_000, False), (8_001, True)])
 def test_a_plan_that_a_slow_clock_has_made_is_made_again(
     spark: SparkSession, folder: Path, time: int, stays: bool
@@ -114,6 +116,7 @@ def test_a_batch_that_is_done_is_never_forgotten(spark: SparkSession, folder: Pa
     assert checkpoint.latest_batch() == 1
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.parametrize("left", ["", "\x00" * 20, "v1", 'v1\n{"batchWa'])
 @pytest.mark.parametrize("log", ["offsets/1", "offsets/0", "commits/1", "oncegate-claims/1"])
 def test_a_file_that_a_power_cut_has_torn_stops_the_job(spark: SparkSession, folder: Path, log: str, left: str) -> None:
@@ -134,6 +137,7 @@ def test_a_file_whose_checksum_is_another_stops_the_job(spark: SparkSession, fol
         checkpoint.read_claim()
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.parametrize("log", ["offsets/1", "offsets/0", "commits/1"])
 def test_a_checkpoint_in_a_format_of_another_spark_stops_the_job(spark: SparkSession, folder: Path, log: str) -> None:
     (folder / log).write_text((folder / log).read_text().replace("v1", "v2", 1))

@@ -76,6 +76,7 @@ class AfterBatches:
         pass
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_what_was_fetched_before_the_log_was_cut_is_never_written(
     spark: SparkSession, broker: Broker, tmp_path: Path

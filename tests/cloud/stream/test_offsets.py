@@ -69,6 +69,7 @@ def test_a_new_checkpoint_starts_where_the_table_ends() -> None:
     assert json.loads(offsets.starting_offsets("events", LAST, log)) == {"events": {"0": 10, "1": 20, "2": -2}}
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.parametrize(
     ("topic_id", "log", "message"),
     [
@@ -81,6 +82,7 @@ def test_a_topic_that_has_lost_records_stops(topic_id: str, log: dict[int, tuple
         offsets.check_log("events", topic_id, LAST, log)
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.parametrize(
     ("planned", "log", "message"),
     [
@@ -215,6 +217,7 @@ def test_receipts_are_repeated_when_due() -> None:
     assert kafka.given == [{0: str(Receipt("t", 3, "id", "old")), 1: str(Receipt("t", 0, "id", "old"))}] * 2
 
 
+@pytest.mark.guarantee(5)
 def test_after_a_failed_flush_nothing_is_receipted_while_the_job_ends(tmp_path: Path) -> None:
     """Linux reports a write error once: a second syncfs would succeed. A batch may end after `repeat` has failed."""
     kafka = Kafka()

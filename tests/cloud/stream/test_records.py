@@ -105,6 +105,7 @@ BAD: dict[str, tuple[Callable[[], Record], str]] = {
 }
 
 
+@pytest.mark.guarantee(5)
 def test_a_bad_record_has_a_reason_and_never_its_twins_key(spark: SparkSession) -> None:
     rows = read_records(topic(spark, [good(), *(make() for make, _ in BAD.values())])).collect()
     assert {name: row["reason"] for name, row in zip(BAD, rows[1:], strict=True)} == {

@@ -93,6 +93,7 @@ class GoneTopic(Receipts):
         raise StopError("another topic")
 
 
+@pytest.mark.guarantee(5)
 def test_no_batch_goes_on_once_the_receipts_cannot_be_repeated(spark: SparkSession) -> None:
     last = Commit("t", "c", 2, CLAIM_ONLY, "events", "id", {}, {}, {}, None, 3600)
     absent = cast("Sink", None), cast("Receipts", None)

@@ -77,6 +77,7 @@ def set_times(broker: Broker, topic: str, kind: str) -> None:
     admin.incremental_alter_configs([resource])[resource].result(30)
 
 
+@pytest.mark.guarantee(5)
 def test_records_without_the_time_of_their_append_stop_the_job_until_one_has_it(side: Side) -> None:
     set_times(side.broker, side.topic, "CreateTime")
     side.log.check_append_times()  # an empty topic shows nothing
@@ -123,6 +124,7 @@ def test_a_log_that_was_truncated_and_has_grown_again_stops_the_job(side: Side) 
     assert side.log.check(side.read(20), {0: 35})[0] > read.epochs[0]
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_a_log_that_was_truncated_while_a_batch_was_read_gets_no_receipt(side: Side) -> None:
     side.send(10)
@@ -162,6 +164,7 @@ def test_a_receipt_says_under_which_leader_the_log_was_read(side: Side) -> None:
     assert read.epochs[0] > 0
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 @pytest.mark.parametrize(("epochs_ahead", "end"), [(1, 10), (0, 20)])
 def test_a_leader_of_the_past_gives_no_verdict(side: Side, epochs_ahead: int, end: int) -> None:

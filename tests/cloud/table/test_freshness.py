@@ -66,11 +66,13 @@ def at(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
+@pytest.mark.guarantee(5)
 def test_fresh_is_what_the_state_must_have_seen(spark: SparkSession) -> None:
     judged = judge(spark, HORIZON, [case for case, _ in CASES.values()])
     assert dict(zip(CASES, judged, strict=True)) == {name: fresh for name, (_, fresh) in CASES.items()}
 
 
+@pytest.mark.guarantee(5)
 def test_what_may_be_older_than_the_state_is_late(spark: SparkSession) -> None:
     young = Horizon(BATCH_TIME, BATCH_TIME - 15 * MINUTE, HORIZON.window_seconds)
     edge = young.birth_ms + young.skew_ms

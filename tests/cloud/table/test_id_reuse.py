@@ -37,6 +37,7 @@ def record(received: int, clock: ClockTrust, gateway: str) -> Record:
     return Gateway(gateway, f"00000000000000{gateway[-1]:0>2}", clock=clock).record(EVENT, received)
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_a_clock_that_nobody_trusts_makes_no_copy_look_like_an_id_used_again(
     spark: SparkSession, tmp_path: Path
@@ -50,6 +51,7 @@ def test_a_clock_that_nobody_trusts_makes_no_copy_look_like_an_id_used_again(
     assert id_reuse.reused_ids(copy, found.rows, RETENTION_SECONDS, has_equals=False).isEmpty()
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("earlier", "later"),
@@ -70,6 +72,7 @@ def test_a_clock_that_nobody_trusts_hides_no_id_used_again(
     assert [(row["reason"], row["kafka_offset"]) for row in reused.collect()] == [("id_reused", 1)]
 
 
+@pytest.mark.guarantee(5)
 def test_a_clock_that_nobody_trusts_joins_no_two_events_in_the_dedups_state(spark: SparkSession) -> None:
     first = read(spark, record(FIRST, ClockTrust.TRUSTED, "gw-1"), FIRST)
     again = read(spark, record(FIRST, ClockTrust.UNTRUSTED, "gw-2"), FIRST + 30 * DAY, 1)

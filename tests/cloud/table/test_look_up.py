@@ -58,6 +58,7 @@ def test_the_shared_days_suffice_where_there_are_some(spark: SparkSession, tmp_p
     assert lookup.find(survivors, table.rows(), counts.search).count == 2
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 @pytest.mark.parametrize(("first", "later"), [(0, 400 * DAY), (400 * DAY, 0)])
 def test_a_copy_is_found_whether_or_not_its_day_is_a_partition(
@@ -74,6 +75,7 @@ def test_a_copy_is_found_whether_or_not_its_day_is_a_partition(
     assert table.rows().select("day").distinct().count() == 2
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 @pytest.mark.parametrize("is_timed", [True, False])
 def test_a_look_up_opens_only_the_files_whose_moments_fit(spark: SparkSession, tmp_path: Path, is_timed: bool) -> None:
@@ -93,6 +95,7 @@ def test_a_look_up_opens_only_the_files_whose_moments_fit(spark: SparkSession, t
     assert lookup.find(survivors, table.rows(), count_rows(survivors, ALL_LATE).search).count == 1
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 @pytest.mark.parametrize("is_there", [False, True])
 def test_a_look_up_of_an_id_without_a_time_reads_no_row_group_that_lacks_it(
@@ -127,6 +130,7 @@ def leaves(plan: Any) -> list[Any]:
     return [leaf for child in children for leaf in leaves(child)] if children else [plan]
 
 
+@pytest.mark.guarantee(5)
 def test_a_counter_that_wrapped_is_quarantined_and_a_copy_is_not(spark: SparkSession, tmp_path: Path) -> None:
     gateway = Gateway()
     first = gateway.records(counters(1, 2, 3), ACCEPTED)
@@ -143,6 +147,7 @@ def test_a_counter_that_wrapped_is_quarantined_and_a_copy_is_not(spark: SparkSes
     assert [(row["reason"], row["kafka_offset"]) for row in reused.collect()] == [("id_reused", 0)]
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_a_counter_that_wrapped_within_one_batch_is_quarantined_not_dropped(spark: SparkSession) -> None:
     gateway, now = Gateway(), ACCEPTED + 30 * DAY
@@ -163,6 +168,7 @@ def test_a_counter_that_wrapped_within_one_batch_is_quarantined_not_dropped(spar
     assert sorted(row["kafka_offset"] for row in id_reuse.first_of_each(survivors).collect()) in ([0, 1], [1, 2])
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 @pytest.mark.parametrize("horizon", [None, 60_000])
 def test_an_id_used_again_is_quarantined_whatever_the_state_may_see(
@@ -181,6 +187,7 @@ def test_an_id_used_again_is_quarantined_whatever_the_state_may_see(
     assert [(row["reason"], row["kafka_offset"]) for row in reused] == [("id_reused", n) for n in (2, 3, 9)]
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_what_a_slow_clock_let_into_the_state_is_looked_up_once_the_clock_is_right(
     spark: SparkSession, tmp_path: Path

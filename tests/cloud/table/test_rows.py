@@ -70,6 +70,7 @@ def test_data_and_units_stay_the_exact_texts(
     assert [row["units"] for row in rows] == [json_text(unit) if unit else None for _, unit in pairs]
 
 
+@pytest.mark.guarantee(5)
 def test_a_value_that_fails_keeps_its_bytes_and_has_no_data(spark: SparkSession) -> None:
     record = Gateway().record(Event(DEVICE, id=1, time=1_700_000_000_000, data={"a": 1}))
     head = record.value[: record.value.index(b'"device"')]
@@ -108,6 +109,7 @@ def test_days_without_a_place_share_one(spark: SparkSession) -> None:
         assert row["day"] == day
 
 
+@pytest.mark.guarantee(5)
 def test_a_time_far_from_its_append_makes_no_partition_of_its_own(spark: SparkSession) -> None:
     """A sender of arbitrary times would otherwise create a folder for each of 36,525 days."""
     ages = {-3: False, -2: True, 366: True, 367: False}

@@ -15,6 +15,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.parametrize(("scenario", "part"), [("first", "7/24"), ("later", "5/8")])
 def test_whenever_the_job_is_killed_no_event_is_lost_or_doubled(scenario: str, part: str) -> None:
     done = run("job.killed_jobs", "--scenario", scenario, "--part", part)
@@ -30,6 +31,7 @@ def test_whichever_change_fails_no_event_is_lost_or_doubled(fault: str, part: st
     assert json.loads(done.stdout)["faults"] >= 2
 
 
+@pytest.mark.guarantee(5)
 def test_receipts_before_the_rows_are_revealed() -> None:
     done = run("job.killed_jobs", "--scenario", "later", "--part", "5/8", "--mutant", "receipts_before_rows")
     assert done.returncode == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,6 +33,7 @@ def audit(
         return judge(evidence, scope)
 
 
+@pytest.mark.guarantee(0)
 def test_what_retention_may_have_deleted_is_not_called_lost_and_the_promise_not_kept() -> None:
     verdict = audit(LINES, TOPIC[1:], cut=[0])
     assert (verdict.faults, verdict.kept, verdict.unknown) == ({}, False, 1)
@@ -80,6 +82,7 @@ def test_repeats_whose_first_copies_are_deleted_prove_no_order() -> None:
     assert audit(LINES, epochs, cut=[0]).faults == {}
 
 
+@pytest.mark.guarantee(0)
 @given(true_histories(), st.tuples(st.integers(0, STEPS), st.integers(0, STEPS)))
 @settings(max_examples=60, deadline=None)
 def test_no_deleted_beginning_brings_an_accusation(true: Run, begins: tuple[int, int]) -> None:

@@ -134,6 +134,7 @@ def old(broker: Broker) -> Iterator[Topic]:
         gone.result(60)
 
 
+@pytest.mark.guarantee(0)
 def test_what_is_left_of_a_topic_is_read_and_that_its_beginning_is_missing_is_said(old: Topic, tmp_path: Path) -> None:
     with topic.reading(old) as opened:
         assert opened.cut == {0}

@@ -209,6 +209,7 @@ FALSE = {
 }
 
 
+@pytest.mark.guarantee(0)
 @pytest.mark.parametrize("name", FALSE)
 def test_a_false_history_is_named(name: str) -> None:
     history = FALSE[name]

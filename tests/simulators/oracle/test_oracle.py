@@ -37,6 +37,7 @@ def test_an_existing_ledger_is_kept() -> None:
     assert verdict.violations == ()
 
 
+@pytest.mark.guarantee(0)
 @pytest.mark.parametrize("kind", KnownBy)
 def test_a_lost_event_is_caught(kind: KnownBy) -> None:
     gone = _some(kind)
@@ -47,6 +48,7 @@ def test_a_lost_event_is_caught(kind: KnownBy) -> None:
     assert str(verdict.violations[0]).startswith("lost: ")
 
 
+@pytest.mark.guarantee(0)
 @pytest.mark.parametrize("kind", KnownBy)
 def test_a_doubled_event_is_caught(kind: KnownBy) -> None:
     assert _counts(audit(LEDGER, [*TABLE, TABLE[_some(kind)]])) == (0, 1, 0, 0)
@@ -60,6 +62,7 @@ INVENTED = [
 ]
 
 
+@pytest.mark.guarantee(0)
 @pytest.mark.parametrize("event", INVENTED)
 def test_an_invented_event_is_caught(event: Event) -> None:
     assert _counts(audit(LEDGER, [*TABLE, row_of(event, ALL + 1)])) == (0, 0, 1, 0)
@@ -84,6 +87,7 @@ def _by(key: Callable[[Row], object]) -> list[Row]:
     return list({key(row): row for row in TABLE}.values())
 
 
+@pytest.mark.guarantee(0)
 def test_a_dedup_by_content_alone_is_caught() -> None:
     kept = _by(lambda row: (row.device, row.type, canonical(row.data)))
     verdict = audit(LEDGER, kept)
@@ -123,6 +127,7 @@ def test_unacked_twins_with_neither_are_counted() -> None:
     assert [_counts(audit(lines, twins[:count]))[:2] for count in range(4)] == [(1, 0), (0, 0), (0, 0), (0, 1)]
 
 
+@pytest.mark.guarantee(0)
 def test_a_device_whose_events_changed_places_is_caught() -> None:
     first, second = Event("d", id=1), Event("d", id=2)
     lines = sent_and_acked(first, second)

@@ -16,6 +16,7 @@ BROKEN_EACH = 8
 """Histories per operator: together more than two hundred."""
 
 
+@pytest.mark.guarantee(0)
 @given(true_histories())
 @settings(max_examples=60, deadline=None)
 def test_a_true_history_is_never_accused(true: Run) -> None:
@@ -25,6 +26,7 @@ def test_a_true_history_is_never_accused(true: Run) -> None:
     assert alone.faults == {}, alone.violations
 
 
+@pytest.mark.guarantee(0)
 @pytest.mark.parametrize("name", OPERATORS)
 @given(true=true_histories(), random=st.integers(0, 1_000))
 @settings(max_examples=BROKEN_EACH, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])

@@ -44,6 +44,7 @@ def delays(folder: Path, devices: range, start_ms: int, end_ms: int) -> Iterator
             yield (at - line.at) / 1000
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.parametrize("mode", ["at-least-once", "exactly-once"])
 def test_an_alarm_is_in_the_table_at_once_and_the_backlog_follows(tmp_path: Path, mode: str) -> None:
     scenario = find("alarm-in-the-backlog")

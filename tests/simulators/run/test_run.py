@@ -104,6 +104,7 @@ async def test_the_sensors_of_each_run_in_the_field_have_names_of_their_own(tmp_
     assert begins[0] != begins[1]
 
 
+@pytest.mark.guarantee(0)
 async def test_a_gateway_that_answers_nobody_is_no_verdict_and_no_success(tmp_path: Path) -> None:
     async with minimal_gateway(lambda _: []) as gateway:
         (tmp_path / "deaf.toml").write_text(SCENARIO.format(seconds=1).replace("[[", "settle_seconds = 1\n[[", 1))
@@ -207,6 +208,7 @@ def _played(file: Path, number: int) -> list[Row]:
     return [row_of(event, count, f"epoch {number}") for count, event in enumerate(events)]
 
 
+@pytest.mark.guarantee(0)
 def test_a_run_is_judged_by_its_own_devices_on_a_table_in_use(tmp_path: Path) -> None:
     first, second = (_played(tmp_path / f"{number}.jsonl", number) for number in (1, 2))
     others = [row_of(Event("urn:dev:mac:00158d0001a2b3c4", id=17), 90)] * 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
 from simulators.display import Display
@@ -37,6 +38,7 @@ class SlowPath:
         return status.outbox
 
 
+@pytest.mark.guarantee(0)
 async def test_receipts_that_come_slowly_are_all_awaited() -> None:
     path = SlowPath(seconds_each=STANDSTILL_SECONDS_MAX - 1)
     assert await path.wait() == 0

@@ -39,6 +39,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield started
 
 
+@pytest.mark.guarantee(4)
 def test_the_topic_has_the_settings_of_the_promise(broker: Broker) -> None:
     resource = ConfigResource(ResourceType.TOPIC, topics.EVENTS)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})

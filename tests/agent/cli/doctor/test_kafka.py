@@ -53,6 +53,7 @@ def examine(broker: Broker, topic: str) -> list[Finding]:
     return [finding, *check_rights(description), *check_topic(connection, description)]
 
 
+@pytest.mark.guarantee(4)
 def test_each_setting_that_is_not_the_promises_is_named_with_the_command_that_changes_it(broker: Broker) -> None:
     wrong = {
         "message.timestamp.type": "CreateTime",
@@ -136,6 +137,7 @@ def test_receipts_are_judged_by_whose_they_are(kafka: KafkaTopic) -> None:
     assert (other.condition, "--repin" in other.hint) == (Condition.WRONG, True)
 
 
+@pytest.mark.guarantee(4)
 def test_doctor_repins_by_hand_and_never_beside_the_agent(kafka: KafkaTopic, tmp_path: Path) -> None:
     file = tmp_path / "oncegate.toml"
     file.write_text(

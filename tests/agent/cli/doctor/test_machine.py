@@ -44,7 +44,7 @@ from agent.store.wear import BytesWritten, process_bytes
 from contract.event import Event
 from contract.record import ClockTrust
 from tests.agent.store.stores import HandClock, accept, make_store
-from tests.support.collected import ROOT
+from tests.docs.pages import ROOT
 
 MOUNTS = """\
 22 1 179:2 / / rw,noatime shared:1 - ext4 /dev/mmcblk0p2 rw
@@ -274,6 +274,7 @@ async def test_a_store_whose_events_cannot_be_counted_is_wrong(tmp_path: Path) -
     assert "malformed" in found.text
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("missing", ["the file", "the log"])
 def test_a_store_of_which_a_part_is_missing_is_wrong_though_an_older_one_was_set_aside(
     tmp_path: Path, missing: str

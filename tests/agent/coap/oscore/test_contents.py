@@ -44,6 +44,7 @@ def block(number: int, more: bool) -> bytes:
     return bytes((number << 4 | more << 3,))  # of 16 bytes
 
 
+@pytest.mark.guarantee(6)
 @both
 async def test_plain_blocks_never_join_protected_ones(
     tmp_path: Path, sensor: ProtectedSensor, caplog: pytest.LogCaptureFixture, required: bool
@@ -132,6 +133,7 @@ plaintexts = st.binary(min_size=1, max_size=40) | st.tuples(
 ).map(lambda parts: bytes((parts[0],)) + parts[1] + parts[2])
 
 
+@pytest.mark.guarantee(6)
 @settings(max_examples=20, deadline=None)
 @given(inside=st.lists(plaintexts, min_size=10, max_size=40))
 @example(inside=[b"\x02\xbb\xff", b"\x02\xb1\xff\xff", b"\x02\xff", b"\x02", b"\x00", b"\x44", b"\xff", b"\x02\xf0"])

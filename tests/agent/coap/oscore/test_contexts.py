@@ -36,6 +36,7 @@ def sensor(tmp_path: Path) -> ProtectedSensor:
     return ProtectedSensor(sensor_folder(tmp_path / "sensor"))
 
 
+@pytest.mark.guarantee(2)
 async def test_aiocoaps_client_posts_and_is_known_by_its_credential(tmp_path: Path) -> None:
     recorder = Recorder()
     folder = sensor_folder(tmp_path / "sensor")
@@ -80,6 +81,7 @@ async def test_a_challenge_without_a_number_is_a_refusal_in_the_plain_and_the_ne
     assert len(recorder.deliveries) == 1
 
 
+@pytest.mark.guarantee(2)
 async def test_a_captured_datagram_is_refused_from_elsewhere_and_answered_again_where_it_came_from(
     tmp_path: Path, sensor: ProtectedSensor
 ) -> None:
@@ -94,6 +96,7 @@ async def test_a_captured_datagram_is_refused_from_elsewhere_and_answered_again_
     assert len(recorder.deliveries) == 2
 
 
+@pytest.mark.guarantee(4)
 async def test_once_the_store_has_forgotten_events_a_retransmission_is_not_acked_from_memory(
     tmp_path: Path, sensor: ProtectedSensor
 ) -> None:

@@ -147,6 +147,7 @@ def play(folder: Path, freshness: Freshness, client: Client, history: Iterable[t
     return asyncio.run(played())
 
 
+@pytest.mark.guarantee(2)
 @pytest.mark.heavy
 @settings(max_examples=40, deadline=None)
 @given(
@@ -164,6 +165,7 @@ def test_whatever_is_replayed_to_whichever_copy_each_event_is_taken_once_and_no_
     assert [nonce for nonce, texts in gateways.ciphertexts.items() if len(texts) > 1] == []
 
 
+@pytest.mark.guarantee(2)
 @settings(max_examples=20, deadline=None)
 @given(history=st.lists(steps, min_size=8, max_size=30), client=st.sampled_from(Client))
 def test_where_only_the_first_request_is_proven_one_gateway_alone_takes_each_event_once(
@@ -174,6 +176,7 @@ def test_where_only_the_first_request_is_proven_one_gateway_alone_takes_each_eve
     assert gateways.taken == Counter(gateways.acked)
 
 
+@pytest.mark.guarantee(2)
 @pytest.mark.parametrize("freshness", Freshness)
 async def test_what_was_challenged_and_asked_anew_is_not_taken_later_though_it_overtook_the_first_proof(
     tmp_path: Path, freshness: Freshness
@@ -195,6 +198,7 @@ async def test_what_was_challenged_and_asked_anew_is_not_taken_later_though_it_o
     assert [delivery.body for delivery in recorder.deliveries] == [body(0), body(1)]
 
 
+@pytest.mark.guarantee(2)
 @pytest.mark.parametrize("as_device", [False, True], ids=["stranger", "device's address"])
 @pytest.mark.parametrize("client", Client)
 @pytest.mark.parametrize("freshness", [Freshness.REQUEST, Freshness.ANSWER])

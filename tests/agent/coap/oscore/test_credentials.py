@@ -110,6 +110,7 @@ def test_two_sensors_whose_keys_would_be_derived_from_the_same_are_not_both_serv
     assert [f"its secret is already used in {first}" in error for error in files.errors] == [True] * (2 - good)
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize("kind", UNREADABLE)
 def test_a_file_of_any_kind_is_left_out_with_a_reason(tmp_path: Path, kind: str) -> None:
     UNREADABLE[kind][0](tmp_path / "odd.toml")
@@ -146,6 +147,7 @@ SOME = st.sampled_from(VALUES)
 ENTRIES = st.lists(st.tuples(st.sampled_from(KEYS), SOME | st.text(max_size=8)), max_size=8)
 
 
+@pytest.mark.guarantee(6)
 @settings(deadline=None)
 @given(st.binary(max_size=300) | ENTRIES.map(lambda each: "".join(f"{a} = {b}\n" for a, b in each).encode()))
 def test_whatever_a_file_holds_it_is_a_credential_or_has_its_reason(

@@ -45,6 +45,7 @@ def sensor(tmp_path: Path) -> ProtectedSensor:
     return ProtectedSensor(sensor_folder(tmp_path / "sensor"), keeps_echo=False)
 
 
+@pytest.mark.guarantee(6)
 @both
 async def test_a_ciphertext_cut_at_any_length_is_refused_and_the_whole_one_is_taken(
     tmp_path: Path, sensor: ProtectedSensor, caplog: pytest.LogCaptureFixture, required: bool
@@ -80,6 +81,7 @@ async def test_a_datagram_cut_at_any_length_is_not_taken(
     assert not troubles(caplog)
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize("piv_bytes", range(8))
 @pytest.mark.parametrize("code", [1, 2, 3, 4, 5, 6, 7, 8, 31])
 async def test_a_number_of_any_length_under_any_code_is_refused(
@@ -115,6 +117,7 @@ async def test_what_another_device_or_another_gateway_was_told_is_refused(
     assert not troubles(caplog)
 
 
+@pytest.mark.guarantee(2)
 @settings(max_examples=25, deadline=None)
 @given(order=st.lists(st.integers(0, 69), min_size=20, max_size=90))
 def test_requests_in_any_order_are_each_taken_once_as_far_as_the_window_reaches(
@@ -143,6 +146,7 @@ def test_requests_in_any_order_are_each_taken_once_as_far_as_the_window_reaches(
     asyncio.run(play())
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize(
     ("senders", "answers_kept", "bytes_max"),
     [(1_000, 64, 300_000), pytest.param(10_000, PROTECTED_ANSWERS_MAX, 2_000_000, marks=pytest.mark.heavy)],

@@ -31,6 +31,7 @@ def port() -> int:
         return number
 
 
+@pytest.mark.guarantee(2)
 def test_after_a_kill_the_client_goes_on_and_a_captured_datagram_is_refused(tmp_path: Path, port: int) -> None:
     credentials = tmp_path / "credentials"
     credentials.mkdir()

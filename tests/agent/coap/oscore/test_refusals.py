@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from aiocoap.numbers.codes import Code  # type: ignore[import-untyped] # aiocoap carries no types
 
 from agent.delivery import Answer, Status
@@ -14,6 +15,7 @@ from tests.agent.coap.sensor import Sensor
 from tests.agent.coap.serving import serving
 
 
+@pytest.mark.guarantee(6)
 async def test_a_retransmission_of_what_was_refused_gets_the_refusal_and_a_new_request_is_taken(tmp_path: Path) -> None:
     """Processing the same datagram again would be a replay (RFC 8613 section 7.4), so Max-Age is omitted."""
     sensor = ProtectedSensor(sensor_folder(tmp_path / "sensor"))

@@ -48,6 +48,7 @@ def kept(file: Path, number: int) -> None:
     assert reserved(file) == number
 
 
+@pytest.mark.guarantee(2)
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 1 << 32), lives=st.lists(st.integers(0, 3 * BLOCK), min_size=1, max_size=6))
 def test_no_number_comes_twice_over_lives_that_end_without_warning(
@@ -78,6 +79,7 @@ def test_nothing_is_given_before_it_is_reserved(tmp_path: Path) -> None:
         numbers.take()
 
 
+@pytest.mark.guarantee(2)
 def test_however_many_threads_reserve_there_is_one_block_and_no_number_comes_twice(tmp_path: Path) -> None:
     numbers = SenderNumbers(tmp_path / "oscore" / "a.number", Random(1))
     taken: list[int] = []
@@ -97,6 +99,7 @@ def test_a_block_is_on_disk_before_its_first_number_is_given(tmp_path: Path) -> 
         assert take(numbers) < reserved(file)
 
 
+@pytest.mark.guarantee(2)
 def test_a_power_cut_after_a_number_was_given_cannot_take_its_block_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

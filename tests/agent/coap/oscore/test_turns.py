@@ -46,6 +46,7 @@ def slowed(monkeypatch: pytest.MonkeyPatch, name: str, clock: SteppedLoop, turns
     monkeypatch.setattr(SecurityContext, name, slow)
 
 
+@pytest.mark.guarantee(6)
 async def test_requests_that_come_at_once_are_opened_in_turns(
     tmp_path: Path, sensor: ProtectedSensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,6 +60,7 @@ async def test_requests_that_come_at_once_are_opened_in_turns(
     assert turns.most <= PER_TURN
 
 
+@pytest.mark.guarantee(6)
 async def test_answers_that_become_due_at_once_are_protected_in_turns_and_none_is_left_out_at_the_end(
     tmp_path: Path, sensor: ProtectedSensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,6 +92,7 @@ async def challenged(sensor: ProtectedSensor, socket: Sensor) -> bytes:
     return echo
 
 
+@pytest.mark.guarantee(6)
 async def test_requests_that_wait_to_be_opened_are_bounded_in_bytes(
     tmp_path: Path, sensor: ProtectedSensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +108,7 @@ async def test_requests_that_wait_to_be_opened_are_bounded_in_bytes(
     assert 200 // len(sensor.request()[0]) <= turns.total < REQUESTS
 
 
+@pytest.mark.guarantee(6)
 async def test_the_event_loop_goes_on_while_numbers_are_reserved_on_a_slow_disk(
     tmp_path: Path, sensor: ProtectedSensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +132,7 @@ async def test_the_event_loop_goes_on_while_numbers_are_reserved_on_a_slow_disk(
             assert sensor.read(await socket.receive_raw(), reference).code == Code.UNAUTHORIZED
 
 
+@pytest.mark.guarantee(6)
 async def test_uploads_of_strangers_push_out_none_under_oscore(tmp_path: Path, sensor: ProtectedSensor) -> None:
     recorder = Recorder()
     body = BODY.ljust(20, b"\x00")

@@ -109,6 +109,7 @@ def test_any_request_gets_the_same_answer_from_the_fast_path_and_from_aiocoap(tw
     assert twins.troubles == []
 
 
+@pytest.mark.guarantee(6)
 @examples
 @given(
     raw=st.binary(max_size=60)

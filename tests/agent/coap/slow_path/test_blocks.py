@@ -162,6 +162,7 @@ def test_a_block_that_no_upload_could_have_changes_nothing() -> None:
     assert complete.body == BODY
 
 
+@pytest.mark.guarantee(1)
 @given(
     st.lists(st.integers(1, 4), min_size=2, max_size=4),
     st.lists(st.lists(st.integers(0, 20), max_size=2), min_size=4, max_size=20),

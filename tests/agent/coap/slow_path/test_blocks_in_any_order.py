@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from agent.coap.slow_path.blocks import Block, Blocks, IncompleteError, TooLargeError
 
 
+@pytest.mark.guarantee(1)
 @given(
     st.lists(
         st.tuples(

@@ -195,6 +195,7 @@ async def test_too_many_slow_path_requests_in_progress_are_refused_for_now() -> 
                 recorder.respond()
 
 
+@pytest.mark.guarantee(6)
 async def test_slow_path_requests_beyond_their_budget_are_shed_and_plain_posts_are_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

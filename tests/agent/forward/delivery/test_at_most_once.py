@@ -88,6 +88,7 @@ def test_what_another_mode_had_set_aside_for_its_size_no_longer_waits(kafka: Kaf
     assert read_held(outbox.fact(OVERSIZED)) == {}
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.kafka
 def test_of_what_is_too_large_the_gateways_own_is_not_declared_again_and_again(
     kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
@@ -122,6 +123,7 @@ def test_what_a_full_store_drops_between_its_read_and_its_release_is_not_sent(ka
     assert in_doubt(outbox) == InDoubtBatches()
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.kafka
 def test_a_batch_that_has_arrived_is_not_in_doubt_though_what_follows_it_is_dropped(kafka: KafkaTopic) -> None:
     class DroppingOutbox(MemoryOutbox):
@@ -158,6 +160,7 @@ async def test_what_is_too_large_is_declared_by_the_store_and_its_resend_is_new(
         assert (await accept(store, clock, large)).accepted == 1
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.heavy
 @pytest.mark.kafka
 def test_while_the_broker_is_away_nothing_is_sent_and_nothing_lost(
@@ -180,6 +183,7 @@ def test_while_the_broker_is_away_nothing_is_sent_and_nothing_lost(
     assert_each_once(kafka, outbox)
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.heavy
 @pytest.mark.kafka
 def test_a_broker_killed_in_the_middle_gets_nothing_twice_and_what_may_be_lost_is_counted(
@@ -204,6 +208,7 @@ def test_a_broker_killed_in_the_middle_gets_nothing_twice_and_what_may_be_lost_i
     assert caplog.text.count("in_flight_at_most") == (in_doubt(outbox).lost_max > 0) or in_doubt(outbox).lost_max > 0
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.kafka
 def test_what_was_in_flight_at_the_agents_end_is_said_at_its_next_start(
     kafka: KafkaTopic, caplog: pytest.LogCaptureFixture

@@ -54,6 +54,7 @@ def assert_none_twice_and_none_missing_uncounted(kafka: KafkaTopic, outbox: Memo
     assert missing <= in_doubt(outbox).lost_max
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.heavy
 @pytest.mark.parametrize("lost", LOSSES)
 def test_a_connection_that_ends_with_a_batch_in_it_and_is_there_again_at_once_is_noticed(
@@ -81,6 +82,7 @@ def test_a_connection_that_ends_with_a_batch_in_it_and_is_there_again_at_once_is
 STEPS = ((MemoryOutbox, "release"), (AtMostOnceSession, "_send"), (AtMostOnceSession, "_check_connection"))
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.heavy
 @pytest.mark.parametrize("moment", ["before", "in", "after"])
 @pytest.mark.parametrize(("owner", "method"), STEPS, ids=[method for _, method in STEPS])

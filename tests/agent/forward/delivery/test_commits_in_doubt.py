@@ -63,6 +63,7 @@ def marker_kept(kafka: KafkaTopic, gateway: str) -> Iterator[None]:
         client.commit(offsets=[earlier], asynchronous=False)
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.parametrize("is_first", [True, False], ids=["the first of its run", "the first of a renewed epoch"])
 def test_after_a_transaction_that_lost_its_offsets_no_earlier_marker_is_taken_for_a_clone(
     settings: KafkaSettings, link: AnswerLink, kafka: KafkaTopic, gateway: str, is_first: bool
@@ -93,6 +94,7 @@ def test_after_a_transaction_that_lost_its_offsets_no_earlier_marker_is_taken_fo
     assert_each_once(kafka, outbox)
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.parametrize(
     "at_once",
     [
@@ -130,6 +132,7 @@ def test_a_transaction_that_a_clone_has_aborted_after_its_commit_is_not_marked_a
     assert "visible=no" in caplog.text
 
 
+@pytest.mark.guarantee(4)
 def test_a_commit_that_arrives_after_its_repetition_does_not_end_the_next_transaction(
     linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaTopic, gateway: str
 ) -> None:
@@ -153,6 +156,7 @@ def test_a_commit_that_arrives_after_its_repetition_does_not_end_the_next_transa
     assert_nothing_lost(kafka, outbox)
 
 
+@pytest.mark.guarantee(4)
 def test_records_that_retention_deletes_before_they_are_read_back_are_sent_again(
     settings: KafkaSettings, link: AnswerLink, kafka: KafkaTopic, gateway: str
 ) -> None:

@@ -64,6 +64,7 @@ def run_until_death(kafka: KafkaTopic, outbox: MemoryOutbox, gateway: str) -> No
         )
 
 
+@pytest.mark.guarantee(4)
 def test_a_backlog_and_what_comes_meanwhile_is_there_once(kafka: KafkaTopic, gateway: str) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(3_000))
@@ -80,6 +81,7 @@ def test_a_backlog_and_what_comes_meanwhile_is_there_once(kafka: KafkaTopic, gat
     assert outbox.fact(TRANSACTION_SETTLED) == str(intent.marker.number)
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.parametrize(
     "step",
     ["after_intent", *(pytest.param(step, marks=pytest.mark.heavy) for step in FURTHER_STEPS)],
@@ -114,6 +116,7 @@ def test_what_was_given_up_between_the_commit_and_the_mark_is_not_marked(kafka: 
     assert len(kafka.records()) == 10
 
 
+@pytest.mark.guarantee(4)
 def test_what_cannot_be_read_between_the_commit_and_the_mark_is_marked_once_it_can(
     kafka: KafkaTopic, gateway: str
 ) -> None:
@@ -142,6 +145,7 @@ def test_what_cannot_be_read_between_the_commit_and_the_mark_is_marked_once_it_c
     assert outbox.readable_to is None
 
 
+@pytest.mark.guarantee(4)
 def test_what_has_other_labels_than_the_transaction_is_sent_and_the_rest_is_marked(
     kafka: KafkaTopic, gateway: str
 ) -> None:
@@ -158,6 +162,7 @@ def test_what_has_other_labels_than_the_transaction_is_sent_and_the_rest_is_mark
     assert len(kafka.records()) == 14
 
 
+@pytest.mark.guarantee(4)
 def test_after_a_salvage_that_has_lost_the_intent_no_number_is_used_again(kafka: KafkaTopic, gateway: str) -> None:
     outbox = MortalOutbox()
     outbox.append(*readings(10))
@@ -186,6 +191,7 @@ def test_a_transaction_that_was_marked_and_returned_is_sent_again_after_a_restar
     assert len(kafka.records()) == 20
 
 
+@pytest.mark.guarantee(4)
 def test_a_clone_stops_the_one_that_it_has_fenced_and_goes_on_itself(
     kafka: KafkaTopic, gateway: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -230,6 +236,7 @@ def test_one_that_has_stopped_for_a_clone_keeps_no_client(
         wait_until(lambda: not clients, "no client is open", seconds=10)
 
 
+@pytest.mark.guarantee(4)
 def test_one_that_is_fenced_and_finds_its_own_marker_goes_on(kafka: KafkaTopic, gateway: str) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(10))
@@ -278,6 +285,7 @@ def test_a_transaction_with_events_of_three_epochs_is_recognised_whichever_is_th
     assert len(batch.partitions) == 2, "the event of the second epoch is the last one of its partition"
 
 
+@pytest.mark.guarantee(4)
 def test_a_topic_made_anew_before_the_mark_gets_everything(kafka: KafkaTopic, gateway: str) -> None:
     outbox = MortalOutbox()
     outbox.append(*readings(10))
@@ -293,6 +301,7 @@ def test_a_topic_made_anew_before_the_mark_gets_everything(kafka: KafkaTopic, ga
     assert {batch.topic_id for batch in outbox.forwarded()} == {anew}
 
 
+@pytest.mark.guarantee(3)
 @pytest.mark.parametrize("mode", ["exactly-once", "at-most-once"])
 def test_a_disk_that_refuses_ends_nothing_and_all_goes_on_when_it_takes_again(
     kafka: KafkaTopic, gateway: str, mode: str, caplog: pytest.LogCaptureFixture

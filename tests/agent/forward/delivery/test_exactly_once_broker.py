@@ -30,6 +30,7 @@ pytestmark = pytest.mark.kafka
 MODE = "exactly-once"
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.heavy
 def test_a_transaction_that_expires_before_its_commit_is_sent_again(kafka: KafkaTopic, gateway: str) -> None:
     class SlowOutbox(MemoryOutbox):
@@ -53,6 +54,7 @@ def test_a_transaction_that_expires_before_its_commit_is_sent_again(kafka: Kafka
     assert_nothing_lost(kafka, outbox)
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.parametrize("mode", [MODE, pytest.param("at-least-once", marks=pytest.mark.heavy)])
 def test_a_topic_that_gets_more_partitions_gets_each_once(kafka: KafkaTopic, gateway: str, mode: str) -> None:
     outbox = MemoryOutbox()
@@ -73,6 +75,7 @@ def test_a_topic_that_gets_more_partitions_gets_each_once(kafka: KafkaTopic, gat
     assert_nothing_lost(kafka, outbox)
 
 
+@pytest.mark.guarantee(4)
 def test_ending_what_hangs_aborts_in_each_partition_of_the_batch(kafka: KafkaTopic, gateway: str) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(1))
@@ -90,6 +93,7 @@ def test_ending_what_hangs_aborts_in_each_partition_of_the_batch(kafka: KafkaTop
     assert kafka.records() == []
 
 
+@pytest.mark.guarantee(4)
 def test_what_readers_cannot_see_yet_is_not_marked(kafka: KafkaTopic, gateway: str) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(10))
@@ -112,6 +116,7 @@ def test_what_readers_cannot_see_yet_is_not_marked(kafka: KafkaTopic, gateway: s
     assert_each_once(kafka, outbox)
 
 
+@pytest.mark.guarantee(4)
 def test_while_somebody_else_holds_readers_back_a_session_begins_with_nothing_committed(
     kafka: KafkaTopic, gateway: str
 ) -> None:
@@ -139,6 +144,7 @@ def test_while_somebody_else_holds_readers_back_a_session_begins_with_nothing_co
 
 # A restarted broker may report a transaction as committed and leave it open in the topic
 # (agent/forward/delivery/transaction_recovery.py).
+@pytest.mark.guarantee(4)
 @pytest.mark.parametrize(
     "end",
     [

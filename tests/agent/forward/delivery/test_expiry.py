@@ -48,6 +48,7 @@ def test_what_has_expired_is_given_up_and_the_gateways_own_events_are_sent() -> 
     assert outbox.given_up == dict.fromkeys((2, 3, 4, 5, 7), "expired")
 
 
+@pytest.mark.guarantee(4)
 def test_what_may_have_been_sent_before_does_not_expire() -> None:
     outbox = filled()
     expiry = Expiry(outbox, 60.0)

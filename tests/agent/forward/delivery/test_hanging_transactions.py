@@ -38,6 +38,7 @@ def kafka(tmp_path: Path) -> Iterator[KafkaTopic]:
         yield side
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.heavy
 def test_what_hangs_of_a_transaction_that_was_never_to_be_committed_is_not_committed_with_the_next(
     kafka: KafkaTopic, gateway: str

@@ -78,6 +78,7 @@ def test_only_the_leaders_of_a_batchs_own_partitions_count() -> None:
     assert sending.batch("id", {2: 2, 3: 4}) == Batch(5, 5, "id", {3: Offsets(70, 70, 4)})
 
 
+@pytest.mark.guarantee(4)
 def test_a_delivery_without_an_offset_counts_as_not_sent() -> None:
     sending = in_flight(1, 1)
 

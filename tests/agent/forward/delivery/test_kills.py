@@ -114,6 +114,7 @@ async def test_each_label_is_there_once_whenever_the_agent_is_killed(
     assert lives.log.count("recovered=") > 0
 
 
+@pytest.mark.guarantee(4)
 @KILLS
 async def test_at_most_once_no_label_is_there_twice_and_none_is_missing_uncounted_whenever_the_agent_is_killed(
     kafka: KafkaTopic, gateway: str, tmp_path: Path, kills: int
@@ -127,6 +128,7 @@ async def test_at_most_once_no_label_is_there_twice_and_none_is_missing_uncounte
     assert len(missing) <= lives.maybe_lost <= kills * EVENTS_PER_BATCH
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.heavy
 async def test_at_most_once_the_same_holds_with_two_lanes_that_send_at_the_same_time(
     kafka: KafkaTopic, gateway: str, tmp_path: Path

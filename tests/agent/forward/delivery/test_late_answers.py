@@ -50,6 +50,7 @@ def settings(linked: tuple[Broker, int, int], kafka: KafkaTopic, mode: str, **pr
     return KafkaSettings(f"127.0.0.1:{linked[2]}", kafka.topic, mode, dotted)
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     "socket_ms",
@@ -82,6 +83,7 @@ def test_an_ack_that_comes_after_its_events_have_expired_is_none_and_they_are_se
     assert_nothing_lost(kafka, outbox)
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.heavy
 def test_leaders_that_tell_their_epochs_too_late_are_said_and_nothing_is_marked_meanwhile(
     linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
@@ -102,6 +104,7 @@ def test_leaders_that_tell_their_epochs_too_late_are_said_and_nothing_is_marked_
     assert_nothing_lost(kafka, outbox)
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.heavy
 @pytest.mark.parametrize("kind", TRANSACTIONAL, ids=lambda kind: kind.name)
 def test_however_late_an_answer_within_a_transaction_is_each_event_is_there_once(
@@ -132,6 +135,7 @@ def test_however_late_an_answer_within_a_transaction_is_each_event_is_there_once
     assert_nothing_lost(kafka, outbox)
 
 
+@pytest.mark.guarantee(4)
 def test_at_most_once_sends_nothing_while_the_broker_does_not_answer_in_time(
     linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -164,6 +168,7 @@ def send_with_a_lost_ack(linked: tuple[Broker, int, int], link: AnswerLink, kafk
     return outbox
 
 
+@pytest.mark.guarantee(4)
 def test_what_a_producer_repeats_since_an_ack_was_lost_is_there_once(
     linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaTopic
 ) -> None:
@@ -173,6 +178,7 @@ def test_what_a_producer_repeats_since_an_ack_was_lost_is_there_once(
     assert_nothing_lost(kafka, outbox)
 
 
+@pytest.mark.guarantee(4)
 def test_a_mutant_without_idempotence_doubles_what_it_repeats(
     linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:

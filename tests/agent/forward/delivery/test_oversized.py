@@ -66,6 +66,7 @@ RECORDS_AND_MARKERS = 4
 SMALL = {"message_max_bytes": "3000", "batch_size": "3000"}
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.kafka
 @pytest.mark.parametrize("delivery", MODES)
 def test_what_the_producer_refuses_waits_until_its_limit_is_raised_and_the_rest_goes_on(
@@ -82,6 +83,7 @@ def test_what_the_producer_refuses_waits_until_its_limit_is_raised_and_the_rest_
     assert_arrived(kafka, outbox, delivery)
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.kafka
 @pytest.mark.usefixtures("_quick")
 @pytest.mark.parametrize("delivery", MODES)
@@ -102,6 +104,7 @@ def test_a_topic_that_was_set_too_small_loses_nothing_once_it_is_put_right(
     assert_arrived(kafka, outbox, delivery)
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.kafka
 @pytest.mark.usefixtures("_quick")
 @pytest.mark.parametrize("delivery", ["at-least-once", pytest.param("exactly-once", marks=pytest.mark.heavy)])
@@ -119,6 +122,7 @@ def test_what_the_broker_refuses_for_long_enough_is_given_up_and_the_rest_goes_o
     assert_arrived(kafka, outbox, delivery)
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.heavy
 @pytest.mark.kafka
 @pytest.mark.usefixtures("_quick")
@@ -229,6 +233,7 @@ def test_the_smallest_is_tried_again_and_where_it_is_taken_all_go_again() -> Non
     assert waiting(case.outbox) == []
 
 
+@pytest.mark.guarantee(4)
 def test_only_time_in_which_kafka_has_refused_counts_and_outlives_a_restart() -> None:
     case = Refusing(2, after_ms=10 * RETRY_MS)
     case.refuse(1, 700)
@@ -246,6 +251,7 @@ def test_only_time_in_which_kafka_has_refused_counts_and_outlives_a_restart() ->
     assert waiting(case.outbox) == []
 
 
+@pytest.mark.guarantee(4)
 def test_nothing_is_given_up_that_was_not_refused_once_more_after_its_time() -> None:
     case = Refusing(3, after_ms=3 * RETRY_MS)
     for position, size in ((1, 900), (2, 700), (3, 800)):

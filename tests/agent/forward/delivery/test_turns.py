@@ -1,5 +1,7 @@
 """Turns: a lane waits for those of higher priority, and for none that cannot send."""
 
+import pytest
+
 from agent.forward.delivery.lanes import WAITED_FOR_MS, Turns
 from tests.agent.store.stores import HandClock
 
@@ -33,6 +35,7 @@ def test_a_lane_without_events_does_not_withdraw_what_another_of_its_priority_ha
     assert not low.ask(has_events=True)
 
 
+@pytest.mark.guarantee(4)
 def test_nobody_waits_for_a_lane_that_does_not_ask_again() -> None:
     clock = HandClock()
     turns = Turns(clock)

@@ -83,6 +83,7 @@ def await_leader(kafka: KafkaTopic, number: int) -> None:
     wait_until(lambda: kafka.leader(0) == number, f"node {number} leads")
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.parametrize("mode", MODES)
 def test_what_an_unclean_election_takes_is_sent_again_though_the_session_goes_on(
     cluster: KafkaCluster, mode: str

@@ -127,6 +127,7 @@ def send_until_it_expires(sender: Sender, link: SilentLink, expiry: datetime) ->
     sender.append()
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.parametrize("mode", MODES)
 def test_an_expired_certificate_of_our_own_is_named_and_a_renewed_file_is_taken_without_a_restart(
     secured: tuple[Broker, int, int], authority: Authority, kafka: KafkaTopic, gateway: str, mode: str
@@ -147,6 +148,7 @@ def test_an_expired_certificate_of_our_own_is_named_and_a_renewed_file_is_taken_
     assert_each_once(kafka, outbox)
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.parametrize("mode", MODES)
 def test_an_expired_certificate_of_the_broker_is_named_and_everything_waits_for_another(
     secured: tuple[Broker, int, int], authority: Authority, kafka: KafkaTopic, gateway: str, mode: str

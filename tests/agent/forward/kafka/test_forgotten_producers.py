@@ -66,6 +66,7 @@ def assert_kept(kafka: KafkaTopic, outbox: MemoryOutbox, mode: str) -> None:
         assert_nothing_lost(kafka, outbox)
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.heavy
 @pytest.mark.parametrize("mode", MODES)
 def test_a_producer_that_the_broker_has_forgotten_goes_on(
@@ -83,6 +84,7 @@ def test_a_producer_that_the_broker_has_forgotten_goes_on(
     assert "kafka=failing" not in caplog.text
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.heavy
 def test_a_transactional_id_that_has_expired_is_taken_anew_and_it_is_said(
     kafka: KafkaTopic, gateway: str, caplog: pytest.LogCaptureFixture
@@ -103,6 +105,7 @@ def test_a_transactional_id_that_has_expired_is_taken_anew_and_it_is_said(
     assert any(reason in caplog.text for reason in reasons)
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.parametrize("mode", MODES)
 def test_records_that_are_deleted_below_an_open_producer_change_nothing(
     kafka: KafkaTopic, gateway: str, mode: str
@@ -127,6 +130,7 @@ def delete_records(kafka: KafkaTopic) -> None:
         future.result(60)
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.parametrize("mode", MODES[:2])
 def test_a_broker_that_says_that_it_knows_no_such_producer_gets_everything(
     forgetful: tuple[Broker, int, int], kafka: KafkaTopic, gateway: str, mode: str, caplog: pytest.LogCaptureFixture

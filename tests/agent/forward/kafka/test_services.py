@@ -57,6 +57,7 @@ def service(limited: tuple[Broker, int, int], limits: Mapping[int, int | None]) 
         yield KafkaTopic(f"127.0.0.1:{link}", side.topic)
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [(WITHOUT_TOPIC_IDS, "no topic ids (KIP-516)"), (WITHOUT_LEADER_EPOCHS, "no leader epochs (KIP-320)")],

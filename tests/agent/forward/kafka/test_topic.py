@@ -54,6 +54,7 @@ def test_a_client_that_got_no_answer_is_replaced() -> None:
     assert len(opened) == 1, "one that answers stays"
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.kafka
 def test_the_partitions_ends_are_waited_for_together(
     broker: Broker, kafka: KafkaTopic, monkeypatch: pytest.MonkeyPatch
@@ -72,6 +73,7 @@ def test_the_partitions_ends_are_waited_for_together(
     assert time.monotonic() - begin < 6 * limit, "not one limit for each of the twelve"
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.kafka
 def test_a_leader_without_an_answer_is_not_one_without_epochs(
     broker: Broker, kafka: KafkaTopic, monkeypatch: pytest.MonkeyPatch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,6 +37,7 @@ class Client:
         self._properties["stats_cb"](json.dumps(statistics))
 
 
+@pytest.mark.guarantee(4)
 @settings(max_examples=60)
 @given(
     bytes_per_event=st.floats(10, 1_000),

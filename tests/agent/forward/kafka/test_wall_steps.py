@@ -77,6 +77,7 @@ def running(gateway: Gateway) -> Iterator[None]:
         yield
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.kafka
 @pytest.mark.heavy
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
@@ -97,6 +98,7 @@ def test_a_clock_that_is_set_back_while_kafka_is_away_delays_nothing(
             wait_until(gateway.has_forwarded_all, "everything is forwarded", seconds=300)
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.kafka
 @pytest.mark.heavy
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])

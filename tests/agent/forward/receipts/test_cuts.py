@@ -159,6 +159,7 @@ def assert_nothing_is_processed_that_the_table_has_not_read(made: Sequence[Line]
         assert line.read == stored, f"{line.mode}: lost {sorted(stored - line.read)}"
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.heavy
 @pytest.mark.parametrize("cuts", [FEW_CUTS, pytest.param(EVERY_CUT, marks=pytest.mark.heavy)], ids=["few", "every"])
 @pytest.mark.parametrize("bare", [False, pytest.param(True, marks=pytest.mark.heavy)])
@@ -172,6 +173,7 @@ def test_what_a_broker_has_lost_below_an_idle_session_is_sent_again(
         assert_nothing_is_processed_that_the_table_has_not_read(made)
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.heavy
 @pytest.mark.parametrize("cuts", [FEW_CUTS, pytest.param(EVERY_CUT, marks=pytest.mark.heavy)], ids=["few", "every"])
 def test_what_a_broker_has_lost_between_acks_and_their_mark_is_sent_again(
@@ -193,6 +195,7 @@ def test_what_a_broker_has_lost_between_acks_and_their_mark_is_sent_again(
         assert_nothing_is_processed_that_the_table_has_not_read(made)
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.heavy
 @pytest.mark.parametrize("cuts", [FEW_CUTS, EVERY_CUT], ids=["few", "every"])
 def test_what_a_broker_has_lost_while_events_were_on_their_way_is_sent_again(
@@ -210,6 +213,7 @@ def test_what_a_broker_has_lost_while_events_were_on_their_way_is_sent_again(
         assert_nothing_is_processed_that_the_table_has_not_read(made)
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.heavy
 @pytest.mark.parametrize("cuts", [FEW_CUTS, EVERY_CUT], ids=["few", "every"])
 def test_what_a_broker_has_lost_beside_receipts_is_sent_again_where_the_table_has_not_read_it(

@@ -12,6 +12,7 @@ from tests.agent.forward.running import forwarding, receipting
 from tests.support.waiting import wait_for_count, wait_until
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.kafka
 def test_a_foreign_commit_holds_until_a_true_receipt_stands_there(
     kafka: KafkaTopic, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
@@ -42,6 +43,7 @@ def test_a_foreign_commit_counts_where_any_does(kafka: KafkaTopic, outbox: Count
     assert outbox.fact(RECEIPTS_TABLE) is None
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.kafka
 def test_an_offset_beyond_the_logs_end_holds_until_a_true_receipt_stands_there(
     kafka: KafkaTopic, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
@@ -58,6 +60,7 @@ def test_an_offset_beyond_the_logs_end_holds_until_a_true_receipt_stands_there(
     assert "receipts=flowing" in caplog.text
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.kafka
 def test_a_receipt_without_a_leader_epoch_holds_until_one_names_it(
     kafka: KafkaTopic, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture

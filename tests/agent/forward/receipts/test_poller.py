@@ -51,6 +51,7 @@ def test_offsets_that_went_back_are_waited_for(kafka: KafkaTopic, outbox: Counti
         wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.kafka
 def test_what_lies_below_the_tables_first_offset_is_sent_again(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
     first = max(kafka.ends().values())
@@ -63,6 +64,7 @@ def test_what_lies_below_the_tables_first_offset_is_sent_again(kafka: KafkaTopic
     assert links.state(LinkName.RECEIPTS) == FLOWING
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.kafka
 def test_what_a_replaced_topic_had_is_sent_again_and_receipted_there(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
     kafka.delete_topic()

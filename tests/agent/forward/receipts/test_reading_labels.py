@@ -47,6 +47,7 @@ def produce(kafka: KafkaTopic, producer: Producer) -> None:
     assert producer.flush(ANSWER_SECONDS_MAX) == 0
 
 
+@pytest.mark.guarantee(4)
 def test_a_record_that_its_leader_does_not_show_yet_is_waited_for(kafka: KafkaTopic) -> None:
     """A leader that was just elected ends its log for readers lower than its predecessor, for a moment."""
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
@@ -57,6 +58,7 @@ def test_a_record_that_its_leader_does_not_show_yet_is_waited_for(kafka: KafkaTo
     assert (label.gateway, label.sequence) == (GATEWAY, 1)
 
 
+@pytest.mark.guarantee(4)
 def test_an_aborted_record_has_no_label_though_nothing_follows_it(kafka: KafkaTopic, gateway: str) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": gateway})
     producer.init_transactions(ANSWER_SECONDS_MAX)

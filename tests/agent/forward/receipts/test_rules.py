@@ -139,6 +139,7 @@ def test_a_commit_of_an_earlier_leader_is_no_receipt_for_what_a_later_one_took(
     assert decide(batch, looked, Rules("table", any_commit)).verdict is verdict
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.parametrize("log_end", [2, 14, 15, 30])
 @pytest.mark.parametrize("committed", [14, 15, 40])
 def test_what_a_leader_of_the_past_says_of_its_log_is_no_answer(log_end: int, committed: int) -> None:
@@ -185,6 +186,7 @@ BATCHES = st.builds(
 )
 
 
+@pytest.mark.guarantee(4)
 @given(batch=BATCHES, looked=VIEWS, table=st.sampled_from([None, "table", "other"]))
 def test_nothing_is_processed_that_the_pinned_table_has_not_read_in_this_very_topic(
     batch: Batch, looked: View, table: str | None

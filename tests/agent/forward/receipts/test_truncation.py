@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
 from confluent_kafka import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -113,6 +114,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.guarantee(4)
 @settings(max_examples=500)
 @given(steps=STEPS, data=st.data())
 def test_nothing_is_processed_that_the_table_has_not_read_whenever_the_log_was_cut_and_whoever_answered(

@@ -1,5 +1,6 @@
 """The truncation check: which records it reads after a change of leader, and its decisions: pure rules."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,6 +52,7 @@ def test_what_is_lost_returns_and_what_is_unknown_waits() -> None:
     assert verdicts({Leadership(0, 7): None, Leadership(1, 3): True}) == [Verdict.WAIT, Verdict.PROCESSED]
 
 
+@pytest.mark.guarantee(4)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=20), st.integers(0, 4))
 def test_no_batch_is_processed_whose_leader_is_gone_and_whose_records_are_not_proven(
     sent: list[tuple[int, int]], now: int

@@ -35,6 +35,7 @@ async def kill_one(folder: Path) -> Path:
         return crash_image(folder / "live", folder / "killed")
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("name", [FILE_NAME, f"{FILE_NAME}-wal"])
 def test_a_connection_that_cannot_read_the_beginning_is_damage(tmp_path: Path, name: str) -> None:
     killed = asyncio.run(kill_one(tmp_path))

@@ -35,6 +35,7 @@ TWO = Event(DEVICE, id=2, data={"t": 21})
 NAMELESS = Event(DEVICE, data={"t": 21})
 
 
+@pytest.mark.guarantee(1)
 @pytest.mark.parametrize("fault", ["BEGIN", "INSERT INTO events", "INSERT INTO fingerprints", "COMMIT", "SELECT (page"])
 async def test_nothing_is_acked_that_is_not_on_disk_and_the_store_recovers(
     tmp_path: Path, clock: HandClock, fault: str, monkeypatch: pytest.MonkeyPatch
@@ -63,6 +64,7 @@ async def test_nothing_is_acked_that_is_not_on_disk_and_the_store_recovers(
     assert (labels[0].epoch != labels[-1].epoch) == has_assigned_labels, "a salvaged image may hold them"
 
 
+@pytest.mark.guarantee(1)
 async def test_a_commit_whose_outcome_is_unknown_is_forgotten_and_its_resend_is_new(
     tmp_path: Path, clock: HandClock
 ) -> None:
@@ -87,6 +89,7 @@ async def test_a_commit_whose_outcome_is_unknown_is_forgotten_and_its_resend_is_
     assert len({event.label.epoch for event in events}) == 2
 
 
+@pytest.mark.guarantee(1)
 async def test_a_commit_counts_though_the_length_of_the_log_cannot_be_read_after_it(
     tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +103,7 @@ async def test_a_commit_counts_though_the_length_of_the_log_cannot_be_read_after
         assert not store.failed.done()
 
 
+@pytest.mark.guarantee(3)
 async def test_a_full_store_refuses_new_events_acks_copies_and_recovers_by_itself(
     tmp_path: Path, clock: HandClock
 ) -> None:
@@ -164,6 +168,7 @@ async def test_what_fails_between_commits_is_tried_again_after_a_while_and_not_a
         wait_until(forwarded, "the marks are on disk")
 
 
+@pytest.mark.guarantee(3)
 async def test_a_fact_that_the_disk_refuses_is_an_error_that_says_so_and_can_be_tried_again(tmp_path: Path) -> None:
     class Full(FaultyConnection):
         pass

@@ -86,6 +86,7 @@ async def work(store: EventStore, clock: HandClock, first: int, acked: set[int])
         store.trouble()  # a turn of the writer, which seals
 
 
+@pytest.mark.guarantee(1)
 async def test_any_statement_may_fail_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

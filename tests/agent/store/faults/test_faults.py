@@ -210,6 +210,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
         yield
 
 
+@pytest.mark.guarantee(1)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a failing close is not reported
 @pytest.mark.parametrize("error", ERRORS, ids=lambda number: errno.errorcode[number])
 @pytest.mark.parametrize("operation", OPERATIONS)

@@ -30,6 +30,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Original:
     return make_original(tmp_path_factory.mktemp("full"))
 
 
+@pytest.mark.guarantee(3)
 async def test_it_opens_reads_and_acks_copies_on_a_full_disk_and_goes_on_when_there_is_room(
     tmp_path: Path, clock: HandClock
 ) -> None:
@@ -56,6 +57,7 @@ async def test_it_opens_reads_and_acks_copies_on_a_full_disk_and_goes_on_when_th
     assert not any(swap.damaged_files(image / FILE_NAME))
 
 
+@pytest.mark.guarantee(3)
 async def test_new_events_leave_the_last_of_the_disk_to_receipts_and_deletes(
     tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,6 +75,7 @@ async def test_new_events_leave_the_last_of_the_disk_to_receipts_and_deletes(
         assert (await accept(store, clock, event(10**6))).accepted == 1
 
 
+@pytest.mark.guarantee(7)
 async def test_a_salvage_without_room_leaves_the_damaged_file_and_no_other_and_says_what_it_needs(
     original: Original, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +100,7 @@ async def test_a_salvage_without_room_leaves_the_damaged_file_and_no_other_and_s
     check(original, await survivors(folder))
 
 
+@pytest.mark.guarantee(3)
 @pytest.mark.parametrize(("reason", "error"), [(errno.EDQUOT, DiskFullError), (errno.EIO, StoreError)])
 async def test_a_quota_that_sqlite_calls_an_input_output_error_is_a_full_disk(
     original: Original,
@@ -124,6 +128,7 @@ async def test_a_quota_that_sqlite_calls_an_input_output_error_is_a_full_disk(
     check(original, await survivors(folder))
 
 
+@pytest.mark.guarantee(7)
 async def test_what_an_interrupted_salvage_has_left_gives_its_room_back(original: Original, tmp_path: Path) -> None:
     folder = copy(original, tmp_path / "image")
     for part in ("", "-wal", "-shm", "-journal"):

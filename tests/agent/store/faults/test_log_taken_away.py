@@ -75,6 +75,7 @@ def ids(store: EventStore) -> list[int]:
     return [document["id"] for document in documents if document["device"] == "d"]
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("take_away", [truncate, shorten, remove, replace, overwrite])
 async def test_what_comes_after_the_log_is_gone_is_refused_and_stored_by_its_resend(
     tmp_path: Path, clock: HandClock, take_away: Callable[[Path], None]
@@ -103,6 +104,7 @@ async def test_what_comes_after_the_log_is_gone_is_refused_and_stored_by_its_res
     assert set(ids) >= {*kept, *range(100, 110)}
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("take_away", [truncate, remove, make_anew])
 @pytest.mark.parametrize("fails_before", ["", "INSERT INTO events", "COMMIT"])
 async def test_nothing_is_acked_into_a_log_that_was_taken_away_before_the_first_transaction_or_after_one_that_failed(
@@ -139,6 +141,7 @@ async def test_nothing_is_acked_into_a_log_that_was_taken_away_before_the_first_
         assert sorted(ids(store)) == sorted(events)
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("take_away", [truncate, remove, make_anew])
 @pytest.mark.parametrize("fails_before", ["", "COMMIT"])
 async def test_of_what_was_acked_before_the_log_was_taken_away_nothing_is_forgotten_without_a_word(
@@ -165,6 +168,7 @@ async def test_of_what_was_acked_before_the_log_was_taken_away_nothing_is_forgot
             assert set(ids(store)) >= set(range(5)), "the log was still open, so it is put back"
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("take_away", [remove, make_anew])
 async def test_a_log_that_was_removed_while_a_reader_holds_it_is_put_back(
     tmp_path: Path, clock: HandClock, take_away: Callable[[Path], None]
@@ -182,6 +186,7 @@ async def test_a_log_that_was_removed_while_a_reader_holds_it_is_put_back(
         assert set(ids(store)) >= set(range(5))
 
 
+@pytest.mark.guarantee(7)
 async def test_a_log_that_was_overwritten_by_an_older_copy_of_itself_is_damage(
     tmp_path: Path, clock: HandClock
 ) -> None:
@@ -223,6 +228,7 @@ async def test_a_log_that_was_overwritten_by_that_of_another_life_of_the_store_i
         assert damage_met(store)
 
 
+@pytest.mark.guarantee(7)
 async def test_a_file_that_was_renamed_under_the_store_is_noticed_and_its_log_is_salvaged(
     tmp_path: Path, clock: HandClock
 ) -> None:
@@ -275,6 +281,7 @@ async def test_a_position_that_is_taken_on_disk_and_not_in_memory_is_damage(tmp_
         assert sorted(ids(store)) == [0, 1]
 
 
+@pytest.mark.guarantee(7)
 async def test_a_log_that_was_truncated_is_not_written_back_by_the_commit_that_follows(
     tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -207,6 +207,7 @@ def faults(folder: Path, seed: int, count: int, commit: Commit, synchronous: str
             file.unlink()
 
 
+@pytest.mark.guarantee(7)
 def test_a_cut_while_the_file_is_made_is_no_damage(folder: Path) -> None:
     journal = struct.pack(">8s5I", bytes.fromhex("d9d505f920a163d7"), 0, 0xA89B0112, 0, 512, 4096).ljust(512, b"\0")
     for torn in (bytes(3072), bytes(4096), b"SQLite format 3\0".ljust(512, b"\0")):
@@ -215,11 +216,13 @@ def test_a_cut_while_the_file_is_made_is_no_damage(folder: Path) -> None:
         assert not broken(Image({"": b"", "-journal": unfinished}, frozenset()), folder / f"unfinished-{number}")
 
 
+@pytest.mark.guarantee(1, 8)
 def test_no_power_cut_takes_an_acked_event(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(section, "SECTION_EVENTS", SECTION_EVENTS)
     assert not find_broken(folder, random.randrange(1 << 32), 300, commit_then_ack)
 
 
+@pytest.mark.guarantee(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("_run", range(20))
 def test_no_power_cut_of_ten_thousand_takes_an_acked_event(
@@ -229,10 +232,12 @@ def test_no_power_cut_of_ten_thousand_takes_an_acked_event(
     assert not find_broken(folder, random.randrange(1 << 32), 500, commit_then_ack)
 
 
+@pytest.mark.guarantee(1)
 def test_the_generator_catches_commits_that_do_not_wait_for_the_flush(folder: Path) -> None:
     assert any("an acked event" in fault for fault in faults(folder, 1, 300, commit_then_ack, "NORMAL"))
 
 
+@pytest.mark.guarantee(1)
 @pytest.mark.parametrize(
     ("step", "instead"),
     [("flush", lambda _: None), ("_latest_commit", lambda *_: (0, 0))],
@@ -248,5 +253,6 @@ def test_the_generator_catches_copies_acked_out_of_the_page_cache(
     assert any("an acked event" in fault for fault in found)
 
 
+@pytest.mark.guarantee(1)
 def test_the_generator_catches_an_ack_before_the_commit(folder: Path) -> None:
     assert any("an acked event" in fault for fault in faults(folder, 2, 300, ack_then_commit))

@@ -320,6 +320,7 @@ TestRecoveryMachine.settings = settings(
 )
 
 
+@pytest.mark.guarantee(7, 8)
 @pytest.mark.heavy
 def test_no_order_of_failures_of_thousands_loses_or_doubles_anything() -> None:
     from hypothesis.stateful import run_state_machine_as_test

@@ -46,6 +46,7 @@ def readings(events: Sequence[StoredEvent]) -> dict[int, StoredEvent]:
     return {document["id"]: event for document, event in documents if document["device"] == "d"}
 
 
+@pytest.mark.guarantee(1)
 async def test_a_copy_of_what_a_kill_may_have_left_in_the_page_cache_is_acked_once_that_is_flushed(
     tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,6 +68,7 @@ async def test_a_copy_of_what_a_kill_may_have_left_in_the_page_cache_is_acked_on
                 assert (await accept(store, clock, event)).duplicates == 1
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("operation", [Operation.FLUSH, Operation.WRITE])
 @pytest.mark.parametrize("salvaged", [False, True])
 @pytest.mark.parametrize("seed", range(6))

@@ -56,6 +56,7 @@ def mark_all_processed(store: EventStore) -> None:
     store.outbox.mark_processed(store.outbox.forwarded())
 
 
+@pytest.mark.guarantee(3)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("megabytes", "ends_while_it_serves"), [(24, True), (24, False), pytest.param(48, True, marks=pytest.mark.heavy)]
@@ -88,6 +89,7 @@ async def test_a_disk_that_the_log_has_taken_while_a_reader_held_it_is_used_agai
             assert (await accept(store, clock, *pack(10**6))).accepted == PACK
 
 
+@pytest.mark.guarantee(3)
 async def test_a_segment_which_takes_room_first_waits_until_there_is_some(
     tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +119,7 @@ def sealed(folder: Path) -> int:
         return sum(1 for _ in segments.load_segments(connection))
 
 
+@pytest.mark.guarantee(3)
 async def test_what_is_dropped_on_a_full_disk_is_what_is_missing_and_no_more(tmp_path: Path, clock: HandClock) -> None:
     with small_disk(tmp_path / "disk", 40) as folder:
         state = folder / "state"

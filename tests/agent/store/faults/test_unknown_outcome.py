@@ -46,6 +46,7 @@ def restart(store: EventStore) -> None:
     pass
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("following", [write_a_fact, restart])
 async def test_a_gap_whose_declaration_failed_is_declared_whatever_comes_between(
     tmp_path: Path, clock: HandClock, following: Callable[[EventStore], None]
@@ -87,6 +88,7 @@ async def test_deleted_bytes_are_overwritten_for_the_discarding_alone_also_where
         assert store._write_path.connection.get().execute("PRAGMA secure_delete").fetchone()[0] == 0
 
 
+@pytest.mark.guarantee(1)
 @pytest.mark.parametrize("in_truth", ["", "ROLLBACK", "COMMIT"])
 async def test_of_a_transaction_whose_rollback_fails_nothing_stands_and_nobody_is_acked(
     tmp_path: Path, clock: HandClock, in_truth: str
@@ -121,6 +123,7 @@ async def test_of_a_transaction_whose_rollback_fails_nothing_stands_and_nobody_i
     assert not verify(image / FILE_NAME).findings
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("instead", ["COMMIT", "ROLLBACK"])
 async def test_what_is_given_up_again_after_an_unknown_outcome_is_declared_once(
     tmp_path: Path, clock: HandClock, instead: str

@@ -33,6 +33,7 @@ def places(place: int, step: int, bits: int) -> Iterator[int]:
     return ((place + hash_ * step) % bits for hash_ in range(HASHES))
 
 
+@pytest.mark.guarantee(2)
 @given(steps, st.integers(0, 18), st.booleans())
 def test_a_filter_never_hides_what_a_segment_has(steps: list[tuple[bool, int]], halves: int, mixed: bool) -> None:
     bytes_max = halves * PLANE_BYTES // 2
@@ -118,6 +119,7 @@ def test_segments_without_a_filter_are_the_oldest() -> None:
     assert filters.candidates(bytes(16)) == list(range(11, 0, -1))
 
 
+@pytest.mark.guarantee(2)
 def test_a_million_fingerprints_take_less_than_twenty_megabytes() -> None:
     planes = -(-1_000_000 // SEGMENT_EVENTS // PLANE_FILTERS)
     assert 2 * Memtable.bytes_max(SEGMENT_EVENTS) + planes * PLANE_FILTERS * filter_bytes(SEGMENT_EVENTS) < 20e6

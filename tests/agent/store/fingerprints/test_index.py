@@ -86,6 +86,7 @@ def test_a_segment_gives_every_entry_back_and_no_other(count: int, alike: int, s
             assert segments.find(connection, 6, stranger) is segments.find(connection, 8, stranger) is None
 
 
+@pytest.mark.guarantee(2)
 def test_what_is_sealed_is_found_with_its_position_and_memory_stays_bounded(connection: sqlite3.Connection) -> None:
     bounds = IndexBounds(64_000, 256)
     known = FingerprintIndex(bounds)

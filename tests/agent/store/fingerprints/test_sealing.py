@@ -98,6 +98,7 @@ def test_sealing_keeps_up_with_large_commits(commit_events: int, tmp_path: Path)
             assert index.count_behind_oldest() <= segment_events + commit_events
 
 
+@pytest.mark.guarantee(2)
 async def test_copies_of_sealed_events_are_recognised_also_after_a_restart(tmp_path: Path) -> None:
     clock = HandClock()
     async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
@@ -125,6 +126,7 @@ async def test_a_commit_larger_than_what_is_left_of_a_block_is_known_across_a_ki
         assert (await accept(store, clock, *(event(number) for number in range(210)))).duplicates == 210
 
 
+@pytest.mark.guarantee(2)
 async def test_sealed_fingerprints_are_forgotten_after_the_retention_and_not_before(tmp_path: Path) -> None:
     clock = HandClock()
     async with make_store(tmp_path, clock, segment_events=SEGMENT, retention_seconds=7200) as store:
@@ -147,6 +149,7 @@ async def test_sealed_fingerprints_are_forgotten_after_the_retention_and_not_bef
         assert sealed(tmp_path) == []
 
 
+@pytest.mark.guarantee(2)
 async def test_what_is_given_up_is_forgotten_in_a_segment_too_and_healed_by_a_resend(tmp_path: Path) -> None:
     clock = HandClock()
     async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
@@ -160,6 +163,7 @@ async def test_what_is_given_up_is_forgotten_in_a_segment_too_and_healed_by_a_re
         assert [(await accept(store, clock, event(number))).accepted for number in range(7, 12)] == [0, 0, 0, 0, 0]
 
 
+@pytest.mark.guarantee(2)
 @pytest.mark.heavy
 async def test_what_was_given_up_leaves_with_the_segments_before_it_on_a_gateway_that_never_rests(
     tmp_path: Path,
@@ -249,6 +253,7 @@ class Imaging(sqlite3.Connection):
         return super().execute(sql, *parameters)
 
 
+@pytest.mark.guarantee(2)
 async def test_a_kill_at_any_step_of_a_sealing_loses_no_fingerprint(tmp_path: Path) -> None:
     clock, count = HandClock(), 70
     async with make_store(tmp_path / "live", clock, segment_events=SEGMENT) as store:
@@ -287,6 +292,7 @@ async def test_a_kill_at_any_step_of_a_sealing_loses_no_fingerprint(tmp_path: Pa
             assert not verify(folder / FILE_NAME).findings
 
 
+@pytest.mark.guarantee(2)
 @pytest.mark.parametrize("statement", STEPS)
 async def test_a_sealing_that_fails_at_a_step_begins_anew_and_nothing_is_doubled(
     tmp_path: Path, statement: str
@@ -317,6 +323,7 @@ def wounded(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[Path, str]:
     return tmp_path, request.param
 
 
+@pytest.mark.guarantee(7)
 async def test_a_damaged_segment_is_made_again_from_the_kept_events(wounded: tuple[Path, str]) -> None:
     folder, table = wounded
     clock = HandClock()

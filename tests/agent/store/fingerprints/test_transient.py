@@ -1,5 +1,6 @@
 """Retransmission keys, which are bounded in time and in number."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,6 +9,7 @@ from agent.store.fingerprints.transient import RETRANSMISSION_KEYS_MAX, Retransm
 LIFETIME_MS, COUNT_MAX = 100, 5
 
 
+@pytest.mark.guarantee(2)
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), max_size=60))
 def test_a_key_counts_for_its_lifetime_as_long_as_it_is_among_the_latest(steps: list[tuple[int, int]]) -> None:
     keys = RetransmissionKeys(LIFETIME_MS, COUNT_MAX)

@@ -33,6 +33,7 @@ def test_events_are_read_back_as_written(events: list[PackedEvent], first: int) 
     assert list(unpack(first, b"".join(map(pack, placed)))) == placed
 
 
+@pytest.mark.guarantee(7)
 @given(st.lists(EVENTS, min_size=1, max_size=3), st.data())
 def test_no_flipped_bit_goes_unnoticed(events: list[PackedEvent], data: st.DataObject) -> None:
     blob = bytearray(b"".join(map(pack, numbered(events, 1))))
@@ -59,6 +60,7 @@ def test_an_event_at_another_position_is_not_taken_for_it(event: PackedEvent) ->
         list(unpack(8, pack(placed)))
 
 
+@pytest.mark.guarantee(7)
 @given(st.lists(EVENTS, min_size=1, max_size=6), st.data())
 def test_whatever_is_whole_is_read_around_the_damage(events: list[PackedEvent], data: st.DataObject) -> None:
     placed = numbered(events, 7)
@@ -97,6 +99,7 @@ def test_events_that_are_alike_take_a_third() -> None:
     assert len(compress(pieces)) < len(b"".join(pieces)) / 3
 
 
+@pytest.mark.guarantee(7)
 @given(start=st.integers(0, 10**4), length=st.integers(1, 40), filling=st.sampled_from([b"\0", b"\xff", b"?"]))
 def test_damage_in_a_compressed_commit_costs_its_blocks_and_invents_nothing(
     start: int, length: int, filling: bytes

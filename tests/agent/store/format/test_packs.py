@@ -22,6 +22,7 @@ def nameless(number: int) -> Event:
     return Event("d", data={"n": number})
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("damaged", [(1,), (2,), (3,), (1, 3), (2, 3), (1, 2, 3)])
 async def test_a_resend_heals_the_gap_inside_its_pack_and_doubles_nothing(
     tmp_path: Path, damaged: tuple[int, ...]
@@ -45,6 +46,7 @@ events = st.one_of(st.integers(1, 3).map(nameless), st.integers(1, 3).map(lambda
 rounds = st.lists(st.tuples(st.sets(st.integers(0, 5)), st.booleans()), min_size=1, max_size=3)
 
 
+@pytest.mark.guarantee(7)
 @given(st.lists(events, min_size=1, max_size=6), st.lists(events, max_size=2), rounds)
 @example([nameless(1), Event("d", id=1), nameless(2)], [Event("d", id=1)], [({0, 2}, True), ({1, 2}, False)])
 @settings(max_examples=25)

@@ -62,6 +62,7 @@ def _kept(folder: Path) -> Iterator[object]:
         yield from read_kept(store, range(1, tables.last_position(store) + 1))
 
 
+@pytest.mark.guarantee(3)
 @pytest.mark.parametrize(
     "read",
     [
@@ -90,6 +91,7 @@ async def test_a_command_whose_output_nobody_takes_holds_nothing(
         assert len(list(command)) >= 15
 
 
+@pytest.mark.guarantee(3)
 async def test_what_is_purged_before_its_page_is_read_is_left_out_and_nothing_comes_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +143,7 @@ async def test_a_page_ends_with_its_bytes(tmp_path: Path, monkeypatch: pytest.Mo
             assert len(list(pages)) < 5
 
 
+@pytest.mark.guarantee(7)
 async def test_a_file_that_shrinks_between_two_looks_is_no_damage(
     tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,7 @@ def check(events: list[StoredEvent], *sections: tuple[int, int]) -> None:
     assert len(witness.verified) == len(sections)
 
 
+@pytest.mark.guarantee(8)
 async def test_each_opening_states_the_digest_of_the_epoch_before(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, *readings(1, 3))
@@ -75,6 +76,7 @@ async def test_what_begins_a_section_states_version_backlog_and_wear(tmp_path: P
     assert 0 <= stated[0]["written_bytes"] <= stated[1]["written_bytes"] <= written
 
 
+@pytest.mark.guarantee(8)
 async def test_a_section_ends_once_it_has_enough_events(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, *readings(1, SECTION_EVENTS - 2))
@@ -99,6 +101,7 @@ async def test_what_begins_a_section_is_no_event_of_a_sensor(tmp_path: Path, clo
         assert read_status(tmp_path, "gw1").accepted == 3
 
 
+@pytest.mark.guarantee(8)
 async def test_a_section_ends_after_a_time_though_no_event_follows(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, *readings(1, 3))
@@ -127,6 +130,7 @@ async def test_the_name_of_an_epoch_may_read_as_an_integer(
     check(events, (1, 4))
 
 
+@pytest.mark.guarantee(8)
 @pytest.mark.parametrize("killed", [False, True])
 async def test_what_was_purged_is_in_the_digest(tmp_path: Path, clock: HandClock, killed: bool) -> None:
     witness = Witness()
@@ -160,6 +164,7 @@ async def test_the_digest_of_a_store_without_any_event_left_is_known(tmp_path: P
     assert len(witness.verified) == 1
 
 
+@pytest.mark.guarantee(8)
 async def test_a_copy_and_its_original_state_the_same_digest_of_what_they_share(
     tmp_path: Path, clock: HandClock
 ) -> None:
@@ -178,6 +183,7 @@ async def test_a_copy_and_its_original_state_the_same_digest_of_what_they_share(
     assert sorted((one.first, one.last) for one in witness.verified) == [(1, 6), (1, 11)]
 
 
+@pytest.mark.guarantee(8)
 @pytest.mark.parametrize("lost", ["note", "event"])
 async def test_a_digest_that_is_not_known_is_not_stated(tmp_path: Path, clock: HandClock, lost: str) -> None:
     async with make_store(tmp_path, clock, keep_processed_seconds=0) as store:
@@ -200,6 +206,7 @@ async def test_a_digest_that_is_not_known_is_not_stated(tmp_path: Path, clock: H
     assert [(one.epoch, one.first) for one in statements(events)] == [(epoch, 1)]  # the next section is known
 
 
+@pytest.mark.guarantee(8)
 async def test_an_older_note_leads_to_the_same_digest_or_to_none(tmp_path: Path, clock: HandClock) -> None:
     """A salvage may find the note that an earlier purge has written."""
     witness = Witness()
@@ -225,6 +232,7 @@ async def test_an_older_note_leads_to_the_same_digest_or_to_none(tmp_path: Path,
     assert len(witness.verified) == 1
 
 
+@pytest.mark.guarantee(8)
 async def test_a_salvage_keeps_the_digest_where_it_has_lost_nothing(tmp_path: Path, clock: HandClock) -> None:
     witness = Witness()
     async with make_store(tmp_path, clock, keep_processed_seconds=0) as store:

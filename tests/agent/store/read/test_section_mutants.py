@@ -148,6 +148,7 @@ async def test_without_a_mutant_each_section_is_verified(tmp_path: Path, clock: 
     await history(tmp_path, clock)
 
 
+@pytest.mark.guarantee(8)
 @pytest.mark.parametrize(
     "mutant",
     [

@@ -44,6 +44,7 @@ async def test_a_returned_batch_is_new_again(tmp_path: Path, clock: HandClock) -
         assert [event.position for event in stored_events(store)] == [1, 2, 3]
 
 
+@pytest.mark.guarantee(4)
 async def test_only_processed_events_are_purged_and_their_positions_never_come_again(
     tmp_path: Path, clock: HandClock
 ) -> None:

@@ -29,6 +29,7 @@ from tests.agent.store.faults.test_log_taken_away import (
 from tests.agent.store.stores import HandClock, accept, make_store, stored_events
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("take_away", [truncate, shorten, remove, replace, overwrite, make_anew])
 async def test_a_log_that_was_taken_away_before_the_end_is_no_silent_loss(
     tmp_path: Path, clock: HandClock, take_away: Callable[[Path], None]
@@ -48,6 +49,7 @@ async def test_a_log_that_was_taken_away_before_the_end_is_no_silent_loss(
         assert set(ids(store)) >= {*kept, 20}
 
 
+@pytest.mark.guarantee(7)
 async def test_a_reader_that_ends_between_the_last_checkpoint_and_the_last_close_leaves_no_suspicion(
     tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

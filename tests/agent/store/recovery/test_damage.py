@@ -30,6 +30,7 @@ def damage(folder: Path, name: str, change: Damage) -> None:
     (folder / name).write_bytes(content)
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", [FILE_NAME, LOG])
 @pytest.mark.parametrize("length", [1, 64, PAGE])
@@ -57,6 +58,7 @@ async def test_flipped_bytes_in_every_region_of_every_page_lose_nothing_silently
         check(original, await survivors(folder), may_lose_from=may_lose_from)
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("share", [0, 0.01, 0.3, 0.6, 0.99])
 async def test_a_cut_off_file_keeps_what_is_left(original: Original, tmp_path: Path, share: float) -> None:
     folder = copy(original, tmp_path / "image")
@@ -67,6 +69,7 @@ async def test_a_cut_off_file_keeps_what_is_left(original: Original, tmp_path: P
     assert found.gap_events
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("filling", [b"\0", b"\xff", b"garbage!"])
 async def test_a_file_of_something_else_is_set_aside_and_its_log_is_salvaged(
     original: Original, tmp_path: Path, filling: bytes
@@ -80,6 +83,7 @@ async def test_a_file_of_something_else_is_set_aside_and_its_log_is_salvaged(
     assert {path.name.endswith("-wal") for path in swap.damaged_files(folder / FILE_NAME)} == {True, False}
 
 
+@pytest.mark.guarantee(7)
 async def test_a_salvaged_store_knows_its_events_again_and_takes_what_it_lost_as_new(
     original: Original, tmp_path: Path
 ) -> None:
@@ -106,6 +110,7 @@ async def test_a_salvaged_store_knows_its_events_again_and_takes_what_it_lost_as
     assert len(found) < len(original.events)
 
 
+@pytest.mark.guarantee(7)
 async def test_a_schema_that_is_no_text_keeps_no_store_from_opening(tmp_path: Path) -> None:
     clock = HandClock()
     async with make_store(tmp_path, clock) as store:
@@ -120,6 +125,7 @@ async def test_a_schema_that_is_no_text_keeps_no_store_from_opening(tmp_path: Pa
     assert any(swap.damaged_files(tmp_path / FILE_NAME))
 
 
+@pytest.mark.guarantee(7)
 async def test_one_damaged_event_becomes_a_gap_while_its_neighbours_go_on(original: Original, tmp_path: Path) -> None:
     folder = copy(original, tmp_path / "image")
     victim = original.events[30]
@@ -151,6 +157,7 @@ async def test_a_clean_end_leaves_no_suspicion(tmp_path: Path) -> None:
     assert sorted(path.name for path in files(tmp_path)) == [FILE_NAME, f"{FILE_NAME}.lock"]
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("step", ["salvaged", "set aside", "log set aside"])
 async def test_a_kill_in_the_middle_of_a_replacement_loses_nothing(
     original: Original, tmp_path: Path, step: str
@@ -179,6 +186,7 @@ def test_what_sqlite_would_pass_over_in_a_log_is_counted(original: Original, tmp
     assert log.commits_behind_damage == sum(frame.commits for frame in whole.frames) > 1
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("in_place", [True, False])
 def test_a_suspicion_and_a_replacement_are_on_the_medium_before_anything_rests_on_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_place: bool
@@ -205,6 +213,7 @@ def test_a_suspicion_and_a_replacement_are_on_the_medium_before_anything_rests_o
         assert path.read_bytes() == b"salvaged"
 
 
+@pytest.mark.guarantee(7)
 def test_the_damaged_files_are_out_of_the_way_on_the_medium_before_the_new_one_takes_their_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ HELD_SECONDS = 0.03
 """Far longer than the check takes."""
 
 
+@pytest.mark.guarantee(3)
 def test_a_command_that_asks_whether_an_agent_runs_keeps_none_from_starting(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     os.close(lock(path))
@@ -38,6 +39,7 @@ def test_a_second_agent_is_refused_and_the_first_is_seen(tmp_path: Path) -> None
     os.close(lock(path))
 
 
+@pytest.mark.guarantee(1)
 def test_a_folder_that_is_made_for_the_store_is_on_the_medium_with_all_above_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

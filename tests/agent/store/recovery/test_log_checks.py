@@ -29,6 +29,7 @@ def leave_one_frame(log: Path) -> None:
     os.truncate(log, LOG_HEADER_BYTES + LOG_FRAME_BYTES)
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("take_away", [truncate, leave_one_frame, remove, replace, overwrite, make_anew])
 async def test_no_copy_is_acked_of_what_stood_in_a_log_that_was_taken_away(
     tmp_path: Path, clock: HandClock, take_away: Callable[[Path], None]
@@ -45,6 +46,7 @@ async def test_no_copy_is_acked_of_what_stood_in_a_log_that_was_taken_away(
         assert sorted(ids(store)) == [*range(9)]
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("how", ["removed", "replaced"])
 async def test_no_copy_is_acked_of_what_stood_in_a_file_that_was_taken_away(
     tmp_path: Path, clock: HandClock, how: str
@@ -60,6 +62,7 @@ async def test_no_copy_is_acked_of_what_stood_in_a_file_that_was_taken_away(
         assert isinstance(damage_met(store), DamagedStoreError)
 
 
+@pytest.mark.guarantee(7)
 async def test_a_log_of_which_others_have_cut_off_what_no_longer_counts_is_no_damage(
     tmp_path: Path, clock: HandClock
 ) -> None:
@@ -73,6 +76,7 @@ async def test_a_log_of_which_others_have_cut_off_what_no_longer_counts_is_no_da
         assert not damage_met(store)
 
 
+@pytest.mark.guarantee(7)
 async def test_an_older_copy_of_the_log_is_not_written_into_the_file_to_make_room(
     tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

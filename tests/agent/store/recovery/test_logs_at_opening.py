@@ -13,6 +13,7 @@ from tests.agent.store.stores import HandClock, accept, crash_image, make_store
 LOG = f"{FILE_NAME}-wal"
 
 
+@pytest.mark.guarantee(7)
 async def test_a_log_that_is_there_without_its_file_is_salvaged(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path / "live", clock) as store:
         for number in range(5):

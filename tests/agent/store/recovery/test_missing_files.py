@@ -29,10 +29,12 @@ def without_log(original: Original, tmp_path: Path) -> Path:
     return folder / FILE_NAME
 
 
+@pytest.mark.guarantee(7)
 async def test_a_missing_log_is_said(without_log: Path) -> None:
     assert (await survivors(without_log.parent)).gap_events == 1
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("agent_ends", ["killed", "in order"])
 async def test_a_log_that_another_program_has_written_back_and_removed_is_no_loss(
     tmp_path: Path, clock: HandClock, agent_ends: str
@@ -56,6 +58,7 @@ async def test_a_log_that_another_program_has_written_back_and_removed_is_no_los
             assert not any(b"gateway.gap" in one.tail for one in stored_events(store))
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("boot", ["boot-1", "an earlier boot, of which the latest writes may be missing"])
 async def test_a_log_that_is_gone_with_the_latest_events_is_a_loss(
     original: Original, tmp_path: Path, boot: str
@@ -68,12 +71,14 @@ async def test_a_log_that_is_gone_with_the_latest_events_is_a_loss(
         assert sum(b"gateway.gap" in one.tail for one in stored_events(store)) == 1
 
 
+@pytest.mark.guarantee(7)
 async def test_a_missing_log_is_said_whoever_looks_at_the_store_first(without_log: Path) -> None:
     with pytest.raises(StoreError, match="its write-ahead log is missing"):
         database.open_for_reading(without_log)
     assert (await survivors(without_log.parent)).gap_events == 1
 
 
+@pytest.mark.guarantee(7)
 async def test_a_missing_log_is_said_though_the_agent_is_killed_before_it_is_on_disk(
     without_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +97,7 @@ async def test_a_missing_log_is_said_though_the_agent_is_killed_before_it_is_on_
     assert (await survivors(without_log.parent)).gap_events == 1
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("beside", ["log", "mark", "both"])
 async def test_a_missing_file_is_no_new_store_where_its_log_or_its_mark_is_there(
     original: Original, tmp_path: Path, beside: str, caplog: pytest.LogCaptureFixture
@@ -114,6 +120,7 @@ async def test_a_missing_file_is_no_new_store_where_its_log_or_its_mark_is_there
         check(original, found)
 
 
+@pytest.mark.guarantee(7)
 def test_a_mark_that_the_disk_cannot_read_counts_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> str:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -130,6 +137,7 @@ def test_a_mark_that_the_disk_cannot_read_counts_all_the_same(tmp_path: Path, mo
     assert use_mark.noted(path) is None
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("how", ["removed", "replaced"])
 async def test_a_file_that_is_taken_away_under_the_agent_is_damage(tmp_path: Path, clock: HandClock, how: str) -> None:
     path = tmp_path / "live" / FILE_NAME

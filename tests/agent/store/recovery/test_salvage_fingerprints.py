@@ -17,6 +17,7 @@ SEGMENT_EVENTS = 16
 KEY = b"p" * 16
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("lost", [("segments",), ("sealed",), ("segments", "sealed")])
 async def test_a_lost_segment_is_known_from_its_events_beside_the_keys_that_its_rows_still_hold(
     tmp_path: Path, lost: tuple[str, ...]
@@ -44,6 +45,7 @@ async def test_a_lost_segment_is_known_from_its_events_beside_the_keys_that_its_
             assert (await accept(store, clock, event)).duplicates == 1
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("lost", ["segments", "sealed"])
 async def test_an_event_that_was_resent_after_a_gap_is_known_by_its_later_position_in_a_rebuilt_segment(
     tmp_path: Path, lost: str

@@ -49,6 +49,7 @@ async def loses_log_silently(killed: Path, clock: HandClock) -> bool:
         return not declares_loss(store) and EVENTS[-1].id not in ids(store)
 
 
+@pytest.mark.guarantee(7)
 async def test_the_last_position_is_noted_though_no_file_can_be_opened(tmp_path: Path, clock: HandClock) -> None:
     live = tmp_path / "live"
     async with make_store(live, clock) as store:
@@ -63,6 +64,7 @@ async def test_the_last_position_is_noted_though_no_file_can_be_opened(tmp_path:
     assert not await loses_log_silently(killed, clock)
 
 
+@pytest.mark.guarantee(7)
 async def test_a_mark_that_cannot_be_written_says_nothing_rather_than_an_older_position(
     tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,6 +84,7 @@ async def test_a_mark_that_cannot_be_written_says_nothing_rather_than_an_older_p
     assert not await loses_log_silently(killed, clock)
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("how", ["emptied", "cut", "damaged at its last commit", "of an earlier moment"])
 @pytest.mark.parametrize("boot", ["boot-1", "boot-2"])
 async def test_a_log_that_has_lost_its_end_after_a_kill_is_a_loss(
@@ -112,6 +115,7 @@ async def test_a_log_that_has_lost_its_end_after_a_kill_is_a_loss(
         assert sum(b"gateway.gap" in event.tail for event in stored_events(store)) == 1, "declared once"
 
 
+@pytest.mark.guarantee(7)
 async def test_a_kill_without_any_loss_declares_none(tmp_path: Path, clock: HandClock) -> None:
     folder = tmp_path / "0"
     for life in range(4):
@@ -125,6 +129,7 @@ async def test_a_kill_without_any_loss_declares_none(tmp_path: Path, clock: Hand
         assert sum(b"gateway.gap" in event.tail for event in stored_events(store)) == 1
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("is_killed", [False, True])
 async def test_of_an_older_copy_of_the_log_nothing_is_read_and_what_the_file_has_stays(
     tmp_path: Path, clock: HandClock, *, is_killed: bool

@@ -27,6 +27,7 @@ def change(folder: Path, statement: str) -> None:
         assert connection.execute(statement).rowcount > 0
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize(
     "statement",
     [
@@ -60,6 +61,7 @@ def latest_duplicates(connection: Reads) -> None:
     fingerprint_rows.latest_duplicates(connection, 10)
 
 
+@pytest.mark.guarantee(7)
 @pytest.mark.parametrize(
     ("statement", "read"),
     [

@@ -59,6 +59,7 @@ def version(path: Path) -> int:
     return found
 
 
+@pytest.mark.guarantee(3)
 @pytest.mark.usefixtures("fingerprints", "next_release")
 async def test_a_file_of_an_earlier_schema_goes_on_with_all_it_held(tmp_path: Path) -> None:
     clock, path = HandClock(), tmp_path / FILE_NAME
@@ -72,6 +73,7 @@ async def test_a_file_of_an_earlier_schema_goes_on_with_all_it_held(tmp_path: Pa
     assert not verify(path).findings
 
 
+@pytest.mark.guarantee(3)
 def test_no_power_cut_during_a_migration_loses_anything(
     tmp_path: Path, fingerprints: list[bytes], next_release: None
 ) -> None:

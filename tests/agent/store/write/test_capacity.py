@@ -70,6 +70,7 @@ async def test_what_the_file_system_says_is_never_too_little(tmp_path: Path, mon
     assert min(found) >= 0
 
 
+@pytest.mark.guarantee(3)
 async def test_what_is_processed_makes_room_before_its_time(tmp_path: Path) -> None:
     clock = HandClock()
     async with make_store(tmp_path, clock, max_bytes=BYTES_MAX, keep_processed_seconds=10**9) as store:
@@ -81,6 +82,7 @@ async def test_what_is_processed_makes_room_before_its_time(tmp_path: Path) -> N
         assert not declared(stored_events(store))
 
 
+@pytest.mark.guarantee(3)
 @pytest.mark.parametrize("forwarded", [0, 40])
 async def test_the_oldest_are_dropped_only_where_configured_and_declared(tmp_path: Path, forwarded: int) -> None:
     clock = HandClock()
@@ -161,6 +163,7 @@ async def test_a_kill_after_a_drop_leaves_each_event_one_state(tmp_path: Path) -
     assert read_status(image, GATEWAY).events.forwarded == 5
 
 
+@pytest.mark.guarantee(3)
 async def test_copies_alone_drop_nothing(tmp_path: Path) -> None:
     clock = HandClock()
     async with make_store(tmp_path, clock, max_bytes=BYTES_MAX) as store:
@@ -172,6 +175,7 @@ async def test_copies_alone_drop_nothing(tmp_path: Path) -> None:
         assert len(stored_events(store)) == before
 
 
+@pytest.mark.guarantee(3)
 async def test_while_a_reader_holds_the_log_nothing_is_dropped_and_nobody_waits_for_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -201,6 +205,7 @@ async def test_while_a_reader_holds_the_log_nothing_is_dropped_and_nobody_waits_
     ]
 
 
+@pytest.mark.guarantee(3)
 async def test_a_reader_that_keeps_the_log_growing_is_named_before_the_store_is_full(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +232,7 @@ async def test_a_reader_that_keeps_the_log_growing_is_named_before_the_store_is_
         assert said() == ["store=log-held", "store=log-released"]
 
 
+@pytest.mark.guarantee(3)
 async def test_a_proven_copy_drops_nothing(tmp_path: Path) -> None:
     clock = HandClock()
     key = b"p" * 16

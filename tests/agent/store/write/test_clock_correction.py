@@ -166,6 +166,7 @@ async def test_a_restart_within_one_boot_forgets_no_range(tmp_path: Path) -> Non
         assert [one["epoch"] for one in found.clocks] == [epoch]
 
 
+@pytest.mark.guarantee(5)
 async def test_what_an_earlier_boot_accepted_is_not_corrected_and_said_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -224,6 +225,7 @@ ACTIONS = st.one_of(
 )
 
 
+@pytest.mark.guarantee(5)
 @settings(max_examples=40)
 @given(actions=st.lists(ACTIONS, max_size=30))
 def test_each_untrusted_event_of_a_boot_that_ends_trusted_has_one_correction_to_the_right_time(

@@ -36,6 +36,7 @@ async def test_the_last_copies_before_a_clean_stop_are_listed(tmp_path: Path, se
     assert verify(tmp_path / FILE_NAME).findings == ()
 
 
+@pytest.mark.guarantee(2)
 @pytest.mark.parametrize("transport_duplicates", [0, 3])
 async def test_copies_are_counted_soon_though_no_new_event_comes(
     tmp_path: Path, transport_duplicates: int, monkeypatch: pytest.MonkeyPatch
@@ -59,6 +60,7 @@ async def test_copies_are_counted_soon_though_no_new_event_comes(
         assert len(listed(tmp_path)) == (0 if transport_duplicates else 2)
 
 
+@pytest.mark.guarantee(2)
 async def test_duplicates_alone_cause_no_commit_before_they_have_waited_for_another(tmp_path: Path) -> None:
     clock = HandClock()
     async with make_store(tmp_path, clock) as store:
@@ -78,6 +80,7 @@ async def test_duplicates_alone_cause_no_commit_before_they_have_waited_for_anot
         assert read_status(tmp_path, GATEWAY).duplicates == maintenance.DUPLICATES_MS // 1000
 
 
+@pytest.mark.guarantee(7)
 async def test_a_row_lists_the_latest_of_its_copies_and_counts_all(tmp_path: Path) -> None:
     clock = HandClock()
     async with make_store(tmp_path, clock) as store:
@@ -92,6 +95,7 @@ async def test_a_row_lists_the_latest_of_its_copies_and_counts_all(tmp_path: Pat
     assert verify(tmp_path / FILE_NAME).findings == ()
 
 
+@pytest.mark.guarantee(7)
 async def test_a_latest_row_that_is_damaged_is_met_as_damage(tmp_path: Path) -> None:
     clock = HandClock()
     async with make_store(tmp_path, clock) as store:
@@ -106,6 +110,7 @@ async def test_a_latest_row_that_is_damaged_is_met_as_damage(tmp_path: Path) -> 
             await store.failed
 
 
+@pytest.mark.guarantee(2)
 async def test_copies_that_were_refused_with_their_event_are_not_counted(tmp_path: Path) -> None:
     clock, disk = HandClock(), FailingDisk()
     async with make_store(tmp_path, clock, connect=disk.connect) as store:

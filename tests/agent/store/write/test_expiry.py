@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agent.store.event_store import EventStore
 from contract.event import Event
 from tests.agent.store.stores import (
@@ -51,6 +53,7 @@ async def test_the_first_events_that_are_too_old_become_one_gap_and_their_resend
         assert (again.accepted, again.duplicates) == (1, 1)
 
 
+@pytest.mark.guarantee(4)
 async def test_an_age_is_running_time_whatever_the_wall_clock_says(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         await fill(store, clock, 1, 2, 1_000)
@@ -83,6 +86,7 @@ async def test_what_is_past_the_retention_has_expired(tmp_path: Path, clock: Han
         assert store.outbox.expire(2, 5, LIFETIME) == 3
 
 
+@pytest.mark.guarantee(4)
 async def test_what_was_dropped_or_given_up_meanwhile_does_not_expire_as_well(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         await fill(store, clock, 1, 10, 600)  # positions 2 to 11
@@ -96,6 +100,7 @@ async def test_what_was_dropped_or_given_up_meanwhile_does_not_expire_as_well(tm
         assert store.counts()[3] == 4
 
 
+@pytest.mark.guarantee(4)
 async def test_a_kill_before_the_declaration_leaves_it_to_the_next_start(tmp_path: Path, clock: HandClock) -> None:
     class Faulty(FaultyConnection):
         fault = ""

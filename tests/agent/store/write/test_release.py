@@ -41,6 +41,7 @@ def declared(store: EventStore) -> list[tuple[str, int, int]]:
     return [(gap["reason"], first, last) for gap in gaps for _, first, last in gap["labels"]]
 
 
+@pytest.mark.guarantee(4)
 async def test_what_is_released_stays_so_after_a_kill_and_is_purged_at_once(tmp_path: Path) -> None:
     clock = HandClock()
     async with make_store(tmp_path / "store", clock) as store:
@@ -81,6 +82,7 @@ async def test_a_release_that_fails_changes_nothing(tmp_path: Path) -> None:
         assert [event.position for event in stored_events(store)] == [1, 2]
 
 
+@pytest.mark.guarantee(4)
 async def test_what_is_released_counts_as_released_though_its_purge_fails_and_the_next_one_purges_it(
     tmp_path: Path,
 ) -> None:
@@ -101,6 +103,7 @@ async def test_what_is_released_counts_as_released_though_its_purge_fails_and_th
         assert kept_commits(tmp_path) == []
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.parametrize("event", [ONE, NAMELESS])
 async def test_a_resend_of_what_was_given_up_is_stored_as_new(tmp_path: Path, event: Event) -> None:
     clock = HandClock()

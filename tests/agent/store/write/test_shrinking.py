@@ -28,6 +28,7 @@ def disk_bytes(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.iterdir())
 
 
+@pytest.mark.guarantee(3)
 async def test_a_backlog_that_has_drained_gives_its_room_back_while_the_store_serves(tmp_path: Path) -> None:
     clock = HandClock()
     async with make_store(tmp_path, clock, keep_processed_seconds=0) as store:
@@ -54,6 +55,7 @@ async def test_a_backlog_that_has_drained_gives_its_room_back_while_the_store_se
     assert disk_bytes(tmp_path) < 12 << 20
 
 
+@pytest.mark.guarantee(3)
 @pytest.mark.heavy
 async def test_the_bound_holds_for_all_files_whatever_is_written(tmp_path: Path) -> None:
     clock, bound = HandClock(), 4 << 20

@@ -11,6 +11,7 @@ DEVICE = "urn:dev:mac:00158d0001234567"
 MARK = b'"possible_duplicate_of"'
 
 
+@pytest.mark.guarantee(2)
 @pytest.mark.parametrize(("seconds", "is_marked"), [(0, True), (2, True), (2.1, False)])
 async def test_equal_data_within_two_seconds_is_kept_and_names_the_earlier(
     tmp_path: Path, seconds: float, is_marked: bool
