@@ -55,7 +55,7 @@ demo: setup ## Run the whole path on real services, with kills, and a verdict; S
 	  $(if $(SENSORS),--sensors $(SENSORS)) $(if $(EVENTS),--events $(EVENTS)) $(if $(MINUTES),--minutes $(MINUTES))
 
 .PHONY: pictures
-pictures: setup ## Take the pictures of the documents: runs the demo and Chromium; ONLY=status, report, trials or field-test takes these
+pictures: setup ## Take the pictures of the documents: runs the demo and Chromium; ONLY=status or report takes one
 	@$(BIN)/python -m simulators.services programs heavy
 	$(BIN)/python -m simulators.demo.pictures $(if $(ONLY),--only $(ONLY))
 
@@ -111,11 +111,11 @@ soak: setup ## Run the whole path for HOURS with random faults, and judge every 
 bench: bench-agent bench-decode bench-uplink bench-store bench-simulators bench-losses bench-gateway bench-cloud bench-job ## Measure all parts beside alternatives, about an hour on an idle machine
 
 .PHONY: bench-more
-bench-more: bench-uplink_cap bench-thin_link bench-fleet ## Measure a capped uplink, thin links and a fleet of 100,000 gateways
+bench-more: bench-uplink_cap bench-thin_link bench-fleet bench-bloom bench-layers ## Measure a capped uplink, thin links, a fleet of 100,000 gateways, Bloom filters, and each layer of dedup
 
-.PHONY: bench-agent bench-decode bench-uplink bench-uplink_cap bench-thin_link bench-store bench-simulators bench-losses bench-gateway bench-cloud bench-job bench-fleet
+.PHONY: bench-agent bench-decode bench-uplink bench-uplink_cap bench-thin_link bench-store bench-simulators bench-losses bench-gateway bench-cloud bench-job bench-fleet bench-bloom bench-layers
 bench-agent bench-losses bench-gateway bench-cloud bench-job bench-fleet bench-thin_link: programs
-bench-agent bench-decode bench-uplink bench-uplink_cap bench-thin_link bench-store bench-simulators bench-losses bench-gateway bench-cloud bench-job bench-fleet: setup
+bench-agent bench-decode bench-uplink bench-uplink_cap bench-thin_link bench-store bench-simulators bench-losses bench-gateway bench-cloud bench-job bench-fleet bench-bloom bench-layers: setup
 	@$(BIN)/python -m benchmarks.$(@:bench-%=%)
 
 .PHONY: install

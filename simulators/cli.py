@@ -15,7 +15,6 @@ commands:
 run        run a scenario against a gateway in the field, or against all services on this machine
 scenarios  list the scenarios that are included
 judge      judge an earlier run again by the current content of the table
-compare    run one scenario in each delivery mode and without dedup, and show the effect of each layer
 validate   compare what an earlier run has seen of each device with the model of the path
 report     rebuild the report of an earlier run from its ledger
 demo       run the whole path on this machine, with processes killed at random
@@ -26,7 +25,7 @@ examples:
   oncegate-sim run lossy-radio --local
   oncegate-sim run lost-acks --target coap://gateway.lan --seed 7 --ledger out.jsonl
 """
-_COMMANDS = ("run", "scenarios", "judge", "validate", "compare", "report", "demo")
+_COMMANDS = ("run", "scenarios", "judge", "validate", "report", "demo")
 _FAILURE = 1
 _USAGE = 2
 
@@ -67,10 +66,6 @@ def _run(name: str, arguments: Sequence[str]) -> int:
         from simulators.demo.command import main as demo
 
         return demo(arguments, program)
-    if name == "compare":
-        from simulators.compare.command import main as compare
-
-        return compare(arguments, program)
     if name == "judge":
         from simulators.judge.command import main as judge
 

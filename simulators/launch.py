@@ -1,4 +1,4 @@
-"""Start the agent or the job with some of its functions replaced: for mutants, and for `compare`.
+"""Start the agent or the job with some of its functions replaced: for mutants, and for benchmarks.
 
     python -m simulators.launch agent MODULE:FUNCTION … -- run --config FILE
 

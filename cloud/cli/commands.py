@@ -94,7 +94,6 @@ COMMANDS = {
         _command("maintenance", "compact the table and remove unused files", Engine.DELTA),
         _command("query", "query the table in SQL", Engine.SESSION),
         _command("consumer", "write each event into PostgreSQL once, without Spark", Engine.NEVER),
-        _command("bloom", "measure what Bloom filters would cost and lose", Engine.NEVER),
     )
 }
 _EXAMPLES = f"""\

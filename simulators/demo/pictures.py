@@ -20,7 +20,7 @@ from urllib.request import Request, urlopen
 from confluent_kafka import Consumer
 
 from contract import topics
-from simulators.demo import command, trials
+from simulators.demo import command
 from simulators.demo.shots import Shot, take
 from simulators.services import ports
 from simulators.services.kafka.broker import Broker
@@ -38,8 +38,6 @@ _CHARTS = tuple(f"simulators/report/{name}.py" for name in ("charts", "pictures"
 SOURCES: Mapping[str, Sequence[str]] = {
     "report": ("simulators/demo/report.html", "simulators/demo/report.py", *_CHARTS),
     "status": _STATUS_PAGE,
-    "trials": _STATUS_PAGE,
-    "field-test": ("simulators/report/page.html", "simulators/report/page.py", *_CHARTS),
 }
 """The files that determine what a picture shows; when one changes, `tests/docs` requires a new picture."""
 DEVICES = ("urn:dev:mac:00158d0001a2b3c4", "urn:dev:mac:00124b0014d6b1a7", "urn:meter:cold-water:7", "urn:door:north")
@@ -60,10 +58,6 @@ def main() -> int:
         if "status" in names:
             with _status_page(Path(folder)) as url:
                 take(Shot(str(FOLDER / "status.png"), url, ["Accepting events", DEVICES[0]], height=1180))
-        if "trials" in names:
-            trials.take_pages(Path(folder), FOLDER / "trials")
-        if "field-test" in names:
-            trials.take_field_test(Path(folder), FOLDER / "trials")
         if "report" in names:
             report = given.report or _demo(Path(folder) / "demo")
             take(Shot(str(FOLDER / "report.png"), report.absolute().as_uri(), ["Oncegate"], height=760))

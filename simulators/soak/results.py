@@ -72,10 +72,10 @@ def entry_of(options: SoakOptions, outcome: SoakOutcome) -> Entry:
 
 
 def keep(file: Path, entry: Entry) -> None:
-    """Add an entry to the file, draw its pictures, and write the table into the page in the folder above."""
-    entries = [*read(file), entry]
+    """Add an entry to the file, without its samples; draw these, and update the page in the folder above."""
+    entries = [*read(file), {name: value for name, value in entry.items() if name != "samples"}]
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(entries, indent=1) + "\n")
+    file.write_text("[\n" + ",\n".join(json.dumps(one) for one in entries) + "\n]\n")
     folder = file.parent.parent
     draw(entry, folder / PICTURE)
     page = folder / PAGE

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from simulators.demo import pictures, trials
+from simulators.demo import pictures
 from simulators.services.install import programs
 from tests.docs.pages import ROOT
 
@@ -21,12 +21,6 @@ def test_a_picture_is_as_new_as_the_page_that_it_shows(name: str) -> None:
 
 def test_the_readme_shows_the_pictures_with_a_description() -> None:
     assert shown("README.md") == {f"docs/pictures/{name}.png" for name in ("report", "status")}
-
-
-def test_the_page_of_the_trials_shows_each_of_its_pictures_at_both_widths() -> None:
-    taken = {f"pictures/trials/{name}-{width}.png" for name in trials.PAGES for width in trials.WIDTHS}
-    assert shown("docs/trials.md") == taken
-    assert {f"pictures/trials/{file.name}" for file in (ROOT / "docs/pictures/trials").iterdir()} == taken
 
 
 def test_pictures_are_small() -> None:

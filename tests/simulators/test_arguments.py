@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from simulators import cli
-from simulators.compare.command import main as compare
 from simulators.demo.command import main as demo
 from simulators.judge.command import main as judge
 from simulators.report.command import main as report
@@ -19,9 +18,7 @@ Command = Callable[[Sequence[str], str], int]
 
 
 @pytest.mark.parametrize("seed", ["-1", "x", "1.5", "\u0661", ""])
-@pytest.mark.parametrize(
-    ("command", "arguments"), [(run, ["lossy-radio", "--local"]), (demo, []), (compare, ["lossy-radio"])]
-)
+@pytest.mark.parametrize(("command", "arguments"), [(run, ["lossy-radio", "--local"]), (demo, [])])
 def test_a_seed_is_a_natural_number(
     command: Command, arguments: list[str], seed: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,4 @@
-"""The figures and the chart of `compare`, and that the patches match the product."""
+"""The patches match the product."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from simulators.compare.command import main
-from simulators.compare.picture import draw
-from simulators.compare.variants import VARIANTS, Outcome, outcome
-from simulators.oracle.verdict import Verdict
+from benchmarks.layers.__main__ import VARIANTS
 from simulators.run import clock_patch
 from tests.simulators import mutants
 from tests.simulators.test_mutants import MUTANTS
@@ -52,22 +49,3 @@ def test_the_clock_of_the_agent_alone_is_shifted(tmp_path: Path) -> None:
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True, timeout=SECONDS_MAX
     )
     assert done.stdout.strip() == "-3"
-
-
-def test_a_variant_is_compared_by_what_its_verdict_counts(tmp_path: Path) -> None:
-    verdict = Verdict(
-        events=9, acked=9, refused=0, given_up=0, transmissions=20, rows=11, records=15, repeats=2, doubled=2
-    )
-    outcomes = [outcome(variant, verdict) for variant in VARIANTS]
-    assert outcomes[0] == Outcome("at-least-once", "the default mode", 9, 20, 9, 15, 2, 11, 0, 2)
-    draw(outcomes, tmp_path / "compare.svg")
-    picture = (tmp_path / "compare.svg").read_text()
-    assert all(variant.name in picture for variant in VARIANTS)
-    assert "doubled in the table" in picture
-
-
-@pytest.mark.parametrize("wrong", [["lossy"], ["layers", "--only", "nothing"], []])
-def test_wrong_usage_is_refused(wrong: list[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(wrong, "oncegate-sim compare")
-    assert ended.value.code == 2

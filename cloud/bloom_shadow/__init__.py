@@ -1,1 +1,0 @@
-"""The comparison of Bloom filters with an exact index."""

@@ -1,1 +1,0 @@
-"""Comparison of delivery modes, and of the product without dedup, on one scenario and seed."""
