@@ -50,4 +50,4 @@ def _read(table: object) -> IdentityRule:
     if window is not None and window <= 0:
         raise ValueError("expected a window above zero")
     ordered = tuple(name for name in IDENTITY_FIELDS if name in fields)
-    return IdentityRule(readers.text(table["device"]), ordered, window)
+    return IdentityRule(readers.pattern(table["device"]), ordered, window)

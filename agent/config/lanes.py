@@ -60,7 +60,7 @@ def _read(table: object) -> Lane:
         raise ValueError(f"expected as name lower-case letters, digits and hyphens, 32 at most, and not {DEFAULT_LANE}")
     if isinstance(priority, bool) or not isinstance(priority, int):
         raise ValueError("expected as priority a whole number; the default lane has 0")
-    patterns = {key: readers.text(table[key]) for key in ("device", "type") if key in table}
+    patterns = {key: readers.pattern(table[key]) for key in ("device", "type") if key in table}
     lifetime = readers.duration(table["time_to_live"]) if "time_to_live" in table else None
     if lifetime is not None and lifetime <= 0:
         raise ValueError("expected a time_to_live above zero")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
@@ -189,12 +190,17 @@ def choice(*words: str) -> Read:
     return read
 
 
+def pattern(value: object) -> str:
+    """Read a glob pattern on names, in NFC as the names of devices and types are."""
+    return unicodedata.normalize("NFC", text(value))
+
+
 def patterns(value: object) -> tuple[str, ...]:
     """Read glob patterns: a list, or one text with commas between, as the environment has it."""
     found = value.split(",") if isinstance(value, str) else value
     if not isinstance(found, list) or not all(isinstance(pattern, str) and pattern for pattern in found):
         raise ValueError('expected a list of patterns such as ["urn:dev:mac:*"]')
-    return tuple(found)
+    return tuple(map(pattern, found))
 
 
 def properties(value: object) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import unicodedata
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -181,17 +182,22 @@ class Views:
         return document(200, await self._searches.get(lambda: self._sources.trace(bytes.fromhex(text))))
 
     async def _show_device(self, query: Mapping[str, str]) -> Response:
-        device = query.get("device", "")
+        device = _name(query)
         if not 0 < len(device) <= DEVICE_CHARACTERS_MAX:
             raise refusal(400, "bad request", f"device: expected a name of at most {DEVICE_CHARACTERS_MAX} characters")
         return document(200, await self._searches.get(lambda: self._sources.device(device)))
 
     async def _show_latest(self, query: Mapping[str, str]) -> Response:
-        return document(200, await self._searches.get(lambda: self._sources.latest(query.get("device", ""))))
+        return document(200, await self._searches.get(lambda: self._sources.latest(_name(query))))
 
     async def _show_rejected(self, query: Mapping[str, str]) -> Response:
         selection, limit = read_selection(query)
         return document(200, await self._searches.get(lambda: self._sources.rejected(selection, limit)))
+
+
+def _name(query: Mapping[str, str]) -> str:
+    """Return the device that a query names, or a part of its name, as events have it."""
+    return unicodedata.normalize("NFC", query.get("device", ""))
 
 
 async def _alive(_: Head, __: ReadBody) -> Response:

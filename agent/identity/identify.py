@@ -88,6 +88,7 @@ def _content(event: Event, fields: tuple[str, ...]) -> bytes:
 def _similarity_key(event: Event, tail: bytes) -> int:
     """Return a hash of device, type, id, boot and data: the fields that a duplicate with another identity would share.
 
-    The data is that of the tail, byte for byte.
+    The data is that of the tail, byte for byte. The numbers are hashed as text: equal ones alone share a hash, unlike
+    -1 and -2 in Python.
     """
-    return hash((event.device, event.type, event.id, event.boot, read_data(tail)))
+    return hash((event.device, event.type, repr((event.id, event.boot)), read_data(tail)))

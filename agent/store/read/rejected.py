@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
@@ -31,13 +32,14 @@ class RejectSelection:
 
     def select(self, rejects: Iterable[NumberedReject]) -> list[NumberedReject]:
         """Return the selected ones, in order."""
-        is_of_device = re.compile(translate(self.device)).match  # fnmatchcase would keep 32,768 patterns in its cache
+        pattern = translate(unicodedata.normalize("NFC", self.device))
+        is_of_device = re.compile(pattern).match  # fnmatchcase would keep 32,768 patterns in its cache
         reason = self.reason.lower()
         return [
             (number, reject)
             for number, reject in rejects
             if (not self.via or reject.via == self.via)
-            and is_of_device(reject.device)
+            and is_of_device(unicodedata.normalize("NFC", reject.device))  # a topic may not be in it
             and reason in reject.reason.lower()
             and self.number in (None, number)
             and (self.before is None or number < self.before)

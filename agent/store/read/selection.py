@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -28,7 +29,8 @@ class Selection:
         """Return what decides by an event's tail whether it is selected; None where all are."""
         if self == ALL:
             return None
-        literal, pattern, since = _literal(self.device), self.device, self.since
+        pattern, since = unicodedata.normalize("NFC", self.device), self.since  # as the names of events are
+        literal = _literal(pattern)
 
         def matches(tail: bytes) -> bool:
             if literal not in tail:  # faster than reading the header's fields

@@ -1,6 +1,9 @@
 """The configuration: which values are read or refused, and the messages."""
 
+import unicodedata
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -132,6 +135,21 @@ def test_the_environment_overrides_the_file() -> None:
     settings = read({}, {"ONCEGATE_RECEIPTS__POLL_SECONDS": "5s", "ONCEGATE_COAP__ENABLED": "false", "HOME": "/"})
     assert (settings.receipts.poll_seconds, settings.coap.enabled) == (5, False)
     assert read({}, {"ONCEGATE_DEVICES__ALLOW": "urn:a:*,urn:b"}).devices.allow == ("urn:a:*", "urn:b")
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_a_pattern_matches_names_in_any_spelling_of_its_letters(form: Literal["NFC", "NFD"]) -> None:
+    written = unicodedata.normalize(form, "urn:x:Küche-*")
+    settings = read(
+        {
+            "devices": {"allow": [written], "deny": written},
+            "identity": {"rules": [{"device": written, "fields": ["device", "id"]}]},
+            "forward": {"lanes": [{"name": "a", "priority": 1, "device": written, "type": written}]},
+        }
+    )
+    devices, (rule,), (lane,) = settings.devices, settings.identity.rules, settings.forward.lanes
+    for pattern in (*devices.allow, *devices.deny, rule.device, lane.device, lane.type):
+        assert fnmatchcase(unicodedata.normalize("NFC", "urn:x:Küche-1"), pattern)
 
 
 @pytest.mark.guarantee(6)

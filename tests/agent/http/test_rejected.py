@@ -14,7 +14,7 @@ from agent.store.read.rejected import RejectSelection
 from tests.agent.http.serving import Served, serving, token_file
 
 BEFORE, AFTER = b'[{"device":"urn:good","id":1},', b"]"
-NOT_A_MAP, UNKNOWN_FIELD = b'{"device":"urn:a","id":1,"data":3}', b'{"device":"urn:b","id":1,"colour":"red"}'
+NOT_A_MAP, UNKNOWN_FIELD = b'{"device":"urn:a","id":1,"data":3}', '{"device":"urn:ü","id":1,"colour":"red"}'.encode()
 DENIED = b'{"device":"urn:denied","id":1}'
 PATH = "/api/v1/rejected"
 LONG = f"device={'*a' * 129}"
@@ -45,6 +45,7 @@ async def test_they_have_reason_and_bytes_and_are_selected(tmp_path: Path) -> No
             ("via=http&limit=2", [3, 2]),
             ("via=coap", []),
             ("device=urn:%3F", [2, 1]),
+            ("device=urn:u%CC%88", [2]),
             ("reason=UNKNOWN%20field", [2]),
             ("reason=allow", [3]),
             ("before=3", [2, 1]),

@@ -38,6 +38,16 @@ async def test_a_resend_that_is_stamped_anew_is_kept_and_names_the_earlier(tmp_p
         assert b'"possible_duplicate_of":"%s"' % first.fingerprints[0].hex().encode() in taken.events()[1].tail
 
 
+@pytest.mark.parametrize(("first", "second"), [(-1, -2), (0, 2**61 - 1), (1, "1")])
+async def test_an_event_with_another_id_does_not_name_it_though_python_hashes_both_alike(
+    tmp_path: Path, clock: HandClock, first: object, second: object
+) -> None:
+    async with gateway(tmp_path, clock) as taken:
+        for time, number in enumerate((first, second)):
+            assert (await taken.take(event(id=number, time=time))).accepted == 1
+        assert not any(b"possible_duplicate_of" in stored.tail for stored in taken.events())
+
+
 @pytest.mark.guarantee(2)
 async def test_with_a_rule_without_time_it_is_a_copy(tmp_path: Path, clock: HandClock) -> None:
     async with gateway(tmp_path, clock, WITHOUT_TIME) as taken:

@@ -131,6 +131,13 @@ async def test_a_row_whose_position_is_damaged_delays_no_search(tmp_path: Path, 
         assert [one.position for one in trace(reader, first.event.fingerprint)] == [first.event.position]
 
 
+async def test_a_device_is_found_in_any_spelling_of_its_letters(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, Event("Küche", id=1))
+        with read_only(tmp_path / FILE_NAME) as reader:
+            assert len(list(select_latest(reader, 9, 9, Selection("Ku\u0308che")))) == 1
+
+
 async def test_a_page_ends_with_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "PAGE_BYTES", 1000)
     clock = HandClock()
