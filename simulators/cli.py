@@ -13,6 +13,7 @@ Run simulated sensors over a lossy radio link against a gateway, and report whet
 
 commands:
 run        run a scenario against a gateway in the field, or against all services on this machine
+link       put a lossy link between real sensors and a gateway, and check how the sensors resend
 scenarios  list the scenarios that are included
 judge      judge an earlier run again by the current content of the table
 validate   compare what an earlier run has seen of each device with the model of the path
@@ -24,8 +25,9 @@ demo       run the whole path on this machine, with processes killed at random
 examples:
   oncegate-sim run lossy-radio --local
   oncegate-sim run lost-acks --target coap://gateway.lan --seed 7 --ledger out.jsonl
+  oncegate-sim link --target coap://gateway.lan --loss 0.3 --events 20
 """
-_COMMANDS = ("run", "scenarios", "judge", "validate", "report", "demo")
+_COMMANDS = ("run", "link", "scenarios", "judge", "validate", "report", "demo")
 _FAILURE = 1
 _USAGE = 2
 
@@ -62,6 +64,10 @@ def _run(name: str, arguments: Sequence[str]) -> int:
         from simulators.run.command import main as run
 
         return run(arguments, program)
+    if name == "link":
+        from simulators.observed_link.command import main as link
+
+        return link(arguments, program)
     if name == "demo":
         from simulators.demo.command import main as demo
 

@@ -71,6 +71,7 @@ class Message:
     message_id: int
     token: bytes
     max_age_seconds: int
+    payload: bytes
 
     @property
     def code_text(self) -> str:
@@ -86,11 +87,11 @@ def parse(datagram: bytes) -> Message | None:
     if token_end > 12 or len(datagram) < token_end:
         return None
     try:
-        max_age = _max_age(datagram, token_end)
+        max_age, payload = _read_options(datagram, token_end)
     except IndexError:
         return None
     return Message(
-        datagram[0] >> 4 & 3, datagram[1], int.from_bytes(datagram[2:4], "big"), datagram[4:token_end], max_age
+        datagram[0] >> 4 & 3, datagram[1], int.from_bytes(datagram[2:4], "big"), datagram[4:token_end], max_age, payload
     )
 
 
@@ -126,17 +127,18 @@ def _bytes_of(number: int) -> int:
     return (number.bit_length() + 7) // 8
 
 
-def _max_age(datagram: bytes, at: int) -> int:
-    number = 0
+def _read_options(datagram: bytes, at: int) -> tuple[int, bytes]:
+    """Return Max-Age and the payload."""
+    number, max_age = 0, _MAX_AGE_DEFAULT
     while at < len(datagram) and datagram[at] != _PAYLOAD_MARKER[0]:
         head, at = datagram[at], at + 1
         delta, at = _extended(datagram, at, head >> 4)
         length, at = _extended(datagram, at, head & 15)
         number += delta
         if number == _MAX_AGE:
-            return int.from_bytes(datagram[at : at + length], "big")
+            max_age = int.from_bytes(datagram[at : at + length], "big")
         at += length
-    return _MAX_AGE_DEFAULT
+    return max_age, datagram[at + 1 :]
 
 
 def _extended(datagram: bytes, at: int, nibble: int) -> tuple[int, int]:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from simulators.link.faults import LinkFault, Packet, apply_all
 from simulators.link.profile import LinkProfile
@@ -41,6 +41,16 @@ class _Path:
     """Datagrams that arrived before the path to the target was open."""
 
 
+class LinkWatcher(Protocol):
+    """Sees each datagram of a peer as it is sent, and each answer as it is delivered; peers by name, in seconds."""
+
+    def sent(self, name: str, datagram: bytes, now: float) -> None:
+        """Follow a datagram of a peer, whether or not it arrives."""
+
+    def delivered(self, name: str, datagram: bytes, now: float) -> None:
+        """Follow a datagram that reaches a peer."""
+
+
 class Link:
     """Forwards datagrams between peers and targets; each peer has an upstream socket of its own.
 
@@ -48,13 +58,19 @@ class Link:
     """
 
     def __init__(
-        self, targets: Sequence[Target], profile: LinkProfile, seed: int, listen_host: str = "127.0.0.1"
+        self,
+        targets: Sequence[Target],
+        profile: LinkProfile,
+        seed: int,
+        listen: Target = ("127.0.0.1", 0),
+        watcher: LinkWatcher | None = None,
     ) -> None:
         self.traffic = Traffic()
         self._targets = tuple(targets)
         self._profile = profile
         self._seed = seed
-        self._listen_host = listen_host
+        self._listen = listen
+        self._watcher = watcher
         self._names: dict[int, object] = {}
         self._peers: dict[Any, list[_Path]] = {}
         self._openings: set[asyncio.Task[None]] = set()
@@ -65,7 +81,7 @@ class Link:
         loop = asyncio.get_running_loop()
         self._begin = loop.time()
         self._front, _ = await loop.create_datagram_endpoint(
-            lambda: _Receiver(self._from_peer), local_addr=(self._listen_host, 0)
+            lambda: _Receiver(self._from_peer), local_addr=self._listen
         )
         return self
 
@@ -99,6 +115,8 @@ class Link:
                 return
             paths = self._admit(address)
         now = self._now()
+        if self._watcher is not None:
+            self._watcher.sent(_name(address), datagram, now)
         for path in paths:
             packets = apply_all(path.requests, Packet(datagram, now=now))
             self.traffic.requests_lost += not packets
@@ -144,6 +162,8 @@ class Link:
     def _to_peer(self, address: Any, datagram: bytes) -> None:
         if self._front is not None and not self._front.is_closing():
             self._front.sendto(datagram, address)
+            if self._watcher is not None:
+                self._watcher.delivered(_name(address), datagram, self._now())
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time() - self._begin
@@ -157,6 +177,11 @@ class _Receiver(asyncio.DatagramProtocol):
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
         self._receive(data, addr)
+
+
+def _name(address: Any) -> str:
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _after(seconds: float, act: Callable[..., None], *arguments: object) -> None:

@@ -92,7 +92,7 @@ async def live(
     """
     random, account = Random(SEED), Account()
     cut = set(random.sample(range(wakings), cuts))
-    async with Link([(HOST, port)], link_profile(LOSS), SEED, HOST) as link:
+    async with Link([(HOST, port)], link_profile(LOSS), SEED, (HOST, 0)) as link:
         command = [part.replace("{port}", str(link.address[1])) for part in commands]
         (folder / "settings.json").write_text(_settings(link.address[1]))
 

@@ -48,7 +48,7 @@ async def test_uploads_in_small_blocks_arrive_whole_over_a_lossy_link() -> None:
     profile = link_profile(LinkPlan(request_loss=0.2, answer_loss=0.2, jitter_seconds=0.01))
     async with (
         serving(recorder, Tuning(slow_per_second=1e9)) as server,
-        Link([("::1", server.port)], profile, SEED, "::1") as link,
+        Link([("::1", server.port)], profile, SEED, ("::1", 0)) as link,
     ):
         codes = await asyncio.gather(*(_upload(link.address[1], body) for body in bodies))
         assert link.traffic.requests_lost > SENSORS, f"seed {SEED}"
