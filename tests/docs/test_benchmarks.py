@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import pytest
 
 from agent.config.settings import KafkaSettings
-from agent.delivery import Media
 from agent.forward.kafka.client import producer_config
 from benchmarks.uplink import BURSTS
 from tests.docs.pages import ROOT
@@ -108,15 +107,6 @@ def test_the_rates_of_the_windows_follow_from_the_keys_that_the_state_held() -> 
 def test_the_files_of_figures_are_named() -> None:
     pages = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
     assert [file.name for file in sorted(KEPT.glob("*.json")) if f"`docs/benchmarks/{file.name}`" not in pages] == []
-
-
-def test_the_sentence_about_slow_bodies_has_the_longest_that_is_kept() -> None:
-    longest = json.loads((KEPT / "decode.json").read_text())["figures"][0]
-    bodies = int(longest["name"].removeprefix("longest of ")) // len(Media)
-    said = " ".join(PAGE.read_text().split())
-    assert f"{bodies} bodies of up to 64 KiB" in said
-    assert f"The longest took {longest['value']:.1f} ms (`docs/benchmarks/decode.json`)" in said
-    assert ("the goal, 20 ms, is missed" in said) is not longest["reached"]
 
 
 def test_the_losses_on_the_pages_are_those_that_are_kept() -> None:
