@@ -24,9 +24,8 @@ from pathlib import Path
 from agent.store.files import swap
 from simulators.services.install import programs
 from tests.crashes import mutants, oracle
-from tests.crashes.gateway import SUSPICION, TRIES_FEW, TRIES_MANY, CrashingGateway, Hook, nothing, work_folder
+from tests.crashes.gateway import SUSPICION, TRIES_FEW, CrashingGateway, Hook, nothing, work_folder
 from tests.crashes.sensor import Sensor
-from tests.crashes.tracing import NoTrace, TraceFile
 
 SOURCE = Path(__file__).with_suffix(".c")
 _KILL, _TORN, _SHORT, _FAIL = 1, 2, 3, 4
@@ -84,10 +83,8 @@ def faults_of(call: Call) -> tuple[str, ...]:
 class Runner:
     """Runs the load once for each crash of a scenario."""
 
-    def __init__(self, folder: Path, scenario: str, mutant: str = "", traces: Path | None = None) -> None:
+    def __init__(self, folder: Path, scenario: str, mutant: str = "") -> None:
         self._mutant: Hook = getattr(mutants, mutant) if mutant else nothing
-        self._traces = traces
-        self._runs = 0
         self._gateway = CrashingGateway(folder)
         self._scenario = scenario
         self._calls = folder / "calls.log"
@@ -125,28 +122,12 @@ class Runner:
         self._calls.unlink(missing_ok=True)
         self._gateway.replace(self._base)
         sensor = Sensor(self._gateway.ports, FIRST_ID)
-        trace = self._begin_trace()
-
-        def begin() -> None:
-            trace.begin()
-            before()
-
-        tries = TRIES_FEW if self._traces is None else TRIES_MANY  # the sensor of the model waits for each ack
-        hangs = self._gateway.live([sensor], begin, tries=tries)
-        trace.note("ended" if self._gateway.agent.status == 0 else "killed")
+        hangs = self._gateway.live([sensor], before, tries=TRIES_FEW)
         acked = sensor.acked | self._earlier.acked
-        wrong = ([hangs] if hangs else []) + self._gateway.recover([sensor], trace.begin)
-        trace.note("ended")
-        trace.note_found(self._gateway.store)
+        wrong = ([hangs] if hangs else []) + self._gateway.recover([sensor])
         acked |= sensor.acked
         texts = sensor.texts | self._earlier.texts
         return wrong + oracle.faults(self._gateway.store, self._contents, texts, acked)
-
-    def _begin_trace(self) -> NoTrace:
-        if self._traces is None:
-            return NoTrace()
-        self._runs += 1
-        return TraceFile(self._traces / f"{self._runs}.jsonl")
 
     def _prepare(self, base: Path) -> Path:
         """Make the store of an agent that was killed; with the scenario `salvage`, one that is to be salvaged."""
@@ -191,7 +172,7 @@ def _run(arguments: argparse.Namespace) -> None:
     with work_folder() as folder:
         for scenario in arguments.scenario:
             (folder / scenario).mkdir()
-            runner = Runner(folder / scenario, scenario, arguments.mutant, arguments.traces)
+            runner = Runner(folder / scenario, scenario, arguments.mutant)
             calls = runner.count()
             kinds = Counter(f"{call.kind} {call.object}" for call in calls)
             outcomes = _crash(runner, arguments, calls)
@@ -230,7 +211,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--call", default="")
     parser.add_argument("--object", default="")
     parser.add_argument("--fault", default="")
-    parser.add_argument("--traces", type=Path, help="a folder for the trace of each run, that without a fault first")
     parser.add_argument("--mutant", default="", help="a function of tests/crashes/mutants.py")
     return parser.parse_args()
 
