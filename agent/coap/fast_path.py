@@ -15,11 +15,15 @@ URI_PORT: Final = 7
 URI_PATH: Final = 11
 CONTENT_FORMAT: Final = 12
 URI_QUERY: Final = 15
+ACCEPT: Final = 17
+NO_RESPONSE: Final = 258
 
 PLAIN_OPTIONS_BYTES_MAX: Final = 256
 """Longer ones go to aiocoap; bounds the cache."""
 _OPTIONS_KEPT: Final = 1_024
 _PATHS: Final = frozenset(path.encode() for path in PATHS)
+_ELECTIVE_SERVED: Final = frozenset((CONTENT_FORMAT, NO_RESPONSE))
+"""The elective options that change the answer."""
 
 
 class PlainPost(NamedTuple):
@@ -34,13 +38,17 @@ class PlainPost(NamedTuple):
 def read_plain_post(raw: bytes) -> PlainPost | None:
     """Return a plain POST's options; None for any other request, which goes to aiocoap.
 
-    Uri-Host and Uri-Port are ignored, since they select among virtual hosts, and there is one only.
+    Uri-Host and Uri-Port are ignored, since they select among virtual hosts, and there is one only; Accept, since an
+    answer has one format at most. Elective options are ignored (RFC 7252 section 5.4.1), such as the Request-Tag that
+    libcoap adds to each POST, which matters to Block1 only (RFC 9175 section 3), and Observe, Size1, Hop-Limit, Echo.
     """
     singles: dict[int, bytes] = {}
     queries = []
     for number, value in read_options(raw):
         if number == URI_QUERY:
             queries.append(value)
+        elif number not in _ELECTIVE_SERVED and not number & 1:
+            continue
         elif number in singles or not _understood(number, value):
             return None
         else:
@@ -59,6 +67,6 @@ def read_plain_post(raw: bytes) -> PlainPost | None:
 def _understood(number: int, value: bytes) -> bool:
     if number == URI_PATH:
         return value in _PATHS
-    if number in (CONTENT_FORMAT, URI_PORT):
+    if number in (CONTENT_FORMAT, URI_PORT, ACCEPT):
         return len(value) <= 2
     return number == URI_HOST and 0 < len(value) <= 255 and value.isascii()

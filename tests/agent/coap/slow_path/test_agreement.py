@@ -99,7 +99,8 @@ def test_a_sound_request_gets_the_answer_of_a_server_of_aiocoap_alone(
 ) -> None:
     # aiocoap alone treats a repeated Message ID from one port as a retransmission, and ports are reused.
     fresh = raw[:2] + next(MESSAGE_IDS).to_bytes(2, "big") + raw[4:]
-    assert twins.exchange(twins.fast.port, fresh) == twins.exchange(reference_port, fresh)
+    ours, reference = (twins.exchange(port, fresh) for port in (twins.fast.port, reference_port))
+    assert [answer[:3] for answer in ours] == [answer[:3] for answer in reference]
 
 
 @examples
@@ -107,6 +108,16 @@ def test_a_sound_request_gets_the_answer_of_a_server_of_aiocoap_alone(
 def test_any_request_gets_the_same_answer_from_the_fast_path_and_from_aiocoap(twins: TwinServers, raw: bytes) -> None:
     assert twins.exchange(twins.fast.port, raw) == twins.exchange(twins.aiocoap.port, raw)
     assert twins.troubles == []
+
+
+@pytest.mark.parametrize("value", [b"", b"\x07", b"\x3c", b"12345678", b"x" * 41], ids=len)
+def test_each_option_has_the_same_answer_on_both_paths(twins: TwinServers, value: bytes) -> None:
+    for number in (*range(70), 252, 258, 292, 2_048, 2_049, 65_000, 65_001):
+        for options in (((number, value),), ((number, value),) * 2):
+            kind = NON if number == 258 else CON  # aiocoap warns of its own ACK without the response
+            raw = post(kind=kind, options=(*options, (URI_QUERY, b"now")))
+            fast, slow = (twins.exchange(server.port, raw) for server in (twins.fast, twins.aiocoap))
+            assert fast == slow, (number, len(options))
 
 
 @pytest.mark.guarantee(6)
@@ -118,5 +129,5 @@ def test_any_request_gets_the_same_answer_from_the_fast_path_and_from_aiocoap(tw
 def test_random_bytes_change_nothing_for_the_next_request(twins: TwinServers, raw: bytes) -> None:
     for server in (twins.fast, twins.aiocoap):
         assert len(twins.exchange(server.port, raw)) <= 1
-        assert twins.exchange(server.port, post(token=b"next")) == [(ACK, CHANGED, b"next")]
+        assert twins.exchange(server.port, post(token=b"next")) == [(ACK, CHANGED, b"next", b"")]
     assert twins.troubles == []

@@ -21,7 +21,7 @@ _LOOP_TURNS = 20
 """More than aiocoap needs between a request and its answer."""
 
 T = TypeVar("T")
-Exchanged = tuple[int, int, bytes]
+Exchanged = tuple[int, int, bytes, bytes]
 
 
 def by_media(delivery: Delivery, respond: Respond) -> None:
@@ -64,7 +64,7 @@ class TwinServers(logging.Handler):
         return self._runner.run(wait())
 
     def exchange(self, port: int, raw: bytes) -> list[Exchanged]:
-        """Send a datagram from a fresh port; return type, code and token of all answers."""
+        """Send a datagram from a fresh port; return type, code, token, options and payload of all answers."""
         return self.run(_exchanged(port, raw))
 
 
@@ -75,7 +75,7 @@ async def _exchanged(port: int, raw: bytes) -> list[Exchanged]:
         for _ in range(_LOOP_TURNS):
             await asyncio.sleep(0)
         responses += await _until_pong(sensor, 2, raw)
-    return [(message.kind, message.code, message.token) for message in responses]
+    return [(message.kind, message.code, message.token, message.rest) for message in responses]
 
 
 async def _until_pong(sensor: Sensor, turn: int, raw: bytes) -> list[Response]:
