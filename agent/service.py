@@ -30,6 +30,7 @@ from agent.pipeline import Pipeline
 from agent.store.errors import DamagedStoreError, DiskFullError
 from agent.store.flush_socket import FlushSocket
 from agent.store.lanes.stores import LaneStores, lane_stores
+from agent.store.port import Outbox
 from agent.systemd.notify import Notifier
 from agent.systemd.supervision import supervise, wait_for_space
 from agent.telemetry.links import Links, LinksOfLanes
@@ -107,7 +108,8 @@ async def _run(settings: Settings, clock: Clock, store: LaneStores, pipeline: Pi
             )
             tasks.create_task(_thread(forwarder.run, stop_forwarding), name=f"forwarder of lane {lane}")
             tasks.create_task(_thread(receipts.run, stop_forwarding), name=f"receipts of lane {lane}")
-        mqtt = tasks.create_task(_subscribe(settings, pipeline, links[DEFAULT_LANE], stop), name="mqtt")
+        subscribing = _subscribe(settings, clock, pipeline, links[DEFAULT_LANE], store.outboxes[DEFAULT_LANE], stop)
+        mqtt = tasks.create_task(subscribing, name="mqtt")
         try:
             async with AsyncExitStack() as stack:
                 servers = await _open_servers(settings, clock, pipeline, store, state, stack)
@@ -189,12 +191,16 @@ def _http(
     return HttpServer(settings.http, pipeline.receive, observed.views, observed.responses), observed.history
 
 
-async def _subscribe(settings: Settings, pipeline: Pipeline, links: Links, stop: asyncio.Event) -> None:
+async def _subscribe(
+    settings: Settings, clock: Clock, pipeline: Pipeline, links: Links, outbox: Outbox, stop: asyncio.Event
+) -> None:
     """Run the MQTT subscriber, where it is enabled, until `stop` is set."""
     if settings.mqtt.enabled:
+        from agent.mqtt.session import SessionKeeper
         from agent.mqtt.subscriber import Subscriber  # its client costs time and memory: only where it is used
 
-        subscriber = Subscriber(settings.mqtt, settings.gateway.id, pipeline.receive, pipeline.record, links, Random())
+        session = SessionKeeper(outbox, clock, settings.gateway.id, settings.mqtt)
+        subscriber = Subscriber(settings.mqtt, session, pipeline.receive, pipeline.record, links, Random())
         await subscriber.run(stop)
 
 

@@ -14,12 +14,14 @@ from agent.config.lanes import DEFAULT_LANE
 from agent.forward.delivery.held import read_held
 from agent.forward.delivery.in_doubt import read_in_doubt
 from agent.forward.receipts.hold import read_hold
+from agent.mqtt.session import read_session
 from agent.store.errors import DamagedEventError, naming
 from agent.store.facts import (
     CHECKPOINTS,
     CLOCK_UNTRUSTED,
     FORWARDER_STOPPED,
     IN_DOUBT,
+    MQTT_SESSION,
     OVERSIZED,
     RECEIPTS_HELD,
     RECEIPTS_TABLE,
@@ -91,6 +93,10 @@ class GatewayStatus:
     """The size of the store's write-ahead log, which grows while a reader does not end."""
     maybe_lost: int = 0
     """Events sent at most once that were in flight when it became unknown whether they arrived."""
+    mqtt_sessions_lost: int = 0
+    """How often the MQTT broker had lost the agent's session, with the messages in it, since the store was created."""
+    mqtt_session_lost_at: int | None = None
+    """The last time, in milliseconds since 1970 UTC."""
     lanes: Mapping[str, LaneCounts] = field(default_factory=dict)
     """The events of each lane by state; empty without lanes."""
 
@@ -143,6 +149,7 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> GatewaySt
     hold = read_hold(tables.read_fact(connection, RECEIPTS_HELD))
     openings = tables.load_epochs(connection)
     last = epochs.last()
+    session = read_session(tables.read_fact(connection, MQTT_SESSION))
     clock = read_untrusted_clock(tables.read_fact(connection, CLOCK_UNTRUSTED))
     declared = gaps.count_declarations(connection) + clock.declared
     own = len(openings) + tables.read_count(connection, CHECKPOINTS) + declared
@@ -168,6 +175,8 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> GatewaySt
         oversized_bytes=min((one.size for one in held), default=None),
         log_bytes=disk_space.log_bytes(path),
         maybe_lost=read_in_doubt(tables.read_fact(connection, IN_DOUBT)).lost_max,
+        mqtt_sessions_lost=0 if session is None else session.lost,
+        mqtt_session_lost_at=None if session is None else session.lost_at,
     )
 
 

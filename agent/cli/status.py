@@ -64,6 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
         rows.append(
             ("maybe lost", f"{count(status.maybe_lost, 'event')}, in flight when the connection or the agent ended")
         )
+    if status.mqtt_sessions_lost:
+        rows.append(("mqtt", sessions_lost(status)))
     if status.oversized:
         rows.append(("too large", _oversized(status)))
     if status.receipts_held:
@@ -75,6 +77,12 @@ def run(arguments: argparse.Namespace) -> int:
     if not running:
         print(paint("the agent is stopped; sensors keep their events and send them when it runs again", Colour.WARNING))
     return 0
+
+
+def sessions_lost(status: GatewayStatus) -> str:
+    """Return how often the MQTT broker has lost the session, and when last."""
+    times = count(status.mqtt_sessions_lost, "time")
+    return f"the broker lost the agent's session {times}, last {_age(status.mqtt_session_lost_at)} ago"
 
 
 def _states(events: EventCounts) -> str:

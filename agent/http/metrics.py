@@ -20,6 +20,7 @@ from agent import release
 from agent.certificates.expiry import Certificate
 from agent.http.metric_sources import Sources
 from agent.identity.warnings import Danger
+from agent.status import GatewayStatus
 from agent.telemetry.uplink import UplinkState
 from contract.record import ClockTrust
 
@@ -68,13 +69,7 @@ class _Agent(Collector):
         for danger in Danger:
             dangers.add_metric((danger.value,), sources.dangers[danger])
         yield dangers
-        yield GaugeMetricFamily(
-            "oncegate_oversized_events", "Events that Kafka refuses for their size.", value=sources.status().oversized
-        )
-        stopped = bool(sources.status().forwarding_stopped)
-        yield GaugeMetricFamily(
-            "oncegate_forwarding_stopped", "1 while nothing is sent until the next start.", value=stopped
-        )
+        yield from _troubles(sources.status())
         outbox = GaugeMetricFamily("oncegate_outbox_events", "Events in the store.", labels=("state",))
         for state, count in zip(STATES, sources.outbox(), strict=True):
             outbox.add_metric((state,), count)
@@ -98,6 +93,22 @@ class _Agent(Collector):
         if sources.uplink is not None:
             yield from _uplink(sources.uplink.state(), sources.outbox()[0])
         yield _expiries(sources.certificates())
+
+
+def _troubles(status: GatewayStatus) -> Iterator[Metric]:
+    """Yield what hinders the way of events."""
+    yield GaugeMetricFamily(
+        "oncegate_oversized_events", "Events that Kafka refuses for their size.", value=status.oversized
+    )
+    stopped = bool(status.forwarding_stopped)
+    yield GaugeMetricFamily(
+        "oncegate_forwarding_stopped", "1 while nothing is sent until the next start.", value=stopped
+    )
+    yield CounterMetricFamily(
+        "oncegate_mqtt_sessions_lost",
+        "Sessions that the MQTT broker has lost, since the store was created.",
+        value=status.mqtt_sessions_lost,
+    )
 
 
 def _lanes(counts: Mapping[str, tuple[int, int, int, int]]) -> Metric:

@@ -23,6 +23,7 @@ KEEPALIVE_SECONDS = 30
 SESSION_EXPIRY_SECONDS_MAX = 0xFFFF_FFFF
 """A session that never ends (MQTT 5 section 3.1.2.11.2)."""
 ONLINE, OFFLINE = b"online", b"offline"
+_PROTOCOLS = {"5": MQTTProtocolVersion.MQTTv5, "3.1.1": MQTTProtocolVersion.MQTTv311}
 
 
 class BufferedClient(Client):
@@ -37,11 +38,6 @@ class BufferedClient(Client):
         return BufferedSocket(sock, self._packets)
 
 
-def client_id(gateway: str) -> str:
-    """Return the gateway's client id, which names its session at the broker."""
-    return f"oncegate-{gateway}"
-
-
 def packet_bytes_max(settings: MqttSettings) -> int:
     """Return the size of the largest packet that is kept whole: of an event, or of a list of Zigbee2MQTT."""
     return min(max(settings.max_body_bytes, LIST_BYTES_MAX) + HEAD_BYTES_MAX, REMAINING_LENGTH_MAX)
@@ -52,13 +48,13 @@ def state_topic(gateway: str) -> str:
     return f"oncegate/{gateway}/state"
 
 
-def connect(settings: MqttSettings, gateway: str, in_progress_max: int) -> Client:
-    """Connect; blocks (name resolution, TCP, TLS), so must not run in the event loop; raise MqttError.
+def connect(settings: MqttSettings, gateway: str, client_id: str, in_progress_max: int) -> Client:
+    """Connect in the session of a client id; blocks (names, TCP, TLS), so not for the event loop; raise MqttError.
 
     A client serves one connection: messages of an earlier one cannot be acknowledged on a later one.
     """
     try:
-        client = _client(settings, gateway)
+        client = _client(settings, gateway, client_id)
         if settings.version == "5":
             client.connect(
                 settings.host,
@@ -78,7 +74,10 @@ def connect_separately(settings: MqttSettings, gateway: str) -> Client:
     """Connect besides the agent, in a session that ends with the connection; raise MqttError."""
     try:
         client = Client(
-            CallbackAPIVersion.VERSION2, f"{client_id(gateway)}-look-{os.getpid()}", reconnect_on_failure=False
+            CallbackAPIVersion.VERSION2,
+            f"oncegate-{gateway}-look-{os.getpid()}",
+            protocol=_PROTOCOLS[settings.version],
+            reconnect_on_failure=False,
         )
         client.connect_timeout = CONNECT_SECONDS_MAX
         _authenticate(client, settings)
@@ -88,13 +87,13 @@ def connect_separately(settings: MqttSettings, gateway: str) -> Client:
     return client
 
 
-def _client(settings: MqttSettings, gateway: str) -> Client:
+def _client(settings: MqttSettings, gateway: str, client_id: str) -> Client:
     five = settings.version == "5"
     client = BufferedClient(
         CallbackAPIVersion.VERSION2,
-        client_id(gateway),
+        client_id,
         clean_session=None if five else False,
-        protocol=MQTTProtocolVersion.MQTTv5 if five else MQTTProtocolVersion.MQTTv311,
+        protocol=_PROTOCOLS[settings.version],
         reconnect_on_failure=False,  # else it would fall back to MQTT 3.1
         manual_ack=True,
     )

@@ -31,25 +31,21 @@ Filter = tuple[str, int] | tuple[str, SubscribeOptions]
 class Connection:
     """A connected client in the event loop; `ended` gets the reason when the connection is over."""
 
-    def __init__(
-        self,
-        client: Client,
-        gateway: str,
-        filters: Sequence[Filter],
-        subscribed: Callable[[], None],
-    ) -> None:
+    def __init__(self, client: Client, gateway: str, filters: Sequence[Filter]) -> None:
         self._client = client
         self._state_topic = state_topic(gateway)
         self._filters = list(filters)
         self._on_message: Callable[[Message], None] | None = None
-        self._subscribed = subscribed
         self._loop = asyncio.get_running_loop()
         self._reading: BufferedSocket | None = None
         self._next_read: asyncio.Handle | None = None
         """Scheduled where bytes may have been read ahead, which the kernel no longer reports."""
         self._writing = False
+        self._had_session = False
         self._offline_message_id = 0
         self._timer: asyncio.TimerHandle | None = None
+        self.subscribed: asyncio.Future[bool] = self._loop.create_future()
+        """Set once messages can arrive, to whether the broker still had the session."""
         self.ended: asyncio.Future[str] = self._loop.create_future()
 
     def open(self, on_message: Callable[[Message], None]) -> None:
@@ -192,6 +188,7 @@ class Connection:
         if reason.is_failure:
             self.close(f"the broker refuses the connection: {reason}")
         else:
+            self._had_session = flags.session_present
             client.subscribe(self._filters)  # type: ignore[arg-type] # a list of either kind, never mixed
 
     def _on_subscribe(self, client: Client, data: Any, message_id: int, reasons: Any, properties: Any) -> None:
@@ -200,7 +197,8 @@ class Connection:
                 self.close(f"the broker refuses the subscription of {topic}: {reason}")
                 return
         client.publish(self._state_topic, ONLINE, qos=1, retain=True)
-        self._subscribed()
+        if not self.subscribed.done():
+            self.subscribed.set_result(self._had_session)
 
     def _on_disconnect(self, client: Client, data: Any, flags: Any, reason: Any, properties: Any) -> None:
         by_server = flags.is_disconnect_packet_from_server

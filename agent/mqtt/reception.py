@@ -180,7 +180,7 @@ class Reception:
     def _route(self, ack: PendingAck, message: Message) -> None:
         delivery = self._routes.subscribed_delivery(message.topic, message.payload)
         if delivery is not None:
-            self._deliver(ack, delivery, message.size)
+            self._deliver(ack, delivery, message.size, message.topic)
         elif (name := self._routes.zigbee_name(message.topic)) is not None:
             self._zigbee(PendingMessage(ack, name, message.payload, message.size, self._loop.time()))
         else:
@@ -237,13 +237,16 @@ class Reception:
             _, delivery = self._routes.zigbee_delivery(pending.name, pending.payload)
             self._reject(pending.ack, delivery, self._routes.unknown_reason)
 
-    def _deliver(self, ack: PendingAck, delivery: Delivery, size: int) -> None:
+    def _deliver(self, ack: PendingAck, delivery: Delivery, size: int, subscribed: str = "") -> None:
+        """Pass on a delivery; `subscribed` is the topic of a message that [[mqtt.subscriptions]] match."""
         if size > self._routes.body_bytes_max:
             self._reject(ack, delivery, f"larger than {self._routes.body_bytes_max} bytes (mqtt.max_body_bytes)")
             return
 
         def respond(answer: Answer) -> None:
             self._end_submission()
+            if subscribed and answer.status is not Status.UNAVAILABLE:
+                self._routes.note_outcome(subscribed, answer.reason)
             if answer.status in (Status.DURABLE, Status.UNAVAILABLE):
                 self._settle(ack, answer)
             else:

@@ -11,6 +11,7 @@ from typing import Final
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from agent.config.settings import MqttSettings
+from agent.config.subscriptions import Subscription
 from agent.decode.event_map import DEVICE_CHARACTERS_MAX
 from agent.decode.zigbee2mqtt import named_device
 from agent.delivery import Delivery, Media
@@ -24,6 +25,8 @@ VIA: Final = "mqtt"
 TOPICS_KEPT: Final = 4_096
 TOPIC_CHARACTERS_KEPT: Final = 256
 """Bounds of the cache of topics' sources, since publishers choose the topics."""
+REJECTED_MIN: Final = 3
+"""Messages of a subscription that were all rejected, so that it is told."""
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +43,8 @@ class Routes:
         self.body_bytes_max = settings.max_body_bytes
         self.names = names
         self._passed_over = False
+        self._rejected: dict[Subscription, int] = dict.fromkeys(settings.subscriptions, 0)
+        """How many messages of a subscription were rejected, until one was accepted or the log has told it."""
 
     @property
     def devices_topic(self) -> str:
@@ -81,6 +86,21 @@ class Routes:
                 _log.warning("list=passed-over topic=%s bytes=%d", message.topic, message.size)
             return None
         return DeviceListReader(self.names.update, name, message.payload)
+
+    def note_outcome(self, topic: str, reason: str) -> None:
+        """Note that a subscribed message was accepted, or why it was not; warn where no one of its subscription was."""
+        if not self._rejected:
+            return
+        subscription = next(one for one in self._subscriptions if one.matches(topic))
+        if subscription not in self._rejected:
+            return
+        self._rejected[subscription] += 1
+        if not reason:
+            del self._rejected[subscription]
+        elif self._rejected[subscription] >= REJECTED_MIN:
+            del self._rejected[subscription]
+            effect = "they are acknowledged, and kept by oncegate rejected only"
+            _log.warning("mqtt=all-rejected topic=%r reason=%r effect=%r", subscription.filter, reason, effect)
 
     def malformed_delivery(self, message: Message) -> Delivery:
         """Return a delivery of a malformed packet, to be recorded as rejected."""

@@ -7,6 +7,8 @@ import logging
 from random import Random
 from typing import Any
 
+from paho.mqtt.client import Client
+
 from agent.backoff import Backoff
 from agent.config.settings import MqttSettings
 from agent.delivery import Receive, Record
@@ -15,7 +17,9 @@ from agent.mqtt.connection import Connection
 from agent.mqtt.error import MqttError
 from agent.mqtt.reception import Reception, ReceptionLimits
 from agent.mqtt.routes import Routes
+from agent.mqtt.session import SessionKeeper
 from agent.mqtt.zigbee_names import ZigbeeNames
+from agent.store.port import OutboxError
 from agent.telemetry.links import LinkName, Links, LinkState
 
 _log = logging.getLogger(__name__)
@@ -37,7 +41,7 @@ class Subscriber:
     def __init__(
         self,
         settings: MqttSettings,
-        gateway: str,
+        session: SessionKeeper,
         receive: Receive,
         record: Record,
         links: Links,
@@ -45,13 +49,13 @@ class Subscriber:
         limits: ReceptionLimits | None = None,
     ) -> None:
         self._settings = settings
-        self._gateway = gateway
         self._receive = receive
         self._record = record
         self._links = links
+        self._session = session
         self._limits = limits or ReceptionLimits()
         self._backoff = Backoff(random, seconds_max=RETRY_SECONDS_MAX)
-        self._names = ZigbeeNames()
+        self._routes = Routes(settings, ZigbeeNames())
 
     async def run(self, stop: asyncio.Event) -> None:
         """Receive messages until `stop` is set; then finish those in progress."""
@@ -65,32 +69,41 @@ class Subscriber:
 
     async def _run_connection(self, stopping: asyncio.Task[bool]) -> None:
         try:
-            connected = await asyncio.to_thread(
-                client.connect, self._settings, self._gateway, self._limits.in_progress_max
-            )
-        except MqttError as error:
+            connected = await asyncio.to_thread(self._connect)
+        except (MqttError, OutboxError) as error:
             self._report_down(str(error))
             return
-        routes = Routes(self._settings, self._names)
-        connection = Connection(connected, self._gateway, routes.filters(), self._report_up)
-        reception = Reception(routes, self._receive, self._record, connection, self._limits)
+        connection = Connection(connected, self._session.gateway, self._routes.filters())
+        reception = Reception(self._routes, self._receive, self._record, connection, self._limits)
         began = asyncio.get_running_loop().time()
+        reporting = asyncio.create_task(self._report_up(connection), name="mqtt-session")
         try:
             connection.open(reception.take)
-            await self._wait_for_end(connection, reception, stopping)
+            broken = await self._wait_for_end(connection, reception, stopping)
         finally:
             reception.close()
             connection.close("closed")
             if not reception.refetches:
-                self._names = ZigbeeNames()  # names may change while disconnected
-        if reception.acknowledged or asyncio.get_running_loop().time() - began > STEADY_SECONDS:
+                self._routes.names = ZigbeeNames()  # names may change while disconnected
+            if not connection.subscribed.done():
+                reporting.cancel()
+            await asyncio.wait([reporting])
+        if not reporting.cancelled():
+            reporting.result()
+        # Of two agents with one session, each ends the other's connections, also those that bring messages.
+        if (reception.acknowledged and not broken) or asyncio.get_running_loop().time() - began > STEADY_SECONDS:
             self._backoff.reset()
 
-    async def _wait_for_end(self, connection: Connection, reception: Reception, stopping: asyncio.Task[bool]) -> None:
-        """Wait until the connection ends, a message cannot be accepted now, or the agent stops."""
+    def _connect(self) -> Client:
+        return client.connect(
+            self._settings, self._session.gateway, self._session.client_id(), self._limits.in_progress_max
+        )
+
+    async def _wait_for_end(self, connection: Connection, reception: Reception, stopping: asyncio.Task[bool]) -> bool:
+        """Wait for the connection's end, a message that cannot be accepted now, or `stop`; return whether it broke."""
         ends: list[asyncio.Future[Any]] = [connection.ended, reception.ended, stopping]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if connection.ended.done():
+        if broken := connection.ended.done():
             reason = connection.ended.result()
         else:
             reception.stop()
@@ -101,6 +114,7 @@ class Subscriber:
             self._report_down(reason)
         if reception.lost:
             _log.warning("mqtt=lost messages=%d reason=%r", reception.lost, "they were sent at QoS 0")
+        return broken
 
     async def _drain(self, reception: Reception) -> None:
         try:
@@ -109,8 +123,14 @@ class Subscriber:
         except TimeoutError:
             _log.warning("mqtt=closed in_progress=%d effect=%r", reception.in_progress, "the broker sends them again")
 
-    def _report_up(self) -> None:
-        self._links.report(LinkName.MQTT, CONNECTED, broker=f"{self._settings.host}:{self._settings.port}")
+    async def _report_up(self, connection: Connection) -> None:
+        """Report the connection once messages can arrive, and note whether the broker still had the session."""
+        present = await connection.subscribed
+        self._links.report(LinkName.MQTT, CONNECTED, broker=self._session.broker)
+        try:
+            await asyncio.to_thread(self._session.note, present=present)
+        except OutboxError as error:
+            _log.warning("mqtt=connected note=failed reason=%r", str(error))
 
     def _report_down(self, reason: str) -> None:
         self._links.report(LinkName.MQTT, DISCONNECTED, reason)

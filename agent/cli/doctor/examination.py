@@ -65,7 +65,7 @@ def _checks(settings: Settings) -> Iterator[tuple[str, Check]]:
     yield "certificates", lambda: check_certificates(settings, clock.wall_ms())
     yield "kafka", lambda: _check_kafka(settings, clock.wall_ms())
     if settings.mqtt.enabled:
-        yield "mqtt", lambda: _check_mqtt(settings)
+        yield "mqtt", lambda: _check_mqtt(settings, clock.wall_ms())
 
 
 def _check_wear(folder: Path) -> Iterator[Finding]:
@@ -73,10 +73,12 @@ def _check_wear(folder: Path) -> Iterator[Finding]:
         yield from check_wear(folder)
 
 
-def _check_mqtt(settings: Settings) -> Iterator[Finding]:
-    from agent.cli.doctor.mqtt import check_mqtt  # its client is slow to load
+def _check_mqtt(settings: Settings, now: int) -> Iterator[Finding]:
+    from agent.cli.doctor.mqtt import check_mqtt, check_session  # its client is slow to load
 
     yield from check_mqtt(settings.mqtt, settings.gateway.id)
+    if (status := _status(settings)) is not None:
+        yield from check_session(status, now)
 
 
 def _check_stores(state_folder: Path) -> Iterator[Finding]:

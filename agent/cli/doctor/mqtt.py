@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,109 +12,171 @@ from paho.mqtt.client import Client, MQTTMessage
 
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
 from agent.cli.doctor.zigbee2mqtt import check_zigbee2mqtt
+from agent.cli.status import sessions_lost
 from agent.config.files import read_text
 from agent.config.settings import MqttSettings
 from agent.mqtt import client
 from agent.mqtt.error import MqttError
+from agent.status import GatewayStatus
 
 ANSWER_SECONDS_MAX = 5.0
+RETAINED_SECONDS_MAX = 2.0
+"""How long after a subscription its retained message may arrive."""
 VERSION_TOPIC = "$SYS/broker/version"
-MOSQUITTO_FILES = (Path("/etc/mosquitto/mosquitto.conf"), Path("/etc/mosquitto/conf.d"))
+MOSQUITTO_PORT = 1883
+"""Without a listener in its settings."""
 AUTOSAVE_SECONDS_MAX = 60
+SESSION_LOST_SECONDS = 7 * 86_400
+"""For how long a lost session is a warning."""
 _LOCAL = {"localhost", "127.0.0.1", "::1"}
+_INCLUDES_MAX = 100
 
 
-def check_mqtt(settings: MqttSettings, gateway: str, files: tuple[Path, ...] = MOSQUITTO_FILES) -> Iterator[Finding]:
+def check_mqtt(settings: MqttSettings, gateway: str) -> Iterator[Finding]:
     """Check the broker and its publishers."""
-    info = f"{settings.base_topic}/bridge/info"
-    wanted = [VERSION_TOPIC, *([info] if settings.base_topic else [])]
+    base = settings.base_topic
     try:
-        retained = _read_retained(settings, gateway, wanted)
+        info = _read_retained(settings, gateway, f"{base}/bridge/info") if base else None
+        # In a connection of its own: some brokers close one that asks for this.
+        version = (_read_retained(settings, gateway, VERSION_TOPIC) or b"").decode(errors="replace")
     except MqttError as error:
-        yield wrong("mqtt", str(error), "check mqtt.host, mqtt.port, mqtt.username, mqtt.password_file and mqtt.tls")
+        hint = "check mqtt.host, mqtt.port, mqtt.username, mqtt.password_file and mqtt.tls"
+        if "protocol version" in str(error):
+            hint = 'mqtt.version = "3.1.1"'
+        yield wrong("mqtt", str(error), hint)
         return
-    version = retained.get(VERSION_TOPIC, b"").decode(errors="replace")
     yield fine("mqtt", f"{settings.host}:{settings.port} answers{f' ({version})' if version else ''}")
-    if not version or version.startswith("mosquitto"):
-        yield from _check_mosquitto(settings, files)
-    if settings.base_topic:
-        yield from check_zigbee2mqtt(retained.get(info), settings.base_topic)
+    if version.startswith("mosquitto"):
+        yield from _check_mosquitto(settings)
+    else:
+        text = f"{version or 'unknown broker'}: does it keep QoS 1 sessions on disk?"
+        yield warning("mqtt", text, "if not, its restart loses what it has queued: docs/zigbee2mqtt.md, Brokers")
+    if base:
+        yield from check_zigbee2mqtt(info, base)
 
 
-def _read_retained(settings: MqttSettings, gateway: str, topics: list[str]) -> dict[str, bytes]:
-    """Return the retained messages of some topics, read in a separate session; raise MqttError."""
-    retained: dict[str, bytes] = {}
-    refused: list[str] = []
-    done, subscribed = threading.Event(), threading.Event()
+def check_session(status: GatewayStatus, now: int) -> Iterator[Finding]:
+    """Check whether the broker has kept the agent's session."""
+    if status.mqtt_session_lost_at is not None and now - status.mqtt_session_lost_at < SESSION_LOST_SECONDS * 1000:
+        text = f"{sessions_lost(status)}, and with it the messages that it had queued"
+        yield warning("mqtt", text, "docs/runbook.md, OncegateMqttSessionLost")
+
+
+def _read_retained(settings: MqttSettings, gateway: str, topic: str) -> bytes | None:
+    """Return a topic's retained message, read in a separate session; raise MqttError where the broker refuses that.
+
+    None where there is no message, or the broker does not let it be read.
+    """
+    found: list[bytes] = []
+    answers: list[str] = []
+    subscribed, done = threading.Event(), threading.Event()
+
+    def end() -> None:
+        subscribed.set()
+        done.set()
 
     def on_connect(connected: Client, data: Any, flags: Any, reason: Any, properties: Any) -> None:
+        answers.append(f"refuses the connection: {reason}" if reason.is_failure else "")
         if reason.is_failure:
-            refused.append(f"{settings.host}:{settings.port} refuses the connection: {reason}")
-            done.set()
+            end()
         else:
-            connected.subscribe([(topic, 0) for topic in topics])
+            connected.subscribe(topic, 0)
 
     def on_subscribe(connected: Client, data: Any, message_id: int, reasons: Any, properties: Any) -> None:
         subscribed.set()
-
-    def on_message(connected: Client, data: Any, message: MQTTMessage) -> None:
-        retained[message.topic] = bytes(message.payload)
-        if len(retained) == len(topics):
+        if any(reason.is_failure for reason in reasons):
             done.set()
 
+    def on_message(connected: Client, data: Any, message: MQTTMessage) -> None:
+        found.append(bytes(message.payload))
+        end()
+
+    def on_disconnect(connected: Client, data: Any, flags: Any, reason: Any, properties: Any) -> None:
+        end()
+
     listener = client.connect_separately(settings, gateway)
-    listener.on_connect, listener.on_subscribe, listener.on_message = on_connect, on_subscribe, on_message
+    listener.on_connect, listener.on_subscribe = on_connect, on_subscribe
+    listener.on_message, listener.on_disconnect = on_message, on_disconnect
     listener.loop_start()
     try:
-        done.wait(ANSWER_SECONDS_MAX)
+        if subscribed.wait(ANSWER_SECONDS_MAX):
+            done.wait(RETAINED_SECONDS_MAX)
     finally:
         listener.disconnect()
         listener.loop_stop()
-    if refused or not subscribed.is_set():
-        raise MqttError(refused[0] if refused else f"{settings.host}:{settings.port} does not answer")
-    return retained
+    if problem := "does not answer" if not answers else answers[0]:
+        raise MqttError(f"{settings.host}:{settings.port} {problem}")
+    return found[0] if found else None
 
 
-def _check_mosquitto(settings: MqttSettings, files: tuple[Path, ...]) -> Iterator[Finding]:
-    try:
-        lines = [line for file in files for part in _parts(file) for line in read_text(part).splitlines()]
-    except (OSError, UnicodeDecodeError):
-        lines = []
-    if settings.host not in _LOCAL or not lines:
-        yield warning(
-            "mosquitto",
-            "its settings cannot be read from here; check that it keeps what it has acknowledged",
-            "persistence true, autosave_interval 1, max_queued_messages 0 in mosquitto.conf: docs/zigbee2mqtt.md",
-        )
-        return
-    words = (line.split(maxsplit=1) for line in lines if line.strip() and not line.lstrip().startswith("#"))
-    yield from judge_mosquitto({pair[0]: pair[1].strip() if len(pair) > 1 else "" for pair in words})
+def _check_mosquitto(settings: MqttSettings) -> Iterator[Finding]:
+    """Check the settings of the mosquitto that serves this port, by the file that its process was started with."""
+    for root, file in _mosquitto_files() if settings.host in _LOCAL else ():
+        try:
+            lines = _lines(root, file)
+        except (OSError, UnicodeDecodeError):
+            continue
+        ports = [words[1] for words in lines if words[0] in ("listener", "port") and len(words) > 1]
+        if str(settings.port) in (ports or [str(MOSQUITTO_PORT)]):
+            yield from judge_mosquitto({words[0]: " ".join(words[1:]) for words in lines}, str(file))
+            return
+    yield warning(
+        "mosquitto",
+        "its settings cannot be read from here; check that it keeps what it has acknowledged",
+        "persistence true, autosave_interval 1, max_queued_messages 0 in mosquitto.conf: docs/zigbee2mqtt.md",
+    )
 
 
-def judge_mosquitto(given: Mapping[str, str]) -> Iterator[Finding]:
-    """Check the settings of mosquitto.conf(5); absent ones have their defaults."""
+def _mosquitto_files() -> Iterator[tuple[Path, Path]]:
+    """Yield the root folder and the settings file of each mosquitto that runs on this machine, containers included."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            program, *options = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except OSError:  # it has ended
+            continue
+        if Path(program).name == "mosquitto" and {"-c", "--config-file"} & set(options[:-1]):
+            at = next(place for place, word in enumerate(options) if word in ("-c", "--config-file"))
+            root, file = process / "root", Path(options[at + 1])
+            if file.is_absolute():
+                yield root if os.access(root, os.X_OK) else Path("/"), file
+
+
+def _lines(root: Path, file: Path) -> list[list[str]]:
+    """Return the words of each setting, those of included files in their place."""
+    found: list[list[str]] = []
+    for line in read_text(root / file.relative_to("/")).splitlines():
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if words[0] == "include_dir" and len(words) > 1:
+            folder = Path(words[1])
+            parts = sorted((root / folder.relative_to("/")).glob("*.conf"))[:_INCLUDES_MAX]
+            found += [setting for part in parts for setting in _lines(root, folder / part.name)]
+        else:
+            found.append(words)
+    return found
+
+
+def judge_mosquitto(given: Mapping[str, str], file: str) -> Iterator[Finding]:
+    """Check the settings of mosquitto.conf(5), read from a file; absent ones have their defaults."""
     if given.get("persistence", "false") != "true":
-        hint = "persistence true in mosquitto.conf"
+        hint = f"persistence true in {file}"
         yield wrong(
             "mosquitto",
             "persistence is off: a restart of the broker loses the messages that it queues for the agent",
             hint,
         )
     else:
-        yield fine("mosquitto", "persistence true")
+        yield fine("mosquitto", f"persistence true ({file})")
     autosave = given.get("autosave_interval", "1800")
     if not autosave.isdigit() or not 0 < int(autosave) <= AUTOSAVE_SECONDS_MAX:
         text = f"autosave_interval {autosave}: a killed broker loses the messages since it last saved"
-        yield warning("mosquitto", text, "autosave_interval 1 in mosquitto.conf")
+        yield warning("mosquitto", text, f"autosave_interval 1 in {file}")
     else:
-        yield fine("mosquitto", f"autosave_interval {autosave}")
+        yield fine("mosquitto", f"autosave_interval {autosave} ({file})")
     queued = given.get("max_queued_messages", "1000")
     if queued != "0":
         text = f"max_queued_messages {queued}: while the agent is disconnected, the broker drops what exceeds it"
-        yield warning("mosquitto", text, "max_queued_messages 0 in mosquitto.conf")
+        yield warning("mosquitto", text, f"max_queued_messages 0 in {file}")
     else:
-        yield fine("mosquitto", "max_queued_messages 0")
-
-
-def _parts(file: Path) -> list[Path]:
-    return sorted(file.glob("*.conf")) if file.is_dir() else [file] if file.exists() else []
+        yield fine("mosquitto", f"max_queued_messages 0 ({file})")

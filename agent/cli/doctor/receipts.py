@@ -70,7 +70,7 @@ def judge_receipts(view: View, settings: ReceiptSettings, pinned: str | None) ->
         hint = "the job's next commit corrects it, within the hour; that needs brokers that report leader epochs"
         return wrong("group", f"{group}: a receipt {NO_EPOCH}", hint)
     named = f"of table {table}" if receipts else "of a foreign consumer (receipts.any_commit)"
-    return fine("group", f"{group}: receipts {named}, {count(max(lag, 0), 'record')} behind")
+    return fine("group", f"{group}: receipts {named}, {count(max(lag, 0), 'offset')} behind")
 
 
 def check_outstanding(status: GatewayStatus, now: int) -> Finding:

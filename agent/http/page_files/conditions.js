@@ -5,6 +5,7 @@ import { duration, events, size, when } from "./format.js";
 const LOG_BYTES_HIGH = 16 << 20;
 const STORE_SHARE_HIGH = 0.8;
 const WAITING_HIGH = 100;
+const SESSION_LOST_MS = 86400000; // for how long a lost session is shown
 const CHARACTERS_MAX = 300;
 
 const LINK_ADVICE = {
@@ -31,6 +32,7 @@ const ADVICE = {
   "identity=backwards": "Have the sensor send `boot` or `time`: after a restart, its equal events would count as duplicates.",
   "identity=time-before-2000": "Have the sensor send `time` in milliseconds since 1970, not in seconds.",
   "http=connections-refused": "Too many connections at once; docs/http.md lists the limits.",
+  "mqtt=session-lost": "Set `persistence true` in mosquitto.conf; docs/runbook.md lists other causes.",
   "mqtt=waiting": "Check that Zigbee2MQTT runs and uses this broker.",
   "store=failing": "Check the disk and its free space with `oncegate doctor`; sensors resend until it works.",
   "store=full": "Forward the backlog, or raise `store.max_bytes`.",
@@ -63,6 +65,9 @@ function conditions(live) {
   add(status.events.lost, "bad", `${events(status.events.lost)} lost, declared by gateway.gap events`, "`oncegate events --device 'urn:oncegate:gateway:*'` shows which, and why.", "");
   add(status.maybe_lost, "warning", `Up to ${events(status.maybe_lost)} may be lost: at most once, and in flight when the connection ended`, "Select another `kafka.delivery` if that is too many.", "");
   add(status.oversized, "warning", `${events(status.oversized)} waiting: larger than Kafka accepts`, `Raise \`max.message.bytes\` of the topic to at least ${size(status.oversized_bytes || 0)}.`, "");
+  const lostAt = status.mqtt_session_lost_at;
+  add(lostAt && live.now - lostAt < SESSION_LOST_MS, "warning", `The MQTT broker lost the agent's session at ${when(lostAt || 0, live.now)}, with the messages in it`,
+    "Set `persistence true` in mosquitto.conf; docs/runbook.md lists other causes.", "");
   const cap = live.uplink, { kafka } = live.links;
   add(kafka?.paused, "plain", `Outside of kafka.hours for ${duration((live.now - kafka?.since) / 1000)}: nothing is sent to Kafka`, "", kafka?.reason);
   add(cap && cap.waiting > WAITING_HIGH, "plain", `${events(cap?.waiting)} waiting for the cap of the uplink, ${size(cap?.bytes_per_second_max || 0)} a second`, "",

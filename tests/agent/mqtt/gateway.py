@@ -9,14 +9,22 @@ from pathlib import Path
 from random import Random
 from typing import TypedDict, Unpack
 
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
 from agent.clock import SystemClock
 from agent.config.settings import MqttSettings
 from agent.config.subscriptions import Subscription
 from agent.delivery import Answer, Delivery, Respond, Status
 from agent.mqtt.reception import ReceptionLimits
+from agent.mqtt.session import BrokerSession, SessionKeeper, read_session
 from agent.mqtt.subscriber import Subscriber
+from agent.store.facts import MQTT_SESSION
 from agent.telemetry.links import Links
 from tests.agent.mqtt.publisher import Publisher
+from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import until_count, wait_until
 
 GATEWAY = "gw-test"
@@ -41,11 +49,23 @@ class Options(TypedDict, total=False):
 class Recorder:
     """Records deliveries and rejected messages; answers at once, or later."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: Recorder | None = None) -> None:
+        """Create it for a new gateway, or for the next run of an earlier one."""
         self.deliveries: list[Delivery] = []
         self.recorded: list[tuple[Delivery, str]] = []
         self.answer: Answer | None = DURABLE
         self.open: list[Respond] = []
+        self.outbox: MemoryOutbox = before.outbox if before else MemoryOutbox()
+        """Of whose facts one is the session."""
+
+    def session(self) -> BrokerSession:
+        session = read_session(self.outbox.fact(MQTT_SESSION))
+        assert session is not None
+        return session
+
+    @property
+    def client_id(self) -> str:
+        return f"oncegate-{GATEWAY}-{self.session().secret}"
 
     def receive(self, delivery: Delivery, respond: Respond) -> None:
         self.deliveries.append(delivery)
@@ -74,7 +94,9 @@ async def running(
 ) -> AsyncIterator[asyncio.Event]:
     """Run the subscriber; the event stops it."""
     mqtt = MqttSettings(enabled=True, host="127.0.0.1", port=port, **settings)
-    subscriber = Subscriber(mqtt, GATEWAY, recorder.receive, recorder.record, Links(SystemClock()), Random(1), limits)
+    clock = SystemClock()
+    session = SessionKeeper(recorder.outbox, clock, GATEWAY, mqtt)
+    subscriber = Subscriber(mqtt, session, recorder.receive, recorder.record, Links(clock), Random(1), limits)
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(subscriber.run(stop))
@@ -95,3 +117,15 @@ async def begin_session(recorder: Recorder, publisher: Publisher, port: int, **s
 def wait_for_state(publisher: Publisher, state: bytes) -> None:
     """Wait until the gateway publishes this state."""
     wait_until(lambda: publisher.received[-1:] == [(f"oncegate/{GATEWAY}/state", state)], f"the gateway is {state!r}")
+
+
+def take_session(port: int, client_id: str) -> None:
+    """Connect under this client id, acknowledge what waits there, and leave."""
+    properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call] # paho's own omission
+    properties.SessionExpiryInterval = 3_600
+    stranger = Client(CallbackAPIVersion.VERSION2, client_id, protocol=MQTTProtocolVersion.MQTTv5)
+    stranger.connect("127.0.0.1", port, clean_start=False, properties=properties)
+    stranger.loop_start()
+    wait_until(stranger.is_connected, "the stranger is connected")
+    stranger.disconnect()
+    stranger.loop_stop()

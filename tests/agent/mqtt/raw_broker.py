@@ -39,8 +39,11 @@ def publish(
 class RawBroker:
     """Answers a client until it is connected; records its connections and acknowledgements."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, *, refused: bytes = b"", closes_at: bytes = b"") -> None:
+        """Create it; `refused` answers other versions, and a subscription to `closes_at` ends the connection."""
         self._five = version == "5"
+        self._refused = refused
+        self._closes_at = closes_at
         self.connections = 0
         self.connect = b""
         """The body of the latest CONNECT."""
@@ -85,7 +88,10 @@ class RawBroker:
             match first & 0xF0:
                 case 0x10:
                     self.connect = body
-                    writer.write(packet(0x20, b"\0\0" + none))
+                    other = body[6] != (5 if self._five else 4)
+                    writer.write(packet(0x20, self._refused if other else b"\0\0" + none))
+                case 0x80 if self._closes_at and self._closes_at in body:
+                    writer.close()
                 case 0x80:
                     filters = _count_filters(body[2 + len(none) :])
                     writer.write(packet(SUBACK, body[:2] + none + bytes(filters)))
@@ -121,9 +127,9 @@ async def _read(reader: asyncio.StreamReader) -> tuple[int, bytes]:
 
 
 @asynccontextmanager
-async def raw_broker(version: str) -> AsyncIterator[RawBroker]:
+async def raw_broker(version: str, *, refused: bytes = b"", closes_at: bytes = b"") -> AsyncIterator[RawBroker]:
     """Run the broker on this machine."""
-    broker = RawBroker(version)
+    broker = RawBroker(version, refused=refused, closes_at=closes_at)
     server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
     broker.port = server.sockets[0].getsockname()[1]
     try:

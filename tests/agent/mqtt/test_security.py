@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from agent.cli.doctor.mqtt import check_mqtt
+from agent.config.settings import MqttSettings
 from agent.config.subscriptions import Subscription
 from agent.delivery import Media
 from simulators.services.install import programs
 from simulators.services.mosquitto import Mosquitto
-from tests.agent.mqtt.gateway import Recorder, running
+from tests.agent.mqtt.gateway import GATEWAY, Recorder, running
+from tests.docs.pages import ROOT, blocks
 from tests.support.waiting import wait_until
 
 EVENTS = (Subscription("plant/{device}", Media.JSON),)
@@ -33,6 +36,32 @@ async def test_the_password_comes_from_its_file(tmp_path: Path, caplog: pytest.L
             password.write_text("right\n")
             await _until_logged(caplog, "mqtt=connected")
     assert "right" not in caplog.text
+
+
+async def test_the_rights_of_the_documentation_suffice_and_keep_a_sensor_to_its_own_topic(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    rights, passwords, password = tmp_path / "acl", tmp_path / "passwords", tmp_path / "password"
+    (documented,) = blocks(ROOT / "docs" / "zigbee2mqtt.md", "acl")
+    rights.write_text(documented.replace("/gw1/", f"/{GATEWAY}/"))
+    password.write_text("right\n")
+    for user, create in (("oncegate", ("-c",)), ("door", ())):
+        _run("mosquitto_passwd", "-b", *create, str(passwords), user, "right")
+    settings = ("allow_anonymous false", f"password_file {passwords}", f"acl_file {rights}")
+    events = (Subscription("plant/{device}/events", Media.JSON),)
+    recorder = Recorder()
+    with Mosquitto(tmp_path / "broker", settings) as broker:
+        mqtt = MqttSettings(enabled=True, port=broker.port, username="oncegate", password_file=password)
+        assert "persistence true" in str(await asyncio.to_thread(lambda: list(check_mqtt(mqtt, GATEWAY))))
+        async with running(recorder, broker.port, username="oncegate", password_file=password, subscriptions=events):
+            await _until_logged(caplog, "mqtt=connected")
+            for device in ("window", "door"):
+                topic = f"plant/{device}/events"
+                to = ("-p", str(broker.port), "-h", "127.0.0.1", "-u", "door", "-P", "right", "-q", "1", "-t", topic)
+                _run("mosquitto_pub", *to, "-m", "1")
+            await recorder.until(deliveries=1)
+    assert [delivery.sender for delivery in recorder.deliveries] == ["door"]
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,23 @@ from agent.config.subscriptions import Subscription
 from agent.delivery import Answer, Media, Status
 from agent.mqtt.reception import ReceptionLimits
 from simulators.services.mosquitto import Mosquitto
-from tests.agent.mqtt.gateway import DURABLE, GATEWAY, Options, Recorder, begin_session, running, wait_for_state
+from tests.agent.mqtt.gateway import (
+    DURABLE,
+    GATEWAY,
+    Options,
+    Recorder,
+    begin_session,
+    running,
+    take_session,
+    wait_for_state,
+)
 from tests.agent.mqtt.publisher import Publisher
+from tests.agent.mqtt.raw_broker import publish, raw_broker
 from tests.support.waiting import wait_until
 
 EVENTS = (Subscription("plant/{device}/events", Media.JSON),)
+TAKEN_OVER = b"\xe0\x02\x8e\x00"
+"""DISCONNECT with the reason 0x8E (MQTT 5 section 3.14.2.1)."""
 REFUSED = Answer(Status.UNAVAILABLE, reason="the store is full")
 
 
@@ -54,7 +66,7 @@ async def test_what_has_no_outcome_is_not_acknowledged_and_comes_again(
 
     with pytest.raises(ExceptionGroup):
         await die_with_one_outcome_missing()
-    again = Recorder()
+    again = Recorder(recorder)
     async with running(again, broker.port, **options):
         await again.until(deliveries=2)
         publisher.publish("plant/a/events", b"4")
@@ -100,6 +112,26 @@ async def test_what_can_be_no_event_is_recorded_and_acknowledged(broker: Mosquit
         (b"x", "larger than 10 bytes (mqtt.max_body_bytes)"),
         (b"3", "no event"),
     ]
+
+
+async def test_a_subscription_of_which_nothing_is_accepted_is_told_once(
+    broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder()
+    foreign = Subscription("tele/{device}/SENSOR", Media.JSON)
+    await begin_session(recorder, publisher, broker.port, subscriptions=(*EVENTS, foreign))
+    recorder.answer = Answer(Status.UNDECODABLE, reason="unknown field 'Time'")
+    publisher.publish_all([("tele/a/SENSOR", b"{}"), ("plant/a/events", b"1")] * 2)
+    async with running(recorder, broker.port, subscriptions=(*EVENTS, foreign)):
+        await recorder.until(deliveries=4)
+        recorder.answer = DURABLE
+        publisher.publish("plant/a/events", b"1")
+        await recorder.until(deliveries=5)
+        recorder.answer = Answer(Status.UNDECODABLE, reason="unknown field 'Time'")
+        publisher.publish_all([("tele/b/SENSOR", b"{}"), ("plant/a/events", b"1")] * 4)
+        await recorder.until(deliveries=13)
+    assert caplog.text.count("mqtt=all-rejected") == 1
+    assert "mqtt=all-rejected topic='tele/+/SENSOR' reason=\"unknown field 'Time'\"" in caplog.text
 
 
 @pytest.mark.guarantee(2)
@@ -278,3 +310,51 @@ async def test_a_topic_too_long_for_a_device_is_kept_short(broker: Mosquitto, pu
         publisher.publish(f"long/{'x' * 1000}", b"{}")
         await recorder.until(deliveries=1)
     assert len(recorder.deliveries[0].sender) == 257
+
+
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+async def test_a_broker_that_has_lost_the_session_is_told_and_counted_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, version: str
+) -> None:
+    recorder = Recorder()
+    options: Options = {"version": version, "subscriptions": EVENTS}
+    for _ in range(2):  # the second broker is another one: a first session there is no loss
+        with Mosquitto(tmp_path / "broker", ("allow_anonymous true", "persistence false")) as broker:
+            for restarts in (False, True):
+                if restarts and not recorder.session().lost:
+                    broker.stop()
+                    broker.start()
+                with Publisher(broker.port) as publisher:
+                    await begin_session(recorder, publisher, broker.port, **options)
+    assert recorder.session().lost == 1
+    assert recorder.session().lost_at is not None
+    assert caplog.text.count("mqtt=session-lost") == 1
+
+
+async def test_who_knows_the_gateways_id_cannot_take_its_session(broker: Mosquitto, publisher: Publisher) -> None:
+    recorder = Recorder()
+    await begin_session(recorder, publisher, broker.port, subscriptions=EVENTS)
+    publisher.publish("plant/a/events", b"1")
+    take_session(broker.port, f"oncegate-{GATEWAY}")
+    async with running(recorder, broker.port, subscriptions=EVENTS):
+        await recorder.until(deliveries=1)
+    other = Recorder()
+    await begin_session(other, publisher, broker.port, subscriptions=EVENTS)
+    assert other.client_id != recorder.client_id
+    assert recorder.session().lost == other.session().lost == 0
+
+
+async def test_an_agent_whose_session_is_taken_over_tells_it_and_rests_longer_each_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As with a copied card: the two take the session from one another, and each connection brings messages."""
+    began = asyncio.get_running_loop().time()
+    async with raw_broker("5") as broker, running(Recorder(), broker.port, subscriptions=EVENTS):
+        for times in (1, 2, 3):
+            await broker.until_connected(times)
+            await broker.send(publish(b"plant/a/events", b"1", times))
+            await broker.until_acknowledged(times)
+            await broker.send(TAKEN_OVER)
+        await broker.until_connected(4)
+    assert caplog.text.count("the broker disconnected: Session taken over") == 3
+    assert asyncio.get_running_loop().time() - began > (0.25 + 0.5 + 1.0) / 2

@@ -1,9 +1,11 @@
 """Broker and Zigbee2MQTT: a real mosquitto, and the information that Zigbee2MQTT publishes about itself."""
 
+import asyncio
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,14 @@ import pytest
 import yaml
 
 from agent.cli.doctor.finding import Condition, Finding
-from agent.cli.doctor.mqtt import check_mqtt, judge_mosquitto
+from agent.cli.doctor.mqtt import VERSION_TOPIC, check_mqtt, check_session, judge_mosquitto
 from agent.cli.doctor.zigbee2mqtt import check_zigbee2mqtt
 from agent.config.settings import MqttSettings
+from agent.status import EventCounts, GatewayStatus
 from simulators.services.mosquitto import Mosquitto
 from simulators.services.zigbee2mqtt import Zigbee2Mqtt
 from tests.agent.mqtt.publisher import Publisher
+from tests.agent.mqtt.raw_broker import raw_broker
 from tests.docs.pages import ROOT, blocks
 from tests.support.waiting import wait_until
 
@@ -33,9 +37,8 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
         yield running
 
 
-def examine(port: int, folder: Path) -> list[Finding]:
-    settings = MqttSettings(enabled=True, host="127.0.0.1", port=port)
-    return list(check_mqtt(settings, "gw1", (folder / "mosquitto" / "mosquitto.conf",)))
+def examine(port: int, version: str = "5") -> list[Finding]:
+    return list(check_mqtt(MqttSettings(enabled=True, host="127.0.0.1", port=port, version=version), "gw1"))
 
 
 def unlike(findings: list[Finding]) -> list[tuple[str, Condition]]:
@@ -45,15 +48,56 @@ def unlike(findings: list[Finding]) -> list[tuple[str, Condition]]:
 def test_a_broker_with_the_right_settings_and_a_right_zigbee2mqtt_are_fine(broker: Mosquitto, tmp_path: Path) -> None:
     with Publisher(broker.port) as publisher:
         publisher.publish("zigbee2mqtt/bridge/info", json.dumps({"config": GOOD}), retain=True)
-        findings = examine(broker.port, tmp_path)
+        findings = examine(broker.port)
     assert unlike(findings) == []
     assert any("mosquitto version" in finding.text for finding in findings)
-    assert {"persistence true", "autosave_interval 1", "max_queued_messages 0"} <= {one.text for one in findings}
+    file = tmp_path / "mosquitto" / "mosquitto.conf"
+    settings = ("persistence true", "autosave_interval 1", "max_queued_messages 0")
+    assert {f"{setting} ({file})" for setting in settings} <= {one.text for one in findings}
+
+
+def test_a_mosquitto_is_judged_by_its_own_files_and_no_other(broker: Mosquitto, tmp_path: Path) -> None:
+    included = tmp_path / "conf.d"
+    included.mkdir()
+    (included / "own.conf").write_text("persistence false\n")
+    with Mosquitto(tmp_path / "other", ("allow_anonymous true", f"include_dir {included}")) as other:
+        (wrong,) = [one for one in examine(other.port) if one.condition is Condition.WRONG]
+        assert wrong.hint == f"persistence true in {tmp_path / 'other' / 'mosquitto.conf'}"
+        assert [one for one in examine(broker.port) if one.condition is Condition.WRONG] == []
+
+
+@pytest.mark.parametrize("closes_at", [b"", VERSION_TOPIC.encode()])
+async def test_of_a_broker_that_does_not_name_itself_nothing_is_claimed(broker: Mosquitto, closes_at: bytes) -> None:
+    """Some close the connection of whoever asks for its name."""
+    async with raw_broker("5", closes_at=closes_at) as unknown:
+        findings = await asyncio.to_thread(examine, unknown.port)
+    assert unlike(findings) == [("mqtt", Condition.WARNING), ("zigbee2mqtt", Condition.WARNING)]
+    assert findings[0].text == f"127.0.0.1:{unknown.port} answers"
+    assert findings[1].text == "unknown broker: does it keep QoS 1 sessions on disk?"
+
+
+@pytest.mark.parametrize("refused", [b"\0\x01", b"\0\x84\0"])
+async def test_a_broker_without_the_version_of_the_agent_is_told_with_the_setting(refused: bytes) -> None:
+    async with raw_broker("3.1.1", refused=refused) as old:
+        (five,) = await asyncio.to_thread(examine, old.port)
+        three = await asyncio.to_thread(examine, old.port, "3.1.1")
+    assert (five.condition, five.hint) == (Condition.WRONG, 'mqtt.version = "3.1.1"')
+    assert three[0].condition is Condition.FINE
+
+
+def test_a_session_that_the_broker_has_lost_lately_is_a_warning() -> None:
+    empty = GatewayStatus("gw", 0, 0, 0, EventCounts(0, 0, 0), 0, None, 0, 0, None, None, None, None)
+    status = replace(empty, mqtt_sessions_lost=2, mqtt_session_lost_at=1_763_706_000_000)
+    found = {days: list(check_session(status, 1_763_706_000_000 + days * 86_400_000)) for days in (1, 8)}
+    assert [(one.condition, "lost the agent's session 2 times" in one.text) for one in found[1]] == [
+        (Condition.WARNING, True)
+    ]
+    assert found[8] == []
 
 
 def test_settings_of_a_broker_that_are_no_text_are_a_warning(broker: Mosquitto, tmp_path: Path) -> None:
     (tmp_path / "mosquitto" / "mosquitto.conf").write_bytes(b"persistence \xff\n")
-    assert ("mosquitto", Condition.WARNING) in unlike(examine(broker.port, tmp_path))
+    assert ("mosquitto", Condition.WARNING) in unlike(examine(broker.port))
 
 
 @pytest.mark.parametrize(
@@ -99,8 +143,8 @@ def test_a_fresh_zigbee2mqtt_is_told_all_lines_at_once() -> None:
 
 def test_a_broker_that_refuses_or_is_away_is_wrong(tmp_path: Path) -> None:
     with Mosquitto(tmp_path / "mosquitto", ("allow_anonymous false",)) as closed:
-        (refused,) = examine(closed.port, tmp_path)
-    (away,) = examine(closed.port, tmp_path)
+        (refused,) = examine(closed.port)
+    (away,) = examine(closed.port)
     assert (refused.condition, "refuses the connection" in refused.text) == (Condition.WRONG, True)
     assert (away.condition, "cannot connect" in away.text) == (Condition.WRONG, True)
 
@@ -121,7 +165,7 @@ def test_zigbee2mqtt_is_looked_for_where_it_publishes(broker: Mosquitto) -> None
 
 
 def test_what_mosquitto_does_by_itself_loses_messages() -> None:
-    conditions = [(finding.condition, finding.hint) for finding in judge_mosquitto({})]
+    conditions = [(finding.condition, finding.hint) for finding in judge_mosquitto({}, "mosquitto.conf")]
     assert conditions == [
         (Condition.WRONG, "persistence true in mosquitto.conf"),
         (Condition.WARNING, "autosave_interval 1 in mosquitto.conf"),
@@ -130,7 +174,8 @@ def test_what_mosquitto_does_by_itself_loses_messages() -> None:
 
 
 def test_settings_that_cannot_be_read_are_asked_for(broker: Mosquitto, tmp_path: Path) -> None:
-    findings = examine(broker.port, tmp_path / "elsewhere")
+    (tmp_path / "mosquitto" / "mosquitto.conf").unlink()
+    findings = examine(broker.port)
     assert unlike(findings) == [("mosquitto", Condition.WARNING), ("zigbee2mqtt", Condition.WARNING)]
     assert "persistence true" in findings[1].hint
 
@@ -142,7 +187,7 @@ def test_a_real_zigbee2mqtt_as_it_comes_is_told_what_to_change(broker: Mosquitto
         publisher.listen("zigbee2mqtt/bridge/info")
         with Zigbee2Mqtt(tmp_path / "zigbee2mqtt", broker.port, settings=settings):
             wait_until(lambda: bool(publisher.received), "Zigbee2MQTT publishes its state")
-            told = [finding for finding in examine(broker.port, tmp_path) if finding.check == "zigbee2mqtt"]
+            told = [finding for finding in examine(broker.port) if finding.check == "zigbee2mqtt"]
         assert any("last_seen is disable" in finding.text for finding in told)
         assert any("QoS 0" in finding.text for finding in told)
         file = tmp_path / "zigbee2mqtt" / "configuration.yaml"
@@ -153,7 +198,7 @@ def test_a_real_zigbee2mqtt_as_it_comes_is_told_what_to_change(broker: Mosquitto
         publisher.received.clear()
         with Zigbee2Mqtt(tmp_path / "zigbee2mqtt", broker.port):
             wait_until(lambda: bool(publisher.received), "Zigbee2MQTT tells of itself again")
-            corrected = examine(broker.port, tmp_path)
+            corrected = examine(broker.port)
     assert unlike([finding for finding in corrected if finding.check == "zigbee2mqtt"]) == []
 
 
