@@ -80,6 +80,8 @@ class Status(Enum):
     TOO_LARGE = "too large"
     UNAUTHENTICATED = "unauthenticated"
     FORBIDDEN = "forbidden"
+    NOT_FOUND = "not found"
+    """A path or a method that takes no events."""
     UNAVAILABLE = "unavailable"
 
 
@@ -95,7 +97,7 @@ class Answer:
     fingerprints: tuple[bytes, ...]
     """Of all valid events in the order of the body, including duplicates."""
     reason: str
-    """For people; empty with `Status.DURABLE`."""
+    """For people; with `Status.DURABLE` empty, unless all of it was recorded as rejected."""
     retry_seconds: int
     """With `Status.UNAVAILABLE`: after how many seconds to try again."""
 
@@ -126,3 +128,10 @@ Receive = Callable[[Delivery, Respond], None]
 
 Record = Callable[[Delivery, str, Respond], None]
 """The pipeline's entry point for a delivery that is no event, with the reason; otherwise as `Receive`."""
+
+Refuse = Callable[[str, str, Answer], None]
+"""The pipeline's entry point for a request that its server refuses before it is a delivery: by `via` and sender."""
+
+
+def refuse_uncounted(_via: str, _sender: str, _answer: Answer) -> None:
+    """Count nothing, for a server without a pipeline."""

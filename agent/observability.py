@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from operator import itemgetter
 
 from agent import release
@@ -66,6 +66,10 @@ def observe(
         commits=lambda: store.commit_durations,
         outbox=store.counts,
         lanes=store.lane_counts,
+        trouble=store.trouble,
+        fill_ratio=store.fill_ratio,
+        free_bytes=lambda: disk_space.free_bytes(settings.gateway.state_dir / FILE_NAME),
+        silent_devices=lambda: pipeline.activity.silent_devices(clock.wall_ms()),
         store_bytes=store.disk_bytes,
         store_bytes_max=store.bytes_max,
         log_bytes=reader.log_bytes,
@@ -133,7 +137,7 @@ class StoreReader:
 
     def status(self) -> GatewayStatus:
         """Return the status, without the duplicates that are not written yet."""
-        return read_status(self._folder, self._gateway)
+        return replace(read_status(self._folder, self._gateway), requests=self._pipeline.refusals.recent())
 
     def current_status(self) -> GatewayStatus:
         """Return the status with all duplicates."""

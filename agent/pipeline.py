@@ -17,6 +17,7 @@ from agent.store.port import Candidate, Intake, Outcome, Reject, Submission
 from agent.telemetry.activity import Activity
 from agent.telemetry.counters import DeliveryCounts
 from agent.telemetry.memory_budget import BYTES_MAX, MemoryBudget, memory_bytes
+from agent.telemetry.refusals import Refusals
 from contract.record import ClockTrust
 
 BUSY_RETRY_SECONDS: Final = 5
@@ -25,6 +26,8 @@ _REFUSALS: Final[Mapping[type[Exception], Status]] = {
     Undecodable: Status.UNDECODABLE,
     ForbiddenError: Status.FORBIDDEN,
 }
+_RECORDED: Final = frozenset(("mqtt", "zigbee2mqtt"))
+"""Whose senders cannot be told: what would be refused is recorded as rejected."""
 _BUSY: Final = Answer(Status.UNAVAILABLE, reason="too many deliveries in progress", retry_seconds=BUSY_RETRY_SECONDS)
 
 
@@ -43,6 +46,7 @@ class Pipeline:
         self.budgets = {via: MemoryBudget(BYTES_MAX[via]) for via in VIAS}
         """The memory of the deliveries in progress, by `via`."""
         self.activity = Activity()
+        self.refusals = Refusals(lambda: sum(counts.taken for counts in self.counts.values()), clock)
         self.warnings = IdentityWarnings(monotonic)
 
     def protect(self, devices: Iterable[str]) -> None:
@@ -61,19 +65,37 @@ class Pipeline:
         try:
             decoded = self._admission.screen(delivery, decode(delivery))
         except (UnknownFormat, Undecodable, ForbiddenError) as error:
-            self._respond(delivery, respond, Answer(_REFUSALS[type(error)], reason=str(error)))
+            self._refuse(delivery, respond, Answer(_REFUSALS[type(error)], reason=str(error)))
             return
         if not decoded.events:
             reason = decoded.rejected[0].reason if decoded.rejected else "the body holds no event"
-            self._respond(delivery, respond, Answer(Status.UNDECODABLE, rejected=len(decoded.rejected), reason=reason))
+            self._refuse(delivery, respond, Answer(Status.UNDECODABLE, rejected=len(decoded.rejected), reason=reason))
             return
         self._store(delivery, decoded, respond)
 
-    def record(self, delivery: Delivery, reason: str, respond: Respond) -> None:
+    def record(self, delivery: Delivery, reason: str, respond: Respond, status: Status = Status.UNDECODABLE) -> None:
         """Record a delivery that is no event as rejected; `respond` is called as by `receive`."""
         raw = delivery.body[:REJECTED_BYTES_MAX]
         reject = Reject(delivery.sender, delivery.via, self._clock.wall_ms(), reason, raw)
-        self._submit(delivery, (), (reject,), None, respond)
+
+        def recorded(answer: Answer) -> None:
+            if answer.status is Status.DURABLE:
+                self._count_refused(delivery.via, delivery.sender, Answer(status, reason=reason))
+                answer.reason = reason
+            respond(answer)
+
+        self._submit(delivery, (), (reject,), None, recorded)
+
+    def refuse(self, via: str, sender: str, answer: Answer) -> None:
+        """Count a request that is refused: nothing of it is stored, and its sender is told."""
+        self._count_refused(via, sender, answer)
+        self.activity.refused(via, sender, answer, self._clock.wall_ms())
+
+    def _refuse(self, delivery: Delivery, respond: Respond, answer: Answer) -> None:
+        if delivery.via in _RECORDED:
+            self.record(delivery, answer.reason, respond, answer.status)
+        else:
+            self._respond(delivery, respond, answer)
 
     def _store(self, delivery: Delivery, decoded: Decoded, respond: Respond) -> None:
         received, trust = self._clock.wall_ms(), self._clock.trust()
@@ -110,10 +132,15 @@ class Pipeline:
         self._intake.submit(Submission(candidates, rejects, retransmission_key, ack, uptime_ms))
 
     def _respond(self, delivery: Delivery, respond: Respond, answer: Answer) -> None:
-        self.counts[delivery.via].add(answer)
-        if answer.status is not Status.DURABLE:
-            self.activity.refused(delivery, answer, self._clock.wall_ms())
+        if answer.status is Status.DURABLE:
+            self.counts[delivery.via].add(answer)
+        else:
+            self.refuse(delivery.via, delivery.authenticated or delivery.sender, answer)
         respond(answer)
+
+    def _count_refused(self, via: str, sender: str, answer: Answer) -> None:
+        self.counts[via].refused[answer.status] += 1
+        self.refusals.add(via, sender, answer)
 
 
 def _answer(outcome: Outcome, rejected: int) -> Answer:

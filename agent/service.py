@@ -115,7 +115,9 @@ async def _run(settings: Settings, clock: Clock, store: LaneStores, pipeline: Pi
                 servers = await _open_servers(settings, clock, pipeline, store, state, stack)
                 places = " ".join(f"{name}={server.address}" for name, server in servers.items())
                 runtime.tune()
-                await stack.enter_async_context(FlushSocket(settings.gateway.state_dir, store.flush))
+                await stack.enter_async_context(
+                    FlushSocket(settings.gateway.state_dir, store.flush, pipeline.refusals.document)
+                )
                 addresses = {name: server.address for name, server in servers.items()}
                 pairs = "".join(f" {name}=%s" for name in addresses)
                 log.info(f"agent=ready gateway=%s{pairs}", settings.gateway.id, *addresses.values())
@@ -162,7 +164,9 @@ async def _open_servers(
         if oscore is not None:
             pipeline.protect(oscore.devices)
         coap = await stack.enter_async_context(
-            CoapServer(settings.coap, pipeline.receive, oscore=oscore, now=pipeline.trusted_time)
+            CoapServer(
+                *(settings.coap, pipeline.receive), oscore=oscore, now=pipeline.trusted_time, refuse=pipeline.refuse
+            )
         )
         servers["coap"] = coap
         transport_duplicates["coap"] = lambda: coap.counters.duplicates
@@ -188,7 +192,8 @@ def _http(
     from agent.observability import observe
 
     observed = observe(settings, store, pipeline, clock, state, transport_duplicates)
-    return HttpServer(settings.http, pipeline.receive, observed.views, observed.responses), observed.history
+    server = HttpServer(settings.http, pipeline.receive, observed.views, observed.responses, refuse=pipeline.refuse)
+    return server, observed.history
 
 
 async def _subscribe(

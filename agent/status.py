@@ -33,6 +33,7 @@ from agent.store.read.events import Epochs, read_packed
 from agent.store.read.states import States
 from agent.store.schema import database, disk_space, gaps, tables
 from agent.store.schema.untrusted_clock import read_untrusted_clock
+from agent.telemetry.refusals import RecentRequests
 from contract.record import read_header_fields
 
 
@@ -99,6 +100,8 @@ class GatewayStatus:
     """The last time, in milliseconds since 1970 UTC."""
     lanes: Mapping[str, LaneCounts] = field(default_factory=dict)
     """The events of each lane by state; empty without lanes."""
+    requests: RecentRequests | None = None
+    """Those of the last minutes, and why some were refused; None where no agent runs."""
 
     def document(self) -> dict[str, object]:
         """Return the status in JSON's types, with the release of the program that read it."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from agent import terminal
 from agent.config import load
 from agent.status import EventCounts, GatewayStatus, read_status
 from agent.store.layout import FILE_NAME
-from agent.store.read.flush_request import request_flush
+from agent.store.read.flush_request import request_counts
 from agent.store.schema import database, disk_space
+from agent.telemetry.refusals import RecentRequests
 from agent.terminal import Colour, count, duration, paint, printable, size
 
 EXAMPLES = """examples:
@@ -32,8 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the status."""
     settings = load.load(arguments.config)
-    is_current = request_flush(settings.gateway.state_dir)
-    status = read_status(settings.gateway.state_dir, settings.gateway.id)
+    counts = request_counts(settings.gateway.state_dir)
+    requests = RecentRequests.of(counts)
+    status = replace(read_status(settings.gateway.state_dir, settings.gateway.id), requests=requests)
     if arguments.json:
         print(json.dumps(status.document()))
         return 0
@@ -41,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     running = database.in_use(path)
     agent = "runs" if running else "does not run; start it: systemctl start oncegate"
     share = status.store_bytes / settings.store.max_bytes
-    late = " (the latest may be missing)" if running and not is_current else ""
+    late = " (the latest may be missing)" if running and counts is None else ""
     rows = [
         ("gateway", printable(status.gateway)),
         ("agent", agent),
@@ -60,6 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     if running and status.log_bytes > disk_space.LOG_BYTES_EXPECTED:
         rows.append(("log", paint(_log_held(status.log_bytes, path), Colour.WARNING)))
+    if requests is not None and requests.refused:
+        rows.append(("refused", paint(printable(requests.text()), Colour.WARNING)))
     if status.maybe_lost:
         rows.append(
             ("maybe lost", f"{count(status.maybe_lost, 'event')}, in flight when the connection or the agent ended")

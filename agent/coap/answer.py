@@ -15,6 +15,8 @@ BAD_REQUEST: Final = 0x80
 UNAUTHORIZED: Final = 0x81
 BAD_OPTION: Final = 0x82
 FORBIDDEN: Final = 0x83
+NOT_FOUND: Final = 0x84
+METHOD_NOT_ALLOWED: Final = 0x85
 INCOMPLETE: Final = 0x88
 TOO_LARGE: Final = 0x8D
 UNSUPPORTED_FORMAT: Final = 0x8F
@@ -59,8 +61,10 @@ _CODES: Final = {
     Status.TOO_LARGE: TOO_LARGE,
     Status.UNAUTHENTICATED: UNAUTHORIZED,
     Status.FORBIDDEN: FORBIDDEN,
+    Status.NOT_FOUND: NOT_FOUND,
     Status.UNAVAILABLE: UNAVAILABLE,
 }
+_STATUSES: Final = {**{code: status for status, code in _CODES.items()}, METHOD_NOT_ALLOWED: Status.NOT_FOUND}
 _LASTING: Final = frozenset((Status.UNDECODABLE, Status.UNKNOWN_FORMAT, Status.TOO_LARGE))
 """Those that depend on the datagram alone."""
 
@@ -77,6 +81,12 @@ def reply_to(answer: Answer, body_bytes_max: int) -> Reply:
         size1=body_bytes_max if status is Status.TOO_LARGE else None,
         lasting=status in _LASTING,
     )
+
+
+def refusal_of(code: int, payload: bytes) -> Answer:
+    """Return what a refusal by this code says, for the counts."""
+    text = payload.decode("utf-8", "replace") or f"{code >> 5}.{code & 31:02}"
+    return Answer(_STATUSES.get(code, Status.UNDECODABLE), reason=text)
 
 
 def accepted_at(now: int | None) -> Reply:

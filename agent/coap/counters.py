@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agent.delivery import Refuse, refuse_uncounted
+
 
 @dataclass(slots=True)
 class Counters:
     """Counts since the start; written in the loop's thread only, read in any."""
 
+    refuse: Refuse = refuse_uncounted
+    """Counts a request that is refused before it is a delivery, beside those of the other protocols."""
     fast: int = 0
     """Requests that the fast path has accepted for processing."""
     slow: int = 0

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from agent.coap.answer import BODY_TOO_LARGE
+from agent.coap.answer import BODY_TOO_LARGE, TOO_MANY, refusal_of
 from agent.coap.counters import Counters
 from agent.coap.endpoint import Endpoint
 from agent.coap.exchange import Exchanges
@@ -105,10 +105,12 @@ class Dispatcher:
             return True
         exchange = self._exchanges.open(endpoint, head, retransmission_key, now)
         if exchange is None:
+            self._counters.refuse("coap", endpoint.sender, refusal_of(TOO_MANY.code, TOO_MANY.payload))
             return True
         self._counters.fast += 1
         exchange.asks_time = post.asks_time
         if len(body) > self._body_bytes_max:
+            self._counters.refuse("coap", endpoint.sender, BODY_TOO_LARGE)
             exchange.respond(BODY_TOO_LARGE)
             return True
         media = media_of(post.content_format, body)

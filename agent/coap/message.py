@@ -17,6 +17,7 @@ PAYLOAD_MARKER: Final = 0xFF
 EMPTY: Final = 0x00
 GET: Final = 0x01
 POST: Final = 0x02
+PUT: Final = 0x03
 
 _TYPE_BITS: Final = 0x30
 _TOKEN_LENGTH_BITS: Final = 0x0F

@@ -20,7 +20,7 @@ from agent.coap.slow_path.resource import EventsResource, make_site
 from agent.coap.tuning import Tuning
 from agent.coap.udp import UdpSocket
 from agent.config.settings import CoapSettings
-from agent.delivery import Receive
+from agent.delivery import Receive, Refuse, refuse_uncounted
 from agent.pace import Pace
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class CoapServer:
     Raises CoapBindError on entry.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # its parts for tests
         self,
         settings: CoapSettings,
         receive: Receive,
@@ -46,6 +46,7 @@ class CoapServer:
         fast: bool = True,
         oscore: OscoreServing | None = None,
         now: Now = lambda: None,
+        refuse: Refuse = refuse_uncounted,
     ) -> None:
         self._settings = settings
         self._receive = receive
@@ -54,7 +55,7 @@ class CoapServer:
         self._fast = fast and not (oscore is not None and oscore.required)
         self._oscore = oscore
         self._now = now
-        self.counters = Counters()
+        self.counters = Counters(refuse)
         self._udp = UdpSocket(settings.bind, settings.max_body_bytes, self.counters)
 
     async def __aenter__(self) -> Self:
@@ -63,7 +64,8 @@ class CoapServer:
         bridge_tuning = BridgeTuning(tuning)
         pace = Pace()
         self._events = EventsResource(
-            self._receive, body_bytes_max, tuning.exchange_lifetime_seconds, bridge_tuning, self._now, pace
+            *(self._receive, body_bytes_max, tuning.exchange_lifetime_seconds, bridge_tuning, self._now, pace),
+            refuse=counters.refuse,
         )
         plain = make_site(self._events)
         self._protected, protection = self._protection(plain, bridge_tuning, pace)
@@ -109,7 +111,7 @@ class CoapServer:
         from agent.coap.oscore.contexts import Contexts, ProtectedSite  # cryptography is large: only where it is used
 
         protection = Protection.REQUIRED if self._oscore.required else Protection.OFFERED
-        return ProtectedSite(plain, Contexts(self._oscore), tuning, pace), protection
+        return ProtectedSite(plain, Contexts(self._oscore), tuning, pace, self.counters.refuse), protection
 
     async def drain(self) -> None:
         """Stop reading, and wait until the requests in progress have been answered."""

@@ -7,7 +7,7 @@ from collections import Counter
 
 from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, HTTPScope, Scope
 
-from agent.delivery import Answer
+from agent.delivery import Answer, Refuse, refuse_uncounted
 from agent.http.connection.whole_post import WholePost
 from agent.http.errors import HttpError
 from agent.http.events import Events
@@ -19,6 +19,8 @@ from agent.http.site import Site
 PIECE_BYTES = 32_768
 """Bytes sent at once; the next piece waits until the client has read most of the previous ones."""
 BUSY_RETRY_SECONDS = 5
+BODY_METHODS = ("POST", "PUT")
+"""Requests that are meant to bring events; other refused ones are not counted as such."""
 
 _LAST = ("Connection", "close")
 _STOPPING = refusal(
@@ -38,13 +40,20 @@ class Application:
     """Serves one request in each call; counts its responses by their code."""
 
     def __init__(
-        self, site: Site, events: Events, limits: Limits, body_bytes_max: int, responses: Counter[int]
+        self,
+        site: Site,
+        events: Events,
+        limits: Limits,
+        body_bytes_max: int,
+        responses: Counter[int],
+        refuse: Refuse = refuse_uncounted,
     ) -> None:
         self._site = site
         self._events = events
         self._limits = limits
         self._body_bytes_max = body_bytes_max
         self._responses = responses
+        self._refuse = refuse
         self._sending_bytes = 0
         """Of answers larger than one piece."""
 
@@ -55,6 +64,8 @@ class Application:
             response = await self._respond(scope, receive)
         except Refusal as refused:
             response = refused.response
+            if scope["method"] in BODY_METHODS:
+                self._refuse("http", f"http://{_peer(scope)}", refused.answer())
         except ClientGoneError:
             return
         except asyncio.CancelledError:  # uvicorn's time for draining is over; it would answer 500
@@ -131,9 +142,13 @@ def _busy() -> Refusal:
 
 def _head(scope: HTTPScope) -> Head:
     target = scope["raw_path"] + b"?" + scope["query_string"]
+    return Head.of(scope["method"].encode(), target, list(scope["headers"]), _peer(scope))
+
+
+def _peer(scope: HTTPScope) -> str:
     client = scope["client"]
     assert client is not None  # the protocol has ended the connection where it is
-    return Head.of(scope["method"].encode(), target, list(scope["headers"]), client[0])
+    return client[0]
 
 
 async def _send(response: Response, send: ASGISendCallable) -> None:

@@ -30,6 +30,13 @@ class Sources:
     outbox: Callable[[], tuple[int, int, int, int]]
     lanes: Callable[[], Mapping[str, tuple[int, int, int, int]]]
     """The same of each lane; empty without lanes."""
+    trouble: Callable[[], str]
+    """Why nothing can be stored; empty where events can be."""
+    fill_ratio: Callable[[], float]
+    """The used part of the bound, of the fullest lane."""
+    free_bytes: Callable[[], int]
+    """What the state folder's file system has left for the agent's user."""
+    silent_devices: Callable[[], int]
     store_bytes: Callable[[], int]
     store_bytes_max: int
     log_bytes: Callable[[], int]

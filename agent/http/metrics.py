@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -18,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from agent import release
 from agent.certificates.expiry import Certificate
+from agent.delivery import Status
 from agent.http.metric_sources import Sources
 from agent.identity.warnings import Danger
 from agent.status import GatewayStatus
@@ -26,6 +26,7 @@ from contract.record import ClockTrust
 
 STATES = ("new", "forwarded", "processed", "lost")
 REASONS = ("invalid", "denied")
+REFUSALS = [status for status in Status if status is not Status.DURABLE]
 
 
 def read_metrics(sources: Sources) -> tuple[str, bytes]:
@@ -49,8 +50,8 @@ class _Agent(Collector):
             "oncegate_deliveries_refused", "Deliveries refused as a whole.", labels=("via", "reason")
         )
         for via, counts in sources.counts.items():
-            for status, count in Counter(counts.refused).items():
-                refused.add_metric((via, status.value), count)
+            for status in REFUSALS:  # all of them: Prometheus sees no increase in a series that begins above 0
+                refused.add_metric((via, status.value), counts.refused[status])
         yield refused
         responses = CounterMetricFamily("oncegate_http_responses", "Responses of HTTP.", labels=("code",))
         for code, count in dict(sources.responses).items():
@@ -75,6 +76,17 @@ class _Agent(Collector):
             outbox.add_metric((state,), count)
         yield outbox
         yield _lanes(sources.lanes())
+        accepting = not sources.trouble()
+        yield GaugeMetricFamily("oncegate_accepting", "1 while events of each lane can be stored.", value=accepting)
+        yield GaugeMetricFamily(
+            "oncegate_store_fill_ratio", "Used part of the bound, of the fullest lane.", value=sources.fill_ratio()
+        )
+        yield GaugeMetricFamily("oncegate_disk_free_bytes", "Free for the agent.", value=sources.free_bytes())
+        yield GaugeMetricFamily(
+            "oncegate_devices_silent",
+            "Devices whose last event is more than a day and less than a week ago.",
+            value=sources.silent_devices(),
+        )
         yield GaugeMetricFamily("oncegate_store_bytes", "The store's files.", value=sources.store_bytes())
         yield GaugeMetricFamily("oncegate_store_max_bytes", "The store's bound.", value=sources.store_bytes_max)
         yield GaugeMetricFamily("oncegate_store_log_bytes", "Its write-ahead log.", value=sources.log_bytes())

@@ -16,10 +16,14 @@ _CODES: Final = {
     Status.UNDECODABLE: 400,
     Status.UNAUTHENTICATED: 401,
     Status.FORBIDDEN: 403,
+    Status.NOT_FOUND: 404,
     Status.TOO_LARGE: 413,
     Status.UNKNOWN_FORMAT: 415,
     Status.UNAVAILABLE: 503,
 }
+
+
+_STATUSES: Final = {**{code: status for status, code in _CODES.items()}, 405: Status.NOT_FOUND}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +50,14 @@ def fields_of(response: Response) -> list[tuple[bytes, bytes]]:
 class Refusal(Exception):  # noqa: N818  # the name states what it is
     """Ends the processing of a request with this response."""
 
-    def __init__(self, response: Response) -> None:
+    def __init__(self, response: Response, reason: str) -> None:
         super().__init__(response.code)
         self.response = response
+        self.reason = reason
+
+    def answer(self) -> Answer:
+        """Return what it says to a sender of events."""
+        return Answer(_STATUSES.get(self.response.code, Status.UNDECODABLE), reason=self.reason)
 
 
 def encode(content: object) -> bytes:
@@ -63,7 +72,7 @@ def document(code: int, content: object, *fields: tuple[str, str]) -> Response:
 
 def refusal(code: int, error: str, message: str, *fields: tuple[str, str]) -> Refusal:
     """Return a refusal: `error` is for programs, `message` for people."""
-    return Refusal(document(code, {"error": error, "message": message}, *fields))
+    return Refusal(document(code, {"error": error, "message": message}, *fields), message)
 
 
 def response_to(answer: Answer) -> Response:

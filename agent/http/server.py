@@ -14,7 +14,7 @@ from typing import Self
 import uvicorn
 
 from agent.config.settings import HttpSettings
-from agent.delivery import Receive
+from agent.delivery import Receive, Refuse, refuse_uncounted
 from agent.http.address import parse_listen_address, uri_host
 from agent.http.application import Application
 from agent.http.auth.access import open_access
@@ -47,6 +47,7 @@ class HttpServer:
         views: Views,
         responses: Counter[int],
         limits: Limits | None = None,
+        refuse: Refuse = refuse_uncounted,
     ) -> None:
         self._settings = settings
         limits = limits or Limits()
@@ -54,7 +55,7 @@ class HttpServer:
         self._tls = open_tls(settings)
         events = Events(receive, access, limits.requests_in_progress_max)
         site = Site({EVENTS_PATH: {"POST": events.post}, **views.resources(access)})
-        self._application = Application(site, events, limits, settings.max_body_bytes, responses)
+        self._application = Application(site, events, limits, settings.max_body_bytes, responses, refuse)
         self._limits = limits
 
     async def __aenter__(self) -> Self:

@@ -247,10 +247,7 @@ class Reception:
             self._end_submission()
             if subscribed and answer.status is not Status.UNAVAILABLE:
                 self._routes.note_outcome(subscribed, answer.reason)
-            if answer.status in (Status.DURABLE, Status.UNAVAILABLE):
-                self._settle(ack, answer)
-            else:
-                self._reject(ack, delivery, answer.reason)
+            self._settle(ack, answer)
 
         self._begin_submission()
         self._receive(delivery, respond)

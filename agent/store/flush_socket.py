@@ -1,4 +1,7 @@
-"""A Unix socket beside the store: readers request by it that the agent writes the counts that are only in memory."""
+"""A Unix socket beside the store: readers request by it that the agent writes the counts that are only in memory.
+
+The answer has those that it never writes.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +14,22 @@ from types import TracebackType
 from typing import Self
 
 from agent.store.errors import FAILURES
-from agent.store.layout import FLUSH_SOCKET_NAME, socket_path
+from agent.store.layout import FLUSH_SOCKET_NAME, WRITTEN, socket_path
 
 log = logging.getLogger(__name__)
 
 _MODE = 0o666
 """Every user who can open the folder can read the store, and may send the request."""
-WRITTEN = b"1"
-"""The answer once the counts are on disk; without it the connection is closed."""
 
 
 class FlushSocket:
     """Calls a blocking function once for each connection, one after the other, and answers once it has returned."""
 
-    def __init__(self, folder: Path, flush: Callable[[], None]) -> None:
+    def __init__(self, folder: Path, flush: Callable[[], None], unwritten: Callable[[], bytes] = bytes) -> None:
+        """Create it; `unwritten` returns the counts that are in memory only, as JSON."""
         self._folder = folder
         self._flush = flush
+        self._unwritten = unwritten
         self._turn = asyncio.Lock()
         self._server: asyncio.Server | None = None
 
@@ -54,7 +57,7 @@ class FlushSocket:
             async with self._turn:
                 if self._server is not None:
                     await asyncio.to_thread(self._flush)
-                    writer.write(WRITTEN)
+                    writer.write(WRITTEN + self._unwritten())
         except FAILURES as error:
             log.debug("flush_socket=unanswered reason=%r", str(error))
         finally:

@@ -10,6 +10,8 @@ LOG_FRAME_BYTES = 24 + PAGE_BYTES
 LOG_BYTES_KEPT = 4 << 20
 """The log is written back once it has grown so far, and keeps so much of its length; a single commit may pass it."""
 FLUSH_SOCKET_NAME = "flush.sock"
+WRITTEN = b"1"
+"""How the answer on it begins once the counts are on disk; without it the connection is closed."""
 
 
 def socket_path(folder_descriptor: int) -> str:

@@ -12,13 +12,15 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Final, final
 
-from agent.delivery import Answer, Delivery, Status
+from agent.delivery import Answer
 from agent.store.port import Candidate, Outcome, Reject
 from contract.record import read_data
 
 DEVICES_MAX: Final = 2_000
 """Devices kept; the least recently active one is evicted."""
 FEED_MAX: Final = 200
+SILENT_MS: Final = 86_400_000
+RETIRED_MS: Final = 7 * SILENT_MS
 TAIL_BYTES_MAX: Final = 1_024
 """The values of an event are kept where its tail is not longer."""
 _NOTHING: Final[frozenset[bytes]] = frozenset()
@@ -106,11 +108,9 @@ class Activity:
             seen.reason = reject.reason
             self._add(reject.received, "rejected", reject.device, reject.via, b"", reject.reason)
 
-    def refused(self, delivery: Delivery, answer: Answer, received: int) -> None:
-        """Record a delivery that was refused as a whole."""
-        if answer.status is not Status.DURABLE:
-            reason = f"{answer.status.value}: {answer.reason}"
-            self._add(received, "refused", delivery.authenticated or delivery.sender, delivery.via, b"", reason)
+    def refused(self, via: str, sender: str, answer: Answer, received: int) -> None:
+        """Record a request that was refused as a whole."""
+        self._add(received, "refused", sender, via, b"", f"{answer.status.value}: {answer.reason}")
 
     def devices(self, limit: int = DEVICES_MAX) -> list[dict[str, object]]:
         """Return the devices, most recently active first."""
@@ -121,6 +121,11 @@ class Activity:
         """Return one device; None where it was not active lately."""
         seen = self._devices.get(device)
         return None if seen is None else _device_document(device, seen)
+
+    def silent_devices(self, now: int) -> int:
+        """Count the devices whose last event is between a day and a week ago; older ones count as retired."""
+        since, until = now - RETIRED_MS, now - SILENT_MS
+        return sum(since < seen.last_seen <= until for seen in list(self._devices.values()))
 
     def feed(self, after: int) -> list[dict[str, object]]:
         """Return the entries after a number, in order."""

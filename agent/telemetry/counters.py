@@ -14,6 +14,8 @@ class DeliveryCounts:
 
     acks: int = 0
     """Deliveries that were answered as durable."""
+    taken: int = 0
+    """Those of them with an event that is on disk, new or a duplicate."""
     accepted: int = 0
     """New events that are on disk."""
     duplicates: int = 0
@@ -23,13 +25,11 @@ class DeliveryCounts:
     rejected: Counter[str] = field(default_factory=Counter)
     """Rejected events beside valid ones, by the kind of reason: `invalid` or `denied`."""
     refused: Counter[Status] = field(default_factory=Counter)
-    """Deliveries that were refused as a whole, by status."""
+    """Requests that were refused as a whole, by status; messages that were rejected as a whole, too."""
 
     def add(self, answer: Answer) -> None:
-        """Count one delivery's outcome."""
-        if answer.status is Status.DURABLE:
-            self.acks += 1
-            self.accepted += answer.accepted
-            self.duplicates += answer.duplicates
-        else:
-            self.refused[answer.status] += 1
+        """Count a delivery that was answered as durable."""
+        self.acks += 1
+        self.taken += answer.accepted + answer.duplicates > 0
+        self.accepted += answer.accepted
+        self.duplicates += answer.duplicates

@@ -28,7 +28,9 @@ from agent.store.errors import StoreError
 from agent.store.files import use_mark
 from agent.store.files.folders import foreign_folders, lane_folders, store_folders
 from agent.store.layout import FILE_NAME
+from agent.store.read.flush_request import request_counts
 from agent.store.schema import database
+from agent.telemetry.refusals import RecentRequests
 
 Check = Callable[[], Iterator[Finding]]
 
@@ -61,6 +63,7 @@ def _checks(settings: Settings) -> Iterator[tuple[str, Check]]:
     yield "memory", lambda: check_memory(settings.identity, lanes)
     yield "wear", lambda: _check_wear(folder)
     yield "store", lambda: _check_stores(folder)
+    yield "requests", lambda: _check_requests(folder)
     yield "ports", lambda: check_ports(settings)
     yield "certificates", lambda: check_certificates(settings, clock.wall_ms())
     yield "kafka", lambda: _check_kafka(settings, clock.wall_ms())
@@ -101,6 +104,18 @@ def _check_store(path: Path) -> Iterator[Finding]:
         yield warning("store", f"{runs}; a damaged file was set aside: {damaged[-1].name}", "see docs/operations.md")
     else:
         yield fine("store", f"{path}; {runs}")
+
+
+def _check_requests(folder: Path) -> Iterator[Finding]:
+    """Report the requests of sensors that the running agent has refused lately."""
+    requests = RecentRequests.of(request_counts(folder))
+    if requests is None:
+        return
+    if not requests.refused:
+        yield fine("requests", requests.text())
+        return
+    finding = wrong if requests.refused == requests.requests else warning
+    yield finding("requests", requests.text(), "correct the sensors: docs/sensors.md lists what each answer means")
 
 
 def _unreadable(path: Path) -> str:

@@ -33,12 +33,13 @@ from aiocoap import Message, error, interfaces, oscore, resource  # type: ignore
 from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 from aiocoap.numbers.constants import TransportTuning  # type: ignore[import-untyped]
 
-from agent.coap.answer import BAD_OPTION, BAD_REQUEST, UNAUTHORIZED, UNAVAILABLE
+from agent.coap.answer import BAD_OPTION, BAD_REQUEST, UNAUTHORIZED, UNAVAILABLE, refusal_of
 from agent.coap.message import PAYLOAD_MARKER, VERSION_1
 from agent.coap.oscore.credentials import Credential
 from agent.coap.oscore.sequence_numbers import NoNumberError, SenderNumbers
 from agent.coap.oscore.serving import Freshness, OscoreServing
 from agent.coap.sanitizer import Disposition, sanitize
+from agent.delivery import Refuse, refuse_uncounted
 from agent.pace import Pace
 
 WINDOW = 32
@@ -153,9 +154,17 @@ class Contexts:
 class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carries no types
     """The site behind OSCORE; plain requests reach it only where OSCORE is not required."""
 
-    def __init__(self, site: resource.Site, contexts: Contexts, tuning: TransportTuning, pace: Pace) -> None:
+    def __init__(
+        self,
+        site: resource.Site,
+        contexts: Contexts,
+        tuning: TransportTuning,
+        pace: Pace,
+        refuse: Refuse = refuse_uncounted,
+    ) -> None:
         super().__init__()
         self._site = site
+        self._refuse = refuse
         self._contexts = contexts
         self._tuning = tuning
         self._pace = pace
@@ -196,6 +205,7 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
             await self._turn_to_protect(needs_number=not opened.reference.can_reuse_nonce)
             return self._protected(opened, answer)
         except _RefusedError as refused:
+            self._refuse("coap", request.remote.sender, refusal_of(refused.code, refused.diagnostic))
             return self._message(refused.code, refused.diagnostic)
         except oscore.ReplayErrorWithEcho as challenge:
             await self._turn_to_protect(needs_number=True)

@@ -70,6 +70,11 @@ class Remote(interfaces.EndpointAddress):  # type: ignore[misc] # aiocoap carrie
         return secured
 
     @property
+    def sender(self) -> str:
+        """The credential's device, or the address as a URI."""
+        return self.endpoint.sender if self.credential is None else self.credential.device
+
+    @property
     def hostinfo(self) -> str:
         return self.endpoint.sender.removeprefix("coap://")
 

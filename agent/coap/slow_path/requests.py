@@ -7,7 +7,7 @@ import logging
 import math
 from enum import Enum
 
-from agent.coap.answer import BAD_OPTION, NO_PROXY, TOO_LARGE, UNAUTHORIZED, Reply, tail
+from agent.coap.answer import BAD_OPTION, NO_PROXY, TOO_LARGE, UNAUTHORIZED, Reply, refusal_of, tail
 from agent.coap.counters import Counters
 from agent.coap.endpoint import Endpoint
 from agent.coap.message import (
@@ -16,6 +16,8 @@ from agent.coap.message import (
     EMPTY,
     HEADER_BYTES,
     NON_CONFIRMABLE,
+    POST,
+    PUT,
     RESET,
     TOKEN_BYTES_MAX,
     empty,
@@ -111,6 +113,8 @@ class SlowPath:
 
     def _refuse(self, datagram: bytes, endpoint: Endpoint, reply: Reply) -> None:
         """Send a refusal."""
+        if datagram[1] in (POST, PUT):
+            self._counters.refuse("coap", endpoint.sender, refusal_of(reply.code, reply.payload))
         head = datagram[: HEADER_BYTES + (datagram[0] & 0x0F)]
         if message_type(datagram) == CONFIRMABLE:
             kind, message_id = ACKNOWLEDGEMENT, datagram[2:4]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aiocoap import Message, error, resource  # type: ignore[import-untyped] # aiocoap carries no types
 from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
@@ -20,13 +20,14 @@ from agent.coap.answer import (
     TOO_MANY,
     Reply,
     accepted_at,
+    refusal_of,
     reply_to,
 )
 from agent.coap.exchange import Now
 from agent.coap.fast_path import PATHS
 from agent.coap.options import QueryError, media_of, read_query
 from agent.coap.slow_path.blocks import Block, Blocks, BlockSizeError, CompleteBody, IncompleteError, TooLargeError
-from agent.delivery import Answer, Delivery, Media, Receive, Status
+from agent.delivery import Answer, Delivery, Media, Receive, Refuse, Status, refuse_uncounted
 from agent.pace import Pace
 
 if TYPE_CHECKING:
@@ -56,8 +57,10 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
         tuning: TransportTuning,
         now: Now,
         pace: Pace,
+        refuse: Refuse = refuse_uncounted,
     ) -> None:
         super().__init__()
+        self.refuse = refuse
         self._now = now
         self._receive = receive
         self._body_bytes_max = body_bytes_max
@@ -79,14 +82,9 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
         try:
             complete = self._complete_body(request)
             reply = Reply(CONTINUE) if complete is None else await self._answer(request, complete)
-        except IncompleteError:
-            reply = _INCOMPLETE
-        except BlockSizeError:
-            reply = _BAD_BLOCK
-        except TooLargeError:
-            reply = reply_to(BODY_TOO_LARGE, self._body_bytes_max)
-        except QueryError as error:
-            reply = reply_to(Answer(Status.UNDECODABLE, reason=str(error)), self._body_bytes_max)
+        except (IncompleteError, BlockSizeError, TooLargeError, QueryError, _BusyError) as error:
+            reply = _refusal_of(error, self._body_bytes_max)
+            self.refuse("coap", request.remote.sender, refusal_of(reply.code, reply.payload))
         message = Message(code=Code(reply.code), payload=reply.payload, transport_tuning=self._tuning)
         message.opt.max_age, message.opt.size1, message.opt.block1 = reply.max_age, reply.size1, block1
         message.opt.content_format = reply.content_format
@@ -131,7 +129,7 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
             relay=remote.credential is not None and remote.credential.relay,
         )
         if len(self._in_progress) >= IN_PROGRESS_MAX or self._waiting_bytes >= WAITING_BYTES_MAX:
-            return TOO_MANY
+            raise _BusyError
         outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._in_progress.add(outcome)
         outcome.add_done_callback(self._in_progress.discard)
@@ -157,19 +155,53 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
             self._waiting_bytes -= body_bytes
 
 
+class _BusyError(Exception):
+    """Too many requests are in progress."""
+
+
+_FIXED: Final = {IncompleteError: _INCOMPLETE, BlockSizeError: _BAD_BLOCK, _BusyError: TOO_MANY}
+
+
+def _refusal_of(error: Exception, body_bytes_max: int) -> Reply:
+    if isinstance(error, TooLargeError):
+        return reply_to(BODY_TOO_LARGE, body_bytes_max)
+    if isinstance(error, QueryError):
+        return reply_to(Answer(Status.UNDECODABLE, reason=str(error)), body_bytes_max)
+    return _FIXED[type(error)]
+
+
 class EventsSite(resource.Site):  # type: ignore[misc] # aiocoap carries no types
-    """A site whose answer to another path names the right ones."""
+    """A site whose answer to another path names the right ones; it counts what it refuses."""
+
+    def __init__(self, refuse: Refuse) -> None:
+        super().__init__()
+        self._refuse = refuse
 
     async def render_to_pipe(self, request: Any) -> None:
+        message = request.request
         try:
             await super().render_to_pipe(request)
-        except error.NotFound:
-            raise error.NotFound("post events to /" + " or /".join(PATHS)) from None
+        except error.RenderableError as refusal:
+            raise self._counted(message, refusal) from None
+
+    async def render(self, request: Message) -> Message:
+        try:
+            return await super().render(request)
+        except error.RenderableError as refusal:
+            raise self._counted(request, refusal) from None
+
+    def _counted(self, request: Message, refusal: error.RenderableError) -> error.RenderableError:
+        if isinstance(refusal, error.NotFound):
+            refusal = error.NotFound("post events to /" + " or /".join(PATHS))
+        if request.code in (Code.POST, Code.PUT):
+            message = refusal.to_message()
+            self._refuse("coap", request.remote.sender, refusal_of(message.code, message.payload))
+        return refusal
 
 
 def make_site(events: EventsResource) -> EventsSite:
     """Return the site: the events under each path, and /.well-known/core (RFC 6690)."""
-    site = EventsSite()
+    site = EventsSite(events.refuse)
     for path in PATHS:
         site.add_resource([path], events)
     listing = resource.WKCResource(site.get_resources_as_linkheader, impl_info=None)

@@ -1,6 +1,6 @@
 // What is wrong now, from the agent's state, and the latest warnings of its log: in words, with what to do.
 import { $, deviceLink, element, marked, printable } from "./dom.js";
-import { duration, events, size, when } from "./format.js";
+import { count, duration, events, size, when } from "./format.js";
 
 const LOG_BYTES_HIGH = 16 << 20;
 const STORE_SHARE_HIGH = 0.8;
@@ -24,7 +24,7 @@ const WARNINGS = {
   "identity=backwards": "Event ids of the device have decreased",
   "identity=time-before-2000": "The device's clock is before the year 2000",
   kafka: "Kafka", receipts: "Confirmations", mqtt: "MQTT", http: "HTTP", coap: "CoAP", oscore: "OSCORE", store: "Store",
-  oversized: "An event is larger than Kafka accepts", event: "An event was given up", delivery: "Delivery", login: "Kafka login",
+  "request=refused": "Requests are refused", oversized: "An event is larger than Kafka accepts", event: "An event was given up", delivery: "Delivery", login: "Kafka login",
   list: "Zigbee2MQTT's device list", credential: "Sensor credential", systemd: "systemd", flush_socket: "Command socket",
 };
 const ADVICE = {
@@ -56,6 +56,10 @@ function conditions(live) {
   const { status } = live, found = [];
   const add = (applies, ...condition) => { if (applies) found.push(condition); };
   add(live.trouble, "bad", "No event can be stored; sensors resend theirs", "Check the disk and `store.max_bytes` with `oncegate doctor`.", live.trouble);
+  const requests = status.requests || { refused: 0 }, every = requests.refused === requests.requests;
+  add(requests.refused, every ? "bad" : "warning", `${count(requests.refused)} of ${count(requests.requests || 0)} requests refused since ${when(requests.since || 0, live.now)}`,
+    "Correct the sensors: each was told the reason, which docs/sensors.md explains.",
+    (requests.reasons || []).map((one) => `${one.reason} (${one.via}, ${count(one.count)}, last from ${one.sender})`).join("; "));
   add(status.forwarding_stopped, "bad", "Nothing is sent to Kafka until the next start", "Remove the cause, then restart the agent.", status.forwarding_stopped);
   for (const [name, link] of Object.entries(live.links)) {
     const [title, advice] = LINK_ADVICE[`${name} ${link.state}`] || [`${name}: ${link.state}`, "`oncegate doctor` examines the connection."];

@@ -117,6 +117,10 @@ class LaneStores:
         """Return the size of the stores' files."""
         return sum(store.disk_bytes() for store in self.by_lane.values())
 
+    def fill_ratio(self) -> float:
+        """Return the used part of the bound, of the fullest lane."""
+        return max(store.disk_bytes() / store.bytes_max for store in self.by_lane.values())
+
     def written_bytes(self) -> int:
         """Return how many bytes the agent has written since the default lane's store was created: each counts all."""
         return self._default.written_bytes()

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from agent.store.layout import socket_path
+from agent.store.layout import WRITTEN, socket_path
 
 ANSWER_SECONDS_MAX = 5.0
 """How long a reader waits for a commit of the agent; then it shows what the disk has."""
+ANSWER_BYTES_MAX = 256 << 10
 
 
 def request_flush(folder: Path) -> bool:
     """Return whether an agent has written its counts, so that the disk has all of them."""
+    return request_counts(folder) is not None
+
+
+def request_counts(folder: Path) -> Mapping[str, Any] | None:
+    """Return the counts that an agent never writes, once it has written the others; None where none answers."""
     try:
         descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     except OSError:
-        return False
+        return None
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(ANSWER_SECONDS_MAX)
             connection.connect(socket_path(descriptor))
-            return connection.recv(1) != b""
-    except OSError:
-        return False
+            with connection.makefile("rb") as answer:
+                written = answer.read(ANSWER_BYTES_MAX)
+        return json.loads(written[len(WRITTEN) :] or b"{}") if written else None
+    except (OSError, ValueError):
+        return None
     finally:
         os.close(descriptor)

@@ -83,7 +83,9 @@ async def serving(
         states = {name: LaneState(priority, links[name]) for name, priority in priorities.items()}
         state = ProcessState(RecentErrors(), LinksOfLanes(links), uplink, states)
         seen = observe(every, stores, pipeline, clock, state, {"coap": lambda: 5})
-        async with HttpServer(http, receive or pipeline.receive, seen.views, seen.responses, limits) as server:
+        async with HttpServer(
+            *(http, receive or pipeline.receive, seen.views, seen.responses, limits), refuse=pipeline.refuse
+        ) as server:
             client, of_gateway = Client(server.port), links[DEFAULT_LANE]
             yield Served(server, events, client, seen.responses, seen.history, of_gateway, clock, links)
 

@@ -1,0 +1,131 @@
+"""Requests that are refused: seen at once, in one place for all protocols, by people, programs and alerts."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import urllib.request
+from pathlib import Path
+from urllib.error import HTTPError
+
+import pytest
+
+from agent.config.settings import IdentitySettings
+from agent.delivery import Answer, Delivery, Media, Status
+from agent.pipeline import Pipeline
+from agent.telemetry.refusals import LINES_MAX, LINES_MS, OTHERS, REASONS_MAX, SPAN_MS, RecentRequests, Refusals
+from simulators.services import ports
+from tests.agent.cli.running import RunningAgent
+from tests.agent.coap.sensor import PUT, URI_PATH, datagram, post
+from tests.agent.store.stores import HandClock
+from tests.agent.test_admission import Intake
+from tests.support.agent_process import agent_process
+
+WRONG = b'{"device":"urn:a","dta":{}}'
+COAP = (
+    post(1, payload=WRONG, content_format=50),
+    post(2, path="event"),
+    datagram(code=PUT, mid=3, options=((URI_PATH, b"e"),), payload=WRONG),
+    post(4, options=((9, b"\x09"),)),  # OSCORE, which nobody has configured
+)
+HTTP = (("events", WRONG, 400), ("event", WRONG, 404), ("events", b"x" * 70_000, 413), ("status", WRONG, 405))
+
+
+def answer(reason: str, status: Status = Status.UNDECODABLE) -> Answer:
+    return Answer(status, reason=reason)
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> RunningAgent:
+    (coap,), (http,) = ports.free(1, socket.SOCK_DGRAM), ports.free(1)
+    file = tmp_path / "oncegate.toml"
+    file.write_text(
+        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path}/state"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+        f'[coap]\nbind = "127.0.0.1:{coap}"\n[http]\nbind = "127.0.0.1:{http}"\n'
+    )
+    return RunningAgent(file, coap, http)
+
+
+def test_a_firmware_whose_every_request_is_refused_is_named_wherever_one_looks(agent: RunningAgent) -> None:
+    url = f"http://127.0.0.1:{agent.http_port}"
+    with agent_process(agent.configuration) as process:
+        process.start()
+        process.wait_for_log("agent=ready")
+        for request in COAP:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sensor:
+                sensor.settimeout(60)
+                sensor.sendto(request, ("127.0.0.1", agent.coap_port))
+                assert sensor.recv(2048)[1] >> 5 == 4
+        for path, body, code in HTTP:
+            posted = urllib.request.Request(f"{url}/api/v1/{path}", body, {"Content-Type": "application/json"})
+            with pytest.raises(HTTPError) as refused:
+                urllib.request.urlopen(posted, timeout=60)
+            with refused.value as response:
+                assert response.code == code
+        status = agent.oncegate("status").stdout
+        document = json.loads(agent.oncegate("status", "--json").stdout)
+        findings = [json.loads(line) for line in agent.oncegate("doctor", "--json").stdout.splitlines()]
+        with urllib.request.urlopen(f"{url}/api/v1/live", timeout=60) as live:
+            shown = json.load(live)
+        with urllib.request.urlopen(f"{url}/metrics", timeout=60) as metrics:
+            counted = metrics.read().decode()
+        log = process.log()
+    requests = len(COAP) + len(HTTP)
+    assert (document["requests"]["requests"], document["requests"]["refused"]) == (requests, requests)
+    assert document["requests"]["reasons"] == shown["status"]["requests"]["reasons"]
+    assert f"{requests} of {requests} requests refused in the last minutes: " in " ".join(status.split())
+    (finding,) = [one for one in findings if one["check"] == "requests"]
+    assert finding["condition"] == "wrong"
+    assert "undecodable: unknown field 'dta' (coap, 1, last from coap://127.0.0.1)" in finding["text"]
+    for via in ("coap", "http"):
+        assert f'oncegate_deliveries_refused_total{{reason="undecodable",via="{via}"}}' in counted
+        assert f'oncegate_deliveries_refused_total{{reason="not found",via="{via}"}}' in counted
+        assert f"request=refused via={via} sender=" in log
+    assert len({(one["via"], one["reason"]) for one in shown["feed"] if one["outcome"] == "refused"}) == requests
+
+
+def test_a_message_that_nobody_can_be_told_about_counts_as_a_request_that_is_refused() -> None:
+    pipeline, answers = Pipeline(IdentitySettings(), HandClock(), Intake()), list[Answer]()
+    pipeline.receive(Delivery(WRONG, Media.JSON, "mqtt", "urn:a"), answers.append)
+    pipeline.receive(Delivery(b'{"device":"urn:a","id":1}', Media.JSON, "mqtt", "urn:a"), answers.append)
+    assert [one.status for one in answers] == [Status.DURABLE] * 2
+    counts, recent = pipeline.counts["mqtt"], pipeline.refusals.recent()
+    assert (counts.acks, counts.taken, counts.rejected["invalid"], counts.refused.total()) == (2, 1, 1, 1)
+    assert (recent.requests, recent.refused) == (2, 1)
+    assert [one["outcome"] for one in pipeline.activity.feed(0)][:-1] == ["rejected"]
+
+
+def test_reasons_and_lines_are_bounded_and_each_is_logged_once_an_hour(caplog: pytest.LogCaptureFixture) -> None:
+    clock = HandClock()
+    refusals = Refusals(lambda: 5, clock)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            for number in range(2 * REASONS_MAX):
+                refusals.add("coap", "coap://[::1]", answer(f"reason {number} " + "x" * 10_000))
+    assert len(caplog.records) == LINES_MAX
+    recent = refusals.recent()
+    assert (recent.requests, recent.refused) == (6 * REASONS_MAX, 6 * REASONS_MAX)
+    assert recent.reasons[0].reason == OTHERS
+    assert RecentRequests.of(json.loads(refusals.document())) == recent
+    caplog.clear()
+    clock.pass_seconds(LINES_MS / 1000)
+    with caplog.at_level(logging.WARNING):
+        refusals.add("coap", "coap://[::1]", answer("reason 0"))
+    assert len(caplog.records) == 1
+
+
+def test_what_is_shown_is_of_the_last_minutes_only() -> None:
+    clock, taken = HandClock(), 0
+    refusals = Refusals(lambda: taken, clock)
+    for _ in range(10):
+        refusals.add("http", "http://[::1]", answer("a"))
+        taken += 3
+        clock.pass_seconds(SPAN_MS / 2000)
+    recent = refusals.recent()
+    assert 2 <= recent.refused <= 4
+    assert recent.requests == 4 * recent.refused
+    assert SPAN_MS <= clock.wall_ms() - recent.since <= 2 * SPAN_MS
+    clock.pass_seconds(SPAN_MS / 250)
+    assert refusals.recent().refused == 0
+    assert refusals.recent().text() == "none refused in the last minutes"
