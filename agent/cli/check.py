@@ -7,8 +7,10 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
+from agent.cli.doctor.files import as_user, check_secrets, service_user, unreadable
 from agent.cli.doctor.finding import Condition, Finding
 from agent.cli.doctor.machine import check_memory, check_store_bound
 from agent.cli.failures import USAGE, print_error
@@ -16,7 +18,6 @@ from agent.config import load
 from agent.config.load import SECTIONS, Source, key_of
 from agent.config.mistakes import ConfigurationError, Mistake
 from agent.config.settings import (
-    CoapSettings,
     ForwardSettings,
     HttpSettings,
     IdentitySettings,
@@ -50,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         mistakes = ConfigurationError(*mistakes).mistakes
     except ConfigurationError as error:
         mistakes = error.mistakes
-    warnings = list(_warnings(sections))
+    warnings = list(_warnings(sections, arguments.config))
     if arguments.json:
         listed = [asdict(mistake) for mistake in mistakes]
         result = {"configuration": str(arguments.config), "fine": not mistakes}
@@ -67,10 +68,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _mistakes_around(sections: Mapping[str, Any], source: Source) -> Iterator[Mistake]:
     """Yield the mistakes in what the sections without a mistake refer to: files, and properties of Kafka."""
+    for file, reason in unreadable(sections):
+        yield source.mistake(file.section, file.key, reason)
     if "http" in sections:
         yield from _http_mistakes(sections["http"], source)
     if "coap" in sections and "coap.oscore" in sections:
-        yield from _oscore_mistakes(sections["coap"], sections["coap.oscore"], source)
+        yield from _oscore_mistakes(sections, source)
     if "mqtt" in sections:
         yield from _mqtt_mistakes(sections["mqtt"], source)
     if "kafka" in sections:
@@ -91,16 +94,18 @@ def _http_mistakes(settings: HttpSettings, source: Source) -> Iterator[Mistake]:
             yield _placed(str(error), source)
 
 
-def _oscore_mistakes(coap: CoapSettings, settings: OscoreSettings, source: Source) -> Iterator[Mistake]:
+def _oscore_mistakes(sections: Mapping[str, Any], source: Source) -> Iterator[Mistake]:
     from agent.coap.errors import CredentialsError
     from agent.coap.oscore.credentials import read_credentials
     from agent.coap.oscore.serving import check_installed
 
-    if not coap.enabled or settings.credentials_dir is None:
+    settings: OscoreSettings = sections["coap.oscore"]
+    if not sections["coap"].enabled or settings.credentials_dir is None:
         return
     try:
         check_installed()
-        errors = read_credentials(settings.credentials_dir).errors
+        with as_user(service_user(sections)):
+            errors = read_credentials(settings.credentials_dir).errors
     except CredentialsError as error:
         errors = (str(error),)
     for text in errors:
@@ -160,7 +165,7 @@ def _placed(text: str, source: Source) -> Mistake:
     return source.mistake(section, key if key in known else "", text[match.end() :] if colon else text)
 
 
-def _warnings(sections: Mapping[str, Any]) -> Iterator[str]:
+def _warnings(sections: Mapping[str, Any], configuration: Path) -> Iterator[str]:
     """Yield settings that are allowed but probably unintended."""
     enabled = [sections[name].enabled for name in ("coap", "http", "mqtt") if name in sections]
     if len(enabled) == 3 and not any(enabled):
@@ -173,6 +178,7 @@ def _warnings(sections: Mapping[str, Any]) -> Iterator[str]:
         findings += check_memory(sections["identity"], lanes)
     if "store" in sections:
         findings += check_store_bound(sections["store"], lanes)
+    findings += check_secrets(sections, configuration)
     for finding in findings:
         if finding.condition is not Condition.FINE:
             yield f"{finding.check}: {finding.text}; {finding.hint}"

@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.repin:
         return _repin(settings)
     findings = []
-    for finding in examine(settings):
+    for finding in examine(settings, arguments.config):
         findings.append(finding)
         if arguments.json:
             print(json_line({**asdict(finding), "condition": finding.condition.value}), flush=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from agent.cli.doctor.certificates import check_certificates
+from agent.cli.doctor.files import check_files, check_oscore, check_secrets, sections_in
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
 from agent.cli.doctor.machine import (
     check_clock,
@@ -35,13 +36,13 @@ from agent.telemetry.refusals import RecentRequests
 Check = Callable[[], Iterator[Finding]]
 
 
-def examine(settings: Settings) -> Iterator[Finding]:
+def examine(settings: Settings, configuration: Path | None = None) -> Iterator[Finding]:
     """Run all checks of the settings; yield findings as they are made.
 
     A check that this user may not make is a warning, settings that Kafka's client refuses are wrong, and all other
     checks are made.
     """
-    for name, check in _checks(settings):
+    for name, check in _checks(settings, configuration):
         try:
             yield from check()
         except PermissionError as error:
@@ -51,7 +52,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
             yield wrong(name, str(error), "correct the configuration: oncegate check")
 
 
-def _checks(settings: Settings) -> Iterator[tuple[str, Check]]:
+def _checks(settings: Settings, configuration: Path | None) -> Iterator[tuple[str, Check]]:
     clock = SystemClock()
     folder, lanes = settings.gateway.state_dir, len(settings.forward.lanes)
     yield "clock", lambda: check_clock(clock, settings.gateway)
@@ -63,6 +64,10 @@ def _checks(settings: Settings) -> Iterator[tuple[str, Check]]:
     yield "memory", lambda: check_memory(settings.identity, lanes)
     yield "wear", lambda: _check_wear(folder)
     yield "store", lambda: _check_stores(folder)
+    yield "files", lambda: check_files(sections_in(settings))
+    yield "secrets", lambda: check_secrets(sections_in(settings), configuration)
+    if settings.coap.enabled and settings.coap_oscore.credentials_dir is not None:
+        yield "oscore", lambda: check_oscore(settings)
     yield "requests", lambda: _check_requests(folder)
     yield "ports", lambda: check_ports(settings)
     yield "certificates", lambda: check_certificates(settings, clock.wall_ms())

@@ -71,6 +71,10 @@ class CredentialFiles:
     credentials: tuple[Credential, ...]
     errors: tuple[str, ...]
 
+    def __str__(self) -> str:
+        usable = len(self.credentials)
+        return f"{usable} of {usable + len(self.errors)} OSCORE credentials usable"
+
 
 def read_credentials(folder: Path) -> CredentialFiles:
     """Read all files of a directory; an invalid one is reported in `errors`, and the others are still read.

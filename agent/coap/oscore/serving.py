@@ -53,7 +53,9 @@ def open_oscore(settings: OscoreSettings, state_folder: Path) -> OscoreServing |
     files = read_credentials(settings.credentials_dir)
     for error in files.errors:
         _log.error("credential=unreadable reason=%r", str(error))
-    _log.info("oscore=ready devices=%d required=%s", len(files.credentials), settings.required)
+    level = logging.INFO if files.credentials or not files.errors else logging.ERROR
+    usable, unusable = len(files.credentials), len(files.errors)
+    _log.log(level, "oscore=ready devices=%d unusable=%d required=%s", usable, unusable, settings.required)
     numbers_folder = state_folder / NUMBERS_FOLDER
     return OscoreServing(files.credentials, numbers_folder, settings.required, Freshness(settings.freshness))
 

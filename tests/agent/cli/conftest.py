@@ -46,6 +46,7 @@ def running_agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningA
 def file(tmp_path: Path) -> Path:
     file = tmp_path / "oncegate.toml"
     file.write_text(CONFIGURATION.format(folder=tmp_path))
+    file.chmod(0o600)
     return file
 
 
