@@ -19,6 +19,7 @@ TABLE = [
     (Answer(Status.TOO_LARGE), 0x8D, b"\xd2\x2f\x10\x00"),  # Size1 (60) = 4096
     (Answer(Status.UNAUTHENTICATED), 0x81, b""),
     (Answer(Status.FORBIDDEN), 0x83, b""),
+    (Answer(Status.NOT_FOUND), 0x84, b""),
     (Answer(Status.UNAVAILABLE, reason="full", retry_seconds=7), 0xA3, b"\xd1\x01\x07\xfffull"),  # Max-Age (14) = 7
     (Answer(Status.UNAVAILABLE), 0xA3, b"\xd1\x01\x01"),
 ]

@@ -71,8 +71,11 @@ class Recorder:
         self.deliveries.append(delivery)
         if self.answer is None:
             self.open.append(respond)
-        else:
+        elif self.answer.status in (Status.DURABLE, Status.UNAVAILABLE):
             respond(self.answer)
+        else:  # as the pipeline: what is refused for good is recorded
+            self.recorded.append((delivery, self.answer.reason))
+            respond(Answer(Status.DURABLE, rejected=1, reason=self.answer.reason))
 
     def record(self, delivery: Delivery, reason: str, respond: Respond) -> None:
         self.recorded.append((delivery, reason))
