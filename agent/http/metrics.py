@@ -76,20 +76,7 @@ class _Agent(Collector):
             outbox.add_metric((state,), count)
         yield outbox
         yield _lanes(sources.lanes())
-        accepting = not sources.trouble()
-        yield GaugeMetricFamily("oncegate_accepting", "1 while events of each lane can be stored.", value=accepting)
-        yield GaugeMetricFamily(
-            "oncegate_store_fill_ratio", "Used part of the bound, of the fullest lane.", value=sources.fill_ratio()
-        )
-        yield GaugeMetricFamily("oncegate_disk_free_bytes", "Free for the agent.", value=sources.free_bytes())
-        yield GaugeMetricFamily(
-            "oncegate_devices_silent",
-            "Devices whose last event is more than a day and less than a week ago.",
-            value=sources.silent_devices(),
-        )
-        yield GaugeMetricFamily("oncegate_store_bytes", "The store's files.", value=sources.store_bytes())
-        yield GaugeMetricFamily("oncegate_store_max_bytes", "The store's bound.", value=sources.store_bytes_max)
-        yield GaugeMetricFamily("oncegate_store_log_bytes", "Its write-ahead log.", value=sources.log_bytes())
+        yield from _store(sources)
         yield CounterMetricFamily(
             "oncegate_bytes_written", "Written to disk since the store was created.", value=sources.written_bytes()
         )
@@ -121,6 +108,24 @@ def _troubles(status: GatewayStatus) -> Iterator[Metric]:
         "Sessions that the MQTT broker has lost, since the store was created.",
         value=status.mqtt_sessions_lost,
     )
+
+
+def _store(sources: Sources) -> Iterator[Metric]:
+    """Yield what the store takes, what it may take, and whether it accepts events."""
+    accepting = not sources.trouble()
+    yield GaugeMetricFamily("oncegate_accepting", "1 while events of each lane can be stored.", value=accepting)
+    yield GaugeMetricFamily(
+        "oncegate_store_fill_ratio", "Used part of the bound, of the fullest lane.", value=sources.fill_ratio()
+    )
+    yield GaugeMetricFamily("oncegate_disk_free_bytes", "Free for the agent.", value=sources.free_bytes())
+    yield GaugeMetricFamily(
+        "oncegate_devices_silent",
+        "Devices whose last event is more than a day and less than a week ago.",
+        value=sources.silent_devices(),
+    )
+    yield GaugeMetricFamily("oncegate_store_bytes", "The store's files.", value=sources.store_bytes())
+    yield GaugeMetricFamily("oncegate_store_max_bytes", "The store's bound.", value=sources.store_bytes_max)
+    yield GaugeMetricFamily("oncegate_store_log_bytes", "Its write-ahead log.", value=sources.log_bytes())
 
 
 def _lanes(counts: Mapping[str, tuple[int, int, int, int]]) -> Metric:
