@@ -92,7 +92,7 @@ class Forwarder:
         """The cap on what is sent; None where there is none."""
         self._oversized: Oversized | None = None
         """Shared by all sessions; read from the store by the first one."""
-        self._link = Link(links, create_command(settings.bootstrap_servers, settings.topic))
+        self._link = Link(links, create_command(settings))
 
     def run(self, stop: threading.Event) -> None:
         """Forward until `stop` is set; blocks, and needs a thread of its own.

@@ -4,6 +4,7 @@ import json
 import math
 import re
 
+from agent.config.settings import KafkaSettings
 from agent.forward.kafka.topic import create_command
 from contract import topics
 from tests.docs.pages import ROOT
@@ -21,7 +22,7 @@ WINDOW_SECONDS = {"10m": 600, "1h": 3_600}
 
 
 def test_the_command_that_creates_the_topic_is_the_agents() -> None:
-    assert create_command("kafka-1:9092", topics.EVENTS) in PAGE
+    assert create_command(KafkaSettings("kafka-1:9092", topics.EVENTS)) in PAGE
 
 
 def test_every_setting_of_the_topic_has_its_reason() -> None:

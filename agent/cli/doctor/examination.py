@@ -149,7 +149,7 @@ def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
         yield from check_threads(kafka.count_brokers(connection), len(lanes))
         partitions, status = len(topic.partitions), _status(settings)
         yield from kafka.check_stopped(status)
-        yield from kafka.check_oversized(topic.name, status)
+        yield from kafka.check_oversized(settings.kafka, status)
         yield from receipts.check_receipts(connection, settings.receipts, partitions, status, now)
 
 

@@ -20,7 +20,7 @@ from agent.config.settings import KafkaSettings
 from agent.forward.errors import UnreachableError, UnsupportedError
 from agent.forward.kafka.client import REQUEST_SECONDS_MAX, LastError, code_of, describe, open_admin, wait_for
 from agent.forward.kafka.connect import check_reachable
-from agent.forward.kafka.topic import create_command, topic_id
+from agent.forward.kafka.topic import admin_command, create_command, topic_id
 from agent.status import GatewayStatus
 from agent.terminal import count
 from contract import topics
@@ -72,7 +72,7 @@ def check_broker(connection: KafkaConnection) -> tuple[Finding, TopicDescription
 def _unreached(connection: KafkaConnection, error: KafkaException) -> Finding:
     settings = connection.settings
     if code_of(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
-        hint = create_command(settings.bootstrap_servers, settings.topic)
+        hint = create_command(settings)
         return wrong("topic", f"topic {settings.topic} does not exist, or the agent may not describe it", hint)
     if code_of(error) == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         return wrong(
@@ -80,8 +80,17 @@ def _unreached(connection: KafkaConnection, error: KafkaException) -> Finding:
         )
     connection.admin.poll(0)  # the client reports the cause only then
     reason = connection.errors.text or describe(error)
-    hint = _EXPIRY if "certificate" in reason else "check address, firewall and kafka.properties"
+    hint = _EXPIRY if "certificate" in reason else f"check address, firewall and {_login(settings)}"
     return wrong("broker", f"{settings.bootstrap_servers}: {reason}", hint)
+
+
+def _login(settings: KafkaSettings) -> str:
+    """Return where the login of the settings is."""
+    return (
+        "kafka.properties"
+        if settings.properties_file is None
+        else f"kafka.properties_file ({settings.properties_file})"
+    )
 
 
 _EXPIRY: Final = (
@@ -107,13 +116,15 @@ def check_stopped(status: GatewayStatus | None) -> Iterator[Finding]:
         yield wrong("forwarding", f"stopped: {status.forwarding_stopped}", hint)
 
 
-def check_oversized(topic: str, status: GatewayStatus | None) -> Iterator[Finding]:
+def check_oversized(settings: KafkaSettings, status: GatewayStatus | None) -> Iterator[Finding]:
     """Report events that are held since Kafka refuses them for their size."""
     if status is None or not status.oversized:
         return
     size = status.oversized_bytes or 0
-    change = f"--entity-type topics --entity-name {topic} --add-config max.message.bytes={max(2 * size, SIZE_DEFAULT)}"
-    hint = f"kafka-configs.sh --alter {change}; if it already exceeds {size}: message.max.bytes in kafka.properties"
+    needed = max(2 * size, SIZE_DEFAULT)
+    change = f"--entity-type topics --entity-name {settings.topic} --add-config max.message.bytes={needed}"
+    command = admin_command("kafka-configs.sh", settings)
+    hint = f"{command} --alter {change}; if it already exceeds {size}: message.max.bytes in kafka.properties"
     text = f"{count(status.oversized, 'event')} refused for their size, the smallest of {size:,} bytes"
     yield wrong("oversized", f"{text}: given up once refused for kafka.oversized_after", hint)
 
@@ -141,7 +152,7 @@ def check_topic(connection: KafkaConnection, topic: TopicDescription) -> Iterato
         yield warning("topic", f"its settings cannot be read: {reason}", "grant DESCRIBE_CONFIGS on it: docs/kafka.md")
         return
     actual = {name: str(entry.value) for name, entry in entries.items()}
-    yield from check_settings(topic.name, actual, replicas)
+    yield from check_settings(connection.settings, actual, replicas)
 
 
 def check_layout(partitions: int, replicas: int) -> Iterator[Finding]:
@@ -156,14 +167,15 @@ def check_layout(partitions: int, replicas: int) -> Iterator[Finding]:
         yield fine("topic", text)
 
 
-def check_settings(topic: str, actual: Mapping[str, str], replicas: int) -> Iterator[Finding]:
+def check_settings(settings: KafkaSettings, actual: Mapping[str, str], replicas: int) -> Iterator[Finding]:
     """Check the topic's settings."""
     for name, needed in topics.settings(max(replicas, 1)).items():
         found = actual.get(name, "unknown")
         if _is_enough(name, found, needed):
             yield fine("topic", f"{name} = {found}")
             continue
-        change = f"kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config {name}={needed}"
+        command = admin_command("kafka-configs.sh", settings)
+        change = f"{command} --alter --entity-type topics --entity-name {settings.topic} --add-config {name}={needed}"
         yield wrong("topic", f"{name} = {found}, needed is {needed}: {_WHY[name]}", change)
     largest = int(actual.get("max.message.bytes", MESSAGE_BYTES_MIN))
     if largest < MESSAGE_BYTES_MIN:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its __all__ lacks the latter
 
+from agent.config.settings import KafkaSettings
 from agent.forward.errors import KafkaSettingsError, TopicMissingError, UnreachableError, UnsupportedError
 from agent.forward.kafka.client import (
     REQUEST_SECONDS_MAX,
@@ -19,6 +20,7 @@ from agent.forward.kafka.client import (
     answer_deadline,
     code_of,
     describe,
+    given_properties,
     no_answer,
     wait_for,
 )
@@ -27,6 +29,10 @@ from contract import topics
 if TYPE_CHECKING:
     from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo
     from confluent_kafka.admin._topic import TopicDescription
+
+
+PLAINTEXT = "PLAINTEXT"
+"""The default of security.protocol: neither encryption nor a login."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +189,24 @@ def topic_id(description: TopicDescription) -> str:
 _TO_URL_SAFE = str.maketrans("+/", "-_")
 
 
-def create_command(bootstrap_servers: str, name: str) -> str:
+def create_command(settings: KafkaSettings) -> str:
     """Return the command that creates the topic with the settings that the guarantees depend on."""
     options = " ".join(f"--config {key}={value}" for key, value in topics.settings().items())
     return (
-        f"kafka-topics.sh --bootstrap-server {bootstrap_servers} --create --topic {name} "
+        f"{admin_command('kafka-topics.sh', settings)} --create --topic {settings.topic} "
         f"--partitions {topics.PARTITIONS} --replication-factor {topics.REPLICAS} {options}"
     )
+
+
+def admin_command(program: str, settings: KafkaSettings) -> str:
+    """Return the beginning of a command of Kafka's own programs; where the listener needs it, with a file for a login.
+
+    The file has Java's properties of a user who may change topics: the agent's user may not.
+    """
+    try:
+        given = given_properties(settings)
+    except KafkaSettingsError:  # reported by what opens the client
+        given = dict(settings.properties)
+    needs_file = given.get("security.protocol", PLAINTEXT).upper() != PLAINTEXT
+    config = " --command-config admin.properties" if needs_file else ""
+    return f"{program} --bootstrap-server {settings.bootstrap_servers}{config}"

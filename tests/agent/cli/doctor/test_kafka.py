@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from agent.cli.doctor.kafka import (
     check_topic,
 )
 from agent.config.settings import KafkaSettings, ReceiptSettings
+from agent.forward.kafka.topic import create_command
 from agent.status import EventCounts, GatewayStatus
 from contract import topics
 from simulators.services.kafka.broker import Broker
@@ -32,6 +34,8 @@ from tests.agent.store.stores import HandClock, make_store
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
+
+SETTINGS = KafkaSettings("kafka-1:9092", "t")
 
 
 @pytest.fixture(scope="module")
@@ -85,13 +89,42 @@ def test_a_topic_as_it_should_be_is_fine_but_for_its_replicas(broker: Broker) ->
 
 def test_settings_above_the_needed_are_enough() -> None:
     more = {**topics.settings(), "retention.ms": "-1", "min.insync.replicas": "3"}
-    assert {finding.condition for finding in check_settings("t", more, 3)} == {Condition.FINE}
+    assert {finding.condition for finding in check_settings(SETTINGS, more, 3)} == {Condition.FINE}
 
 
 def test_a_topic_that_is_missing_comes_with_the_command_that_creates_it(broker: Broker) -> None:
     (finding,) = examine(broker, "nowhere")
     assert finding.condition is Condition.WRONG
     assert "--create --topic nowhere --partitions 12 --replication-factor 3" in finding.hint
+
+
+@pytest.mark.parametrize("place", ["properties", "file"])
+def test_a_command_for_a_listener_with_a_login_names_a_file_for_it(place: str, tmp_path: Path) -> None:
+    file = tmp_path / "kafka"
+    file.write_text("security.protocol = sasl_ssl\n")
+    protected = replace(SETTINGS, properties={"security.protocol": "sasl_ssl"})
+    if place == "file":
+        protected = replace(SETTINGS, properties_file=file)
+    wrong = {**topics.settings(), "retention.ms": "1"}
+    for settings, login in ((SETTINGS, ""), (protected, " --command-config admin.properties")):
+        (finding,) = [one for one in check_settings(settings, wrong, 3) if one.hint]
+        for command in (create_command(settings), finding.hint):
+            assert re.match(
+                rf"kafka-(topics|configs)\.sh --bootstrap-server kafka-1:9092{login} --(create|alter) ", command
+            )
+
+
+def test_a_login_that_fails_is_told_with_the_place_of_the_password(broker: Broker, tmp_path: Path) -> None:
+    file = tmp_path / "kafka"
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "u",
+        "sasl.password": "x",
+    }
+    file.write_text("".join(f"{name}={value}\n" for name, value in login.items()))
+    finding, _ = check_broker(KafkaConnection.open(KafkaSettings(broker.bootstrap_servers, "t", properties_file=file)))
+    assert finding.hint == f"check address, firewall and kafka.properties_file ({file})"
 
 
 def test_a_broker_that_does_not_answer_is_named_with_the_reason() -> None:
@@ -182,9 +215,9 @@ def test_a_lane_that_is_fenced_is_wrong() -> None:
 
 def test_what_kafka_refuses_for_its_size_comes_with_the_setting_that_takes_it() -> None:
     empty = GatewayStatus("gw", 0, 0, 0, EventCounts(0, 0, 0), 0, None, 0, 0, None, None, None, None)
-    assert list(check_oversized("t", empty)) == []
-    assert list(check_oversized("t", None)) == []
-    (finding,) = check_oversized("t", replace(empty, oversized=3, oversized_bytes=2_000_000))
+    assert list(check_oversized(SETTINGS, empty)) == []
+    assert list(check_oversized(SETTINGS, None)) == []
+    (finding,) = check_oversized(SETTINGS, replace(empty, oversized=3, oversized_bytes=2_000_000))
     assert (finding.condition, "3 events refused" in finding.text) == (Condition.WRONG, True)
     assert "--entity-name t --add-config max.message.bytes=4000000" in finding.hint
     assert "message.max.bytes in kafka.properties" in finding.hint
