@@ -91,6 +91,8 @@ class Application:
         if not scope["http_version"].startswith("1."):
             raise refusal(505, "bad request", "this is a server of HTTP/1.1", _LAST)
         head = _head(scope)
+        if head.has_two_lengths:
+            raise refusal(400, "bad request", "send Content-Length or Transfer-Encoding, not both", _LAST)
 
         async def read_body() -> bytes:
             if self._answers_full(0):

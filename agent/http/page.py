@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.http.events import ReadBody
 from agent.http.head import Head
-from agent.http.response import Response
+from agent.http.response import NO_OTHER_SITE, Response
 from agent.http.site import PAGE_FILES, Handler, Resources
 
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
@@ -17,9 +17,8 @@ POLICY = (
 )
 _FIELDS = (
     ("Content-Security-Policy", POLICY),
-    ("X-Content-Type-Options", "nosniff"),
     ("Referrer-Policy", "no-referrer"),
-    ("Cross-Origin-Resource-Policy", "same-origin"),
+    *NO_OTHER_SITE,
 )
 
 

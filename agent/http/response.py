@@ -10,6 +10,11 @@ from agent.delivery import Answer, Status
 
 JSON: Final = "application/json"
 RETRY_SECONDS_MIN: Final = 1
+NO_OTHER_SITE: Final = (
+    ("X-Content-Type-Options", "nosniff"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+)
+"""Fields by which a browser keeps a response from pages of other sites, and takes it for nothing else."""
 MEDIA_TYPES: Final = "application/json, application/cbor, application/senml+json, application/senml+cbor"
 
 _CODES: Final = {

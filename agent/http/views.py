@@ -6,7 +6,7 @@ import asyncio
 import re
 import unicodedata
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 from urllib.parse import parse_qsl
 
@@ -16,7 +16,7 @@ from agent.http.events import ReadBody
 from agent.http.head import Head
 from agent.http.page import public_resources
 from agent.http.rejected import read_selection
-from agent.http.response import Response, document, encode, refusal, retry_after
+from agent.http.response import NO_OTHER_SITE, Response, document, encode, refusal, retry_after
 from agent.http.site import Handler, Resources
 from agent.status import GatewayStatus
 from agent.store.errors import FAILURES
@@ -130,7 +130,8 @@ class Views:
         def readers_only(view: Callable[[Mapping[str, str]], Awaitable[Response]]) -> Handler:
             async def serve(head: Head, _: ReadBody) -> Response:
                 access.check_reader(head)
-                return await view(dict(parse_qsl(head.query)))
+                response = await view(dict(parse_qsl(head.query)))
+                return replace(response, fields=(*response.fields, *NO_OTHER_SITE))
 
             return serve
 

@@ -13,6 +13,8 @@ from agent.http.response import Refusal, refusal
 
 _SCHEME = "bearer"
 _LOCALHOST = "localhost"
+_OTHER_SITES = ("cross-site", "same-site")
+"""What a browser says where a page of another site asks: it could not read the answer, but cause work."""
 _CHALLENGE = ("WWW-Authenticate", 'Bearer realm="oncegate"')
 
 
@@ -20,8 +22,8 @@ class Access:
     """The rights of a request.
 
     Without tokens every process on this machine may post and read: then only the loopback is listened on, and the
-    request's Host must be local, which excludes web pages of other sites and proxies. With tokens, posting needs that
-    of a device or a relay; reading needs that of a reader, except on the loopback.
+    request must be local, which excludes web pages of other sites, and proxies that can be recognised. With tokens,
+    posting needs that of a device or a relay; reading needs that of a reader, except for such local requests.
     """
 
     def __init__(self, tokens: Tokens | None, *, loopback: bool) -> None:
@@ -40,12 +42,13 @@ class Access:
 
     def check_reader(self, head: Head) -> None:
         """Raise Refusal where the request may not read."""
+        if (head.field(b"sec-fetch-site") or "").strip().lower() in _OTHER_SITES:
+            raise refusal(403, "forbidden", "a page of another site in a browser may not read here")
         if self._tokens is None:
             _check_local(head)
+        elif self._loopback and _is_local(head):
             return
-        if self._loopback:
-            return
-        if _holder(self._tokens, head).role is not Role.READER:
+        elif _holder(self._tokens, head).role is not Role.READER:
             raise refusal(403, "forbidden", "this token may post and not read; use that of a reader")
 
 
@@ -60,13 +63,19 @@ def open_access(settings: HttpSettings) -> Access:
     return Access(tokens, loopback=loopback)
 
 
-def _check_local(head: Head) -> None:
+def _is_local(head: Head) -> bool:
+    """Whether a request on the loopback is meant for this machine, and no proxy says that it has forwarded it."""
+    if any(name == b"forwarded" or name.startswith(b"x-forwarded-") for name, _ in head.fields):
+        return False
     try:
         host = urlsplit(f"//{head.field(b'host') or _LOCALHOST}").hostname or ""
-        local = host == _LOCALHOST or is_loopback(host)
+        return host == _LOCALHOST or is_loopback(host)
     except ValueError:
-        local = False
-    if not local:
+        return False
+
+
+def _check_local(head: Head) -> None:
+    if not _is_local(head):
         message = "without http.token_file only this machine is served, as localhost, 127.0.0.1 or [::1]"
         raise refusal(403, "forbidden", message)
 

@@ -62,9 +62,12 @@ export function facts(entries) {
   return list;
 }
 
+// A device of a rejected event may be no Unicode, which encodeURIComponent does not take.
+export const inAddress = (text) => encodeURIComponent(text.replace(/\p{Surrogate}/gu, "\ufffd"));
+
 export function deviceLink(device, characters = DEVICE_CHARACTERS) {
   const name = printable(device);
-  return element("a", shorten(name, characters), "device", { href: `#/device/${encodeURIComponent(device)}`, title: name });
+  return element("a", shorten(name, characters), "device", { href: `#/device/${inAddress(device)}`, title: name });
 }
 
 export function eventLink(fingerprint, text) {

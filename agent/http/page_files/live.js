@@ -41,11 +41,20 @@ function addRows(entries) {
   $("pause").setAttribute("aria-pressed", String(paused));
   $("pause").textContent = paused ? `Resume${waiting.length ? ` (${waiting.length} new)` : ""}` : "Pause";
   if (paused) return;
-  for (const one of waiting) rows.unshift({ node: line(one), one, text: searched(one) });
+  for (const one of waiting) rows.unshift(built(one));
   for (const old of rows.splice(ROWS_MAX)) old.node.remove();
   body.prepend(...rows.slice(0, waiting.length).map((one) => one.node));
   waiting = [];
   filter();
+}
+
+// Returns a row; one that cannot be shown hides no other.
+function built(one) {
+  try {
+    return { node: line(one), one, text: searched(one) };
+  } catch (error) {
+    return { node: row([[`This entry cannot be shown: ${error.message}`, "empty"]]), one, text: "" };
+  }
 }
 
 function line(one) {
@@ -57,7 +66,7 @@ function line(one) {
 }
 
 function searched(one) {
-  const values = measurements(one.data).map(([name, value]) => `${name} ${value}`);
+  const values = measurements(one.data).map(([name, value]) => `${name} ${typeof value === "string" ? value : JSON.stringify(value)}`);
   return [one.device, one.reason, one.via, one.fingerprint, ...values].join(" ").toLowerCase();
 }
 

@@ -88,7 +88,7 @@ async function poll() {
 // Shows the view of the address: `#/device/NAME`, `#/event/FINGERPRINT`, `#/find/TEXT`, `#/rejected`, or the overview.
 async function route() {
   const [, name, argument] = /^#\/([a-z]+)\/?(.*)$/.exec(location.hash) || [null, "overview", ""];
-  const view = name in VIEWS ? name : "overview";
+  const view = Object.hasOwn(VIEWS, name) ? name : "overview";
   Object.assign(shown, { view, argument: decode(argument) });
   $("newer").hidden = true;
   for (const one of Object.keys(VIEWS)) $(`view-${one}`).hidden = one !== view;

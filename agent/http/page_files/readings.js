@@ -14,7 +14,7 @@ export function measurements(data, units = {}, prefix = "", depth = 1) {
   return Object.entries(data || {}).flatMap(([key, one]) => {
     const name = prefix + key;
     const nested = one !== null && typeof one === "object" && !Array.isArray(one) && depth < DEPTH_MAX;
-    return nested ? measurements(one, units, `${name}.`, depth + 1) : [[name, one, units[name] || ""]];
+    return nested ? measurements(one, units, `${name}.`, depth + 1) : [[name, one, Object.hasOwn(units, name) ? units[name] : ""]];
   });
 }
 

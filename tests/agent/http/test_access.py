@@ -69,10 +69,45 @@ async def test_a_reader_does_not_post(tmp_path: Path) -> None:
         assert (await served.client.post(EVENT, token="token-of-the-reader")).code == 403
 
 
-async def test_on_the_loopback_reading_takes_no_token(tmp_path: Path) -> None:
+READ = ("/api/v1/status", "/api/v1/rejected", "/api/v1/latest?device=a", "/metrics")
+
+
+@pytest.mark.guarantee(6)
+@pytest.mark.parametrize(
+    ("fields", "local"),
+    [
+        ({}, True),
+        ({"Host": "rebound.evil.example:8580", "Origin": "http://rebound.evil.example:8580"}, False),
+        ({"Host": "gateway.example.com"}, False),
+        ({"X-Forwarded-For": "203.0.113.7"}, False),
+        ({"Forwarded": "for=203.0.113.7"}, False),
+    ],
+)
+async def test_on_the_loopback_reading_takes_no_token_unless_it_comes_from_elsewhere(
+    tmp_path: Path, fields: dict[str, str], local: bool
+) -> None:
+    """From a web page whose name resolves to the loopback (DNS rebinding), or through a proxy."""
     async with serving(tmp_path, token_file=token_file(tmp_path, HOLDERS)) as served:
-        codes = [(await served.client.get(path)).code for path in ("/api/v1/status", "/metrics", "/readyz", "/healthz")]
-    assert codes == [200, 200, 200, 200]
+        without = {(await served.client.ask("GET", path, fields=fields)).code for path in READ}
+        with_token = {
+            (await served.client.ask("GET", path, fields=fields, token="token-of-the-reader")).code for path in READ
+        }
+        public = [(await served.client.ask("GET", path, fields=fields)).code for path in ("/readyz", "/healthz", "/")]
+    assert (without, with_token, public) == ({200 if local else 401}, {200}, [200, 200, 200])
+
+
+@pytest.mark.guarantee(6)
+async def test_a_page_of_another_site_neither_reads_nor_causes_a_search(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        for site, code in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):
+            fields = {"Sec-Fetch-Site": site}
+            assert {(await served.client.ask("GET", path, fields=fields)).code for path in READ} == {code}
+        for path in READ:
+            given = (await served.client.get(path)).fields
+            assert (given["X-Content-Type-Options"], given["Cross-Origin-Resource-Policy"]) == (
+                "nosniff",
+                "same-origin",
+            )
 
 
 @pytest.mark.parametrize("bind", ["0.0.0.0:0", "[::]:0"])

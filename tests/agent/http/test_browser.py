@@ -32,7 +32,11 @@ async def fill(served: Served, token: str) -> None:
     """Accept, recognise and reject events for some time, then lose Kafka."""
     for _ in range(2):
         await served.client.post(EVENT, token=token)
-    pack = [{"device": HOSTILE, "id": 1, "data": {"x": 3}}, {"device": "urn:b", "id": 2, "data": 7}]
+    pack = [
+        {"device": HOSTILE, "id": 1, "data": {"x": 3, "a": [{"toString": 1}], "constructor": 4}},
+        {"device": "urn:b", "id": 2, "data": 7},
+        {"device": "\ud800"},
+    ]
     await served.client.post(json.dumps(pack).encode(), token=token)
     later = [{"device": DEVICE, "id": id_, "data": {"temperature": id_}} for id_ in (18, 19, 21)]
     await served.client.post(json.dumps(later).encode(), token=token)
@@ -83,6 +87,7 @@ def check(seen: Mapping[str, Any]) -> None:
     assert "data: data is not a map" in texts["devices"]
     assert "urn:b:<img src=x onerror=alert(" in texts["live"]
     assert "\u202e" not in texts["live"]
+    assert '[{"toString":1}] constructor 4' in texts["live"].replace("\n", " ")
     assert "= duplicate" in texts["live"]
     assert "✗ rejected" in texts["live"]
     assert (seen["copied"], len(seen["filtered"])) == (FINGERPRINT, 1)

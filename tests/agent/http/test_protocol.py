@@ -14,9 +14,12 @@ from tests.agent.http.client import Raw, post_bytes
 from tests.agent.http.serving import EVENT, serving
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+CHUNKS = b"%x\r\n%b\r\n0\r\n\r\n" % (len(EVENT), EVENT)
 HOSTILE = {
     "two lengths": post_bytes(EVENT, "Content-Length: 5"),
     "length and chunks": post_bytes(EVENT, "Transfer-Encoding: chunked"),
+    "length and good chunks": post_bytes(b"", "Transfer-Encoding: chunked").replace(b"Length: 0", b"Length: 5")
+    + CHUNKS,
     "an unknown coding": post_bytes(EVENT, "Transfer-Encoding: gzip, chunked"),
     "a negative length": post_bytes(EVENT).replace(b"Content-Length: ", b"Content-Length: -"),
     "an endless length": post_bytes(EVENT).replace(b"Content-Length: ", b"Content-Length: " + b"9" * 5_000),
