@@ -12,7 +12,7 @@ from agent.config.reference import TABLES, default_of, expected_by
 
 _HEAD = """\
 # The configuration of the Oncegate gateway agent. Two settings have no default: gateway.id and
-# kafka.bootstrap_servers. All others are listed as comments, with their defaults.
+# kafka.bootstrap_servers. All others are listed as comments, with their defaults; tables with an example.
 #
 # `oncegate check` reports errors in this file, `oncegate doctor` problems around the gateway. A change takes effect
 # when the agent is restarted: systemctl restart oncegate
@@ -21,6 +21,13 @@ _HEAD = """\
 # `credential:NAME` refers to one here.
 """
 _WIDTH = 110
+_TABLES = {
+    "mqtt.subscriptions": '[[mqtt.subscriptions]]\ntopic = "plant/{device}/events"\nformat = "json"',
+    "identity.rules": '[[identity.rules]]\ndevice = "urn:dev:mac:*"\nfields = ["device", "type", "id", "boot", "data"]',
+    "kafka.properties": 'properties = { "security.protocol" = "SSL" }',
+    "forward.lanes": '[[forward.lanes]]\nname = "alarms"\ntype = "alarm*"\npriority = 10',
+}
+"""An example of each table, which has no form as one value."""
 _REQUIRED = {"id": '"gw1"', "bootstrap_servers": '"kafka-1:9092,kafka-2:9092"'}
 
 
@@ -37,16 +44,17 @@ def example() -> str:
 def _section(name: str, kind: type[Any]) -> Iterator[str]:
     yield f"[{name}]"
     for option in fields(kind):
-        yield from _option(option)
+        yield from _option(name, option)
     yield ""
 
 
-def _option(option: Field[Any]) -> Iterator[str]:
+def _option(section: str, option: Field[Any]) -> Iterator[str]:
     read, key = option.metadata["read"], key_of(option)
-    if read in TABLES:
-        return  # the documents describe its form: a comment could not show it
     text = f"{option.metadata['help']} ({expected_by(read)})"
     yield from textwrap.wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="# ")
+    if read in TABLES:
+        yield from (f"# {line}" for line in _TABLES[f"{section}.{key}"].splitlines())
+        return
     required = option.default is MISSING and option.default_factory is MISSING
     default = _REQUIRED[key] if required else default_of(option).strip("`")
     yield f"# {key} =" if default == "none" else f"# {key} = {default}"

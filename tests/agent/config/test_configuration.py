@@ -1,15 +1,19 @@
 """The configuration: which values are read or refused, and the messages."""
 
+import re
+import tomllib
 import unicodedata
+from dataclasses import fields
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from agent.config.load import Source, load, parse
+from agent.config.example import example
+from agent.config.load import SECTIONS, Source, key_of, load, parse
 from agent.config.mistakes import ConfigurationError
-from agent.config.settings import MqttSettings, Settings
+from agent.config.settings import CoapSettings, HttpSettings, MqttSettings, Settings
 from agent.config.subscriptions import Subscription
 from agent.delivery import Media
 
@@ -223,6 +227,18 @@ def test_a_pattern_matches_names_in_any_spelling_of_its_letters(form: Literal["N
 def test_a_mistake_is_named_with_its_place(document: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         read(document)
+
+
+def test_the_example_lists_every_option_in_a_form_that_is_accepted() -> None:
+    sections = dict(re.findall(r"^\[([a-z.]+)\]\n(.*?)(?=\n\n|\Z)", example(), re.MULTILINE | re.DOTALL))
+    for name, kind in SECTIONS.items():
+        for key in map(key_of, fields(kind)):
+            assert re.search(rf"^# (?:{key} =|\[\[{name}\.{key}\]\]$)", sections[name], re.MULTILINE), (name, key)
+    written = re.sub(r"^# (?=\[\[|[a-z_]+ = .)", "", example(), flags=re.MULTILINE)
+    settings = parse(tomllib.loads(written), Source("example"), {})
+    assert (settings.gateway.id, settings.coap, settings.http) == ("gw1", CoapSettings(), HttpSettings())
+    assert len(settings.mqtt.subscriptions) == len(settings.identity.rules) == len(settings.forward.lanes) == 1
+    assert settings.kafka.properties
 
 
 def test_an_unknown_override_is_an_error() -> None:
