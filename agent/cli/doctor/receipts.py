@@ -64,7 +64,7 @@ def judge_receipts(view: View, settings: ReceiptSettings, pinned: str | None) ->
     table = choose_table(pinned, receipts)
     others = {receipt.table for receipt in receipts if receipt.table != table}
     if others:
-        hint = "if the new table is the right one: start its job with --succeeds, or stop the agent and run oncegate doctor --repin"
+        hint = "if the new table is right: its job needs --succeeds; or stop the agent, then oncegate doctor --repin"
         return wrong("group", f"{group}: receipts of table {', '.join(sorted(others))}, and {table} is pinned", hint)
     if any(partition.receipt is not None and partition.committed_epoch is None for partition in committed):
         hint = "the job's next commit corrects it, within the hour; that needs brokers that report leader epochs"
