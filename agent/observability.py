@@ -25,6 +25,7 @@ from agent.store.read.documents import read_device, read_events, read_trace
 from agent.store.read.rejected import RejectSelection, read_rejected
 from agent.store.schema import disk_space
 from agent.telemetry.activity import Activity
+from agent.telemetry.counters import Transport
 from agent.telemetry.history import History, Totals
 from agent.telemetry.links import LinkName, document_of
 from agent.telemetry.process_state import ProcessState
@@ -51,7 +52,7 @@ def observe(
     pipeline: Pipeline,
     clock: Clock,
     state: ProcessState,
-    transport_duplicates: Mapping[str, Callable[[], int]],
+    transports: Mapping[str, Transport],
 ) -> Observation:
     """Return the views of an agent."""
     responses: Counter[int] = Counter()
@@ -60,7 +61,7 @@ def observe(
     history = History(lambda: _totals(store, pipeline), clock)
     sources = Sources(
         counts=pipeline.counts,
-        transport_duplicates=transport_duplicates,
+        transports=transports,
         responses=responses,
         dangers=pipeline.warnings.counts,
         commits=lambda: store.commit_durations,

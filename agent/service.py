@@ -33,6 +33,7 @@ from agent.store.lanes.stores import LaneStores, lane_stores
 from agent.store.port import Outbox
 from agent.systemd.notify import Notifier
 from agent.systemd.supervision import supervise, wait_for_space
+from agent.telemetry.counters import Transport
 from agent.telemetry.links import Links, LinksOfLanes
 from agent.telemetry.process_state import LaneState, ProcessState
 from agent.telemetry.recent_errors import RecentErrors
@@ -158,7 +159,7 @@ async def _open_servers(
 ) -> dict[str, CoapServer | HttpServer]:
     """Open the enabled servers; leaving the stack closes them."""
     servers: dict[str, CoapServer | HttpServer] = {}
-    transport_duplicates: dict[str, Callable[[], int]] = {}
+    transports: dict[str, Transport] = {}
     if settings.coap.enabled:
         oscore = open_oscore(settings.coap_oscore, settings.gateway.state_dir)
         if oscore is not None:
@@ -169,10 +170,10 @@ async def _open_servers(
             )
         )
         servers["coap"] = coap
-        transport_duplicates["coap"] = lambda: coap.counters.duplicates
-        store.add_transport(transport_duplicates["coap"], coap.forget_answers)
+        transports["coap"] = Transport(lambda: coap.counters.duplicates, coap.counters.unserved)
+        store.add_transport(transports["coap"].duplicates, coap.forget_answers)
     if settings.http.enabled:
-        http, history = _http(settings, clock, pipeline, store, state, transport_duplicates)
+        http, history = _http(settings, clock, pipeline, store, state, transports)
         await stack.enter_async_context(history.sampled())
         servers["http"] = await stack.enter_async_context(http)
     return servers
@@ -184,14 +185,14 @@ def _http(
     pipeline: Pipeline,
     store: LaneStores,
     state: ProcessState,
-    transport_duplicates: Mapping[str, Callable[[], int]],
+    transports: Mapping[str, Transport],
 ) -> tuple[HttpServer, History]:
     """Return the HTTP server, and the history to sample while it is open."""
     # Imported here: a gateway without HTTP needs neither their time nor their memory.
     from agent.http.server import HttpServer
     from agent.observability import observe
 
-    observed = observe(settings, store, pipeline, clock, state, transport_duplicates)
+    observed = observe(settings, store, pipeline, clock, state, transports)
     server = HttpServer(settings.http, pipeline.receive, observed.views, observed.responses, refuse=pipeline.refuse)
     return server, observed.history
 

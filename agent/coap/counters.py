@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent.delivery import Refuse, refuse_uncounted
@@ -20,7 +21,7 @@ class Counters:
     duplicates: int = 0
     """Retransmissions of a request that the fast path has in progress or has answered."""
     shed: int = 0
-    """Datagrams of the slow path dropped unread, beyond its budget; a sensor's retransmission tries again."""
+    """Datagrams of the slow path beyond its budget, refused or dropped unread."""
     refused: int = 0
     """Requests refused, since too many were in progress."""
     malformed: int = 0
@@ -39,3 +40,24 @@ class Counters:
     """Separate responses that were never acknowledged."""
     send_failed: int = 0
     """Datagrams that the kernel refused to send; equivalent to loss on the network."""
+    replayed: int = 0
+    """Requests under OSCORE whose number was used before."""
+    undecryptable: int = 0
+    """Requests under OSCORE that cannot be decrypted."""
+    unknown_context: int = 0
+    """Requests under OSCORE of which no credential is known."""
+
+    def unserved(self) -> Mapping[str, int]:
+        """Return how many datagrams had no effect, by reason, for the metrics; `send_failed` are answers."""
+        return {
+            "shed": self.shed,
+            "busy": self.refused,
+            "malformed": self.malformed,
+            "truncated": self.truncated,
+            "group": self.group,
+            "unprotected": self.unprotected,
+            "unknown-context": self.unknown_context,
+            "replayed": self.replayed,
+            "undecryptable": self.undecryptable,
+            "send-failed": self.send_failed,
+        }

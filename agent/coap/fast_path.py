@@ -22,8 +22,8 @@ PLAIN_OPTIONS_BYTES_MAX: Final = 256
 """Longer ones go to aiocoap; bounds the cache."""
 _OPTIONS_KEPT: Final = 1_024
 _PATHS: Final = frozenset(path.encode() for path in PATHS)
-_ELECTIVE_SERVED: Final = frozenset((CONTENT_FORMAT, NO_RESPONSE))
-"""The elective options that change the answer."""
+_LEAP: Final = 0xD0
+"""From here on, an option's first byte has an extended delta (section 3.1)."""
 
 
 class PlainPost(NamedTuple):
@@ -34,9 +34,38 @@ class PlainPost(NamedTuple):
     asks_time: bool
 
 
-@lru_cache(maxsize=_OPTIONS_KEPT)
 def read_plain_post(raw: bytes) -> PlainPost | None:
     """Return a plain POST's options; None for any other request, which goes to aiocoap.
+
+    The options before a Request-Tag are cached without it, since it differs from request to request.
+    """
+    end, number = _before_a_leap(raw)
+    if end == len(raw):
+        return _read(raw)
+    for option in read_options(raw[end:]):
+        if _changes_the_answer(number + option.number):
+            return None
+    return _read(raw[:end])
+
+
+def _before_a_leap(raw: bytes) -> tuple[int, int]:
+    """Return the end and the last number of the options before the first whose number is greater by 13 or more."""
+    at = number = 0
+    while at < len(raw) and raw[at] < _LEAP:
+        number += raw[at] >> 4
+        length = raw[at] & 15
+        at += 1
+        if length > 12:  # `split` has checked that the options are complete
+            extended = length - 12
+            length = int.from_bytes(raw[at : at + extended], "big") + (13 if extended == 1 else 269)
+            at += extended
+        at += length
+    return at, number
+
+
+@lru_cache(maxsize=_OPTIONS_KEPT)
+def _read(raw: bytes) -> PlainPost | None:
+    """Return the options of a POST, None where aiocoap has to read them.
 
     Uri-Host and Uri-Port are ignored, since they select among virtual hosts, and there is one only; Accept, since an
     answer has one format at most. Elective options are ignored (RFC 7252 section 5.4.1), such as the Request-Tag that
@@ -47,7 +76,7 @@ def read_plain_post(raw: bytes) -> PlainPost | None:
     for number, value in read_options(raw):
         if number == URI_QUERY:
             queries.append(value)
-        elif number not in _ELECTIVE_SERVED and not number & 1:
+        elif not _changes_the_answer(number):
             continue
         elif number in singles or not _understood(number, value):
             return None
@@ -62,6 +91,11 @@ def read_plain_post(raw: bytes) -> PlainPost | None:
         return None
     media = None if content_format is None else int.from_bytes(content_format, "big")
     return PlainPost(media, query.words, query.asks_time)
+
+
+def _changes_the_answer(number: int) -> bool:
+    """Whether an option may not be ignored: a critical one, Content-Format, No-Response."""
+    return number & 1 != 0 or number in (CONTENT_FORMAT, NO_RESPONSE)
 
 
 def _understood(number: int, value: bytes) -> bool:

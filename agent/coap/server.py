@@ -14,7 +14,6 @@ from agent.coap.exchange import Exchanges, Now
 from agent.coap.oscore.serving import OscoreServing
 from agent.coap.separate import SeparateResponses
 from agent.coap.slow_path.bridge import AiocoapBridge, BridgeTuning
-from agent.coap.slow_path.budget import Budget, Budgets
 from agent.coap.slow_path.requests import Protection, SlowPath
 from agent.coap.slow_path.resource import EventsResource, make_site
 from agent.coap.tuning import Tuning
@@ -75,14 +74,12 @@ class CoapServer:
         self._exchanges = Exchanges(
             self._udp.send, separate, self._bridge.next_message_id, body_bytes_max, tuning, counters, self._now
         )
-        now = asyncio.get_running_loop().time()
-        budgets = Budgets(Budget(tuning.slow_per_second, now), Budget(tuning.protected_per_second, now))
-        slow_path = SlowPath(self._udp.send, self._bridge, budgets, body_bytes_max, counters, protection)
+        self._slow_path = SlowPath(self._udp.send, self._bridge, tuning, body_bytes_max, counters, protection)
         self._dispatcher = Dispatcher(
             self._udp,
             self._receive,
             self._exchanges,
-            slow_path,
+            self._slow_path,
             counters,
             body_bytes_max=body_bytes_max,
             fast=self._fast,
@@ -111,12 +108,13 @@ class CoapServer:
         from agent.coap.oscore.contexts import Contexts, ProtectedSite  # cryptography is large: only where it is used
 
         protection = Protection.REQUIRED if self._oscore.required else Protection.OFFERED
-        return ProtectedSite(plain, Contexts(self._oscore), tuning, pace, self.counters.refuse), protection
+        return ProtectedSite(plain, Contexts(self._oscore), tuning, pace, self.counters), protection
 
     async def drain(self) -> None:
         """Stop reading, and wait until the requests in progress have been answered."""
         self._dispatcher.close()
         await self._dispatcher.finished()
+        self._slow_path.close()
         await self._exchanges.finished()
         if self._protected is not None:
             await self._protected.finished()

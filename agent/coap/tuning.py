@@ -25,5 +25,7 @@ class Tuning:
     """Budget of the slow path without OSCORE, about a twelfth of a core."""
     protected_per_second: float = 300.0
     """Budget of the slow path with OSCORE, about a quarter of a core."""
+    refusals_per_second: float = 1_000.0
+    """Requests beyond those budgets that get 5.03; more get no answer."""
     drain_seconds_max: float = 10.0
     """How long a closing server waits for the requests in progress."""

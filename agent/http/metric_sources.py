@@ -11,7 +11,7 @@ from agent.clock import Clock
 from agent.identity.warnings import Danger
 from agent.status import GatewayStatus
 from agent.store.write.commit_durations import CommitDurations
-from agent.telemetry.counters import DeliveryCounts
+from agent.telemetry.counters import DeliveryCounts, Transport
 from agent.telemetry.links import LinkName, LinkReport
 from agent.telemetry.process_state import CappedUplink
 
@@ -21,8 +21,8 @@ class Sources:
     """The sources of the metrics."""
 
     counts: Mapping[str, DeliveryCounts]
-    transport_duplicates: Mapping[str, Callable[[], int]]
-    """Duplicates that a protocol's server has recognised itself, by `via`."""
+    transports: Mapping[str, Transport]
+    """By `via`."""
     responses: Mapping[int, int]
     """HTTP responses by status code."""
     dangers: Counter[Danger]

@@ -53,6 +53,13 @@ class _Agent(Collector):
             for status in REFUSALS:  # all of them: Prometheus sees no increase in a series that begins above 0
                 refused.add_metric((via, status.value), counts.refused[status])
         yield refused
+        unserved = CounterMetricFamily(
+            "oncegate_messages_unserved", "Messages that had no effect.", labels=("via", "reason")
+        )
+        for via, transport in sources.transports.items():
+            for reason, count in transport.unserved().items():
+                unserved.add_metric((via, reason), count)
+        yield unserved
         responses = CounterMetricFamily("oncegate_http_responses", "Responses of HTTP.", labels=("code",))
         for code, count in dict(sources.responses).items():
             responses.add_metric((str(code),), count)
@@ -178,9 +185,10 @@ def _events(sources: Sources) -> Iterator[Metric]:
     )
     acks = CounterMetricFamily("oncegate_acks", "Deliveries answered as durable.", labels=("via",))
     for via, counts in sources.counts.items():
-        transport_duplicates = sources.transport_duplicates.get(via, int)()
+        transport = sources.transports.get(via)
+        retransmissions = 0 if transport is None else transport.duplicates()
         accepted.add_metric((via,), counts.accepted)
-        duplicates.add_metric((via,), counts.duplicates + transport_duplicates)
+        duplicates.add_metric((via,), counts.duplicates + retransmissions)
         possible.add_metric((via,), counts.possible_duplicates)
         acks.add_metric((via,), counts.acks)
         for reason in REASONS:

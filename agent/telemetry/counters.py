@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from agent.delivery import Answer, Status
@@ -33,3 +34,13 @@ class DeliveryCounts:
         self.taken += answer.accepted + answer.duplicates > 0
         self.accepted += answer.accepted
         self.duplicates += answer.duplicates
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """What a protocol's server counts itself, since the pipeline never sees it."""
+
+    duplicates: Callable[[], int]
+    """Retransmissions that it has recognised."""
+    unserved: Callable[[], Mapping[str, int]]
+    """Messages that had no effect, by reason."""

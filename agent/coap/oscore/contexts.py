@@ -34,12 +34,12 @@ from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 from aiocoap.numbers.constants import TransportTuning  # type: ignore[import-untyped]
 
 from agent.coap.answer import BAD_OPTION, BAD_REQUEST, UNAUTHORIZED, UNAVAILABLE, refusal_of
+from agent.coap.counters import Counters
 from agent.coap.message import PAYLOAD_MARKER, VERSION_1
 from agent.coap.oscore.credentials import Credential
 from agent.coap.oscore.sequence_numbers import NoNumberError, SenderNumbers
 from agent.coap.oscore.serving import Freshness, OscoreServing
 from agent.coap.sanitizer import Disposition, sanitize
-from agent.delivery import Refuse, refuse_uncounted
 from agent.pace import Pace
 
 WINDOW = 32
@@ -155,19 +155,14 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
     """The site behind OSCORE; plain requests reach it only where OSCORE is not required."""
 
     def __init__(
-        self,
-        site: resource.Site,
-        contexts: Contexts,
-        tuning: TransportTuning,
-        pace: Pace,
-        refuse: Refuse = refuse_uncounted,
+        self, site: resource.Site, contexts: Contexts, tuning: TransportTuning, pace: Pace, counters: Counters
     ) -> None:
         super().__init__()
         self._site = site
-        self._refuse = refuse
         self._contexts = contexts
         self._tuning = tuning
         self._pace = pace
+        self._counters = counters
         self._waiting_bytes = 0
         self._in_progress = 0
         self._idle = asyncio.Event()
@@ -205,7 +200,7 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
             await self._turn_to_protect(needs_number=not opened.reference.can_reuse_nonce)
             return self._protected(opened, answer)
         except _RefusedError as refused:
-            self._refuse("coap", request.remote.sender, refusal_of(refused.code, refused.diagnostic))
+            self._counters.refuse("coap", request.remote.sender, refusal_of(refused.code, refused.diagnostic))
             return self._message(refused.code, refused.diagnostic)
         except oscore.ReplayErrorWithEcho as challenge:
             await self._turn_to_protect(needs_number=True)
@@ -239,15 +234,19 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
         try:
             context = self._contexts.find(request)
             if context is None:
+                self._counters.unknown_context += 1
                 raise _RefusedError(UNAUTHORIZED, b"Security context not found")
             inner, reference = context.unprotect(request)
         except (oscore.DecodeError, IndexError):
+            self._counters.undecryptable += 1
             raise _RefusedError(BAD_OPTION, b"Failed to decode COSE") from None
         except oscore.ReplayError:
+            self._counters.replayed += 1
             raise _RefusedError(UNAUTHORIZED, b"Replay detected") from None
         except oscore.ReplayErrorWithEcho:
             raise
         except (error.Error, ValueError):
+            self._counters.undecryptable += 1
             raise _RefusedError(BAD_REQUEST, b"Decryption failed") from None
         inner.remote = request.remote.secured(context.credential)
         return OpenedRequest(inner, context, reference)

@@ -31,6 +31,7 @@ const ADVICE = {
   "identity=unnamed": "Have the sensor send `device`: two sensors behind one address would be one device.",
   "identity=backwards": "Have the sensor send `boot` or `time`: after a restart, its equal events would count as duplicates.",
   "identity=time-before-2000": "Have the sensor send `time` in milliseconds since 1970, not in seconds.",
+  "coap=shedding": "More requests at once than the gateway serves; docs/sensors.md names the limits.",
   "http=connections-refused": "Too many connections at once; docs/http.md lists the limits.",
   "mqtt=session-lost": "Set `persistence true` in mosquitto.conf; docs/runbook.md lists other causes.",
   "mqtt=waiting": "Check that Zigbee2MQTT runs and uses this broker.",

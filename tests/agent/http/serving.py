@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from agent.coap.counters import Counters
 from agent.config.lanes import DEFAULT_LANE, DEFAULT_PRIORITY, Lane
 from agent.config.settings import (
     DevicesSettings,
@@ -29,6 +30,7 @@ from agent.store.event_store import EventStore
 from agent.store.files.folders import LANES_FOLDER
 from agent.store.lanes.stores import LaneStores
 from agent.store.schema import database
+from agent.telemetry.counters import Transport
 from agent.telemetry.history import History
 from agent.telemetry.links import Links, LinksOfLanes
 from agent.telemetry.process_state import LaneState, ProcessState
@@ -82,7 +84,8 @@ async def serving(
         priorities = {DEFAULT_LANE: DEFAULT_PRIORITY, **{lane.name: lane.priority for lane in lanes}} if lanes else {}
         states = {name: LaneState(priority, links[name]) for name, priority in priorities.items()}
         state = ProcessState(RecentErrors(), LinksOfLanes(links), uplink, states)
-        seen = observe(every, stores, pipeline, clock, state, {"coap": lambda: 5})
+        coap = Transport(lambda: 5, Counters(shed=7, replayed=8).unserved)
+        seen = observe(every, stores, pipeline, clock, state, {"coap": coap})
         async with HttpServer(
             *(http, receive or pipeline.receive, seen.views, seen.responses, limits), refuse=pipeline.refuse
         ) as server:

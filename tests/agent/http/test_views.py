@@ -108,6 +108,8 @@ async def test_the_metrics_are_those_of_the_events(tmp_path: Path) -> None:
         ("clock_trusted", {}, 1),
         ("oldest_unprocessed_seconds", {}, 0),
         ("deliveries_refused_total", {"via": "http", "reason": "undecodable"}, 2),
+        ("messages_unserved_total", {"via": "coap", "reason": "shed"}, 7),
+        ("messages_unserved_total", {"via": "coap", "reason": "replayed"}, 8),
         ("http_responses_total", {"code": "200"}, 3),
         ("http_responses_total", {"code": "400"}, 2),
         ("outbox_events", {"state": "new"}, 1),

@@ -93,6 +93,7 @@ async def test_a_captured_datagram_is_refused_from_elsewhere_and_answered_again_
             first = await socket.ask_raw(raw)
             assert await socket.ask_raw(raw) == first
             assert (await stranger.ask(raw)).code == UNAUTHORIZED
+        assert server.counters.unserved()["replayed"] == 1
     assert len(recorder.deliveries) == 2
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections import Counter
 
 import pytest
 
+from agent.coap.endpoint import endpoint_of
+from agent.coap.slow_path.budget import SENDER_SHARE, Budget, WaitingLine
 from agent.coap.slow_path.resource import IN_PROGRESS_MAX
 from agent.coap.tuning import Tuning
 from tests.agent.coap.recorder import Recorder
@@ -14,6 +18,7 @@ from tests.agent.coap.sensor import (
     CHANGED,
     CON,
     CONTENT,
+    CONTINUE,
     EMPTY,
     GET,
     NON,
@@ -28,8 +33,11 @@ from tests.agent.coap.sensor import (
     post,
 )
 from tests.agent.coap.serving import serving
+from tests.agent.coap.slow_path.uploads import SIZE, Uploader
+from tests.support.waiting import until
 
 ACCEPT, OBSERVE, IF_MATCH, PROXY_URI, PROXY_SCHEME, NO_RESPONSE = 17, 6, 1, 35, 39, 258
+BUSY = 0xA3
 EVENTS = (URI_PATH, b"events")
 
 
@@ -211,21 +219,49 @@ async def test_too_many_slow_path_requests_in_progress_are_refused_for_now() -> 
 
 
 @pytest.mark.guarantee(6)
-async def test_slow_path_requests_beyond_their_budget_are_shed_and_plain_posts_are_not(
+async def test_slow_path_requests_beyond_their_budget_are_refused_for_now_and_plain_posts_are_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)
-    async with serving(Recorder(), Tuning(slow_per_second=2.0)) as server:
+    tuning = Tuning(slow_per_second=2.0, refusals_per_second=10.0)
+    request = datagram(CON, GET, 100, options=(EVENTS,))
+    async with serving(Recorder(), tuning) as server:
         with Sensor(server.port) as sensor:
-            for mid in range(100, 120):
+            for mid in range(100, 150):
                 sensor.send(datagram(CON, GET, mid, options=(EVENTS,)))
-            assert {(await sensor.receive()).code, (await sensor.receive()).code} <= {0x85, CHANGED}
             for mid in range(50):
-                while (response := await sensor.ask(post(mid=mid))).mid >= 100:
-                    pass
-                assert response.code == CHANGED
+                sensor.send(post(mid=mid))
+            messages = [await sensor.receive() for _ in range(2 + 10 + 50)]
         assert server.counters.fast == 50
-        assert server.counters.shed >= 15
+        assert server.counters.shed >= 40
+    codes = Counter(message.code for message in messages)
+    assert (codes[CHANGED], codes[BUSY]) == (50, 10)
+    refusals = [message for message in messages if message.code == BUSY]
+    assert {message.rest for message in refusals} == {b"\xd1\x01\x05"}  # Max-Age, and no payload
+    assert 5 + len(refusals[0].rest) <= len(request)
     assert [record.message for record in caplog.records].count(
         "coap=shedding reason='requests of the slow path exceed their budget'"
     ) == 1
+
+
+async def test_an_upload_beyond_the_budget_is_delayed_and_not_interrupted() -> None:
+    """go-coap's client does not retransmit blocks after the first."""
+    recorder = Recorder()
+    async with serving(recorder, Tuning(slow_per_second=40.0)) as server:
+        with Sensor(server.port) as sensor:
+            codes = await Uploader(sensor).upload(bytes(60 * SIZE))
+        assert (codes.count(CONTINUE), server.counters.shed) == (59, 0)
+    assert [len(delivery.body) for delivery in recorder.deliveries] == [60 * SIZE]
+
+
+async def test_a_flood_from_one_address_delays_those_of_others_by_its_share_only() -> None:
+    served = list[str]()
+    line = WaitingLine(Budget(32.0, asyncio.get_running_loop().time()), lambda _, sender: served.append(sender.sender))
+    flood, other = (endpoint_of((f"2001:db8::{host}", 1, 0, 0), b"") for host in ("bad", "1"))
+    now = asyncio.get_running_loop().time()
+    taken = [line.take(b"x", flood, now) for _ in range(1_000)]
+    assert (len(served), taken.count(True)) == (32, 32 + 32 // SENDER_SHARE)
+    assert line.take(b"x", other, now)
+    await until(lambda: other.sender in served, "the other one is served")
+    assert served.index(other.sender) == 32 + 32 // SENDER_SHARE
+    line.close()
