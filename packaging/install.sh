@@ -90,7 +90,7 @@ if ! getent passwd oncegate > /dev/null; then
   useradd --system --user-group --home-dir /var/lib/oncegate --no-create-home --shell /usr/sbin/nologin oncegate
 fi
 install -d -m 750 -o oncegate -g oncegate /var/lib/oncegate
-"$library/bin/python3" -m compileall -q "$library/lib"
+"$library/bin/python3" -I -m compileall -q "$library/lib"
 if [ -d /run/systemd/system ]; then
   systemctl daemon-reload
   systemctl enable --quiet oncegate.service

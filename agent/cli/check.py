@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -96,21 +97,25 @@ def _http_mistakes(settings: HttpSettings, source: Source) -> Iterator[Mistake]:
 
 def _oscore_mistakes(sections: Mapping[str, Any], source: Source) -> Iterator[Mistake]:
     from agent.coap.errors import CredentialsError
+
+    try:
+        _unusable_credentials(sections)
+    except CredentialsError as error:
+        key = "coap.oscore.credentials_dir"
+        yield _placed(str(error) if str(error).startswith(key) else f"{key}: {error}", source)
+
+
+def _unusable_credentials(sections: Mapping[str, Any]) -> Sequence[str]:
+    """Return why single files of sensors cannot be used; raise CredentialsError where the agent would not start."""
     from agent.coap.oscore.credentials import read_credentials
     from agent.coap.oscore.serving import check_installed
 
     settings: OscoreSettings = sections["coap.oscore"]
     if not sections["coap"].enabled or settings.credentials_dir is None:
-        return
-    try:
-        check_installed()
-        with as_user(service_user(sections)):
-            errors = read_credentials(settings.credentials_dir).errors
-    except CredentialsError as error:
-        errors = (str(error),)
-    for text in errors:
-        key = "coap.oscore.credentials_dir"
-        yield _placed(text if text.startswith(key) else f"{key}: {text}", source)
+        return ()
+    check_installed()
+    with as_user(service_user(sections)):
+        return read_credentials(settings.credentials_dir).errors
 
 
 def _mqtt_mistakes(settings: MqttSettings, source: Source) -> Iterator[Mistake]:
@@ -167,6 +172,8 @@ def _placed(text: str, source: Source) -> Mistake:
 
 def _warnings(sections: Mapping[str, Any], configuration: Path) -> Iterator[str]:
     """Yield settings that are allowed but probably unintended."""
+    from agent.coap.errors import CredentialsError
+
     enabled = [sections[name].enabled for name in ("coap", "http", "mqtt") if name in sections]
     if len(enabled) == 3 and not any(enabled):
         yield "coap, http and mqtt are all disabled: no event can arrive"
@@ -179,6 +186,9 @@ def _warnings(sections: Mapping[str, Any], configuration: Path) -> Iterator[str]
     if "store" in sections:
         findings += check_store_bound(sections["store"], lanes)
     findings += check_secrets(sections, configuration)
+    if "coap" in sections and "coap.oscore" in sections:
+        with suppress(CredentialsError):  # a mistake, which is named above
+            yield from (f"coap.oscore.credentials_dir: {text}" for text in _unusable_credentials(sections))
     for finding in findings:
         if finding.condition is not Condition.FINE:
             yield f"{finding.check}: {finding.text}; {finding.hint}"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 
 from agent.cli.failures import FAILURE, USAGE, print_error
 from agent.config import load
 
+UMASK = 0o027
+"""As in the unit, also where nobody sets it, as in a container: what the agent writes is not for others."""
 EXAMPLES = """examples:
   oncegate run
   oncegate run --config ./oncegate.toml --log-level debug
@@ -35,6 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.store.errors import StoreError
     from agent.systemd import journal
 
+    os.umask(UMASK)
     settings = load.load(arguments.config)
     journal.configure(arguments.log_level.upper())
     status = 0

@@ -18,8 +18,8 @@ from agent.store.layout import FLUSH_SOCKET_NAME, WRITTEN, socket_path
 
 log = logging.getLogger(__name__)
 
-_MODE = 0o666
-"""Every user who can open the folder can read the store, and may send the request."""
+_MODE = 0o660
+"""Every user who can read the store may send the request."""
 
 
 class FlushSocket:

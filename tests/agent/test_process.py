@@ -1,6 +1,7 @@
 """The agent as a real process, without Kafka: acked events are on disk, however it ends."""
 
 import json
+import os
 import random
 import socket
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 
 from agent.config.lanes import DEFAULT_LANE, LANES_MAX
 from agent.store.files.folders import store_folders
-from agent.store.layout import FILE_NAME
+from agent.store.layout import FILE_NAME, FLUSH_SOCKET_NAME
 from agent.store.read.events import Epochs, read_packed
 from agent.store.schema import database
 from contract.event import Label
@@ -323,3 +324,18 @@ def test_status_and_events_read_beside_the_running_agent(agent: Process, connect
         ("gateway.started", 1, "new"),
         ("reading", 2, "new"),
     ]
+
+
+def test_what_the_agent_writes_is_not_for_others_whatever_umask_it_gets(
+    agent: Process, connect: Connect, tmp_path: Path
+) -> None:
+    before = os.umask(0)
+    try:
+        client = connect(start(agent), 1)
+    finally:
+        os.umask(before)
+    client.send()
+    wait_until(client.receive, "an answer")
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "state").rglob("*")}
+    assert {FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}.open", FLUSH_SOCKET_NAME} <= modes.keys()
+    assert {name: oct(mode) for name, mode in modes.items() if mode & 0o007} == {}

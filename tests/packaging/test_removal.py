@@ -32,6 +32,8 @@ def system(tmp_path: Path) -> Path:
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "usr/lib/oncegate/bin/python3").symlink_to(sys.executable)
     (tmp_path / "bin/oncegate").symlink_to(Path(sys.executable).with_name("oncegate"))
+    (tmp_path / "bin/runuser").write_text('#!/bin/sh\nshift 3\nexec "$@"\n')  # as a test's user it could not
+    (tmp_path / "bin/runuser").chmod(0o755)
     name_store(tmp_path, tmp_path / STATE)
     return tmp_path
 
@@ -44,7 +46,14 @@ def name_store(system: Path, folder: Path) -> None:
 
 def run(system: Path, script: str, argument: str, *wrapper: str) -> str:
     text = (CHECKOUT / "packaging" / script).read_text()
-    for folder in ("/var/lib/oncegate", "/etc/oncegate", "/etc/systemd", "/usr/lib/oncegate", "/run/systemd"):
+    for folder in (
+        "/var/lib/oncegate",
+        "/etc/oncegate",
+        "/etc/systemd",
+        "/usr/lib/oncegate",
+        "/run/systemd",
+        "/run/oncegate",
+    ):
         text = text.replace(folder, f"{system}{folder}")
     environment = {
         **os.environ,
@@ -140,3 +149,32 @@ def test_a_unit_of_make_install_that_hides_that_of_the_package_is_named(system: 
     assert run(system, "postinst", "configure") == ""
     hiding.symlink_to("/dev/null")  # the administrator's own decision: `systemctl mask`
     assert run(system, "postinst", "configure") == ""
+
+
+def test_nothing_in_the_services_folder_stops_an_upgrade_or_removal_or_leads_its_writes_elsewhere(system: Path) -> None:
+    store(system / STATE, 1, processed=True)
+    (system / STATE / ".drained").mkdir()
+    run(system, "postinst", "configure")
+    run(system, "prerm", "upgrade")
+    run(system, "prerm", "remove")
+    assert sorted(path.name for path in (system / STATE).iterdir() if ".drained" in path.name) == [".drained"]
+    run(system, "postrm", "purge")
+    assert [path.name for path in (system / "var/lib").iterdir()] == []
+
+
+@pytest.mark.parametrize("state", ["active", "activating", "inactive"])
+def test_an_upgrade_starts_an_agent_that_ran_before_whatever_is_found_wrong(system: Path, state: str) -> None:
+    (system / "run/systemd/system").mkdir(parents=True)
+    for program, line in (
+        ("systemctl", f'[ "$1" != show ] || echo {state}'),
+        ("deb-systemd-invoke", f'echo "$@" >> {system}/invoked'),
+    ):
+        (system / "bin" / program).write_text(f"#!/bin/sh\n{line}\n")
+        (system / "bin" / program).chmod(0o755)
+    with (system / "etc/oncegate/oncegate.toml").open("a") as file:
+        file.write("topci = 'x'\n")
+    run(system, "prerm", "upgrade")
+    said = run(system, "postinst", "configure")
+    started = "restart oncegate.service" in (system / "invoked").read_text()
+    assert (started, "did you mean topic?" in said) == (state != "inactive", True)
+    assert not list((system / "run").glob("oncegate*"))
