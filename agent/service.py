@@ -26,6 +26,7 @@ from agent.forward.delivery.lanes import Turns
 from agent.forward.forwarder import ForwardedLane, Forwarder
 from agent.forward.kafka.uplink import open_uplink
 from agent.forward.receipts.poller import ReceiptPoller
+from agent.identity.changed_rules import note_rules
 from agent.pipeline import Pipeline
 from agent.store.errors import DamagedStoreError, DiskFullError
 from agent.store.flush_socket import FlushSocket
@@ -71,6 +72,7 @@ async def _serve(settings: Settings, stop: asyncio.Event) -> None:
     async with AsyncExitStack() as stack:
         store = await _open_store(settings, clock, stop, stack)
         if store is not None:
+            await asyncio.to_thread(note_rules, settings.identity.rules, store.outboxes[DEFAULT_LANE])
             pipeline = Pipeline(settings.identity, clock, store.intake, settings.devices)
             await _run(settings, clock, store, pipeline, stop)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,11 @@ from agent.config.settings import (
     MqttSettings,
     OscoreSettings,
 )
+from agent.identity.changed_rules import EFFECT, are_changed
+from agent.store.errors import StoreError
+from agent.store.facts import IDENTITY_RULES
+from agent.store.layout import FILE_NAME
+from agent.store.schema import database, tables
 from agent.terminal import Colour, duration, json_line, paint
 
 EXAMPLES = """examples:
@@ -181,6 +187,8 @@ def _warnings(sections: Mapping[str, Any], configuration: Path) -> Iterator[str]
     lanes = len(sections["forward"].lanes) if "forward" in sections else 0
     if "forward" in sections and "identity" in sections:
         yield from _beyond_retention(sections["forward"], sections["identity"])
+    if "identity" in sections and "gateway" in sections:
+        yield from _changed_rules(sections)
     if "identity" in sections:
         findings += check_memory(sections["identity"], lanes)
     if "store" in sections:
@@ -200,3 +208,15 @@ def _beyond_retention(forward: ForwardSettings, identity: IdentitySettings) -> I
         if lane.time_to_live_seconds is not None and lane.time_to_live_seconds > identity.retention_seconds:
             limit = duration(identity.retention_seconds)
             yield f"forward.lanes: the events of {lane.name} expire after identity.retention ({limit}) at the latest"
+
+
+def _changed_rules(sections: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a change of the rules means, where the store was used with others and this user may read it."""
+    path = sections["gateway"].state_dir / FILE_NAME
+    try:
+        with as_user(service_user(sections)), closing(database.open_for_reading(path)) as connection:
+            fact = tables.read_fact(connection, IDENTITY_RULES)
+    except (StoreError, sqlite3.Error, OSError):  # no store yet, or doctor reports it
+        return
+    if are_changed(sections["identity"].rules, fact):
+        yield f"identity.rules: they are not those of the last start: {EFFECT}"

@@ -188,7 +188,9 @@ class IdentitySettings:
         default=None,
     )
     rules: tuple[IdentityRule, ...] = option(
-        read_rules, "identity of the events of some devices: docs/identity.md", default=()
+        read_rules,
+        "identity of the events of some devices; after a change, resent events are new: docs/identity.md",
+        default=(),
     )
 
     def __post_init__(self) -> None:

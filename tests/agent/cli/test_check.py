@@ -9,6 +9,7 @@ import pytest
 from agent.cli.doctor.machine import check_memory, check_store_bound
 from agent.config.settings import IdentitySettings, StoreSettings
 from tests.agent.cli.running import Run
+from tests.support.agent_process import agent_process
 
 
 def test_a_mistake_is_named_with_file_line_key_and_the_nearest_key(file: Path, oncegate: Run) -> None:
@@ -74,6 +75,7 @@ def test_a_file_of_the_login_to_mqtt_that_cannot_be_used_is_named(
     assert reason in error
 
 
+RULE = '[[identity.rules]]\ndevice = "urn:a"\nfields = ["device", "type", "id", "boot", "data"]\n'
 WRONG_IN_MANY_PLACES = """\
 [gateway]
 state_dir = "state"
@@ -182,6 +184,28 @@ def test_a_memory_and_a_store_that_cannot_work_here_are_warned_about_in_the_word
         f"warning: space: {bound.text}; {bound.hint}",
         f"{file}: fine",
     ]
+
+
+@pytest.mark.guarantee(2)
+def test_changed_rules_of_identity_are_told_before_the_start_that_uses_them_and_once_by_it(
+    tmp_path: Path, oncegate: Run
+) -> None:
+    file, told = tmp_path / "oncegate.toml", []
+    written = (
+        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path}/state"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+        "[coap]\nenabled = false\n[http]\nenabled = false\n"
+    )
+    for rules in ("", RULE, RULE, ""):
+        file.write_text(written + rules)
+        is_warned = (
+            "identity.rules: they are not those of the last start" in oncegate("check", "--config", str(file))[1]
+        )
+        (tmp_path / "agent.log").unlink(missing_ok=True)
+        with agent_process(file) as process:
+            process.start()
+            process.wait_for_log("agent=ready")
+            told.append((is_warned, "identity=rules-changed" in process.log()))
+    assert told == [(False, False), (True, True), (False, False), (True, True)]
 
 
 def test_no_secret_stands_in_what_is_said_of_wrong_properties(
