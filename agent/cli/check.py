@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from agent.cli.doctor.files import as_user, check_secrets, service_user, unreadable
+from agent.cli.doctor.files import as_user, check_hidden, check_secrets, service_user, unreadable
 from agent.cli.doctor.finding import Condition, Finding
 from agent.cli.doctor.machine import check_memory, check_store_bound
 from agent.cli.failures import USAGE, print_error
@@ -193,7 +193,7 @@ def _warnings(sections: Mapping[str, Any], configuration: Path) -> Iterator[str]
         findings += check_memory(sections["identity"], lanes)
     if "store" in sections:
         findings += check_store_bound(sections["store"], lanes)
-    findings += check_secrets(sections, configuration)
+    findings += [*check_hidden(sections), *check_secrets(sections, configuration)]
     if "coap" in sections and "coap.oscore" in sections:
         with suppress(CredentialsError):  # a mistake, which is named above
             yield from (f"coap.oscore.credentials_dir: {text}" for text in _unusable_credentials(sections))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from grp import getgrgid
@@ -28,6 +28,9 @@ _FILES: Final = {
     "mqtt": ("password_file", "tls_ca_file", "tls_certificate_file", "tls_key_file"),
     "kafka": ("properties_file",),
 }
+_UNITS: Final = tuple(Path(folder) / "oncegate.service" for folder in ("/etc/systemd/system", "/lib/systemd/system"))
+_HIDDEN: Final = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # named, not used
+"""What the unit's ProtectHome and PrivateTmp hide from the service."""
 _SECRETS: Final = frozenset({"token_file", "tls_key", "password_file", "tls_key_file", "properties_file"})
 _PROPERTIES: Final = {
     "ssl.ca.location": False,
@@ -118,11 +121,23 @@ def unreadable(sections: Mapping[str, Any]) -> Iterator[tuple[NamedFile, str]]:
                 continue  # reported by those that use it
 
 
+def check_hidden(sections: Mapping[str, Any], units: Sequence[Path] = _UNITS) -> Iterator[Finding]:
+    """Warn about files in folders that the unit hides from the service, where there is a unit."""
+    if not any(unit.exists() for unit in units):
+        return
+    for file in named_files(sections):
+        for folder in _HIDDEN:
+            if file.path.absolute().is_relative_to(folder):
+                text = f"{file.section}.{file.key}: the service's unit hides {folder} from it, and {file.path}"
+                yield warning("files", text, "move it below /etc/oncegate")
+
+
 def check_files(sections: Mapping[str, Any]) -> Iterator[Finding]:
     """Check that the service can read its files."""
     for file, reason in unreadable(sections):
         text, _, remedy = reason.partition("; ")
         yield wrong("files", f"{file.section}.{file.key}: {text}", remedy)
+    yield from check_hidden(sections)
 
 
 def check_oscore(settings: Settings) -> Iterator[Finding]:

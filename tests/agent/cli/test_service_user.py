@@ -12,6 +12,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from agent.cli.doctor.files import check_hidden
+from agent.config.settings import HttpSettings
 from tests.agent.cli.running import Run
 
 NOBODY = getpwnam("nobody")
@@ -72,6 +74,16 @@ def test_a_file_that_the_service_may_not_read_is_a_mistake_though_root_may(
     authority.chmod(0o640)
     assert oncegate("check", "--config", str(file))[0] == 0
     assert findings(oncegate, file, "files") == []
+
+
+def test_a_file_that_the_unit_hides_is_a_warning_where_there_is_a_unit(tmp_path: Path) -> None:
+    unit = tmp_path / "oncegate.service"
+    for place, hidden in (("/home/pi/tls.pem", True), ("/tmp/tls.pem", True), ("/etc/oncegate/tls.pem", False)):
+        sections = {"http": HttpSettings(tls_certificate=Path(place))}
+        assert list(check_hidden(sections, [unit])) == []
+        unit.touch()
+        assert [place in finding.text for finding in check_hidden(sections, [unit])] == [True] * hidden
+        unit.unlink()
 
 
 @AS_ROOT

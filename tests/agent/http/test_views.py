@@ -125,6 +125,31 @@ async def test_the_metrics_are_those_of_the_events(tmp_path: Path) -> None:
     assert b"urn:" not in response.body
 
 
+async def test_silent_devices_are_counted_from_a_day_on_until_a_week(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.http.views.FRESH_SECONDS", 0.0)
+    silent = []
+    async with serving(tmp_path) as served:
+        await served.client.post(EVENT)
+        for days in (0, 1, 5, 1):
+            served.clock.pass_seconds(86_400 * days)
+            found = samples((await served.client.get("/metrics")).body)
+            silent.append(found["oncegate_devices_silent", ()])
+        assert found["oncegate_disk_free_bytes", ()] > 0
+    assert silent == [0, 1, 1, 0]
+
+
+@pytest.mark.guarantee(3)
+@pytest.mark.parametrize(("bytes_max", "accepts"), [(1 << 30, 1), (1, 0)])
+async def test_a_store_that_takes_nothing_is_a_metric(bytes_max: int, accepts: int, tmp_path: Path) -> None:
+    async with serving(tmp_path, store={"max_bytes": bytes_max}, lanes=[Lane("empty", 1)]) as served:
+        await served.client.post(EVENT)
+        found = samples((await served.client.get("/metrics")).body)
+    assert found["oncegate_accepting", ()] == accepts
+    assert (found["oncegate_store_fill_ratio", ()] > 1) == (not accepts)
+
+
 async def test_forwarding_that_has_stopped_is_a_metric_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
