@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
+
+if TYPE_CHECKING:
+    from agent.mappings.mapping import EventMapping
 
 VIAS: Final[tuple[str, ...]] = ("coap", "zigbee2mqtt", "mqtt", "http")
 """The protocols, by the names that records, metrics and the log use."""
@@ -23,6 +26,18 @@ class Media(Enum):
     """Zigbee2MQTT's messages of devices; without a content format, and accepted over MQTT only."""
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class ForeignFormat:
+    """A payload in another program's format, which a mapping turns into events."""
+
+    mapping: EventMapping
+    topic: list[str]
+    """The levels of the MQTT topic; empty over HTTP."""
+    headers: Mapping[str, str]
+    """The fields of the HTTP request, by their names in lower case; empty over MQTT."""
+
+
 _NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -32,7 +47,7 @@ class Delivery:
     """Raw bytes from one sender. As all values that are created for each event, with a written `__init__`."""
 
     body: bytes
-    media: Media | None
+    media: Media | ForeignFormat | None
     """None where the sender named an unknown format."""
     via: str
     """`coap`, `zigbee2mqtt`, `mqtt`, `http` or `gateway`."""
@@ -53,7 +68,7 @@ class Delivery:
     def __init__(  # noqa: PLR0913, PLR0917  # its fields
         self,
         body: bytes,
-        media: Media | None,
+        media: Media | ForeignFormat | None,
         via: str,
         sender: str,
         authenticated: str | None = None,

@@ -37,6 +37,8 @@ class Event:
     """Not part of the identity."""
     offset_ms: int | None
     """Relative sensor time (RFC 8428 section 4.5.3), milliseconds; not part of the identity."""
+    ext: Mapping[str, Value] | None
+    """What is known beyond the sensor's own words, such as the radio's signal strength; not part of the identity."""
 
     def __init__(  # noqa: PLR0913, PLR0917  # its fields
         self,
@@ -48,6 +50,7 @@ class Event:
         data: Mapping[str, Value] | None = None,
         units: Mapping[str, str] | None = None,
         offset_ms: int | None = None,
+        ext: Mapping[str, Value] | None = None,
     ) -> None:
         self.device = device
         self.type = type
@@ -57,6 +60,7 @@ class Event:
         self.data = data
         self.units = units
         self.offset_ms = offset_ms
+        self.ext = ext
 
 
 @final

@@ -48,6 +48,9 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("send", "agent.cli.sensor.send", "send an event as a sensor does, until it is answered"),
         Command("decode", "agent.cli.sensor.decode", "show the events in a body as the gateway sees them"),
         Command(
+            "mappings", "agent.cli.sensor.mappings", "list the mappings of payloads, or print one", configured=False
+        ),
+        Command(
             "fingerprint",
             "agent.cli.sensor.fingerprint",
             "compute the fingerprints of events, for firmware writers",

@@ -1,49 +1,22 @@
 """Decodes the body of a delivery into events, and rejects those that are invalid beside valid ones."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import repeat
-from typing import Final, Protocol, final
+from typing import Final, Protocol
 
 from agent.decode import cbor, json, senml, zigbee2mqtt
+from agent.decode.decoded import EVENTS_MAX, REJECTED_BYTES_MAX, Decoded, Rejected
 from agent.decode.error import InvalidEvent, Undecodable, UnknownFormat
 from agent.decode.event_map import check_not_reserved, claimed_device, to_event
 from agent.decode.query import NO_PARAMETERS, QueryParameters, read_query
-from agent.delivery import Delivery, Media
+from agent.delivery import Delivery, ForeignFormat, Media
 from contract.event import Event
 from contract.values import Invalid
 
 BODY_BYTES_MAX: Final = 1 << 20
 """Bounds the memory for one body; each transport has a bound of its own below this one."""
-EVENTS_MAX: Final = 512
-"""Events in one body. Each takes up to 40 microseconds, during which no other sensor is served."""
-REJECTED_BYTES_MAX: Final = 4096
-"""Bytes of one rejected event that are kept."""
 PACK_REJECTED_BYTES_MAX: Final = 1 << 16
 """Bytes that are kept of all rejected events of one SenML pack, each of which repeats the base name in force."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """An invalid event, with the beginning of its bytes."""
-
-    device: str
-    """The device that the event names, where that is readable; else the sender."""
-    reason: str
-    raw: bytes
-
-
-@final
-@dataclass(slots=True, init=False)
-class Decoded:
-    """The valid events of a body in their order, and the rejected ones."""
-
-    events: tuple[Event, ...]
-    rejected: tuple[Rejected, ...]
-
-    def __init__(self, events: tuple[Event, ...], rejected: tuple[Rejected, ...] = ()) -> None:
-        self.events = events
-        self.rejected = rejected
 
 
 def decode(delivery: Delivery) -> Decoded:
@@ -57,6 +30,10 @@ def decode(delivery: Delivery) -> Decoded:
         raise Undecodable("the body is empty")
     if len(delivery.body) > BODY_BYTES_MAX:
         raise Undecodable(f"the body is longer than {BODY_BYTES_MAX} bytes")
+    if isinstance(delivery.media, ForeignFormat):
+        from agent.decode.foreign import decode_foreign  # with jmespath, which most gateways need not
+
+        return decode_foreign(delivery.body, delivery.media, delivery.authenticated or delivery.sender)
     query = read_query(delivery.query) if delivery.query else NO_PARAMETERS
     fallback = delivery.authenticated or delivery.sender
     match delivery.media:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.decode import decode
-from agent.decode.delivery_body import EVENTS_MAX
+from agent.decode.decoded import EVENTS_MAX
 from agent.decode.event_map import FIELDS
 from agent.delivery import Delivery, Media
 from tests.docs.pages import ROOT

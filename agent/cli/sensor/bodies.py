@@ -12,7 +12,8 @@ from agent.cli.sensor.inputs import read_input
 from agent.coap.options import QueryError, media_of, read_query
 from agent.config.settings import MqttSettings
 from agent.config.subscriptions import FORMATS
-from agent.delivery import Delivery, Media
+from agent.config.suggestion import nearest
+from agent.delivery import Delivery, ForeignFormat, Media
 
 ZIGBEE2MQTT = "zigbee2mqtt"
 MEDIA = {**FORMATS, ZIGBEE2MQTT: Media.ZIGBEE2MQTT}
@@ -34,6 +35,7 @@ class BodyOptions:
     query: Sequence[str]
     device: str | None
     """The device that the transport has authenticated."""
+    mapping: str | None = None
 
 
 def read_body(name: str, *, hexadecimal: bool) -> bytes:
@@ -49,6 +51,8 @@ def read_body(name: str, *, hexadecimal: bool) -> bytes:
 
 def delivery_of(body: bytes, options: BodyOptions, mqtt: MqttSettings) -> Delivery:
     """Return the delivery; raise OSError, or NotADelivery."""
+    if options.mapping is not None:
+        return _mapped(body, options, options.mapping)
     if options.topic is not None:
         return _published(body, options.topic, options, mqtt)
     if options.format == ZIGBEE2MQTT:
@@ -62,6 +66,21 @@ def delivery_of(body: bytes, options: BodyOptions, mqtt: MqttSettings) -> Delive
         raise NotADelivery(str(error)) from None
     media = media_of(None, body) if options.format is None else MEDIA[options.format]
     return Delivery(body, media, "coap", _SENDER, options.device, query)
+
+
+def _mapped(body: bytes, options: BodyOptions, name: str) -> Delivery:
+    """Return the delivery of a payload that a mapping reads, from the topic or over HTTP."""
+    from agent.mappings import builtin
+
+    known = builtin.mappings()
+    if name not in known:
+        near = nearest(name, known)
+        raise NotADelivery(
+            f"--mapping: unknown mapping {name!r}; " + (f"did you mean {near}?" if near else "see oncegate mappings")
+        )
+    levels = [] if options.topic is None else options.topic.split("/")
+    via, sender = ("http", "http://[::1]") if options.topic is None else ("mqtt", f"mqtt:{options.topic}")
+    return Delivery(body, ForeignFormat(known[name], levels, {}), via, sender, options.device)
 
 
 def _published(body: bytes, topic: str, options: BodyOptions, mqtt: MqttSettings) -> Delivery:
@@ -100,6 +119,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=tuple(MEDIA), help="format of the body (default: JSON or CBOR, by its first byte)"
     )
+    parser.add_argument("--mapping", metavar="NAME", help="the mapping that reads it: oncegate mappings")
     parser.add_argument("--topic", metavar="TOPIC", help="the MQTT topic on which it was published")
     parser.add_argument("--devices", type=Path, metavar="FILE", help="Zigbee2MQTT's list: its message bridge/devices")
     parser.add_argument("--query", action="append", default=[], metavar="WORDS", help="CoAP's Uri-Query: 'd=x&id=17'")

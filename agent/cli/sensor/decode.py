@@ -21,6 +21,7 @@ EXAMPLES = """examples:
   oncegate decode --format senml-json --query d=urn:example:tank-1 pack.json
   echo a26664657669636561786269640a | oncegate decode --hex
   oncegate decode --topic zigbee2mqtt/kitchen --devices devices.json message.json
+  oncegate decode --mapping tasmota --topic tele/kitchen/SENSOR message.json
   oncegate rejected --number 17 --raw | oncegate decode
 
 The rules and lists of the configuration apply where there is one. Nothing is sent or stored. `-` stands for the
@@ -55,7 +56,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     devices, identity, mqtt, coap = _settings(arguments)
     options = bodies.BodyOptions(
-        arguments.format, arguments.topic, arguments.devices, arguments.query, arguments.device
+        arguments.format,
+        arguments.topic,
+        arguments.devices,
+        arguments.query,
+        arguments.device,
+        arguments.mapping,
     )
     try:
         body = bodies.read_body(arguments.file, hexadecimal=arguments.hex)
@@ -70,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         outcomes = [_refusal(delivery, error)]
     for outcome in outcomes:
         print(json_line(outcome) if arguments.json else _text(outcome))
-    return 0 if all(outcome["outcome"] == "event" for outcome in outcomes) else FAILURE
+    return 0 if all(outcome["outcome"] in ("event", "skipped") for outcome in outcomes) else FAILURE
 
 
 class _TooLargeError(ValueError):
@@ -107,6 +113,9 @@ def _outcomes(delivery: Delivery, devices: DevicesSettings, identity: IdentitySe
 
     try:
         decoded = Admission(devices).screen(delivery, decode(delivery))
+        if not decoded.events and not decoded.rejected and decoded.skipped:
+            yield {"outcome": "skipped"}
+            return
         if not decoded.events:
             raise Undecodable(decoded.rejected[0].reason if decoded.rejected else "the body holds no event")
     except (UnknownFormat, Undecodable, ForbiddenError) as error:
@@ -122,6 +131,7 @@ def _outcomes(delivery: Delivery, devices: DevicesSettings, identity: IdentitySe
             "fingerprint": fingerprint,
             "identity": list(candidate.fields),
             **value,
+            **({} if event.ext is None else {"ext": event.ext}),
             **_warnings(advice_on(event)),
         }
     for one in decoded.rejected:
@@ -144,6 +154,8 @@ def _text(outcome: dict[str, object]) -> str:
     if outcome["outcome"] == "refused":
         codes = f"CoAP {outcome['coap']}, HTTP {outcome['http']}"
         return f"{paint('refused', Colour.BAD)}  {codes}: {_plain(outcome, 'reason')}"
+    if outcome["outcome"] == "skipped":
+        return "skipped: the mapping says that it is no event"
     if outcome["outcome"] == "rejected":
         return f"{paint('rejected', Colour.BAD)}  {_plain(outcome, 'device')}: {_plain(outcome, 'reason')}"
     fields = {

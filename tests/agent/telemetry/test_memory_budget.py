@@ -11,7 +11,7 @@ import pytest
 from agent.clock import SystemClock
 from agent.coap.server import CoapServer
 from agent.config.settings import CoapSettings, IdentitySettings
-from agent.decode.delivery_body import EVENTS_MAX
+from agent.decode.decoded import EVENTS_MAX
 from agent.delivery import VIAS, Answer, Delivery, Media, Status
 from agent.pipeline import Pipeline
 from agent.store.port import Outcome, Submission

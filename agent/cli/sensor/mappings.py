@@ -1,0 +1,38 @@
+"""`oncegate mappings`: the built-in mappings of other programs' payloads, or one of them to copy."""
+
+from __future__ import annotations
+
+import argparse
+
+from agent.cli.failures import FAILURE, print_error
+from agent.config.suggestion import nearest
+
+EXAMPLES = """examples:
+  oncegate mappings
+  oncegate mappings tasmota                copy it into the configuration under another name, and change it
+  oncegate decode --mapping tasmota --topic tele/kitchen/SENSOR message.json
+
+exit codes: 0 fine; 1 there is no such mapping; 2 wrong usage
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's argument."""
+    parser.add_argument("name", nargs="?", metavar="NAME", help="print this mapping")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the names with their topics, or one mapping."""
+    from agent.mappings import builtin
+
+    known = builtin.mappings()
+    if arguments.name is None:
+        for name in known:
+            print(f"{name:22} {builtin.topics(name)}")
+        return 0
+    if arguments.name not in known:
+        near = nearest(arguments.name, known)
+        print_error(f"unknown mapping {arguments.name!r}" + (f"; did you mean {near}?" if near else ""))
+        return FAILURE
+    print(builtin.written(arguments.name), end="")
+    return 0

@@ -1,0 +1,1 @@
+"""Mappings: expressions that make events of payloads in other programs' formats."""

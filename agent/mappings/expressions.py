@@ -1,0 +1,209 @@
+"""JMESPath expressions over a message: compiled once, with bounded work for any body.
+
+Beside JMESPath's own functions there are `lower(text)`, `replace(text, old, new)`, `omit(object, names)` and
+`object(name, value)`, without which names in topics and payloads cannot be taken apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import jmespath
+from jmespath import exceptions, functions, visitor
+
+WORK_MAX: Final = 30_000
+"""Steps, and elements of intermediate results, that the expressions of one message may take; some 20 ms."""
+EXPRESSION_CHARACTERS_MAX: Final = 1_024
+_TEXT_UNIT: Final = 64
+"""Characters of a text that count as one element."""
+_SIMPLE: Final = frozenset({"field", "index"})
+_CHAINS: Final = frozenset({"subexpression", "index_expression"})
+
+Root = Mapping[str, object]
+"""What an expression sees: `body`, `topic`, `headers`, and with `each` also `item`."""
+
+
+class ExpressionError(ValueError):
+    """An expression cannot be compiled, or cannot be applied to this message."""
+
+
+class Work:
+    """Counts the work of the expressions of one message."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = WORK_MAX
+
+    def spend(self, steps: int) -> None:
+        """Raise ExpressionError where the work is used up."""
+        self.left -= steps
+        if self.left < 0:
+            raise ExpressionError(f"the expressions take more than {WORK_MAX} steps for this message")
+
+
+Evaluate = Callable[[Root, Work], object]
+"""Applies an expression; returns None where it yields nothing. Raises ExpressionError."""
+
+
+def compiled(text: str) -> Evaluate:
+    """Compile an expression; raise ExpressionError where its syntax is wrong or a function is unknown."""
+    if not 0 < len(text) <= EXPRESSION_CHARACTERS_MAX:
+        raise ExpressionError(f"expected an expression of at most {EXPRESSION_CHARACTERS_MAX} characters")
+    try:
+        tree = jmespath.compile(text).parsed
+    except (exceptions.JMESPathError, RecursionError) as error:
+        raise ExpressionError(f"{text!r}: {str(error).splitlines()[0]}") from None
+    _check_functions(tree, text)
+    path = _path(tree)
+    return _interpreted(tree, text) if path is None else _walked(path)
+
+
+def template(text: str) -> Evaluate:
+    """Compile a text with expressions in braces; where one of them yields nothing, the text does not either."""
+    parts = [part if at % 2 == 0 else compiled(part) for at, part in enumerate(_split(text))]
+
+    def evaluate(root: Root, work: Work) -> object:
+        found = []
+        for part in parts:
+            value = part if isinstance(part, str) else part(root, work)
+            if value is None:
+                return None
+            if not isinstance(value, str | int | float) or isinstance(value, bool):
+                raise ExpressionError(f"{text!r}: expected text or a number in braces")
+            found.append(value if isinstance(value, str) else _number(value))
+        return "".join(found)
+
+    return evaluate
+
+
+def is_true(value: object) -> bool:
+    """Whether a value counts as true (JMESPath: all but null, false, and what is empty)."""
+    return value is not None and value is not False and value not in ("", [], {})
+
+
+def _split(text: str) -> list[str]:
+    """Return literal parts and expressions in turns; braces within an expression are balanced."""
+    parts, start, depth = [], 0, 0
+    for at, character in enumerate(text):
+        if character == "{":
+            depth += 1
+            if depth == 1:
+                parts.append(text[start:at])
+                start = at + 1
+        elif character == "}":
+            depth -= 1
+            if depth == 0:
+                parts.append(text[start:at])
+                start = at + 1
+        if depth < 0:
+            break
+    if depth:
+        raise ExpressionError(f"{text!r}: the braces are not balanced")
+    return [*parts, text[start:]]
+
+
+def _number(value: object) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _path(tree: Mapping[str, Any]) -> list[str | int] | None:
+    """Return the names and indices of an expression that consists of nothing else, such as `body.rxInfo[0].rssi`."""
+    if tree["type"] in _SIMPLE:
+        return [tree["value"]]
+    if tree["type"] not in _CHAINS:
+        return None
+    steps: list[str | int] = []
+    for child in tree["children"]:
+        found = _path(child)
+        if found is None:
+            return None
+        steps += found
+    return steps
+
+
+def _walked(path: Sequence[str | int]) -> Evaluate:
+    """Return the function for a plain path, which takes a tenth of the interpreter's time."""
+
+    def evaluate(root: Root, work: Work) -> object:
+        value: Any = root
+        for step in path:
+            if isinstance(step, str):
+                value = value.get(step) if isinstance(value, dict) else None
+            elif isinstance(value, list) and -len(value) <= step < len(value):
+                value = value[step]
+            else:
+                return None
+            if value is None:
+                return None
+        return value
+
+    return evaluate
+
+
+def _interpreted(tree: Mapping[str, Any], text: str) -> Evaluate:
+    def evaluate(root: Root, work: Work) -> object:
+        try:
+            return _Interpreter(work).visit(tree, root)
+        except (exceptions.JMESPathError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
+            if isinstance(error, ExpressionError):
+                raise
+            raise ExpressionError(f"{text!r}: {_first_line(error)}") from None
+
+    return evaluate
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _check_functions(tree: Mapping[str, Any], text: str) -> None:
+    """Raise ExpressionError where a function is unknown, which JMESPath itself would find with the first message."""
+    if tree["type"] == "function_expression" and tree["value"] not in _FUNCTIONS.FUNCTION_TABLE:
+        raise ExpressionError(f"{text!r}: unknown function {tree['value']}()")
+    for child in tree.get("children", ()):
+        if isinstance(child, dict):
+            _check_functions(child, text)
+
+
+class _Functions(functions.Functions):
+    @functions.signature({"types": ["string"]})
+    def _func_lower(self, text: str) -> str:
+        return text.lower()
+
+    @functions.signature({"types": ["string"]}, {"types": ["string"]}, {"types": ["string"]})
+    def _func_replace(self, text: str, old: str, new: str) -> str:
+        return text.replace(old, new) if old else text
+
+    @functions.signature({"types": ["object"]}, {"types": ["array-string"]})
+    def _func_omit(self, entries: Mapping[str, object], names: Sequence[str]) -> Mapping[str, object]:
+        left_out = set(names)
+        return {name: value for name, value in entries.items() if name not in left_out}
+
+    @functions.signature({"types": ["string"]}, {"types": []})
+    def _func_object(self, name: str, value: object) -> Mapping[str, object] | None:
+        return None if value is None else {name: value}
+
+
+_FUNCTIONS: Final = _Functions()
+_OPTIONS: Final = jmespath.Options(custom_functions=_FUNCTIONS)
+
+
+class _Interpreter(visitor.TreeInterpreter):
+    """JMESPath's own, which counts its steps and what they yield."""
+
+    def __init__(self, work: Work) -> None:
+        super().__init__(_OPTIONS)
+        self._work = work
+
+    def visit(self, node: Any, *arguments: Any, **options: Any) -> object:
+        value: object = super().visit(node, *arguments, **options)
+        steps = 1
+        if isinstance(value, list | dict):
+            steps += len(value) if node["type"] not in _SIMPLE and node["type"] != "current" else 0
+        elif isinstance(value, str):
+            steps += len(value) // _TEXT_UNIT
+        self._work.spend(steps)
+        return value

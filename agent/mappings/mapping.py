@@ -1,0 +1,268 @@
+"""A mapping: the expressions of one format, and the entries of events that they make of a message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+from agent.mappings.expressions import Evaluate, ExpressionError, Root, Work, compiled, is_true, template
+
+KEYS: Final = ("name", "each", "device", "type", "id", "boot", "time", "time_format", "data", "units", "ext", "skip")
+NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+OWN_FORMATS: Final = frozenset({"json", "cbor", "senml-json", "senml-cbor"})
+"""Names that no mapping may have."""
+EXT_NAME: Final = "mapping"
+"""The entry of `ext` that names the mapping."""
+_RFC3339: Final = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,18}))?(Z|z|[+-]\d\d:\d\d)", re.ASCII)
+_NUMBER: Final = re.compile(r"-?\d{1,20}(?:\.\d{1,18})?", re.ASCII)
+
+Entries = dict[str, object]
+"""The entries of an event, by the names of an event's fields and `ext`."""
+
+
+class MappingError(ValueError):
+    """A mapping is wrong: its key and the reason, for people."""
+
+
+class Unmapped(ValueError):  # noqa: N818  # the name states the problem
+    """A message, or one event of it, is no event of this mapping."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """What a mapping makes of a message."""
+
+    events: Sequence[Entries | Unmapped]
+    """Of each element the entries, or why it is no event."""
+    skipped: int
+    """How many elements `skip` leaves out."""
+
+
+class EventMapping:
+    """A compiled mapping; created by `read`."""
+
+    def __init__(self, name: str, table: Mapping[str, object], source: Mapping[str, Evaluate]) -> None:
+        self.name = name
+        self.table = table
+        """The mapping as it was written."""
+        self._each = source.get("each")
+        self._skip = source.get("skip")
+        self._fields = {key: evaluate for key, evaluate in source.items() if key not in ("each", "skip")}
+        self._units = table.get("units")
+        self._time = _TIMES[str(table.get("time_format", "ms"))]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EventMapping) and self.table == other.table
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    @property
+    def identifies(self) -> bool:
+        """Whether its events have an id or a time, without which no duplicate can be recognised."""
+        return "id" in self._fields or "time" in self._fields
+
+    def apply(self, body: object, topic: Sequence[str], headers: Mapping[str, str], events_max: int) -> Mapped:
+        """Return the events of a message; raise Unmapped where there can be none."""
+        root: dict[str, object] = {"body": body, "topic": topic, "headers": headers}
+        work = Work()
+        if self._each is None:
+            items: Sequence[object] = (None,)
+        else:
+            items = self._items(root, work)
+            if len(items) > events_max:
+                raise Unmapped(self._reason("each", f"more than {events_max} elements"))
+        events: list[Entries | Unmapped] = []
+        skipped = 0 if items else 1
+        for item in items:
+            if self._each is not None:
+                root["item"] = item
+            try:
+                if self._skip is not None and is_true(self._value("skip", self._skip, root, work)):
+                    skipped += 1
+                else:
+                    events.append(self._entries(root, work))
+            except Unmapped as error:
+                events.append(error)
+        return Mapped(events, skipped)
+
+    def _items(self, root: Root, work: Work) -> Sequence[object]:
+        assert self._each is not None
+        items = self._value("each", self._each, root, work)
+        if not isinstance(items, list):
+            raise Unmapped(self._reason("each", "yields no array"))
+        return items
+
+    def _entries(self, root: Root, work: Work) -> Entries:
+        entries: Entries = {}
+        for key, evaluate in self._fields.items():
+            value = self._value(key, evaluate, root, work)
+            if value is None:
+                continue
+            try:
+                entries[key] = self._time(value) if key == "time" else _checked(key, value)
+            except ValueError as error:
+                raise Unmapped(self._reason(key, str(error))) from None
+        for key in ("device", "data"):
+            if not entries.get(key):
+                raise Unmapped(self._reason(key, "yields nothing"))
+        if self._units is not None:
+            entries["units"] = dict(self._units) if isinstance(self._units, dict) else self._units
+        ext = entries.setdefault("ext", {})
+        assert isinstance(ext, dict)
+        entries["ext"] = {EXT_NAME: self.name, **ext}
+        return entries
+
+    def _value(self, key: str, evaluate: Evaluate, root: Root, work: Work) -> object:
+        try:
+            return evaluate(root, work)
+        except ExpressionError as error:
+            raise Unmapped(self._reason(key, str(error))) from None
+
+    def _reason(self, key: str, reason: str) -> str:
+        written = self.table.get(key)
+        shown = f" = {written!r}" if isinstance(written, str) else ""
+        return f"mapping {self.name}: {key}{shown}: {reason}"
+
+
+def read(table: object) -> EventMapping:
+    """Read one of [[mappings]]; raise MappingError with the key and what is expected."""
+    if not isinstance(table, dict):
+        raise MappingError("expected a table")
+    if unknown := [key for key in table if key not in KEYS]:
+        raise MappingError(f"unknown key {unknown[0]!r}; expected are {', '.join(KEYS)}")
+    name = table.get("name")
+    if not isinstance(name, str) or not NAME.fullmatch(name) or name in OWN_FORMATS:
+        raise MappingError("name: expected lower-case letters, digits, dots, hyphens and underscores, 64 at most")
+    if missing := [key for key in ("device", "data") if key not in table]:
+        raise MappingError(f"{name}: {missing[0]}: expected, since each event has one")
+    if table.get("time_format", "ms") not in _TIMES:
+        raise MappingError(f"{name}: time_format: expected one of {', '.join(_TIMES)}")
+    if "time_format" in table and "time" not in table:
+        raise MappingError(f"{name}: time_format: expected only with time")
+    _check_units(name, table.get("units"))
+    return EventMapping(name, table, {key: _compile(name, key, table[key]) for key in _COMPILERS if key in table})
+
+
+def _compile(name: str, key: str, written: object) -> Evaluate:
+    try:
+        return _COMPILERS[key](written)
+    except ExpressionError as error:
+        raise MappingError(f"{name}: {key}: {error}") from None
+
+
+def _expression(written: object) -> Evaluate:
+    if not isinstance(written, str):
+        raise ExpressionError("expected an expression, as text")
+    return compiled(written)
+
+
+def _template(written: object) -> Evaluate:
+    if not isinstance(written, str) or not written:
+        raise ExpressionError("expected text, with expressions in braces")
+    return template(written)
+
+
+def _device(written: object) -> Evaluate:
+    evaluate = _template(written)
+    if not str(written).startswith("urn:dev:mac:"):
+        return evaluate
+
+    def in_lower_case(root: Root, work: Work) -> object:
+        found = evaluate(root, work)
+        return found.lower() if isinstance(found, str) else found
+
+    return in_lower_case
+
+
+def _map(written: object) -> Evaluate:
+    """Compile a table of names with an expression each, or one expression that yields an object."""
+    if not isinstance(written, dict):
+        return _expression(written)
+    fields = [(name, _expression(text)) for name, text in written.items()]
+
+    def evaluate(root: Root, work: Work) -> object:
+        found = {}
+        for name, expression in fields:
+            value = expression(root, work)
+            if value is not None:
+                found[name] = value
+        return found
+
+    return evaluate
+
+
+_COMPILERS: Final[Mapping[str, Callable[[object], Evaluate]]] = {
+    "each": _expression,
+    "skip": _expression,
+    "device": _device,
+    "type": _template,
+    "id": _expression,
+    "boot": _expression,
+    "time": _expression,
+    "data": _map,
+    "ext": _map,
+}
+
+
+def _check_units(name: str, units: object) -> None:
+    if units is None:
+        return
+    if not isinstance(units, dict) or not all(isinstance(unit, str) for unit in units.values()):
+        raise MappingError(f"{name}: units: expected a table of names and units")
+
+
+def _checked(key: str, value: object) -> object:
+    if key in ("data", "ext"):
+        if not isinstance(value, dict):
+            raise ValueError("yields no object")
+    elif key in ("id", "boot"):
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise ValueError("yields neither an integer nor text")
+    elif not isinstance(value, str):
+        raise ValueError("yields no text")
+    return value
+
+
+def _milliseconds(value: object) -> int:
+    return _rounded(_decimal(value))
+
+
+def _seconds(value: object) -> int:
+    return _rounded(_decimal(value) * 1000)
+
+
+def _decimal(value: object) -> Decimal:
+    """Return a number, or the number that a text is."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError("yields no number")
+    if isinstance(value, str) and not _NUMBER.fullmatch(value):
+        raise ValueError("yields no number")
+    try:
+        return Decimal(value if isinstance(value, str | int) else repr(value))
+    except InvalidOperation:
+        raise ValueError("yields no number") from None
+
+
+def _rounded(value: Decimal) -> int:
+    if not value.is_finite() or abs(value) >= 10**15:
+        raise ValueError("yields no time in the years 1 to 9999")
+    return int(value.to_integral_value())
+
+
+def _rfc3339(value: object) -> int:
+    match = _RFC3339.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("yields no time of RFC 3339, such as 2026-01-01T00:00:00Z")
+    date, time, fraction, zone = match.groups()
+    moment = datetime.fromisoformat(f"{date}T{time}{'+00:00' if zone in ('Z', 'z') else zone}")
+    seconds = (moment - _EPOCH).total_seconds()
+    return int(seconds) * 1000 + _rounded(Decimal(f"0.{fraction or 0}") * 1000)
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_TIMES: Final[Mapping[str, Callable[[object], int]]] = {"ms": _milliseconds, "s": _seconds, "rfc3339": _rfc3339}
