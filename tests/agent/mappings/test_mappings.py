@@ -1,0 +1,208 @@
+"""Mappings make the events that the products' messages are, refuse with a reason, and do bounded work."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from time import thread_time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.decode import Decoded, Undecodable, decode
+from agent.delivery import Delivery, ForeignFormat, Media
+from agent.mappings import builtin
+from agent.mappings.expressions import WORK_MAX
+from agent.mappings.mapping import EventMapping, MappingError, read
+from contract.event import Event
+from contract.fingerprint import fingerprint
+from contract.record import encode_tail
+from tests.agent.mappings.payloads import PUBLISHED, Published
+
+BODY_BYTES = 65_536
+SECONDS_MAX = 0.2
+"""Ten times the goal, which the benchmark measures: the machine may be busy."""
+
+
+def decoded(mapping: EventMapping, body: str | bytes, topic: str = "") -> Decoded:
+    content = body if isinstance(body, bytes) else body.encode()
+    levels = topic.split("/") if topic else []
+    return decode(Delivery(content, ForeignFormat(mapping, levels, {}), "mqtt", f"mqtt:{topic}"))
+
+
+def made(text: str) -> EventMapping:
+    return read({"name": "made", **tomllib.loads(text)})
+
+
+def reason(mapping: EventMapping, body: str, topic: str = "") -> str:
+    try:
+        found = decoded(mapping, body, topic)
+    except Undecodable as error:
+        return str(error)
+    [rejected] = found.rejected
+    assert found.events == ()
+    return rejected.reason
+
+
+@pytest.mark.parametrize("published", PUBLISHED, ids=lambda one: f"{one.mapping} {one.topic}")
+def test_what_a_product_publishes_is_its_event(published: Published) -> None:
+    found = decoded(builtin.mappings()[published.mapping], published.body, published.topic)
+    assert found.rejected == ()
+    if published.event is None:
+        assert (found.events, found.skipped) == ((), 1)
+        return
+    expected = dict(published.event)
+    ext = {"mapping": published.mapping, **expected.pop("ext")}
+    assert found.events == (Event(**expected, ext=ext),)
+
+
+def test_each_built_in_mapping_has_messages() -> None:
+    assert {published.mapping for published in PUBLISHED} == set(builtin.mappings())
+
+
+@pytest.mark.parametrize("name", builtin.mappings())
+def test_what_is_printed_can_be_copied(name: str) -> None:
+    [table] = tomllib.loads(builtin.written(name))["mappings"]
+    assert read(table) == builtin.mappings()[name]
+
+
+def test_an_array_becomes_an_event_for_each_element() -> None:
+    mapping = made("""
+        each = "body.readings"
+        skip = "item.kind == 'state'"
+        device = "plant:{body.plant}/{item.n}"
+        id = "item.n"
+        time = "item.ts"
+        time_format = "s"
+        data = { temperature = "item.t", humidity = "item.h" }
+        units = { temperature = "Cel" }
+    """)
+    body = {
+        "plant": 7.0,
+        "readings": [
+            {"n": 1, "ts": 1_700_000_000.0005, "t": 20},
+            {"kind": "state"},
+            {"n": 3, "t": 1, "h": 2},
+            {"n": 4},
+        ],
+    }
+    found = decoded(mapping, json.dumps(body))
+    ext = {"mapping": "made"}
+    assert found.events == (
+        Event(
+            "plant:7/1", id=1, time=1_700_000_000_000, data={"temperature": 20}, units={"temperature": "Cel"}, ext=ext
+        ),
+        Event("plant:7/3", id=3, data={"temperature": 1, "humidity": 2}, units={"temperature": "Cel"}, ext=ext),
+    )
+    assert found.skipped == 1
+    assert [one.reason for one in found.rejected] == ["mapping made: data: yields nothing"]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ('{"d":"x"}', "mapping made: data = 'body.v': yields nothing"),
+        ('{"v":{"t":1}}', "mapping made: device = 'd:{body.d}': yields nothing"),
+        ('{"d":"x","v":3}', "mapping made: data = 'body.v': yields no object"),
+        (
+            '{"d":["x"],"v":{"t":1}}',
+            "mapping made: device = 'd:{body.d}': 'd:{body.d}': expected text or a number in braces",
+        ),
+        ('{"d":"x","v":{"t":1},"ts":"soon"}', "mapping made: time = 'body.ts': yields no number"),
+        ('{"d":"x","v":{"t":1},"ts":1e300}', "mapping made: time = 'body.ts': yields no time in the years 1 to 9999"),
+        ('{"d":"x","v":{"t":1},"n":true}', "mapping made: id = 'body.n': yields neither an integer nor text"),
+        ('{"d":"x","v":{"t":1},"n":1.5}', "mapping made: id is not an integer or text"),
+        ('{"d":"x","v":{"t":NaN}}', "mapping made: data: NaN is not a number in JSON"),
+        ("[]", "mapping made: device = 'd:{body.d}': yields nothing"),
+    ],
+)
+def test_what_is_no_event_is_rejected_with_mapping_key_and_expression(body: str, expected: str) -> None:
+    mapping = made('device = "d:{body.d}"\nid = "body.n"\ntime = "body.ts"\ndata = "body.v"')
+    assert reason(mapping, body) == expected
+
+
+def test_reserved_devices_and_types_are_refused_as_from_everybody() -> None:
+    mapping = made('device = "{body.d}"\ntype = "{body.t}"\ndata = { v = "body.v" }')
+    assert "the gateways themselves" in reason(mapping, '{"d":"urn:oncegate:gateway:gw1","t":"x","v":1}')
+    assert "the gateway's own" in reason(mapping, '{"d":"x","t":"gateway.gap","v":1}')
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('data = "body"', "device: expected"),
+        ('device = "d"', "data: expected"),
+        ('device = "{body.d"\ndata = "body"', "the braces are not balanced"),
+        ('device = "d"\ndata = "body..x"', "data: 'body..x': "),
+        ('device = "d"\ndata = "nothing(body)"', "unknown function nothing()"),
+        (
+            'device = "d"\ndata = "body"\ntime = "body.t"\ntime_format = "days"',
+            "time_format: expected one of ms, s, rfc3339",
+        ),
+        ('device = "d"\ndata = "body"\ntime_format = "s"', "time_format: expected only with time"),
+        ('device = "d"\ndata = "body"\ndate = "x"', "unknown key 'date'"),
+        ('device = "d"\ndata = "body"\nunits = {t = 1}', "units: expected"),
+        ('device = "d"\ndata = {t = 1}', "expected an expression, as text"),
+        ('name = "json"\ndevice = "d"\ndata = "body"', "name: expected"),
+    ],
+)
+def test_a_wrong_mapping_is_refused_with_key_and_reason(text: str, expected: str) -> None:
+    with pytest.raises(MappingError, match=r".*") as error:
+        made(text)
+    assert expected in str(error.value)
+
+
+def test_the_same_event_has_the_same_fingerprint_as_in_our_own_format() -> None:
+    mapping = made(
+        'device = "{body.dev}"\nid = "body.n"\ntime = "body.ts"\ntime_format = "rfc3339"\ndata = { t = "body.v" }'
+    )
+    [mapped] = decoded(mapping, '{"dev":"x","n":7,"ts":"2026-01-01T00:00:00.5+01:00","v":2.0}').events
+    own = Delivery(b'{"device":"x","id":7,"time":1767222000500,"data":{"t":2}}', Media.JSON, "http", "http://h")
+    [event] = decode(own).events
+    assert fingerprint(mapped) == fingerprint(event)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "body[*].[to_string(@), to_string(@)] | [[*], [*]] | [@, @] | [@, @][] | [@, @][] | [@, @][] | [@, @][]",
+        "[body, body] | [[*], [*]][] | [@, @][] | [@, @][] | to_string(@)",
+        "body[?contains(keys(@), 'x')] | [*].values(@)[] | [*].{a: @, b: @, c: @} | map(&values(@), @)[]",
+        "sort_by(body, &to_string(@))[*].keys(@)[]",
+    ],
+)
+def test_work_is_bounded_for_any_expression(expression: str) -> None:
+    mapping = made(f'device = "d"\ndata = {{ v = "{expression}" }}')
+    body = json.dumps([{"x": number} for number in range(6_000)])
+    started = thread_time()
+    found = reason(mapping, body)
+    assert thread_time() - started < SECONDS_MAX
+    assert f"more than {WORK_MAX} steps" in found or "values" in found
+
+
+NAMES = st.sampled_from(
+    [
+        *("value", "ts", "Time", "params", "method", "object", "data", "deviceInfo", "devEui", "uplink_message"),
+        "model",
+        "id",
+    ]
+)
+BODIES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@pytest.mark.parametrize("name", builtin.mappings())
+@given(BODIES, st.text("a/", max_size=12))
+def test_nothing_raises_whatever_is_published(name: str, body: Any, topic: str) -> None:
+    try:
+        found = decoded(builtin.mappings()[name], json.dumps(body), topic)
+    except Undecodable:
+        return
+    assert found.skipped or found.events or found.rejected
+    for event in found.events:
+        encode_tail(event, 0, "mqtt")
