@@ -57,6 +57,7 @@ def _without(decoded: Decoded, admits: Callable[[str], bool], reason: str) -> De
     return Decoded(
         tuple(event for event in decoded.events if admits(event.device)),
         (*decoded.rejected, *(Rejected(device, f"this device {reason}", b"") for device in denied)),
+        decoded.skipped,
     )
 
 

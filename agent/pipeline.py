@@ -67,6 +67,10 @@ class Pipeline:
         except (UnknownFormat, Undecodable, ForbiddenError) as error:
             self._refuse(delivery, respond, Answer(_REFUSALS[type(error)], reason=str(error)))
             return
+        self.counts[delivery.via].skipped += decoded.skipped
+        if decoded.skipped and not decoded.events and not decoded.rejected:
+            self._respond(delivery, respond, Answer(Status.DURABLE))
+            return
         if not decoded.events:
             reason = decoded.rejected[0].reason if decoded.rejected else "the body holds no event"
             self._refuse(delivery, respond, Answer(Status.UNDECODABLE, rejected=len(decoded.rejected), reason=reason))

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from functools import cache
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,9 @@ from agent.telemetry.process_state import LaneState, ProcessState
 from agent.telemetry.recent_errors import RecentErrors
 
 if TYPE_CHECKING:
+    from agent.http.events import Mappings
     from agent.http.server import HttpServer
+    from agent.mappings.mapping import EventMapping
     from agent.telemetry.history import History
 
 log = logging.getLogger(__name__)
@@ -195,8 +198,27 @@ def _http(
     from agent.observability import observe
 
     observed = observe(settings, store, pipeline, clock, state, transports)
-    server = HttpServer(settings.http, pipeline.receive, observed.views, observed.responses, refuse=pipeline.refuse)
+    server = HttpServer(
+        settings.http,
+        pipeline.receive,
+        observed.views,
+        observed.responses,
+        refuse=pipeline.refuse,
+        mappings=known_mappings(settings),
+    )
     return server, observed.history
+
+
+def known_mappings(settings: Settings) -> Mappings:
+    """Return the function that returns all mappings, which imports their library at its first call."""
+
+    @cache
+    def known() -> Mapping[str, EventMapping]:
+        from agent.mappings.catalog import catalog
+
+        return catalog(settings.mappings.own, settings.mappings.folder)
+
+    return known
 
 
 async def _subscribe(

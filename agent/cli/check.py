@@ -40,7 +40,8 @@ EXAMPLES = """examples:
   oncegate check --json | jq -r '.mistakes[] | "\\(.file):\\(.line): \\(.message)"'
 """
 _UNKNOWN_PROPERTY = re.compile(r'No such configuration property: "([^"]+)"')
-_KEY = re.compile(rf"({'|'.join(map(re.escape, sorted(SECTIONS, key=len, reverse=True)))})\.([a-z_]+)(: )?")
+_NAMES = sorted(filter(None, SECTIONS), key=len, reverse=True)
+_KEY = re.compile(rf"({'|'.join(map(re.escape, _NAMES))})\.([a-z_]+)(: )?")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -183,6 +184,12 @@ def _warnings(sections: Mapping[str, Any], configuration: Path) -> Iterator[str]
     enabled = [sections[name].enabled for name in ("coap", "http", "mqtt") if name in sections]
     if len(enabled) == 3 and not any(enabled):
         yield "coap, http and mqtt are all disabled: no event can arrive"
+    for subscription in sections["mqtt"].subscriptions if "mqtt" in sections else ():
+        if not subscription.identifies:
+            yield (
+                f"mqtt.subscriptions {subscription.topic}: its mapping has neither id nor time: a message that the "
+                "broker delivers again is another event"
+            )
     findings: list[Finding] = []
     lanes = len(sections["forward"].lanes) if "forward" in sections else 0
     if "forward" in sections and "identity" in sections:

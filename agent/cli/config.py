@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         for setting in shown:
             print(json.dumps(asdict(setting), ensure_ascii=False))
         return 0
-    rows = [(f"{setting.section}.{setting.key}", _written(setting), setting.origin) for setting in shown]
+    rows = [(f"{setting.section}.{setting.key}".lstrip("."), _written(setting), setting.origin) for setting in shown]
     colours = [None if setting.origin == DEFAULT else Colour.STRONG for setting in shown]
     print(terminal.table(rows, ("setting", "value", "origin"), colours))
     return 0

@@ -22,6 +22,7 @@ _HEAD = """\
 """
 _WIDTH = 110
 _TABLES = {
+    ".mappings": '[[mappings]]\nname = "acme"\ndevice = "acme:{body.serial}"\nid = "body.number"\ndata = "body.values"',
     "mqtt.subscriptions": '[[mqtt.subscriptions]]\ntopic = "plant/{device}/events"\nformat = "json"',
     "identity.rules": '[[identity.rules]]\ndevice = "urn:dev:mac:*"\nfields = ["device", "type", "id", "boot", "data"]',
     "kafka.properties": 'properties = { "security.protocol" = "SSL" }',
@@ -42,7 +43,7 @@ def example() -> str:
 
 
 def _section(name: str, kind: type[Any]) -> Iterator[str]:
-    yield f"[{name}]"
+    yield f"[{name}]" if name else "# Above all sections:"
     for option in fields(kind):
         yield from _option(name, option)
     yield ""

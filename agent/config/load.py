@@ -6,11 +6,12 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from agent.config import files, readers, toml_lines
+from agent.config.mapping_settings import resolve
 from agent.config.mistakes import ConfigurationError, Mistake, SettingErrors, texts
 from agent.config.settings import (
     CoapSettings,
@@ -20,6 +21,7 @@ from agent.config.settings import (
     HttpSettings,
     IdentitySettings,
     KafkaSettings,
+    MappingSettings,
     MqttSettings,
     OscoreSettings,
     ReceiptSettings,
@@ -33,9 +35,12 @@ PATH_VARIABLE = "ONCEGATE_CONFIG"
 OVERRIDE_PREFIX = "ONCEGATE_"
 OVERRIDE_SEPARATOR = "__"
 ENVIRONMENT = "environment"
+TOP = ""
+"""The keys above all sections, as a section."""
 _TOML_PLACE = re.compile(r"\(at line (\d+), column \d+\)")
 
 SECTIONS: Mapping[str, type[Any]] = {
+    TOP: MappingSettings,
     "gateway": GatewaySettings,
     "coap": CoapSettings,
     "coap.oscore": OscoreSettings,
@@ -59,7 +64,8 @@ class Source:
 
     def line(self, *path: str) -> int | None:
         """Return the line of a section or its key, None where it is unknown."""
-        return toml_lines.line_at(self.lines, (*path[0].split("."), *path[1:])) if path[0] else None
+        parts = (*filter(None, path[0].split(".")), *path[1:])
+        return toml_lines.line_at(self.lines, parts) if parts else None
 
     def place(self, *path: str) -> str:
         """Return the place of a section or its key, as `FILE:LINE`."""
@@ -100,7 +106,7 @@ def parse(document: Mapping[str, object], source: Source, environment: Mapping[s
     sections, mistakes = examine(document, source, environment)
     if mistakes:
         raise ConfigurationError(*mistakes)
-    return Settings(**{name.replace(".", "_"): part for name, part in sections.items()})
+    return Settings(**{attribute_of(name): part for name, part in sections.items()})
 
 
 def examine(
@@ -121,7 +127,32 @@ def examine(
         mistakes += found
         if part is not None:
             parts[section] = part
+    mistakes += _resolve_mappings(parts, source)
     return parts, mistakes
+
+
+def _resolve_mappings(parts: dict[str, Any], source: Source) -> Iterator[Mistake]:
+    """Put the mappings that subscriptions name into them; yield what is wrong."""
+    if TOP not in parts or "mqtt" not in parts:
+        return
+    mqtt, mappings = parts["mqtt"], parts[TOP]
+    if not mappings.own and mappings.folder is None and all(one.is_own_format for one in mqtt.subscriptions):
+        return
+    from agent.mappings.catalog import catalog  # with jmespath, which most gateways need not
+    from agent.mappings.mapping import MappingError
+
+    try:
+        known = catalog(mappings.own, mappings.folder)
+        parts["mqtt"] = replace(mqtt, subscriptions=resolve(mqtt.subscriptions, known))
+    except MappingError as error:
+        yield source.mistake(TOP, "mappings_dir" if mappings.folder else "mappings", str(error))
+    except ValueError as error:
+        yield source.mistake("mqtt", "subscriptions", str(error))
+
+
+def attribute_of(section: str) -> str:
+    """Return the name of a section among the settings."""
+    return section.replace(".", "_") or "mappings"
 
 
 def key_of(option: Field[Any]) -> str:
@@ -132,6 +163,8 @@ def key_of(option: Field[Any]) -> str:
 def sections_of(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return each section's table by its full name, such as `coap.oscore`."""
     tables = dict(document)
+    top = {key_of(option) for option in fields(SECTIONS[TOP])}
+    tables[TOP] = {key: tables.pop(key) for key in top if key in tables}
     for section in SECTIONS:
         outer, dot, inner = section.partition(".")
         table = tables.get(outer)

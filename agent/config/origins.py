@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.config import load
-from agent.config.load import SECTIONS, Source, key_of, override_of
+from agent.config.load import SECTIONS, Source, attribute_of, key_of, override_of
 from agent.config.settings import Settings
 
 DEFAULT = "default"
@@ -49,7 +49,7 @@ def _settings(
     given = load.overrides(environment)
     tables = load.sections_of(document)
     for section, kind in SECTIONS.items():
-        part = getattr(settings, section.replace(".", "_"))
+        part = getattr(settings, attribute_of(section))
         for option in fields(kind):
             key = key_of(option)
             if key in given.get(section, {}):
@@ -69,6 +69,8 @@ def _plain(value: object, *, hide: bool = False) -> object:
     """Return a value in JSON's types."""
     if is_dataclass(value) and not isinstance(value, type):
         return _plain(asdict(value), hide=hide)
+    if hasattr(value, "table"):  # a mapping, as it was written
+        return _plain(value.table)
     if isinstance(value, Mapping):
         return {key: HIDDEN if hide and is_secret(key) else _plain(item, hide=hide) for key, item in value.items()}
     if isinstance(value, Path):

@@ -11,6 +11,7 @@ from agent.config import readers, subscriptions
 from agent.config.identity_rules import read_rules
 from agent.config.lanes import read_lanes
 from agent.config.load import SECTIONS, key_of, override_of
+from agent.config.mapping_settings import read_mappings
 
 _HEAD = """# Configuration
 
@@ -31,7 +32,7 @@ bootstrap_servers = "kafka-1:9092,kafka-2:9092"
 effect when the agent is restarted. Environment variables take precedence over the file.
 """
 _TABLE_HEAD = "| key | default | expected | meaning |\n|---|---|---|---|"
-TABLES = (readers.properties, subscriptions.read_subscriptions, read_rules, read_lanes)
+TABLES = (readers.properties, subscriptions.read_subscriptions, read_rules, read_lanes, read_mappings)
 """Readers of TOML tables, which have no form as one environment variable."""
 _DURATIONS = {86_400: "d", 3_600: "h", 60: "m", 1: "s"}
 _SIZES = {1 << 30: "GiB", 1 << 20: "MiB", 1 << 10: "KiB"}
@@ -51,9 +52,10 @@ def _section(name: str, kind: type[Any]) -> str:
     options = fields(kind)
     rows = (_row(option) for option in options)
     scalar = (option for option in options if option.metadata["read"] not in TABLES)
-    examples = [override_of(name, key_of(option)) for option in scalar][:1]
+    examples = [override_of(name, key_of(option)) for option in scalar if name][:1]
     environment = [f"From the environment: `{example}` and so on.\n" for example in examples]
-    return "\n".join([f"## [{name}]\n", *environment, _TABLE_HEAD, *rows, ""])
+    heading = f"[{name}]" if name else "Above all sections"
+    return "\n".join([f"## {heading}\n", *environment, _TABLE_HEAD, *rows, ""])
 
 
 def _row(option: Field[Any]) -> str:

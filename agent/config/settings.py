@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.config import readers
 from agent.config import subscriptions as topics
 from agent.config.identity_rules import IdentityRule, read_rules
 from agent.config.lanes import Lane, read_lanes
+from agent.config.mapping_settings import read_mappings
 from agent.config.mistakes import raise_all
+
+if TYPE_CHECKING:
+    from agent.mappings.mapping import EventMapping
 
 DAY_SECONDS = 86_400.0
 
@@ -97,6 +101,18 @@ class DevicesSettings:
     allow: tuple[str, ...] = option(readers.patterns, "devices whose events are accepted; empty: all", default=())
     deny: tuple[str, ...] = option(
         readers.patterns, "devices whose events are refused; takes precedence over `allow`", default=()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MappingSettings:
+    """The keys above all sections."""
+
+    folder: Path | None = option(  # noqa: RUF009  # a frozen value
+        readers.path, "folder with files of further mappings", key="mappings_dir", default=None
+    )
+    own: tuple[EventMapping, ...] = option(
+        read_mappings, "mappings of payloads in other formats: docs/mappings.md", key="mappings", default=()
     )
 
 
@@ -287,6 +303,7 @@ class Settings:
 
     gateway: GatewaySettings
     kafka: KafkaSettings
+    mappings: MappingSettings = MappingSettings()
     coap: CoapSettings = CoapSettings()
     coap_oscore: OscoreSettings = OscoreSettings()
     http: HttpSettings = HttpSettings()

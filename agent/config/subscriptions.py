@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from agent.config.mistakes import read_entries
 from agent.delivery import Media
+
+if TYPE_CHECKING:
+    from agent.mappings.mapping import EventMapping
 
 FORMATS = {
     "json": Media.JSON,
@@ -18,7 +22,8 @@ DEVICE = "{device}"
 TOPIC_BYTES_MAX = 65_535
 """MQTT 5 section 1.5.4."""
 _EXPECTED = (
-    f"expected tables with topic (a filter; the level {DEVICE} names the device) and format ({', '.join(FORMATS)})"
+    f"expected tables with topic (a filter; the level {DEVICE} names the device) and format ({', '.join(FORMATS)}, "
+    "or a mapping)"
 )
 
 
@@ -28,7 +33,18 @@ class Subscription:
 
     topic: str
     """The filter, with `{device}` for the level that names the device, where one does."""
-    media: Media
+    media: Media | str | EventMapping
+    """A format of ours, or a mapping: by its name until the configuration has been read as a whole."""
+
+    @property
+    def is_own_format(self) -> bool:
+        """Whether its messages are in a format of ours."""
+        return isinstance(self.media, Media)
+
+    @property
+    def identifies(self) -> bool:
+        """Whether duplicates can be recognised, as far as the format decides it."""
+        return isinstance(self.media, Media | str) or self.media.identifies
 
     @property
     def filter(self) -> str:
@@ -68,11 +84,11 @@ def _read(table: object) -> Subscription:
     if not isinstance(table, dict) or set(table) != {"topic", "format"}:
         raise ValueError(_EXPECTED)
     topic, name = table["topic"], table["format"]
-    if name not in FORMATS:
-        raise ValueError(f"expected as format one of {', '.join(FORMATS)}")
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"expected as format one of {', '.join(FORMATS)}, or the name of a mapping")
     if not isinstance(topic, str) or not _is_filter(topic):
         raise ValueError("expected as topic an MQTT filter, in which one level may be {device}")
-    return Subscription(topic, FORMATS[name])
+    return Subscription(topic, FORMATS.get(name, name))
 
 
 def _is_filter(topic: str) -> bool:

@@ -3,27 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Final
 
-from agent.delivery import Answer, Delivery, Receive
+from agent.delivery import Answer, Delivery, ForeignFormat, Receive
 from agent.http.auth.access import Access
 from agent.http.auth.tokens import Role
 from agent.http.head import Head
 from agent.http.response import Refusal, Response, refusal, response_to, retry_after
 from agent.pace import Pace
 
+if TYPE_CHECKING:
+    from agent.mappings.mapping import EventMapping
+
 BUSY_RETRY_SECONDS: Final = 1
+MAPPING: Final = "mapping"
+"""The word of the query that names a mapping."""
+_SECRET: Final = (b"authorization", b"cookie")
+"""Fields that no mapping sees."""
+
+Mappings = Callable[[], "Mapping[str, EventMapping]"]
+"""Returns all mappings by their names; called where a request names one."""
 
 ReadBody = Callable[[], Awaitable[bytes]]
 """Reads the request's body; raises Refusal where it is too large or too slow."""
 
 
+def builtin_mappings() -> Mapping[str, EventMapping]:
+    """Return the built-in mappings; their library is imported at the first call."""
+    from agent.mappings import builtin
+
+    return builtin.mappings()
+
+
 class Events:
     """The resource of the events."""
 
-    def __init__(self, receive: Receive, access: Access, in_progress_max: int) -> None:
+    def __init__(self, receive: Receive, access: Access, in_progress_max: int, mappings: Mappings) -> None:
         self._receive = receive
+        self._mappings = mappings
         self._access = access
         self._in_progress_max = in_progress_max
         self._in_progress = 0
@@ -59,15 +77,27 @@ class Events:
     def _delivery(self, head: Head) -> Delivery:
         """Return the delivery of a request, still without its body; raise Refusal."""
         holder = self._access.sender(head)
+        words = head.words()
         return Delivery(
             body=b"",
-            media=head.media(),
+            media=self._foreign(head, words) if MAPPING in words else head.media(),
             via="http",
             sender=f"http://{head.peer}",
             authenticated=None if holder is None else holder.name,
-            query=head.words(),
+            query={} if MAPPING in words else words,
             relay=holder is not None and holder.role is Role.RELAY,
         )
+
+    def _foreign(self, head: Head, words: Mapping[str, str]) -> ForeignFormat:
+        """Return the format that the query names; the mapping alone says what identifies the event."""
+        head.media()  # a type that needs a preflight request, as for our own formats
+        if len(words) > 1:
+            raise refusal(400, "undecodable", f"query: beside {MAPPING} there are no other words")
+        mapping = self._mappings().get(words[MAPPING])
+        if mapping is None:
+            raise refusal(400, "undecodable", f"query: unknown mapping {words[MAPPING][:64]!a}")
+        names = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.fields if name not in _SECRET}
+        return ForeignFormat(mapping, [], names)
 
     def _receive_one(self, delivery: Delivery) -> asyncio.Future[Answer]:
         outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()

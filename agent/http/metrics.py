@@ -183,6 +183,9 @@ def _events(sources: Sources) -> Iterator[Metric]:
     rejected = CounterMetricFamily(
         "oncegate_events_rejected", "Events rejected beside valid ones.", labels=("via", "reason")
     )
+    skipped = CounterMetricFamily(
+        "oncegate_messages_skipped", "Messages or elements that a mapping takes for no events.", labels=("via",)
+    )
     acks = CounterMetricFamily("oncegate_acks", "Deliveries answered as durable.", labels=("via",))
     for via, counts in sources.counts.items():
         transport = sources.transports.get(via)
@@ -190,10 +193,11 @@ def _events(sources: Sources) -> Iterator[Metric]:
         accepted.add_metric((via,), counts.accepted)
         duplicates.add_metric((via,), counts.duplicates + retransmissions)
         possible.add_metric((via,), counts.possible_duplicates)
+        skipped.add_metric((via,), counts.skipped)
         acks.add_metric((via,), counts.acks)
         for reason in REASONS:
             rejected.add_metric((via, reason), counts.rejected[reason])
-    yield from (accepted, duplicates, possible, rejected, acks)
+    yield from (accepted, duplicates, possible, rejected, skipped, acks)
 
 
 def _ages(sources: Sources) -> Iterator[Metric]:

@@ -22,7 +22,7 @@ from agent.http.auth.tls import open_tls
 from agent.http.connection.acceptor import Acceptor
 from agent.http.connection.protocol import Protocol
 from agent.http.connection.whole_post import EVENTS_PATH
-from agent.http.events import Events
+from agent.http.events import Events, Mappings, builtin_mappings
 from agent.http.limits import Limits
 from agent.http.site import Site
 from agent.http.views import Views
@@ -48,12 +48,13 @@ class HttpServer:
         responses: Counter[int],
         limits: Limits | None = None,
         refuse: Refuse = refuse_uncounted,
+        mappings: Mappings = builtin_mappings,
     ) -> None:
         self._settings = settings
         limits = limits or Limits()
         access = open_access(settings)
         self._tls = open_tls(settings)
-        events = Events(receive, access, limits.requests_in_progress_max)
+        events = Events(receive, access, limits.requests_in_progress_max, mappings)
         site = Site({EVENTS_PATH: {"POST": events.post}, **views.resources(access)})
         self._application = Application(site, events, limits, settings.max_body_bytes, responses, refuse)
         self._limits = limits

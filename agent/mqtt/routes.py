@@ -14,7 +14,7 @@ from agent.config.settings import MqttSettings
 from agent.config.subscriptions import Subscription
 from agent.decode.event_map import DEVICE_CHARACTERS_MAX
 from agent.decode.zigbee2mqtt import named_device
-from agent.delivery import Delivery, Media
+from agent.delivery import Delivery, ForeignFormat, Media
 from agent.identity.identify import ZIGBEE2MQTT
 from agent.mqtt.connection import Filter
 from agent.mqtt.device_list import DeviceListReader
@@ -111,11 +111,14 @@ class Routes:
         source = self._kept_source(topic) if len(topic) <= TOPIC_CHARACTERS_KEPT else self._source(topic)
         return None if source is None else Delivery(payload, source[1], VIA, source[0])
 
-    def _source(self, topic: str) -> tuple[str, Media] | None:
+    def _source(self, topic: str) -> tuple[str, Media | ForeignFormat] | None:
         """Return the device and the format of a topic's messages, None where no subscription matches it."""
         for subscription in self._subscriptions:
             if subscription.matches(topic):
-                return _bounded(subscription.device(topic) or f"mqtt:{topic}"), subscription.media
+                media = subscription.media
+                assert not isinstance(media, str)  # the configuration has been read as a whole
+                format_ = media if isinstance(media, Media) else ForeignFormat(media, topic.split("/"), {})
+                return _bounded(subscription.device(topic) or f"mqtt:{topic}"), format_
         return None
 
     def may_be_event(self, topic: str, payload: bytes) -> bool:

@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from agent.config import readers
-from agent.config.load import SECTIONS
+from agent.config.load import SECTIONS, attribute_of
 from agent.config.origins import HIDDEN, is_secret
 from agent.config.settings import Settings
 from contract.files import SECRET_BYTES_MAX, read
@@ -116,7 +116,7 @@ def document_secrets(document: Mapping[str, object]) -> Iterator[str]:
 def misplaced(settings: Settings) -> Iterator[str]:
     """Yield values of settings for paths of secrets that are not files: they may be the secrets themselves."""
     for section, kind in SECTIONS.items():
-        part = getattr(settings, section.replace(".", "_"))
+        part = getattr(settings, attribute_of(section))
         for option in fields(kind):
             value = getattr(part, option.name)
             if option.metadata["read"] is readers.secret_path and value is not None and not _is_file(value):

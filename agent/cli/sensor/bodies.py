@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from agent.cli.sensor.inputs import read_input
 from agent.coap.options import QueryError, media_of, read_query
-from agent.config.settings import MqttSettings
+from agent.config.settings import MappingSettings, MqttSettings
 from agent.config.subscriptions import FORMATS
 from agent.config.suggestion import nearest
 from agent.delivery import Delivery, ForeignFormat, Media
@@ -49,10 +49,15 @@ def read_body(name: str, *, hexadecimal: bool) -> bytes:
         raise NotADelivery("--hex: expected hex digits") from None
 
 
-def delivery_of(body: bytes, options: BodyOptions, mqtt: MqttSettings) -> Delivery:
+def delivery_of(
+    body: bytes,
+    options: BodyOptions,
+    mqtt: MqttSettings,
+    mappings: MappingSettings = MappingSettings(),  # noqa: B008
+) -> Delivery:
     """Return the delivery; raise OSError, or NotADelivery."""
     if options.mapping is not None:
-        return _mapped(body, options, options.mapping)
+        return _mapped(body, options, options.mapping, mappings)
     if options.topic is not None:
         return _published(body, options.topic, options, mqtt)
     if options.format == ZIGBEE2MQTT:
@@ -68,11 +73,11 @@ def delivery_of(body: bytes, options: BodyOptions, mqtt: MqttSettings) -> Delive
     return Delivery(body, media, "coap", _SENDER, options.device, query)
 
 
-def _mapped(body: bytes, options: BodyOptions, name: str) -> Delivery:
+def _mapped(body: bytes, options: BodyOptions, name: str, mappings: MappingSettings) -> Delivery:
     """Return the delivery of a payload that a mapping reads, from the topic or over HTTP."""
-    from agent.mappings import builtin
+    from agent.mappings.catalog import catalog
 
-    known = builtin.mappings()
+    known = catalog(mappings.own, mappings.folder)
     if name not in known:
         near = nearest(name, known)
         raise NotADelivery(

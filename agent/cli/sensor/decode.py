@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from agent.cli.failures import FAILURE, print_error
 from agent.config import load
 from agent.config.mistakes import ConfigurationError
-from agent.config.settings import CoapSettings, DevicesSettings, IdentitySettings, MqttSettings
+from agent.config.settings import CoapSettings, DevicesSettings, IdentitySettings, MappingSettings, MqttSettings
 from agent.terminal import Colour, json_line, paint, printable
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print events, rejected events, or the refusal."""
     from agent.cli.sensor import bodies
 
-    devices, identity, mqtt, coap = _settings(arguments)
+    devices, identity, mqtt, coap, mappings = _settings(arguments)
     options = bodies.BodyOptions(
         arguments.format,
         arguments.topic,
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     try:
         body = bodies.read_body(arguments.file, hexadecimal=arguments.hex)
-        delivery = bodies.delivery_of(body, options, mqtt)
+        delivery = bodies.delivery_of(body, options, mqtt, mappings)
     except (OSError, bodies.NotADelivery) as error:
         print_error(f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error))
         return FAILURE
@@ -92,15 +92,15 @@ def _check_size(delivery: Delivery, coap: CoapSettings, mqtt: MqttSettings) -> N
 
 def _settings(
     arguments: argparse.Namespace,
-) -> tuple[DevicesSettings, IdentitySettings, MqttSettings, CoapSettings]:
+) -> tuple[DevicesSettings, IdentitySettings, MqttSettings, CoapSettings, MappingSettings]:
     """Return the settings that concern events, the defaults where there is no configuration."""
     try:
         settings = load.load(arguments.config)
     except ConfigurationError:
         if arguments.config.exists():
             raise
-        return DevicesSettings(), IdentitySettings(), MqttSettings(), CoapSettings()
-    return settings.devices, settings.identity, settings.mqtt, settings.coap
+        return DevicesSettings(), IdentitySettings(), MqttSettings(), CoapSettings(), MappingSettings()
+    return settings.devices, settings.identity, settings.mqtt, settings.coap, settings.mappings
 
 
 def _outcomes(delivery: Delivery, devices: DevicesSettings, identity: IdentitySettings) -> Iterator[dict[str, object]]:

@@ -233,12 +233,14 @@ def test_the_example_lists_every_option_in_a_form_that_is_accepted() -> None:
     sections = dict(re.findall(r"^\[([a-z.]+)\]\n(.*?)(?=\n\n|\Z)", example(), re.MULTILINE | re.DOTALL))
     for name, kind in SECTIONS.items():
         for key in map(key_of, fields(kind)):
-            assert re.search(rf"^# (?:{key} =|\[\[{name}\.{key}\]\]$)", sections[name], re.MULTILINE), (name, key)
+            text, table = (sections[name], rf"{name}\.{key}") if name else (example(), key)
+            assert re.search(rf"^# (?:{key} =|\[\[{table}\]\]$)", text, re.MULTILINE), (name, key)
     written = re.sub(r"^# (?=\[\[|[a-z_]+ = .)", "", example(), flags=re.MULTILINE)
     settings = parse(tomllib.loads(written), Source("example"), {})
     assert (settings.gateway.id, settings.coap, settings.http) == ("gw1", CoapSettings(), HttpSettings())
     assert len(settings.mqtt.subscriptions) == len(settings.identity.rules) == len(settings.forward.lanes) == 1
     assert settings.kafka.properties
+    assert [mapping.name for mapping in settings.mappings.own] == ["acme"]
 
 
 def test_an_unknown_override_is_an_error() -> None:
@@ -262,3 +264,38 @@ def test_a_credential_is_what_systemd_hands_over(tmp_path: Path, monkeypatch: py
     assert read(document).http.token_file == tmp_path / "secret_tokens"
     with pytest.raises(ConfigurationError, match="expected credential:NAME"):
         read({"http": {"token_file": "credential:../shadow"}})
+
+
+MAPPING = {"name": "acme", "device": "d", "data": "body"}
+
+
+def test_a_subscription_has_its_mapping_from_the_file_or_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "more.toml").write_text('[[mappings]]\nname = "more"\ndevice = "d"\nid = "body.n"\ndata = "body"\n')
+    subscriptions = [{"topic": name, "format": name} for name in ("acme", "more", "tasmota", "json")]
+    document: dict[str, object] = {
+        "mappings": [MAPPING],
+        "mappings_dir": str(tmp_path),
+        "mqtt": {"subscriptions": subscriptions},
+    }
+    read_ones = read(document).mqtt.subscriptions
+    assert [getattr(one.media, "name", None) for one in read_ones] == ["acme", "more", "tasmota", "JSON"]
+    assert [one.identifies for one in read_ones] == [False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (
+            {"mqtt": {"subscriptions": [{"topic": "a", "format": "tasmoto"}]}},
+            "unknown format 'tasmoto'; did you mean tasmota",
+        ),
+        ({"mappings": [{**MAPPING, "data": "body..x"}]}, r"mappings: entry 1: acme: data: 'body\.\.x'"),
+        ({"mappings": [MAPPING, MAPPING]}, "acme: expected another name"),
+        ({"mappings": [{**MAPPING, "name": "tasmota"}]}, "tasmota: expected another name"),
+        ({"mappings_dir": "/none"}, "mappings_dir: /none: cannot be read"),
+        ({"mapping": 3}, r"unknown section \[mapping\]"),
+    ],
+)
+def test_a_wrong_mapping_is_named_with_its_place(document: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        read(document)

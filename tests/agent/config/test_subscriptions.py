@@ -39,7 +39,7 @@ def test_tables_are_read() -> None:
     [
         3,
         {"topic": "a"},
-        {"topic": "a", "format": "xml"},
+        {"topic": "a", "format": 5},
         {"topic": "a", "format": "json", "qos": 1},
         *({"topic": topic, "format": "json"} for topic in ("", "a/#/b", "a#", "a+/b", "x{device}", "$share/g/a", 5)),
         {"topic": "{device}/{device}", "format": "json"},

@@ -13,6 +13,7 @@ from agent.delivery import Answer, Delivery, Media, Respond, Status
 from agent.http.response import MEDIA_TYPES
 from tests.agent.http.client import Raw, post_bytes
 from tests.agent.http.serving import EVENT, FINGERPRINT, POST, serving
+from tests.agent.mappings.payloads import PUBLISHED
 from tests.agent.store.stores import FaultyConnection, open_faulty, stored_events
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
@@ -174,3 +175,21 @@ async def test_what_a_sensor_posts_in_one_breath_is_answered_in_order(tmp_path: 
         response = [await raw.receive() for _ in range(20)]
         stored = stored_events(served.store)[1:]
     assert [one.document["fingerprints"][0] for one in response] == [event.fingerprint.hex() for event in stored]
+
+
+async def test_a_webhook_that_is_repeated_is_one_event_by_its_mapping(tmp_path: Path) -> None:
+    uplink = next(one for one in PUBLISHED if one.mapping == "the-things-stack-v3")
+    path = f"{POST}?mapping={uplink.mapping}"
+    async with serving(tmp_path) as served:
+        answers = [await served.client.post(uplink.body.encode(), path) for _ in range(2)]
+        skipped = await served.client.post(b'{"join_accept":{}}', path)
+        unknown = await served.client.post(b"{}", f"{POST}?mapping=the-things")
+        mixed = await served.client.post(b"{}", f"{path}&d=urn:dev:x")
+        wrong = await served.client.post(b'{"uplink_message":{}}', path)
+        stored = stored_events(served.store)
+    assert [answer.document["accepted"] for answer in answers] == [1, 0]
+    assert (skipped.code, skipped.document["accepted"]) == (200, 0)
+    assert [answer.code for answer in (unknown, mixed, wrong)] == [400, 400, 400]
+    assert "unknown mapping 'the-things'" in unknown.document["message"]
+    assert "mapping the-things-stack-v3: device" in wrong.document["message"]
+    assert b'"device":"urn:dev:mac:0004a30b001c0530"' in stored[1].tail

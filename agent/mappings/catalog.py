@@ -1,0 +1,40 @@
+"""The mappings that a configuration may name: the built-in ones, its own, and those of a folder."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from agent.mappings import builtin
+from agent.mappings.mapping import EventMapping, MappingError, read
+
+
+def catalog(own: Sequence[EventMapping], folder: Path | None) -> Mapping[str, EventMapping]:
+    """Return all mappings by their names; raise MappingError where a file is wrong or a name occurs twice."""
+    found: dict[str, EventMapping] = {}
+    for mapping in (*own, *(() if folder is None else _read_folder(folder))):
+        if mapping.name in found or mapping.name in builtin.mappings():
+            raise MappingError(f"{mapping.name}: expected another name, there is such a mapping")
+        found[mapping.name] = mapping
+    return {**builtin.mappings(), **found}
+
+
+def _read_folder(folder: Path) -> Sequence[EventMapping]:
+    """Return the mappings of all files `*.toml`, each with tables [[mappings]]."""
+    try:
+        files = sorted(folder.iterdir())
+        texts = {file: file.read_text(encoding="utf-8") for file in files if file.suffix == ".toml"}
+    except (OSError, UnicodeDecodeError) as error:
+        raise MappingError(f"{folder}: cannot be read: {error}") from None
+    return [mapping for file, text in texts.items() for mapping in _read_file(file, text)]
+
+
+def _read_file(file: Path, text: str) -> Sequence[EventMapping]:
+    try:
+        document = tomllib.loads(text)
+        if set(document) != {"mappings"} or not isinstance(document["mappings"], list):
+            raise MappingError("expected tables [[mappings]] and nothing else")
+        return [read(table) for table in document["mappings"]]
+    except (tomllib.TOMLDecodeError, MappingError) as error:
+        raise MappingError(f"{file}: {error}") from None
