@@ -184,12 +184,8 @@ def _warnings(sections: Mapping[str, Any], configuration: Path) -> Iterator[str]
     enabled = [sections[name].enabled for name in ("coap", "http", "mqtt") if name in sections]
     if len(enabled) == 3 and not any(enabled):
         yield "coap, http and mqtt are all disabled: no event can arrive"
-    for subscription in sections["mqtt"].subscriptions if "mqtt" in sections else ():
-        if not subscription.identifies:
-            yield (
-                f"mqtt.subscriptions {subscription.topic}: its mapping has neither id nor time: a message that the "
-                "broker delivers again is another event"
-            )
+    if "mqtt" in sections:
+        yield from _without_identity(sections["mqtt"])
     findings: list[Finding] = []
     lanes = len(sections["forward"].lanes) if "forward" in sections else 0
     if "forward" in sections and "identity" in sections:
@@ -207,6 +203,16 @@ def _warnings(sections: Mapping[str, Any], configuration: Path) -> Iterator[str]
     for finding in findings:
         if finding.condition is not Condition.FINE:
             yield f"{finding.check}: {finding.text}; {finding.hint}"
+
+
+def _without_identity(mqtt: MqttSettings) -> Iterator[str]:
+    """Yield the subscriptions of whose messages no duplicate can be recognised."""
+    for subscription in mqtt.subscriptions:
+        if not subscription.identifies:
+            yield (
+                f"mqtt.subscriptions {subscription.topic}: its mapping has neither id nor time: a message that the "
+                "broker delivers again is another event"
+            )
 
 
 def _beyond_retention(forward: ForwardSettings, identity: IdentitySettings) -> Iterator[str]:
