@@ -30,8 +30,11 @@ class Admission:
         self._protected: frozenset[str] = frozenset()
 
     def protect(self, devices: Iterable[str]) -> None:
-        """Admit events of these devices only from themselves, authenticated, or from a relay."""
-        self._protected |= {unicodedata.normalize("NFC", device) for device in devices}
+        """Admit events of these devices only from themselves, authenticated, or from a relay.
+
+        Without regard to case, which parts of a URN lack (RFC 8141 section 3.1): no look-alike passes for them.
+        """
+        self._protected |= {_caseless(device) for device in devices}
 
     def screen(self, delivery: Delivery, decoded: Decoded) -> Decoded:
         """Return the admitted events; raise ForbiddenError where none is.
@@ -42,10 +45,14 @@ class Admission:
         """
         if delivery.authenticated is None:
             if self._protected:
-                decoded = _without(decoded, lambda device: device not in self._protected, _UNPROVEN)
+                decoded = _without(decoded, lambda device: _caseless(device) not in self._protected, _UNPROVEN)
         elif not delivery.relay:
             _check_own(delivery.authenticated, decoded)
         return _without(decoded, self._admits, _DENIED) if self._lists else decoded
+
+
+def _caseless(device: str) -> str:
+    return unicodedata.normalize("NFC", device).casefold()
 
 
 def _without(decoded: Decoded, admits: Callable[[str], bool], reason: str) -> Decoded:
@@ -69,7 +76,7 @@ def _check_own(authenticated: str, decoded: Decoded) -> None:
 
 
 def _admits(settings: DevicesSettings, device: str) -> bool:
-    if _matches(device, settings.deny):
+    if _matches(device.casefold(), [pattern.casefold() for pattern in settings.deny]):
         return False
     return not settings.allow or _matches(device, settings.allow)
 

@@ -82,7 +82,7 @@ def observe(
         certificates=lambda: certificates(settings),
     )
     view_sources = ViewSources(
-        trouble=store.trouble,
+        trouble=lambda: store.trouble() or "; ".join(one.trouble for one in transports.values() if one.trouble),
         status=reader.current_status,
         metrics=lambda: _metrics(sources),
         live=lambda: live.document(reader.current_status),

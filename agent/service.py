@@ -164,6 +164,10 @@ async def _open_servers(
 ) -> dict[str, CoapServer | HttpServer]:
     """Open the enabled servers; leaving the stack closes them."""
     servers: dict[str, CoapServer | HttpServer] = {}
+    if settings.http.enabled and settings.http.token_file is not None:
+        from agent.http.auth.tokens import read_tokens
+
+        pipeline.protect(read_tokens(settings.http.token_file).senders)
     transports: dict[str, Transport] = {}
     if settings.coap.enabled:
         oscore = open_oscore(settings.coap_oscore, settings.gateway.state_dir)
@@ -175,7 +179,8 @@ async def _open_servers(
             )
         )
         servers["coap"] = coap
-        transports["coap"] = Transport(lambda: coap.counters.duplicates, coap.counters.unserved)
+        closed = "" if oscore is None else oscore.closed
+        transports["coap"] = Transport(lambda: coap.counters.duplicates, coap.counters.unserved, closed)
         store.add_transport(transports["coap"].duplicates, coap.forget_answers)
     if settings.http.enabled:
         http, history = _http(settings, clock, pipeline, store, state, transports)

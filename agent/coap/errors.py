@@ -13,3 +13,6 @@ class CoapBindError(CoapError):
 
 class CredentialsError(CoapError):
     """The credentials directory, or one of its files, cannot be used; the message names it and never a secret."""
+
+    device: str | None = None
+    """Whose credential it is, where the file tells."""

@@ -100,7 +100,7 @@ class DevicesSettings:
 
     allow: tuple[str, ...] = option(readers.patterns, "devices whose events are accepted; empty: all", default=())
     deny: tuple[str, ...] = option(
-        readers.patterns, "devices whose events are refused; takes precedence over `allow`", default=()
+        readers.patterns, "devices whose events are refused, ignoring case; takes precedence over `allow`", default=()
     )
 
 

@@ -46,3 +46,5 @@ class Transport:
     """Retransmissions that it has recognised."""
     unserved: Callable[[], Mapping[str, int]]
     """Messages that had no effect, by reason."""
+    trouble: str = ""
+    """Why it refuses what the configuration lets in; empty where it does not."""

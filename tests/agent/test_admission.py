@@ -108,7 +108,8 @@ def test_a_relay_speaks_for_others() -> None:
         (["urn:dev:ow:*"], [], False),
         ([], [OWN], False),
         (["*"], ["urn:dev:mac:*"], False),
-        ([], ["URN:DEV:*"], True),
+        ([], ["URN:DEV:*"], False),
+        (["URN:DEV:*"], [], False),
     ],
 )
 def test_the_lists_let_a_device_in_or_not(allow: list[str], deny: list[str], taken: bool) -> None:
@@ -127,11 +128,12 @@ def test_a_denied_device_does_not_block_those_beside_it() -> None:
     ("authenticated", "relay", "taken"),
     [(None, False, False), (None, True, False), ("urn:x:1", False, True), ("urn:relay:1", True, True)],
 )
+@pytest.mark.parametrize("protected", ["urn:x:1", "URN:X:1"])
 def test_a_device_with_credentials_is_not_believed_without_them(
-    authenticated: str | None, relay: bool, taken: bool
+    authenticated: str | None, relay: bool, taken: bool, protected: str
 ) -> None:
     admission = Admission(DevicesSettings())
-    admission.protect(["urn:x:1"])
+    admission.protect([protected])
     body = b'{"device":"urn:x:1","id":1}'
     delivery = Delivery(body, Media.JSON, "coap", "coap://[::1]", authenticated, relay=relay)
     if taken:

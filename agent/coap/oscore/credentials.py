@@ -70,6 +70,10 @@ class CredentialFiles:
 
     credentials: tuple[Credential, ...]
     errors: tuple[str, ...]
+    named: frozenset[str] = frozenset()
+    """The devices that the other files name."""
+    nameless: bool = False
+    """Whether one of them does not tell whose it is."""
 
     def __str__(self) -> str:
         usable = len(self.credentials)
@@ -86,20 +90,24 @@ def read_credentials(folder: Path) -> CredentialFiles:
     except OSError as error:
         raise CredentialsError(f"coap.oscore.credentials_dir: {folder} cannot be read: {error.strerror}") from error
     credentials: list[Credential] = []
-    errors: list[str] = []
+    errors: list[CredentialsError] = []
     places: dict[object, str] = {}
     for path in paths:
         try:
             credential = _read(path)
             for what, key in _unique(credential):
                 if key in places:
-                    raise CredentialsError(f"{_shown(path)}: {what} is already used in {places[key]}")
+                    text = f"{_shown(path)}: {what} is already used in {places[key]}"
+                    raise _of_device(CredentialsError(text), credential.device)
         except CredentialsError as error:
-            errors.append(str(error))
+            errors.append(error)
             continue
         credentials.append(credential)
         places.update((key, _shown(path)) for _, key in _unique(credential))
-    return CredentialFiles(tuple(credentials), tuple(errors))
+    named = [error.device for error in errors]
+    return CredentialFiles(
+        tuple(credentials), tuple(map(str, errors)), frozenset(filter(None, named)), nameless=None in named
+    )
 
 
 def create_credential(folder: Path, device: str, *, relay: bool) -> tuple[Path, Credential]:
@@ -182,8 +190,24 @@ def _read(path: Path) -> Credential:
         raise CredentialsError(f"{file}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CredentialsError(f"{file}: not TOML: {error}") from error
-    if content.mode & (stat.S_IRWXO | stat.S_IWGRP):
-        raise CredentialsError(f"{file}: open to others (mode {stat.S_IMODE(content.mode):o}): chmod 640 {file}")
+    try:
+        return _credential(table, content.mode, file)
+    except CredentialsError as error:
+        raise _of_device(error, table.get("device")) from None
+
+
+def _of_device(error: CredentialsError, device: object) -> CredentialsError:
+    """Add whose credential it is, as far as the name is valid."""
+    try:
+        error.device = _checked_device(device, "")
+    except CredentialsError:
+        error.device = None
+    return error
+
+
+def _credential(table: dict[str, object], mode: int, file: str) -> Credential:
+    if mode & (stat.S_IRWXO | stat.S_IWGRP):
+        raise CredentialsError(f"{file}: open to others (mode {stat.S_IMODE(mode):o}): chmod 640 {file}")
     if unknown := set(table) - _KEYS:
         known = ", ".join(sorted(_KEYS))
         raise CredentialsError(f"{file}: unknown key {min(unknown)[:KEY_CHARACTERS_SHOWN]!a}; known are {known}")

@@ -35,11 +35,15 @@ class OscoreServing:
     numbers_folder: Path
     required: bool = False
     freshness: Freshness = Freshness.ANSWER
+    unusable: frozenset[str] = frozenset()
+    """The devices whose files cannot be used."""
+    closed: str = ""
+    """Why `required` is set although the configuration does not ask for it."""
 
     @property
     def devices(self) -> frozenset[str]:
-        """The devices with credentials of their own: their events are accepted only under these."""
-        return frozenset(credential.device for credential in self.credentials if not credential.relay)
+        """The devices and relays with credentials: their events are accepted only under these."""
+        return self.unusable | {credential.device for credential in self.credentials}
 
 
 def open_oscore(settings: OscoreSettings, state_folder: Path) -> OscoreServing | None:
@@ -56,8 +60,18 @@ def open_oscore(settings: OscoreSettings, state_folder: Path) -> OscoreServing |
     level = logging.INFO if files.credentials or not files.errors else logging.ERROR
     usable, unusable = len(files.credentials), len(files.errors)
     _log.log(level, "oscore=ready devices=%d unusable=%d required=%s", usable, unusable, settings.required)
-    numbers_folder = state_folder / NUMBERS_FOLDER
-    return OscoreServing(files.credentials, numbers_folder, settings.required, Freshness(settings.freshness))
+    closed = ""
+    if files.nameless and not settings.required:
+        closed = "a credential is unreadable, so CoAP without OSCORE is refused: it may be anybody's"
+        _log.error("oscore=required reason=%r", closed)
+    return OscoreServing(
+        files.credentials,
+        state_folder / NUMBERS_FOLDER,
+        settings.required or files.nameless,
+        Freshness(settings.freshness),
+        files.named,
+        closed,
+    )
 
 
 def check_installed() -> None:

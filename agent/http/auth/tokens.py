@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
@@ -52,6 +52,11 @@ class Tokens:
 
     def __len__(self) -> int:
         return len(self._holders)
+
+    @property
+    def senders(self) -> Iterator[str]:
+        """The devices and relays."""
+        return (holder.name for _, holder in self._holders.values() if holder.role is not Role.READER)
 
     def find(self, token: bytes) -> Holder | None:
         """Return the holder of a token, None where it is unknown.
