@@ -19,6 +19,7 @@ from agent.store.errors import DamagedEventError, naming
 from agent.store.facts import (
     CHECKPOINTS,
     CLOCK_UNTRUSTED,
+    FORGOTTEN_EARLY,
     FORWARDER_STOPPED,
     IN_DOUBT,
     MQTT_SESSION,
@@ -98,6 +99,8 @@ class GatewayStatus:
     """How often the MQTT broker had lost the agent's session, with the messages in it, since the store was created."""
     mqtt_session_lost_at: int | None = None
     """The last time, in milliseconds since 1970 UTC."""
+    forgotten_early: int = 0
+    """Fingerprints that were forgotten before the end of their retention, since they took too much of the store."""
     lanes: Mapping[str, LaneCounts] = field(default_factory=dict)
     """The events of each lane by state; empty without lanes."""
     requests: RecentRequests | None = None
@@ -137,7 +140,10 @@ def _together(default: GatewayStatus, lanes: Mapping[str, GatewayStatus]) -> Gat
     return replace(default, events=EventCounts(*counts), lanes=of_lanes, **changes)
 
 
-_SUMS = ("accepted", "duplicates", "rejected", "epochs", "store_bytes", "oversized", "log_bytes", "maybe_lost")
+_SUMS = (
+    *("accepted", "duplicates", "rejected", "epochs", "store_bytes", "oversized", "log_bytes", "maybe_lost"),
+    "forgotten_early",
+)
 _FIRSTS = (
     *("oldest_unprocessed", "oldest_new", "oldest_forwarded"),
     *("receipts_held_since", "oversized_since", "oversized_bytes"),
@@ -180,6 +186,7 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> GatewaySt
         maybe_lost=read_in_doubt(tables.read_fact(connection, IN_DOUBT)).lost_max,
         mqtt_sessions_lost=0 if session is None else session.lost,
         mqtt_session_lost_at=None if session is None else session.lost_at,
+        forgotten_early=tables.read_count(connection, FORGOTTEN_EARLY),
     )
 
 

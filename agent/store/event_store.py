@@ -32,6 +32,10 @@ from agent.store.write.writer import Writer
 
 log = logging.getLogger(__name__)
 
+SEGMENT_EVENTS_MIN = 1_024
+SEGMENT_STORE_BYTES = 2_048
+"""A small store has smaller segments, of one fingerprint for so many of its bytes: only sealed ones are bounded."""
+
 
 class EventStore:
     """Stores events durably: takes submissions (`port.Intake`), and passes events to its outbox."""
@@ -57,7 +61,8 @@ class EventStore:
         self._identity = identity
         self._clock = clock
         self._connect = connect
-        self._bounds = IndexBounds(identity.memory_bytes // share, segment_events // share)
+        events_max = max(SEGMENT_EVENTS_MIN, settings.max_bytes // SEGMENT_STORE_BYTES)
+        self._bounds = IndexBounds(identity.memory_bytes // share, min(segment_events // share, events_max))
         self._transports = Transports()
         self._damage = DamageReport(self._path, self._report_failure)
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -131,6 +136,11 @@ class EventStore:
     def written_bytes(self) -> int:
         """Return how many bytes were written to the disk since the store was created."""
         return self._write_path.transactions.wear.bytes
+
+    @property
+    def forgotten_early(self) -> int:
+        """How many fingerprints were forgotten before the end of their retention, since the store was created."""
+        return self._memory.forgotten_early
 
     @property
     def bytes_max(self) -> int:

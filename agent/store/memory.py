@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agent.clock import Clock
 from agent.store import wear
 from agent.store.errors import DamagedStoreError
-from agent.store.facts import CLOCK_UNTRUSTED
+from agent.store.facts import CLOCK_UNTRUSTED, FORGOTTEN_EARLY
 from agent.store.fingerprints import fingerprint_rows, segments
 from agent.store.fingerprints.index import DEFAULT_BOUNDS, FingerprintIndex, IndexBounds
 from agent.store.fingerprints.transient import Lifetimes, RecentRejects, RetransmissionKeys, SimilarityKeys
@@ -55,6 +55,8 @@ class Memory:
     """The hash chain's latest section, which ends with the last event; None where its digest is not known."""
     written: BytesWritten
     """How much was written to the disk before this opening."""
+    forgotten_early: int = 0
+    """How many fingerprints were forgotten before the end of their retention, since the store was created."""
 
     def last_label(self) -> Label | None:
         """Return the label of the last event, None where there is none yet."""
@@ -108,6 +110,7 @@ def load(
         _load_untrusted_clock(connection, clock),
         section.load(connection, epochs, end, clock.monotonic_ms()),
         wear.load(connection),
+        tables.read_count(connection, FORGOTTEN_EARLY),
     )
 
 

@@ -2,8 +2,10 @@
 
 import asyncio
 import os
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
+from resource import RLIMIT_FSIZE, prlimit
+from shutil import copytree
 
 import pytest
 
@@ -12,11 +14,15 @@ from agent.config.settings import IdentitySettings, StoreSettings
 from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME, PAGE_BYTES
 from agent.store.port import Batch, Offsets
+from agent.store.schema import database
+from tests.agent.store.stores import write_commits
 from tests.support.disks.small_disk import fill, small_disk
 from tests.support.posting_gateway import PostingGateway
 from tests.support.waiting import wait_until
 
 MEGABYTES = 24
+MEBIBYTE = 1 << 20
+EVENTS_BYTES = 20 * MEBIBYTE
 
 
 def process_all(state: Path) -> None:
@@ -54,6 +60,45 @@ def test_a_store_that_has_filled_its_disk_is_started_again_and_makes_room_by_its
         process_all(disk / "state")
         gateway.start()
         wait_until(lambda: gateway.post(50, 1_000) == 200, "what the table has has left for new events")
+
+
+@pytest.mark.guarantee(3)
+@pytest.mark.heavy
+@pytest.mark.parametrize("ends", ["killed", "in order"])
+@pytest.mark.parametrize("limits_file", [False, True])
+def test_a_disk_full_of_single_events_which_the_table_has_is_emptied_through_kills_and_restarts(
+    tmp_path: Path, ends: str, *, limits_file: bool
+) -> None:
+    write_commits(tmp_path / "made", [1], EVENTS_BYTES)
+    with (
+        small_disk(tmp_path / "disk", 100 if limits_file else EVENTS_BYTES // MEBIBYTE + 9) as disk,
+        PostingGateway(tmp_path, disk / "state", store='keep_processed = "2s"').process() as gateway,
+    ):
+
+        def start() -> None:
+            gateway.start()
+            if limits_file:  # which no call reports as missing space
+                prlimit(gateway.agent.pid, RLIMIT_FSIZE, (EVENTS_BYTES + 9 * MEBIBYTE,) * 2)
+
+        copytree(tmp_path / "made", disk / "state")
+        start()
+        wait_until(lambda: gateway.post() == 503, "it is full")
+        assert gateway.agent.terminate() == 0
+        process_all(disk / "state")
+        processed = set(gateway.acked)
+        for _ in range(3):
+            start()
+            wait_until(lambda: gateway.post(1) == 200, "what the table has leaves its space")
+            gateway.agent.kill() if ends == "killed" else gateway.agent.terminate()
+        start()
+        wait_until(lambda: count_commits(gateway.store) < 1_000, "all of it is deleted")
+        assert gateway.stored().keys() == gateway.acked - processed
+
+
+def count_commits(path: Path) -> int:
+    with closing(database.open_for_reading(path)) as connection:
+        found: int = connection.execute("SELECT count(*) FROM events").fetchone()[0]
+    return found
 
 
 @pytest.mark.guarantee(3)

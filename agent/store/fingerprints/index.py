@@ -52,6 +52,10 @@ class FingerprintIndex:
         self._floor = 0
         """Positions below it are past their retention, and so are sealed ones committed before `_service_floor_ms`."""
         self._service_floor_ms = 0
+        self.sealed_events = 0
+        """How many fingerprints the segments have."""
+        self.sealing: int | None = None
+        """The number of the segment that is being written: its entries are on flash before it counts."""
 
     @property
     def segment_events(self) -> int:
@@ -134,19 +138,25 @@ class FingerprintIndex:
     def add_segment(self, segment: Segment, bloom: bytes) -> None:
         """Add a segment that is on flash."""
         self._segments[segment.number] = segment
+        self.sealed_events += segment.count
         self._sealed.add(segment.first, segment.last)
         self._filters.add(segment.number, bloom)
 
     def replace_memtable(self, sealed: Memtable, segment: Segment, bloom: bytes) -> None:
         """Replace a memtable by the segment into which it was sealed."""
         self.add_segment(segment, bloom)
+        self.sealing = None
         self._memtables = [memtable for memtable in self._memtables if memtable is not sealed]
 
     def drop_segment(self, number: int) -> None:
         """Remove a segment that is no longer on flash."""
-        del self._segments[number]
+        self.sealed_events -= self._segments.pop(number).count
         self._sealed = Ranges((segment.first, segment.last) for segment in self._segments.values())
         self._filters.drop(number)
+
+    def has_segment(self, number: int) -> bool:
+        """Whether a segment counts, or is being written."""
+        return number in self._segments or number == self.sealing
 
     def segments(self) -> Iterator[Segment]:
         """Yield the segments in order."""

@@ -79,9 +79,11 @@ class Sealing:
         """Do the next step; return False where none is due. After an error the next call starts from the beginning."""
         steps, self._steps = self._steps, None
         if steps is None:
+            if self._clear_rows():  # first: while events keep arriving, another memtable is always full
+                return True
             memtable = self._index.full_memtable()
             if memtable is None:
-                return self._clear_rows()
+                return False
             steps = self._seal(memtable)
         for _ in steps:
             self._steps = steps
@@ -90,9 +92,9 @@ class Sealing:
 
     def _seal(self, memtable: Memtable) -> Iterator[None]:
         """Write a memtable, a little in each step of the iterator."""
-        number = self._index.next_number()
-        for left in list(segments.numbers(self._connection(), number)):
-            self._transact(lambda connection, left=left: segments.delete_segment(connection, left))  # type: ignore[misc]
+        number = self._index.sealing = self._index.next_number()
+        while (left := next(segments.numbers(self._connection(), number), None)) is not None:
+            self._transact(lambda connection, left=left: segments.delete_piece(connection, left))  # type: ignore[misc]
             yield
         bloom = BloomFilter(self._index.segment_events)
         runs = list(memtable.runs())

@@ -17,6 +17,10 @@ from agent.store.schema.database import Reads
 
 ENTRIES_PER_ROW = 182
 """As many as fit into one page."""
+SEALED_BYTES = 26.2
+"""What a sealed fingerprint takes of the file: its entry, and its part of the filter and of the pages."""
+ROWS_PER_PIECE = 128
+"""How many rows of entries are deleted at once; the log grows by as many pages."""
 _PART_BYTES = 3
 _ENTRY_BYTES = FINGERPRINT_BYTES + 2 * _PART_BYTES
 PART_MAX = (1 << 8 * _PART_BYTES) - 1
@@ -133,12 +137,21 @@ def numbers(connection: Reads, least: int = 0) -> Iterator[int]:
         least = (row[0] >> _NUMBER_SHIFT) + 1
 
 
+def delete_piece(connection: sqlite3.Connection, number: int) -> None:
+    """Delete a piece of a segment that does not count."""
+    delete_entries(connection, number, ROWS_PER_PIECE)
+
+
 def delete_segment(connection: sqlite3.Connection, number: int) -> None:
-    """Delete a segment and its entries."""
+    """Delete a segment's own row, so that its entries no longer count."""
     connection.execute("DELETE FROM segments WHERE number = ?", (number,))
+
+
+def delete_entries(connection: sqlite3.Connection, number: int, rows_max: int = -1) -> None:
+    """Delete the first rows of a segment that does not count; all where no number is given."""
     connection.execute(
-        "DELETE FROM sealed WHERE key BETWEEN ? AND ?",
-        (number << _NUMBER_SHIFT, (number + 1 << _NUMBER_SHIFT) - 1),
+        "DELETE FROM sealed WHERE key IN (SELECT key FROM sealed WHERE key BETWEEN ? AND ? ORDER BY key LIMIT ?)",
+        (number << _NUMBER_SHIFT, (number + 1 << _NUMBER_SHIFT) - 1, rows_max),
     )
 
 

@@ -67,6 +67,7 @@ def _rebuild(
             if first <= event.position <= last:
                 entries.setdefault(event.position, SealedFingerprint(event.fingerprint, event.position, service_ms))
     segments.delete_segment(connection, number)
+    segments.delete_entries(connection, number)
     if not entries:
         return None
     # An event that was given up may have been stored again: its later position counts.

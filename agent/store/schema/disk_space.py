@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,9 +32,14 @@ _PROBE_BYTES = 32 << 10
 
 
 def free_bytes(path: Path) -> int:
-    """Return how many bytes the file system of this file has left for this process."""
+    """Return how many bytes this file, or its log, may grow by: what its file system has left, and ulimit allows."""
     status = os.statvfs(path.parent)
-    return status.f_bavail * status.f_frsize
+    left = status.f_bavail * status.f_frsize
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if limit == resource.RLIM_INFINITY:
+        return left
+    size = path.stat().st_size if path.exists() else 0
+    return min(left, max(0, limit - max(size, log_bytes(path))))
 
 
 @dataclass(frozen=True, slots=True)

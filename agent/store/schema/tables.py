@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -18,6 +19,8 @@ from agent.store.schema.database import Reads
 REJECTED_MAX = 1_000
 """How many rejected events are kept, the latest."""
 _POSITION_MAX = (1 << 63) - 1
+_ROW_BYTES = 16
+"""What a row of `events` takes beside its packed events."""
 _SEARCHED_POSITIONS = 10_000
 """How many positions one statement of a search covers: while it runs, the service cannot restart its log."""
 _COMMITS = "SELECT first_position, count, packed FROM events"
@@ -126,9 +129,13 @@ def latest_commits(connection: Reads) -> sqlite3.Cursor:
     return connection.execute(f"{_COMMITS} ORDER BY first_position DESC")
 
 
-def commit_sizes(connection: Reads) -> sqlite3.Cursor:
-    """Return first position, count and size in bytes of the kept commits, in order."""
-    return connection.execute("SELECT first_position, count, length(packed) FROM events ORDER BY first_position")
+def commit_sizes(connection: Reads) -> Generator[tuple[int, int, int]]:
+    """Yield first position, last position and size in bytes of the kept commits, in order."""
+    sizes = connection.execute("SELECT first_position, count, length(packed) FROM events ORDER BY first_position")
+    with closing(sizes):
+        for first, count, size in sizes:
+            subject = f"commit at position {first}"
+            yield first, first + max(typed(count, int, subject), 1) - 1, typed(size, int, subject)
 
 
 def search_commits(connection: Reads, piece: bytes) -> Iterator[Commit]:
@@ -168,17 +175,23 @@ def last_position(connection: Reads) -> int:
     return typed(position, int, "last position")
 
 
-def delete_events(connection: sqlite3.Connection, up_to: int) -> None:
-    """Delete the commits all of whose events are at or below this position."""
-    row = connection.execute(
-        "SELECT first_position, count FROM events WHERE first_position <= ? ORDER BY first_position DESC LIMIT 1",
-        (up_to,),
-    ).fetchone()
-    if row is not None:
-        first, count = row
-        connection.execute(
-            "DELETE FROM events WHERE first_position < ?", (first + count if first + count - 1 <= up_to else first,)
-        )
+def delete_events(connection: sqlite3.Connection, up_to: int, bytes_max: int) -> int:
+    """Delete the first commits all of whose events are at or below a position: one at least, then so many bytes.
+
+    Return the position up to which there is nothing left to delete.
+    """
+    size, deleted_to, done_to = 0, 0, up_to
+    with closing(commit_sizes(connection)) as commits:
+        for _, last, length in commits:
+            if last > up_to:
+                break
+            if size and size + length > bytes_max:
+                done_to = deleted_to
+                break
+            size += length + _ROW_BYTES
+            deleted_to = last
+    connection.execute("DELETE FROM events WHERE first_position <= ?", (deleted_to,))
+    return done_to
 
 
 def discard_from(connection: sqlite3.Connection, first_position: int) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from pathlib import Path
 
 from agent.config.settings import StoreSettings
 from agent.store import layout
 from agent.store.errors import StoreError
+from agent.store.fingerprints import segments
+from agent.store.fingerprints.segments import SEALED_BYTES
 from agent.store.memory import Memory
 from agent.store.schema import database, disk_space, tables
 from agent.store.schema.database import GetConnection
@@ -19,6 +22,8 @@ log = logging.getLogger(__name__)
 RESERVE_BYTES_MAX = 16 << 20
 """Space that new events may not use, so that receipts and deletes still work when the store is full."""
 RESERVE_SHARE = 0.1
+FINGERPRINT_SHARE = 0.75
+"""How much of the store sealed fingerprints may take: the rest is always for events."""
 DROP_SHARE = 0.02
 """How much of a store at its bound is dropped at once, so that few events declare it."""
 DROP_BYTES_MIN = 1 << 20
@@ -43,6 +48,8 @@ class Capacity:
         """How much space was missing on the file system at the latest decision on new events."""
         self._log_held = False
         """Whether another process keeps the log from being emptied: then no removal frees space."""
+        self.removal_failed = False
+        """Whether the latest removal has failed: requests do not try it again, which would write as much each time."""
 
     def is_full(self, arriving_bytes: int = 0) -> bool:
         """Whether there is no space for new events: the store is at its bound, or the file system below it is full."""
@@ -69,7 +76,24 @@ class Capacity:
 
     def stays_full(self) -> bool:
         """Whether there is no space for new events, and nothing may be removed for them."""
-        return self.is_full() and self.purgeable() is None and not self.droppable()
+        return self.is_full() and not (self.may_remove and (self.removable() or self.droppable()))
+
+    def removable(self) -> bool:
+        """Whether something may be removed of which no event is lost."""
+        return self.purgeable() is not None or self.forgettable() is not None
+
+    @property
+    def may_remove(self) -> bool:
+        """Whether a removal may be attempted to make space.
+
+        Not while the log is held: it would grow by what is removed, until all is removed.
+        """
+        return not (self._log_held or self.removal_failed)
+
+    @property
+    def is_log_long(self) -> bool:
+        """Whether a reader keeps the log from being restarted."""
+        return disk_space.log_bytes(self._file) > disk_space.LOG_BYTES_EXPECTED
 
     def refusal(self) -> str:
         """Return why there is no space for new events, as text."""
@@ -79,7 +103,7 @@ class Capacity:
 
     def limit_log(self) -> None:
         """Empty the log where it has grown beyond what is expected; log a warning where a reader holds it."""
-        if self._log_held or disk_space.log_bytes(self._file) > disk_space.LOG_BYTES_EXPECTED:
+        if self._log_held or self.is_log_long:
             self._empty_log()
 
     def purgeable(self) -> int | None:
@@ -87,22 +111,39 @@ class Capacity:
         processed_to = self._memory.progress.processed_to(self._memory.first_kept)
         return processed_to if processed_to >= self._memory.first_kept else None
 
+    @property
+    def exceeds_share(self) -> bool:
+        """Whether sealed fingerprints take more than their share of the store, or of its part of a full disk."""
+        sealed_bytes = self._memory.fingerprints.sealed_events * SEALED_BYTES
+        bytes_max = self._bytes_max
+        if sealed_bytes and self._missing_bytes:
+            bytes_max = min(bytes_max, database.used_bytes(self._connection()) - self._missing_bytes)
+        return sealed_bytes > bytes_max * FINGERPRINT_SHARE
+
+    def forgettable(self) -> int | None:
+        """Return the segment to be forgotten early, or one of whose entries some are left; None where there is none."""
+        index = self._memory.fingerprints
+        left = next(segments.numbers(self._connection()), None)
+        if left is not None and not index.has_segment(left):
+            return left
+        return next(index.segments()).number if self.exceeds_share else None
+
     def droppable(self) -> list[Gap]:
         """Return the unprocessed events of the oldest commits, as whole batches, where they are to be dropped.
 
-        Nothing while the log is held: dropping itself makes the log grow, until all is dropped.
         Nothing where the log lacks space: a removal frees pages of the file, and no space on the file system.
         """
-        if not self._drops or self._log_held or not self._may_write_back():
+        if not self._drops or not self._may_write_back():
             return []
         drop_bytes, size, last = self._drop_bytes, 0, 0
         if self._missing_bytes and not self._is_at_bound():
             drop_bytes = max(self._missing_bytes, min(drop_bytes, DROP_BYTES_MIN))
-        for first, count, length in tables.commit_sizes(self._connection()):
-            if size >= drop_bytes and self._memory.progress.may_cut_after(last):
-                break
-            size += length
-            last = first + count - 1
+        with closing(tables.commit_sizes(self._connection())) as commits:
+            for _, end, length in commits:
+                if size >= drop_bytes and self._memory.progress.may_cut_after(last):
+                    break
+                size += length
+                last = end
         ranges = self._memory.progress.unprocessed(self._memory.first_kept, last)
         return [Gap(first, end, DROPPED) for first, end in ranges]
 
@@ -120,7 +161,7 @@ class Capacity:
 
         A log of the usual size keeps its length: other programs could use its space, once returned.
         """
-        if self._log_held or disk_space.log_bytes(self._file) > disk_space.LOG_BYTES_EXPECTED:
+        if self._log_held or self.is_log_long:
             self._empty_log()
         elif self._may_write_back():
             database.write_back(self._connection())

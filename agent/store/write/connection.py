@@ -106,13 +106,13 @@ class WritingConnection:
         """Record the last position and the round of the log in the mark of use, before any ack."""
         self._mark.note(self._memory.end, self._log.round)
 
-    def limit_log(self) -> None:
-        """Write the log back once it is long; SQLite itself would do so before the log's files are verified.
+    def limit_log(self, *, at_once: bool = False) -> None:
+        """Write the log back once it is long, or at once; SQLite itself would do so before its files are verified.
 
         Raise nothing, since the transaction before is on disk.
         """
         try:
-            if self._connection is not None and self._log.is_long():
+            if self._connection is not None and (at_once or self._log.is_long()):
                 database.write_back(self._connection)
         except FAILURES as error:
             self.lose_if_damaged(error)

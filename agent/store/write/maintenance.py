@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
-from collections.abc import Callable, Iterable
-from itertools import takewhile
+from collections.abc import Callable
 
 from agent.clock import Clock
 from agent.store.errors import FAILURES
-from agent.store.fingerprints import fingerprint_rows, segments
 from agent.store.fingerprints.sealing import Sealing
-from agent.store.fingerprints.segments import Segment
-from agent.store.fingerprints.transient import FINGERPRINT_BYTES
 from agent.store.layout import PAGE_BYTES
 from agent.store.memory import Memory
 from agent.store.schema import database, disk_space
@@ -28,8 +23,6 @@ PURGE_MS = 10_000
 """The pause between two purges, so that one deletes many commits at once."""
 FORGET_MS = 600_000
 """The pause between two checks for fingerprints past their retention."""
-FORGET_ROWS = 1_000
-"""How many rows of fingerprints one transaction forgets."""
 FREE_PAGES_KEPT = disk_space.RESERVE_BYTES // PAGE_BYTES
 FREE_SHARE_KEPT = 0.25
 """Free pages that stay, since new events will need them: on a full disk they have no other space."""
@@ -69,6 +62,7 @@ class Maintenance:
         self._marks_since: int | None = None
         self._duplicates_since: int | None = None
         self._purge_at = now
+        self._failed_since: int | None = None
         self._forget_at = now
         self._retry_at = now
         self._shrink_at = now
@@ -91,7 +85,7 @@ class Maintenance:
         try:
             dues = (
                 *(self._marks(now), self._purge(now), self._forget(now), self._seal(now), self._shrink(now)),
-                self._correct_clock(now),
+                *(self._correct_clock(now), self._retry_removal(now)),
             )
             self._limit_log(now)
             self._close_section(now)
@@ -123,66 +117,43 @@ class Maintenance:
         return (now if self._marks_since is None else self._marks_since) + MARKS_MS
 
     def _purge(self, now: int) -> int | None:
-        times = self._memory.progress.processed_times
-        if times.oldest_ms() is None:
-            return None
-        if now < self._purge_at:
-            return self._purge_at
-        purgeable = times.take(now - self._keep_ms)
-        if purgeable is not None and purgeable >= self._memory.first_kept:
-            self._path.removal.purge(purgeable)
-            self._purge_at = now + PURGE_MS
+        """Begin the purge of what has been processed for long enough, or continue one by a piece."""
+        times, removal = self._memory.progress.processed_times, self._path.removal
+        if removal.is_due:
+            if self._path.capacity.is_log_long:
+                return now + CAPACITY_MS
+            removal.continue_purge()
+        elif now >= self._purge_at:
+            purgeable = times.take(now - self._keep_ms)
+            if purgeable is not None and purgeable >= self._memory.first_kept:
+                self._purge_at = now + PURGE_MS
+                removal.purge(purgeable)
+        if removal.is_due:
+            return now
         oldest_ms = times.oldest_ms()
         return None if oldest_ms is None else max(oldest_ms + self._keep_ms, self._purge_at)
 
+    def _retry_removal(self, now: int) -> int | None:
+        """Try a removal again that has failed: requests do not, and where none arrives, nobody else would."""
+        capacity = self._path.capacity
+        self._failed_since = _since(self._failed_since, now, capacity.removal_failed)
+        if self._failed_since is None:
+            return None
+        if _age(self._failed_since, now) >= RETRY_MS:
+            self._failed_since, capacity.removal_failed = None, False
+            if capacity.is_full() and capacity.removable():
+                self._path.removal.make_space()
+        return (now if self._failed_since is None else self._failed_since) + RETRY_MS
+
     def _forget(self, now: int) -> int:
-        if now < self._forget_at:
+        capacity = self._path.capacity
+        if now < self._forget_at and not capacity.exceeds_share:
             return self._forget_at
-        if not self._path.capacity.allows_maintenance(grows=False):
+        if not capacity.allows_maintenance(grows=False):
             return now + CAPACITY_MS
-        self._forget_at = now + FORGET_MS
-        boundary_ms = self._path.service.now_ms() - self._retention_ms
-        if self._forget_rows(boundary_ms) or self._forget_segment(boundary_ms):
-            self._forget_at = now
+        is_more = self._path.forgetting.forget(self._path.service.now_ms() - self._retention_ms)
+        self._forget_at = now if is_more else now + FORGET_MS
         return self._forget_at
-
-    def _forget_rows(self, boundary_ms: int) -> bool:
-        """Forget the oldest rows that were committed before a service time; return False where there are none."""
-        index = self._memory.fingerprints
-        rows = fingerprint_rows.rows_above(self._path.connection.get(), 0, FORGET_ROWS)
-        old = list(takewhile(lambda row: row.service_ms < boundary_ms, rows))
-        if not old:
-            index.expire(0, boundary_ms)
-            return False
-        last = old[-1].first_position
-        floor = last + len(old[-1].fingerprints) // FINGERPRINT_BYTES
-
-        def write(connection: sqlite3.Connection) -> None:
-            fingerprint_rows.delete_rows(connection, last)
-            segments.delete_forgotten(connection, _lowest(floor, index.segments()))
-
-        self._path.transactions.run(write)
-        index.expire(floor, boundary_ms)
-        return True
-
-    def _forget_segment(self, boundary_ms: int) -> bool:
-        """Drop a segment all of which was committed before a service time; return False where there is none."""
-        index = self._memory.fingerprints
-        old = next((segment for segment in index.segments() if segment.service_ms < boundary_ms), None)
-        if old is None:
-            return False
-        others = [segment for segment in index.segments() if segment is not old]
-        rows = fingerprint_rows.rows_above(self._path.connection.get(), 0, 1)
-        floor = _lowest(min([old.last + 1, *(row.first_position for row in rows)]), others)
-
-        def write(connection: sqlite3.Connection) -> None:
-            segments.delete_segment(connection, old.number)
-            segments.delete_forgotten(connection, floor)
-
-        self._path.transactions.run(write)
-        index.drop_segment(old.number)
-        index.expire(floor, boundary_ms)
-        return True
 
     def _seal(self, now: int) -> int | None:
         """Continue sealing; return None where nothing is to be sealed.
@@ -229,11 +200,6 @@ class Maintenance:
         if now >= self._log_at:
             self._path.capacity.limit_log()
             self._log_at = now + LOG_MS
-
-
-def _lowest(floor: int, kept: Iterable[Segment]) -> int:
-    """Return the position below which no fingerprint is stored, given those from `floor` on and these."""
-    return min([floor, *(segment.first for segment in kept)])
 
 
 def _since(before: int | None, now: int, is_pending: bool) -> int | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from agent.store.errors import FAILURES
 from agent.store.fingerprints import segments
@@ -13,39 +14,69 @@ from agent.store.read import section
 from agent.store.schema import gaps, tables
 from agent.store.schema.gaps import Gap
 from agent.store.write.capacity import Capacity
+from agent.store.write.forgetting import Forgetting
 from agent.store.write.transaction import Transactions
 
 log = logging.getLogger(__name__)
 
 
-class Removal:
-    """Each removal is one transaction, which memory follows after its commit; runs on the writer's thread alone.
+PIECE_BYTES = 512 << 10
+"""How much one transaction deletes. Small commits are deleted page by page, so the log grows by as much and a tenth."""
+PIECE_BYTES_MIN = 16 << 10
+"""How much it deletes at least where larger pieces have failed, as for lack of space."""
 
+
+class Removal:
+    """Deletes in pieces, the oldest events first; runs on the writer's thread alone.
+
+    Each piece is one transaction, which memory follows after its commit, and after which the log is written back.
     `forget_answers` is called when events are given up: the transports' remembered answers must not ack their resend.
     """
 
     def __init__(
-        self, transactions: Transactions, capacity: Capacity, memory: Memory, forget_answers: Callable[[], None]
+        self,
+        transactions: Transactions,
+        capacity: Capacity,
+        memory: Memory,
+        forgetting: Forgetting,
+        forget_answers: Callable[[], None],
     ) -> None:
         self._transactions = transactions
         self._capacity = capacity
         self._memory = memory
+        self._forgetting = forgetting
         self._forget_answers = forget_answers
+        self._purge_to = 0
+        self._piece_bytes = PIECE_BYTES
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a purge has begun, and pieces of it are left."""
+        return self._purge_to >= self._memory.first_kept
 
     def purge(self, up_to: int) -> None:
-        """Delete the commits all of whose events are at or below this position."""
-        latest = self._memory.section
-        noted = None
-        if latest is not None and up_to >= latest.first:
-            noted = section.note(latest, self._memory.epochs, self._memory.end)
+        """Delete the commits all of whose events are at or below this position: a piece now, the others one by one."""
+        self._purge_to = max(self._purge_to, up_to)
+        self.continue_purge()
+
+    def continue_purge(self) -> None:
+        """Delete the next piece of a purge."""
+        if self.is_due:
+            with self._noting_failure():
+                self._purge_piece(self._purge_to)
+
+    def _purge_piece(self, up_to: int) -> None:
+        done_to = up_to
 
         def write(connection: sqlite3.Connection) -> None:
-            tables.delete_events(connection, up_to)
-            if noted is not None:
-                tables.write_fact(connection, *noted)
+            nonlocal done_to
+            done_to = tables.delete_events(connection, up_to, self._piece_bytes)
+            latest = self._memory.section
+            if latest is not None and done_to >= latest.first:
+                tables.write_fact(connection, *section.note(latest, self._memory.epochs, self._memory.end))
 
-        self._transactions.run(write)
-        self._memory.first_kept = up_to + 1
+        self._transactions.run(write, write_back=True)
+        self._memory.first_kept = done_to + 1
 
     def give_up(self, gap: Gap) -> None:
         """Record a gap and forget its fingerprints and retransmission keys, so that a resend is stored as new.
@@ -87,14 +118,34 @@ class Removal:
         return True
 
     def make_space(self) -> bool:
-        """Delete the events that may be removed: processed ones, then the oldest; return False where there are none."""
-        if (processed_to := self._capacity.purgeable()) is not None:
-            self.purge(processed_to)
-        elif dropped := self._capacity.droppable():
-            for gap in dropped:
-                self.give_up(gap)
-            self.purge(dropped[-1].last)
-            log.warning("store=full dropped=%d", sum(gap.count for gap in dropped))
-        else:
+        """Delete a piece of what may be removed: processed events, fingerprints beyond their share, the oldest events.
+
+        Return False where there is none.
+        """
+        if not self._capacity.may_remove:
             return False
+        with self._noting_failure():
+            if (processed_to := self._capacity.purgeable()) is not None:
+                self._purge_piece(processed_to)
+            elif self._forgetting.forget_early():
+                pass
+            elif dropped := self._capacity.droppable():
+                for gap in dropped:
+                    self.give_up(gap)
+                self.purge(dropped[-1].last)
+                log.warning("store=full dropped=%d", sum(gap.count for gap in dropped))
+            else:
+                return False
         return True
+
+    @contextmanager
+    def _noting_failure(self) -> Iterator[None]:
+        """Note whether the removal in the block fails; the next one tries a smaller piece."""
+        try:
+            yield
+        except FAILURES:
+            self._capacity.removal_failed = True
+            self._piece_bytes = max(PIECE_BYTES_MIN, self._piece_bytes // 4)
+            raise
+        self._capacity.removal_failed = False
+        self._piece_bytes = PIECE_BYTES

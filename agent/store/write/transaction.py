@@ -46,8 +46,8 @@ class Transactions:
         self.durations = CommitDurations()
         """Of the transactions that reached the disk."""
 
-    def run(self, write: Write) -> None:
-        """Run one transaction; raise with nothing written."""
+    def run(self, write: Write, *, write_back: bool = False) -> None:
+        """Run one transaction, and where requested write the log back after it; raise with nothing written."""
         self._capacity.check_log()
         changes = self._memory.progress.pending()
         duplicates = self._duplicates.pending()
@@ -56,7 +56,7 @@ class Transactions:
         self.durations.add(time.monotonic() - start)
         self._duplicates.written(duplicates)
         self._memory.progress.written(changes)
-        self._connection.limit_log()
+        self._connection.limit_log(at_once=write_back)
         if self._failure:
             log.warning("store=recovered")
             self._failure = ""

@@ -17,6 +17,7 @@ from agent.store.write.capacity import Capacity
 from agent.store.write.connection import WritingConnection
 from agent.store.write.duplicate_counter import DuplicateCounter
 from agent.store.write.epoch import CurrentEpoch
+from agent.store.write.forgetting import Forgetting
 from agent.store.write.removal import Removal
 from agent.store.write.service_clock import ServiceClock
 from agent.store.write.transaction import Transactions
@@ -32,6 +33,7 @@ class WritePath:
     capacity: Capacity
     duplicates: DuplicateCounter
     transactions: Transactions
+    forgetting: Forgetting
     removal: Removal
 
     @classmethod
@@ -52,5 +54,6 @@ class WritePath:
         capacity = Capacity(path, settings, memory, connection.get)
         duplicates = DuplicateCounter(transports.duplicates)
         transactions = Transactions(connection, memory, service, capacity, duplicates, report_damage)
-        removal = Removal(transactions, capacity, memory, transports.forget_answers)
-        return cls(service, epoch, connection, capacity, duplicates, transactions, removal)
+        forgetting = Forgetting(connection.get, transactions, capacity, memory)
+        removal = Removal(transactions, capacity, memory, forgetting, transports.forget_answers)
+        return cls(service, epoch, connection, capacity, duplicates, transactions, forgetting, removal)

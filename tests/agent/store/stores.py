@@ -8,7 +8,9 @@ import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -17,13 +19,15 @@ from agent.config.settings import IdentitySettings, StoreSettings
 from agent.identity.identify import identify
 from agent.store.event_store import EventStore
 from agent.store.fingerprints.index import SEGMENT_EVENTS
+from agent.store.format.packing import pack_fields
 from agent.store.layout import FILE_NAME
 from agent.store.memory import Memory
 from agent.store.port import Batch, Candidate, Intake, Offsets, Outcome, Reject, StoredEvent, Submission
-from agent.store.schema import database
+from agent.store.schema import database, tables
+from agent.store.schema.tables import EpochStart
 from agent.store.write.capacity import Capacity
 from contract.event import Event
-from contract.record import ClockTrust
+from contract.record import ClockTrust, Shared
 
 GATEWAY = "gw-test"
 TOPIC_ID = "topic-1"
@@ -69,6 +73,36 @@ def make_store(
     return EventStore(
         folder, GATEWAY, StoreSettings(**settings), identity, clock, connect=connect, segment_events=segment_events
     )
+
+
+def write_commits(folder: Path, sizes: Iterable[int], bytes_min: int) -> int:
+    """Fill a new store to a size by commits of so many events, in turn; return the last position.
+
+    Without the service, which would flush single events one by one, and without their fingerprints.
+    """
+    chance, following = Random(bytes_min), 1
+    folder.mkdir(parents=True, exist_ok=True)
+    with closing(database.open_for_service(folder / FILE_NAME)) as connection:
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("BEGIN")
+        tables.insert_epoch(connection, 1, EpochStart("0" * 16, "", 0, START, trusted=False, service_ms=0))
+        for number, size in enumerate(cycle(sizes)):
+            found = {chance.randbytes(16): position for position in range(following, following + size)}
+            packed = [
+                pack_fields(position, key, _tail(position, key), ClockTrust.TRUSTED, Shared.NONE, None)
+                for key, position in found.items()
+            ]
+            tables.insert_events(connection, following, packed)
+            following += size
+            if number % 100 == 0 and database.used_bytes(connection) >= bytes_min:
+                break
+        connection.execute("COMMIT")
+        database.empty_log(connection)
+    return following - 1
+
+
+def _tail(position: int, key: bytes) -> bytes:
+    return b'"device":"d","id":%d,"data":{"text":"%s"}' % (position, key.hex().encode())
 
 
 def commits(store: EventStore) -> int:

@@ -1,0 +1,207 @@
+"""Removal in pieces: what is deleted never fills the log, whatever the sizes of the commits."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from shutil import copytree
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import Phase, example, given, settings
+from hypothesis import strategies as st
+
+from agent.cli.doctor.machine import STORE_BYTES_MIN
+from agent.status import read_status
+from agent.store.event_store import EventStore
+from agent.store.fingerprints import segments
+from agent.store.layout import FILE_NAME
+from agent.store.schema import database, disk_space
+from agent.store.write.decision import STORE_FULL
+from agent.store.write.removal import PIECE_BYTES
+from contract.event import Event
+from tests.agent.store.faults.failing_disk import Error, FailingDisk, Fault, Operation
+from tests.agent.store.faults.test_small_disk import take_all_but
+from tests.agent.store.stores import GATEWAY, HandClock, accept, batch, crash_image, make_store, write_commits
+from tests.support.disks.small_disk import small_disk
+
+LOG_BYTES_MAX = PIECE_BYTES * 3 // 2
+"""Of a purge alone: a piece, and what it changes besides."""
+SIZES = st.one_of(st.just(1), st.integers(1, 100))
+TURNS_MAX = 200
+
+
+class WatchedConnection(database.StoreConnection):
+    """Notes how large the log is after each transaction."""
+
+    log_bytes_max: int = 0
+
+    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> sqlite3.Cursor:  # type: ignore[override]
+        found = super().execute(sql, parameters)
+        if sql == "COMMIT":
+            path = Path(super().execute("PRAGMA database_list").fetchone()[2])
+            kind = type(self)
+            kind.log_bytes_max = max(kind.log_bytes_max, disk_space.log_bytes(path))
+        return found
+
+
+def watched() -> tuple[type[WatchedConnection], database.Connect]:
+    class Watched(WatchedConnection):
+        pass
+
+    return Watched, lambda path: database.open_for_service(path, Watched)
+
+
+def process_all(store: EventStore, last: int) -> None:
+    store.outbox.mark_forwarded(batch(1, last))
+    store.outbox.mark_processed(store.outbox.forwarded())
+
+
+def take_turns(store: EventStore, is_done: Callable[[], bool]) -> int:
+    """Have the writer take turns until something is so; return how many."""
+    for turns in range(TURNS_MAX):
+        if is_done():
+            return turns
+        store.trouble()
+    raise AssertionError(f"not in {TURNS_MAX} turns")
+
+
+@pytest.mark.guarantee(3)
+@pytest.mark.heavy
+@settings(max_examples=5, deadline=None, phases=[Phase.explicit, Phase.generate])
+@example(sizes=[1], when_full="refuse")
+@given(sizes=st.lists(SIZES, min_size=1, max_size=5), when_full=st.sampled_from(["refuse", "drop-oldest"]))
+def test_a_full_store_whose_events_are_in_the_table_empties_by_itself_with_a_short_log(
+    sizes: list[int], when_full: str
+) -> None:
+    async def run(folder: Path) -> None:
+        clock, (connection, connect) = HandClock(), watched()
+        last = write_commits(folder, sizes, bytes_max * 9 // 10)
+        async with make_store(
+            folder, clock, connect=connect, max_bytes=bytes_max, keep_processed_seconds=100, when_full=when_full
+        ) as store:
+            if when_full == "refuse":
+                assert (await accept(store, clock, Event("d", id="a"))).refusal == STORE_FULL
+            else:
+                assert (await accept(store, clock, Event("d", id="a"))).accepted == 1
+                assert 0 < store.counts()[3] < last // 10
+            process_all(store, last)
+            assert (await accept(store, clock, Event("d", id="b"))).accepted == 1
+            clock.pass_seconds(101)
+            take_turns(store, lambda: store.counts()[2] == 0)
+            assert connection.log_bytes_max <= LOG_BYTES_MAX
+            assert store.outbox.read(0, 9, 1 << 20)
+
+    bytes_max = 6 << 20
+    with TemporaryDirectory(prefix="removal-") as folder:
+        asyncio.run(run(Path(folder)))
+
+
+@pytest.mark.guarantee(3)
+async def test_what_failed_for_lack_of_space_is_not_tried_by_each_request_and_is_no_space(tmp_path: Path) -> None:
+    clock, system = HandClock(), FailingDisk()
+    last = write_commits(tmp_path, [1], 900_000)
+    async with make_store(tmp_path, clock, connect=system.connect, max_bytes=1_000_000) as store:
+        process_all(store, last)
+        with system.failing(Fault(Operation.WRITE, Error.FULL, ("", "-wal"))) as fault:
+            refusals = [(await accept(store, clock, Event("d", id="a"))).refusal]
+            before = fault.hits
+            refusals += [(await accept(store, clock, Event("d", id=number))).refusal for number in range(20)]
+            assert all(refusals)
+            assert fault.hits == before > 0
+            assert store.trouble()
+        clock.pass_seconds(11)
+        take_turns(store, lambda: not store.trouble())
+        assert (await accept(store, clock, Event("d", id="a"))).accepted == 1
+
+
+@pytest.mark.guarantee(3)
+@pytest.mark.heavy
+async def test_a_disk_full_of_single_events_is_emptied_while_it_serves_and_with_what_others_leave(
+    tmp_path: Path,
+) -> None:
+    with small_disk(tmp_path / "disk", 29) as disk:
+        clock, folder = HandClock(), disk / "state"
+        last = write_commits(tmp_path / "made", [1], 20 << 20)
+        copytree(tmp_path / "made", folder)
+        async with make_store(folder, clock) as store:
+            take_all_but(disk / "filler", disk_space.RESERVE_BYTES - (64 << 10))
+            assert (await accept(store, clock, Event("d", id="a"))).refusal == disk_space.DISK_FULL
+            take_all_but(disk / "filler", 300 << 10)  # less than a piece
+            process_all(store, last)
+            for _ in range(TURNS_MAX):
+                clock.pass_seconds(6)
+                if (await accept(store, clock, Event("d", id="a"))).accepted:
+                    break
+            assert (await accept(store, clock, Event("d", id="a"))).duplicates == 1
+            assert not store.trouble()
+
+
+@pytest.mark.guarantee(3)
+async def test_a_reader_of_the_log_delays_a_purge_that_would_only_lengthen_it(tmp_path: Path) -> None:
+    clock, (connection, connect) = HandClock(), watched()
+    last = write_commits(tmp_path, [1], 4 << 20)
+    async with make_store(tmp_path, clock, connect=connect, keep_processed_seconds=0) as store:
+        with pytest.MonkeyPatch.context() as patch, closing(database.open_for_reading(tmp_path / FILE_NAME)) as reader:
+            patch.setattr(disk_space, "LOG_BYTES_EXPECTED", 1 << 20)
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM events").fetchone()
+            process_all(store, last)
+            for _ in range(20):
+                clock.pass_seconds(11)
+                store.trouble()
+            assert connection.log_bytes_max < 2 << 20
+        clock.pass_seconds(11)
+        take_turns(store, lambda: store.counts()[2] == 0)
+
+
+@pytest.mark.guarantee(2)
+@pytest.mark.guarantee(3)
+@pytest.mark.heavy
+@pytest.mark.parametrize("when_full", ["refuse", "drop-oldest"])
+async def test_fingerprints_beyond_their_share_are_forgotten_and_never_cost_an_event(
+    tmp_path: Path, when_full: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = HandClock()
+    store_settings = {"when_full": when_full, "keep_processed_seconds": 0, "segment_events": 1_024}
+    async with make_store(tmp_path, clock, max_bytes=STORE_BYTES_MIN, **store_settings) as store:
+        for number in range(150):
+            outcome = await accept(store, clock, *(Event("d", id=200 * number + place) for place in range(200)))
+            assert outcome.accepted == 200, outcome.refusal
+            process_all(store, store._memory.end)
+            clock.pass_seconds(1)
+        assert not store.trouble()
+        assert store.forgotten_early > 1_000
+        assert read_status(tmp_path, GATEWAY).forgotten_early == store.forgotten_early
+        assert (await accept(store, clock, Event("d", id=29_000))).duplicates == 1
+        assert (await accept(store, clock, Event("d", id=0))).accepted == 1
+    assert "store=fingerprints forgotten=1024" in caplog.text
+    async with make_store(tmp_path, clock, max_bytes=STORE_BYTES_MIN * 3 // 4, **store_settings) as store:
+        assert (await accept(store, clock, Event("d", id="in less space"))).accepted == 1
+        assert store.counts()[3] == 0, "dropped"
+
+
+async def test_a_segment_is_forgotten_in_pieces_and_a_kill_leaves_none_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = HandClock()
+    monkeypatch.setattr(segments, "ROWS_PER_PIECE", 1)
+    async with make_store(tmp_path / "live", clock, segment_events=600, retention_seconds=100) as store:
+        await accept(store, clock, *(Event("d", id=number) for number in range(900)))
+        take_turns(store, lambda: store._memory.fingerprints.sealed_events > 0)
+        before = count_rows(tmp_path / "live")
+        assert before > 2
+        clock.pass_seconds(1_000)
+        take_turns(store, lambda: count_rows(tmp_path / "live") < before)
+        image = crash_image(tmp_path / "live", tmp_path / "image")
+    async with make_store(image, clock, segment_events=600, retention_seconds=100) as store:
+        take_turns(store, lambda: count_rows(image) == 0)
+        assert (await accept(store, clock, Event("d", id=7))).accepted == 1
+
+
+def count_rows(folder: Path) -> int:
+    with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
+        found: int = connection.execute("SELECT count(*) FROM sealed").fetchone()[0]
+    return found
