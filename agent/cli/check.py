@@ -14,7 +14,7 @@ from typing import Any
 
 from agent.cli.doctor.files import as_user, check_hidden, check_secrets, service_user, unreadable
 from agent.cli.doctor.finding import Condition, Finding
-from agent.cli.doctor.machine import check_memory, check_store_bound
+from agent.cli.doctor.machine import check_fingerprints, check_memory, check_store_bound
 from agent.cli.failures import USAGE, print_error
 from agent.config import load
 from agent.config.load import SECTIONS, Source, key_of
@@ -196,6 +196,7 @@ def _warnings(sections: Mapping[str, Any], configuration: Path) -> Iterator[str]
         findings += check_memory(sections["identity"], lanes)
     if "store" in sections:
         findings += check_store_bound(sections["store"], lanes)
+    findings += _remembered(sections, lanes)
     findings += [*check_hidden(sections), *check_secrets(sections, configuration)]
     if "coap" in sections and "coap.oscore" in sections:
         with suppress(CredentialsError):  # a mistake, which is named above
@@ -213,6 +214,17 @@ def _without_identity(mqtt: MqttSettings) -> Iterator[str]:
                 f"mqtt.subscriptions {subscription.topic}: its mapping has neither id nor time: a message that the "
                 "broker delivers again is another event"
             )
+
+
+def _remembered(sections: Mapping[str, Any], lanes: int) -> list[Finding]:
+    """Return for how long fingerprints are remembered; nothing of a store that cannot be read, as doctor reports."""
+    if not {"gateway", "identity", "store"} <= sections.keys():
+        return []
+    try:
+        folder = sections["gateway"].state_dir
+        return list(check_fingerprints(folder, sections["store"], sections["identity"], lanes))
+    except (OSError, StoreError, sqlite3.Error):
+        return []
 
 
 def _beyond_retention(forward: ForwardSettings, identity: IdentitySettings) -> Iterator[str]:

@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
             if status.epoch is None
             else f"epoch {status.epoch}, sequence {status.sequence:,}; {count(status.epochs, 'epoch')} so far",
         ),
-        ("on disk", f"{size(status.store_bytes)}, {share:.0%} of store.max_bytes"),
+        ("on disk", f"{size(status.store_bytes)}, {share:.0%} of store.max_bytes{_forgotten(status)}"),
     ]
     if running and status.log_bytes > disk_space.LOG_BYTES_EXPECTED:
         rows.append(("log", paint(_log_held(status.log_bytes, path), Colour.WARNING)))
@@ -88,6 +88,12 @@ def sessions_lost(status: GatewayStatus) -> str:
     """Return how often the MQTT broker has lost the session, and when last."""
     times = count(status.mqtt_sessions_lost, "time")
     return f"the broker lost the agent's session {times}, last {_age(status.mqtt_session_lost_at)} ago"
+
+
+def _forgotten(status: GatewayStatus) -> str:
+    """Return how many fingerprints the store had no space for."""
+    early = count(status.forgotten_early, "fingerprint")
+    return f"; {early} forgotten before identity.retention" if status.forgotten_early else ""
 
 
 def _states(events: EventCounts) -> str:

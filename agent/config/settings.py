@@ -181,7 +181,7 @@ class IdentitySettings:
 
     retention_seconds: float = option(
         readers.duration,
-        "how long a fingerprint is remembered, in running time of the agent",
+        "how long a fingerprint is remembered, in running time of the agent, as far as the store has space for it",
         key="retention",
         default=7 * DAY_SECONDS,
     )

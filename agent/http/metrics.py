@@ -133,6 +133,8 @@ def _store(sources: Sources) -> Iterator[Metric]:
     yield GaugeMetricFamily("oncegate_store_bytes", "The store's files.", value=sources.store_bytes())
     yield GaugeMetricFamily("oncegate_store_max_bytes", "The store's bound.", value=sources.store_bytes_max)
     yield GaugeMetricFamily("oncegate_store_log_bytes", "Its write-ahead log.", value=sources.log_bytes())
+    forgotten = sources.status().forgotten_early
+    yield CounterMetricFamily("oncegate_fingerprints_forgotten_early", "Before identity.retention.", value=forgotten)
 
 
 def _lanes(counts: Mapping[str, tuple[int, int, int, int]]) -> Metric:

@@ -138,11 +138,6 @@ class EventStore:
         return self._write_path.transactions.wear.bytes
 
     @property
-    def forgotten_early(self) -> int:
-        """How many fingerprints were forgotten before the end of their retention, since the store was created."""
-        return self._memory.forgotten_early
-
-    @property
     def bytes_max(self) -> int:
         """The bound of the store."""
         return self._settings.max_bytes

@@ -11,6 +11,7 @@ from agent.cli.doctor.files import check_files, check_oscore, check_secrets, sec
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
 from agent.cli.doctor.machine import (
     check_clock,
+    check_fingerprints,
     check_memory,
     check_mount,
     check_python,
@@ -62,6 +63,7 @@ def _checks(settings: Settings, configuration: Path | None) -> Iterator[tuple[st
     yield "space", lambda: check_store_bound(settings.store, lanes)
     yield "space", lambda: check_space(folder, settings.store)
     yield "memory", lambda: check_memory(settings.identity, lanes)
+    yield "fingerprints", lambda: _check_fingerprints(settings)
     yield "wear", lambda: _check_wear(folder)
     yield "store", lambda: _check_stores(folder)
     yield "files", lambda: check_files(sections_in(settings))
@@ -74,6 +76,12 @@ def _checks(settings: Settings, configuration: Path | None) -> Iterator[tuple[st
     yield "kafka", lambda: _check_kafka(settings, clock.wall_ms())
     if settings.mqtt.enabled:
         yield "mqtt", lambda: _check_mqtt(settings, clock.wall_ms())
+
+
+def _check_fingerprints(settings: Settings) -> Iterator[Finding]:
+    folder = settings.gateway.state_dir
+    if not any(_unreadable(store / FILE_NAME) for store in store_folders(folder).values()):
+        yield from check_fingerprints(folder, settings.store, settings.identity, len(settings.forward.lanes))
 
 
 def _check_wear(folder: Path) -> Iterator[Finding]:

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
 from agent.clock import Clock
-from agent.config.lanes import LANE_SHARE
+from agent.config.lanes import DEFAULT_LANE, LANE_SHARE
 from agent.config.settings import GatewaySettings, IdentitySettings, StoreSettings
 from agent.store.files.folders import store_folders
 from agent.store.layout import FILE_NAME
+from agent.store.read.remembered import read_remembered
 from agent.store.schema import database
-from agent.terminal import size
+from agent.terminal import duration, size
 from contract.record import ClockTrust
 from contract.timestamp import rfc3339
 
@@ -153,6 +154,29 @@ def check_memory(settings: IdentitySettings, lanes: int = 0, available_bytes: in
         yield wrong("memory", f"{text}, the rest about {size(AGENT_BYTES)}", hint)
     else:
         yield fine("memory", text)
+
+
+def check_fingerprints(
+    folder: Path, store: StoreSettings, identity: IdentitySettings, lanes: int = 0
+) -> Iterator[Finding]:
+    """Check for how long the fingerprints of each lane are remembered at its present rate."""
+    folders = store_folders(folder)
+    part = store.max_bytes // LANE_SHARE
+    rest = store.max_bytes - part * max(lanes, len(folders) - 1)
+    for lane, state in folders.items():
+        is_default = lane == DEFAULT_LANE
+        memory_bytes = identity.memory_bytes // (1 if is_default else LANE_SHARE)
+        found = read_remembered(state / FILE_NAME, rest if is_default else part, memory_bytes)
+        if found is None:
+            continue
+        rate = f"{'' if is_default else f'lane {lane}: '}at the last day's {found.events_per_second:,.3g} events/s"
+        disk, memory = duration(found.seconds_on_disk), duration(found.seconds_in_memory)
+        text = f"{rate} remembered for {disk} on disk, {memory} with filters in memory"
+        if found.seconds_on_disk < identity.retention_seconds:
+            hint = f"identity.retention is {duration(identity.retention_seconds)}: raise store.max_bytes, or lower it"
+            yield warning("fingerprints", text, hint)
+        else:
+            yield fine("fingerprints", text)
 
 
 def _memory_bytes() -> int:

@@ -126,11 +126,6 @@ class LaneStores:
         return self._default.written_bytes()
 
     @property
-    def forgotten_early(self) -> int:
-        """How many fingerprints all stores have forgotten early."""
-        return sum(store.forgotten_early for store in self.by_lane.values())
-
-    @property
     def bytes_max(self) -> int:
         """The bound of all stores together."""
         return sum(store.bytes_max for store in self.by_lane.values())

@@ -37,6 +37,8 @@ def open_store(
 
     Raise DiskFullError where the file system is too full for that; all files are then unchanged.
     """
+    if path.is_symlink():  # SQLite's log would be beside the target, and a salvage would replace the link
+        raise StoreError(f"{path}: a symbolic link; move its folder, and set gateway.state_dir or link the folder")
     swap.resume(path)
     reason = swap.suspicion(path)
     try:

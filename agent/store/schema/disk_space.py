@@ -18,6 +18,9 @@ RESERVE_BYTES = 8 << 20
 
 So receipts and deletes can still be written, and a start can write the log back.
 """
+BOUND_RESERVE_BYTES_MAX = 16 << 20
+"""The same within `store.max_bytes`."""
+BOUND_RESERVE_SHARE = 0.1
 LOG_RESERVE_BYTES = 4 << 20
 """Space that is left beside what the log will add to the file, while a reader keeps the log growing."""
 LOG_BYTES_EXPECTED = 16 << 20
@@ -29,6 +32,11 @@ _NO_SPACE_HIDDEN = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 """SQLite's errors where it can create no file, and where a quota is reached."""
 _PROBE_BYTES = 32 << 10
 """The least size of the log's index."""
+
+
+def bound(max_bytes: int) -> int:
+    """Return the size from which on a store takes no new events."""
+    return max_bytes - min(BOUND_RESERVE_BYTES_MAX, int(max_bytes * BOUND_RESERVE_SHARE))
 
 
 def free_bytes(path: Path) -> int:

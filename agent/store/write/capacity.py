@@ -10,7 +10,7 @@ from agent.config.settings import StoreSettings
 from agent.store import layout
 from agent.store.errors import StoreError
 from agent.store.fingerprints import segments
-from agent.store.fingerprints.segments import SEALED_BYTES
+from agent.store.fingerprints.segments import SEALED_BYTES, SHARE
 from agent.store.memory import Memory
 from agent.store.schema import database, disk_space, tables
 from agent.store.schema.database import GetConnection
@@ -19,11 +19,6 @@ from agent.store.write.decision import STORE_FULL
 
 log = logging.getLogger(__name__)
 
-RESERVE_BYTES_MAX = 16 << 20
-"""Space that new events may not use, so that receipts and deletes still work when the store is full."""
-RESERVE_SHARE = 0.1
-FINGERPRINT_SHARE = 0.75
-"""How much of the store sealed fingerprints may take: the rest is always for events."""
 DROP_SHARE = 0.02
 """How much of a store at its bound is dropped at once, so that few events declare it."""
 DROP_BYTES_MIN = 1 << 20
@@ -40,7 +35,7 @@ class Capacity:
         self._file = path
         self._connection = connection
         """Returns the writing connection; most questions are answered without it."""
-        self._bytes_max = settings.max_bytes - min(RESERVE_BYTES_MAX, int(settings.max_bytes * RESERVE_SHARE))
+        self._bytes_max = disk_space.bound(settings.max_bytes)
         self._drop_bytes = int(settings.max_bytes * DROP_SHARE)
         self._drops = settings.when_full == "drop-oldest"
         self._memory = memory
@@ -118,7 +113,7 @@ class Capacity:
         bytes_max = self._bytes_max
         if sealed_bytes and self._missing_bytes:
             bytes_max = min(bytes_max, database.used_bytes(self._connection()) - self._missing_bytes)
-        return sealed_bytes > bytes_max * FINGERPRINT_SHARE
+        return sealed_bytes > bytes_max * SHARE
 
     def forgettable(self) -> int | None:
         """Return the segment to be forgotten early, or one of whose entries some are left; None where there is none."""

@@ -18,6 +18,7 @@ from agent.cli.doctor.machine import (
     PYTHONS,
     STORE_BYTES_MIN,
     check_clock,
+    check_fingerprints,
     check_memory,
     check_mount,
     check_python,
@@ -138,6 +139,24 @@ def test_a_store_that_cannot_grow_to_its_bound_is_wrong(tmp_path: Path) -> None:
     (large,) = check_space(tmp_path, StoreSettings(max_bytes=1 << 60))
     assert (small.condition, large.condition) == (Condition.FINE, Condition.WRONG)
     assert "lower store.max_bytes" in large.hint
+
+
+def test_it_says_for_how_long_fingerprints_are_remembered_at_the_last_days_rate(tmp_path: Path) -> None:
+    async def fill() -> None:
+        clock = HandClock()
+        async with make_store(tmp_path, clock) as store:
+            for day in range(3):
+                await accept(store, clock, *(Event("d", id=f"{day} {number}") for number in range(day * 864)))
+                clock.pass_seconds(86_400)
+            await accept(store, clock, Event("d", id="last"))
+
+    asyncio.run(fill())
+    store = StoreSettings(max_bytes=STORE_BYTES_MIN)
+    (long_enough,) = check_fingerprints(tmp_path, store, IdentitySettings())
+    (too_short,) = check_fingerprints(tmp_path, store, IdentitySettings(retention_seconds=30 * 86_400))
+    assert "0.02 events/s remembered for 15 d" in long_enough.text
+    assert (long_enough.condition, too_short.condition) == (Condition.FINE, Condition.WARNING)
+    assert not list(check_fingerprints(tmp_path / "none", store, IdentitySettings()))
 
 
 def test_a_store_that_holds_next_to_nothing_is_warned_about() -> None:

@@ -153,3 +153,13 @@ async def test_a_file_that_is_taken_away_under_the_agent_is_damage(tmp_path: Pat
     async with make_store(path.parent, clock) as store:
         assert (await accept(store, clock, event(3))).accepted == 1
         assert any(b"gateway.gap" in one.tail for one in stored_events(store))
+
+
+async def test_a_link_in_place_of_the_file_is_refused_with_what_to_do(original: Original, tmp_path: Path) -> None:
+    moved, folder = copy(original, tmp_path / "moved"), tmp_path / "state"
+    folder.mkdir()
+    (folder / FILE_NAME).symlink_to(moved / FILE_NAME)
+    with pytest.raises(StoreError, match=r"a symbolic link; move its folder, and set gateway\.state_dir"):
+        async with make_store(folder, HandClock()):
+            pass
+    check(original, await survivors(moved))

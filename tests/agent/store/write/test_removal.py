@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
+from random import randbytes
 from shutil import copytree
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,19 +19,31 @@ from agent.status import read_status
 from agent.store.event_store import EventStore
 from agent.store.fingerprints import segments
 from agent.store.layout import FILE_NAME
+from agent.store.port import Reject
 from agent.store.schema import database, disk_space
 from agent.store.write.decision import STORE_FULL
 from agent.store.write.removal import PIECE_BYTES
 from contract.event import Event
 from tests.agent.store.faults.failing_disk import Error, FailingDisk, Fault, Operation
 from tests.agent.store.faults.test_small_disk import take_all_but
-from tests.agent.store.stores import GATEWAY, HandClock, accept, batch, crash_image, make_store, write_commits
+from tests.agent.store.stores import (
+    GATEWAY,
+    START,
+    HandClock,
+    accept,
+    batch,
+    crash_image,
+    make_store,
+    submit,
+    write_commits,
+)
 from tests.support.disks.small_disk import small_disk
 
 LOG_BYTES_MAX = PIECE_BYTES * 3 // 2
 """Of a purge alone: a piece, and what it changes besides."""
 SIZES = st.one_of(st.just(1), st.integers(1, 100))
 TURNS_MAX = 200
+KNOWN = Event("d", id="known")
 
 
 class WatchedConnection(database.StoreConnection):
@@ -127,8 +140,13 @@ async def test_a_disk_full_of_single_events_is_emptied_while_it_serves_and_with_
         last = write_commits(tmp_path / "made", [1], 20 << 20)
         copytree(tmp_path / "made", folder)
         async with make_store(folder, clock) as store:
+            assert (await accept(store, clock, KNOWN)).accepted == 1
             take_all_but(disk / "filler", disk_space.RESERVE_BYTES - (64 << 10))
             assert (await accept(store, clock, Event("d", id="a"))).refusal == disk_space.DISK_FULL
+            for _ in range(10):  # what is rejected beside a known event is kept, up to a bound
+                rejects = tuple(Reject("d", "http", START, "bad", randbytes(4_096)) for _ in range(200))
+                assert (await submit(store, clock, KNOWN, rejects=rejects)).duplicates == 1
+            assert disk_space.free_bytes(folder / FILE_NAME) > 2 * PIECE_BYTES
             take_all_but(disk / "filler", 300 << 10)  # less than a piece
             process_all(store, last)
             for _ in range(TURNS_MAX):
@@ -173,8 +191,7 @@ async def test_fingerprints_beyond_their_share_are_forgotten_and_never_cost_an_e
             process_all(store, store._memory.end)
             clock.pass_seconds(1)
         assert not store.trouble()
-        assert store.forgotten_early > 1_000
-        assert read_status(tmp_path, GATEWAY).forgotten_early == store.forgotten_early
+        assert read_status(tmp_path, GATEWAY).forgotten_early == store._memory.forgotten_early > 1_000
         assert (await accept(store, clock, Event("d", id=29_000))).duplicates == 1
         assert (await accept(store, clock, Event("d", id=0))).accepted == 1
     assert "store=fingerprints forgotten=1024" in caplog.text
