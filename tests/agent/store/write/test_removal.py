@@ -183,7 +183,7 @@ async def test_fingerprints_beyond_their_share_are_forgotten_and_never_cost_an_e
     tmp_path: Path, when_full: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = HandClock()
-    store_settings = {"when_full": when_full, "keep_processed_seconds": 0, "segment_events": 1_024}
+    store_settings: dict[str, Any] = {"when_full": when_full, "keep_processed_seconds": 0, "segment_events": 1_024}
     async with make_store(tmp_path, clock, max_bytes=STORE_BYTES_MIN, **store_settings) as store:
         for number in range(150):
             outcome = await accept(store, clock, *(Event("d", id=200 * number + place) for place in range(200)))
