@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -38,9 +38,11 @@ from cloud.auditing.settings import AuditSettings, parse
 from cloud.auditing.store import Store, TopicSpan
 from cloud.auditing.table import TableView, read_table
 from cloud.auditing.topic import Topic
-from cloud.errors import JobError, StopError
+from cloud.errors import StopError
 from cloud.runtime import jvm
+from cloud.runtime.outcome import exit_status
 from cloud.runtime.program_log import log_to_stderr
+from cloud.runtime.terminal import printable
 from cloud.session import open_session
 
 logger = logging.getLogger("cloud.audit")
@@ -53,16 +55,17 @@ def main(arguments: list[str]) -> int:
     """Run one audit."""
     settings = parse(arguments)
     log_to_stderr()
+    return exit_status(partial(_run, settings), logger)
+
+
+def _run(settings: AuditSettings) -> int:
     spark = open_session()
     try:
         findings = audit(spark, settings)
-    except JobError as error:
-        logger.error("stage=failed error=%r", str(error))
-        return 1
     finally:
         spark.stop()
     for line in report.lines(findings):
-        print(line)
+        print(printable(line))
     if settings.report is not None:
         Path(settings.report).write_text(report.page(findings))
     if settings.metrics_file is not None:

@@ -36,6 +36,7 @@ from cloud.plain_consumer.topic import TopicIdReader
 from cloud.plain_consumer.values import Entry, read_message
 from cloud.plain_consumer.webhook import Webhook
 from cloud.postgres.connection import read_connection
+from cloud.runtime.outcome import exit_status
 from cloud.runtime.program_log import log_to_stderr
 from cloud.runtime.unbounded_calls import within
 from cloud.sink_options import table_name
@@ -72,13 +73,16 @@ def main(arguments: Sequence[str]) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    try:
-        connection = read_connection(settings.connection)
-        with ConsumerTable(connection, settings.table, settings.group, settings.topic, settings.commit) as table:
+    return exit_status(partial(_run, settings, stop), logger)
+
+
+def _run(settings: ConsumerSettings, stop: threading.Event) -> int:
+    connection = read_connection(settings.connection)
+    with ConsumerTable(connection, settings.table, settings.group, settings.topic, settings.commit) as table:
+        try:
             Reader(settings, table).run(stop)
-    except (JobError, KafkaException) as error:
-        logger.error("stage=failed error=%r", str(error))
-        return 1
+        except KafkaException as error:
+            raise JobError(str(error)) from error
     return 0
 
 

@@ -23,8 +23,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from cloud.delta.sink import open_delta
-from cloud.errors import EndingError, JobError, ReelectedError, StopError
+from cloud.errors import EndingError, ReelectedError, StopError
 from cloud.runtime import disk, jvm
+from cloud.runtime.outcome import exit_status
 from cloud.runtime.program_log import log_to_stderr
 from cloud.runtime.shutdown import StopRequest
 from cloud.session import open_session
@@ -54,12 +55,13 @@ def main(arguments: list[str]) -> int:
     """Run the job until a stop is requested."""
     settings = parse(arguments)
     log_to_stderr()
+    return exit_status(partial(_run, settings), logger)
+
+
+def _run(settings: JobSettings) -> int:
     spark = open_session()
     try:
         run(spark, settings)
-    except JobError as error:
-        logger.error("stage=failed error=%r", str(error))  # a traceback would add nothing to the message
-        return 1
     finally:
         spark.stop()
     return 0

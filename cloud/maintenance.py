@@ -19,6 +19,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -26,7 +27,8 @@ from pyspark.sql import SparkSession
 from cloud import sink_options
 from cloud.delta.sink import QUARANTINE, TABLE
 from cloud.delta.table import DeltaTable, excludes_writers
-from cloud.errors import JobError, StopError
+from cloud.errors import StopError
+from cloud.runtime.outcome import exit_status
 from cloud.runtime.program_log import log_to_stderr
 from cloud.session import open_session
 from cloud.settings import seconds
@@ -53,14 +55,14 @@ def main(arguments: Sequence[str]) -> int:
     """Run maintenance once; return the exit status."""
     settings = parse(arguments)
     log_to_stderr()
-    try:
-        if settings.connection is not None:
-            maintain_postgres(settings, settings.connection)
-        else:
-            maintain_delta(settings)
-    except JobError as error:
-        logger.error("stage=failed error=%r", str(error))
-        return 1
+    return exit_status(partial(_run, settings), logger)
+
+
+def _run(settings: MaintenanceSettings) -> int:
+    if settings.connection is not None:
+        maintain_postgres(settings, settings.connection)
+    else:
+        maintain_delta(settings)
     return 0
 
 
@@ -105,8 +107,12 @@ def maintain_postgres(settings: MaintenanceSettings, connection: Path) -> None:
         for name in (settings.table, settings.quarantine):
             opened.execute(f"VACUUM (ANALYZE) {identifier(name).as_string(opened)}".encode())
             logger.info("table=%s stage=vacuumed", name)
-        index = identifier(settings.table, "_received").as_string(opened)
-        opened.execute("SELECT brin_summarize_new_values(%s::regclass)", (index,))
+        table = identifier(settings.table).as_string(opened)
+        opened.execute(
+            """SELECT brin_summarize_new_values(c.oid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+               JOIN pg_am a ON a.oid = c.relam WHERE a.amname = 'brin' AND i.indrelid = %s::regclass""",
+            (table,),
+        )
 
 
 def parse(arguments: Sequence[str]) -> MaintenanceSettings:

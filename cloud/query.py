@@ -29,6 +29,8 @@ from pyspark.sql import SparkSession
 
 from cloud import sink_options
 from cloud.errors import JobError, StopError
+from cloud.runtime import jvm
+from cloud.runtime.terminal import printable
 from cloud.table import corrected, fleet, readings
 
 logger = logging.getLogger("cloud.query")
@@ -106,7 +108,7 @@ def select(spark: SparkSession, settings: QuerySettings) -> Answer:
         return Answer(found.columns, [tuple(row) for row in found.collect()])
     except ParseException as error:
         raise StopError(f"the statement is not a query that can be read: {_first_line(error)}") from error
-    except AnalysisException as error:
+    except (AnalysisException, *jvm.FAILURES) as error:
         raise StopError(_first_line(error)) from error
 
 
@@ -188,8 +190,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _cell(value: object) -> str:
     """Return a value as printable text."""
-    text = str(_plain(value)) if value is not None else "-"
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+    return printable(str(_plain(value)) if value is not None else "-")
 
 
 def _plain(value: object) -> object:

@@ -143,8 +143,8 @@ def _add_sink_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--succeeds",
         type=_table_id,
-        metavar="ID",
-        help="id of the table that this one replaces, so that gateways accept the new one",
+        metavar="ID[,ID]",
+        help="ids of the tables that this one replaces, so that gateways accept the new one",
     )
 
 
@@ -196,7 +196,7 @@ def _positive(text: str) -> int:
 
 
 def _table_id(text: str) -> str:
-    if _TABLE_ID.fullmatch(text) is None:
+    if not all(map(_TABLE_ID.fullmatch, text.split(","))):
         raise argparse.ArgumentTypeError(f"{text!r} is not a table id")
     return text
 

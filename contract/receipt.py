@@ -1,9 +1,9 @@
 """The metadata of a receipt: which table has read a partition without a gap, and from which offset on.
 
 A receipt is the offset that the processing group has committed. Its metadata is
-`oncegate:<table id>:<old table id>:<first>:<topic id>`. The old id is empty unless the job succeeds another table.
-`first` has 20 digits. The topic id (Kafka's own, in base64url) comes last and has 22 characters, so that its end is
-known even if the client returns bytes beyond it.
+`oncegate:<table id>:<old table ids>:<first>:<topic id>`. The old ids, with commas between them, are empty unless the
+job succeeds other tables. `first` has 20 digits. The topic id (Kafka's own, in base64url) comes last and has 22
+characters, so that its end is known even if the client returns bytes beyond it.
 """
 
 import re
@@ -25,7 +25,12 @@ class Receipt:
     topic_id: str
     """Id of the topic that the offsets belong to; a topic recreated under the same name has another id."""
     succeeds: str | None = None
-    """Id of the table that this one replaces."""
+    """Ids of the tables that this one replaces, with commas between them."""
+
+    @property
+    def succeeded(self) -> list[str]:
+        """Return the ids of the tables that this one replaces."""
+        return self.succeeds.split(",") if self.succeeds else []
 
     def __str__(self) -> str:
         """Return the metadata."""

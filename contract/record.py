@@ -27,11 +27,11 @@ DATA_START: Final = b'"data":{'
 _TEXT: Final = r'"(?:[^"\\]|\\.)*+"'
 _UNITS: Final = rf',"units":(\{{(?:{_TEXT}:{_TEXT},?)*+\}})'
 _END: Final = r'(?:,"possible_duplicate_of":"[0-9a-f]*+")?+\}(?!.)'
-DATA_PATTERN: Final = rf'(?s),"via":"[^"\\]*+","data":(\{{.*?\}})(?:{_UNITS})?+{_END}'
-"""Finds the exact text of `data` in a value, as group 1; for Python and for Java alike.
+DATA_PATTERN: Final = rf'(?s)\A[^"\\]*+","data":(\{{.*?\}})(?:{_UNITS})?+{_END}'
+"""Finds the exact text of `data`, as group 1, in what follows VIA_START in a value; for Python and for Java alike.
 
-The quotes of `,"via":"` can only be the value's own, and `units` is flat, so that what ends in exactly one closing
-brace is the value's own end. Possessive, so that Java's stack stays small.
+`units` is flat, so that what ends in exactly one closing brace is the value's own end. Possessive, so that Java's stack
+stays small; tied to the start, so that a value made for it takes no quadratic time.
 """
 UNITS_PATTERN: Final = f"(?s){_UNITS}{_END}"
 """Finds the exact text of `units` in a value, as group 1."""
@@ -54,6 +54,15 @@ STATEMENT: Final = "ce_oncegate"
 STATEMENT_WORDS: Final = 7
 UNKNOWN: Final = "-"
 """The word for a bound that is unknown."""
+
+NUMBER_MAX: Final = 1 << 53
+"""The largest sequence; all readers of JSON have it exactly, and no sum or difference of such overflows."""
+GATEWAY_BYTES_MAX: Final = 127
+NAME_BYTES_MAX: Final = 4096
+"""The limit of key, type and source; a device has 256 characters, each of which may take twelve bytes in a URI."""
+STATEMENT_BYTES_MAX: Final = 512
+VALUE_BYTES_MAX: Final = 8 << 20
+"""Above the value of the largest body, 1 MiB, all of whose bytes JSON escapes as six."""
 
 
 class ClockTrust(StrEnum):

@@ -12,6 +12,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from contract.record import NUMBER_MAX
+
 ACCEPTED, DUPLICATE, QUARANTINED, GAP = "accepted", "duplicate", "quarantined", "gap"
 MISSING, PENDING, AMBIGUOUS = "missing", "pending", "ambiguous"
 UNWRITTEN, VANISHED = "unwritten", "vanished"
@@ -85,12 +87,13 @@ def ambiguous(judged: DataFrame, rows: DataFrame, duplicates: DataFrame) -> Data
 
 
 def ranges(labelled: DataFrame) -> DataFrame:
-    """Return labels as ranges, for `merged`.
+    """Return labels as ranges, for `merged`; malformed ones are left out.
 
     They are merged in blocks, since the window over an epoch of many millions would exceed an executor's memory.
     """
     sequence = F.col("sequence")
-    single = labelled.select(*EPOCH, "status", sequence.alias("first"), sequence.alias("last"), "since")
+    whole = labelled.filter(sequence.between(0, NUMBER_MAX))
+    single = whole.select(*EPOCH, "status", sequence.alias("first"), sequence.alias("last"), "since")
     blocks = single.withColumn("block", F.shiftright("first", BLOCK_BITS))
     return merged(blocks, (*EPOCH, "status", "block")).select(*RANGE)
 
@@ -158,7 +161,7 @@ def declared(gateway_events: DataFrame) -> DataFrame:
         F.get("label", F.lit(1)).try_cast("bigint").alias("first"),
         F.get("label", F.lit(2)).try_cast("bigint").alias("last"),
         F.col("appended").alias("since"),
-    ).filter(F.col("first") <= F.col("last"))
+    ).filter(F.col("first").between(0, NUMBER_MAX) & F.col("last").between(F.col("first"), NUMBER_MAX))
 
 
 def endings(gateway_events: DataFrame) -> DataFrame:
@@ -168,7 +171,7 @@ def endings(gateway_events: DataFrame) -> DataFrame:
         gateway_events.filter(F.col("type") == "gateway.started")
         .select("gateway", data["previous_epoch"].alias("epoch"), data["previous_sequence"].alias("ends"), "appended",
                 F.col("epoch").alias("next"))
-        .filter(F.col("epoch").isNotNull())
+        .filter(F.col("epoch").isNotNull() & F.col("ends").between(0, NUMBER_MAX))
         .groupBy(*EPOCH)
         .agg(F.max("ends").alias("ends"), F.countDistinct("next").alias("followers"), F.min("appended").alias("since"))
     )  # fmt: skip

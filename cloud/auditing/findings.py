@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cloud.auditing import account, sections
@@ -101,8 +101,7 @@ def find(
     judged: DataFrame, rows: DataFrame, ranges: DataFrame, states: DataFrame, compared: DataFrame, span: TopicSpan
 ) -> Findings:
     """Collect the findings from the audit's frames."""
-    size = F.sum(F.col("last") - F.col("first") + 1).alias("labels")
-    counts = {row["status"]: row["labels"] for row in ranges.groupBy("status").agg(size).collect()}
+    counts = {row["status"]: int(row["labels"]) for row in ranges.groupBy("status").agg(_labels()).collect()}
     bad = ranges.filter(F.col("status").isin(account.MISSING, account.UNWRITTEN, account.VANISHED, account.AMBIGUOUS))
     unwritten = judged.filter(F.col("status") == account.UNWRITTEN)
     worst = states.orderBy(F.desc("missing"), F.col("state") == "complete", *account.EPOCH).limit(NAMED_MAX)
@@ -135,19 +134,23 @@ def find(
     )
 
 
+def _labels() -> Column:
+    """Return the sum of the ranges' labels; as a decimal, since that of many epochs may exceed 64 bits."""
+    return F.sum((F.col("last") - F.col("first") + 1).cast("decimal(20)")).alias("labels")
+
+
 def _sections(
     compared: DataFrame, named: DataFrame
 ) -> tuple[dict[str, SectionCount], dict[tuple[str, str], dict[str, int]], list[Labels]]:
-    sizes = F.count("*").alias("sections"), F.sum(F.col("last") - F.col("first") + 1).alias("labels")
     counts = {
-        row["status"]: SectionCount(row["sections"], row["labels"])
-        for row in compared.groupBy("status").agg(*sizes).collect()
+        row["status"]: SectionCount(row["sections"], int(row["labels"]))
+        for row in compared.groupBy("status").agg(F.count("*").alias("sections"), _labels()).collect()
     }
     epochs = named.select(*account.EPOCH)
     per_epoch: dict[tuple[str, str], dict[str, int]] = {}
     per_status = compared.join(epochs, on=list(account.EPOCH), how="left_semi").groupBy(*account.EPOCH, "status")
-    for row in per_status.agg(sizes[1]).collect():
-        per_epoch.setdefault((row["gateway"], row["epoch"]), {})[row["status"]] = row["labels"]
+    for row in per_status.agg(_labels()).collect():
+        per_epoch.setdefault((row["gateway"], row["epoch"]), {})[row["status"]] = int(row["labels"])
     differing = compared.filter(F.col("status") == sections.DIFFERS).orderBy(*account.EPOCH, "first").limit(NAMED_MAX)
     named_ = [
         Labels(*(row[name] for name in (*account.EPOCH, "first", "last", "status"))) for row in differing.collect()

@@ -97,7 +97,7 @@ def _entry(name: str, text: Column) -> Column:
 
 
 def _scalar(name: str) -> Column:
-    return F.when(F.col(name).rlike(f"^{_INTEGER}$"), F.col(name)).otherwise(_quoted(name))
+    return F.when(F.col(name).rlike(rf"^{_INTEGER}\z"), F.col(name)).otherwise(_quoted(name))
 
 
 def _quoted(name: str) -> Column:

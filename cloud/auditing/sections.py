@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from cloud.auditing import account
 from cloud.auditing.account import EPOCH, LABEL
+from contract.record import NUMBER_MAX
 
 VERIFIED, DIFFERS, UNKNOWN = "verified", "differs", "unknown"
 INCOMPLETE, PENDING, UNSTATED = "incomplete", "pending", "unstated"
@@ -43,7 +44,10 @@ def stated(gateway_events: DataFrame) -> DataFrame:
         *EPOCH, data["first"].alias("first"), data["last"].alias("last"), data["digest"].alias("digest")
     )
     return started.unionByName(checkpoints).filter(
-        F.col("epoch").isNotNull() & (F.col("first") <= F.col("last")) & F.col("digest").isNotNull()
+        F.col("epoch").isNotNull()
+        & F.col("first").between(0, NUMBER_MAX)
+        & F.col("last").between(F.col("first"), NUMBER_MAX)
+        & F.col("digest").isNotNull()
     )
 
 

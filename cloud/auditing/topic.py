@@ -11,12 +11,14 @@ from pyspark.sql import functions as F
 
 from cloud.auditing import leaves
 from cloud.runtime import jvm
+from contract.record import GATEWAY_BYTES_MAX, NUMBER_MAX
 
 ANSWER_SECONDS_MAX = 30
 _CONTENT_DIGITS = 16
 CONTENT_SQL = f"substr(encode(sha256(coalesce(value, '')), 'hex'), 1, {_CONTENT_DIGITS})"
 """The same as `content`, as an expression of PostgreSQL."""
-_LABEL = ("^[0-9a-f]{16}$", "^[0-9]{1,19}$")
+# Not $, which in Java also matches before a line feed at the end.
+_LABEL = (r"^[0-9a-f]{16}\z", r"^[0-9]{1,19}\z")
 
 
 class Topic:
@@ -94,7 +96,9 @@ def read(topic: DataFrame) -> DataFrame:
         content().alias("content"),
         leaves.of_value(F.col("value"), F.unhex(_header("ce_id"))).alias("leaf"),
     )
-    whole = F.col("epoch").rlike(_LABEL[0]) & F.col("sequence").rlike(_LABEL[1]) & (F.length("gateway") > 0)
+    whole = F.col("epoch").rlike(_LABEL[0]) & F.col("sequence").rlike(_LABEL[1])
+    whole &= F.col("sequence").try_cast("bigint").between(0, NUMBER_MAX)
+    whole &= F.octet_length("gateway").between(1, GATEWAY_BYTES_MAX)
     return named.withColumns(
         {
             "gateway": F.when(whole, F.col("gateway")),

@@ -10,6 +10,7 @@ from cloud.cli import commands, spark
 from cloud.cli.commands import PROGRAM, Engine, Invocation
 from cloud.errors import JobError
 from cloud.jars.error import JarError
+from cloud.runtime.outcome import NEXT_STEP, sentence
 
 
 def main() -> None:
@@ -23,6 +24,8 @@ def main() -> None:
         print_error(str(error))
     except KeyboardInterrupt:
         pass
+    except Exception as error:  # noqa: BLE001  # the top of the program
+        print_error(f"{sentence(error)}. Next: {NEXT_STEP}")
     sys.exit(1)
 
 

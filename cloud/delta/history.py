@@ -19,6 +19,8 @@ _PAGES = (1, 100, None)
 _FOLLOWED_MAX = 100
 """The number of files that are read one by one; if there are more, the history is queried again."""
 _COLUMNS = ("version", "operation", "operationParameters", "operationMetrics", "userMetadata")
+_DELETED = ("numTargetRowsDeleted", "num_target_rows_deleted")
+"""The rows that a MERGE has deleted, in the spelling of Spark, and in that of delta-rs."""
 _REMOVE_ROWS = ("RESTORE", "DELETE", "TRUNCATE")
 _KEEP_ROWS = ("UPDATE", "OPTIMIZE")
 """Names of Delta's operations that remove rows, or never do; others are judged by the files that they remove."""
@@ -187,8 +189,9 @@ def _removes_rows(info: Mapping[str, Any]) -> bool | None:
         return False
     if operation in ("WRITE", "STREAMING UPDATE") and "mode" in parameters:
         return bool(parameters["mode"] == "Overwrite")
-    if operation == "MERGE" and "numTargetRowsDeleted" in metrics:
-        return int(metrics["numTargetRowsDeleted"]) > 0
+    if operation == "MERGE":
+        deleted = [int(metrics[name]) for name in _DELETED if name in metrics]
+        return any(deleted) if deleted else None
     return None
 
 

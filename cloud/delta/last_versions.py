@@ -107,7 +107,7 @@ def _missing_lines(version: _Version, *, is_own: bool) -> str:
 
 def _missing_bytes(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> str:
     for name, file in files.items():
-        place, size = folder / name, int(file["size"])
+        place, size = _place(folder, name), int(file["size"])
         if not place.exists():
             return f"{name} is missing"
         if (found := place.stat().st_size) != size:
@@ -119,7 +119,7 @@ def _unreadable(spark: SparkSession, folder: Path, files: Mapping[str, Mapping[s
     """Read all values of the files, whose pages have checksums."""
     if not files:
         return ""
-    paths = [_url(folder / name) for name in files]
+    paths = [_url(_place(folder, name)) for name in files]
     rows = _rows(files)
     try:
         frame = spark.read.option(_VERIFY, "true").parquet(*paths)
@@ -140,6 +140,11 @@ def _unreadable_checkpoint(spark: SparkSession, file: Path) -> str:
     except jvm.FAILURES as error:
         return str(error).splitlines()[0]
     return ""
+
+
+def _place(folder: Path, name: str) -> Path:
+    """Return the file of an entry's path, which in a shallow clone is the URI of a file of the cloned table."""
+    return folder / name.removeprefix("file:").replace("///", "/", 1) if name.startswith("file:") else folder / name
 
 
 def _url(file: Path) -> str:

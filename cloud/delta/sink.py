@@ -38,6 +38,7 @@ class Late:
 
     found: lookup.Matches | None
     reused: DataFrame | None
+    reused_count: int = 0
 
 
 class DeltaSink:
@@ -112,7 +113,8 @@ class DeltaSink:
             logger.info("batch=%d stage=write passes=2", commit.batch)
             once = id_reuse.first_of_each(good) if counts.has_equals else good
             written = self._append(lookup.without_found(once, late.found), commit.born_after(counts.ahead))
-            return Written(written, counts.late, counts.bad, late.found.count if late.found else 0, counts.ahead)
+            quarantined = counts.bad + late.reused_count
+            return Written(written, counts.late, quarantined, counts.rows - quarantined - written, counts.ahead)
         finally:
             judged.unpersist()
 
@@ -128,7 +130,8 @@ class DeltaSink:
         if counts.search.days is not None:  # every identity has a time or a label
             return Late(found, None)
         reused = id_reuse.reused_ids(late, found.rows, self._retention_seconds, has_equals=counts.has_equals)
-        return Late(found, None if reused.isEmpty() else reused)
+        count = reused.count()
+        return Late(found, reused if count else None, count)
 
     def _quarantine(self, bad: DataFrame, reused: DataFrame | None, commit: Commit) -> None:
         logger.info("batch=%d stage=quarantine", commit.batch)

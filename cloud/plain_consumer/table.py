@@ -14,7 +14,7 @@ from psycopg import sql
 
 from cloud.errors import JobError, StopError
 from cloud.plain_consumer.values import Entry
-from cloud.postgres.connection import connected, identifier
+from cloud.postgres.connection import connected, durable_transaction, identifier
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class ConsumerTable:
 
     def write(self, entries: Sequence[Entry], moves: Sequence[Move], topic_id: str, *, calls: bool) -> int:
         """Write entries, moves and, with `calls`, the calls to be made in one transaction; return the new rows."""
-        with self._connection.transaction():
+        with durable_transaction(self._connection):
             rows = self._insert(entries, calls=calls)
             logger.info("stage=result rows=%d", rows)
             if self._commit is CommitMode.TRANSACTION:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,8 @@ from contract.event import TIME_MAX, TIME_MIN
 from contract.record import VALUE_PREFIX
 
 FINGERPRINT_BYTES = 16
+_NUL = re.compile(r"(?<!\\)((?:\\\\)*+)\\u0000")
+"""The escape of NUL, which PostgreSQL does not support in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +59,16 @@ def _fields(fingerprint_hex: bytes, value: bytes) -> dict[str, Any]:
         "type": _text(entries["type"]),
         "id": _text(entries["id"]) if "id" in entries else None,
         "time": _time(entries["time"]) if "time" in entries else None,
-        "data": _text(json.dumps(entries["data"], ensure_ascii=False, separators=(",", ":")))
-        if "data" in entries
-        else None,
+        "data": _json(entries["data"]) if "data" in entries else None,
     }
+
+
+def _json(data: Any) -> str:
+    """Return `data` as JSON for PostgreSQL; raise ValueError where it is none."""
+    if not isinstance(data, dict):
+        raise ValueError("data is not an object")  # a value of a record, not a call
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _text(_NUL.sub("\\1\ufffd", text))
 
 
 def _time(value: Any) -> int:

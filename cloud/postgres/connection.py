@@ -14,6 +14,7 @@ from cloud.errors import SinkError, StopError
 from contract.files import PrivateFileError, read_private
 
 CONNECT_SECONDS_MAX = 30
+_ENCODING = "UTF8"
 
 
 def read_connection(file: Path) -> str:
@@ -35,20 +36,32 @@ def read_connection(file: Path) -> str:
 
 @contextmanager
 def connected(connection: str, *, autocommit: bool = True) -> Iterator[psycopg.Connection]:
-    """Open a connection; raise SinkError for every error of psycopg within the context.
-
-    Commits wait for the disk, whatever the server's default, since committed events are receipted.
-    """
+    """Open a connection to a database in UTF8; raise SinkError for every error of psycopg within the context."""
     try:
-        with psycopg.connect(connection, autocommit=True) as opened:
-            opened.execute(
-                "SELECT set_config('synchronous_commit', 'on', false) "
-                "WHERE current_setting('synchronous_commit') IN ('off', 'local')"
-            )
-            opened.autocommit = autocommit
+        with psycopg.connect(connection, autocommit=autocommit, client_encoding=_ENCODING) as opened:
+            found = opened.info.parameter_status("server_encoding")
+            if found != _ENCODING:
+                raise StopError(
+                    f"database {opened.info.dbname}: its encoding is {found}, and events may have any character. Use "
+                    f"a database that is created by: CREATE DATABASE oncegate ENCODING '{_ENCODING}' TEMPLATE template0"
+                )
             yield opened
     except psycopg.Error as error:
         raise SinkError(f"PostgreSQL: {str(error).strip() or type(error).__name__}") from error
+
+
+@contextmanager
+def durable_transaction(connection: psycopg.Connection) -> Iterator[None]:
+    """Begin a transaction whose commit waits for the disk, whatever the server's default: its events are receipted.
+
+    The setting is the transaction's, since a pooler may pass the next transaction to another connection of the server.
+    """
+    with connection.transaction():
+        connection.execute(
+            "SELECT set_config('synchronous_commit', 'on', true) "
+            "WHERE current_setting('synchronous_commit') IN ('off', 'local')"
+        )
+        yield
 
 
 def identifier(name: str, suffix: str = "") -> sql.Identifier:

@@ -23,6 +23,10 @@ STAGED: dict[str, DataType] = {
 
 _NULL = r"\N"
 _NUL, _REPLACEMENT = "\x00", "\ufffd"
+_JSON = ("data", "units")
+_NUL_IN_JSON = r"\u0000"
+_NUL_PATTERN = r"(?<!\\)((?:\\\\)*+)\\u0000"
+"""_NUL_IN_JSON, where its backslash is not itself escaped."""
 _ESCAPES = {"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"}
 _MOMENT = "yyyy-MM-dd HH:mm:ss.SSSSSSxxx"
 
@@ -30,7 +34,8 @@ _MOMENT = "yyyy-MM-dd HH:mm:ss.SSSSSSxxx"
 def staged(survivors: DataFrame, devices: DataFrame | None) -> DataFrame:
     """Return the survivors with the columns STAGED.
 
-    PostgreSQL does not support NUL in a text: it becomes U+FFFD, and the row keeps its raw bytes.
+    PostgreSQL supports NUL neither in a text nor, as an escape, in JSON: it becomes U+FFFD, and the row keeps its raw
+    bytes.
     """
     also = [name for name in STAGED if name not in rows.COLUMNS]
     whole = survivors.withColumn("headers", F.to_json("headers")).withColumn("fresh", F.col("fresh").cast("string"))
@@ -38,7 +43,8 @@ def staged(survivors: DataFrame, devices: DataFrame | None) -> DataFrame:
     texts = [name for name, kind in rows.COLUMNS.items() if isinstance(kind, StringType)]
     has_nul = F.lit(False)
     for name in texts:
-        has_nul = has_nul | F.coalesce(F.contains(F.col(name), F.lit(_NUL)), F.lit(False))
+        for form in (_NUL, _NUL_IN_JSON) if name in _JSON else (_NUL,):
+            has_nul = has_nul | F.coalesce(F.contains(F.col(name), F.lit(form)), F.lit(False))
     raw = F.when(has_nul, F.col("value")).otherwise(F.col("raw"))
     return decoded.withColumn("raw", raw).select(*(_without_nul(name, kind) for name, kind in STAGED.items()))
 
@@ -67,4 +73,8 @@ def _text(value: Column, kind: DataType) -> Column:
 def _without_nul(name: str, kind: DataType) -> Column:
     if not isinstance(kind, StringType):
         return F.col(name)
-    return F.replace(F.col(name), F.lit(_NUL), F.lit(_REPLACEMENT)).alias(name)
+    text = F.col(name)
+    if name in _JSON:
+        replaced = F.regexp_replace(text, _NUL_PATTERN, f"$1{_REPLACEMENT}")
+        text = F.when(F.contains(text, F.lit(_NUL_IN_JSON)), replaced).otherwise(text)
+    return F.replace(text, F.lit(_NUL), F.lit(_REPLACEMENT)).alias(name)

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Row
 
 from cloud.errors import StopError
 from cloud.postgres import connection as postgres_connection
-from cloud.postgres.connection import connected
+from cloud.postgres.connection import connected, durable_transaction
 from cloud.postgres.copy_format import STAGED, lines, staged
 from cloud.postgres.statements import Statements
 from cloud.table.commits import BATCH_BITS, Commit, parse, to_json
@@ -66,7 +66,9 @@ class PostgresSink:
     def claim(self, commit: Commit) -> None:
         with connected(self._connection) as connection:
             claim = Statements.FIRST_CLAIM if self._known is None else Statements.CLAIM
-            if connection.execute(self._sql(claim), self._owner(commit)).rowcount == 0:
+            with durable_transaction(connection):
+                is_ours = connection.execute(self._sql(claim), self._owner(commit)).rowcount > 0
+            if not is_ours:
                 raise self._changed(connection)
             self._known = commit.version
             self._drop_left(connection)
@@ -83,7 +85,7 @@ class PostgresSink:
             logger.info("batch=%d stage=write passes=1", commit.batch)
             sent = self._copy(staged(judged, self._devices.frame()), staging, connection)
             logger.info("batch=%d stage=staged rows=%d", commit.batch, sent)
-            with connection.transaction():
+            with durable_transaction(connection):
                 written = self._take(connection, staging, sent, commit)
             self._known = commit.version
         return written
@@ -101,12 +103,13 @@ class PostgresSink:
         if there < sent:
             raise StopError(f"table {self._table}: {sent} rows were sent, {there} are staged; nothing is committed")
         of = {"topic_id": commit.topic_id, "topic": commit.topic, "retention": self._retention_seconds}
+        connection.execute(self._sql(Statements.SET_ASIDE_DATA, staging))
         rows = connection.execute(self._sql(Statements.INSERT, staging)).rowcount
         self._check_id(connection)  # the insertion's lock keeps the table until the commit
         connection.execute(self._sql(Statements.QUARANTINE_BAD, staging), of)
-        connection.execute(self._sql(Statements.QUARANTINE_REUSED, staging), of)
+        reused = connection.execute(self._sql(Statements.QUARANTINE_REUSED, staging), of).rowcount
         connection.execute(self._sql(Statements.DROP_STAGING, staging))
-        return Written(rows, late, bad, good - rows)
+        return Written(rows, late, bad + reused, good - rows - reused)
 
     def _open(self) -> str:
         """Create the tables that are absent, and return the id of the events' table."""

@@ -18,7 +18,7 @@ _TYPES = {
     "int": "integer",
     "date": "date",
 }
-"""`data` and `units` are text, not json, since PostgreSQL's parser might refuse an event that others accept."""
+"""`data` and `units` are text, not json, since the gateway's digest is of the text."""
 
 _QUARANTINE = {
     "topic_id": "text NOT NULL",
@@ -45,13 +45,10 @@ class Statements:
     """The statements about a table, its quarantine, and the table of its owner."""
 
     def __init__(self, table: str, quarantine: str) -> None:
-        name = table.rsplit(".", maxsplit=1)[-1]
         self._names = {
             "table": identifier(table),
             "quarantine": identifier(quarantine),
             "owner": identifier(table, "_owner"),
-            "received": sql.Identifier(f"{name}_received"),
-            "own": sql.Identifier(f"{name}_own"),
             "columns": sql.SQL(", ").join(map(sql.Identifier, rows.COLUMNS)),
         }
         self._table = table
@@ -61,9 +58,9 @@ class Statements:
         "CREATE TABLE IF NOT EXISTS {owner} (id text PRIMARY KEY, version bigint NOT NULL, metadata text NOT NULL)"
     )
     # BRIN takes a few pages, since rows arrive roughly in the order of their acceptance.
-    CREATE_RECEIVED = "CREATE INDEX {received} ON {table} USING brin (received)"
+    CREATE_RECEIVED = "CREATE INDEX ON {table} USING brin (received)"
     # The views of the fleet read the gateways' own events alone, one of thousands.
-    CREATE_OWN = "CREATE INDEX {own} ON {table} (gateway, appended) WHERE via = 'gateway'"
+    CREATE_OWN = "CREATE INDEX ON {table} (gateway, appended) WHERE via = 'gateway'"
     READ_ID = "SELECT obj_description(to_regclass(%s), 'pg_class')"
     LAST = "SELECT metadata FROM {owner} WHERE id = %s"
     FIRST_CLAIM = "INSERT INTO {owner} VALUES (%(id)s, %(version)s, %(metadata)s) ON CONFLICT DO NOTHING"
@@ -85,10 +82,31 @@ class Statements:
     """
     COUNT = """
         SELECT count(*),
-               count(DISTINCT fingerprint) FILTER (WHERE reason IS NULL),
-               count(DISTINCT fingerprint) FILTER (WHERE reason IS NULL AND fresh = 'false'),
+               count(DISTINCT (kafka_partition, kafka_offset)) FILTER (WHERE reason IS NULL),
+               count(DISTINCT (kafka_partition, kafka_offset)) FILTER (WHERE reason IS NULL AND fresh = 'false'),
                count(DISTINCT (kafka_partition, kafka_offset)) FILTER (WHERE reason IS NOT NULL)
         FROM {staging}
+    """
+    # What Spark has read need not be JSON for this server, and one row would fail each query that casts its data.
+    SET_ASIDE_DATA = """
+        DO $$
+        DECLARE one record;
+        BEGIN
+            IF EXISTS (SELECT FROM {staging} WHERE reason IS NULL AND
+                       (jsonb_typeof(data::jsonb) <> 'object' OR jsonb_typeof(units::jsonb) <> 'object')) THEN
+                RAISE data_exception;
+            END IF;
+        EXCEPTION WHEN data_exception OR program_limit_exceeded THEN
+            FOR one IN SELECT ctid, data, units FROM {staging} WHERE reason IS NULL LOOP
+                BEGIN
+                    IF jsonb_typeof(one.data::jsonb) <> 'object' OR jsonb_typeof(one.units::jsonb) <> 'object' THEN
+                        RAISE data_exception;
+                    END IF;
+                EXCEPTION WHEN data_exception OR program_limit_exceeded THEN
+                    UPDATE {staging} SET raw = value, data = NULL, units = NULL WHERE ctid = one.ctid;
+                END;
+            END LOOP;
+        END $$
     """
     _INTO_QUARANTINE = """
         INSERT INTO {quarantine} (topic_id, topic, kafka_partition, kafka_offset, reason, kafka_key, value, headers,

@@ -30,7 +30,7 @@ class Metrics:
         self.duplicates = self._counter("duplicates_total", "Duplicates dropped, by where the earlier one was", "by")
         self.late = self._counter("late_total", "Events that may be older than the dedup's state")
         self.late_share = self._gauge("late_share", "Share of late events in the latest batch's survivors")
-        self.quarantined = self._counter("quarantined_total", "Records that are not well-formed")
+        self.quarantined = self._counter("quarantined_total", "Records that went to quarantine")
         self.dropped = self._counter("dropped_by_watermark_total", "Rows that Spark dropped by their time: an error")
         self.input_rate = self._gauge("input_records_per_second", "Rate of arrival in the latest batch")
         self.processed_rate = self._gauge("processed_records_per_second", "Rate of processing in the latest batch")

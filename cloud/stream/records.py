@@ -11,12 +11,17 @@ from pyspark.sql import functions as F
 from cloud.table import id_reuse
 from contract.record import (
     CONTENT_TYPE,
+    GATEWAY_BYTES_MAX,
     HEADERS,
+    NAME_BYTES_MAX,
+    NUMBER_MAX,
     SPECVERSION,
     STATEMENT,
+    STATEMENT_BYTES_MAX,
     STATEMENT_WORDS,
     TYPE_PREFIX,
     UNKNOWN,
+    VALUE_BYTES_MAX,
     VALUE_PREFIX,
     ClockTrust,
     Shared,
@@ -29,7 +34,10 @@ _TIMESTAMPS = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"
 _MILLISECONDS = -62_135_596_800_000, 253_402_300_799_999
 """The same timestamps."""
 _TIMESTAMP_BYTES = len("2026-01-01T00:00:00.000Z")
-_COUNT, _NUMBER = "^(0|[1-9][0-9]{0,18})$", "^-?(0|[1-9][0-9]{0,18})$"
+# Not $, which in Java also matches before a line feed at the end.
+_COUNT, _NUMBER = r"^(0|[1-9][0-9]{0,15})\z", r"^-?(0|[1-9][0-9]{0,18})\z"
+_SAID = "gateway STRING, epoch STRING, sequence STRING, device STRING, type STRING"
+_CONTROL = r"[\x00-\x1f\x7f]"
 
 COLUMNS = (
     "key",
@@ -69,7 +77,7 @@ def read_records(topic: DataFrame, retention_seconds: int = RETENTION_SECONDS) -
         _header("ce_source").alias("source"),
         _header("ce_id").alias("id"),
         _timestamp(_header("ce_time")).alias("event_time"),
-        F.split(_header(STATEMENT), " ", -1).alias("words"),
+        _words(_header(STATEMENT)).alias("words"),
     )
     stated = named.select(
         "*",
@@ -97,6 +105,10 @@ def _header(name: str) -> Column:
     return found.otherwise(by_name["value"]).cast("string")
 
 
+def _words(statement: Column) -> Column:
+    return F.split(F.when(F.octet_length(statement) <= STATEMENT_BYTES_MAX, statement), " ", -1)
+
+
 def _keyed(judged: DataFrame, retention_seconds: int) -> DataFrame:
     bad = F.col("reason").isNotNull()
     place = F.concat_ws("/", F.lit("bad"), "kafka_partition", "kafka_offset").cast("binary")
@@ -113,7 +125,7 @@ def _keyed(judged: DataFrame, retention_seconds: int) -> DataFrame:
         *(F.when(~bad, F.col(name)).alias(name) for name in ("event_time", "received")),
         "clock",
         "shared",
-        F.when(~bad, F.col("bound")).alias("bound"),
+        F.when(~bad & _bound_is_implied(), F.col("bound")).alias("bound"),
         "appended",
         "kafka_partition",
         "kafka_offset",
@@ -127,16 +139,17 @@ def _reason() -> Column:
     """Return the name of the first check that a record fails; null for none."""
     checks = {
         "headers": _headers_are_ours(),
-        "fingerprint": F.col("id").rlike("^[0-9a-f]{32}$"),
-        "label": F.col("epoch").rlike("^[0-9a-f]{16}$")
+        "fingerprint": F.col("id").rlike(r"^[0-9a-f]{32}\z"),
+        "label": F.col("epoch").rlike(r"^[0-9a-f]{16}\z")
         & F.col("sequence").rlike(_COUNT)
-        & F.col("sequence").try_cast("bigint").isNotNull(),
+        & (F.col("sequence").try_cast("bigint") <= NUMBER_MAX),
         "timestamps": _is_timestamp("event_time")
         & _is_timestamp("received")
         & ((F.col("bound_text") == UNKNOWN) | _is_timestamp("bound")),
         "clock": F.col("clock").isin([clock.value for clock in ClockTrust]),
         "shared": F.col("shared").isin([shared.value for shared in Shared]),
         "value": _value_is_whole(),
+        "contradiction": _value_says_the_same(),
     }
     failed = [F.when(~F.coalesce(check, F.lit(False)), F.lit(name)) for name, check in checks.items()]
     return F.coalesce(*failed)
@@ -153,15 +166,43 @@ def _headers_are_ours() -> Column:
         (F.col("specversion") == SPECVERSION)
         & (F.col("content_type") == CONTENT_TYPE)
         & F.startswith("type", F.lit(TYPE_PREFIX))
-        & (F.octet_length("source") > 0)
+        & (F.octet_length("type") <= NAME_BYTES_MAX)
+        & F.octet_length("source").between(1, NAME_BYTES_MAX)
+        & (F.octet_length("kafka_key") <= NAME_BYTES_MAX)
         & (F.size("words") == STATEMENT_WORDS)
-        & (F.octet_length("gateway") > 0)
+        & F.octet_length("gateway").between(1, GATEWAY_BYTES_MAX)
+        & ~F.col("gateway").rlike(_CONTROL)
     )
 
 
 def _value_is_whole() -> Column:
     prefix = F.concat(F.lit(VALUE_PREFIX), F.col("id").cast("binary"), F.lit(b'"'))
-    return F.startswith("value", prefix) & F.endswith("value", F.lit(b"}"))
+    return (
+        F.startswith("value", prefix)
+        & F.endswith("value", F.lit(b"}"))
+        & (F.octet_length("value") <= VALUE_BYTES_MAX)
+        & F.is_valid_utf8(F.col("value").cast("string"))
+    )
+
+
+def _value_says_the_same() -> Column:
+    """Whether the value begins with gateway, label, device and type of key and headers."""
+    device, type_ = F.col("kafka_key").cast("string"), _after(TYPE_PREFIX, F.col("type"))
+    head = F.concat(
+        *(F.lit(VALUE_PREFIX.decode()), F.col("id"), F.lit('","gateway":"'), "gateway", F.lit('","epoch":"'), "epoch"),
+        *(F.lit('","sequence":'), "sequence", F.lit(',"device":"'), device, F.lit('","type":"'), type_, F.lit('"')),
+    )
+    is_same = F.startswith("value", head.cast("binary"))
+    # A name with a quote, a backslash or a control character is escaped in the value; hardly any event comes here.
+    said = F.from_json(F.col("value").cast("string"), _SAID)
+    return is_same | (said == F.struct("gateway", "epoch", "sequence", device.alias("device"), type_.alias("type")))
+
+
+def _bound_is_implied() -> Column:
+    """Whether a bound is the one that the event's time or acceptance implies; another one would skip look-ups."""
+    by_time = (F.col("shared") != Shared.TIME.value) | (F.col("bound") == F.col("event_time"))
+    by_label = (F.col("shared") != Shared.LABEL.value) | (F.col("bound") == F.col("received"))
+    return by_time & by_label
 
 
 def _after(prefix: str, text: Column) -> Column:

@@ -22,7 +22,8 @@ SELECT gateway, max(appended) AS heard_at,
 """
 # Each lane of a gateway has a store, which states its own backlog: the view shows that of the default lane.
 _STATES = "type IN ('gateway.started', 'gateway.checkpoint') AND lane IS NULL"
-_NUMBERS = ("new_events", "written_bytes", "count", "correction_ms")
+_DIGITS = {"new_events": 15, "written_bytes": 15, "count": 9, "correction_ms": 13}
+"""The digits of a number, at most: others, and texts, are null. So no cast fails, and no sum or product overflows."""
 # The order is that of the appends, since the clock of a gateway may be wrong.
 _SPARK = f"""
 SELECT gateway, heard_at, started_at, starts, gaps, last_gap_at, lost_events,
@@ -51,11 +52,13 @@ LEFT JOIN LATERAL (
 
 
 def _views(create: str, field: str, number: str, gateways: str) -> tuple[str, str]:
-    """Return the statements, in the words of one database for a field of `data` and its number."""
+    """Return the statements, in the words of one database for a field of `data` and a number of so many digits."""
     fields = {name: field.format(name) for name in ("version", "reason", "lane")}
-    fields |= {name: number.format(field.format(name)) for name in _NUMBERS}
+    fields |= {name: number.format(field.format(name), digits=digits) for name, digits in _DIGITS.items()}
     return f"{create} gateway_events AS{_GATEWAY_EVENTS.format(**fields)}", f"{create} gateways AS{gateways}"
 
 
-SPARK_VIEWS = _views("CREATE OR REPLACE TEMPORARY VIEW", "get_json_object(data, '$.{}')", "CAST({} AS BIGINT)", _SPARK)
-POSTGRES_VIEWS = _views("CREATE TEMPORARY VIEW", "data::jsonb ->> '{}'", "({})::bigint", _POSTGRES)
+SPARK_NUMBER = "CAST(nullif(regexp_extract({}, '^-?[0-9]{{1,{digits}}}$', 0), '') AS BIGINT)"
+POSTGRES_NUMBER = "substring({} FROM '^-?[0-9]{{1,{digits}}}$')::bigint"
+SPARK_VIEWS = _views("CREATE OR REPLACE TEMPORARY VIEW", "get_json_object(data, '$.{}')", SPARK_NUMBER, _SPARK)
+POSTGRES_VIEWS = _views("CREATE TEMPORARY VIEW", "data::jsonb ->> '{}'", POSTGRES_NUMBER, _POSTGRES)

@@ -123,8 +123,7 @@ def _columns() -> dict[str, Column]:
     return {
         **{name: F.col(f"parsed.{name}") for name in from_value},
         **{name: F.col(name) for name in from_record},
-        # Key and headers replace the fields that a value lacks.
-        "device": F.coalesce(F.col("parsed.device"), F.col("kafka_key").cast("string")),
+        "device": F.col("kafka_key").cast("string"),  # which the value repeats
         "event_time": F.coalesce(F.timestamp_millis(F.when(_has_time(), F.col("parsed.time"))), _identity_time()),
         "possible_duplicate_of": F.unhex(F.col("parsed.possible_duplicate_of")),
         "processed_at": F.col("seen"),
@@ -165,7 +164,7 @@ def _data_text() -> dict[str, Column]:
         "via_at": F.octet_length(F.substring_index("text", _VIA, 1)) + len(_VIA) + 1,
         "tail": F.substr("value", F.col("via_at")).cast("string"),  # empty where there is no _VIA
         "via_bytes": F.octet_length(F.substring_index(tail, '"', 1)),
-        "data_text": F.coalesce(F.when(is_last, at_the_end), F.regexp_extract("text", DATA_PATTERN, 1)),
+        "data_text": F.coalesce(F.when(is_last, at_the_end), F.regexp_extract(tail, DATA_PATTERN, 1)),
     }
 
 

@@ -19,9 +19,9 @@ class Written:
     """Rows that are new in the table."""
     late: int = 0
     bad: int = 0
-    """Rows that are not well-formed and went to quarantine."""
+    """Records that went to quarantine: those that are not well-formed, and events with reused ids."""
     found: int = 0
-    """Late rows that the table had already."""
+    """Duplicates that are no row, since the table, or an earlier one of the batch, is the event already."""
     ahead: int | None = None
     """As returned by `latest_ahead`, in milliseconds; the commit's birth is not earlier."""
 

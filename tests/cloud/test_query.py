@@ -49,6 +49,8 @@ def test_a_statement_that_would_write_to_a_delta_table_is_refused(spark: SparkSe
         ask("SELEC id FROM events")
     with pytest.raises(StopError, match="`colour` cannot be resolved"):
         ask("SELECT colour FROM events")
+    with pytest.raises(StopError, match="CAST_INVALID_INPUT"):
+        ask("SELECT CAST(device AS int) FROM events")
     assert versions(folder) == before
 
 

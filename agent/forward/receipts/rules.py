@@ -92,7 +92,7 @@ def decide(batch: Batch, view: View, rules: Rules) -> BatchDecision:
 def choose_table(pinned: str | None, receipts: Iterable[Receipt]) -> str | None:
     """Return the table id to pin: the first one read, then only one that succeeds the pinned one."""
     for receipt in receipts:
-        if pinned is None or receipt.succeeds == pinned:
+        if pinned is None or pinned in receipt.succeeded:
             return receipt.table
     return pinned
 

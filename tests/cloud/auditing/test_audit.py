@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from hashlib import md5
@@ -17,9 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud.audit import audit
-from cloud.auditing import account, report
+from cloud.auditing import account, report, sections
 from cloud.auditing.findings import Findings
 from cloud.auditing.settings import parse
+from cloud.auditing.topic import read
 from cloud.delta.sink import QUARANTINE, TABLE
 from cloud.delta.table import DeltaTable
 from cloud.settings import KafkaSettings
@@ -30,7 +32,7 @@ from contract.event import Event, gateway_device
 from contract.receipt import Receipt
 from simulators.services.kafka.broker import Broker
 from tests.cloud import big_topic
-from tests.cloud.gateway import Gateway, Record, readings, send
+from tests.cloud.gateway import Gateway, Record, readings, send, with_word
 from tests.cloud.tables import topic as topic_of
 
 pytestmark = pytest.mark.spark
@@ -108,6 +110,26 @@ def test_a_hole_is_pending_until_what_follows_it_is_old(spark: SparkSession) -> 
         now = F.timestamp_seconds(F.lit(int(NOON.timestamp()) + seconds))
         [row] = account.overdue(open_, now, 3600).collect()
         assert (row["first"], row["last"], row["status"]) == (3, 4, status)
+
+
+@pytest.mark.guarantee(5)
+def test_what_no_gateway_states_is_left_out_and_blinds_no_audit(spark: SparkSession) -> None:
+    """One such row would fail this and each later audit, since their sums and differences overflow."""
+    most = (1 << 63) - 1
+    stated = {
+        "gateway.started": {"previous_epoch": E, "previous_sequence": most, "previous_first": 1, "previous_digest": ""},
+        "gateway.checkpoint": {"first": -most, "last": most, "digest": ""},
+        "gateway.gap": {"labels": [[E, 1, most], [E, -most, 5], [E, 7, 6], [E, "many", 9]]},
+    }
+    rows = [(G, "next", kind, json.dumps(data), NOON) for kind, data in stated.items()]
+    events = spark.createDataFrame(rows, "gateway string, epoch string, type string, data string, appended timestamp")
+    for states in (sections.stated, account.declared, account.endings):
+        assert states(events).count() == 0
+    labels = [(G, E, "accepted", sequence, NOON) for sequence in (1, most, -1)]
+    named = "gateway string, epoch string, status string, sequence bigint, since timestamp"
+    assert spans(account.ranges(spark.createDataFrame(labels, named))) == [(1, 1)]
+    label = with_word(with_word(Gateway().record(readings(1)[0]), 2, str(most)), 0, G)
+    assert read(topic_of(spark, [label])).collect()[0]["sequence"] is None
 
 
 @pytest.mark.guarantee(5)

@@ -41,6 +41,7 @@ EVENTS = [
     Event(DEVICE, id=7, time=ACCEPTED - 5, data={"t": 21.5, "n": None}),
     Event(DEVICE, id="7", boot="-0", data={"id": "7", "boot": "7"}),
     Event(DEVICE, id="007", boot="7.0", data={}),
+    Event(DEVICE, id="7\n", boot="7\n", data={}),
     Event(DEVICE, id="", boot="", data={"a": {"units": {"x": "y"}}}),
     Event(DEVICE, id=-(1 << 63), boot=(1 << 64) - 1, time=TIME_MIN, data={"v": [1, 2.50, 1e300]}),
     Event(DEVICE, id="x", time=TIME_MAX, offset_ms=-5, units={"t": "°C", "a/b": "\u2028"}, data={"t": 1}),

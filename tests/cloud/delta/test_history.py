@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pytest
 from pyspark.sql import SparkSession
 
@@ -150,6 +151,10 @@ def test_what_takes_no_rows_away_stops_nothing(spark: SparkSession, folder: Path
     spark.sql(f"UPDATE delta.`{folder}` SET site = 'house' WHERE id = '2'")
     append_as_another(spark, folder, "the owner's own comment")
     table.compact()
+    found = deltalake.DeltaTable(str(folder))
+    names = deltalake.QueryBuilder().register("t", found).execute("SELECT id, 'x' AS site FROM t").read_all()
+    merge = found.merge(names, "old.id = new.id", source_alias="new", target_alias="old")
+    merge.when_matched_update({"site": "new.site"}).execute()
     table.append(spark.createDataFrame([], TABLE.schema), replace(COMMIT, batch=3))
     DeltaTable(spark, str(folder), TABLE).check_rows()
 

@@ -94,6 +94,20 @@ def lost_sector(folder: Path) -> None:
     file.write_bytes(whole[:SECTOR_BYTES] + bytes(SECTOR_BYTES) + whole[2 * SECTOR_BYTES :])
 
 
+@pytest.mark.guarantee(5)
+def test_a_shallow_clone_is_whole_with_the_files_of_the_table_that_it_copies(
+    spark: SparkSession, written: Path, tmp_path: Path
+) -> None:
+    clone = tmp_path / "a clone"
+    spark.sql(f"CREATE TABLE delta.`{clone}` SHALLOW CLONE delta.`{written}`")
+    last_versions.check(spark, str(clone))
+    file = next(written.rglob("*.parquet"))
+    shutil.move(file, tmp_path)
+    with pytest.raises(StopError, match="is missing"):
+        last_versions.check(spark, str(clone))
+    shutil.move(tmp_path / file.name, file)
+
+
 def last_offset(spark: SparkSession, folder: Path) -> int | None:
     commit = DeltaTable(spark, str(folder), TABLE).last_commit()
     return None if commit is None else commit.ends[0]

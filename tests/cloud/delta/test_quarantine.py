@@ -13,6 +13,7 @@ from cloud.delta.sink import QUARANTINE
 from cloud.delta.table import DeltaTable
 from cloud.errors import StopError
 from cloud.stream.records import read_records
+from cloud.table.sink import Written
 from tests.cloud.gateway import Gateway
 from tests.cloud.tables import (
     ACCEPTED,
@@ -119,7 +120,8 @@ def test_a_killed_batch_that_comes_again_with_other_bounds_leaves_each_record_so
     killed = replace(COMMIT, starts={0: 0}, ends={0: 2})
     assert quarantine.put(quarantined, quarantine.bad_records(read), killed) == 1
     sink = sink_of(spark, tmp_path)
-    sink.write(read, replace(COMMIT, claim=2, checkpoint="new", starts={0: 0}, ends={0: 3}), ALL_LATE)
+    written = sink.write(read, replace(COMMIT, claim=2, checkpoint="new", starts={0: 0}, ends={0: 3}), ALL_LATE)
+    assert replace(written, ahead=None) == Written(rows=1, late=2, bad=2, found=0)
     assert [row["kafka_offset"] for row in sink._table.rows().collect()] == [2]
     rows = quarantined.rows().orderBy("kafka_offset").collect()
     assert [(row["kafka_offset"], row["reason"]) for row in rows] == [(0, "headers"), (1, "id_reused")]

@@ -41,6 +41,8 @@ class Received:
         b'"time":null',
         b'"data":' + b"[" * _DEPTH + b"]" * _DEPTH,
         b'"data":\xff',
+        b'"data":NaN',
+        b'"data":{"a":1e999}',
     ],
 )
 def test_a_value_that_no_row_can_have_has_a_reason(entries: bytes) -> None:
@@ -48,5 +50,5 @@ def test_a_value_that_no_row_can_have_has_a_reason(entries: bytes) -> None:
 
 
 def test_a_text_that_is_no_unicode_is_replaced_in_data_as_elsewhere() -> None:
-    entry = read_message(cast("Message", Received(rb'"id":"\ud800","data":{"a":"\ud800"}')))
-    assert (entry.reason, entry.id, entry.data) == (None, "?", '{"a":"?"}')
+    entry = read_message(cast("Message", Received(rb'"id":"\ud800","data":{"a":"\ud800","b":"\\\u0000\\u0000"}')))
+    assert (entry.reason, entry.id, entry.data) == (None, "?", '{"a":"?","b":"\\\\\ufffd\\\\u0000"}')

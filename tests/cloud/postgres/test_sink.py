@@ -117,6 +117,71 @@ def test_a_moment_that_postgres_lacks_takes_no_good_record_along(side: Side, mom
     assert side.write([good, with_word(other, 3, moment)]) == Written(rows=1, late=1, bad=1, found=0)
 
 
+def with_text(record: Record, old: bytes, new: bytes) -> Record:
+    assert old in record.value
+    return replace(record, value=record.value.replace(old, new))
+
+
+@pytest.mark.guarantee(5)
+def test_no_text_of_a_sensor_or_writer_fails_the_queries_of_the_table(side: Side) -> None:
+    """One such row would fail each query that casts `data`, the view of readings among them, until it is deleted."""
+    nul = Event(
+        DEVICE, id=1, time=ACCEPTED, data={"t": 1, "a\x00": "open\x00", "b": "\\u0000\\\x00"}, units={"t": "\x00"}
+    )
+    plain = Gateway().record(Event(DEVICE, id=2, time=ACCEPTED, data={"a": "X"}, units={"a": "U"}))
+    texts = (b'{"a":NaN}', b"{'a':1}", b'{"a":"\\ud800"}', b'{"a":1e200000}', b"5", b'{"a":1},"x":{"b":2}', b"[" * 9000)
+    others = [
+        with_text(Gateway().record(replace(nul, id=n, data={"a": "X"}, units=None)), b'{"a":"X"}', text)
+        for n, text in enumerate(texts, 3)
+    ]
+    units = with_text(Gateway().record(replace(nul, id=99, data={"a": 1}, units={"a": "U"})), b'"U"', b'"\\ud800"')
+    records = [Gateway().record(nul), plain, *others, units]
+    assert side.write(records).rows == len(records)
+    rows = side.select(f"""SELECT data::jsonb ->> 'b' AS b, units::jsonb ->> 't' AS unit, raw, data FROM {side.name}
+                           ORDER BY id::int""")
+    assert (rows[0]["b"], rows[0]["unit"], rows[0]["raw"]) == ("\\u0000\\\ufffd", "\ufffd", records[0].value)
+    assert (rows[1]["raw"], rows[1]["data"]) == (None, '{"a":"X"}')
+    assert {row["raw"] for row in rows if row["data"] is None} == {record.value for record in records[2:]}
+    assert len(side.select(f"SELECT e.id, one.* FROM {side.name} e, jsonb_each_text(e.data::jsonb) one")) == 4
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_a_database_that_has_not_all_characters_is_refused_with_what_to_do(postgres: Postgres, encoding: str) -> None:
+    with psycopg.connect(postgres.connection, autocommit=True) as connection:
+        name = f"d{uuid4().hex}"
+        connection.execute(f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0".encode())
+    other = postgres.connection.replace("dbname=postgres", f"dbname={name}")
+    with pytest.raises(StopError, match=f"{name}: its encoding is {encoding}.*ENCODING 'UTF8'"), connected(other):
+        pass
+
+
+def test_a_table_of_which_an_earlier_one_was_renamed_is_created_anew(side: Side) -> None:
+    with psycopg.connect(side.server.connection) as connection:
+        connection.execute(f"ALTER TABLE {side.name} RENAME TO {side.name}_archive".encode())
+    assert side.open().id != side.sink.id
+
+
+def test_commits_wait_for_the_disk_in_their_own_transaction(side: Side) -> None:
+    """A pooler may pass each transaction to another connection of the server, whose default is another."""
+    waits = "current_setting('synchronous_commit')"
+    with psycopg.connect(side.server.connection) as connection:
+        connection.execute(f"ALTER TABLE {side.name} ADD COLUMN waits text DEFAULT {waits}".encode())
+        connection.execute(f"ALTER TABLE {side.name}_owner ADD COLUMN waits text".encode())
+        connection.execute(
+            f"""CREATE FUNCTION {side.name}_f() RETURNS trigger LANGUAGE plpgsql AS
+                $$BEGIN NEW.waits = {waits}; RETURN NEW; END$$;
+                CREATE TRIGGER t BEFORE UPDATE ON {side.name}_owner FOR EACH ROW EXECUTE FUNCTION {side.name}_f()
+            """.encode()
+        )
+    side.sink._connection = f"{side.server.connection} options='-c synchronous_commit=off'"
+    side.write(Gateway().records(counters(1), ACCEPTED))
+    assert side.select(f"SELECT waits FROM {side.name}") == [{"waits": "on"}]
+    side.sink.claim(replace(CLAIM, claim=2))
+    assert side.select(f"SELECT waits FROM {side.name}_owner") == [{"waits": "on"}]
+    with connected(side.sink._connection) as connection:  # the session's own setting is that of the server
+        assert connection.execute("SHOW synchronous_commit").fetchone() == ("off",)
+
+
 @pytest.mark.guarantee(5)
 def test_the_older_claim_commits_nothing(side: Side) -> None:
     side.open().claim(replace(CLAIM, claim=2, checkpoint="younger"))
@@ -209,7 +274,7 @@ def test_a_counter_that_wrapped_is_quarantined_and_a_copy_is_not(side: Side) -> 
         gateway.record(counters(3)[0], ACCEPTED + 9 * DAY),  # wrapped within this batch: the first accepted stays
         gateway.record(counters(3)[0], ACCEPTED),
     ]
-    assert side.write(again).rows == 1
+    assert side.write(again) == Written(rows=1, late=4, bad=2, found=1)
     reused = side.select(f"SELECT kafka_offset, reason FROM {side.name}_q ORDER BY kafka_offset")
     assert [(row["kafka_offset"], row["reason"]) for row in reused] == [(0, "id_reused"), (2, "id_reused")]
     rows = side.select(f"SELECT id, sequence FROM {side.name} ORDER BY id")

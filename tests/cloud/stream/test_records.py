@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from cloud.stream.records import COLUMNS, read_records
 from contract.event import Event
 from contract.record import HEADERS, STATEMENT
-from tests.cloud.gateway import Gateway, Record, with_header, with_word, without_header
+from tests.cloud.gateway import Gateway, Record, now, with_header, with_word, without_header
 from tests.cloud.tables import topic
 
 pytestmark = pytest.mark.spark
@@ -18,6 +18,7 @@ pytestmark = pytest.mark.spark
 TIMED = Event("urn:dev:mac:0000000000000001", id=7, time=1_700_000_000_123, data={"t": 20.5})
 GATEWAY, EPOCH, SEQUENCE, RECEIVED, CLOCK, SHARED, BOUND = range(7)
 """The words of the statement."""
+CONTROLS = "".join(map(chr, range(0x20)))
 UNBOUND = Event("urn:dev:mac:0000000000000001", id=7, data={"t": 20.5})
 
 
@@ -84,10 +85,19 @@ BAD: dict[str, tuple[Callable[[], Record], str]] = {
     "statement with a word less": (lambda: with_header(good(), STATEMENT, b"gw-1 00000000000000a1 1"), "headers"),
     "statement with a word more": (lambda: with_word(good(), SHARED, "time time"), "headers"),
     "gateway empty": (lambda: with_word(good(), GATEWAY, ""), "headers"),
+    "gateway too long": (lambda: Gateway("g" * 128).record(TIMED), "headers"),
+    "gateway with a control character": (lambda: Gateway("gw\x1b[2J").record(TIMED), "headers"),
+    "device too long": (lambda: Gateway().record(replace(TIMED, device="d" * 4_097)), "headers"),
+    "type too long": (lambda: Gateway().record(replace(TIMED, type="t" * 4_097)), "headers"),
+    "line feed after the fingerprint": (lambda: with_fingerprint(good(), b"ab" * 16 + b"\n"), "fingerprint"),
+    "line feed after the epoch": (lambda: with_word(good(), EPOCH, "0" * 16 + "\n"), "label"),
+    "line feed after the sequence": (lambda: with_word(good(), SEQUENCE, "1\n"), "label"),
+    "line feed after the bound": (lambda: with_word(good(), BOUND, "1\n"), "timestamps"),
     "sequence no number": (lambda: with_word(good(), SEQUENCE, "x"), "label"),
     "sequence below zero": (lambda: with_word(good(), SEQUENCE, "-1"), "label"),
     "sequence with a zero in front": (lambda: with_word(good(), SEQUENCE, "01"), "label"),
-    "sequence too large": (lambda: with_word(good(), SEQUENCE, "9" * 19), "label"),
+    "sequence too large": (lambda: with_word(good(), SEQUENCE, str((1 << 53) + 1)), "label"),
+    "sequence beyond 64 bits": (lambda: with_word(good(), SEQUENCE, "9" * 19), "label"),
     "epoch not hex": (lambda: with_word(good(), EPOCH, "z" * 16), "label"),
     "bound no number": (lambda: with_word(good(), BOUND, "yesterday"), "timestamps"),
     "bound empty": (lambda: with_word(good(), BOUND, ""), "timestamps"),
@@ -102,7 +112,41 @@ BAD: dict[str, tuple[Callable[[], Record], str]] = {
     "shared unheard of": (lambda: with_word(good(), SHARED, "maybe"), "shared"),
     "value cut off": (lambda: replace(good(), value=good().value[:-2]), "value"),
     "value empty": (lambda: replace(good(), value=b""), "value"),
+    "value not UTF-8": (lambda: with_value(good(), b'"t":20.5', b'"t":"\xff"'), "value"),
+    "value too long": (lambda: Gateway().record(replace(TIMED, data={"t": "x" * (8 << 20)})), "value"),
+    "another gateway": (lambda: with_word(good(), GATEWAY, "gw-2"), "contradiction"),
+    "another epoch": (lambda: with_word(good(), EPOCH, "0" * 16), "contradiction"),
+    "another sequence": (lambda: with_word(good(), SEQUENCE, "2"), "contradiction"),
+    "another device": (lambda: replace(good(), key=b"urn:dev:mac:0000000000000002"), "contradiction"),
+    "another type": (lambda: with_header(good(), "ce_type", b"oncegate.alarm"), "contradiction"),
+    "another device with a quote": (lambda: replace(good(), key=b'"'), "contradiction"),
 }
+
+
+def with_value(record: Record, old: bytes, new: bytes) -> Record:
+    assert old in record.value
+    return replace(record, value=record.value.replace(old, new))
+
+
+def with_fingerprint(record: Record, name: bytes) -> Record:
+    return with_value(with_header(record, "ce_id", name), dict(record.headers)["ce_id"], name)
+
+
+def test_names_that_json_escapes_and_the_largest_of_everything_are_no_fault(spark: SparkSession) -> None:
+    odd = Gateway('gw-"1"\\').record(replace(TIMED, device=f'"north"\\{CONTROLS}é', type="a\n"))
+    largest = Gateway("g" * 127, sequence=(1 << 53) - 1).record(replace(TIMED, device="😀" * 256, type="😀" * 64))
+    big = Gateway().record(replace(TIMED, data={"t": "\x01" * (1 << 20)}))
+    rows = read_records(topic(spark, [odd, largest, big])).collect()
+    assert [row["reason"] for row in rows] == [None] * 3
+
+
+@pytest.mark.guarantee(5)
+def test_a_bound_that_is_not_the_events_own_saves_no_look_up(spark: SparkSession) -> None:
+    """A record sent again with a later bound would be taken for fresh, and be in the table twice."""
+    by_label = Gateway().record(replace(TIMED, id=None, time=None))
+    cases = [good(), with_word(good(), BOUND, str(now() + 2_000)), by_label, with_word(by_label, BOUND, "0")]
+    rows = read_records(topic(spark, cases)).orderBy("kafka_offset").collect()
+    assert [(row["reason"], row["bound"] is None) for row in rows] == [(None, place % 2 == 1) for place in range(4)]
 
 
 @pytest.mark.guarantee(5)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from datetime import date
 
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.spark
 
 DEVICE = "urn:dev:mac:0000000000000001"
 ACCEPTED = 1_700_000_000_000
+DECODING_SECONDS_MAX = 60
 
 names = st.text(max_size=8)
 values = st.recursive(
@@ -98,14 +100,25 @@ def test_large_text_is_cut_out_whole(spark: SparkSession) -> None:
     assert json.loads(row["data"]) == {"a": text}
 
 
+@pytest.mark.guarantee(5)
+def test_a_value_made_for_the_search_of_its_data_takes_no_quadratic_time(spark: SparkSession) -> None:
+    """In a search from each place of the value, one of 1 MB would take minutes, at each start of the job again."""
+    record = Gateway().record(Event(DEVICE, id=1, data={"a": 1}))
+    again = b',"via":"","data":{}' * (1 << 16)
+    begun = time.monotonic()
+    [row] = decoded(spark, [replace(record, value=record.value[:-1] + again + b"x}")])
+    assert row["raw"] is not None
+    assert time.monotonic() - begun < DECODING_SECONDS_MAX
+
+
 def test_days_without_a_place_share_one(spark: SparkSession) -> None:
     moments = {
         946_684_799_999: date(1970, 1, 1),
         946_684_800_000: date(2000, 1, 1),
         4_133_980_800_000: date(1970, 1, 1),
     }
-    for time, day in moments.items():
-        [row] = decoded(spark, [Gateway().record(Event(DEVICE, id=1, time=time))], appended=time)
+    for moment, day in moments.items():
+        [row] = decoded(spark, [Gateway().record(Event(DEVICE, id=1, time=moment))], appended=moment)
         assert row["day"] == day
 
 

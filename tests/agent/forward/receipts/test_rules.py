@@ -246,6 +246,7 @@ def test_only_receipts_of_this_topic_and_of_a_log_that_they_name_pin_a_table() -
         ("a", [receipt("b", 0)], "a"),
         ("a", [Receipt("b", 0, "topic-1", succeeds="a")], "b"),
         ("a", [Receipt("b", 0, "topic-1", succeeds="c")], "a"),
+        ("a", [Receipt("c", 0, "topic-1", succeeds="b,a")], "c"),
         ("a", [receipt("a", 0), Receipt("b", 0, "topic-1", succeeds="a")], "b"),
         ("b", [receipt("a", 0), Receipt("b", 0, "topic-1", succeeds="a")], "b"),
     ],
