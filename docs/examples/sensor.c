@@ -33,12 +33,14 @@ static size_t text(uint8_t *out, const char *value) {
   return used + length;
 }
 
+/* A double that is the decimal which the probe means: a float of 32 bits would arrive as 21.100000381469727. */
 static size_t real(uint8_t *out, float value) {
-  uint32_t bits;
-  memcpy(&bits, &value, 4);
-  out[0] = 0xfa;
-  for (int byte = 0; byte < 4; byte++) out[1 + byte] = bits >> (24 - 8 * byte);
-  return 5;
+  double decimal = (double)(int32_t)(value * 100 + (value < 0 ? -0.5f : 0.5f)) / 100; /* 0.01 is its resolution */
+  uint64_t bits;
+  memcpy(&bits, &decimal, 8);
+  out[0] = 0xfb;
+  for (int byte = 0; byte < 8; byte++) out[1 + byte] = bits >> (56 - 8 * byte);
+  return 9;
 }
 
 /* {"device": …, "boot": …, "id": …, "data": {"temperature": …}} */

@@ -104,12 +104,12 @@ def sensor_in_c(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_the_sensor_in_c_brings_its_event_once(sensor_in_c: Path, agent: Process, tmp_path: Path, lose: Lose) -> None:
     with link(agent, lose) as port:
-        command = [str(sensor_in_c), "::1", str(port), DEVICE, "3", "17", "21.5"]
+        command = [str(sensor_in_c), "::1", str(port), DEVICE, "3", "17", "21.1"]
         first = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert (first.returncode, first.stdout, again.stdout) == (0, "2.04\n", "2.04\n")
     (event,) = events(tmp_path)
-    assert (event["boot"], event["id"], event["data"]) == (3, 17, {"temperature": 21.5})
+    assert (event["boot"], event["id"], event["data"]) == (3, 17, {"temperature": 21.1})
 
 
 @pytest.mark.parametrize(("device", "status", "said"), [("urn:oncegate:x", 2, "4.00\n"), ("urn:stranger", 1, "4.03\n")])

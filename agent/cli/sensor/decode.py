@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Mapping
+from struct import pack, unpack
 from typing import TYPE_CHECKING
 
 from agent.cli.failures import FAILURE, print_error
@@ -37,6 +38,8 @@ _CODES = {
 }
 
 _NOT_FIELDS = frozenset(("outcome", "fingerprint", "identity", "via"))
+_FLOATS = (("<e", 65_504.0, 3), ("<f", 3.4e38, 7))
+"""Floats of 16 and 32 bits: their form, a bound on their values, and the digits of decimals that they tell apart."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -132,10 +135,33 @@ def _outcomes(delivery: Delivery, devices: DevicesSettings, identity: IdentitySe
             "identity": list(candidate.fields),
             **value,
             **({} if event.ext is None else {"ext": event.ext}),
-            **_warnings(advice_on(event)),
+            **_warnings({**advice_on(event), **_advice_on_floats(value.get("data"))}),
         }
     for one in decoded.rejected:
         yield {"outcome": "rejected", "device": one.device, "reason": one.reason, "raw": one.raw.hex()}
+
+
+def _advice_on_floats(data: object) -> dict[str, str]:
+    """Return a warning of the first value that was a decimal before it became a float of 32 or 16 bits."""
+    if isinstance(data, dict | list):
+        for one in data.values() if isinstance(data, dict) else data:
+            if advice := _advice_on_floats(one):
+                return advice
+    if isinstance(data, float) and (decimal := _decimal_before(data)) is not None:
+        return {"short-float": f"{data!r} seems to be {decimal} in 32 or 16 bits: send a double, or decimal digits"}
+    return {}
+
+
+def _decimal_before(number: float) -> str | None:
+    """Return the short decimal of which a number is the nearest float of 16 or 32 bits; None where it is none."""
+    for form, largest, digits_max in _FLOATS:
+        if abs(number) > largest or unpack(form, pack(form, number))[0] != number:
+            continue
+        for digits in range(1, digits_max + 1):
+            decimal = f"{number:.{digits}g}"
+            if unpack(form, pack(form, float(decimal)))[0] == number:
+                return None if float(decimal) == number else decimal
+    return None
 
 
 def _warnings(advice: Mapping[str, str]) -> dict[str, object]:

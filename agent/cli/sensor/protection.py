@@ -23,7 +23,7 @@ from agent.cli.sensor.coap_client import PATH, CoapReply, UntrustedResponseError
 from agent.coap.errors import CredentialsError
 from agent.coap.oscore.contexts import ALGORITHM, HASH
 from agent.coap.oscore.credentials import ID_BYTES_MAX, SECRET_BYTES_MIN
-from agent.coap.oscore.sequence_numbers import SenderNumbers
+from agent.coap.oscore.sequence_numbers import SenderNumbers, Sequence
 from contract.files import PrivateFileError, read_private
 
 NUMBER_SUFFIX = ".number"
@@ -77,7 +77,7 @@ class SensorContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityConte
     alg_aead = oscore.algorithms[ALGORITHM]
     hashfun = oscore.hashfunctions[HASH]
 
-    def __init__(self, secrets: SensorSecrets, numbers: SenderNumbers) -> None:
+    def __init__(self, secrets: SensorSecrets, numbers: Sequence) -> None:
         self._numbers = numbers
         self.sender_id, self.recipient_id = secrets.sender_id, secrets.recipient_id
         self.id_context = secrets.id_context
@@ -137,4 +137,4 @@ def open_context(file: Path) -> Iterator[SensorContext]:
             flock(opened, LOCK_EX | LOCK_NB)
         except BlockingIOError:
             raise CredentialsError(f"{file}: another process sends with it") from None
-        yield SensorContext(secrets, SenderNumbers(file.with_name(file.name + NUMBER_SUFFIX), SystemRandom()))
+        yield SensorContext(secrets, Sequence(SenderNumbers(file.with_name(file.name + NUMBER_SUFFIX), SystemRandom())))

@@ -16,6 +16,10 @@ selects which requests need the proof:
   ones are checked by the window alone. A second running copy has another window, and accepts what the first has
   accepted since the second last received a request from the device.
 
+A block that the device sent right after the block before it, as their consecutive numbers show, is accepted with that
+one, which is proven: a challenge for each would double the traffic of an upload. So whatever is served without a value
+follows something that was proven to this process.
+
 Two copies of one process (a virtual machine copied with its memory) share token and window until one is restarted.
 """
 
@@ -37,7 +41,7 @@ from agent.coap.answer import BAD_OPTION, BAD_REQUEST, UNAUTHORIZED, UNAVAILABLE
 from agent.coap.counters import Counters
 from agent.coap.message import PAYLOAD_MARKER, VERSION_1
 from agent.coap.oscore.credentials import Credential
-from agent.coap.oscore.sequence_numbers import NoNumberError, SenderNumbers
+from agent.coap.oscore.sequence_numbers import NoNumberError, SenderNumbers, Sequence
 from agent.coap.oscore.serving import Freshness, OscoreServing
 from agent.coap.sanitizer import Disposition, sanitize
 from agent.pace import Pace
@@ -65,7 +69,7 @@ class SecurityContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityCon
 
     def __init__(self, credential: Credential, numbers: SenderNumbers, freshness: Freshness) -> None:
         self.credential = credential
-        self._numbers = numbers
+        self.numbers = Sequence(numbers)
         self._freshness = freshness
         self.sender_id, self.recipient_id = credential.gateway_id, credential.sensor_id
         self.id_context = credential.id_context
@@ -77,6 +81,8 @@ class SecurityContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityCon
         """The numbers of the Echo values that were used."""
         self._fresh_from: int | None = None
         """The number of the first request that this process found fresh; lower ones may be older."""
+        self._block_expected: int | None = None
+        """The number of the next block, where one that was served has announced more."""
 
     def unprotect(self, message: Message, reference: Any = None) -> Any:
         """Decrypt a request; raise ReplayErrorWithEcho where it has to prove its freshness and does not.
@@ -85,12 +91,16 @@ class SecurityContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityCon
         """
         inner, reference = super().unprotect(message, reference)
         number, echo = int.from_bytes(reference.partial_iv, "big"), inner.opt.echo
+        block = inner.opt.block1
         ours = echo is not None and echo[NUMBER_BYTES:] == self._token
-        if ours and self._spend(int.from_bytes(echo[:NUMBER_BYTES], "big")):
+        if block is not None and block.block_number > 0 and number == self._block_expected:
+            pass
+        elif ours and self._spend(int.from_bytes(echo[:NUMBER_BYTES], "big")):
             self._fresh_from = number if self._fresh_from is None else self._fresh_from
         elif self._has_to_prove(number) or (echo is not None and not ours):
             reference.can_reuse_nonce = False
             raise oscore.ReplayErrorWithEcho(self, reference, self._echo(number))
+        self._block_expected = number + 1 if block is not None and block.more else None
         return inner, reference
 
     def echo_for_next(self, reference: Any) -> bytes | None:
@@ -114,7 +124,7 @@ class SecurityContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityCon
 
     def new_sequence_number(self) -> int:
         """Return a sequence number that this context has never used."""
-        return self._numbers.take()
+        return self.numbers.take()
 
     def post_seqnoincrease(self) -> None:
         """Do nothing: the numbers are reserved in advance."""
@@ -133,9 +143,9 @@ class Contexts:
     """The security contexts, by recipient ID and ID context."""
 
     def __init__(self, serving: OscoreServing, random: Random | None = None) -> None:
-        self.numbers = SenderNumbers(serving.numbers_folder / NUMBERS_FILE, random or SystemRandom())
+        numbers = SenderNumbers(serving.numbers_folder / NUMBERS_FILE, random or SystemRandom())
         self._contexts = {
-            (credential.sensor_id, credential.id_context): SecurityContext(credential, self.numbers, serving.freshness)
+            (credential.sensor_id, credential.id_context): SecurityContext(credential, numbers, serving.freshness)
             for credential in serving.credentials
         }
 
@@ -197,13 +207,13 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
             await self._turn_to_open(len(request.payload))
             opened = self._open(request)
             answer = await self._answer(opened)
-            await self._turn_to_protect(needs_number=not opened.reference.can_reuse_nonce)
+            await self._turn_to_protect(None if opened.reference.can_reuse_nonce else opened.context.numbers)
             return self._protected(opened, answer)
         except _RefusedError as refused:
             self._counters.refuse("coap", request.remote.sender, refusal_of(refused.code, refused.diagnostic))
             return self._message(refused.code, refused.diagnostic)
         except oscore.ReplayErrorWithEcho as challenge:
-            await self._turn_to_protect(needs_number=True)
+            await self._turn_to_protect(challenge.secctx.numbers)
             return self._challenge(challenge)
 
     async def _turn_to_open(self, request_bytes: int) -> None:
@@ -216,15 +226,15 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
         finally:
             self._waiting_bytes -= request_bytes
 
-    async def _turn_to_protect(self, *, needs_number: bool) -> None:
-        """Wait for a turn, and for a block of numbers where none is left: many answers may be due at once.
+    async def _turn_to_protect(self, numbers: Sequence | None) -> None:
+        """Wait for a turn, and for a block of the numbers that are needed: many answers may be due at once.
 
         Where no number can be reserved, encryption reports the reason.
         """
         await self._pace.turn()
-        while needs_number and not self._contexts.numbers.has_some:
+        while numbers is not None and not numbers.has_some:
             try:
-                await asyncio.to_thread(self._contexts.numbers.reserve)
+                await asyncio.to_thread(numbers.reserve)
             except NoNumberError:
                 return
             await self._pace.turn()

@@ -1,10 +1,13 @@
 """The gateway's sender sequence numbers under OSCORE: none is ever used twice (RFC 8613 section 7.2.1, B.1.1).
 
-One sequence serves all contexts: a number is unused in each of them, and one flush covers many devices. The numbers are
-reserved on disk in blocks, before the first of a block is used. A store that was restored from a backup, or a cloned
-card, would repeat earlier numbers; so each process first skips a random distance, a share of the remaining numbers. Two
-running copies of a gateway reach the same range only if one of them uses more numbers than lie between their starting
-points, half a billion at first.
+All contexts count from the same number: they have different keys, and one flush reserves numbers for all of them. The
+numbers are reserved on disk in blocks, before the first of a block is used. A store that was restored from a backup, or
+a cloned card, would repeat earlier numbers; so each process first skips a random distance. Two running copies of a
+gateway reach the same range only if one of them uses more numbers for a device than lie between their starting points,
+several millions.
+
+The numbers begin so low, and are skipped so sparingly, that four bytes suffice for some hundred starts: Californium
+takes no longer Partial IV. Above that, distances are a share of what five bytes hold.
 """
 
 from __future__ import annotations
@@ -24,9 +27,13 @@ NUMBER_END = (1 << 40) - 1
 BLOCK = 16_384
 """Numbers reserved at once, by two flushes that answers wait for: at the rate of `Tuning.protected_per_second`, once in
 55 s. Each start abandons the rest of a block, which is little compared with the skipped distance."""
-LEAP_SHARE = 1_024
+SHORT_END = 1 << 32
+"""The first number that takes five bytes."""
+SHORT_LEAPS_END = SHORT_END - (1 << 30)
+"""From here on, distances within four bytes would be too short."""
+SHORT_LEAP_SHARE, LEAP_SHARE = 256, 1_024
 """The skipped distance is below this fraction of the remaining numbers, so restarts never use them up."""
-START_MAX = 1 << 39
+START_MAX = 1 << 31
 _CHECK_BYTES = 4
 
 _log = logging.getLogger(__name__)
@@ -41,48 +48,46 @@ class NumbersExhaustedError(NoNumberError):
 
 
 class SenderNumbers:
-    """The numbers, reserved in one small file. `reserve` may be called in any thread, `take` in one only."""
+    """The numbers of all contexts, reserved in one small file."""
 
     def __init__(self, file: Path, random: Random) -> None:
         self._file = file
         self._random = random
         self._reserving = Lock()
-        self._begun = False
-        self._next = 0
+        self._first: int | None = None
+        """The first number of this process."""
         self._reserved = 0
-        """The end of the numbers reserved on disk; none is left where it is not above `_next`."""
+        """The end of the numbers reserved on disk."""
         self._problem = "none is reserved yet"
         """Why none is reserved, where none is."""
 
-    @property
-    def has_some(self) -> bool:
-        """Whether a reserved number is left."""
-        return self._next < self._reserved
+    def covers(self, place: int) -> bool:
+        """Whether the number at this place, counted from the first of the process, is reserved."""
+        return self._first is not None and self._first + place < self._reserved
 
-    def take(self) -> int:
-        """Return the next number; raise NoNumberError where none is reserved."""
-        if not self.has_some:
+    def at(self, place: int) -> int:
+        """Return the number at a place; raise NoNumberError where it is not reserved."""
+        if self._first is None or not self.covers(place):
             raise NoNumberError(self._problem)
-        number = self._next
-        self._next += 1
-        return number
+        return self._first + place
 
-    def reserve(self) -> None:
-        """Reserve a block where no number is left; blocks on the disk.
+    def reserve(self, place: int) -> None:
+        """Reserve the numbers up to a place, and a block; blocks on the disk.
 
-        Raise NoNumberError where that fails, NumbersExhaustedError where no number is left.
+        May be called in any thread. Raise NoNumberError where that fails, NumbersExhaustedError where none is left.
         """
         with self._reserving:
-            if self.has_some:
+            if self.covers(place):
                 return
             try:
-                if not self._begun:
-                    self._next, self._begun = self._begin(), True
-                self._write(self._next + BLOCK)
+                if self._first is None:
+                    self._first = self._begin()
+                end = self._first + place + BLOCK
+                self._write(end)
             except (OSError, NumbersExhaustedError) as error:
                 self._problem = str(error)
                 raise error if isinstance(error, NoNumberError) else NoNumberError(self._problem) from error
-            self._reserved = self._next + BLOCK
+            self._reserved = end
 
     def _begin(self) -> int:
         """Return the first number of this process; a random one where the file is missing or damaged."""
@@ -93,6 +98,8 @@ class SenderNumbers:
         except ValueError:
             _log.warning("oscore=damaged file=%s effect=%r", self._file, "numbers continue at a random one")
             return self._random.randrange(START_MAX)
+        if used < SHORT_LEAPS_END:
+            return used + self._random.randrange((SHORT_END - used) // SHORT_LEAP_SHARE)
         return used + self._random.randrange(max(1, (NUMBER_END - used) // LEAP_SHARE))
 
     def _write(self, end: int) -> None:
@@ -110,6 +117,29 @@ class SenderNumbers:
             os.fsync(file.fileno())
         written.replace(self._file)
         files.sync_folder(folder)
+
+
+class Sequence:
+    """The numbers of one context; `reserve` may be called in any thread, `take` in one only."""
+
+    def __init__(self, numbers: SenderNumbers) -> None:
+        self._numbers = numbers
+        self._taken = 0
+
+    @property
+    def has_some(self) -> bool:
+        """Whether a reserved number is left."""
+        return self._numbers.covers(self._taken)
+
+    def take(self) -> int:
+        """Return the next number; raise NoNumberError where none is reserved."""
+        number = self._numbers.at(self._taken)
+        self._taken += 1
+        return number
+
+    def reserve(self) -> None:
+        """Reserve a block where no number is left; blocks on the disk. Raise NoNumberError."""
+        self._numbers.reserve(self._taken)
 
 
 def _written(number: int) -> str:

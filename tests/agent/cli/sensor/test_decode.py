@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from struct import pack
 from typing import Any
 
 import cbor2
@@ -129,6 +130,24 @@ def test_a_query_and_an_authenticated_device_complete_the_event(decode: Decode) 
 def test_without_id_and_time_only_the_gateway_can_make_the_fingerprint(decode: Decode) -> None:
     status, (event,), _ = decode(b'{"device":"urn:x","data":{"a":1}}')
     assert (status, event["fingerprint"]) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("form", "head", "decimal", "lossy"),
+    [
+        (">e", b"\xf9", 21.1, True),
+        (">f", b"\xfa", 21.1, True),
+        (">f", b"\xfa", 21.5, False),
+        (">d", b"\xfb", 21.1, False),
+    ],
+)
+def test_a_decimal_in_a_short_float_is_a_warning(
+    decode: Decode, form: str, head: bytes, decimal: float, lossy: bool
+) -> None:
+    (event,) = decode(b"\xa3\x66device\x61a\x62id\x01\x64data\xa1\x61x" + head + pack(form, decimal))[1]
+    warnings = event.get("warnings", {})
+    assert list(warnings) == ["short-float"] * lossy
+    assert not lossy or "to be 21.1 in" in warnings["short-float"]
 
 
 def test_what_endangers_an_event_by_itself_is_a_warning(decode: Decode) -> None:

@@ -26,6 +26,7 @@ from tests.agent.coap.serving import serving
 from tests.agent.coap.slow_path.twin_servers import GENEROUS
 
 COPIES = 2
+BLOCK = 16
 
 
 class Client(Enum):
@@ -43,7 +44,8 @@ copies = st.integers(0, COPIES - 1)
 posts = st.tuples(st.just("post"), copies)
 replays = st.tuples(st.just("replay"), copies, st.integers(0, 9), st.booleans())
 restarts = st.tuples(st.just("restart"), copies)
-steps = st.one_of(posts, posts, replays, replays, replays, restarts)
+uploads = st.tuples(st.just("upload"), copies, copies)
+steps = st.one_of(posts, posts, uploads, replays, replays, replays, restarts)
 
 
 def body(number: int) -> bytes:
@@ -102,6 +104,18 @@ class Gateways:
     async def post(self, copy: int) -> None:
         await self._post(self._device[copy])
 
+    async def upload(self, copy: int, later: int) -> None:
+        """Send a body in blocks, to another copy after the first block where they differ; ack it if all are taken."""
+        payload = body(len(self.acked)) + bytes(2 * BLOCK)
+        for number, start in enumerate(range(0, len(payload), BLOCK)):
+            socket = self._device[later if number else copy]
+            more = start + BLOCK < len(payload)
+            of_upload = {"block1": (number, more, 0), "request_tag": [payload[10:14]]}
+            answer = await self._sent(socket, payload[start : start + BLOCK], **of_upload)
+            if answer.code != (Code.CONTINUE if more else Code.CHANGED):
+                return
+        self.acked.append(payload)
+
     async def replay(self, copy: int, which: int, as_device: bool) -> None:
         """Replay a captured datagram, counted from the latest, from the attacker's address or from the device's."""
         sockets = self._device if as_device else self._stranger
@@ -112,19 +126,25 @@ class Gateways:
         return await serving(self._recorder, GENEROUS, bind, oscore=offer).__aenter__()
 
     async def _post(self, socket: Sensor) -> None:
+        payload = body(len(self.acked))
+        assert (await self._sent(socket, payload)).code == Code.CHANGED
+        self.acked.append(payload)
+
+    async def _sent(self, socket: Sensor, payload: bytes, **options: Any) -> Message:
+        """Send a request, and again with the Echo value that is asked for; return the answer."""
         if self._client is Client.KEEPS_FOR_EACH:
             self._sensor.echo = self._kept.get(socket)
-        payload, echo = body(len(self.acked)), None
+        echo = self._sensor.echo
         for _ in range(2):
-            raw, reference = self._sensor.request(payload, echo)
+            request = Message(code=Code.POST, uri_path=("e",), payload=payload, content_format=60, echo=echo, **options)
+            raw, reference = self._sensor.sealed(request)
             self.captured.append(raw)
             answer = self._sensor.read(await self._ask(socket, raw), reference)
-            if answer.code == Code.CHANGED:
+            if answer.code != Code.UNAUTHORIZED:
                 break
             echo = answer.opt.echo
-        assert answer.code == Code.CHANGED
-        self.acked.append(payload)
         self._kept[socket] = self._sensor.echo
+        return answer
 
     async def _ask(self, socket: Sensor, raw: bytes) -> bytes:
         answer = await socket.ask_raw(raw)
@@ -238,3 +258,14 @@ def test_a_client_that_keeps_what_answers_bring_is_challenged_once_in_each_life_
         **dict.fromkeys(((Freshness.START, client) for client in Client), events + lives),
         (Freshness.ANSWER, Client.FORGETS): 2 * events,
     }
+
+
+@pytest.mark.parametrize("freshness", Freshness)
+def test_of_an_upload_by_a_client_that_forgets_only_the_first_block_is_challenged(
+    tmp_path: Path, freshness: Freshness
+) -> None:
+    posted = play(tmp_path / "posts", freshness, Client.FORGETS, [("post", 0)])
+    uploaded = play(tmp_path / "uploads", freshness, Client.FORGETS, [("upload", 0, 0)])
+    blocks = -(-len(uploaded.acked[-1]) // BLOCK)
+    assert uploaded.taken[uploaded.acked[-1]] == 1
+    assert len(uploaded.captured) == len(posted.captured) + blocks - 1

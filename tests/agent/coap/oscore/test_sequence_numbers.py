@@ -16,9 +16,14 @@ from agent.coap.oscore.sequence_numbers import (
     BLOCK,
     LEAP_SHARE,
     NUMBER_END,
+    SHORT_END,
+    SHORT_LEAP_SHARE,
+    SHORT_LEAPS_END,
+    START_MAX,
     NoNumberError,
     NumbersExhaustedError,
     SenderNumbers,
+    Sequence,
 )
 from agent.coap.tuning import Tuning
 
@@ -30,7 +35,12 @@ class Shortest(Random):
         return 0
 
 
-def take(numbers: SenderNumbers) -> int:
+def sequence(file: Path, random: Random) -> Sequence:
+    """Return the numbers of a context in a new process."""
+    return Sequence(SenderNumbers(file, random))
+
+
+def take(numbers: Sequence) -> int:
     """Take a number; reserve a block first where necessary."""
     numbers.reserve()
     return numbers.take()
@@ -43,8 +53,8 @@ def reserved(file: Path) -> int:
 def kept(file: Path, number: int) -> None:
     """Write the file with this number, as an agent would have."""
     numbers = SenderNumbers(file, Shortest())
-    numbers._next, numbers._begun = number - BLOCK, True
-    take(numbers)
+    numbers._first = number - BLOCK
+    take(Sequence(numbers))
     assert reserved(file) == number
 
 
@@ -58,7 +68,7 @@ def test_no_number_comes_twice_over_lives_that_end_without_warning(
     random = Random(seed)
     taken: list[int] = []
     for count in lives:
-        numbers = SenderNumbers(file, random)
+        numbers = sequence(file, random)
         taken += [take(numbers) for _ in range(count)]
     assert len(set(taken)) == len(taken)
     assert taken == sorted(taken)
@@ -69,7 +79,7 @@ def test_a_flood_writes_to_the_disk_once_in_a_long_while() -> None:
 
 
 def test_nothing_is_given_before_it_is_reserved(tmp_path: Path) -> None:
-    numbers = SenderNumbers(tmp_path / "a.number", Random(1))
+    numbers = sequence(tmp_path / "a.number", Random(1))
     with pytest.raises(NoNumberError, match="reserved"):
         numbers.take()
     numbers.reserve()
@@ -81,7 +91,7 @@ def test_nothing_is_given_before_it_is_reserved(tmp_path: Path) -> None:
 
 @pytest.mark.guarantee(2)
 def test_however_many_threads_reserve_there_is_one_block_and_no_number_comes_twice(tmp_path: Path) -> None:
-    numbers = SenderNumbers(tmp_path / "oscore" / "a.number", Random(1))
+    numbers = sequence(tmp_path / "oscore" / "a.number", Random(1))
     taken: list[int] = []
     with ThreadPoolExecutor(8) as pool:
         for _ in range(3):
@@ -94,7 +104,7 @@ def test_however_many_threads_reserve_there_is_one_block_and_no_number_comes_twi
 
 def test_a_block_is_on_disk_before_its_first_number_is_given(tmp_path: Path) -> None:
     file = tmp_path / "a.number"
-    numbers = SenderNumbers(file, Random(1))
+    numbers = sequence(file, Random(1))
     for _ in range(2 * BLOCK + 1):
         assert take(numbers) < reserved(file)
 
@@ -119,7 +129,7 @@ def test_a_power_cut_after_a_number_was_given_cannot_take_its_block_back(
 
     monkeypatch.setattr(os, "fsync", recorded_fsync)
     monkeypatch.setattr(os, "replace", recorded_replace)
-    numbers = SenderNumbers(tmp_path / "oscore" / "a.number", Random(1))
+    numbers = sequence(tmp_path / "oscore" / "a.number", Random(1))
     block = ["fsync file", "replace", "fsync folder"]
     take(numbers)
     assert calls == ["fsync state folder", *block]
@@ -132,7 +142,7 @@ def test_a_power_cut_after_a_number_was_given_cannot_take_its_block_back(
 def test_what_a_full_or_read_only_disk_refuses_is_not_given_and_comes_when_it_takes_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
-    numbers = SenderNumbers(tmp_path / "a.number", Random(1))
+    numbers = sequence(tmp_path / "a.number", Random(1))
     given = [take(numbers) for _ in range(BLOCK)]
 
     def fail(*_: object) -> None:
@@ -151,25 +161,51 @@ def test_what_cannot_be_reserved_is_not_given(tmp_path: Path) -> None:
     folder = tmp_path / "oscore"
     folder.write_text("a file stands in the way")
     with pytest.raises(NoNumberError, match="oscore"):
-        take(SenderNumbers(folder / "a.number", Random(1)))
+        take(sequence(folder / "a.number", Random(1)))
 
 
 def test_two_lives_of_one_backup_go_different_ways(tmp_path: Path) -> None:
     file = tmp_path / "a.number"
     kept(file, 1_000_000)
     backup = file.read_bytes()
-    one = take(SenderNumbers(file, Random(1)))
+    one = take(sequence(file, Random(1)))
     file.write_bytes(backup)
-    other = take(SenderNumbers(file, Random(2)))
+    other = take(sequence(file, Random(2)))
     assert one != other
-    assert 1_000_000 <= min(one, other) <= max(one, other) < 1_000_000 + NUMBER_END // LEAP_SHARE
+    assert 1_000_000 <= min(one, other) <= max(one, other) < 1_000_000 + SHORT_END // SHORT_LEAP_SHARE
+
+
+def test_the_numbers_of_many_starts_take_four_bytes_and_those_of_more_are_never_used_up(tmp_path: Path) -> None:
+    """Californium takes no Partial IV of five bytes."""
+    file, random = tmp_path / "a.number", Random(1)
+    kept(file, START_MAX)
+    numbers = [take(sequence(file, random)) for _ in range(300)]
+    assert numbers == sorted(set(numbers))
+    assert numbers[-1] < SHORT_END
+    kept(file, SHORT_LEAPS_END)
+    assert SHORT_LEAPS_END < take(sequence(file, random)) < SHORT_LEAPS_END + NUMBER_END // LEAP_SHARE
+
+
+@given(st.lists(st.integers(0, 2), max_size=60), st.integers(0, 2))
+def test_contexts_of_a_process_count_from_one_number_and_none_counts_beyond_what_is_on_disk(
+    tmp_path_factory: pytest.TempPathFactory, takers: list[int], first: int
+) -> None:
+    file = tmp_path_factory.mktemp("numbers") / "a.number"
+    numbers = SenderNumbers(file, Random(1))
+    contexts = [Sequence(numbers) for _ in range(3)]
+    taken: list[list[int]] = [[], [], []]
+    for taker in (first, *takers):
+        taken[taker].append(take(contexts[taker]))
+        assert taken[taker][-1] < reserved(file)
+    start = taken[first][0]
+    assert taken == [list(range(start, start + len(of_context))) for of_context in taken]
 
 
 def test_an_agent_that_starts_for_ever_does_not_leap_to_the_end(tmp_path: Path) -> None:
     file = tmp_path / "a.number"
     random = Random(1)
     kept(file, 1 << 39)
-    numbers = [take(SenderNumbers(file, random)) for _ in range(100)]
+    numbers = [take(sequence(file, random)) for _ in range(100)]
     assert numbers == sorted(set(numbers))
     left = NUMBER_END - numbers[-1]
     assert left > (NUMBER_END - (1 << 39)) * (1 - 1 / LEAP_SHARE) ** 100 - 100 * BLOCK
@@ -189,8 +225,8 @@ def test_a_file_that_holds_something_else_counts_as_none(
     file = tmp_path_factory.mktemp("numbers") / "a.number"
     file.write_bytes(content)
     random = Random(3)
-    assert take(SenderNumbers(file, random)) == Random(3).randrange(1 << 39)
-    assert reserved(file) == Random(3).randrange(1 << 39) + BLOCK
+    assert take(sequence(file, random)) == Random(3).randrange(START_MAX)
+    assert reserved(file) == Random(3).randrange(START_MAX) + BLOCK
 
 
 def test_no_flipped_bit_makes_another_number(tmp_path: Path) -> None:
@@ -201,19 +237,19 @@ def test_no_flipped_bit_makes_another_number(tmp_path: Path) -> None:
         flipped = bytearray(sound)
         flipped[bit // 8] ^= 1 << bit % 8
         file.write_bytes(flipped)
-        assert take(SenderNumbers(file, Random(3))) == Random(3).randrange(1 << 39)
+        assert take(sequence(file, Random(3))) == Random(3).randrange(START_MAX)
 
 
 def test_without_a_file_it_begins_anywhere(tmp_path: Path) -> None:
-    assert take(SenderNumbers(tmp_path / "a.number", Random(3))) == Random(3).randrange(1 << 39)
+    assert take(sequence(tmp_path / "a.number", Random(3))) == Random(3).randrange(START_MAX)
 
 
 def test_the_last_numbers_are_given_and_then_none(tmp_path: Path) -> None:
     file = tmp_path / "a.number"
     kept(file, NUMBER_END - BLOCK)
-    numbers = SenderNumbers(file, Shortest())
+    numbers = sequence(file, Shortest())
     assert [take(numbers) for _ in range(BLOCK)] == list(range(NUMBER_END - BLOCK, NUMBER_END))
-    for again in (numbers, SenderNumbers(file, Random(1))):
+    for again in (numbers, sequence(file, Random(1))):
         with pytest.raises(NumbersExhaustedError, match="new credentials"):
             take(again)
     assert reserved(file) == NUMBER_END
