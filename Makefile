@@ -160,6 +160,10 @@ format: setup ## Format the sources and apply automatic fixes
 lock: setup ## Update the pins: constraints.txt from .venv, the jars from simulators/services/install/jars.toml
 	@{ echo '# Every package of the development environment; regenerate with: make lock'
 	$(BIN)/pip freeze --all --exclude pip --exclude-editable; } > constraints.txt
+	{ echo '# What a gateway installs, with the checksums of all files of these versions; regenerate with: make lock'
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-annotate --no-header --no-emit-index-url \
+	  --no-emit-find-links --no-emit-trusted-host --extra oscore --constraint constraints.txt -o - pyproject.toml; } \
+	  > packaging/gateway.txt
 	$(BIN)/python -m simulators.services.install.lock
 
 .PHONY: clean

