@@ -9,7 +9,8 @@ from pathlib import Path
 from agent.config import load
 from agent.config.settings import KafkaSettings
 from tests.docs.pages import ROOT
-from tests.support.logins.secured_broker import CLOUD, GATEWAY, PASSWORDS, SecuredBroker
+from tests.docs.rights import GATEWAY
+from tests.support.logins.secured_broker import CLOUD, PASSWORDS, SecuredBroker
 
 PAGE = (ROOT / "docs" / "kafka-logins.md").read_text()
 LOGINS = ("SASL/SCRAM", "Client certificates", "OAUTHBEARER with OIDC", "SASL/PLAIN")

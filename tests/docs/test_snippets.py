@@ -35,11 +35,12 @@ EXECUTED = {
     **dict.fromkeys(("spark-submit", "spark-sql"), "tests/docs/test_cloud.py"),
     "--conf": "tests/docs/recipes.py adds it to the job's command",
     "kafka-topics.sh": "tests/docs/test_kafka.py: it is the agent's own command",
+    "kafka-acls.sh": "tests/docs/rights.py reads its options: tests/agent/forward/kafka/test_rights.py",
+    "kafka-configs.sh": "tests/agent/forward/kafka/test_rights.py, by the same requests",
 }
 NOT_EXECUTED = {
     **dict.fromkeys(("apt", "systemctl", "useradd", "cp", "install", "tee"), "they change the machine"),
     "docker": "no container engine runs where the tests run; tests/packaging/test_images.py executes the images",
-    "kafka-acls.sh": "it needs a cluster that checks permissions; doctor names what is missing",
     **dict.fromkeys(("jq", "sort", "uniq", "tail"), "they read what a gateway with many events prints"),
 }
 

@@ -142,7 +142,7 @@ def _unreadable(path: Path) -> str:
 
 
 def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
-    from agent.cli.doctor import kafka, receipts
+    from agent.cli.doctor import excess, kafka, receipts
     from agent.cli.doctor.transactions import features, rights
 
     connection = kafka.KafkaConnection.open(settings.kafka)
@@ -151,7 +151,7 @@ def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
     if topic is not None:
         yield from kafka.check_rights(topic)
         lanes, runs = _lanes(settings), _may_run(settings.gateway.state_dir)
-        yield from rights.check_transactional_ids(settings.kafka, settings.gateway.id, lanes, agent_runs=runs)
+        yield from rights.check_transactional_ids(connection, settings.gateway.id, lanes, agent_runs=runs)
         yield from kafka.check_topic(connection, topic)
         yield from features.check_transactions(settings.kafka)
         yield from check_threads(kafka.count_brokers(connection), len(lanes))
@@ -159,6 +159,7 @@ def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
         yield from kafka.check_stopped(status)
         yield from kafka.check_oversized(settings.kafka, status)
         yield from receipts.check_receipts(connection, settings.receipts, partitions, status, now)
+        yield from excess.check_excess(connection, topic, settings.receipts.group, settings.gateway.id, lanes)
 
 
 def _lanes(settings: Settings) -> list[str]:

@@ -26,7 +26,7 @@ from agent.terminal import count
 from contract import topics
 
 _NEEDED: Final = (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.READ)
-"""READ, for the truncation check after a change of leader, and for the group's offsets."""
+"""READ for the truncation check after a change of leader, and for reading back what was committed exactly once."""
 MESSAGE_BYTES_MIN: Final = 1_000_000
 SIZE_DEFAULT: Final = 1_048_588
 """Kafka's own default of max.message.bytes."""

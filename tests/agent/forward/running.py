@@ -10,7 +10,7 @@ from random import Random
 
 from agent.clock import SystemClock
 from agent.config.settings import KafkaSettings, ReceiptSettings
-from agent.forward.forwarder import Forwarder
+from agent.forward.forwarder import ForwardedLane, Forwarder
 from agent.forward.receipts.poller import ReceiptPoller
 from agent.store.port import Outbox
 from agent.telemetry.links import Links
@@ -23,12 +23,17 @@ GATEWAY = "gw-1"
 
 @contextmanager
 def forwarding(
-    settings: KafkaSettings, outbox: Outbox, gateway: str = GATEWAY, *, silence_ms: int = SILENCE_MS
+    settings: KafkaSettings,
+    outbox: Outbox,
+    gateway: str = GATEWAY,
+    *,
+    silence_ms: int = SILENCE_MS,
+    lane: ForwardedLane | None = None,
 ) -> Iterator[Links]:
     """Forward while the block runs; yield the reported states of its connection."""
     clock = SystemClock()
     links = Links(clock)
-    with running(Forwarder(settings, gateway, outbox, clock, links, Random(7), silence_ms=silence_ms).run):
+    with running(Forwarder(settings, gateway, outbox, clock, links, Random(7), silence_ms=silence_ms, lane=lane).run):
         yield links
 
 

@@ -25,6 +25,8 @@ class ConsumerSide:
 
     def __init__(self, broker: Broker, server: Postgres, folder: Path, name: str) -> None:
         self.broker = broker
+        self.bootstrap_servers = broker.bootstrap_servers
+        """Where the members log in."""
         self.server = server
         self.folder = folder
         self.name = name
@@ -36,7 +38,7 @@ class ConsumerSide:
         send(self.broker.bootstrap_servers, self.name, records, partition)
 
     def start(self, *options: str) -> Process:
-        ends = ("--bootstrap-servers", self.broker.bootstrap_servers, "--topic", self.name, "--group", self.name)
+        ends = ("--bootstrap-servers", self.bootstrap_servers, "--topic", self.name, "--group", self.name)
         place = ("--connection", str(self.connection), "--table", self.name)
         quick = ("--kafka", "session.timeout.ms=6000", "--kafka", "heartbeat.interval.ms=500")
         command = (sys.executable, "-m", "cloud.consumer", *ends, *place, *quick, *options)

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__ lacks some of them
     AclBinding,
-    AclOperation,
-    AclPermissionType,
+    AclBindingFilter,
     AdminClient,
-    ResourcePatternType,
-    ResourceType,
+    ScramMechanism,
+    UserScramCredentialDeletion,
 )
 
 from simulators.services import ports
 from simulators.services.kafka.broker import Broker
 from simulators.services.kafka.settings import Listener
+from tests.docs.rights import GATEWAY, rights
 from tests.support.logins.certificates import Authority
 from tests.support.logins.token_endpoint import AUDIENCE, ISSUER, TokenEndpoint
+from tests.support.waiting import wait_until
 
-GATEWAY, CLOUD = "gateway", "cloud"
-PASSWORDS = {GATEWAY: "correct horse=1", CLOUD: "battery; staple=2"}
+CLOUD, AUDIT, CONSUMER = "cloud", "audit", "consumer"
+STRANGER, STOLEN = "gw-2", "gw-3"
+"""Other gateways, which have no rights until a test grants them."""
+PASSWORDS = {
+    GATEWAY: "correct horse=1",
+    CLOUD: "battery; staple=2",
+    AUDIT: "a",
+    CONSUMER: "c",
+    STRANGER: "2",
+    STOLEN: "3",
+}
 """The passwords and client secrets of the users; with characters that a careless reader of files would cut at."""
 _ANSWER_SECONDS_MAX = 60.0
 _HOURS = 3_600
@@ -37,7 +47,7 @@ class SecuredBroker:
     authority: Authority
     endpoint: TokenEndpoint
     folder: Path
-    """Holds `ca.pem`, and for each user a file with key and certificate, as in `gateway.pem`."""
+    """Holds `ca.pem`, and files with key and certificate of the gateway and of the job: `gateway.pem`, `cloud.pem`."""
     sasl: str
     """The address for logins by SASL."""
     tls: str
@@ -45,36 +55,50 @@ class SecuredBroker:
 
     def grant(self, topic: str, group: str) -> None:
         """Grant the rights of docs/kafka.md."""
-        describe, read, write = AclOperation.DESCRIBE, AclOperation.READ, AclOperation.WRITE
-        configs, delete = AclOperation.DESCRIBE_CONFIGS, AclOperation.DELETE
-        rights: Mapping[tuple[str, ResourceType, str], tuple[AclOperation, ...]] = {
-            (GATEWAY, ResourceType.TOPIC, topic): (describe, configs, write, read),
-            (GATEWAY, ResourceType.GROUP, group): (describe, read),
-            (CLOUD, ResourceType.TOPIC, topic): (describe, configs, read),
-            (CLOUD, ResourceType.GROUP, group): (read, describe, delete),
-        }
-        self._create(rights)
+        self.create(rights(topic, group))
 
-    def grant_transactions(self, gateway: str) -> None:
-        """Grant the rights that exactly once needs, to the user of the same name."""
-        write, describe, read = AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.READ
-        self._create(
-            {
-                (GATEWAY, ResourceType.TRANSACTIONAL_ID, gateway): (write, describe),
-                (GATEWAY, ResourceType.GROUP, f"oncegate-outbox-{gateway}"): (read,),
-            }
-        )
-
-    def _create(self, rights: Mapping[tuple[str, ResourceType, str], tuple[AclOperation, ...]]) -> None:
-        literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
-        bindings = [
-            AclBinding(kind, name, literal, f"User:{user}", "*", operation, allow)
-            for (user, kind, name), operations in rights.items()
-            for operation in operations
-        ]
-        admin = AdminClient({"bootstrap.servers": self.broker.bootstrap_servers})
-        for future in admin.create_acls(bindings).values():
+    def create(self, bindings: Iterable[AclBinding]) -> None:
+        """Create access rights, and wait until the broker applies them."""
+        wanted, admin = list(bindings), self._admin()  # an answer is lost with its client
+        for future in admin.create_acls(wanted).values():
             future.result(_ANSWER_SECONDS_MAX)
+        wait_until(lambda: all(_has(admin, one) for one in wanted), "the broker applies the rights")
+
+    def revoke(self, *bindings: AclBinding) -> None:
+        """Delete access rights, and wait until the broker applies that."""
+        admin = self._admin()
+        for future in admin.delete_acls([_only(one) for one in bindings]).values():
+            future.result(_ANSWER_SECONDS_MAX)
+        wait_until(lambda: not any(_has(admin, one) for one in bindings), "the broker applies the rights")
+
+    def remove(self, user: str) -> None:
+        """Remove a user's login by SCRAM."""
+        deletion, admin = UserScramCredentialDeletion(user, ScramMechanism.SCRAM_SHA_512), self._admin()
+        admin.alter_user_scram_credentials([deletion])[user].result(_ANSWER_SECONDS_MAX)
+
+    def login(self, user: str) -> dict[str, str]:
+        """Return the properties of librdkafka with which a user logs in by SASL."""
+        return {
+            "bootstrap.servers": self.sasl,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": user,
+            "sasl.password": PASSWORDS[user],
+            "ssl.ca.location": str(self.authority.file),
+        }
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.broker.bootstrap_servers})
+
+
+def _has(admin: AdminClient, binding: AclBinding) -> bool:
+    return bool(admin.describe_acls(_only(binding)).result(_ANSWER_SECONDS_MAX))
+
+
+def _only(one: AclBinding) -> AclBindingFilter:
+    """Return the filter that a right alone matches."""
+    resource = (one.restype, one.name, one.resource_pattern_type)
+    return AclBindingFilter(*resource, one.principal, one.host, one.operation, one.permission_type)
 
 
 @contextmanager
@@ -82,8 +106,8 @@ def secured_broker(folder: Path) -> Iterator[SecuredBroker]:
     """Run the broker, and the endpoint that issues the tokens; users of its plain listener have all rights."""
     authority = Authority(folder)
     keystore, _ = authority.issue("broker.pem", _HOURS)
-    for user in PASSWORDS:
-        authority.issue(f"{user}.pem", _HOURS, user)
+    for file, user in (("gateway.pem", GATEWAY), ("cloud.pem", CLOUD)):
+        authority.issue(file, _HOURS, user)
     sasl, tls = ports.free(2)
     with TokenEndpoint(folder, keystore, PASSWORDS) as endpoint:
         listeners = (

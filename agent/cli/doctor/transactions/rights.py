@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # its __all__ lacks it
 
+from agent.cli.doctor.excess import no_gateway
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
+from agent.cli.doctor.group_rights import read_group_rights
+from agent.cli.doctor.kafka import KafkaConnection
 from agent.config.settings import KafkaSettings
 from agent.forward.delivery.transaction import GROUP_PREFIX
 from agent.forward.forwarder import mode_of, transactional_id
-from agent.forward.kafka.attempt import close
-from agent.forward.kafka.client import REQUEST_SECONDS_MAX, LastError, code_of, describe, open_reader, producer_config
+from agent.forward.kafka.client import REQUEST_SECONDS_MAX, code_of, describe, producer_config
 
 _REFUSED_MS: Final = 2_147_483_000
 """A time limit that brokers refuse once they have checked the rights, before they change anything.
@@ -24,76 +25,68 @@ The default of their transaction.max.timeout.ms is 900,000. A broker that allows
 producer, and an agent that had it stops sending until its next start.
 """
 _CHECK: Final = "rights"
-RETRY_SECONDS: Final = 0.2
-_MOVING: Final = frozenset(
-    (
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    )
-)
-"""The group's coordinator is being elected, or loads its offsets, as after a restart of a broker."""
 
 
 def check_transactional_ids(
-    settings: KafkaSettings, gateway: str, lanes: Sequence[str], *, agent_runs: bool
+    connection: KafkaConnection, gateway: str, lanes: Sequence[str], *, agent_runs: bool
 ) -> Iterator[Finding]:
     """Check the rights of the default lane, and of these others; yield nothing in the other delivery modes.
 
     While the agent runs, its transactional ids are not requested, since some brokers would take them from it.
     """
+    settings = connection.settings
     if settings.delivery != "exactly-once":
         return
     for lane in ("", *lanes):
         name = transactional_id(gateway, lane)
         if agent_runs:
             refusal = None
-            text = f"the agent may read group {GROUP_PREFIX}{name}; the id {name} is not checked while the agent runs"
+            text = f"the agent may use group {GROUP_PREFIX}{name}; the id {name} is not checked while the agent runs"
         else:
-            refusal = _refusal_of_id(settings, gateway, lane)
+            refusal = _refusal_of_id(settings, name)
             text = f"the agent may use transactional id {name} and its group"
-        yield refusal or _refusal_of_group(settings, name) or fine(_CHECK, text)
+        yield refusal or _refusal_of_group(connection, name) or fine(_CHECK, text)
+    yield from _check_other_ids(settings, gateway)
 
 
-def _refusal_of_id(settings: KafkaSettings, gateway: str, lane: str) -> Finding | None:
+def _refusal_of_id(settings: KafkaSettings, name: str) -> Finding | None:
     """Return why the agent may not begin transactions; None where it may."""
-    name = transactional_id(gateway, lane)
+    error = _is_refused(settings, name)
+    if error is None:
+        return None
+    if code_of(error) == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        text = f"transactional id {name}: the agent lacks WRITE"
+        return wrong(_CHECK, text, "grant WRITE on it: docs/kafka.md")
+    return warning(_CHECK, f"transactional id {name}: not checked: {describe(error)}")
+
+
+def _is_refused(settings: KafkaSettings, name: str) -> KafkaException | None:
+    """Request a transactional id without taking it; return why it is refused, None where it would be granted."""
     silent = logging.getLogger(f"{__name__}.client")
     silent.disabled = True  # the client logs the refusal as a fatal error
-    config = producer_config(settings, mode_of(settings, gateway, lane).fixed)
+    config = producer_config(settings, mode_of(settings, name).fixed)
     producer = Producer({**config, "transaction.timeout.ms": str(_REFUSED_MS)}, logger=silent)
     try:
         producer.init_transactions(REQUEST_SECONDS_MAX)
     except KafkaException as error:
-        if code_of(error) == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-            text = f"transactional id {name}: the agent lacks WRITE"
-            return wrong(_CHECK, text, "grant WRITE and DESCRIBE on it: docs/kafka.md")
-        if code_of(error) != KafkaError.INVALID_TRANSACTION_TIMEOUT:
-            return warning(_CHECK, f"transactional id {name}: not checked: {describe(error)}")
+        return None if code_of(error) == KafkaError.INVALID_TRANSACTION_TIMEOUT else error
     return None
 
 
-def _refusal_of_group(settings: KafkaSettings, name: str) -> Finding | None:
-    """Return why the agent may not read its marker; None where it may. The right to commit cannot be checked."""
+def _refusal_of_group(connection: KafkaConnection, name: str) -> Finding | None:
+    """Return why the agent may not commit its marker, and read it; None where it may."""
     group = GROUP_PREFIX + name
-    deadline = time.monotonic() + REQUEST_SECONDS_MAX
-    while (error := _error_of_group(settings, group)) is not None and error.code() in _MOVING:
-        if time.monotonic() > deadline:
-            return warning(_CHECK, f"group {group}: not checked: {error.str()}")
-        time.sleep(RETRY_SECONDS)
-    if error is None:
-        return None
-    return warning(_CHECK, f"group {group} cannot be read: {error.str()}", "grant READ on it: docs/kafka.md")
-
-
-def _error_of_group(settings: KafkaSettings, group: str) -> KafkaError | None:
-    """Read a group's marker with a client of its own: one that has lost a coordinator may never find another."""
-    reader = open_reader(settings, group, LastError())
     try:
-        (answer,) = reader.committed([TopicPartition(settings.topic, 0)], timeout=REQUEST_SECONDS_MAX)
-        return answer.error
-    except KafkaException as failure:  # without the right the client retries until its time is over
-        error: KafkaError = failure.args[0]
-        return error
-    finally:
-        close(reader, threading.Event())
+        allowed = read_group_rights(connection.admin, group)
+    except KafkaException as error:
+        return warning(_CHECK, f"group {group}: not checked: {describe(error)}")
+    if allowed is None or AclOperation.READ in allowed:
+        return None
+    return wrong(_CHECK, f"group {group}: the agent lacks READ", "grant READ on it: docs/kafka.md")
+
+
+def _check_other_ids(settings: KafkaSettings, gateway: str) -> Iterator[Finding]:
+    """Report that the agent may use ids other than its own, by one that no gateway has."""
+    if _is_refused(settings, no_gateway(gateway)) is None:
+        text = "this login may use transactional ids of other gateways, and stop these"
+        yield warning(_CHECK, text, f"grant it the id {gateway}, and the prefix {gateway}/ for lanes: docs/kafka.md")

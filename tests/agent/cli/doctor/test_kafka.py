@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its __all__ lacks the latter
 
 from agent.cli.doctor import receipts
+from agent.cli.doctor.excess import EVERYTHING, check_excess
 from agent.cli.doctor.finding import Condition, Finding
 from agent.cli.doctor.kafka import (
     KafkaConnection,
@@ -85,6 +86,18 @@ def test_a_topic_as_it_should_be_is_fine_but_for_its_replicas(broker: Broker) ->
     await_topic(broker, "right")
     unlike = [finding for finding in examine(broker, "right") if finding.condition is not Condition.FINE]
     assert [(finding.condition, "replica" in finding.text) for finding in unlike] == [(Condition.WARNING, True)]
+
+
+@pytest.mark.guarantee(4)
+def test_where_brokers_have_no_acls_doctor_warns_that_every_client_could_give_receipts(broker: Broker) -> None:
+    broker.create_topics("open")
+    await_topic(broker, "open")
+    connection = KafkaConnection.open(KafkaSettings(broker.bootstrap_servers, "open"))
+    _, topic = check_broker(connection)
+    assert topic is not None
+    (finding,) = check_excess(connection, topic, "oncegate-cloud", "gw1", [])
+    assert (finding.condition, finding.text) == (Condition.WARNING, EVERYTHING)
+    assert "docs/kafka.md" in finding.hint
 
 
 def test_settings_above_the_needed_are_enough() -> None:

@@ -18,7 +18,8 @@ from tests.agent.forward.broker import GROUP, KafkaTopic
 from tests.agent.forward.checks import assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.events import readings
 from tests.agent.forward.running import forwarding, receipting
-from tests.support.logins.secured_broker import GATEWAY, SecuredBroker, secured_broker
+from tests.docs.rights import GATEWAY
+from tests.support.logins.secured_broker import SecuredBroker, secured_broker
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_for_count
 
@@ -62,7 +63,6 @@ def test_all_clients_of_each_mode_log_in_by_tokens_of_the_signer(
     settings = KafkaSettings(secured.sasl, kafka.topic, delivery=mode, properties={**IAM, **tls})
     outbox = MemoryOutbox()
     outbox.append(*readings(100))
-    secured.grant_transactions(GATEWAY)
     with forwarding(settings, outbox, GATEWAY):
         wait_until_forwarded(outbox)
     if mode == "at-most-once":
