@@ -74,7 +74,9 @@ async def test_the_status_is_that_of_the_command(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         await served.client.post(EVENT)
         response = await served.client.get("/api/v1/status")
-        assert response.document == read_status(tmp_path / "state", GATEWAY).document()
+        found = response.document
+        assert (found["requests"]["requests"], found["requests"]["refused"]) == (1, 0)
+        assert {**found, "requests": None} == read_status(tmp_path / "state", GATEWAY).document()
     assert (response.document["accepted"], response.document["events"]["new"]) == (1, 2)
 
 
