@@ -12,6 +12,7 @@ from simulators.services.install import programs
 FOLDER = Path(__file__).resolve().parents[2] / "systemd"
 EXPOSURE_MAX = 1.5
 UNITS = sorted(path.name for path in FOLDER.iterdir() if path.suffix in (".service", ".timer"))
+SERVICES = [unit for unit in UNITS if unit.endswith(".service")]
 
 
 def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -26,11 +27,13 @@ def read(unit: str) -> configparser.ConfigParser:
     return parser
 
 
-def test_the_gateways_service_is_exposed_no_more_than_it_may_be() -> None:
-    done = analyze("security", "--offline=true", "--no-pager", str(FOLDER / "oncegate.service"))
-    found = re.search(r"Overall exposure level for oncegate\.service: ([\d.]+)", done.stdout)
+@pytest.mark.parametrize("unit", SERVICES)
+def test_a_service_is_exposed_no_more_than_it_may_be_and_leaves_no_core(unit: str) -> None:
+    done = analyze("security", "--offline=true", "--no-pager", str(FOLDER / unit))
+    found = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
     assert found is not None, done.stdout + done.stderr
     assert float(found[1]) <= EXPOSURE_MAX
+    assert read(unit)["Service"]["LimitCORE"] == "0"
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -53,7 +56,7 @@ def test_it_is_restarted_for_ever_and_watched() -> None:
     assert "time-sync" not in (FOLDER / "oncegate.service").read_text()
 
 
-@pytest.mark.parametrize("unit", [unit for unit in UNITS if unit.endswith(".service")])
+@pytest.mark.parametrize("unit", SERVICES)
 def test_no_secret_is_in_the_environment_or_on_the_command_line(unit: str) -> None:
     service = read(unit)["Service"]
     assert service["LoadCredential"].startswith("secret:/etc/oncegate/")
