@@ -204,8 +204,14 @@ def make_site(events: EventsResource) -> EventsSite:
     site = EventsSite(events.refuse)
     for path in PATHS:
         site.add_resource([path], events)
-    listing = resource.WKCResource(site.get_resources_as_linkheader, impl_info=None)
-    site.add_resource([".well-known", "core"], listing)
+
+    def listed() -> Any:
+        """Return one path: a list of all is three times as long as the request, whose source may be forged."""
+        links = site.get_resources_as_linkheader()
+        links.links = [link for link in links.links if link.href == f"/{PATHS[0]}"]
+        return links
+
+    site.add_resource([".well-known", "core"], resource.WKCResource(listed, impl_info=None))
     return site
 
 
