@@ -50,6 +50,11 @@ class MaintenanceSettings:
     retain_seconds: int
     job_is_stopped: bool
 
+    @property
+    def needs_spark(self) -> bool:
+        """Whether a Delta table is maintained."""
+        return self.connection is None
+
 
 def main(arguments: Sequence[str]) -> int:
     """Run maintenance once; return the exit status."""

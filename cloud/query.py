@@ -58,6 +58,11 @@ class QuerySettings:
     form: str
     rows_max: int
 
+    @property
+    def needs_spark(self) -> bool:
+        """Whether a Delta table is read."""
+        return self.connection is None
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:

@@ -34,8 +34,8 @@ class Checked(Protocol):
     """The settings of a program that Spark may run."""
 
     @property
-    def connection(self) -> Path | None:
-        """The file with PostgreSQL's connection string; None for a Delta table."""
+    def needs_spark(self) -> bool:
+        """Whether they name a Delta table; not asked where Spark always runs the program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,11 @@ COMMANDS = {
         Command("audit", "cloud.audit", "cloud.auditing.settings", "account for every event", Engine.ALWAYS),
         _command("maintenance", "compact the table and remove unused files", Engine.DELTA),
         _command("query", "query the table in SQL", Engine.SESSION),
+        Command(
+            *("trace", "cloud.tracing.command", "cloud.tracing.settings"),
+            "tell what has happened to an event",
+            Engine.SESSION,
+        ),
         _command("consumer", "write each event into PostgreSQL once, without Spark", Engine.NEVER),
     )
 }
@@ -160,8 +165,8 @@ def _invocation(command: Command, words: Sequence[str]) -> Invocation:
         parser.error("argument --deploy-mode: the rows are printed here, so the driver runs here, too")
     if options.in_cluster:  # the files that the arguments name are on the driver's machine
         return Invocation(command, tuple(own), options)
-    is_delta = command.check(own).connection is None
-    needs_spark = command.engine is Engine.ALWAYS or is_delta
+    settings = command.check(own)
+    needs_spark = command.engine is Engine.ALWAYS or settings.needs_spark
     return Invocation(command, tuple(own), options if needs_spark else None)
 
 

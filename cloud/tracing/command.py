@@ -1,0 +1,201 @@
+"""`oncegate-cloud trace`: one answer to "what has happened to this event"."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, replace
+
+from pyspark.sql import SparkSession
+
+from cloud.errors import JobError
+from cloud.query import QuerySettings, ask_postgres, select
+from cloud.runtime.terminal import printable
+from cloud.tracing import account, table
+from cloud.tracing.account import IN_TABLE, Account
+from cloud.tracing.audits import Audits
+from cloud.tracing.facts import Evidence, Quarantined, Record, Row, Search, Span, Wanted
+from cloud.tracing.settings import TraceSettings, parse
+from cloud.tracing.table import Table
+from cloud.tracing.topic import Topic
+from contract.timestamp import rfc3339
+
+LINES_MAX = 100
+"""The largest number of a device's events that are listed."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Trace, and print the answer; return 0 where all that was asked for is in the table."""
+    settings = parse(arguments)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    try:
+        topic = Topic(settings.bootstrap_servers, settings.topic, settings.group, settings.properties)
+        with closing(topic), _session(settings) as spark:
+            return trace(settings, spark, topic)
+    except JobError as error:
+        print(f"oncegate-cloud trace: {error}", file=sys.stderr)
+        return 1
+
+
+def trace(settings: TraceSettings, spark: SparkSession | None, topic: Topic) -> int:
+    """Gather the evidence, and print the account."""
+    known = _table(settings, spark)
+    wanted = settings.wanted
+    if isinstance(wanted, Span):
+        return _print_span(settings, wanted, *of_device(wanted, known, topic, settings))
+    audits = Audits(spark, settings.audit) if settings.audit is not None and spark is not None else None
+    found = account.account(of_event(wanted, known, topic, audits, settings))
+    if settings.json:
+        print(json.dumps(_document(found), ensure_ascii=False))
+    else:
+        for line in lines(found):
+            print(printable(line))
+    return 0 if found.status in IN_TABLE else 1
+
+
+def of_event(wanted: Wanted, known: Table, topic: Topic, audits: Audits | None, settings: TraceSettings) -> Evidence:
+    """Return the evidence about one event."""
+    search = topic.search(wanted, settings.records_max)
+    rows = known.rows(wanted)
+    evidence = Evidence(wanted, settings.group, rows, (), search, topic.receipts(search))
+    label = account.label_of(evidence)
+    audited = audits.read(wanted, label, search.topic_id) if audits is not None else None
+    if not rows:  # of a duplicate, the event has another label
+        marks = {one.fingerprint for one in search.records if one.fingerprint}
+        rows = known.rows_of(sorted(marks))
+        if not rows and audited is not None and audited.duplicate_of is not None:
+            rows = known.rows(Wanted(label=audited.duplicate_of))
+    return replace(
+        evidence,
+        rows=rows,
+        quarantined=known.quarantined(wanted, search.records, search.topic_id),
+        gaps=known.gaps(label) if label is not None else (),
+        epoch=known.epoch(label) if label is not None else None,
+        audited=audited,
+    )
+
+
+def of_device(
+    span: Span, known: Table, topic: Topic, settings: TraceSettings
+) -> tuple[list[tuple[Account, int, str | None]], Search]:
+    """Return the account of each event of a device in a time, with its time and id, and the search of the topic."""
+    search = topic.search(span, settings.records_max)
+    rows = {row.fingerprint: row for row in known.rows_within(span)}
+    records = defaultdict[str, list[Record]](list)
+    for record in search.records:
+        records[record.fingerprint or f"{record.partition}/{record.offset}"].append(record)
+    rows |= {
+        row.fingerprint: row
+        for row in known.rows_of([mark for mark in records if mark not in rows and "/" not in mark])
+    }
+    receipts = topic.receipts(search)
+    places = {
+        (one.partition, one.offset): one for one in known.quarantined_within(span) if one.topic_id == search.topic_id
+    }
+    found = [
+        _of_mark(
+            mark,
+            rows.get(mark),
+            records.get(mark, []),
+            places,
+            replace(search, records=records.get(mark, [])),
+            receipts,
+            settings,
+        )
+        for mark in {**rows, **records}
+    ]
+    return sorted(found, key=lambda one: one[1]), search
+
+
+def _of_mark(
+    mark: str,
+    row: Row | None,
+    records: Sequence[Record],
+    places: dict[tuple[int, int], Quarantined],
+    search: Search,
+    receipts: dict[int, int],
+    settings: TraceSettings,
+) -> tuple[Account, int, str | None]:
+    quarantined = [places[place] for one in records if (place := (one.partition, one.offset)) in places]
+    evidence = Evidence(
+        Wanted(None if "/" in mark else mark), settings.group, [row] if row else [], quarantined, search, receipts
+    )
+    time = row.time if row else records[0].time or records[0].appended
+    return account.account(evidence), time, row.id if row else None
+
+
+def lines(found: Account) -> Iterator[str]:
+    """Yield the lines of an answer."""
+    names = [name for name in (found.fingerprint, found.label and str(found.label)) if name]
+    yield f"{found.status[:1].upper()}{found.status[1:]}: {', '.join(names) or 'the event'}."
+    for place, text in found.steps:
+        yield f"{place:>10}  {text}"
+    yield f"{'next':>10}  {found.advice}"
+
+
+def _print_span(
+    settings: TraceSettings, span: Span, events: list[tuple[Account, int, str | None]], search: Search
+) -> int:
+    accounts = [found for found, _, _ in events]
+    if settings.json:
+        document = {
+            "device": span.device,
+            "since": span.since,
+            "until": span.until,
+            "reach": account.reach(search),
+            "events": [{"time": time, "id": id_, **_document(found)} for found, time, id_ in events],
+        }
+        print(json.dumps(document, ensure_ascii=False))
+    else:
+        print(printable(f"{span.device}: {account.counts(accounts)}."))
+        for found, time, id_ in events[:LINES_MAX]:
+            id_text = f"id {id_}" if id_ is not None else ""
+            print(printable(f"{rfc3339(time)}  {found.fingerprint or '-':32}  {id_text:12}  {found.status}"))
+        if len(events) > LINES_MAX:
+            print(f"and {len(events) - LINES_MAX} more: a shorter time, or --json")
+        if len(events) >= table.ROWS_MAX:
+            print(f"Only {table.ROWS_MAX} events were read: choose a shorter time.")
+        print(printable(account.reach(search)))
+        for status, advice in {found.status: found.advice for found in accounts}.items():
+            print(printable(f"{status}: {advice}"))
+        if not events:
+            print("No event of it is known. Has its gateway any? There: sudo oncegate events --device DEVICE")
+    return 0 if events and all(found.status in IN_TABLE for found in accounts) else 1
+
+
+def _document(found: Account) -> dict[str, object]:
+    return {
+        "status": found.status.name.lower(),
+        "fingerprint": found.fingerprint,
+        "label": asdict(found.label) if found.label is not None else None,
+        "steps": [{"place": place, "text": text} for place, text in found.steps],
+        "next": found.advice,
+    }
+
+
+@contextmanager
+def _session(settings: TraceSettings) -> Iterator[SparkSession | None]:
+    """Open Spark where a Delta table is read."""
+    if not settings.needs_spark:
+        yield None
+        return
+    from cloud.session import open_session
+
+    spark = open_session()
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _table(settings: TraceSettings, spark: SparkSession | None) -> Table:
+    asked = QuerySettings(settings.table, settings.quarantine, settings.connection, "", "json", table.ROWS_MAX)
+    if settings.connection is not None:
+        connection = settings.connection
+        return Table(lambda statement: ask_postgres(replace(asked, statement=statement), connection), table.POSTGRES)
+    assert spark is not None
+    return Table(lambda statement: select(spark, replace(asked, statement=statement)), table.SPARK)

@@ -1,0 +1,145 @@
+"""The command line of `oncegate-cloud trace`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cloud import kafka_options, sink_options
+from cloud.tracing.facts import Label, Span, Wanted
+from contract.receipt import GROUP_DEFAULT
+from contract.topics import EVENTS
+
+RECORDS_MAX = 1_000_000
+"""The default limit of the records of the topic that are read: about ten seconds."""
+_FINGERPRINT = re.compile(r"[0-9a-f]{32}")
+_EPOCH = re.compile(r"[0-9a-f]{16}")
+_SEQUENCE = re.compile(r"[1-9][0-9]{0,17}")
+DESCRIPTION = """\
+Tell what has happened to an event, by its fingerprint or its label, or to a device's events of a time: whether it is in
+the table, in quarantine, in the topic and receipted, or declared as lost by its gateway, and what to do next.
+With --audit it also tells what the latest audit has found. Nothing is written.
+"""
+EXAMPLES = """examples:
+  oncegate-cloud trace 1876d2e5f34f91105e52555b000b5edc --bootstrap-servers localhost:9092 --table ./events
+  oncegate-cloud trace gw-1 5f1c0d6b6a0f4f1d 5158 --bootstrap-servers localhost:9092 --table ./events --audit ./audit
+  oncegate-cloud trace --device urn:dev:mac:00158d0001a2b3c4 --since 2026-05-01T12:00 --until 2026-05-01T13:00 \\
+    --bootstrap-servers localhost:9092 --sink postgres --connection /etc/oncegate/postgres --table plant.events
+
+exit status: 0 the event is in the table (of a device: all that are known, and at least one); 1 it is not, or a failure;
+2 wrong usage
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSettings:
+    """The options of the command line."""
+
+    wanted: Wanted | Span
+    bootstrap_servers: str
+    topic: str
+    group: str
+    table: str
+    quarantine: str
+    connection: Path | None
+    """File with PostgreSQL's connection string; None for a Delta table."""
+    audit: str | None
+    records_max: int
+    json: bool
+    properties: dict[str, str]
+
+    @property
+    def needs_spark(self) -> bool:
+        """Whether a Delta table is read: the events', or an audit's."""
+        return self.connection is None or self.audit is not None
+
+
+def parse(arguments: Sequence[str]) -> TraceSettings:
+    """Read the arguments; wrong usage ends the process with status 2 and a message."""
+    options = parser()
+    given = options.parse_args(arguments)
+    sink = sink_options.read(options, given)
+    return TraceSettings(
+        wanted=_wanted(options, given),
+        bootstrap_servers=given.bootstrap_servers,
+        topic=given.topic,
+        group=given.group,
+        table=sink.table,
+        quarantine=sink.quarantine,
+        connection=sink.connection,
+        audit=given.audit and given.audit.rstrip("/"),
+        records_max=given.records,
+        json=given.json,
+        properties=kafka_options.properties(given),
+    )
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    parser = argparse.ArgumentParser(
+        prog="oncegate-cloud trace",
+        usage="oncegate-cloud trace FINGERPRINT | GATEWAY EPOCH SEQUENCE | --device D --since T [--until T] [OPTIONS]",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("event", nargs="*", metavar="EVENT", help="the fingerprint (32 hex digits), or gateway, epoch and sequence")
+    add("--device", metavar="DEVICE", help="trace the events of a device instead of one event")
+    add("--since", type=_moment, metavar="TIME", help="2026-05-01 or 2026-05-01T12:00, in UTC unless it has an offset")
+    add("--until", type=_moment, metavar="TIME", help="end of the time, exclusive; default: now")
+    add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
+    add("--topic", default=EVENTS, help="default: %(default)s")
+    add("--group", default=GROUP_DEFAULT, help="group whose committed offsets are the receipts; default: %(default)s")
+    sink_options.add_options(parser)
+    add("--audit", metavar="PATH", help="folder of the audit's tables (its --output); read by Spark")
+    add(
+        "--records",
+        type=_count,
+        default=RECORDS_MAX,
+        metavar="N",
+        help="read at most the latest N records of the topic; default: %(default)s",
+    )
+    add("--json", action="store_true", help="one JSON object")
+    kafka_options.add_options(parser, "librdkafka")
+    return parser
+
+
+def _wanted(options: argparse.ArgumentParser, given: argparse.Namespace) -> Wanted | Span:
+    if given.device is not None:
+        if given.event or given.since is None:
+            options.error("--device requires --since, and no other event")
+        if given.until is not None and given.until <= given.since:
+            options.error("argument --until: must be after --since")
+        return Span(given.device, given.since, given.until)
+    if given.since is not None or given.until is not None:
+        options.error("--since and --until require --device")
+    match given.event:
+        case [fingerprint] if _FINGERPRINT.fullmatch(fingerprint.lower()):
+            return Wanted(fingerprint.lower())
+        case [gateway, epoch, sequence] if gateway and _EPOCH.fullmatch(epoch) and _SEQUENCE.fullmatch(sequence):
+            return Wanted(label=Label(gateway, epoch, int(sequence)))
+    return options.error(
+        "expected a fingerprint (32 hex digits), or GATEWAY EPOCH SEQUENCE (16 hex digits, a number), "
+        "or --device and --since"
+    )
+
+
+def _moment(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 2026-05-01T12:00") from None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return int(aware.timestamp() * 1000)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= 1_000_000_000:
+        raise argparse.ArgumentTypeError(f"expected a number from 1 to 1000000000; found {text!r}")
+    return int(text)

@@ -1,0 +1,181 @@
+"""What the table and its quarantine know, asked as `oncegate-cloud query` does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cloud.query import Answer
+from cloud.tracing.facts import EpochFacts, Gap, Label, Quarantined, Record, Row, Span, Wanted
+from contract.record import VALUE_PREFIX
+
+ROWS_MAX = 1_000
+"""The largest number of rows of each answer."""
+_GAP, _STARTED = "gateway.gap", "gateway.started"
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """Expressions of one database; texts are written as hex, so that nothing in them is read as SQL."""
+
+    binary: str
+    text: str
+    hex: str
+    milliseconds: str
+    moment: str
+    contains: str
+
+
+SPARK = Dialect(
+    binary="X'{}'",
+    text="decode(X'{}', 'UTF-8')",
+    hex="lower(hex({}))",
+    milliseconds="unix_millis({})",
+    moment="timestamp_millis({})",
+    contains="contains({}, {})",
+)
+POSTGRES = Dialect(
+    binary="'\\x{}'::bytea",
+    text="convert_from('\\x{}'::bytea, 'UTF8')",
+    hex="encode({}, 'hex')",
+    milliseconds="(extract(epoch FROM {}) * 1000)::bigint",
+    moment="to_timestamp({} / 1000.0)",
+    contains="position({1} in {0}) > 0",
+)
+
+
+class Table:
+    """The table and its quarantine."""
+
+    def __init__(self, ask: Callable[[str], Answer], dialect: Dialect) -> None:
+        self._ask = ask
+        self._sql = dialect
+
+    def rows(self, wanted: Wanted) -> list[Row]:
+        """Return the rows with the fingerprint or the label."""
+        if wanted.label is not None:
+            return self._rows(self._of_label(wanted.label))
+        return self.rows_of([wanted.fingerprint or ""])
+
+    def rows_of(self, fingerprints: Sequence[str]) -> list[Row]:
+        """Return the rows with these fingerprints."""
+        if not fingerprints:
+            return []
+        named = ", ".join(map(self._sql.binary.format, fingerprints))
+        return self._rows(f"fingerprint IN ({named})")
+
+    def rows_within(self, span: Span) -> list[Row]:
+        """Return the first rows of a device in a time, in its order."""
+        time = "coalesce(event_time, received)"
+        until = "" if span.until is None else f" AND {time} < {self._sql.moment.format(span.until)}"
+        return self._rows(
+            f"device = {self._text(span.device)} AND {time} >= {self._sql.moment.format(span.since)}{until}"
+        )
+
+    def quarantined(self, wanted: Wanted, records: Sequence[Record], topic_id: str) -> list[Quarantined]:
+        """Return the records in quarantine at the places of the topic's records, or with a value that names the event.
+
+        The value is the one that a gateway writes; a record that lacks it is found by its place alone.
+        """
+        parts = [b for b in (_value_of_fingerprint(wanted.fingerprint), _value_of_label(wanted.label)) if b]
+        has_value = [self._sql.contains.format("value", self._sql.binary.format(part.hex())) for part in parts]
+        places = [
+            f"(topic_id = {self._text(topic_id)} AND kafka_partition = {one.partition} AND kafka_offset = {one.offset})"
+            for one in records[:ROWS_MAX]
+        ]
+        return self._quarantined(" OR ".join([*has_value, *places]))
+
+    def quarantined_within(self, span: Span) -> list[Quarantined]:
+        """Return the records of a device that were appended from a time on and are in quarantine."""
+        key = self._sql.binary.format(span.device.encode().hex())
+        return self._quarantined(f"kafka_key = {key} AND appended >= {self._sql.moment.format(span.since)}")
+
+    def gaps(self, label: Label) -> list[Gap]:
+        """Return what the gateway has declared about the label."""
+        found = []
+        for data, declared in self._own(label.gateway, _GAP):
+            for epoch, first, last in data.get("labels", ()):
+                if epoch == label.epoch and first <= label.sequence <= last:
+                    found.append(Gap(str(data.get("reason", "")), declared, first, last))
+        return found
+
+    def epoch(self, label: Label) -> EpochFacts:
+        """Return what the table knows about the label's epoch."""
+        gateway, epoch = self._text(label.gateway), self._text(label.epoch)
+        [(last,)] = self._ask(f"SELECT max(sequence) FROM events WHERE gateway = {gateway} AND epoch = {epoch}").rows
+        starts = self._own(label.gateway, _STARTED)
+        ends = [_count(data["previous_sequence"]) for data, _ in starts if data.get("previous_epoch") == label.epoch]
+        return EpochFacts(_number(last), max(ends, default=None), knows_gateway=bool(starts) or last is not None)
+
+    def _own(self, gateway: str, type_: str) -> list[tuple[dict[str, Any], int]]:
+        """Return the data and the times of the latest events of one type by which a gateway states something."""
+        received = self._sql.milliseconds.format("received")
+        rows = self._ask(
+            f"SELECT data, {received} FROM events WHERE via = 'gateway' AND type = '{type_}' "
+            f"AND gateway = {self._text(gateway)} ORDER BY appended DESC LIMIT {ROWS_MAX}"
+        ).rows
+        return [(json.loads(str(data)), _count(moment)) for data, moment in rows if data is not None]
+
+    def _rows(self, where: str) -> list[Row]:
+        sql = self._sql
+        columns = (
+            sql.hex.format("fingerprint"),
+            *("device", "gateway", "epoch", "sequence", "id"),
+            sql.milliseconds.format("coalesce(event_time, received)"),
+            sql.milliseconds.format("received"),
+            *("kafka_partition", "kafka_offset"),
+            sql.milliseconds.format("processed_at"),
+        )
+        order = "ORDER BY coalesce(event_time, received), gateway, epoch, sequence"
+        found = self._ask(f"SELECT {', '.join(columns)} FROM events WHERE {where} {order} LIMIT {ROWS_MAX}").rows
+        return [
+            Row(
+                str(mark),
+                str(device),
+                Label(str(gateway), str(epoch), _count(sequence)),
+                None if id_ is None else str(id_),
+                *map(_count, rest),
+            )
+            for mark, device, gateway, epoch, sequence, id_, *rest in found
+        ]
+
+    def _quarantined(self, where: str) -> list[Quarantined]:
+        if not where:
+            return []
+        at = self._sql.milliseconds.format("quarantined_at")
+        found = self._ask(
+            f"SELECT topic_id, kafka_partition, kafka_offset, reason, {at} FROM quarantine WHERE {where} "
+            f"ORDER BY kafka_partition, kafka_offset LIMIT {ROWS_MAX}"
+        ).rows
+        return [
+            Quarantined(str(topic_id), _count(partition), _count(offset), str(reason), _count(moment))
+            for topic_id, partition, offset, reason, moment in found
+        ]
+
+    def _of_label(self, label: Label) -> str:
+        words = self._text(label.gateway), self._text(label.epoch), label.sequence
+        return "gateway = {} AND epoch = {} AND sequence = {}".format(*words)
+
+    def _text(self, text: str) -> str:
+        return self._sql.text.format(text.encode().hex())
+
+
+def _value_of_fingerprint(fingerprint: str | None) -> bytes:
+    return VALUE_PREFIX + f'{fingerprint}"'.encode() if fingerprint else b""
+
+
+def _value_of_label(label: Label | None) -> bytes:
+    if label is None:
+        return b""
+    gateway = json.dumps(label.gateway, ensure_ascii=False)
+    return f'"gateway":{gateway},"epoch":"{label.epoch}","sequence":{label.sequence},'.encode()
+
+
+def _number(value: object) -> int | None:
+    return None if value is None else _count(value)
+
+
+def _count(value: object) -> int:
+    return int(str(value))

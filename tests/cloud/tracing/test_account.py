@@ -1,0 +1,161 @@
+"""The account of one event: its status, sentences in the order of its path, and the next step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cloud.tracing.account import Status, account
+from cloud.tracing.command import lines, main
+from cloud.tracing.facts import Audited, EpochFacts, Evidence, Gap, Label, Quarantined, Record, Row, Search, Wanted
+from cloud.tracing.settings import parse
+
+MARK, EPOCH, NOON = "1876d2e5f34f91105e52555b000b5edc", "5f1c0d6b6a0f4f1d", 1_777_636_800_000
+FIRST, OTHER = Label("gw-1", EPOCH, 17), Label("gw-2", "00000000000000b2", 4)
+ROW = Row(MARK, "urn:dev:mac:1", FIRST, "7", NOON, NOON, 3, 812, NOON + 5_000)
+HERE, THERE = (
+    Record(3, offset, NOON + 1_000, "urn:dev:mac:1", MARK, label, NOON)
+    for offset, label in ((812, FIRST), (900, OTHER))
+)
+SEARCH = Search("oncegate.events", "AbCdEfGhIjKlMnOpQrStUv", [], {3: (0, 0, 1_000)}, NOON)
+FOUND, COPY = replace(SEARCH, records=[HERE]), replace(SEARCH, records=[THERE])
+NOTHING = Evidence(Wanted(label=FIRST), "oncegate-cloud", [], [], SEARCH, {3: 1_000}, [], EpochFacts(20, None, True))
+GAP = Gap("dropped for newer events: the store was full", NOON, 10, 18)
+REUSED, MALFORMED = (Quarantined(SEARCH.topic_id, 3, 812, reason, NOON) for reason in ("id_reused", "value"))
+CASES = {
+    "accepted": (
+        replace(NOTHING, wanted=Wanted(MARK), rows=[ROW], search=FOUND),
+        Status.ACCEPTED,
+        [
+            "at partition 3 offset 812",
+            f"by gw-1 {EPOCH} 17",
+            "this record too",
+            "has the event since 2026-05-01T12:00:05",
+        ],
+    ),
+    "accepted, and the topic no longer has it": (
+        replace(NOTHING, rows=[ROW], search=replace(SEARCH, ends={3: (900, 900, 1_000)})),
+        Status.ACCEPTED,
+        ["Not found: retention has deleted it", "it has those since 2026-05-01T12:00:00.000Z"],
+    ),
+    "duplicate": (
+        replace(NOTHING, wanted=Wanted(label=OTHER), rows=[ROW], search=COPY),
+        Status.DUPLICATE,
+        ["offset 900", f"as gw-1 {EPOCH} 17", "not repeated for 1 further record", "Nothing is to be done"],
+    ),
+    "not processed": (
+        replace(NOTHING, search=FOUND, receipts={3: 812}),
+        Status.UNPROCESSED,
+        ["below offset 812, 1 offset short of this record", "not in the table", "The job has not come so far"],
+    ),
+    "without receipts": (
+        replace(NOTHING, search=FOUND, receipts={}),
+        Status.UNPROCESSED,
+        ["has no receipt of partition 3"],
+    ),
+    "receipted and not in the table": (
+        replace(NOTHING, search=FOUND),
+        Status.UNWRITTEN,
+        ["this record too", "not in the table", "--read-again"],
+    ),
+    "quarantined": (
+        replace(NOTHING, search=FOUND, quarantined=[MALFORMED]),
+        Status.QUARANTINED,
+        ["partition 3 offset 812 is there since", "reason value", f"replay --epoch {EPOCH} --from 17 --to 17"],
+    ),
+    "quarantined, since its id was used before": (
+        replace(NOTHING, wanted=Wanted(label=OTHER), rows=[ROW], search=COPY, quarantined=[REUSED]),
+        Status.QUARANTINED,
+        ["reason id_reused", "boot or time"],
+    ),
+    "vanished": (
+        replace(NOTHING, audited=Audited({3: 1_000}, ["vanished"])),
+        Status.VANISHED,
+        ["Its status of the label: vanished", "Who has removed the row"],
+    ),
+    "declared as lost": (
+        replace(NOTHING, gaps=[GAP]),
+        Status.LOST,
+        [
+            f"gw-1 has declared {EPOCH} 10 to 18 as lost at 2026-05-01T12:00:00.000Z: dropped for newer",
+            "will not arrive",
+        ],
+    ),
+    "missing": (
+        replace(NOTHING, audited=Audited({3: 1_000}, ["missing"])),
+        Status.MISSING,
+        [
+            "its epoch up to 20",
+            "All records of oncegate.events were read",
+            "status of the label: missing",
+            "lost or replaced",
+        ],
+    ),
+    "missing at the end of its epoch": (
+        replace(NOTHING, epoch=EpochFacts(10, 17, True)),
+        Status.MISSING,
+        ["its next epoch states that this one ended with 17"],
+    ),
+    "not arrived": (replace(NOTHING, epoch=EpochFacts(16, None, True)), Status.AHEAD, ["Is gw-1 connected?"]),
+    "of an unknown gateway": (
+        replace(NOTHING, epoch=EpochFacts(None, None, False)),
+        Status.UNKNOWN,
+        ["no event by which a gateway gw-1 has started", "Nobody here knows it"],
+    ),
+    "unknown": (
+        replace(NOTHING, wanted=Wanted(MARK), epoch=None, audited=Audited({3: 1_000})),
+        Status.UNKNOWN,
+        ["It does not know the event", f"sudo oncegate trace {MARK}"],
+    ),
+    "older than the search": (
+        replace(NOTHING, wanted=Wanted(MARK), epoch=None, search=replace(SEARCH, ends={3: (0, 500, 1_000)})),
+        Status.UNKNOWN,
+        ["since 2026-05-01T12:00:00.000Z were read; it has older ones"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_account_of_an_event_names_its_status_its_path_and_the_next_step(name: str) -> None:
+    evidence, status, sentences = CASES[name]
+    found = account(evidence)
+    text = "\n".join(lines(found))
+    assert (found.status, [one for one in sentences if one not in text]) == (status, []), text
+    path = ["gateway", "topic", "receipt", "table", "quarantine", "audit"]
+    places = [path.index(place) for place, _ in found.steps]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        [MARK[1:]],
+        ["gw-1", EPOCH],
+        ["gw-1", EPOCH, "0"],
+        ["gw-1", "epoch", "1"],
+        [MARK, "--since", "2026-05-01"],
+        ["--device", "d"],
+        ["--device", "d", "--since", "soon"],
+        ["--device", "d", "--since", "2026-05-01", "--until", "2026-05-01"],
+        [MARK, "--records", "0"],
+    ],
+)
+def test_wrong_usage_is_refused(words: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse([*words, "--bootstrap-servers", "localhost:9092", "--table", "events"])
+    assert ended.value.code == 2
+
+
+def test_a_property_that_kafkas_client_does_not_know_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    ends = ("--bootstrap-servers", "localhost:9", "--table", "events")
+    assert main([MARK, *ends, "--kafka", "default.api.timeout.ms=5"]) == 1
+    assert 'No such configuration property: "default.api.timeout.ms"' in capsys.readouterr().err
+
+
+def test_spark_is_needed_for_delta_tables_alone() -> None:
+    postgres = ["--sink", "postgres", "--connection", "file"]
+    for options, needs in (([], True), (postgres, False), ([*postgres, "--audit", "audit"], True)):
+        given = parse([MARK, "--bootstrap-servers", "localhost:9092", "--table", "events", *options])
+        assert given.needs_spark is needs
