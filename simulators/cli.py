@@ -91,10 +91,13 @@ def _list_scenarios(arguments: Sequence[str]) -> int:
     from simulators.scenario import shipped
 
     if arguments:
-        print("usage: oncegate-sim scenarios\n\nList the included scenarios and what each shows.")
+        print(
+            "usage: oncegate-sim scenarios\n\nList the included scenarios, the targets each needs, and what it shows."
+        )
         return 0 if arguments[0] in ("-h", "--help") else _USAGE
     for name, scenario in shipped().items():
-        print(f"{name:>24}  {scenario.description}")
+        needs = "--local" if scenario.targets is None else " ".join(sorted(scenario.targets))
+        print(f"{name:>24}  {needs:9}  {scenario.description}")
     return 0
 
 

@@ -243,6 +243,13 @@ class Scenario:
         if self.seconds <= 0 or self.speed <= 0:
             raise ValueError("seconds and speed: expected more than 0")
 
+    @property
+    def targets(self) -> frozenset[str] | None:
+        """The schemes of the targets that its sensors need in the field; None where it runs only with --local."""
+        if any(plan.kind is SensorKind.ZIGBEE2MQTT for plan in self.fleets):
+            return None
+        return frozenset({"http": "http", "zigbee": "mqtt"}.get(plan.kind, "coap") for plan in self.fleets)
+
 
 def shipped() -> dict[str, Scenario]:
     """Return the included scenarios by name."""

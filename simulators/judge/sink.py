@@ -14,6 +14,9 @@ from simulators.evidence import delta, postgres, topic
 from simulators.evidence.row import Row
 from simulators.evidence.topic import Reading, Topic
 
+_ERASE = """UPDATE {} SET device = 'urn:oncegate:erased', id = NULL, boot = NULL, offset_ms = NULL, data = NULL,
+    units = NULL, possible_duplicate_of = NULL, device_name = NULL, site = NULL, tags = NULL, raw = NULL"""
+"""As in docs/table.md. Deleted rows would stop the job of a Delta table, and look to the audit like lost ones."""
 STANDSTILL_SECONDS = 30.0
 """Several times the job's trigger interval and commit time on slow machines."""
 
@@ -39,10 +42,12 @@ class Sink:
         if self.table is not None:
             delta.require(self.table)
 
-    def removal(self, devices: str) -> str:
-        """Return the SQL that removes the events of devices with this name prefix from the table."""
-        table = self.postgres_table if self.table is None else f"delta.`{self.table}`"
-        return f"DELETE FROM {table} WHERE device LIKE '{devices}%';"
+    def erasure(self, devices: str) -> str | None:
+        """Return the SQL that erases the events of devices with this name prefix; None where no table is named."""
+        if self.table is None and self.postgres is None:
+            return None
+        table = self.postgres_table if self.table is None else f"delta.`{self.table.absolute()}`"
+        return f"{_ERASE.format(table)}\nWHERE device LIKE '{devices}%';"
 
     @contextmanager
     def reading(self, devices: str, begun: Mapping[int, int]) -> Iterator[Reading]:

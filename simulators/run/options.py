@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from simulators.arguments import LEDGER_FILE, add_seed, make_parser, seed_of
 from simulators.judge.sink import Sink, add_arguments, read_sink
 from simulators.run.services import Overrides
-from simulators.scenario import Scenario, SensorKind, find
+from simulators.scenario import Scenario, find
 from simulators.strict_toml import TomlError
 
 PORTS = {"coap": 5683, "http": 8580, "mqtt": 1883}
@@ -107,10 +107,9 @@ def _token(parser: argparse.ArgumentParser, file: Path | None) -> str | None:
 
 
 def _check_targets(parser: argparse.ArgumentParser, scenario: Scenario, targets: Mapping[str, tuple[str, int]]) -> None:
-    if any(plan.kind is SensorKind.ZIGBEE2MQTT for plan in scenario.fleets):
+    if scenario.targets is None:
         parser.error(f"{scenario.name} starts a Zigbee2MQTT of its own: only with --local")
-    needed = {{"http": "http", "zigbee": "mqtt"}.get(plan.kind, "coap") for plan in scenario.fleets}
-    missing = sorted(needed - targets.keys())
+    missing = sorted(scenario.targets - targets.keys())
     if missing:
         parser.error(f"{scenario.name} has sensors that need --target {missing[0]}://HOST")
 

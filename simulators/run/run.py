@@ -85,10 +85,9 @@ async def _run_remote(options: RunOptions, home: Path, display: Display, stop: S
         )
         async with links as (targets, radio), asyncio.TaskGroup() as tasks:
             display.phase(f"{options.scenario.name}: sensors report to {target_urls(options)}")
-            display.fact(
-                "their events stay in the gateway's table; this statement removes them (docs/table.md, Procedures):"
-            )
-            display.fact(options.sink.removal(devices_of(number)))
+            if (erasure := options.sink.erasure(devices_of(number))) is not None:
+                display.fact("their events stay in the table; this statement erases them (docs/table.md, Procedures):")
+                display.fact(erasure)
             if mqtt is not None:
                 display.fact("their list stays on the MQTT broker until a Zigbee2MQTT starts; this command removes it:")
                 display.fact(f"mosquitto_pub -h {mqtt[0]} -p {mqtt[1]} -t {DEVICES_TOPIC} -r -n")

@@ -167,6 +167,11 @@ def test_ci_has_the_verdict_as_junit_and_as_a_picture(tmp_path: Path, has_table:
     assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_statement_that_removes_the_events_names_their_devices() -> None:
-    assert Sink().removal("urn:dev:mac:02005e00") == "DELETE FROM events WHERE device LIKE 'urn:dev:mac:02005e00%';"
-    assert Sink(table=Path("/data/events")).removal("a") == "DELETE FROM delta.`/data/events` WHERE device LIKE 'a%';"
+def test_the_statement_that_erases_the_events_of_a_run_is_that_of_the_page() -> None:
+    page_ = (Path(__file__).parents[2] / "docs" / "table.md").read_text()
+    ends = {"WHERE device = 'urn:dev:mac:00158d0001a2b3c4';": "WHERE device LIKE 'a%';"}
+    shown = re.findall(r"^UPDATE [^;]*urn:oncegate:erased[^;]*;$", page_, re.MULTILINE)
+    of_delta, of_postgres = (one.replace(*next(iter(ends.items()))) for one in shown)
+    assert Sink(table=Path("/srv/oncegate/events")).erasure("a") == of_delta
+    assert Sink(postgres=Path("file")).erasure("a") == of_postgres
+    assert Sink().erasure("a") is None

@@ -172,7 +172,7 @@ def test_the_scenarios_are_listed(capsys: pytest.CaptureFixture[str], monkeypatc
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 0
-    assert "three-days-offline  A gateway reconnects" in capsys.readouterr().out
+    assert "three-days-offline  coap       A gateway reconnects" in capsys.readouterr().out
 
 
 def test_a_folder_of_somebody_else_is_not_emptied(tmp_path: Path) -> None:
