@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from agent.cli.arguments import past_timestamp, positive
-from agent.cli.store.lines import Document, Printer, add_form, device_cell, local_time
+from agent.cli.store.lines import Document, Printer, add_form, device_cell, local_time, readings_text
 from agent.config import load
 from agent.config.lanes import DEFAULT_LANE
 from agent.config.settings import GatewaySettings
@@ -124,14 +123,9 @@ def _event_row(event: Document) -> tuple[Sequence[str], Colour | None]:
 
 def _summary(event: Document) -> str:
     """Return the fields of an event in one line."""
-    units = event.get("units", {})
-    readings = (
-        f"{name} {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)} {units.get(name, '')}"
-        for name, value in event.get("data", {}).items()
-    )
     identity = [f"{name} {event[name]}" for name in ("boot", "id") if name in event]
     kind = [event["type"]] if event["type"] != "reading" else []
-    words = [" ".join([*kind, *identity]), ", ".join(map(str.strip, readings))]
+    words = [" ".join([*kind, *identity]), readings_text(event.get("data"), event.get("units"))]
     if "possible_duplicate_of" in event:
         words.append(f"(may repeat {event['possible_duplicate_of']})")
     return printable(": ".join(filter(None, words[:2])) + " ".join(["", *words[2:]]))

@@ -55,6 +55,12 @@ class Printer:
         return printed
 
 
+def readings_text(data: Document | None, units: Document | None) -> str:
+    """Return the measurements of an event in one line; text from outside may be unprintable."""
+    shown = {name: one if isinstance(one, str) else json_line(one) for name, one in (data or {}).items()}
+    return ", ".join(f"{name} {value} {(units or {}).get(name, '')}".strip() for name, value in shown.items())
+
+
 def local_time(milliseconds: int) -> str:
     """Return a timestamp in local time; without the date where that is today."""
     local = datetime.fromtimestamp(milliseconds / 1000).astimezone()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent.cli.store.lines import local_time
+from agent.cli.store.lines import local_time, readings_text
 from agent.cli.top.figures import Figures
 from agent.terminal import Colour, duration, fitted, printable, size
 
@@ -87,5 +87,5 @@ def _feed(figures: Figures, most: int) -> Iterator[Line]:
 
 
 def _feed_line(entry: Mapping[str, Any]) -> str:
-    what = entry["reason"] or entry["fingerprint"]
+    what = entry["reason"] or readings_text(entry.get("data"), entry.get("units")) or entry["fingerprint"]
     return f"{entry['outcome']:10} {entry['via']:11} {fitted(printable(entry['device']), 32)} {printable(what)}"

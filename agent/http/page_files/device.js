@@ -1,5 +1,5 @@
 // The page of one device: its values, duplicates, missing ids, and warnings about its identity.
-import { $, element, eventLink, fingerprintButton, marked, printable, row, scrolling, table } from "./dom.js";
+import { $, element, eventLink, fingerprintButton, marked, message, printable, row, scrolling, table } from "./dom.js";
 import { chart, drawPoints } from "./charts.js";
 import { ago, count, number, value, when } from "./format.js";
 import { getJson } from "./api.js";
@@ -67,7 +67,7 @@ function measurement(name, { unit, points }, now) {
 }
 
 function line(one, { now, duplicates }) {
-  if (one.state === "damaged") return row([[`sequences ${one.first} to ${one.last} of epoch ${one.epoch} are damaged`, "empty"]]);
+  if (one.state === "damaged") return message(`sequences ${one.first} to ${one.last} of epoch ${one.epoch} are damaged`, COLUMNS);
   const repeated = duplicates.filter(({ fingerprint }) => fingerprint === one.fingerprint).length;
   const [text] = STATES[one.state] || [one.state];
   return row([[when(one.received, now), "time"], [value(String(one.id ?? "–")), "id"], [one.data === null ? "long: see the event" : readings(one.data, one.units), "values"],

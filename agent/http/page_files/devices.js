@@ -1,5 +1,5 @@
 // The table of the devices with their latest values.
-import { $, deviceLink, element, printable, row, table } from "./dom.js";
+import { $, deviceLink, element, message, printable, row, table } from "./dom.js";
 import { ago, count } from "./format.js";
 import { Series } from "./readings.js";
 
@@ -24,5 +24,5 @@ export function showDevices(live) {
   const sorted = [...live.devices].sort((one, other) => (one.device < other.device ? -1 : 1));
   body.replaceChildren(...sorted.map((one) => row([[deviceLink(one.device), "wide"], [series.cards(one.device, one.data, one.units), "values"],
     [ago(one.last_seen, live.now), "age"], [count(one.events), "number"], [noticed(one), "noticed"]])));
-  if (!sorted.length) body.append(row([["No device has sent an event since the agent started.", "empty"]]));
+  if (!sorted.length) body.append(message("No device has sent an event since the agent started.", COLUMNS));
 }

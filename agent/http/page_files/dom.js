@@ -47,6 +47,13 @@ export function row(cells, header = false) {
   return line;
 }
 
+// A row with one text over all columns.
+export function message(text, columns) {
+  const line = row([[text, "empty"]]);
+  line.cells[0].colSpan = columns.length;
+  return line;
+}
+
 export function table(label, columns, rows = []) {
   const head = element("thead", row(columns, true), "", { role: "rowgroup" });
   return element("table", [head, element("tbody", rows, "", { role: "rowgroup" })], "", { role: "table", "aria-label": label });

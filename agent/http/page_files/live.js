@@ -1,5 +1,5 @@
 // The live view: the latest outcomes, with a filter and a pause.
-import { $, deviceLink, element, eventLink, fingerprintButton, printable, row, table } from "./dom.js";
+import { $, deviceLink, element, eventLink, fingerprintButton, message, printable, row, table } from "./dom.js";
 import { clock } from "./format.js";
 import { measurements, readings } from "./readings.js";
 import { series } from "./devices.js";
@@ -53,7 +53,7 @@ function built(one) {
   try {
     return { node: line(one), one, text: searched(one) };
   } catch (error) {
-    return { node: row([[`This entry cannot be shown: ${error.message}`, "empty"]]), one, text: "" };
+    return { node: message(`This entry cannot be shown: ${error.message}`, COLUMNS), one, text: "" };
   }
 }
 

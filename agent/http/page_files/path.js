@@ -51,7 +51,7 @@ export function showPath(live, rates) {
   const { new: unsent, forwarded, processed } = live.status.events;
   const seen = live.devices.reduce((latest, one) => Math.max(latest, one.last_seen), 0);
   station("sensors", count(live.devices.length), seen ? `latest ${ago(seen, live.now)}` : "no event yet");
-  station("store", count(unsent), "not yet in Kafka");
+  station("store", count(unsent), "not yet in Kafka, its own events too");
   station("kafka", count(forwarded), "not yet confirmed");
   station("table", count(processed), "confirmed, still kept");
   const { mqtt, kafka, receipts } = live.links, { requests } = live.status;

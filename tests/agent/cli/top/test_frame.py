@@ -1,6 +1,7 @@
 """The layout of the live view, and the figures in it."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,12 @@ from agent.terminal import Colour
 STARTED = 1_767_225_600_000
 LINKS = {"kafka": {"state": "unreachable", "up": False, "since": STARTED, "reason": "kafka-1:9092:\x1b[31m refused"}}
 DEVICE = {"device": "urn:dev:mac:00158d0001a2b3c4", "events": 3, "duplicates": 2, "rejected": 1, "last_seen": STARTED}
+VALUES: dict[str, Any] = {
+    "data": {"t": 21.5, "on": True, "x": "\x1b"},
+    "units": {"t": "Cel"},
+    "outcome": "accepted",
+    "reason": "",
+}
 ENTRY = {"outcome": "refused", "via": "coap", "device": "x" * 99, "reason": "why", "fingerprint": ""}
 
 
@@ -83,6 +90,12 @@ def test_everything_that_matters_fits_on_80_columns_and_24_rows() -> None:
     assert lines[-1] == "q quits"
     assert sum(line.startswith("urn:dev") for line in lines) >= 3
     assert sum(line.startswith("refused  ") for line in lines) >= 3
+
+
+def test_an_accepted_event_is_shown_by_its_values_and_one_without_them_by_its_fingerprint() -> None:
+    copy = ENTRY | {"outcome": "duplicate", "reason": "", "fingerprint": "f" * 32}
+    shown = frame(replace(between(BEFORE, AFTER), feed=[ENTRY | VALUES, copy]), 120, 24, "")
+    assert [text[56:].rstrip() for text, _ in shown if "xxxx" in text] == ["f" * 32, "t 21.5 Cel, on true, x \\x1b"]
 
 
 def test_old_figures_are_faint_below_the_reason() -> None:
