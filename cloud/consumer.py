@@ -1,6 +1,6 @@
 """Write every event of the topic into PostgreSQL once, without Spark: result and offset in one transaction.
 
-    oncegate-cloud consumer --bootstrap-servers localhost:9092 --connection ./postgres --table readings
+    oncegate-cloud consumer --bootstrap-servers localhost:9092 --connection ./postgres --table consumed
 
 Up to as many consumers as there are partitions may run in one group. `--commit` sets when the offset is committed:
 
@@ -252,7 +252,7 @@ def parser() -> argparse.ArgumentParser:
         help="default: transaction",
     )
     add("--webhook", metavar="URL", help="called for each new event; only with --commit transaction")
-    kafka_options.add_options(parser, "librdkafka")
+    kafka_options.add_options(parser, is_java=False)
     return parser
 
 

@@ -15,8 +15,9 @@ _SECRET = re.compile(r"password|secret|jaas|keystore\.key|key\.pem|oauthbearer\.
 """Marks secrets among the names of the Java client's properties and of librdkafka's."""
 
 
-def add_options(parser: argparse.ArgumentParser, client: str) -> None:
-    """Add the options; `client` is the name of the client for the help."""
+def add_options(parser: argparse.ArgumentParser, *, is_java: bool) -> None:
+    """Add the options for the properties of Spark's Java client, or of librdkafka."""
+    client, secret = ("Kafka's Java client", "sasl.jaas.config") if is_java else ("librdkafka", "sasl.password")
     parser.add_argument(
         "--kafka",
         type=open_property,
@@ -30,7 +31,7 @@ def add_options(parser: argparse.ArgumentParser, client: str) -> None:
         type=read_file,
         default={},
         metavar="FILE",
-        help="file with one NAME=VALUE per line, which only its owner may read; for secrets such as sasl.jaas.config; "
+        help=f"file with one NAME=VALUE per line, which only its owner may read; for secrets such as {secret}; "
         f"{credentials.PREFIX}NAME is NAME in {SECRETS_FOLDER}, which systemd passes to the units",
     )
 

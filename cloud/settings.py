@@ -121,7 +121,7 @@ def parser() -> argparse.ArgumentParser:
     _add_source_options(parser)
     _add_sink_options(parser)
     _add_processing_options(parser)
-    kafka_options.add_options(parser, "Kafka's Java client")
+    kafka_options.add_options(parser, is_java=True)
     return parser
 
 

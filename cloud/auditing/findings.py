@@ -82,13 +82,13 @@ class Findings:
         return sum(self.counts.get(status, 0) for status in (account.MISSING, account.UNWRITTEN, account.VANISHED))
 
     def faults(self) -> dict[str, int]:
-        """Return the number of faults of each kind."""
+        """Return the number of faults of each kind; each name begins with what is counted, in the singular."""
         return {
-            "labels missing": self.missing,
-            "records unwritten": self.unwritten_records,
-            "events doubled": len(self.doubled),
-            "labels with two fingerprints": self.counts.get(account.AMBIGUOUS, 0),
-            "sections that differ": self.sections.get(sections.DIFFERS, SectionCount(0, 0)).sections,
+            "label missing": self.missing,
+            "record unwritten": self.unwritten_records,
+            "event doubled": len(self.doubled),
+            "label with two fingerprints": self.counts.get(account.AMBIGUOUS, 0),
+            "section different": self.sections.get(sections.DIFFERS, SectionCount(0, 0)).sections,
         }
 
     @property

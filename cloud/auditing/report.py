@@ -45,7 +45,12 @@ def verdict(findings: Findings) -> str:
     """Return the outcome as one sentence."""
     if findings.is_whole:
         return "Every label is accounted for."
-    return "Not whole: " + ", ".join(f"{count:,} {name}" for name, count in findings.faults().items() if count) + "."
+    return "Not whole: " + ", ".join(_counted(*fault) for fault in findings.faults().items() if fault[1]) + "."
+
+
+def _counted(name: str, count: int) -> str:
+    thing, _, what = name.partition(" ")
+    return f"{count:,} {thing}{'s' * (count != 1)} {what}"
 
 
 def page(findings: Findings) -> str:

@@ -85,5 +85,5 @@ def parser() -> argparse.ArgumentParser:
         metavar="TIME",
         help="time by which a label may arrive after a later one of its epoch; default: %(default)s",
     )
-    kafka_options.add_options(parser, "Kafka's Java client")
+    kafka_options.add_options(parser, is_java=True)
     return parser

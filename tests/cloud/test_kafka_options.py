@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from cloud import kafka_options
+from cloud import consumer, kafka_options, settings
 from cloud.settings import parse
 
 REQUIRED = ("--bootstrap-servers", "k:9092", "--table", "/t", "--checkpoint", "/c")
@@ -29,6 +30,11 @@ def test_a_file_holds_properties_with_spaces_and_quotes_and_an_argument_stands_a
         "sasl.jaas.config": JAAS,
         "fetch.min.bytes": "2",
     }
+
+
+@pytest.mark.parametrize(("parser", "secret"), [(settings, "sasl.jaas.config"), (consumer, "sasl.password")])
+def test_the_help_names_a_secret_as_the_client_of_the_command_does(parser: ModuleType, secret: str) -> None:
+    assert f"secrets such as {secret};" in " ".join(parser.parser().format_help().split())
 
 
 @pytest.mark.guarantee(5)

@@ -54,6 +54,11 @@ def test_the_command_of_the_readme_sends_the_event_and_then_a_copy(agent: Proces
     assert all(FINGERPRINT in text for text in said)
 
 
+def test_the_readme_lists_every_guarantee() -> None:
+    headings = re.findall(r"^## (\d+)\.", (ROOT / "docs" / "guarantees.md").read_text(), re.MULTILINE)
+    assert re.findall(r"^(\d+)\. \[.*docs/guarantees\.md#\1-", README.read_text(), re.MULTILINE) == headings
+
+
 def test_the_fingerprint_is_had_without_a_gateway(tmp_path: Path) -> None:
     line = next(line for block in blocks(README, "sh") for line in block.splitlines() if line.startswith("echo"))
     event = shlex.split(line)[1]

@@ -223,7 +223,7 @@ def test_every_label_has_an_account_from_audit_to_audit(side: Side) -> None:
         report.lines(broken)
     )
     page = report.page(broken)
-    assert "Not whole: 2 labels missing, 1 records unwritten." in page
+    assert "Not whole: 2 labels missing, 1 record unwritten." in page
 
     # Both arrive later, and the next epoch states where this one ended.
     started = Event(gateway_device(G), "gateway.started", "e", data={"previous_epoch": E, "previous_sequence": 16})
