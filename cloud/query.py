@@ -3,7 +3,8 @@
     oncegate-cloud query --table ./events 'SELECT device, count(*) AS events FROM events GROUP BY device'
 
 The statement may use `events`, the table; `quarantine`; `readings`, with one row for each measurement of an event:
-fingerprint, device, type, time (the event's, or else that of its acceptance), gateway, name, value (text), unit;
+fingerprint, device, type, time (the event's, or else that of its acceptance), event_time, clock, gateway, name, value
+(text), unit;
 `events_corrected`, the table with `received_corrected`, in which the errors of gateways' clocks are corrected;
 `gateway_events`, what gateways have stated in events of their own; and `gateways`, with one row for each gateway. The
 language is that of Spark SQL for a Delta table, and of PostgreSQL with `--sink postgres`; docs/table.md has examples.

@@ -28,8 +28,8 @@ _DIGITS = {"new_events": 15, "written_bytes": 15, "count": 9, "correction_ms": 1
 _SPARK = f"""
 SELECT gateway, heard_at, started_at, starts, gaps, last_gap_at, lost_events,
        latest.received AS stated_at, latest.appended AS stated_appended, latest.clock, latest.version,
-       latest.new_events, latest.written_bytes, (latest.written_bytes - earliest.written_bytes) * 86400.0
-           / nullif(unix_seconds(latest.appended) - unix_seconds(earliest.appended), 0) AS written_bytes_per_day
+       latest.new_events, latest.written_bytes, (latest.written_bytes - earliest.written_bytes) * 86400000.0
+           / nullif(unix_millis(latest.appended) - unix_millis(earliest.appended), 0) AS written_bytes_per_day
 FROM ({_COUNTS},
            max(CASE WHEN {_STATES} THEN struct(appended, sequence, received, clock, version, new_events, written_bytes)
                END) AS latest,

@@ -1,8 +1,8 @@
 """The view of readings: one row for each measurement of an event."""
 
 _COLUMNS = """
-    SELECT e.fingerprint, e.device, e.type, coalesce(e.event_time, e.received) AS time, e.gateway,
-           one.name, one.value, {unit} AS unit
+    SELECT e.fingerprint, e.device, e.type, coalesce(e.event_time, e.received) AS time, e.event_time, e.clock,
+           e.gateway, one.name, one.value, {unit} AS unit
 """
 # The values stay text, as exact as the sensor has sent them; numbers are cast by the query.
 SPARK_VIEW = f"""
