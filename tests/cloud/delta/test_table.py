@@ -15,8 +15,10 @@ from cloud.delta.sink import QUARANTINE, TABLE
 from cloud.delta.table import DeltaTable, Layout, excludes_writers
 from cloud.errors import StopError
 from cloud.runtime import jvm
+from cloud.table import rows
 from cloud.table.rows import decode
 from tests.cloud.gateway import Gateway
+from tests.cloud.made_rows import row, write_table
 from tests.cloud.tables import (
     COMMIT,
     append_as_another,
@@ -24,6 +26,7 @@ from tests.cloud.tables import (
     late,
     table_of,
 )
+from tests.docs.pages import ROOT
 
 pytestmark = pytest.mark.spark
 
@@ -55,6 +58,33 @@ def test_of_two_jobs_on_copies_of_one_checkpoint_the_later_writer_of_a_batch_end
     with pytest.raises(StopError, match="copy of this job's checkpoint"):
         second.append(nothing, replace(COMMIT, ends={0: 10}))
     assert first.last_commit() == COMMIT
+
+
+@pytest.mark.heavy
+def test_a_stream_as_on_the_page_reads_each_row_once_over_an_erasure_and_a_compaction(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder, options = tmp_path / "events", {"skipChangeCommits": "true"}
+    assert '.option("skipChangeCommits", "true")' in (ROOT / "docs" / "table.md").read_text()
+    table = write_table(spark, [row(1, 0, "a", "{}"), row(2, 1, "b", "{}")], folder)
+
+    def add(number: int) -> None:
+        values = [tuple(row(number, 2, "a", "{}")[name] for name in rows.COLUMNS)]
+        spark.createDataFrame(values, rows.SCHEMA).write.format("delta").mode("append").save(str(table))
+
+    def read() -> list[int]:
+        stream = spark.readStream.format("delta").options(**options).load(str(table)).writeStream.format("delta")
+        stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+        stream.start(str(tmp_path / "copy")).awaitTermination()
+        copied = spark.read.format("delta").load(str(tmp_path / "copy"))
+        return sorted(one["sequence"] for one in copied.collect())
+
+    assert read() == [1, 2]
+    add(3)
+    spark.sql(f"UPDATE delta.`{table}` SET device = 'urn:oncegate:erased' WHERE device = 'a'")
+    spark.sql(f"OPTIMIZE delta.`{table}`")
+    add(4)
+    assert read() == [1, 2, 3, 4]
 
 
 class Opened:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from uuid import uuid4
 
@@ -22,9 +23,10 @@ from cloud.table.commits import CLAIM_ONLY, Commit, to_json
 from cloud.table.devices import Devices
 from cloud.table.freshness import Horizon
 from cloud.table.sink import Written
-from contract.event import Event
+from contract.event import Event, Value
 from simulators.services.postgres import Postgres
 from tests.cloud.gateway import Gateway, Record, with_word
+from tests.cloud.procedures import statements
 from tests.cloud.tables import topic
 
 pytestmark = pytest.mark.spark
@@ -282,7 +284,7 @@ def test_a_counter_that_wrapped_is_quarantined_and_a_copy_is_not(side: Side) -> 
 
 
 texts = st.text(min_size=1, max_size=12) | st.sampled_from(
-    ["\\N", "\\.", "a\tb", "a\nb", "\\", "\r\n", "\x00", "a\x00", '"']
+    ["\\N", "\\.", "a\tb", "a\nb", "\\", "\r\n", "\x00", "a\x00", "\\\x00\x00", "\\u0000", '"']
 )
 
 
@@ -298,11 +300,47 @@ def test_every_text_arrives_as_it_is(side: Side, told: list[tuple[str, str, str]
         connection.execute(f"TRUNCATE {side.name}".encode())
     records = Gateway().records(events)
     assert side.write(records).rows == len(events)
-    rows = side.select(f"SELECT device, id, data, raw FROM {side.name} ORDER BY sequence")
+    rows = side.select(f"SELECT device, id, data, data::jsonb AS parsed, raw FROM {side.name} ORDER BY sequence")
     for event, record, row in zip(events, records, rows, strict=True):
         assert (row["device"], row["id"]) == (event.device.replace("\x00", "�"), str(event.id).replace("\x00", "�"))
-        assert json.loads(str(row["data"])) == event.data
-        assert row["raw"] == (record.value if "\x00" in f"{event.device}{event.id}" else None)
+        text = str((event.data or {})["t"])
+        assert json.loads(str(row["data"])) == row["parsed"] == {"t": text.replace("\x00", "�")}
+        has_nul = "\x00" in f"{event.device}{event.id}" or r"\u0000" in json.dumps(text)
+        assert row["raw"] == (record.value if has_nul else None)
+
+
+def derive(side: Side) -> None:
+    """Execute the statements of docs/table.md for what PostgreSQL derives from the rows, for this table."""
+    for title in ("Derived columns and tables", "Read each new row once"):
+        for shown in statements(title, "PostgreSQL"):
+            run(side, shown.replace("temperature_hours", f"{side.name}_hours").replace("events", side.name))
+
+
+def run(side: Side, statement: str) -> None:
+    with psycopg.connect(side.server.connection) as connection:
+        connection.execute(statement.encode())
+
+
+@pytest.mark.guarantee(5)
+def test_columns_numbers_and_aggregates_that_postgresql_derives_have_each_event_once(side: Side) -> None:
+    """Also of values of all types, and of a batch that was rolled back and is written again."""
+    derive(side)
+    values: list[Value] = [20.5, 21, "warm", None, "\x00", True, 1e300, -1, {"a": 1}]
+    events = [Event(DEVICE, id=number, data={"temperature": value}) for number, value in enumerate(values)]
+    records = Gateway().records([*events, Event(DEVICE, id=99, data={})], ACCEPTED)
+    side.write(records[:5])
+    assert len(side.select(f"SELECT 1 FROM {side.name} WHERE number <= 5")) == 5
+    run(side, f"ALTER TABLE {side.name}_hours RENAME TO {side.name}_away")
+    with pytest.raises(SinkError, match="does not exist"):
+        side.write(records)
+    run(side, f"ALTER TABLE {side.name}_away RENAME TO {side.name}_hours")
+    side.batch -= 1
+    assert side.write(records).found == 5
+    rows = side.select(f"SELECT temperature, number > 5 AS is_new FROM {side.name} ORDER BY sequence")
+    assert [row["temperature"] for row in rows] == [20.5, 21, None, None, None, None, 10**300, -1, None, None]
+    assert [row["is_new"] for row in rows] == [False] * 5 + [True] * 5
+    [hour] = side.select(f"SELECT device, readings, total FROM {side.name}_hours")
+    assert hour == {"device": DEVICE, "readings": 4, "total": Decimal(f"{10**300 + 40}.5")}
 
 
 def test_a_table_of_somebody_else_is_left_alone(side: Side) -> None:
