@@ -106,7 +106,7 @@ def parser() -> argparse.ArgumentParser:
         help="read at most the latest N records of the topic; default: %(default)s",
     )
     add("--json", action="store_true", help="one JSON object")
-    kafka_options.add_options(parser, "librdkafka")
+    kafka_options.add_options(parser, is_java=False)
     return parser
 
 
