@@ -101,7 +101,7 @@ password_file = "/p"
 topic = "a"
 [[mqtt.subscriptions]]
 topic = "b"
-format = "xml"
+format = 3
 
 [coap]
 bind = "5683"
@@ -128,7 +128,10 @@ def test_all_mistakes_are_named_at_once_with_their_lines(
         ":14: [http] token_file: needed, since http.bind = 0.0.0.0:0 can be reached from beyond this machine",
         ":14: [http] tls_certificate: http.tls_certificate and http.tls_key: expected both or neither",
         ":21: [mqtt] subscriptions: entry 1: expected tables with topic (a filter",
-        ":21: [mqtt] subscriptions: entry 2: expected as format one of json, cbor, senml-json, senml-cbor",
+        (
+            ":21: [mqtt] subscriptions: entry 2: expected as format one of json, cbor, senml-json, senml-cbor, "
+            "or the name of a mapping"
+        ),
         ':28: [coap] bind: expected an address and a port such as "[::]:5683" or "127.0.0.1:8580"',
         ":30: unknown section [cop]",
         "environment: ONCEGATE_COPA__BIND: unknown section",
