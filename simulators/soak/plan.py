@@ -26,6 +26,11 @@ LINK_DOWN_SECONDS = (2.0, 40.0)
 FIRST_KILL_SECONDS_MAX = 60.0
 """In each part of a soak, agent, job and Kafka are each killed once within this time, or half of a shorter part."""
 
+PACKS_MAX = (1, 1, 20, 100)
+"""The largest packs of a soak: single events, above all, since they take most pages of the store."""
+STORE_BYTES_MAX = ("1GiB", "48MiB", "24MiB")
+"""Small stores fill with processed events, which are then removed for new ones, and with fingerprints."""
+
 URGENT_LANE = LanePlan("urgent", 10, "*[0-3]")
 """For a quarter of the devices, by the last digit of their address."""
 
@@ -74,13 +79,17 @@ def scenario(
     seed: int, seconds: float, part_seconds: float, events_per_second: float, *, lanes: bool = False
 ) -> Scenario:
     """Return the scenario; its faults are those of each part of the time, and end with the part."""
+    sizes = Random(f"{seed} sizes")
+    gateway = GatewayPlan(
+        clock="kernel", lanes=(URGENT_LANE,) if lanes else (), store_max_bytes=sizes.choice(STORE_BYTES_MAX)
+    )
     starts = [number * part_seconds for number in range(max(1, round(seconds / part_seconds)))]
     faults = [fault for start in starts for fault in _faults(seed, start, min(part_seconds, seconds - start))]
     return Scenario(
         name="soak",
         description="The whole path for hours, with random faults.",
         seconds=seconds,
-        fleets=tuple(_fleets(events_per_second)),
+        fleets=tuple(_fleets(events_per_second, sizes.choice(PACKS_MAX))),
         link=LinkPlan(
             request_loss=0.03,
             answer_loss=0.1,
@@ -92,12 +101,12 @@ def scenario(
             corrupted=0.01,
             outages=tuple(_outages(Random(f"{seed} link"), seconds)),
         ),
-        gateway=GatewayPlan(clock="kernel", lanes=(URGENT_LANE,) if lanes else ()),
+        gateway=gateway,
         faults=tuple(faults),
     )
 
 
-def _fleets(events_per_second: float) -> Iterator[FleetPlan]:
+def _fleets(events_per_second: float, pack_max: int) -> Iterator[FleetPlan]:
     # No sleepy sensors: after a checkpoint they would report their backlog at once, under one Message ID and Token, and
     # take a late answer for that of the next request (docs/sensors.md).
     def fleet(kind: SensorKind, share: float, every_seconds: float, **more: object) -> FleetPlan:
@@ -106,7 +115,7 @@ def _fleets(events_per_second: float) -> Iterator[FleetPlan]:
 
     yield fleet(SensorKind.COAP, 0.70, 2.0, known_by=tuple(KnownBy))
     yield fleet(SensorKind.COAP, 0.03, 4.0, formats=(PayloadFormat.JSON, PayloadFormat.CBOR), block_bytes=64)
-    yield fleet(SensorKind.STORE_AND_FORWARD, 0.22, 0.5, pack_max=20)
+    yield fleet(SensorKind.STORE_AND_FORWARD, 0.22, max(0.5, 2.0 / pack_max), pack_max=pack_max)
     yield fleet(SensorKind.NON_CONFIRMABLE, 0.05, 4.0)
 
 

@@ -111,7 +111,7 @@ class UdpSocket:
 class NoFlushSocket:
     """Stands for the socket beside the store: no reading command runs."""
 
-    def __init__(self, folder: Path, flush: Callable[[], None]) -> None:
+    def __init__(self, folder: Path, flush: Callable[[], None], *_: object) -> None:
         pass
 
     async def __aenter__(self) -> None:

@@ -36,7 +36,7 @@ class Premature:
 
     def watch(self, patch: pytest.MonkeyPatch) -> None:
         """Wrap the cluster's log and the agent's marks, for all lives."""
-        append, mark, purge = Cluster.append, StoreOutbox.mark_processed, Removal.purge
+        append, mark, purge = Cluster.append, StoreOutbox.mark_processed, Removal._purge_piece
 
         def note_and_append(cluster: Cluster, partition: int, records: list[Record]) -> object:
             self._fingerprints |= {_label_of(record): fingerprint_of(record) for record in records}
@@ -55,7 +55,7 @@ class Premature:
 
         patch.setattr(Cluster, "append", note_and_append)
         patch.setattr(StoreOutbox, "mark_processed", check_and_mark)
-        patch.setattr(Removal, "purge", check_and_purge)
+        patch.setattr(Removal, "_purge_piece", check_and_purge)
 
     def _check(self, what: str, epochs: Epochs, first: int, last: int) -> None:
         rows = {fingerprint_of(row.record) for row in self._table.rows}

@@ -92,7 +92,7 @@ class Tracer:
 
     def _wrap_store(self, patch: pytest.MonkeyPatch) -> None:
         opening, closing, submit = EventStore._open, EventStore._close, EventStore.submit
-        write, purge = Committer._write, Removal.purge
+        write, purge = Committer._write, Removal._purge_piece
 
         def open_and_note(store: EventStore) -> None:
             opening(store)
@@ -136,7 +136,7 @@ class Tracer:
 
         def purge_and_note(removal: Removal, up_to: int) -> None:
             purge(removal, up_to)
-            purged = [number for number in self._numbers_of(1, up_to) if number in self._kept]
+            purged = [number for number in self._numbers_of(1, removal._memory.first_kept - 1) if number in self._kept]
             self._kept.difference_update(purged)
             self._note_each("purged", purged)
 
@@ -144,7 +144,7 @@ class Tracer:
         patch.setattr(EventStore, "_close", close_and_note)
         patch.setattr(EventStore, "submit", note_and_submit)
         patch.setattr(Committer, "_write", write_and_note)
-        patch.setattr(Removal, "purge", purge_and_note)
+        patch.setattr(Removal, "_purge_piece", purge_and_note)
 
     def _note_opened(self, memory: Memory) -> None:
         """Note what an opened store holds."""

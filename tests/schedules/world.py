@@ -19,6 +19,7 @@ from agent.forward.kafka import connect
 from agent.store.lanes import intake
 from agent.store.lanes.intake import JoinedOutcome
 from agent.store.port import Outcome, Submission
+from agent.store.write import removal
 from contract.event import DEVICE_RESERVED_PREFIX, TYPE_DEFAULT
 from simulators import payloads
 from simulators.evidence.row import Row
@@ -108,6 +109,8 @@ class World:
         self._folder = folder
         self._patch = patch
         self.random = Random(f"world {seed}")
+        self._sizes = Random(f"sizes {seed}")
+        """Draws the sizes of deliveries, and of what a purge deletes at once: one commit, or what is usual."""
         self.has_lanes = Random(f"lanes {seed}").random() < LANES_SHARE
         self.is_exactly_once = Random(f"delivery {seed}").random() < EXACTLY_ONCE_SHARE
         self.scheduler = Scheduler(seed, keep)
@@ -175,6 +178,7 @@ class World:
             connect.check_reachable: self._check_reachable,
         }
         replaced.replace(self._patch, replacements)
+        self._patch.setattr(removal, "PIECE_BYTES", self._sizes.choice((1, removal.PIECE_BYTES)))
         if self.has_lanes:
             self._patch.setattr(payloads, "_ALARM_EVERY", 2)  # so that many packs are divided
             self._patch.setattr(intake, "JoinedOutcome", self._join)
@@ -222,7 +226,7 @@ class World:
                 known_by=(KnownBy.ID, KnownBy.TIME),
                 boot=kind is SensorKind.SLEEPY,
                 tries=10_000,
-                pack_max=5,
+                pack_max=self._sizes.choice((1, 1, 5, 20)),
                 backlog_seconds=BACKLOG_SECONDS if self.has_lanes else 0.0,
             )
             for kind in kinds

@@ -116,6 +116,16 @@ def rows_between(connection: Reads, first: int, last: int) -> list[FingerprintRo
     return list(_read_rows(rows))
 
 
+def latest_by(connection: Reads, service_ms: int) -> list[tuple[int, int]]:
+    """Return service time and first position of the latest row that was committed by a service time, as a list."""
+    rows = connection.execute(
+        "SELECT service_ms, first_position FROM fingerprints WHERE service_ms <= ?"
+        " ORDER BY first_position DESC LIMIT 1",
+        (service_ms,),
+    )
+    return rows.fetchall()
+
+
 def clear_rows(connection: sqlite3.Connection, rows: Sequence[FingerprintRow], keys_from_ms: int) -> None:
     """Delete rows whose fingerprints are sealed, but keep duplicates that are listed, and keys that still count.
 

@@ -21,7 +21,7 @@ SEALED_BYTES = 26.2
 """What a sealed fingerprint takes of the file: its entry, and its part of the filter and of the pages."""
 SHARE = 0.75
 """How much of the store's bound sealed fingerprints may take: the rest is always for events."""
-ROWS_PER_PIECE = 128
+ROWS_PER_PIECE = 64
 """How many rows of entries are deleted at once; the log grows by as many pages."""
 _PART_BYTES = 3
 _ENTRY_BYTES = FINGERPRINT_BYTES + 2 * _PART_BYTES

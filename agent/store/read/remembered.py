@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from agent.store.fingerprints import fingerprint_rows
 from agent.store.fingerprints.filters import BITS
 from agent.store.fingerprints.index import IndexBounds
 from agent.store.fingerprints.segments import SEALED_BYTES, SHARE, load_segments
@@ -15,6 +16,7 @@ from agent.store.schema.database import Reads
 
 _DAY_MS: Final = 86_400_000
 _HOUR_MS: Final = 3_600_000
+_MS_MAX: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,8 @@ def _events_per_second(connection: Reads) -> float:
     end = tables.last_position(connection)
     times = [(start.service_ms, first) for first, start in tables.load_epochs(connection)]
     times += [(segment.service_ms, segment.last) for segment, _ in load_segments(connection)]
-    rows = connection.execute("SELECT service_ms, first_position FROM fingerprints ORDER BY first_position")
-    times += rows.fetchall()
-    latest_ms = max(times, default=(0, 0))[0]
+    latest_ms = max([*times, *fingerprint_rows.latest_by(connection, _MS_MAX)], default=(0, 0))[0]
+    times += fingerprint_rows.latest_by(connection, latest_ms - _DAY_MS)
     before = [time for time in times if time[0] <= latest_ms - _DAY_MS] or [min(times, default=(0, 0))]
     since_ms, position = max(before)
     return (end - position) * 1000 / (latest_ms - since_ms) if latest_ms - since_ms >= _HOUR_MS else 0.0

@@ -171,7 +171,7 @@ class Maintenance:
         if now < self._shrink_at:
             return self._shrink_at
         free, pages = database.free_pages(self._path.connection.get())
-        is_small = free - SHRINK_PAGES < max(FREE_PAGES_KEPT, pages * FREE_SHARE_KEPT)
+        is_small = self._path.removal.is_due or free - SHRINK_PAGES < max(FREE_PAGES_KEPT, pages * FREE_SHARE_KEPT)
         if is_small or not self._path.capacity.allows_maintenance(grows=False):
             self._shrink_at = now + SHRINK_CHECK_MS
             return None

@@ -20,7 +20,7 @@ from agent.store.write.transaction import Transactions
 log = logging.getLogger(__name__)
 
 
-PIECE_BYTES = 512 << 10
+PIECE_BYTES = 256 << 10
 """How much one transaction deletes. Small commits are deleted page by page, so the log grows by as much and a tenth."""
 PIECE_BYTES_MIN = 16 << 10
 """How much it deletes at least where larger pieces have failed, as for lack of space."""
