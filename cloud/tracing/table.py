@@ -96,9 +96,11 @@ class Table:
         """Return what the gateway has declared about the label."""
         found = []
         for data, declared in self._own(label.gateway, _GAP):
-            for epoch, first, last in data.get("labels", ()):
-                if epoch == label.epoch and first <= label.sequence <= last:
-                    found.append(Gap(str(data.get("reason", "")), declared, first, last))
+            labels = data.get("labels")
+            for one in labels if isinstance(labels, list) else ():
+                match one:
+                    case [label.epoch, int(first), int(last)] if first <= label.sequence <= last:
+                        found.append(Gap(str(data.get("reason", "")), declared, first, last))
         return found
 
     def epoch(self, label: Label) -> EpochFacts:
@@ -106,17 +108,21 @@ class Table:
         gateway, epoch = self._text(label.gateway), self._text(label.epoch)
         [(last,)] = self._ask(f"SELECT max(sequence) FROM events WHERE gateway = {gateway} AND epoch = {epoch}").rows
         starts = self._own(label.gateway, _STARTED)
-        ends = [_count(data["previous_sequence"]) for data, _ in starts if data.get("previous_epoch") == label.epoch]
+        stated = [data.get("previous_sequence") for data, _ in starts if data.get("previous_epoch") == label.epoch]
+        ends = [end for end in stated if isinstance(end, int)]
         return EpochFacts(_number(last), max(ends, default=None), knows_gateway=bool(starts) or last is not None)
 
     def _own(self, gateway: str, type_: str) -> list[tuple[dict[str, Any], int]]:
-        """Return the data and the times of the latest events of one type by which a gateway states something."""
+        """Return the data and the times of the latest events of one type by which a gateway states something.
+
+        Any writer of the topic may have sent them, so that their data need not be what a gateway states.
+        """
         received = self._sql.milliseconds.format("received")
         rows = self._ask(
             f"SELECT data, {received} FROM events WHERE via = 'gateway' AND type = '{type_}' "
             f"AND gateway = {self._text(gateway)} ORDER BY appended DESC LIMIT {ROWS_MAX}"
         ).rows
-        return [(json.loads(str(data)), _count(moment)) for data, moment in rows if data is not None]
+        return [(_map(data), _count(moment)) for data, moment in rows]
 
     def _rows(self, where: str) -> list[Row]:
         sql = self._sql
@@ -171,6 +177,14 @@ def _value_of_label(label: Label | None) -> bytes:
         return b""
     gateway = json.dumps(label.gateway, ensure_ascii=False)
     return f'"gateway":{gateway},"epoch":"{label.epoch}","sequence":{label.sequence},'.encode()
+
+
+def _map(data: object) -> dict[str, Any]:
+    try:
+        found = json.loads(str(data))
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _number(value: object) -> int | None:

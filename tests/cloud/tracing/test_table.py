@@ -32,6 +32,17 @@ ROWS = [
     row(4, 30, "urn:g", json.dumps(LOSS), type="gateway.gap", kafka_partition=0, kafka_offset=6, **OWN),
     row(5, 31, "urn:g", json.dumps(START), type="gateway.started", kafka_partition=0, kafka_offset=7, **OWN)
     | {"epoch": NEXT},
+    *(
+        row(6 + number, 32, "urn:g", data, type=type_, kafka_partition=0, kafka_offset=8 + number, **OWN)
+        | {"epoch": f"{number:016x}"}
+        for number, (type_, data) in enumerate(
+            [
+                *((type_, data) for type_ in ("gateway.gap", "gateway.started") for data in ("{", "[]", "null")),
+                ("gateway.gap", json.dumps({"labels": [5, [EPOCH], [EPOCH, "1", 1e30]]})),
+                ("gateway.started", json.dumps({"previous_epoch": EPOCH, "previous_sequence": "many"})),
+            ]
+        )
+    ),
 ]
 BAD = '{"fingerprint":"' + "ab" * 16 + '","gateway":"gw-1","epoch":"' + EPOCH + '","sequence":17,"x"'
 OF_HOSTILE = Label(HOSTILE, EPOCH, 2)
