@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from cloud.table.id_reuse import ID_REUSED
-from cloud.tracing.facts import EpochFacts, Evidence, Label, Record, Search
+from cloud.tracing.facts import EpochFacts, Evidence, Label, Record, TopicSearch
 from cloud.wording import counted
 from contract.timestamp import rfc3339
 
@@ -144,7 +144,7 @@ def _topic(evidence: Evidence) -> Iterator[str]:
         yield reach(search)
 
 
-def reach(search: Search) -> str:
+def reach(search: TopicSearch) -> str:
     """Return how far back the topic was searched."""
     if not any(first < end for _, first, end in search.ends.values()):
         return f"There was no record in {search.topic} to be read."

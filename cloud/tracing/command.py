@@ -18,10 +18,10 @@ from cloud.runtime.terminal import printable
 from cloud.tracing import account, table
 from cloud.tracing.account import IN_TABLE, Account
 from cloud.tracing.audits import Audits
-from cloud.tracing.facts import Evidence, Quarantined, Record, Row, Search, Span, Wanted
+from cloud.tracing.facts import Evidence, Quarantined, Record, Row, Span, TopicSearch, Wanted
 from cloud.tracing.settings import TraceSettings, parse
-from cloud.tracing.table import Table
-from cloud.tracing.topic import Topic
+from cloud.tracing.table import TracedTable
+from cloud.tracing.topic import TracedTopic
 from contract.timestamp import rfc3339
 
 LINES_MAX = 100
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     settings = parse(arguments)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
-        topic = Topic(settings.bootstrap_servers, settings.topic, settings.group, settings.properties)
+        topic = TracedTopic(settings.bootstrap_servers, settings.topic, settings.group, settings.properties)
         with closing(topic), _session(settings) as spark:
             return trace(settings, spark, topic)
     except JobError as error:
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
         return 1
 
 
-def trace(settings: TraceSettings, spark: SparkSession | None, topic: Topic) -> int:
+def trace(settings: TraceSettings, spark: SparkSession | None, topic: TracedTopic) -> int:
     """Gather the evidence, and print the account."""
     known = _table(settings, spark)
     wanted = settings.wanted
@@ -57,7 +57,9 @@ def trace(settings: TraceSettings, spark: SparkSession | None, topic: Topic) -> 
     return 0 if found.status in IN_TABLE else 1
 
 
-def of_event(wanted: Wanted, known: Table, topic: Topic, audits: Audits | None, settings: TraceSettings) -> Evidence:
+def of_event(
+    wanted: Wanted, known: TracedTable, topic: TracedTopic, audits: Audits | None, settings: TraceSettings
+) -> Evidence:
     """Return the evidence about one event."""
     search = topic.search(wanted, settings.records_max)
     rows = known.rows(wanted)
@@ -80,8 +82,8 @@ def of_event(wanted: Wanted, known: Table, topic: Topic, audits: Audits | None, 
 
 
 def of_device(
-    span: Span, known: Table, topic: Topic, settings: TraceSettings
-) -> tuple[list[tuple[Account, int, str | None]], Search]:
+    span: Span, known: TracedTable, topic: TracedTopic, settings: TraceSettings
+) -> tuple[list[tuple[Account, int, str | None]], TopicSearch]:
     """Return the account of each event of a device in a time, with its time and id, and the search of the topic."""
     search = topic.search(span, settings.records_max)
     rows = {row.fingerprint: row for row in known.rows_within(span)}
@@ -116,7 +118,7 @@ def _of_mark(
     row: Row | None,
     records: Sequence[Record],
     places: dict[tuple[int, int], Quarantined],
-    search: Search,
+    search: TopicSearch,
     receipts: dict[int, int],
     settings: TraceSettings,
 ) -> tuple[Account, int, str | None]:
@@ -138,7 +140,7 @@ def lines(found: Account) -> Iterator[str]:
 
 
 def _print_span(
-    settings: TraceSettings, span: Span, events: list[tuple[Account, int, str | None]], search: Search
+    settings: TraceSettings, span: Span, events: list[tuple[Account, int, str | None]], search: TopicSearch
 ) -> int:
     accounts = [found for found, _, _ in events]
     if settings.json:
@@ -192,10 +194,12 @@ def _session(settings: TraceSettings) -> Iterator[SparkSession | None]:
         spark.stop()
 
 
-def _table(settings: TraceSettings, spark: SparkSession | None) -> Table:
+def _table(settings: TraceSettings, spark: SparkSession | None) -> TracedTable:
     asked = QuerySettings(settings.table, settings.quarantine, settings.connection, "", "json", table.ROWS_MAX)
     if settings.connection is not None:
         connection = settings.connection
-        return Table(lambda statement: ask_postgres(replace(asked, statement=statement), connection), table.POSTGRES)
+        return TracedTable(
+            lambda statement: ask_postgres(replace(asked, statement=statement), connection), table.POSTGRES
+        )
     assert spark is not None
-    return Table(lambda statement: select(spark, replace(asked, statement=statement)), table.SPARK)
+    return TracedTable(lambda statement: select(spark, replace(asked, statement=statement)), table.SPARK)

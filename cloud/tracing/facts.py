@@ -81,7 +81,7 @@ class Quarantined:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class TopicSearch:
     """What was found in the topic, and where it was looked for."""
 
     topic: str
@@ -142,7 +142,7 @@ class Evidence:
     group: str
     rows: Sequence[Row]
     quarantined: Sequence[Quarantined]
-    search: Search
+    search: TopicSearch
     receipts: Mapping[int, int]
     gaps: Sequence[Gap] = ()
     epoch: EpochFacts | None = None

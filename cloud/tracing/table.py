@@ -46,7 +46,7 @@ POSTGRES = Dialect(
 )
 
 
-class Table:
+class TracedTable:
     """The table and its quarantine."""
 
     def __init__(self, ask: Callable[[str], Answer], dialect: Dialect) -> None:

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from cloud.errors import JobError
 from cloud.plain_consumer.topic import TopicIdReader
-from cloud.tracing.facts import Label, Record, Search, Span, Wanted
+from cloud.tracing.facts import Label, Record, Span, TopicSearch, Wanted
 from contract.record import STATEMENT, read_stated_label
 
 ANSWER_SECONDS_MAX = 30.0
@@ -21,7 +21,7 @@ FOUND_MAX = 1_000
 _FETCH_RECORDS, _WAIT_SECONDS = 10_000, 0.5
 
 
-class Topic:
+class TracedTopic:
     """A topic, and the receipts of a group."""
 
     def __init__(self, bootstrap_servers: str, topic: str, group: str, properties: Mapping[str, str]) -> None:
@@ -47,7 +47,7 @@ class Topic:
         """Close the client."""
         self._client.close()
 
-    def search(self, wanted: Wanted | Span, records_max: int) -> Search:
+    def search(self, wanted: Wanted | Span, records_max: int) -> TopicSearch:
         """Read the latest records, at most so many, or those since the span's begin, and return those that match."""
         topic_id = self._ids.read()
         try:
@@ -55,9 +55,9 @@ class Topic:
             found, earliest, finished = self._read(ends, _matching(wanted))
         except KafkaException as error:
             raise JobError(f"topic {self._name}: {error.args[0].str()}") from error
-        return Search(self._name, topic_id, sorted(found, key=_order), ends, earliest, finished)
+        return TopicSearch(self._name, topic_id, sorted(found, key=_order), ends, earliest, finished)
 
-    def receipts(self, search: Search) -> dict[int, int]:
+    def receipts(self, search: TopicSearch) -> dict[int, int]:
         """Return the offsets that the group has committed, by partition."""
         wanted = [TopicPartition(self._name, partition) for partition in search.ends]
         try:

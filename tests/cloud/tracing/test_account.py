@@ -8,7 +8,7 @@ import pytest
 
 from cloud.tracing.account import Status, account
 from cloud.tracing.command import lines, main
-from cloud.tracing.facts import Audited, EpochFacts, Evidence, Gap, Label, Quarantined, Record, Row, Search, Wanted
+from cloud.tracing.facts import Audited, EpochFacts, Evidence, Gap, Label, Quarantined, Record, Row, TopicSearch, Wanted
 from cloud.tracing.settings import parse
 
 MARK, EPOCH, NOON = "1876d2e5f34f91105e52555b000b5edc", "5f1c0d6b6a0f4f1d", 1_777_636_800_000
@@ -18,7 +18,7 @@ HERE, THERE = (
     Record(3, offset, NOON + 1_000, "urn:dev:mac:1", MARK, label, NOON)
     for offset, label in ((812, FIRST), (900, OTHER))
 )
-SEARCH = Search("oncegate.events", "AbCdEfGhIjKlMnOpQrStUv", [], {3: (0, 0, 1_000)}, NOON)
+SEARCH = TopicSearch("oncegate.events", "AbCdEfGhIjKlMnOpQrStUv", [], {3: (0, 0, 1_000)}, NOON)
 FOUND, COPY = replace(SEARCH, records=[HERE]), replace(SEARCH, records=[THERE])
 NOTHING = Evidence(Wanted(label=FIRST), "oncegate-cloud", [], [], SEARCH, {3: 1_000}, [], EpochFacts(20, None, True))
 GAP = Gap("dropped for newer events: the store was full", NOON, 10, 18)

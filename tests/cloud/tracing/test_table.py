@@ -16,7 +16,7 @@ from cloud.delta.table import DeltaTable
 from cloud.postgres.statements import Statements
 from cloud.query import QuerySettings, ask_postgres, select
 from cloud.tracing.facts import EpochFacts, Gap, Label, Record, Span, Wanted
-from cloud.tracing.table import POSTGRES, SPARK, Table
+from cloud.tracing.table import POSTGRES, SPARK, TracedTable
 from tests.cloud.made_rows import NOON, THERMOMETER, create_table, row, write_table
 
 EPOCH, NEXT = "00000000000000a1", "00000000000000a2"
@@ -49,7 +49,7 @@ OF_HOSTILE = Label(HOSTILE, EPOCH, 2)
 
 
 @pytest.fixture
-def in_postgres(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
+def in_postgres(request: pytest.FixtureRequest, tmp_path: Path) -> TracedTable:
     server = request.getfixturevalue("postgres")
     name, file = f"t{uuid4().hex}", tmp_path / "connection"
     with psycopg.connect(server.connection) as connection:
@@ -59,11 +59,11 @@ def in_postgres(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
         connection.execute(insert.encode(), [THERMOMETER.encode(), BAD.encode(), NOON, NOON])
     server.write_connection(file)
     settings = QuerySettings(name, f"{name}_q", file, "", "json", 100)
-    return Table(lambda statement: ask_postgres(replace(settings, statement=statement), file), POSTGRES)
+    return TracedTable(lambda statement: ask_postgres(replace(settings, statement=statement), file), POSTGRES)
 
 
 @pytest.fixture
-def in_delta(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
+def in_delta(request: pytest.FixtureRequest, tmp_path: Path) -> TracedTable:
     spark = request.getfixturevalue("spark")
     write_table(spark, ROWS, tmp_path / "events")
     DeltaTable(spark, str(tmp_path / "quarantine"), QUARANTINE)
@@ -71,16 +71,16 @@ def in_delta(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
     spark.createDataFrame(bad, QUARANTINE.schema).write.format("delta").mode("append").save(f"{tmp_path}/quarantine")
     settings = QuerySettings(str(tmp_path / "events"), str(tmp_path / "quarantine"), None, "", "json", 100)
     session = spark.newSession()
-    return Table(lambda statement: select(session, replace(settings, statement=statement)), SPARK)
+    return TracedTable(lambda statement: select(session, replace(settings, statement=statement)), SPARK)
 
 
 @pytest.fixture(params=["in_postgres", pytest.param("in_delta", marks=[pytest.mark.spark, pytest.mark.heavy])])
-def table(request: pytest.FixtureRequest) -> Table:
-    made: Table = request.getfixturevalue(request.param)
+def table(request: pytest.FixtureRequest) -> TracedTable:
+    made: TracedTable = request.getfixturevalue(request.param)
     return made
 
 
-def test_the_table_is_asked_by_fingerprint_label_and_device(table: Table) -> None:
+def test_the_table_is_asked_by_fingerprint_label_and_device(table: TracedTable) -> None:
     [first] = table.rows(Wanted(ROWS[0]["fingerprint"].hex()))
     assert (first.label, first.id, first.time, first.offset) == (Label("gw-1", EPOCH, 1), "7", MILLISECONDS, 3)
     assert [one.offset for one in table.rows(Wanted(label=OF_HOSTILE))] == [4]
@@ -90,14 +90,14 @@ def test_the_table_is_asked_by_fingerprint_label_and_device(table: Table) -> Non
         assert [one.offset for one in table.rows_within(Span(THERMOMETER, MILLISECONDS, until))] == offsets
 
 
-def test_gaps_and_ends_of_an_epoch_are_those_that_its_gateway_has_stated(table: Table) -> None:
+def test_gaps_and_ends_of_an_epoch_are_those_that_its_gateway_has_stated(table: TracedTable) -> None:
     assert table.gaps(Label(HOSTILE, EPOCH, 6)) == [Gap("damage", MILLISECONDS + 30 * 60_000, 5, 6)]
     assert table.gaps(Label(HOSTILE, EPOCH, 7)) == table.gaps(Label("gw-1", EPOCH, 6)) == []
     assert table.epoch(OF_HOSTILE) == EpochFacts(4, 9, True)
     assert table.epoch(Label("gw-9", EPOCH, 2)) == EpochFacts(None, None, False)
 
 
-def test_a_record_in_quarantine_is_found_by_its_value_its_place_and_its_device(table: Table) -> None:
+def test_a_record_in_quarantine_is_found_by_its_value_its_place_and_its_device(table: TracedTable) -> None:
     asked: list[Callable[[], object]] = [
         lambda: table.quarantined(Wanted("ab" * 16), [], "T"),
         lambda: table.quarantined(Wanted(label=Label("gw-1", EPOCH, 17)), [], "T"),

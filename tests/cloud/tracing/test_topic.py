@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from cloud.errors import JobError
 from cloud.tracing.facts import Label, Span, Wanted
-from cloud.tracing.topic import Topic
+from cloud.tracing.topic import TracedTopic
 from simulators.services.kafka.broker import Broker
 from tests.cloud.gateway import Gateway, now, readings, send, without_header
 
@@ -19,15 +19,15 @@ COUNT = 20
 
 
 @pytest.fixture
-def topic(broker: Broker) -> Iterator[tuple[str, Topic]]:
+def topic(broker: Broker) -> Iterator[tuple[str, TracedTopic]]:
     name = f"events.{uuid4().hex}"
     broker.create_topics(name, partitions=2)
-    opened = Topic(broker.bootstrap_servers, name, f"{name}-g", {})
+    opened = TracedTopic(broker.bootstrap_servers, name, f"{name}-g", {})
     yield name, opened
     opened.close()
 
 
-def test_a_search_is_bounded_and_says_how_far_back_it_went(broker: Broker, topic: tuple[str, Topic]) -> None:
+def test_a_search_is_bounded_and_says_how_far_back_it_went(broker: Broker, topic: tuple[str, TracedTopic]) -> None:
     name, opened = topic
     gateway = Gateway()
     begin = now()
@@ -51,7 +51,9 @@ def test_a_search_is_bounded_and_says_how_far_back_it_went(broker: Broker, topic
     assert not opened.search(Span("urn:other", begin - 1, None), 1_000).records
 
 
-def test_receipts_are_the_offsets_of_the_group_which_is_not_joined(broker: Broker, topic: tuple[str, Topic]) -> None:
+def test_receipts_are_the_offsets_of_the_group_which_is_not_joined(
+    broker: Broker, topic: tuple[str, TracedTopic]
+) -> None:
     name, opened = topic
     found = opened.search(Wanted("ff" * 16), 1_000)
     assert (found.read_all, opened.receipts(found)) == (True, {})
@@ -62,7 +64,7 @@ def test_receipts_are_the_offsets_of_the_group_which_is_not_joined(broker: Broke
 
 
 def test_a_topic_that_does_not_exist_is_told(broker: Broker) -> None:
-    opened = Topic(broker.bootstrap_servers, f"none.{uuid4().hex}", "g", {})
+    opened = TracedTopic(broker.bootstrap_servers, f"none.{uuid4().hex}", "g", {})
     with pytest.raises(JobError, match="none"):
         opened.search(Wanted("ff" * 16), 1_000)
     opened.close()

@@ -16,7 +16,7 @@ from agent.store import gateway_events
 from agent.store.port import LabelRange
 from cloud.tracing import command
 from cloud.tracing.settings import parse
-from cloud.tracing.topic import Topic
+from cloud.tracing.topic import TracedTopic
 from contract.event import Label
 from contract.record import ClockTrust, encode_record
 from tests.cloud.gateway import Gateway, Record, now, readings
@@ -39,6 +39,18 @@ def gap(gateway: Gateway, sequence: int) -> Record:
 
 def mark(record: Record) -> str:
     return dict(record.headers)["ce_id"].decode()
+
+
+def traced(cloud: CloudSide, spark: SparkSession, *words: str, audited: bool) -> int:
+    """Run the command in this process, and return its exit status."""
+    ends = ("--bootstrap-servers", cloud.bootstrap_servers, "--topic", cloud.topic, "--group", cloud.group)
+    audits = ("--audit", str(cloud.folder / "audit")) if audited else ()
+    settings = parse([*words, *ends, *cloud.sink_options(), *audits, "--json"])
+    topic = TracedTopic(settings.bootstrap_servers, settings.topic, settings.group, settings.properties)
+    try:
+        return command.trace(settings, spark if settings.needs_spark else None, topic)
+    finally:
+        topic.close()
 
 
 @pytest.mark.heavy
@@ -64,14 +76,7 @@ def test_the_command_tells_what_has_happened_to_each_event(
     assert cloud.wait_for_end(audit) == 1, audit.log()
 
     def trace(*words: str, audited: bool = True) -> tuple[int, dict[str, Any]]:
-        ends = ("--bootstrap-servers", cloud.bootstrap_servers, "--topic", cloud.topic, "--group", cloud.group)
-        audits = ("--audit", str(cloud.folder / "audit")) if audited else ()
-        settings = parse([*words, *ends, *cloud.sink_options(), *audits, "--json"])
-        topic = Topic(settings.bootstrap_servers, settings.topic, settings.group, settings.properties)
-        try:
-            status = command.trace(settings, spark if settings.needs_spark else None, topic)
-        finally:
-            topic.close()
+        status = traced(cloud, spark, *words, audited=audited)
         found: dict[str, Any] = json.loads(capsys.readouterr().out)
         return status, found
 
