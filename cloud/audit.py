@@ -15,7 +15,7 @@ read, compares them with the table and its quarantine, and writes to the output 
                       differs, incomplete (a label is missing), pending (a label may still arrive), unstated (no event
                       states it yet), unknown (the gateway has lost an event)
     audit_leaves      what the digests need of records without a row of their own
-    audit_offsets     where the next audit continues
+    audit_offsets     where the next audit continues, and how many there were since when
 
 Exit status: 0 every label is accounted for, or may still arrive; 1 a label is missing, unwritten, vanished or
 ambiguous, an event is doubled, a section differs, or the audit failed; 2 wrong usage.
@@ -25,7 +25,9 @@ from __future__ import annotations
 
 import logging
 import sys
+from datetime import UTC, datetime
 from functools import partial, reduce
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -33,9 +35,9 @@ from pyspark.sql import functions as F
 
 from cloud import sink_options
 from cloud.auditing import account, metrics, report, sections
-from cloud.auditing.findings import Findings, find
+from cloud.auditing.findings import Findings, Subject, find, is_to_locate, locate
 from cloud.auditing.settings import AuditSettings, parse
-from cloud.auditing.store import Store, TopicSpan
+from cloud.auditing.store import Series, Store, TopicSpan
 from cloud.auditing.table import TableView, read_table
 from cloud.auditing.topic import Topic
 from cloud.errors import StopError
@@ -67,7 +69,7 @@ def _run(settings: AuditSettings) -> int:
     for line in report.lines(findings):
         print(printable(line))
     if settings.report is not None:
-        Path(settings.report).write_text(report.page(findings))
+        Path(settings.report).write_text(report.page(findings), encoding="utf-8")
     if settings.metrics_file is not None:
         metrics.write(findings, settings.metrics_file)
     return 0 if findings.is_whole else 1
@@ -94,9 +96,16 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
         states = account.states(ranges, ended)
         compared = compare(store, judged, view, ranges)
         compared = compared.unionByName(sections.uncovered(compared, states, ended)).localCheckpoint()
-        findings = find(judged, view.rows, ranges, states, compared, span)
+        series = store.series(datetime.now(UTC).replace(microsecond=0))
+        located = records.withColumn("status", F.lit("")).limit(0)
+        if is_to_locate(ranges):  # a further pass over the topic
+            located = locate(topic.records(*retained(topic, span)), ranges)
+        subject = describe(spark, settings, span, series)
+        findings = find(judged, view.rows, ranges, states, compared, located, subject)
         logger.info("stage=judged missing=%d", findings.missing)
-        store.keep(ranges.join(states.select(*account.EPOCH, "state"), on=list(account.EPOCH)), judged, compared, span)
+        store.keep(
+            ranges.join(states.select(*account.EPOCH, "state"), on=list(account.EPOCH)), judged, compared, span, series
+        )
     finally:
         topic.close()
     return findings
@@ -121,6 +130,34 @@ def span_to_read(topic: Topic, store: Store, group: str) -> TopicSpan:
     starts = {partition: min(max(known.get(partition, 0), earliest[partition]), end) for partition, end in ends.items()}
     gone = sum(max(0, earliest[partition] - known.get(partition, 0)) for partition in ends)
     return TopicSpan(topic_id, starts, ends, gone)
+
+
+def retained(topic: Topic, span: TopicSpan) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the offsets of all records that the topic still has below the end of the span."""
+    earliest = topic.earliest()
+    return {partition: min(earliest[partition], end) for partition, end in span.ends.items()}, span.ends
+
+
+def describe(spark: SparkSession, settings: AuditSettings, span: TopicSpan, series: Series) -> Subject:
+    """Return what this audit has compared."""
+    try:
+        own = version("oncegate")
+    except PackageNotFoundError:  # a driver in a cluster has the archive of the packages alone
+        own = "of unknown version"
+    return Subject(
+        ended=datetime.now(UTC),
+        series=series,
+        version=own,
+        spark=spark.version,
+        sink=sink_options.DELTA if settings.connection is None else sink_options.POSTGRES,
+        table=settings.table,
+        quarantine=settings.quarantine,
+        brokers=settings.bootstrap_servers,
+        topic=settings.topic,
+        group=settings.group,
+        grace_seconds=settings.grace_seconds,
+        span=span,
+    )
 
 
 def cover(store: Store, judged: DataFrame, view: TableView, span: TopicSpan, *, everything: bool) -> DataFrame:

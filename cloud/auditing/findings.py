@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cloud.auditing import account, sections
-from cloud.auditing.store import TopicSpan
+from cloud.auditing.store import Series, TopicSpan
 
 NAMED_MAX = 1000
 """The number of findings of each kind that are listed; the audit's tables have all."""
+DOUBLED = "doubled"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What was audited, when, by which versions, and with which settings."""
+
+    ended: datetime
+    series: Series
+    version: str
+    spark: str
+    sink: str
+    table: str
+    quarantine: str
+    brokers: str
+    topic: str
+    group: str
+    grace_seconds: int
+    span: TopicSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +65,10 @@ class SectionCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Unwritten:
-    """A receipted record that is neither in the table nor in quarantine."""
+class Record:
+    """A record of the topic, or a row, of which `status` names what is wrong."""
 
+    status: str
     partition: int
     offset: int
     fingerprint: str | None
@@ -59,14 +80,13 @@ class Unwritten:
 class Findings:
     """The outcome of an audit; lists have at most NAMED_MAX entries, counts are complete."""
 
-    read: int
-    gone: int
+    subject: Subject
     counts: dict[str, int]
     """Labels of all audits by status."""
     epochs: list[Epoch]
     wrong: list[Labels]
-    unwritten: list[Unwritten]
-    unwritten_records: int
+    records: list[Record]
+    """Where topic or table have the records of wrong labels; of a missing label there is none."""
     doubled: list[str]
     """Fingerprints that the table has more than once."""
     sections: dict[str, SectionCount]
@@ -75,6 +95,13 @@ class Findings:
     """The labels of each epoch in `epochs` by the status of their section."""
     differing: list[Labels]
     """The sections of which the table differs from what the gateway has stated."""
+    totals: dict[str, int]
+    """How many entries the lists would have without a limit, and how many records are unwritten."""
+
+    @property
+    def unwritten(self) -> list[Record]:
+        """Return the receipted records that are neither in the table nor in quarantine."""
+        return [one for one in self.records if one.status == account.UNWRITTEN]
 
     @property
     def missing(self) -> int:
@@ -85,8 +112,8 @@ class Findings:
         """Return the number of faults of each kind; each name begins with what is counted, in the singular."""
         return {
             "label missing": self.missing,
-            "record unwritten": self.unwritten_records,
-            "event doubled": len(self.doubled),
+            "record unwritten": self.totals["unwritten"],
+            "event doubled": self.totals["doubled"],
             "label with two fingerprints": self.counts.get(account.AMBIGUOUS, 0),
             "section different": self.sections.get(sections.DIFFERS, SectionCount(0, 0)).sections,
         }
@@ -98,17 +125,37 @@ class Findings:
 
 
 def find(
-    judged: DataFrame, rows: DataFrame, ranges: DataFrame, states: DataFrame, compared: DataFrame, span: TopicSpan
+    judged: DataFrame,
+    rows: DataFrame,
+    ranges: DataFrame,
+    states: DataFrame,
+    compared: DataFrame,
+    located: DataFrame,
+    subject: Subject,
 ) -> Findings:
-    """Collect the findings from the audit's frames."""
+    """Collect the findings from the audit's frames; `located` are records of wrong labels, as in `locate`."""
     counts = {row["status"]: int(row["labels"]) for row in ranges.groupBy("status").agg(_labels()).collect()}
     bad = ranges.filter(F.col("status").isin(account.MISSING, account.UNWRITTEN, account.VANISHED, account.AMBIGUOUS))
     unwritten = judged.filter(F.col("status") == account.UNWRITTEN)
     worst = states.orderBy(F.desc("missing"), F.col("state") == "complete", *account.EPOCH).limit(NAMED_MAX)
-    doubled = account.doubled(rows).limit(NAMED_MAX)
+    doubled = account.doubled(rows).localCheckpoint()
+    twice = doubled.count()
+    frames = [unwritten, located]
+    if twice:  # a further pass over the table
+        copies = rows.join(F.broadcast(doubled.limit(NAMED_MAX)), on="fingerprint", how="left_semi")
+        frames.append(copies.withColumns({"status": F.lit(DOUBLED), "device": F.lit(None).cast("string")}))
+    by_status, per_epoch, differing = _sections(compared, worst)
+    records = [record for frame in frames for record in _records(frame)]
+    all_unwritten = unwritten.count()
+    totals = {
+        "wrong": bad.count(),
+        "epochs": states.count(),
+        "unwritten": all_unwritten,
+        "records": max(0, all_unwritten - NAMED_MAX) + len(records),
+        "doubled": twice,
+    }
     return Findings(
-        span.offsets,
-        span.gone,
+        subject,
         counts,
         [
             Epoch(row["gateway"], row["epoch"], row["state"], row["last"], {n: row[n] for n in account.COUNTED})
@@ -118,25 +165,48 @@ def find(
             Labels(row["gateway"], row["epoch"], row["first"], row["last"], row["status"])
             for row in bad.orderBy("status", *account.EPOCH, "first").limit(NAMED_MAX).collect()
         ],
-        [
-            Unwritten(
-                row["kafka_partition"],
-                row["kafka_offset"],
-                row["fingerprint"],
-                row["device"],
-                f"{row['gateway']} {row['epoch']} {row['sequence']}",
-            )
-            for row in unwritten.orderBy(*account.PLACE).limit(NAMED_MAX).collect()
-        ],
-        unwritten.count(),
-        [row["fingerprint"] for row in doubled.collect()],
-        *_sections(compared, worst),
+        records,
+        [row["fingerprint"] for row in doubled.limit(NAMED_MAX).collect()],
+        by_status,
+        per_epoch,
+        differing,
+        totals,
     )
 
 
 def _labels() -> Column:
     """Return the sum of the ranges' labels; as a decimal, since that of many epochs may exceed 64 bits."""
     return F.sum((F.col("last") - F.col("first") + 1).cast("decimal(20)")).alias("labels")
+
+
+def locate(records: DataFrame, ranges: DataFrame) -> DataFrame:
+    """Return the records of labels that have vanished or are ambiguous, each with its label's status."""
+    return records.join(F.broadcast(_to_locate(ranges)), on=list(account.LABEL), how="inner")
+
+
+def is_to_locate(ranges: DataFrame) -> bool:
+    """Whether a label has vanished or is ambiguous, so that its records are to be found in the topic."""
+    return not _to_locate(ranges).isEmpty()
+
+
+def _to_locate(ranges: DataFrame) -> DataFrame:
+    wrong = ranges.filter(F.col("status").isin(account.VANISHED, account.AMBIGUOUS))
+    sequence = F.explode(F.sequence("first", F.least("last", F.col("first") + (NAMED_MAX - 1)))).alias("sequence")
+    return wrong.select(*account.EPOCH, sequence, "status").limit(NAMED_MAX)
+
+
+def _records(frame: DataFrame) -> list[Record]:
+    return [
+        Record(
+            row["status"],
+            row["kafka_partition"],
+            row["kafka_offset"],
+            row["fingerprint"],
+            row["device"],
+            f"{row['gateway']} {row['epoch']} {row['sequence']}",
+        )
+        for row in frame.orderBy("status", *account.PLACE).limit(NAMED_MAX).collect()
+    ]
 
 
 def _sections(

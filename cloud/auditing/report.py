@@ -3,42 +3,76 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from html import escape
 
 from cloud.auditing.account import COUNTED
 from cloud.auditing.findings import Epoch, Findings
 from cloud.auditing.sections import STATUSES
+from cloud.runtime.terminal import printable
+from cloud.wording import counted
 
 LINES_MAX = 20
+_NARROW_COLUMNS = 4
+"""A table with more columns becomes a list on a phone."""
 
 _PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Oncegate audit</title><style>
-body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color: #1c2330; }}
-h1 {{ color: {colour}; }} table {{ border-collapse: collapse; margin: 1rem 0; }}
-td, th {{ border-bottom: 1px solid #d5dae3; padding: .25rem .75rem; text-align: left; }} td.n {{ text-align: right; }}
-</style></head><body><h1>{verdict}</h1>{body}</body></html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Oncegate audit</title><style>
+body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 76rem; padding: 0 1rem; color: #1c2330; }}
+h1 {{ color: {colour}; font-size: 1.6rem; }} h2 {{ font-size: 1.15rem; margin: 2rem 0 .25rem; }}
+dl {{ display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; }} dt {{ color: #566073; }}
+dd {{ margin: 0; overflow-wrap: anywhere; }} p {{ margin: .25rem 0; color: #566073; }}
+table {{ border-collapse: collapse; margin: .5rem 0; }}
+td, th {{ border-bottom: 1px solid #d5dae3; padding: .25rem .75rem .25rem 0; text-align: left; vertical-align: top; }}
+td {{ overflow-wrap: anywhere; }} td.n, th.n {{ text-align: right; }}
+td.n, td.s {{ white-space: nowrap; }} th.g {{ text-align: center; color: #566073; }}
+.wide td, .wide th {{ font-size: 12.5px; padding: .2rem; }} code {{ font-size: .92em; }}
+.wide td.z {{ color: #6b7485; }}
+@media (max-width: 60rem) {{
+  .wide thead {{ display: none; }} .wide tr, .wide tbody {{ display: block; }}
+  .wide tr {{ border-bottom: 2px solid #d5dae3; padding: .5rem 0; }}
+  .wide td {{ display: flex; justify-content: space-between; gap: 1rem; border: 0; font-size: 15px; }}
+  .wide td.n {{ text-align: left; }}
+  .wide td::before {{ content: attr(data-name); color: #566073; flex: none; }} .wide td.z {{ display: none; }}
+}}
+</style></head><body><main><h1>{verdict}</h1>{body}</main></body></html>
 """
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table of the report; `total` is how many rows it would have without a limit."""
+
+    title: str
+    names: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    total: int = 0
+    groups: Sequence[tuple[str, int]] = field(default=())
+    """Heads above the columns, each with the number of its columns."""
+    on_phones: Sequence[str] = ()
+    """The names where these heads are not shown, if they differ."""
 
 
 def lines(findings: Findings) -> Iterator[str]:
     """Yield the lines of a short report."""
     yield verdict(findings)
-    counts = ", ".join(f"{name} {count:,}" for name, count in sorted(findings.counts.items()))
-    yield f"labels: {counts or 'none'}; read now: {findings.read:,} offsets"
+    for name, value in facts(findings):
+        yield printable(f"{name}: {value}")
+    counts = ", ".join(f"{name} {number:,}" for name, number in sorted(findings.counts.items()))
+    yield f"labels: {counts or 'none'}"
     yield f"sections: {_sections(findings)}"
-    if findings.gone:
-        yield f"{findings.gone:,} offsets were deleted before an audit read them: their duplicates are not listed"
     named = [f"{one.status}: {one.gateway} {one.epoch} {_range(one.first, one.last)}" for one in findings.wrong]
     named += [f"differs: {one.gateway} {one.epoch} {_range(one.first, one.last)}" for one in findings.differing]
     named += [
-        f"unwritten: partition {one.partition} offset {one.offset} fingerprint {one.fingerprint} device {one.device} "
-        f"label {one.label}"
-        for one in findings.unwritten
+        f"{one.status}: partition {one.partition} offset {one.offset} fingerprint {one.fingerprint} "
+        + (f"device {one.device} " if one.device else "")
+        + f"label {one.label}"
+        for one in findings.records
     ]
-    named += [f"doubled: fingerprint {one}" for one in findings.doubled]
-    yield from named[:LINES_MAX]
+    yield from map(printable, named[:LINES_MAX])
     if len(named) > LINES_MAX:
-        yield f"and {len(named) - LINES_MAX} more: see the report, or the tables"
+        yield f"and {len(named) - LINES_MAX:,} more: see the report, or the tables"
 
 
 def verdict(findings: Findings) -> str:
@@ -53,33 +87,67 @@ def _counted(name: str, count: int) -> str:
     return f"{count:,} {thing}{'s' * (count != 1)} {what}"
 
 
+def facts(findings: Findings) -> list[tuple[str, str]]:
+    """Return what makes the report evidence: when, by which versions, of what, and up to where."""
+    told = findings.subject
+    gone, series = told.span.gone, told.series
+    grace = counted(told.grace_seconds, "second")
+    found = [
+        ("at", f"{told.ended:%Y-%m-%d %H:%M:%S} UTC"),
+        ("audit", f"number {series.number:,} in its folder; the first was at {series.since:%Y-%m-%d %H:%M:%S} UTC"),
+        ("versions", f"oncegate {told.version}, Spark {told.spark}"),
+        ("table", f"{told.table} ({told.sink}), quarantine {told.quarantine}"),
+        ("topic", f"{told.topic} (id {told.span.topic_id}) at {told.brokers}"),
+        ("receipts", f"offsets of group {told.group}"),
+        ("grace", f"{grace} until a label that has not arrived is missing"),
+        ("read now", counted(told.span.offsets, "offset")),
+    ]
+    if gone:
+        why = "deleted before any audit: duplicates there are not listed"
+        found.append(("not read", f"{counted(gone, 'offset')} {why}"))
+    return found
+
+
 def page(findings: Findings) -> str:
     """Return the report as an HTML page."""
-    parts = [
-        f"<p>{findings.read:,} offsets were read for this audit; {findings.gone:,} were deleted before.</p>",
-        _table("Labels of all audits", ("status", "labels"), sorted(findings.counts.items())),
-        _table(
+    terms = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts(findings))
+    colour = "#1a6b3c" if findings.is_whole else "#a3231f"
+    body = f"<dl>{terms}</dl>" + "".join(map(_html, _tables(findings)))
+    return _PAGE.format(colour=colour, verdict=escape(verdict(findings)), body=body)
+
+
+def _tables(findings: Findings) -> list[_Table]:
+    totals, span = findings.totals, findings.subject.span
+    return [
+        _Table("Labels of all audits", ("status", "labels"), sorted(findings.counts.items())),
+        _Table(
             "Missing, unwritten, vanished, ambiguous",
             ("status", "gateway", "epoch", "labels"),
             [(one.status, one.gateway, one.epoch, _range(one.first, one.last)) for one in findings.wrong],
+            totals["wrong"],
         ),
-        _table(
-            "Receipted, and not in the table",
-            ("partition", "offset", "fingerprint", "device", "label"),
-            [(one.partition, one.offset, one.fingerprint, one.device, one.label) for one in findings.unwritten],
+        _Table(
+            "Their records in the topic, and the rows of doubled events (a missing label has no record)",
+            ("status", "partition", "offset", "fingerprint", "device", "label"),
+            [
+                (one.status, str(one.partition), str(one.offset), one.fingerprint, one.device or "-", one.label)
+                for one in findings.records
+            ],
+            totals["records"],
         ),
-        _table(
+        _Table(
             "Sections",
             ("status", "sections", "labels"),
             [(status, found.sections, found.labels) for status, found in sorted(findings.sections.items())],
         ),
-        _table(
+        _Table(
             "Sections that differ from what the gateway has stated",
             ("gateway", "epoch", "labels"),
             [(one.gateway, one.epoch, _range(one.first, one.last)) for one in findings.differing],
+            findings.sections["differs"].sections if findings.differing else 0,
         ),
-        _table("Doubled in the table", ("fingerprint",), [(one,) for one in findings.doubled]),
-        _table(
+        _Table("Doubled in the table", ("fingerprint",), [(one,) for one in findings.doubled], totals["doubled"]),
+        _Table(
             "Epochs",
             ("gateway", "epoch", "state", "last", *COUNTED, *STATUSES),
             [
@@ -89,15 +157,26 @@ def page(findings: Findings) -> str:
                 )
                 for one in findings.epochs
             ],
+            totals["epochs"],
+            (
+                ("epoch", 4),
+                ("labels by status", len(COUNTED)),
+                ("labels by their section's status", len(STATUSES)),
+            ),
+            ("gateway", "epoch", "state", "last", *COUNTED, *(f"section {status}" for status in STATUSES)),
+        ),
+        _Table(
+            "Offsets of the topic",
+            ("partition", "read by earlier audits, or deleted, up to", "audited up to"),
+            [(str(one), str(span.starts[one]), str(end)) for one, end in sorted(span.ends.items())],
         ),
     ]
-    colour = "#1a6b3c" if findings.is_whole else "#a3231f"
-    return _PAGE.format(colour=colour, verdict=escape(verdict(findings)), body="".join(parts))
 
 
 def _sections(findings: Findings) -> str:
     counts = [
-        f"{status} {found.sections:,} ({found.labels:,} labels)" for status, found in sorted(findings.sections.items())
+        f"{status} {found.sections:,} ({counted(found.labels, 'label')})"
+        for status, found in sorted(findings.sections.items())
     ]
     return ", ".join(counts) or "none"
 
@@ -107,18 +186,28 @@ def _by_section(findings: Findings, epoch: Epoch) -> list[int]:
     return [counts.get(status, 0) for status in STATUSES]
 
 
-def _table(title: str, names: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    if not rows:
+def _html(table: _Table) -> str:
+    if not table.rows:
         return ""
-    head = "".join(f"<th>{escape(name)}</th>" for name in names)
-    body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
-    return f"<h2>{escape(title)}</h2><table><tr>{head}</tr>{body}</table>"
+    of_all = f"<p>The first {len(table.rows):,} of {table.total:,}.</p>" if table.total > len(table.rows) else ""
+    numbers = [isinstance(value, int) for value in table.rows[0]]
+    head = "".join(
+        f'<th scope="col"{" class=n" if is_number else ""}>{escape(name)}</th>'
+        for name, is_number in zip(table.names, numbers, strict=True)
+    )
+    above = "".join(f'<th class="g" colspan="{columns}">{escape(name)}</th>' for name, columns in table.groups)
+    names = table.on_phones or table.names
+    body = "".join("<tr>" + "".join(map(_cell, names, row)) + "</tr>" for row in table.rows)
+    wide = ' class="wide"' if len(names) > _NARROW_COLUMNS else ""
+    rows = f"{f'<tr>{above}</tr>' if above else ''}<tr>{head}</tr>"
+    return f"<h2>{escape(table.title)}</h2>{of_all}<table{wide}><thead>{rows}</thead><tbody>{body}</tbody></table>"
 
 
-def _cell(value: object) -> str:
+def _cell(name: str, value: object) -> str:
     if isinstance(value, int):
-        return f'<td class="n">{value:,}</td>'
-    return f"<td>{escape(str(value))}</td>"
+        return f'<td class="n{"" if value else " z"}" data-name="{escape(name)}">{value:,}</td>'
+    is_word = ' class="s"' if name == "status" else ""
+    return f'<td{is_word} data-name="{escape(name)}"><bdi>{escape(printable(str(value)))}</bdi></td>'
 
 
 def _range(first: int, last: int) -> str:

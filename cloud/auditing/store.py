@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -23,7 +24,7 @@ _UNWRITTEN = (
 )
 _LEAVES = f"gateway string, epoch string, sequence bigint, leaf binary, topic_id string, {_PLACES}"
 _SECTIONS = "gateway string, epoch string, first bigint, last bigint, digest string, status string"
-_OFFSETS = "topic_id string, kafka_partition int, end bigint"
+_OFFSETS = "topic_id string, kafka_partition int, end bigint, audits bigint, since timestamp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,15 @@ class TopicSpan:
     def offsets(self) -> int:
         """Return how many offsets the audit reads."""
         return sum(end - self.starts[partition] for partition, end in self.ends.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The place of an audit among those of one folder."""
+
+    number: int
+    since: datetime
+    """When the first of them ended."""
 
 
 class Store:
@@ -64,6 +74,16 @@ class Store:
         """Return the offsets at which the last audit of a topic ended, by partition."""
         rows = self._read("offsets").filter(F.col("topic_id") == topic_id).collect()
         return {row["kafka_partition"]: row["end"] for row in rows}
+
+    def series(self, ended: datetime) -> Series:
+        """Return the place of an audit that ends now."""
+        earlier = self._read("offsets")
+        if "audits" not in earlier.columns:
+            return Series(1, ended)
+        last = earlier.agg(F.max("audits").alias("audits"), F.unix_seconds(F.min("since")).alias("since")).collect()[0]
+        if last["audits"] is None:
+            return Series(1, ended)
+        return Series(last["audits"] + 1, datetime.fromtimestamp(last["since"], UTC))
 
     def duplicates(self) -> DataFrame:
         """Return the known duplicates."""
@@ -95,7 +115,7 @@ class Store:
         unwritten = all_ranges.filter(F.col("status") == account.UNWRITTEN)
         return all_ranges.filter(F.col("status").isin(*settled)), account.without(unwritten, healed)
 
-    def keep(self, ranges: DataFrame, judged: DataFrame, compared: DataFrame, span: TopicSpan) -> None:
+    def keep(self, ranges: DataFrame, judged: DataFrame, compared: DataFrame, span: TopicSpan, series: Series) -> None:
         """Write the results of an audit, replacing results that a crashed one has left; the offsets last.
 
         Files that an audit has replaced are removed a week later, Delta's default.
@@ -114,7 +134,7 @@ class Store:
         self._write(unwritten.select(*self._read("unwritten").columns), "unwritten", "overwrite")
         self._write(compared.select(*self._read("sections").columns), "sections", "overwrite")
         self._write(ranges.select(*self._read("ranges").columns), "ranges", "overwrite")
-        ends = [(span.topic_id, partition, end) for partition, end in span.ends.items()]
+        ends = [(span.topic_id, partition, end, series.number, series.since) for partition, end in span.ends.items()]
         self._write(self._spark.createDataFrame(ends, _OFFSETS), "offsets", "overwrite")
         for name in ("unwritten", "sections", "ranges", "offsets"):  # Delta keeps the files of an overwritten table
             self._spark.sql(f"VACUUM {self._name(name)}").collect()
@@ -123,7 +143,9 @@ class Store:
         return self._spark.read.format("delta").load(f"{self._folder}/audit_{name}")
 
     def _write(self, frame: DataFrame, name: str, mode: str) -> None:
-        frame.write.format("delta").mode(mode).save(f"{self._folder}/audit_{name}")
+        frame.write.format("delta").mode(mode).option("overwriteSchema", mode == "overwrite").save(
+            f"{self._folder}/audit_{name}"
+        )
 
     def _name(self, name: str) -> str:
         return f"delta.`{self._folder}/audit_{name}`"

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from cloud import query
 from cloud.auditing import account, report, sections
-from cloud.auditing.findings import find
+from cloud.auditing.findings import find, locate
 from cloud.auditing.settings import parse
 from cloud.auditing.store import TopicSpan
 from cloud.auditing.table import TableView, read_table
@@ -32,6 +32,7 @@ from cloud.table.devices import Devices
 from contract.event import Event, gateway_device
 from contract.record import STATEMENT
 from simulators.services.postgres import Postgres
+from tests.cloud.auditing.found import SUBJECT
 from tests.cloud.gateway import Gateway, Record, with_header
 from tests.cloud.tables import ACCEPTED, ALL_LATE, COMMIT, DEVICE, sink_of, topic
 from tests.cloud.test_queries import VIEWS
@@ -200,7 +201,8 @@ def check_audit(sent: DataFrame, view: TableView) -> None:
     stated = sections.stated(view.gateway_events)
     compared = sections.compared(stated, view.leaves, others, ranges).localCheckpoint()
     compared = compared.unionByName(sections.uncovered(compared, states, ended))
-    found = find(judged, view.rows, ranges, states, compared, TopicSpan("id", {0: 0}, {0: sent.count()}, 0))
+    subject = replace(SUBJECT, span=TopicSpan("id", {0: 0}, {0: sent.count()}, 0))
+    found = find(judged, view.rows, ranges, states, compared, locate(read(sent), ranges), subject)
     assert found.unwritten == []
     assert found.missing > BIG
     assert [*report.lines(found), report.page(found)]

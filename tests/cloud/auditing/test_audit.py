@@ -218,7 +218,8 @@ def test_every_label_has_an_account_from_audit_to_audit(side: Side) -> None:
     assert not broken.is_whole
     assert [(one.offset, one.label) for one in broken.unwritten] == [(13, f"{G} {E} 14")]
     assert {(one.status, one.first) for one in broken.wrong} == {("unwritten", 14), ("missing", 13)}
-    assert broken.read == 4
+    assert broken.subject.span.offsets == 4
+    assert (broken.subject.series.number, broken.subject.series.since) == (2, whole.subject.series.since)
     assert f"unwritten: partition 0 offset 13 fingerprint {dict(more[3].headers)['ce_id'].decode()}" in "\n".join(
         report.lines(broken)
     )
@@ -252,7 +253,8 @@ def test_one_label_with_two_fingerprints_is_flagged_from_audit_to_audit(side: Si
 @pytest.mark.kafka
 def test_rows_that_vanish_after_an_audit_has_accepted_them_are_named_from_audit_to_audit(side: Side) -> None:
     gateway, other = Gateway(), Gateway("gw-2", "00000000000000b2")
-    side.send([*gateway.records(readings(10)), *other.records(readings(3, start=100))])
+    sent = [*gateway.records(readings(10)), *other.records(readings(3, start=100))]
+    side.send(sent)
     assert side.audit().is_whole
     table = f"delta.`{side.folder}/events`"
     side.spark.sql(f"DELETE FROM {table} WHERE gateway = 'gw-1' AND sequence IN (3, 4, 9)")
@@ -263,6 +265,8 @@ def test_rows_that_vanish_after_an_audit_has_accepted_them_are_named_from_audit_
         assert found.counts == {"accepted": 12, "vanished": 3}
         assert [(one.status, one.first, one.last) for one in found.wrong] == [("vanished", 3, 4), ("vanished", 9, 9)]
         assert "Not whole: 3 labels missing." in report.page(found)
+        marks = [dict(sent[number].headers)["ce_id"].decode() for number in (2, 3, 8)]
+        assert [(one.offset, one.fingerprint) for one in found.records] == list(zip((2, 3, 8), marks, strict=True))
     side.spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF 1")
     side.spark.sql(f"DELETE FROM {table} WHERE gateway = 'gw-2'")
     assert side.audit().counts == {"accepted": 10, "vanished": 5}
@@ -308,7 +312,9 @@ def test_a_doubled_event_is_flagged_from_audit_to_audit(side: Side) -> None:
     side.send([*Gateway().records(events), Gateway("gw-2", "00000000000000b2").record(events[0])])
     for _ in range(2):
         doubled = side.audit()
-        assert doubled.doubled == [dict(Gateway().record(events[0]).headers)["ce_id"].decode()]
+        mark = dict(Gateway().record(events[0]).headers)["ce_id"].decode()
+        assert doubled.doubled == [mark]
+        assert [(one.offset, one.fingerprint) for one in doubled.records] == [(0, mark), (2, mark)]
         assert not doubled.is_whole
 
 
@@ -330,7 +336,7 @@ def test_one_event_that_is_not_in_the_table_is_named_among_many(side: Side, coun
     kept.write.format("delta").mode("append").save(f"{side.folder}/events")
     side.admin.commit("g", {0: count}, {0: str(Receipt(side.table.id, 0, side.admin.topic_id()))}, {})
     findings = side.audit()
-    assert findings.read == count
+    assert findings.subject.span.offsets == count
     assert findings.counts == {"accepted": count - 1, "unwritten": 1}
     [named] = findings.unwritten
     assert named.fingerprint == md5(str(missing).encode(), usedforsecurity=False).hexdigest()

@@ -4,9 +4,8 @@ import os
 from pathlib import Path
 
 from cloud.auditing import metrics
-from cloud.auditing.findings import Findings
+from tests.cloud.auditing.found import WHOLE
 
-WHOLE = Findings(3, 0, {"accepted": 3}, [], [], [], 0, [], {}, {}, [])
 UMASK = 0o027
 """That of `oncegate-audit.service`."""
 

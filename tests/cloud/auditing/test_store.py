@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from cloud.audit import check_output
 from cloud.auditing.settings import parse
-from cloud.auditing.store import Store, TopicSpan
+from cloud.auditing.store import Series, Store, TopicSpan
 from cloud.errors import StopError
 
 pytestmark = pytest.mark.spark
@@ -22,6 +23,7 @@ JUDGED = (
     "of_gateway string, of_epoch string, of_sequence bigint, of_kafka_partition int, of_kafka_offset bigint, "
     "status string, leaf binary, appended timestamp, device string, content string"
 )
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 REPLACED = ("unwritten", "ranges", "sections", "offsets")
 
 
@@ -46,7 +48,9 @@ def test_files_that_later_audits_have_replaced_are_removed(spark: SparkSession, 
     for end in (1, 2):
         ranges = spark.createDataFrame([("gw-1", "e", "accepted", 1, end, None, "open")], RANGES).coalesce(1)
         sections = spark.createDataFrame([("gw-1", "e", 1, end, "d", "verified")], SECTIONS).coalesce(1)
-        store.keep(ranges, judged, sections, TopicSpan("t", {0: end - 1}, {0: end}, 0))
+        series = store.series(NOON + timedelta(hours=end))
+        assert series == Series(end, NOON + timedelta(hours=1))
+        store.keep(ranges, judged, sections, TopicSpan("t", {0: end - 1}, {0: end}, 0), series)
     for name in REPLACED:
         live = spark.read.format("delta").load(f"{tmp_path}/audit_{name}")
         there = {file.name for file in (tmp_path / f"audit_{name}").glob("*.parquet")}

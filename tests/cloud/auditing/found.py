@@ -1,0 +1,44 @@
+"""Findings of an audit that nobody has made, for its report and its metrics."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from cloud.auditing import account
+from cloud.auditing.findings import Epoch, Findings, Labels, Record, SectionCount, Subject
+from cloud.auditing.sections import STATUSES
+from cloud.auditing.store import Series, TopicSpan
+
+ENDED = datetime(2026, 5, 1, 12, tzinfo=UTC)
+EPOCH, MARK = "5f1c0d6b6a0f4f1d", "1876d2e5f34f91105e52555b000b5edc"
+SUBJECT = Subject(
+    ENDED,
+    Series(3, ENDED - timedelta(days=2)),
+    *("0.1.0", "4.0.4", "delta", "/var/lib/oncegate-cloud/events", "/var/lib/oncegate-cloud/events_quarantine"),
+    *("kafka-1.example.org:9092,kafka-2.example.org:9092", "oncegate.events", "oncegate-cloud", 3600),
+    TopicSpan("AbCdEfGhIjKlMnOpQrStUv", {0: 812, 1: 90}, {0: 813, 1: 90}, 1),
+)
+TOTALS = {"wrong": 0, "epochs": 0, "unwritten": 0, "records": 0, "doubled": 0}
+WHOLE = Findings(SUBJECT, {"accepted": 3}, [], [], [], [], {}, {}, [], TOTALS)
+
+
+def broken(gateway: str, device: str) -> Findings:
+    """Return findings with each kind of fault, of a gateway and a device with these names."""
+    counts = dict.fromkeys(account.COUNTED, 10_000_000)
+    wrong = [Labels(gateway, EPOCH, 17, 17, account.VANISHED), Labels(gateway, EPOCH, 20, 29, account.AMBIGUOUS)]
+    return replace(
+        WHOLE,
+        counts={"accepted": 12_345, "vanished": 1, "ambiguous": 10},
+        epochs=[Epoch(gateway, EPOCH, "open", 10_000_000, counts)],
+        wrong=wrong,
+        records=[
+            Record(status, 3, 8_120_000, MARK, device, f"{gateway} {EPOCH} 17")
+            for status in (account.UNWRITTEN, account.VANISHED)
+        ],
+        doubled=[MARK],
+        sections={"differs": SectionCount(1, 4_096)},
+        section_labels={(gateway, EPOCH): dict.fromkeys(STATUSES, 1_000_000)},
+        differing=[Labels(gateway, EPOCH, 1, 4_096, "differs")],
+        totals={"wrong": 2, "epochs": 1_200, "unwritten": 1, "records": 2, "doubled": 1},
+    )
