@@ -48,7 +48,7 @@ def examined(configuration: Path) -> list[dict[str, Any]]:
 def test_what_this_user_may_not_check_is_a_warning_and_the_rest_is_checked(hidden: Path) -> None:
     findings = examined(hidden)
     refused = {one["check"]: one for one in findings if "Permission denied" in one["text"]}
-    assert set(refused) == {"space", "wear", "store", "ports"}
+    assert set(refused) == {"space", "wear", "store", "ports", "fingerprints"}
     assert {(one["condition"], one["hint"]) for one in refused.values()} == {("warning", "sudo oncegate doctor")}
     assert {one["check"] for one in findings} - set(refused) == {
         "clock",
