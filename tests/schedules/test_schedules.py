@@ -10,7 +10,7 @@ import pytest
 from tests.schedules.mutants import MUTANTS
 
 SECONDS_MAX = 3_000
-SCHEDULES_MAX = 300
+SCHEDULES_MAX = 600
 """Within so many a mutant has to be found."""
 
 

@@ -226,7 +226,7 @@ class World:
                 known_by=(KnownBy.ID, KnownBy.TIME),
                 boot=kind is SensorKind.SLEEPY,
                 tries=10_000,
-                pack_max=self._sizes.choice((1, 1, 5, 20)),
+                pack_max=5 if self.has_lanes else self._sizes.choice((1, 1, 5, 20)),
                 backlog_seconds=BACKLOG_SECONDS if self.has_lanes else 0.0,
             )
             for kind in kinds

@@ -6,6 +6,7 @@ import argparse
 
 from agent.cli.failures import FAILURE, print_error
 from agent.config.suggestion import nearest
+from agent.terminal import json_line
 
 EXAMPLES = """examples:
   oncegate mappings
@@ -18,6 +19,7 @@ exit codes: 0 fine; 1 there is no such mapping; 2 wrong usage
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's argument."""
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("name", nargs="?", metavar="NAME", help="print this mapping")
 
 
@@ -28,11 +30,13 @@ def run(arguments: argparse.Namespace) -> int:
     known = builtin.mappings()
     if arguments.name is None:
         for name in known:
-            print(f"{name:22} {builtin.topics(name)}")
+            topics = builtin.topics(name)
+            print(json_line({"name": name, "topics": topics}) if arguments.json else f"{name:22} {topics}")
         return 0
     if arguments.name not in known:
         near = nearest(arguments.name, known)
         print_error(f"unknown mapping {arguments.name!r}" + (f"; did you mean {near}?" if near else ""))
         return FAILURE
-    print(builtin.written(arguments.name), end="")
+    text = builtin.written(arguments.name)
+    print(json_line(dict(known[arguments.name].table)) if arguments.json else text.rstrip())
     return 0
