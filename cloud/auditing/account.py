@@ -12,7 +12,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from contract.record import NUMBER_MAX
+from cloud.auditing.counts import is_count
 
 ACCEPTED, DUPLICATE, QUARANTINED, GAP = "accepted", "duplicate", "quarantined", "gap"
 MISSING, PENDING, AMBIGUOUS = "missing", "pending", "ambiguous"
@@ -92,7 +92,7 @@ def ranges(labelled: DataFrame) -> DataFrame:
     They are merged in blocks, since the window over an epoch of many millions would exceed an executor's memory.
     """
     sequence = F.col("sequence")
-    whole = labelled.filter(sequence.between(0, NUMBER_MAX))
+    whole = labelled.filter(is_count(sequence))
     single = whole.select(*EPOCH, "status", sequence.alias("first"), sequence.alias("last"), "since")
     blocks = single.withColumn("block", F.shiftright("first", BLOCK_BITS))
     return merged(blocks, (*EPOCH, "status", "block")).select(*RANGE)
@@ -161,7 +161,7 @@ def declared(gateway_events: DataFrame) -> DataFrame:
         F.get("label", F.lit(1)).try_cast("bigint").alias("first"),
         F.get("label", F.lit(2)).try_cast("bigint").alias("last"),
         F.col("appended").alias("since"),
-    ).filter(F.col("first").between(0, NUMBER_MAX) & F.col("last").between(F.col("first"), NUMBER_MAX))
+    ).filter(is_count(F.col("first")) & is_count(F.col("last")) & (F.col("first") <= F.col("last")))
 
 
 def endings(gateway_events: DataFrame) -> DataFrame:
@@ -171,7 +171,7 @@ def endings(gateway_events: DataFrame) -> DataFrame:
         gateway_events.filter(F.col("type") == "gateway.started")
         .select("gateway", data["previous_epoch"].alias("epoch"), data["previous_sequence"].alias("ends"), "appended",
                 F.col("epoch").alias("next"))
-        .filter(F.col("epoch").isNotNull() & F.col("ends").between(0, NUMBER_MAX))
+        .filter(F.col("epoch").isNotNull() & is_count(F.col("ends")))
         .groupBy(*EPOCH)
         .agg(F.max("ends").alias("ends"), F.countDistinct("next").alias("followers"), F.min("appended").alias("since"))
     )  # fmt: skip

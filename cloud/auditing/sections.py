@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from cloud.auditing import account
 from cloud.auditing.account import EPOCH, LABEL
-from contract.record import NUMBER_MAX
+from cloud.auditing.counts import is_count
 
 VERIFIED, DIFFERS, UNKNOWN = "verified", "differs", "unknown"
 INCOMPLETE, PENDING, UNSTATED = "incomplete", "pending", "unstated"
@@ -45,8 +45,9 @@ def stated(gateway_events: DataFrame) -> DataFrame:
     )
     return started.unionByName(checkpoints).filter(
         F.col("epoch").isNotNull()
-        & F.col("first").between(0, NUMBER_MAX)
-        & F.col("last").between(F.col("first"), NUMBER_MAX)
+        & is_count(F.col("first"))
+        & is_count(F.col("last"))
+        & (F.col("first") <= F.col("last"))
         & F.col("digest").isNotNull()
     )
 

@@ -10,8 +10,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud.auditing import leaves
+from cloud.auditing.counts import is_count
 from cloud.runtime import jvm
-from contract.record import GATEWAY_BYTES_MAX, NUMBER_MAX
+from contract.record import GATEWAY_BYTES_MAX
 
 ANSWER_SECONDS_MAX = 30
 _CONTENT_DIGITS = 16
@@ -97,7 +98,7 @@ def read(topic: DataFrame) -> DataFrame:
         leaves.of_value(F.col("value"), F.unhex(_header("ce_id"))).alias("leaf"),
     )
     whole = F.col("epoch").rlike(_LABEL[0]) & F.col("sequence").rlike(_LABEL[1])
-    whole &= F.col("sequence").try_cast("bigint").between(0, NUMBER_MAX)
+    whole &= is_count(F.col("sequence").try_cast("bigint"))
     whole &= F.octet_length("gateway").between(1, GATEWAY_BYTES_MAX)
     return named.withColumns(
         {
