@@ -65,7 +65,7 @@ class SectionCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class KnownRecord:
     """A record of the topic, or a row, of which `status` names what is wrong."""
 
     status: str
@@ -85,7 +85,7 @@ class Findings:
     """Labels of all audits by status."""
     epochs: list[Epoch]
     wrong: list[Labels]
-    records: list[Record]
+    records: list[KnownRecord]
     """Where topic or table have the records of wrong labels; of a missing label there is none."""
     doubled: list[str]
     """Fingerprints that the table has more than once."""
@@ -99,7 +99,7 @@ class Findings:
     """How many entries the lists would have without a limit, and how many records are unwritten."""
 
     @property
-    def unwritten(self) -> list[Record]:
+    def unwritten(self) -> list[KnownRecord]:
         """Return the receipted records that are neither in the table nor in quarantine."""
         return [one for one in self.records if one.status == account.UNWRITTEN]
 
@@ -195,9 +195,9 @@ def _to_locate(ranges: DataFrame) -> DataFrame:
     return wrong.select(*account.EPOCH, sequence, "status").limit(NAMED_MAX)
 
 
-def _records(frame: DataFrame) -> list[Record]:
+def _records(frame: DataFrame) -> list[KnownRecord]:
     return [
-        Record(
+        KnownRecord(
             row["status"],
             row["kafka_partition"],
             row["kafka_offset"],

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from cloud.auditing import account
-from cloud.auditing.findings import Epoch, Findings, Labels, Record, SectionCount, Subject
+from cloud.auditing.findings import Epoch, Findings, KnownRecord, Labels, SectionCount, Subject
 from cloud.auditing.sections import STATUSES
 from cloud.auditing.store import Series, TopicSpan
 
@@ -33,7 +33,7 @@ def broken(gateway: str, device: str) -> Findings:
         epochs=[Epoch(gateway, EPOCH, "open", 10_000_000, counts)],
         wrong=wrong,
         records=[
-            Record(status, 3, 8_120_000, MARK, device, f"{gateway} {EPOCH} 17")
+            KnownRecord(status, 3, 8_120_000, MARK, device, f"{gateway} {EPOCH} 17")
             for status in (account.UNWRITTEN, account.VANISHED)
         ],
         doubled=[MARK],
