@@ -13,7 +13,7 @@ SECONDS_MAX = 2_700
 """Time limit of the whole list on two slow cores."""
 SETUP_SECONDS = 180
 """The time of the list besides its tests: collecting, and the starts of Kafka, Spark and PostgreSQL."""
-HANG_FACTOR = 3
+HANG_FACTOR = 6
 """After how many times its duration, and no less than the general limit, a test counts as hanging."""
 HANG_SECONDS_MIN = 300
 LIST_FILE = Path(__file__).with_name("tests.toml")

@@ -153,7 +153,7 @@ def test_a_broker_that_says_that_it_knows_no_such_producer_gets_everything(
     assert_nothing_lost(kafka, outbox)
     if mode == "exactly-once":
         assert_each_once(kafka, outbox)
-        assert "reason='unknown producer id'" in caplog.text
+        assert "reason='unknown producer id'" in "\n".join(caplog.messages)
 
 
 def with_error(topic: str, code: int) -> Callable[[bytes], bytes]:
