@@ -82,17 +82,6 @@ def test_damage_that_the_purge_meets_makes_the_agent_salvage_and_go_on(
 
 
 @pytest.mark.guarantee(7)
-def test_a_file_of_garbage_does_not_keep_the_agent_from_starting(
-    agent: Process, configuration: Path, store: Path
-) -> None:
-    store.write_bytes(b"garbage!" * 4096)
-    agent.start()
-    agent.wait_for_log("agent=ready")
-    assert agent.terminate() == 0
-    assert [event["type"] for event in events(configuration)] == ["gateway.started", "gateway.gap"]
-
-
-@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("damaged", ["alarms", DEFAULT_LANE])
 def test_the_damaged_store_of_one_lane_is_salvaged_and_the_other_lane_keeps_all(
     agent: Process, configuration: Path, store: Path, damaged: str

@@ -1,27 +1,20 @@
 """The agent on a full file system: it starts, serves what is possible, and continues once there is space."""
 
 import asyncio
-import os
 from contextlib import suppress
 from pathlib import Path
-from resource import RLIMIT_FSIZE, prlimit
-from shutil import copytree
 
 import pytest
 
 from agent.clock import SystemClock
 from agent.config.settings import IdentitySettings, StoreSettings
 from agent.store.event_store import EventStore
-from agent.store.layout import FILE_NAME, PAGE_BYTES
 from agent.store.port import Batch, Offsets
-from tests.agent.store.stores import write_commits
 from tests.support.disks.small_disk import fill, small_disk
 from tests.support.posting_gateway import PostingGateway
 from tests.support.waiting import wait_until
 
 MEGABYTES = 24
-MEBIBYTE = 1 << 20
-EVENTS_BYTES = 20 * MEBIBYTE
 
 
 def process_all(state: Path) -> None:
@@ -59,38 +52,6 @@ def test_a_store_that_has_filled_its_disk_is_started_again_and_makes_room_by_its
         process_all(disk / "state")
         gateway.start()
         wait_until(lambda: gateway.post(50, 1_000) == 200, "what the table has has left for new events")
-
-
-@pytest.mark.guarantee(3)
-@pytest.mark.heavy
-@pytest.mark.parametrize("ends", ["killed", "in order"])
-@pytest.mark.parametrize("limits_file", [False, True])
-def test_a_disk_full_of_single_events_which_the_table_has_is_emptied_through_kills_and_restarts(
-    tmp_path: Path, ends: str, *, limits_file: bool
-) -> None:
-    write_commits(tmp_path / "made", [1], EVENTS_BYTES)
-    with (
-        small_disk(tmp_path / "disk", 100 if limits_file else EVENTS_BYTES // MEBIBYTE + 9) as disk,
-        PostingGateway(tmp_path, disk / "state", store='keep_processed = "2s"').process() as gateway,
-    ):
-
-        def start() -> None:
-            gateway.start()
-            if limits_file:  # which no call reports as missing space
-                prlimit(gateway.agent.pid, RLIMIT_FSIZE, (EVENTS_BYTES + 9 * MEBIBYTE,) * 2)
-
-        copytree(tmp_path / "made", disk / "state")
-        start()
-        wait_until(lambda: gateway.post() == 503, "it is full")
-        assert gateway.agent.terminate() == 0
-        process_all(disk / "state")
-        processed = set(gateway.acked)
-        for _ in range(3):
-            start()
-            wait_until(lambda: gateway.post(1) == 200, "what the table has leaves its space")
-            gateway.agent.kill() if ends == "killed" else gateway.agent.terminate()
-        start()
-        wait_until(lambda: gateway.stored().keys() == gateway.acked - processed, "all of it is deleted")
 
 
 @pytest.mark.guarantee(3)
@@ -146,27 +107,3 @@ def use_up_inodes(disk: Path) -> list[Path]:
             (disk / f"file {len(taken)}").touch(exist_ok=False)
             taken.append(disk / f"file {len(taken)}")
     return taken
-
-
-@pytest.mark.guarantee(7)
-def test_a_damaged_store_without_room_for_its_salvage_waits_and_is_salvaged_when_there_is_some(tmp_path: Path) -> None:
-    with (
-        small_disk(tmp_path / "disk", MEGABYTES) as disk,
-        PostingGateway(tmp_path, disk / "state").process() as gateway,
-    ):
-        gateway.start()
-        for _ in range(20):
-            assert gateway.post(50, 1_000) == 200
-        assert gateway.agent.terminate() == 0
-        with gateway.store.open("r+b") as file:
-            file.seek(100 * PAGE_BYTES)
-            file.write(os.urandom(4 * PAGE_BYTES))
-        (disk / "state" / f"{FILE_NAME}.suspect").write_text("set by the test")
-        filler = fill(disk)
-        gateway.agent.start()
-        gateway.agent.wait_for_log("store=waiting")
-        assert not list((disk / "state").glob("*.salvaging*"))
-        filler.unlink()
-        gateway.agent.wait_for_log("store=salvaged")
-        gateway.agent.wait_for_log("agent=ready")
-        assert gateway.agent.terminate() == 0

@@ -4,8 +4,6 @@ import json
 import os
 import random
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -268,62 +266,6 @@ def test_while_kafka_is_away_no_client_of_kafka_runs(agent: Process, connect: Co
     wait_until(client.receive, "an answer")
     wait_until(lambda: "kafka=unreachable" in agent.log(), "the agent reports that Kafka is unreachable")
     wait_until(lambda: not any(name.startswith("rdk:") for name in threads(agent.pid)), "its clients are gone")
-
-
-def test_commands_answer_with_exit_codes(configuration: Path, tmp_path: Path) -> None:
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "agent.cli.main", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    assert run("check", "--config", str(configuration)).returncode == 0
-    nothing_yet = run("status", "--config", str(configuration))
-    assert (nothing_yet.returncode, "no store yet" in nothing_yet.stderr) == (1, True)
-    configuration.write_text(configuration.read_text() + "[receits]\n")
-    mistake = run("run", "--config", str(configuration))
-    assert (mistake.returncode, "did you mean receipts?" in mistake.stderr) == (2, True)
-    assert run("run", "--confg", "x").returncode == 2
-    configuration.write_text(configuration.read_text().replace("[receits]", '[kafka.properties]\n"acks" = "0"'))
-    wrong_property = run("run", "--config", str(configuration))
-    assert (wrong_property.returncode, "acks" in wrong_property.stderr) == (2, True)
-
-
-def test_a_port_in_use_is_named(agent: Process, configuration: Path) -> None:
-    port = start(agent)
-    other = configuration.with_name("other.toml")
-    other.write_text(configuration.read_text().replace("[::1]:0", f"[::1]:{port}").replace('/state"', '/state2"'))
-    command = [sys.executable, "-m", "agent.cli.main", "run", "--config", str(other)]
-    second = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (second.returncode, str(port) in second.stderr) == (1, True)
-    assert "Traceback" not in second.stderr
-
-
-def test_a_missing_configuration_is_wrong_usage(tmp_path: Path) -> None:
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "agent.cli.main", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    assert run("status", "--config", str(tmp_path / "none.toml")).returncode == 2
-
-
-def test_status_and_events_read_beside_the_running_agent(agent: Process, connect: Connect, configuration: Path) -> None:
-    client = connect(start(agent), 7)
-    client.send()
-    wait_until(client.receive, "an answer")
-
-    def read(*arguments: str) -> str:
-        command = [sys.executable, "-m", "agent.cli.main", *arguments, "--config", str(configuration)]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-    status = json.loads(read("status", "--json"))
-    assert (status["accepted"], status["events"]["new"], status["epochs"]) == (1, 2, 1)
-    screen = read("status")
-    assert all(text in screen for text in ("1 sensor event since", "agent         runs", "awaits its receipt")), screen
-    assert len(screen.splitlines()) <= 24
-    events = [json.loads(line) for line in read("events", "--json").splitlines()]
-    assert [(event["type"], event["sequence"], event["state"]) for event in events] == [
-        ("gateway.started", 1, "new"),
-        ("reading", 2, "new"),
-    ]
 
 
 def test_what_the_agent_writes_is_not_for_others_whatever_umask_it_gets(

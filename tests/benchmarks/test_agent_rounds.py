@@ -16,7 +16,7 @@ from typing import cast
 
 import pytest
 
-from benchmarks.agent import contenders, forms, loads, oscore, rounds
+from benchmarks.agent import contenders, loads, oscore, rounds
 from benchmarks.agent.contenders import Server
 from benchmarks.agent.forms import Form
 from benchmarks.agent.loads import ClientLoad, Result
@@ -96,27 +96,6 @@ def test_a_flood_of_which_too_little_was_sent_is_an_error(monkeypatch: pytest.Mo
             pass
 
 
-def test_the_cpu_time_of_a_server_is_finer_than_a_tick() -> None:
-    server = own_server()
-    read = {server.cpu_seconds() for _ in range(20)}
-    assert any(round(seconds * 1e9) % 10_000_000 for seconds in read)
-
-
-def test_lines_are_counted_once_while_their_file_grows(tmp_path: Path) -> None:
-    server = own_server(lines=tmp_path / "events")
-    counts = [server.stored()]
-    for text in ("a\nb", "\nc\n"):
-        with (tmp_path / "events").open("a") as events:
-            events.write(text)
-        counts.append(server.stored())
-    assert counts == [0, 1, 3]
-
-
-def test_a_checkout_without_an_environment_is_refused_with_the_way_out(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="make setup"):
-        forms.checkout(tmp_path)
-
-
 def test_the_clients_count_what_the_server_has_accepted_and_refused() -> None:
     taken: list[int] = []
     failing = 3
@@ -159,8 +138,3 @@ def test_a_server_that_closes_a_connection_ends_the_load_with_an_error(capfd: py
 
     assert load.returncode == 1
     assert "has closed a connection" in capfd.readouterr().err
-
-
-def test_a_row_of_which_nothing_was_accepted_is_no_figure() -> None:
-    with pytest.raises(ServiceError, match="ours: no event was accepted"):
-        Measured().add("ours", Result(0, 1.0, 0.0))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import bloom
-from benchmarks.bloom import ExactIndex, RotatingFilters, hashes, shape
+from benchmarks.bloom import RotatingFilters, hashes, shape
 
 
 def keys(count: int, seed: int = 7) -> npt.NDArray[np.void]:
@@ -47,35 +45,3 @@ def test_the_vectors_say_what_the_textbook_says(drawn: list[int], capacity: int,
     cut = len(chosen) // 2
     answers = np.concatenate([filters.add(hashes(chosen[:cut])), filters.add(hashes(chosen[cut:]))])
     assert answers.tolist() == [textbook.see(key.tobytes()) for key in chosen]
-
-
-def test_a_key_is_remembered_for_a_filling() -> None:
-    chosen = keys(300)
-    filters = RotatingFilters(100, 1e-6)
-    filters.add(hashes(chosen[:150]))
-    assert filters.add(hashes(chosen[50:150])).all()
-
-
-def test_the_rate_is_about_what_was_asked_for() -> None:
-    filters = RotatingFilters(20_000, 1e-2)
-    filters.add(hashes(keys(39_999, seed=1)))
-    wrong = filters.add(hashes(keys(1000, seed=3)))
-    assert 0.001 < wrong.mean() < 0.02
-
-
-def test_only_filters_alone_lose_real_events(tmp_path: Path) -> None:
-    real = keys(4000)
-    costs = {(one.method, one.rate): one for one in bloom.replay(np.concatenate([real, real[:400]]), 5000, tmp_path)}
-    assert costs["exact", None].duplicates == 400
-    for rate in bloom.RATES:
-        alone, both = costs["bloom", rate], costs["bloom+exact", rate]
-        assert alone.duplicates == 400 + alone.lost
-        assert (both.duplicates, both.lost, both.look_ups) == (400, 0, alone.duplicates)
-    assert costs["bloom", 1e-2].lost > costs["bloom", 1e-9].lost == 0
-
-
-def test_the_exact_index_is_exact(tmp_path: Path) -> None:
-    chosen = keys(100)
-    with ExactIndex(tmp_path / "x.db") as index:
-        assert index.add(np.concatenate([chosen, chosen[:30]])) == 30
-        assert 16 < index.bytes_per_key() < 200

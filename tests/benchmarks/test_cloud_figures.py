@@ -1,7 +1,5 @@
 """The cloud's benchmarks read their figures from the contenders' logs."""
 
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -9,10 +7,10 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from benchmarks.cloud import contest
-from benchmarks.cloud.runs import Bench, Timing, cpu_seconds, receipted
-from benchmarks.job import delta_log, late, receipts, window
+from benchmarks.cloud.runs import Bench, Timing
+from benchmarks.job import receipts, window
 from simulators.services.error import ServiceError
-from simulators.services.process import Command, Process
+from simulators.services.process import Process
 
 COMMITS = """
 log round=5 versions=0 seconds=1.0000
@@ -76,35 +74,12 @@ def test_ages_of_receipts_of_which_the_oldest_are_missing_are_no_figure(monkeypa
         receipts._watch(bench, ended, 1)
 
 
-def test_the_cpu_time_of_a_child_counts_that_is_in_a_session_of_its_own_as_those_of_postgresql(tmp_path: Path) -> None:
-    with Process(Command("server", (sys.executable, "-c", SERVER), tmp_path / "server.log")) as server:
-        server.wait_for_log("worked")
-        assert cpu_seconds(server) >= 0.5
-
-
-def test_the_end_of_the_job_is_read_from_the_receipts_in_its_log() -> None:
-    log = "batch=1 stage=receipt offsets=10\nbatch=2 stage=planned offsets=90\nbatch=2 stage=receipt offsets=100\n"
-    assert (receipted(""), receipted(log)) == (0, 100)
-
-
-def test_a_commit_is_held_against_the_fresh_log_of_its_own_round() -> None:
-    fresh, ratio = delta_log.read_figures(COMMITS)
-    assert (fresh.value, ratio.value, ratio.reached) == (1.0, 1.3, True)
-    assert (ratio.details["least"], ratio.details["most"]) == (1.2, pytest.approx(1.4))
-    assert "1.1 hours" in ratio.name
-
-
 def test_the_cost_of_a_million_keys_is_that_beyond_an_empty_state_on_all_cores() -> None:
     batch, million, memory, disk = window.read_figures(BATCHES, cores=2)
     assert batch.value == 3.0
     assert round(million.value, 3) == round(2.4 * 2 / 7.196, 3)
     assert (memory.value, disk.value) == (1500.0, 172.8)
     assert batch.details["events_per_second"] == {"10m": 6000.0, "60m": 1000.0, "240m": 250.0}
-
-
-def test_small_batches_with_late_records_are_told_from_those_without_after_the_warm_up() -> None:
-    fresh, mixed = late.read_small_batches(LOG, rows=10)
-    assert [(one.value, one.details["batches"]) for one in (fresh, mixed)] == [(1.0, 2), (2.0, 2)]
 
 
 def test_the_job_is_compared_with_a_contender_in_the_rounds_that_both_have() -> None:

@@ -26,7 +26,6 @@ CAP = (
     "| cap, bytes/s | sent, bytes/s | p50 of acks, ms | p99 of acks, ms "
     "| p50 by that without an uplink | p99 by that without an uplink |"
 )
-STATE_WINDOWS = (600, 3_600, 14_400)
 TABLES = [
     (
         "agent",
@@ -90,23 +89,6 @@ def test_each_figure_in_a_table_is_kept(names: str, part: str, head: str, column
     cells = [(row[0], row[column]) for row in rows(head, text) for column in columns]
     assert len(cells) > 5
     assert [(row, one) for row, cell in cells for one in NUMBER.findall(cell) if not is_kept(one, kept)] == []
-
-
-def test_the_rates_of_the_windows_follow_from_the_keys_that_the_state_held() -> None:
-    figures = {one["name"]: one for one in json.loads((KEPT / "job.json").read_text())["figures"]}
-    curve = figures["batch of 2,000 keys, state empty"]["details"]["seconds_by_keys"]
-    [bytes_per_key] = [one["value"] for name, one in figures.items() if name.startswith("state, disk, ")]
-    table = [[float(NUMBER.findall(cell)[0].replace(",", "")) for cell in row] for row in rows(STATE, PAGE.read_text())]
-    assert {keys: seconds for keys, seconds, *_ in table} == {int(keys): round(s, 2) for keys, s in curve.items()}
-    for keys, _seconds, megabytes, *rates in table:
-        assert abs(megabytes - keys * bytes_per_key / 1e6) <= 0.5
-        # A key stays for two windows: it expires one after it was seen, and the watermark is one behind.
-        assert all(abs(rate - keys / (2 * w)) <= 0.5 for rate, w in zip(rates, STATE_WINDOWS, strict=True))
-
-
-def test_the_files_of_figures_are_named() -> None:
-    pages = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
-    assert [file.name for file in sorted(KEPT.glob("*.json")) if f"`docs/benchmarks/{file.name}`" not in pages] == []
 
 
 def test_the_losses_on_the_pages_are_those_that_are_kept() -> None:

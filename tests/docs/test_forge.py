@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.docs.pages import PAGES, ROOT
+from tests.docs.pages import ROOT
 
 FORGE = ROOT / ".github"
 WORKFLOWS = sorted((FORGE / "workflows").glob("*.yml"))
@@ -22,10 +21,6 @@ TARGETS = set(re.findall(r"^([a-z-]+):(?!=)", (ROOT / "Makefile").read_text(), r
 VARIABLES = set(re.findall(r"\$\(([A-Z]+)\)", (ROOT / "Makefile").read_text()))
 PROGRAMS = {"apt-get", "cd", "gh", "git", "bash", "make", "sha256sum"}
 """What the steps of the workflows may call, beside files of the checkout."""
-ASKED_BY_NAME = re.compile(r"pip3? install[^\n`]*?[ '\"](oncegate(?:\[[a-z,]+\])?)(?=[ '\"=`\n]|$)", re.MULTILINE)
-INSTALLED = re.compile(
-    r"(?:pipx install|uvx?|uv pip install|uv tool install|docker pull|docker run|npm install) (?:oncegate)"
-)
 
 
 def steps(file: Path) -> Iterator[dict[str, Any]]:
@@ -84,39 +79,3 @@ def test_no_value_of_an_event_is_part_of_a_script() -> None:
 
 def test_the_release_is_built_from_the_tag_that_its_changelog_dates() -> None:
     assert 'make release TAG="$TAG" DIST=dist/release' in list(commands())
-
-
-def test_each_version_of_python_in_ci_is_a_classifier() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    job = yaml.safe_load((FORGE / "workflows" / "ci.yml").read_text())["jobs"]["python"]
-    for version in job["strategy"]["matrix"]["python"]:
-        assert f"Programming Language :: Python :: {version}" in project["classifiers"]
-
-
-def test_nothing_says_to_install_a_name_from_a_registry_where_the_project_is_not() -> None:
-    texts = [*PAGES, *FORGE.rglob("*.*"), *(ROOT / "packaging").rglob("*"), ROOT / "Makefile"]
-    for package in ("agent", "cloud", "contract", "simulators", "systemd"):
-        texts += [file for file in (ROOT / package).rglob("*") if file.suffix in (".py", ".html", ".js", ".example")]
-    found = {}
-    for file in texts:
-        if file.is_file():
-            text = file.read_text(errors="replace")
-            if names := [*ASKED_BY_NAME.findall(text), *INSTALLED.findall(text)]:
-                found[str(file.relative_to(ROOT))] = names
-    assert found == {}
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("pip install oncegate\n", True),
-        ("`pip install 'oncegate[oscore]'`", True),
-        ("pip install --upgrade oncegate==0.1.0", True),
-        ("pip install .", False),
-        ("pip install '.[oscore]'", False),
-        ("sudo apt install ./dist/oncegate_0.1.0+deb13_arm64.deb", False),
-        ("pip install oncegate-0.1.0-py3-none-any.whl", False),
-    ],
-)
-def test_the_search_finds_names_and_leaves_files(text: str, *, found: bool) -> None:
-    assert bool(ASKED_BY_NAME.search(text)) is found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -36,14 +35,6 @@ def test_a_ledger_that_is_not_there_is_wrong_usage(
     source = tmp_path if folder else tmp_path / "ledger.jsonl"
     assert command([str(source)], "sim") == 2
     assert f"sim: {tmp_path / 'ledger.jsonl'} does not exist" in capsys.readouterr().err
-
-
-def test_the_version_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("sys.argv", ["oncegate-sim", "--version"])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 0
-    assert capsys.readouterr().out == f"oncegate-sim {version('oncegate')}\n"
 
 
 @pytest.mark.parametrize(("word", "meant"), [("rn", "run"), ("reprot", "report"), ("--versoin", None), ("xyz", None)])

@@ -22,7 +22,7 @@ from simulators.ledger import Acked, Ledger, Line, Reported, Sent, read
 from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.judge import judge
 from simulators.oracle.verdict import BROKEN, Verdict
-from simulators.report.timeline import timeline, transmissions_per_event
+from simulators.report.timeline import timeline
 from simulators.run.gateway import GatewayStatus
 from simulators.run.job import Job
 
@@ -76,15 +76,6 @@ def test_each_fault_fails_the_demo_and_stands_in_table_summary_and_report(
     assert f"<td>{html.escape(BROKEN[name])}</td><td class=number>2</td>" in page
 
 
-def test_a_run_in_which_nothing_was_acked_and_nothing_stored_fails_the_demo(
-    tmp_path: Path, evidence: DemoResult
-) -> None:
-    nothing = replace(GOOD, verdict=replace(VERDICT, acked=0, rows=0))
-    status, printed = _concluded(replace(evidence, summary=nothing), tmp_path)
-    assert status == 1
-    assert "No verdict: of 3 events none was acked" in printed
-
-
 def test_declared_limits_stand_in_table_summary_and_report(tmp_path: Path, evidence: DemoResult) -> None:
     limited = replace(GOOD, verdict=replace(VERDICT, declared={"equal-events": 4}))
     status, printed = _concluded(replace(evidence, summary=limited), tmp_path)
@@ -135,10 +126,6 @@ def test_the_time_line_counts_what_had_arrived() -> None:
     assert line.second(BEGIN + 1500) == 1.5
 
 
-def test_events_are_counted_by_how_often_they_were_sent() -> None:
-    assert transmissions_per_event([Sent(0, 1), Sent(0, 2), Sent(1, 1), Sent(2, 3)]) == {1: 2, 2: 1}
-
-
 class _Outline(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
@@ -178,31 +165,6 @@ def test_the_report_needs_nothing_but_itself(tmp_path: Path, evidence: DemoResul
     assert "script" not in outline.tags
 
 
-def test_the_report_says_what_happened(tmp_path: Path, evidence: DemoResult) -> None:
-    report.write(evidence, tmp_path / "report.html")
-    page = (tmp_path / "report.html").read_text()
-    assert "Nothing was lost" in page
-    assert "1,200 CoAP sensors reported" in page
-    assert "killed once" in page
-    assert "batch 3: &lt;write&gt;" in page
-    assert "lost: d reading id=0" in page
-
-
-def test_the_flow_states_what_became_of_what_was_sent_again(tmp_path: Path, evidence: DemoResult) -> None:
-    report.write(evidence, tmp_path / "report.html")
-    flow = (tmp_path / "report.html").read_text().partition("<h2>The path</h2>")[2].partition("</section>")[0]
-    for branch in ("1 duplicates, recognised", "1 lost on the air", "1 repeats"):
-        assert flow.count(f">{branch}<") == 2, branch  # in the diagram, and in the list for narrow screens
-
-
-def test_the_pictures_take_their_colours_from_the_page(tmp_path: Path, evidence: DemoResult) -> None:
-    report.write(evidence, tmp_path / "report.html")
-    page = (tmp_path / "report.html").read_text()
-    pictures = "".join(re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL))
-    assert "var(--table)" in pictures
-    assert set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", pictures)) <= {"#ffffff"}
-
-
 def test_the_job_is_followed_by_its_log(tmp_path: Path) -> None:
     job = Job(tmp_path / "cloud", tmp_path / "job.log", "127.0.0.1:1")
 
@@ -218,11 +180,6 @@ def test_the_job_is_followed_by_its_log(tmp_path: Path) -> None:
     assert after(*lines) == ("batch 7: committed", True, True)
     lines += ["batch=7 stage=receipt offsets=9", "batch=7 stage=done rows_in=9"]
     assert after(*lines) == ("after batch 7", False, True)
-
-
-def test_a_random_seed_is_chosen_where_none_is_given() -> None:
-    assert options.parse([], "demo").seed != options.parse([], "demo").seed
-    assert options.parse(["--seed", "7", "--events", "5000", "--kills", "0"], "demo") == options.DemoOptions(7, 5000, 0)
 
 
 @pytest.mark.parametrize(
@@ -268,33 +225,12 @@ def test_numbers_that_do_not_fit_together_are_refused_with_what_would(
     assert capsys.readouterr().err.splitlines()[-1] == f"demo: error: {message}"
 
 
-def test_the_time_is_an_option() -> None:
-    assert options.parse(["--seed", "7", "--minutes", "10"], "demo").seconds_min == 600.0
-
-
-@pytest.mark.parametrize("wrong", [["--events", "0"], ["--events", "-1"], ["--seed", "x"], ["--kill", "1"], ["more"]])
-def test_wrong_usage_is_refused(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        options.parse(wrong, "demo")
-    assert ended.value.code == 2
-    assert "usage: demo" in capsys.readouterr().err
-
-
 def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     done = _simulators("demo", "--folder", str(tmp_path))
     assert done.returncode == 1
     assert "something else" in done.stdout
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
-
-
-def test_the_command_line_explains_itself() -> None:
-    assert _simulators("--help").returncode == 0
-    assert "--seed" in _simulators("demo", "--help").stdout
-    for wrong, message in (((), "usage: oncegate-sim"), (("dance",), "unknown command 'dance'; see oncegate-sim")):
-        done = _simulators(*wrong)
-        assert done.returncode == 2
-        assert message in done.stderr
 
 
 def _simulators(*arguments: str) -> subprocess.CompletedProcess[str]:

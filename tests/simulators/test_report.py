@@ -7,22 +7,18 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-import numpy as np
 import pytest
-from matplotlib.patches import PathPatch
 
 from simulators import cli, ledger
 from simulators.judge.remote import judge_remote_run
 from simulators.judge.sink import Sink
 from simulators.oracle.verdict import BROKEN
-from simulators.report import page, sankey
+from simulators.report import page
 from simulators.report.observations import observe, quantiles
 from simulators.report.page import Arrivals
-from simulators.report.sankey import Station
 from tests.simulators.oracle.delta_tables import write_table
 from tests.simulators.written_ledger import write_ledger
 
@@ -113,33 +109,6 @@ def test_the_flow_states_what_became_of_events_without_an_ack(tmp_path: Path) ->
     assert ">2 never answered<" in text
     assert "9 got no ACK: 4 refused, 3 given up, 2 never answered." in text
     assert ">refused<" in text.partition("<h2>Events per second</h2>")[2].partition("</svg>")[0]
-
-
-def test_no_branch_of_the_flow_crosses_another() -> None:
-    branches = (("duplicates", 200), ("lost on the air", 300), ("refused", 50))
-    stations = [Station("sent", 1_000, "reported", branches), Station("stored", 450, "acked")]
-    (axes,) = sankey._draw(stations, sankey.PAPER).axes
-    corners = [np.asarray(one.get_path().vertices) for one in axes.patches if isinstance(one, PathPatch)]
-    # The edges' tops and bottoms: at the left and at the right.
-    bands = sorted(((one[0][1], one[7][1]), (one[3][1], one[4][1])) for one in corners)
-    *fallen, _ = bands
-    assert len(fallen) == 3
-    for (lower_left, lower_right), (upper_left, upper_right) in pairwise(fallen):
-        assert lower_left[0] == pytest.approx(upper_left[1])
-        assert lower_right[0] < upper_right[1]
-
-
-def test_a_flow_without_branches_leaves_no_space_for_them() -> None:
-    (axes,) = sankey._draw([Station("sent", 9, "reported"), Station("acked", 9, "acked")], sankey.PAPER).axes
-    assert axes.get_ylim()[0] > -1.1
-
-
-def test_the_report_states_medians_and_its_origin(tmp_path: Path) -> None:
-    file = write_ledger(tmp_path)
-    page.write(file, judge_remote_run(file, Sink()), Arrivals(), tmp_path / "report.html")
-    text = (tmp_path / "report.html").read_text()
-    assert re.search(r"<p>Median [\d.]+ s, 95th percentile [\d.]+ s, maximum [\d.]+ s\.</p>", text)
-    assert re.search(r"<footer>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", text)
 
 
 def test_a_run_judged_by_the_topic_claims_nothing_of_a_table(tmp_path: Path) -> None:

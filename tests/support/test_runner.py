@@ -43,34 +43,6 @@ async def test_that_hangs_for_ever_after_a_callback():
 def test_after_them():
     pass
 """
-HANGING_TWICE = """
-import threading
-
-def test_that_hangs_in_its_cleanup_too():
-    try:
-        threading.Event().wait()
-    finally:
-        threading.Event().wait()
-
-def test_after_it():
-    pass
-"""
-HANGING_AGAIN_AND_AGAIN = """
-import threading
-
-def test_that_hangs_in_one_cleanup_after_another():
-    def hang(times):
-        try:
-            threading.Event().wait()
-        finally:
-            if times:
-                hang(times - 1)
-
-    hang(9)
-
-def test_after_it():
-    pass
-"""
 PROPERTY = """
 import threading
 
@@ -145,27 +117,6 @@ def test_a_hang_in_a_callback_of_asyncio_fails_its_test_though_the_loop_takes_th
     ]
     assert done.stdout.count("Timeout (>1.0s), and the error was taken") >= 1
     assert "2 failed, 1 passed" in done.stdout.splitlines()[-1]
-
-
-@pytest.mark.heavy
-def test_what_hangs_in_its_cleanup_too_fails_under_its_name(tmp_path: Path) -> None:
-    file = tmp_path / "test_some.py"
-    file.write_text(HANGING_TWICE)
-    done = run(file, "timeout=1")
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "::test_that_hangs_in_its_cleanup_too - Failed" in done.stdout
-    assert "1 failed, 1 passed" in done.stdout.splitlines()[-1]
-
-
-@pytest.mark.heavy
-def test_what_hangs_in_one_cleanup_after_another_fails_under_its_name(tmp_path: Path) -> None:
-    file = tmp_path / "test_some.py"
-    file.write_text(HANGING_AGAIN_AND_AGAIN)
-    done = run(file, "timeout=1", "faulthandler_timeout=5")  # with all of its time for each, it would outlast both
-    assert done.returncode == 1, done.stdout + done.stderr
-    failed = [line.partition("::")[2] for line in done.stdout.splitlines() if line.startswith("FAILED")]
-    assert [line.partition(" - ")[0] for line in failed] == ["test_that_hangs_in_one_cleanup_after_another"]
-    assert "1 failed, 1 passed" in done.stdout.splitlines()[-1]
 
 
 @pytest.mark.heavy

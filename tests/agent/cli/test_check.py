@@ -12,13 +12,6 @@ from tests.agent.cli.running import Run
 from tests.support.agent_process import agent_process
 
 
-def test_a_mistake_is_named_with_file_line_key_and_the_nearest_key(file: Path, oncegate: Run) -> None:
-    file.write_text(file.read_text() + "topci = 'x'\n")
-    status, _, message = oncegate("check", "--config", str(file))
-    first = message.splitlines()[-1]
-    assert (status, first) == (2, f"oncegate: {file}:11: [kafka] topci: unknown key; did you mean topic?")
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from agent import terminal
 from agent.cli import commands
 from agent.terminal import Colour, paint
 from tests.agent.cli.running import Run
@@ -23,20 +22,6 @@ def test_every_command_has_help_with_examples(command: str, oncegate: Run) -> No
     assert status == 0
     assert re.search(rf"^examples?:\n  .*oncegate {command}", out, re.MULTILINE | re.DOTALL)
     assert command in oncegate("--help")[1]
-
-
-def test_the_version_is_an_option_too(oncegate: Run) -> None:
-    assert oncegate("--version") == oncegate("version")
-    assert oncegate("--version")[1].startswith("oncegate ")
-    found = json.loads(oncegate("version", "--json")[1])
-    assert oncegate("version")[1] == f"oncegate {found['version']} {found['form']}\n"
-
-
-def test_without_a_command_the_help_is_shown_as_an_error(oncegate: Run) -> None:
-    status, out, message = oncegate()
-    assert (status, out) == (2, "")
-    assert message == oncegate("--help")[1] == oncegate("help")[1]
-    assert oncegate("help", "status") == oncegate("status", "--help")
 
 
 @pytest.mark.parametrize(
@@ -94,15 +79,6 @@ def test_config_shows_each_value_with_its_origin_and_no_secret(
     ]
     assert settings["receipts.poll_seconds"]["origin"] == "default"
     assert settings["http.token_file"]["value"] is None
-
-
-def test_config_for_people_has_a_line_for_each_setting_or_only_the_changed(file: Path, oncegate: Run) -> None:
-    _, out, _ = oncegate("config", "--config", str(file))
-    assert re.search(rf'^gateway\.id +"gw1" +{re.escape(str(file))}:2$', out, re.MULTILINE)
-    assert re.search(r"^store\.max_bytes +1073741824 +default$", out, re.MULTILINE)
-    _, changed, _ = oncegate("config", "--config", str(file), "--changed")
-    assert " default" not in changed
-    assert len(changed.splitlines()) == 6  # the headings, and five keys
 
 
 def test_each_command_with_output_for_programs_has_json() -> None:
@@ -190,15 +166,3 @@ def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     assert paint("x", Colour.BAD, io.StringIO()) == "x"
     monkeypatch.setenv("NO_COLOR", "1")
     assert paint("x", Colour.BAD, Terminal()) == "x"
-
-
-def test_numbers_are_written_for_people() -> None:
-    assert [terminal.duration(seconds) for seconds in (0, 59, 61, 3_600, 90_061)] == [
-        "0 s",
-        "59 s",
-        "1 min 1 s",
-        "1 h",
-        "1 d 1 h",
-    ]
-    assert [terminal.size(number) for number in (0, 999, 1_500, 2_500_000_000)] == ["0 B", "999 B", "1.5 kB", "2.5 GB"]
-    assert (terminal.count(1, "event"), terminal.count(12_000, "event")) == ("1 event", "12,000 events")

@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import time
 from contextlib import closing
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 
 from agent.cli.api import Api
-from agent.cli.store import lines
 from agent.store.read import documents, kept
 from contract.timestamp import rfc3339
 from tests.agent.cli.running import Run, RunningAgent
@@ -153,25 +151,6 @@ def test_a_terminal_gets_a_table_and_a_pipe_gets_json(running_agent: RunningAgen
     assert [text.split()[0] for text in heads] == ["accepted", '{"fingerprint":', "accepted", '{"fingerprint":']
     assert heads[0].split()[5:] == ["new", "urn:table", "id", "1:", "value", "1", "Cel"]
     assert running_agent.oncegate(*words, "--table", "--json").returncode == 2
-
-
-def test_duplicates_have_a_table_of_their_own_and_no_selection(running_agent: RunningAgent) -> None:
-    post(running_agent, "urn:copies", 1, 1)
-    assert running_agent.oncegate("events", "--duplicates", "--table").returncode == 0
-    done = running_agent.oncegate("events", "--duplicates", "--device", "x")
-    assert (done.returncode, "without --follow, --since and --device" in done.stderr) == (2, True)
-
-
-def test_a_moment_is_local_and_has_a_date_where_it_is_not_of_today() -> None:
-    now = time.time_ns() // 1_000_000
-    assert len(lines.local_time(now)) == len("12:00:00")
-    assert len(lines.local_time(now - 3 * 86_400 * SECOND)) == len("2026-01-31 12:00:00")
-
-
-def test_a_wrong_time_is_wrong_usage(running_agent: RunningAgent) -> None:
-    done = running_agent.oncegate("events", "--since", "yesterday")
-    assert (done.returncode, "a time such as 2026-01-31T12:00:00Z; found 'yesterday'" in done.stderr) == (2, True)
-    assert "such as 2h" in running_agent.oncegate("events", "--since", "yesterday").stderr
 
 
 def test_a_damaged_event_is_shown_whatever_is_selected(tmp_path: Path) -> None:

@@ -76,16 +76,3 @@ def test_a_download_is_a_new_file_for_its_owner(
     assert [json.loads(line)["number"] for line in file.read_text().splitlines()][-2:] == numbers
     again = running_agent.oncegate("rejected", "--download", str(file))
     assert (again.returncode, "File exists" in again.stderr) == (1, True)
-
-
-def test_a_long_device_name_is_cut_in_tables_only(running_agent: RunningAgent) -> None:
-    device = "urn:rejected:long:" + "x" * 200
-    body = json.dumps([{"device": device, "id": 1}, {"device": device, "id": 2, "colour": 1}]).encode()
-    api = Api(f"http://127.0.0.1:{running_agent.http_port}")
-    assert api.post("/api/v1/events", body, "application/json").document["rejected"] == 1
-    for command in ("rejected", "events"):
-        only = (command, "--device", "urn:rejected:long:*")
-        (line,) = running_agent.oncegate(*only).stdout.splitlines()
-        assert json.loads(line)["device"] == device
-        _, row = running_agent.oncegate(*only, "--table").stdout.splitlines()
-        assert f"  {device[:39]}…  " in row

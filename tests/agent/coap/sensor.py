@@ -66,9 +66,11 @@ class Response:
 class Sensor:
     """One UDP socket, connected to the server: an answer from another address would not arrive."""
 
-    def __init__(self, port: int, host: str = "::1", zone: int = 0) -> None:
+    def __init__(self, port: int, host: str = "::1", zone: int = 0, source: str = "") -> None:
         self._to = (host, port, 0, zone) if ":" in host else (host, port)
         self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
+        if source:  # or else the kernel may give the port of an earlier socket again
+            self._socket.bind((source, 0))
 
     def __enter__(self) -> Self:
         self._socket.setblocking(False)

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from simulators.services.process import Process
-from tests.agent.coap.sensor import BLOCK1, CON, GET, NON, POST, PUT, URI_PATH, datagram
+from tests.agent.coap.sensor import CON, POST, URI_PATH, datagram
 from tests.agent.mqtt.agents import stored
 from tests.support.agent_process import agent_process
 
@@ -101,17 +101,6 @@ def bad(random: Random) -> bytes:
     return bytes(raw)
 
 
-def slow_path_request(number: int) -> bytes:
-    """Return a request that only aiocoap can answer: discovery, another method, the first block of an upload."""
-    core = ((URI_PATH, b".well-known"), (URI_PATH, b"core"))
-    token = number.to_bytes(4, "big")
-    return (
-        datagram(CON, GET, number % 65_536, token, core),
-        datagram(NON, PUT, number % 65_536, token, ((URI_PATH, b"e"),), b"x"),
-        datagram(CON, POST, number % 65_536, token, ((URI_PATH, b"e"), (BLOCK1, b"\x0a")), bytes(64)),
-    )[number % 3]
-
-
 def survive(agent: Gateway, datagrams: int) -> None:
     """Send this number of bad datagrams with events between them, and check the agent."""
     random = Random(SEED)
@@ -144,19 +133,3 @@ def test_twenty_thousand_bad_datagrams_leave_the_agent_alive_and_every_event_sto
 @pytest.mark.heavy
 def test_a_million_bad_datagrams_leave_the_agent_alive_its_memory_flat_and_every_event_stored(agent: Gateway) -> None:
     survive(agent, 1_000_000)
-
-
-@pytest.mark.guarantee(1)
-def test_plain_posts_are_all_acked_beside_a_flood_of_slow_path_requests(agent: Gateway) -> None:
-    sensor, number = Sensor(agent.port), 0
-    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as stranger:
-        stranger.connect(("::1", agent.port))
-        for _ in range(300):
-            for _ in range(20):
-                number += 1
-                stranger.send(slow_path_request(number))
-            sensor.deliver()
-    sensor.close()
-    assert agent.process.terminate() == 0
-    assert [found["id"] for found in stored(agent.folder)] == list(range(1, 301))
-    assert agent.process.log().count("shedding") <= 1

@@ -115,14 +115,6 @@ async def test_a_non_confirmable_request_gets_no_empty_ack() -> None:
             assert (await sensor.receive()).kind == NON
 
 
-async def test_requests_that_came_one_after_the_other_are_acknowledged_each_in_its_turn() -> None:
-    recorder = Recorder(answer=None)
-    async with serving(recorder, PATIENT) as server:
-        with Sensor(server.port) as sensor:
-            for mid in (5, 6, 7):
-                assert await sensor.ask(post(mid=mid)) == Response(ACK, 0, mid, b"", b"")
-
-
 @pytest.mark.parametrize("chance", [1.0, 1.25, 1.5])
 async def test_the_waits_between_retransmissions_are_doubled(chance: float) -> None:
     """RFC 7252 section 4.2: the first lasts ACK_TIMEOUT to ACK_TIMEOUT * ACK_RANDOM_FACTOR seconds."""

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import time
 from collections import defaultdict
-from random import Random
 
 import pytest
 
-from agent.clock import SystemClock
-from agent.config.settings import KafkaSettings
-from agent.forward.errors import KafkaSettingsError
-from agent.forward.forwarder import Forwarder
-from agent.telemetry.links import Links
 from contract.event import Event
 from contract.record import HEADERS, STATEMENT, read_stated_label
 from simulators.services.kafka.broker import Broker
@@ -160,21 +153,6 @@ def test_a_missing_topic_is_said_once_with_the_command_and_awaited(
 
 
 @pytest.mark.guarantee(4)
-def test_a_topic_made_anew_under_a_session_gets_everything_that_was_not_marked(kafka: KafkaTopic) -> None:
-    outbox = MemoryOutbox()
-    outbox.append(*readings(10))
-
-    with forwarding(kafka.settings(), outbox):
-        wait_until_forwarded(outbox)
-        kafka.delete_topic()
-        anew = kafka.create_topic()
-        outbox.append(*readings(10, 10))
-        wait_until_forwarded(outbox)
-
-    assert {sequence(record) for record in kafka.records()} == set(range(11, 21))
-    assert {batch.topic_id for batch in outbox.forwarded() if batch.first > 10} == {anew}
-
-
 @pytest.mark.parametrize("partitions", [1, 7])
 def test_a_topic_made_anew_with_another_number_of_partitions_gets_everything_that_was_not_marked(
     kafka: KafkaTopic, partitions: int
@@ -192,20 +170,6 @@ def test_a_topic_made_anew_with_another_number_of_partitions_gets_everything_tha
 
     assert {sequence(record) for record in kafka.records()} == set(range(11, 41))
     assert {batch.topic_id for batch in outbox.forwarded() if batch.first > 10} == {anew}
-
-
-def test_returned_batches_are_sent_again(kafka: KafkaTopic) -> None:
-    outbox = MemoryOutbox()
-    outbox.append(*readings(3_000))
-
-    with forwarding(kafka.settings(), outbox):
-        wait_until_forwarded(outbox)
-        outbox.return_batches(list(outbox.forwarded())[:1])
-        outbox.append(*readings(100, 3_000))
-        wait_until_forwarded(outbox)
-
-    assert_nothing_lost(kafka, outbox)
-    assert len(kafka.records()) > 3_100
 
 
 def test_it_stops_soon_while_the_broker_is_away_and_marks_nothing(broker: Broker, kafka: KafkaTopic) -> None:
@@ -238,21 +202,3 @@ def test_what_is_in_flight_is_marked_before_it_stops(kafka: KafkaTopic) -> None:
 
     assert outbox.new == 0
     assert len(kafka.records()) == 20
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("acks", "1"),
-        ("enable.idempotence", "false"),
-        ("partitioner", "random"),
-        ("transactional.id", "x"),
-        ("no.such", "1"),
-    ],
-)
-def test_a_property_that_cannot_work_is_refused_at_the_start(name: str, value: str) -> None:
-    settings = KafkaSettings("127.0.0.1:1", properties={name: value})
-    forwarder = Forwarder(settings, GATEWAY, MemoryOutbox(), SystemClock(), Links(SystemClock()), Random(7))
-
-    with pytest.raises(KafkaSettingsError, match=name):
-        forwarder.run(threading.Event())

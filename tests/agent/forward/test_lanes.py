@@ -34,7 +34,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
 LINK_RATE, CAP = 5_000, 4_000
 BACKLOG = 3_000
 ALARMS = 3
-BURST = 1_000
 ALARM_SECONDS_MAX = 6.0
 """Five seconds, and one batch of the cap that is on the wire."""
 
@@ -98,23 +97,3 @@ def test_an_alarm_overtakes_a_backlog_and_the_rest_follows(linked: tuple[Broker,
     if mode == "exactly-once":
         assert sent.total() == BACKLOG + ALARMS
     assert sum(b'"alarm"' in (value or b"") for value in sent) == ALARMS
-
-
-@pytest.mark.guarantee(4)
-@pytest.mark.parametrize("mode", ["exactly-once", "at-most-once"])
-def test_while_a_burst_of_alarms_is_sent_the_backlog_rests(linked: tuple[Broker, int, int], mode: str) -> None:
-    broker, listens, says = linked
-    kafka = KafkaTopic(broker.bootstrap_servers, f"burst.{uuid4().hex}")
-    kafka.create_topic()
-    lanes = Lanes(f"gw-{uuid4().hex}")
-    lanes.backlog.append(*readings(BACKLOG))
-    thin = replace(kafka.settings(mode), bootstrap_servers=f"127.0.0.1:{says}", bytes_per_second_max=CAP)
-    with ThinLink(says, listens, LINK_RATE), lanes.forwarding(thin):
-        wait_until(lambda: lanes.backlog.new < BACKLOG - 100, "the backlog moves", seconds=120)
-        lanes.alarms.append(*(Event("urn:a", type="alarm", id=number, data={"x": number}) for number in range(BURST)))
-        wait_until(lambda: lanes.alarms.new < BURST, "the burst moves", seconds=120)
-        before = lanes.backlog.new
-        wait_until(lambda: not lanes.alarms.new, "the burst is in the topic", seconds=120)
-        moved = before - lanes.backlog.new
-    print(f"mode={mode} burst={BURST} of the backlog meanwhile={moved}")
-    assert moved < BURST / 4  # what was with the client before; without turns, as much as of the burst

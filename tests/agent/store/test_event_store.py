@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from agent.status import read_status
-from agent.store.errors import StoreError
 from agent.store.layout import FILE_NAME
 from agent.store.port import Outcome, Reject, Submission
 from contract.event import Event, Label
@@ -146,35 +145,6 @@ async def test_two_copies_of_one_store_never_give_one_label_twice(tmp_path: Path
         assert not labels & {event.label for event in stored_events(clone)[2:]}
 
 
-@pytest.mark.guarantee(2)
-async def test_fingerprints_are_forgotten_after_the_retention_and_not_before(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock, retention_seconds=7200) as store:
-        await accept(store, clock, ONE)
-        clock.pass_seconds(3600)
-        assert (await accept(store, clock, ONE)).duplicates == 1
-        clock.pass_seconds(7200)
-        await accept(store, clock, TWO)
-        assert (await accept(store, clock, ONE)).accepted == 1
-    assert read_status(tmp_path, GATEWAY).duplicates == 1
-
-
-@pytest.mark.guarantee(2)
-async def test_a_wall_clock_a_year_ahead_forgets_nothing(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock, retention_seconds=7200) as store:
-        await accept(store, clock, ONE)
-        clock.now += 365 * 86_400_000
-        await accept(store, clock, TWO)
-        assert (await accept(store, clock, ONE)).duplicates == 1
-
-
-@pytest.mark.guarantee(1)
-async def test_invalid_events_are_kept_beside_valid_ones(tmp_path: Path, clock: HandClock) -> None:
-    reject = Reject(DEVICE, "coap", clock.wall_ms(), "NaN", b"raw")
-    async with make_store(tmp_path, clock) as store:
-        assert (await submit(store, clock, ONE, rejects=(reject,))).accepted == 1
-    assert read_status(tmp_path, GATEWAY).rejected == 1
-
-
 async def test_an_invalid_event_is_kept_also_beside_copies_alone(tmp_path: Path, clock: HandClock) -> None:
     reject = Reject(DEVICE, "coap", clock.wall_ms(), "NaN", b"raw")
     async with make_store(tmp_path, clock) as store:
@@ -194,31 +164,6 @@ async def test_a_pack_that_comes_again_brings_its_invalid_events_once(tmp_path: 
         for _ in range(2):
             await submit(store, clock, rejects=(first,))
     assert read_status(tmp_path, GATEWAY).rejected == 4
-
-
-async def test_copies_are_counted_across_a_clean_stop(tmp_path: Path, clock: HandClock) -> None:
-    for _ in range(2):
-        async with make_store(tmp_path, clock) as store:
-            store.add_transport(lambda: 2, lambda: None)
-            await accept(store, clock, ONE)
-            await accept(store, clock, ONE)
-    assert read_status(tmp_path, GATEWAY).duplicates == 7
-
-
-@pytest.mark.guarantee(3)
-async def test_a_second_agent_on_one_store_is_refused(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock):
-        with pytest.raises(StoreError, match="another agent"):
-            async with make_store(tmp_path, clock):
-                pass
-
-
-async def test_facts_are_durable(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path / "first", clock) as store:
-        store.outbox.set_fact("receipts.table", "t1")
-        image = crash_image(tmp_path / "first", tmp_path / "second")
-    async with make_store(image, clock) as store:
-        assert (store.outbox.fact("receipts.table"), store.outbox.fact("unknown")) == ("t1", None)
 
 
 async def test_the_writer_logs_nothing_per_event(

@@ -12,7 +12,6 @@ from collections.abc import Callable
 import pytest
 
 from simulators import wire
-from simulators.observed_link.command import main
 from simulators.observed_link.observer import MEANINGS, Observer
 from simulators.services import ports
 from tests.simulators.run.minimal_gateway import BAD_REQUEST, UNAVAILABLE, acked, minimal_gateway
@@ -163,19 +162,3 @@ async def _peer(port: int) -> tuple[asyncio.DatagramTransport, list[bytes]]:
 
     transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(Peer, remote_addr=("::1", port))
     return transport, heard
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        [],
-        ["--target", "http://gw"],
-        ["--target", "coap://gw", "--listen", "gw"],
-        ["--target", "coap://gw", "--loss", "2"],
-        ["--target", "coap://gw", "--scenario", "lossy"],
-    ],
-)
-def test_wrong_usage_is_refused(wrong: list[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(wrong, "oncegate-sim link")
-    assert ended.value.code == 2

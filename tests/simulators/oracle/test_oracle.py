@@ -1,32 +1,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from contract.event import Event
-from simulators.evidence.row import Row
 from simulators.ledger import Acked, GivenUp, Ledger, Line, Reported, Sent, read
 from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Scope
 from simulators.oracle.history import with_histories
 from simulators.oracle.judge import judge
 from simulators.oracle.statement import canonical
-from simulators.oracle.verdict import Verdict, from_document, sentence
-from simulators.payloads import KnownBy, identified_by
+from simulators.oracle.verdict import from_document, sentence
 from tests.simulators.oracle.judged_field import ALL, LEDGER, NOW, TABLE, audit, row_of, rows, sent_and_acked
-
-
-def _counts(verdict: Verdict) -> tuple[int, int, int, int]:
-    return verdict.lost, verdict.doubled, verdict.invented, verdict.changed
-
-
-def _some(kind: KnownBy) -> int:
-    reported = [line.event for line in LEDGER if isinstance(line, Reported)]
-    return next(index for index, event in enumerate(reported) if identified_by(event) is kind)
 
 
 def test_an_existing_ledger_is_kept() -> None:
@@ -37,74 +23,6 @@ def test_an_existing_ledger_is_kept() -> None:
     assert verdict.violations == ()
 
 
-@pytest.mark.guarantee(0)
-@pytest.mark.parametrize("kind", KnownBy)
-def test_a_lost_event_is_caught(kind: KnownBy) -> None:
-    gone = _some(kind)
-    verdict = audit(LEDGER, TABLE[:gone] + TABLE[gone + 1 :])
-    assert _counts(verdict) == (1, 0, 0, 0)
-    assert not verdict.kept
-    assert TABLE[gone].device in str(verdict.violations[0])
-    assert str(verdict.violations[0]).startswith("lost: ")
-
-
-@pytest.mark.guarantee(0)
-@pytest.mark.parametrize("kind", KnownBy)
-def test_a_doubled_event_is_caught(kind: KnownBy) -> None:
-    assert _counts(audit(LEDGER, [*TABLE, TABLE[_some(kind)]])) == (0, 1, 0, 0)
-
-
-INVENTED = [
-    Event(TABLE[_some(KnownBy.ID)].device, id=10000, data={"temperature": 21}),
-    Event(TABLE[_some(KnownBy.TIME)].device, time=NOW - 1, data={"temperature": 21}),
-    Event(TABLE[_some(KnownBy.NEITHER)].device, data={"temperature": 99}),
-    Event("urn:dev:mac:02005effffffffff", id=1, data={"temperature": 21}),
-]
-
-
-@pytest.mark.guarantee(0)
-@pytest.mark.parametrize("event", INVENTED)
-def test_an_invented_event_is_caught(event: Event) -> None:
-    assert _counts(audit(LEDGER, [*TABLE, row_of(event, ALL + 1)])) == (0, 0, 1, 0)
-
-
-@pytest.mark.parametrize("kind", [KnownBy.ID, KnownBy.TIME])
-def test_changed_data_is_caught(kind: KnownBy) -> None:
-    rows = list(TABLE)
-    row = rows[_some(kind)]
-    rows[_some(kind)] = row._replace(data={"temperature": -40})
-    assert _counts(audit(LEDGER, rows)) == (0, 0, 0, 1)
-
-
-def test_changed_data_of_an_event_with_neither_is_one_lost_and_one_invented() -> None:
-    rows = list(TABLE)
-    row = rows[_some(KnownBy.NEITHER)]
-    rows[_some(KnownBy.NEITHER)] = row._replace(data={"temperature": -40})
-    assert _counts(audit(LEDGER, rows)) == (1, 0, 1, 0)
-
-
-def _by(key: Callable[[Row], object]) -> list[Row]:
-    return list({key(row): row for row in TABLE}.values())
-
-
-@pytest.mark.guarantee(0)
-def test_a_dedup_by_content_alone_is_caught() -> None:
-    kept = _by(lambda row: (row.device, row.type, canonical(row.data)))
-    verdict = audit(LEDGER, kept)
-    assert verdict.lost == ALL - len(kept) > 0.3 * ALL
-
-
-def test_a_dedup_that_drops_equal_readings_without_id_and_time_is_caught() -> None:
-    kept = _by(lambda row: (row.device, row.type, row.id, row.time, canonical(row.data)))
-    verdict = audit(LEDGER, kept)
-    assert verdict.lost == ALL - len(kept) > 0
-    assert all("id=" not in one.subject and "time=" not in one.subject for one in verdict.violations)
-
-
-def test_no_dedup_at_all_is_caught() -> None:
-    assert _counts(audit(LEDGER, TABLE * 2)) == (0, ALL, 0, 0)
-
-
 def test_an_unacked_event_may_be_there_once_or_not_at_all() -> None:
     event = Event("d", id=1, data={"a": 1})
     sent: list[Line] = [Reported(0, 1, event), Sent(0, 1), GivenUp(0, 1)]
@@ -113,28 +31,12 @@ def test_an_unacked_event_may_be_there_once_or_not_at_all() -> None:
     assert audit(sent, [row_of(event)] * 2).doubled == 1
 
 
-def test_an_event_that_was_never_sent_may_not_be_there() -> None:
-    event = Event("d", id=1)
-    assert audit([Reported(0, 1, event)], [row_of(event)]).faults == {"invented": 1, "unacked": 1}
-    twin = Event("d", data={"a": 1})
-    assert audit([Reported(0, 1, twin)], [row_of(twin)]).faults == {"invented": 1, "unacked": 1}
-
-
 def test_unacked_twins_with_neither_are_counted() -> None:
     event = Event("d", data={"a": 1})
     lines: list[Line] = [Reported(0, 1, event), Reported(0, 2, event), Sent(0, 1), Sent(0, 2), Acked(0, 2)]
     twins = rows(event, event, event)
-    assert [_counts(audit(lines, twins[:count]))[:2] for count in range(4)] == [(1, 0), (0, 0), (0, 0), (0, 1)]
-
-
-@pytest.mark.guarantee(0)
-def test_a_device_whose_events_changed_places_is_caught() -> None:
-    first, second = Event("d", id=1), Event("d", id=2)
-    lines = sent_and_acked(first, second)
-    assert audit(lines, [row_of(first, 4), row_of(second, 7)]).kept
-    swapped = audit(lines, [row_of(first, 7), row_of(second, 4)])
-    assert (swapped.disordered, swapped.kept) == (1, False)
-    assert audit(lines, [row_of(first, 7), row_of(second, 4, "another epoch")]).kept
+    verdicts = [audit(lines, twins[:count]) for count in range(4)]
+    assert [(one.lost, one.doubled) for one in verdicts] == [(1, 0), (0, 0), (0, 0), (0, 1)]
 
 
 def test_an_ack_on_the_very_line_before_the_next_transmission_decides() -> None:
@@ -178,18 +80,6 @@ def test_events_under_way_at_once_may_come_in_any_order() -> None:
         Acked(1, 1),
     ]
     assert audit(lines, [row_of(first, 7), row_of(second, 4)]).kept
-
-
-def test_records_of_a_device_that_changed_places_in_kafka_are_caught() -> None:
-    def records(*offsets: int) -> Verdict:
-        with EvidenceDatabase() as evidence:
-            for sequence, offset in enumerate(offsets):
-                evidence.add_records([row_of(Event("d", id=sequence), sequence)._replace(offset=offset)])
-            return judge(evidence)
-
-    assert records(4, 5, 9).disordered == 0
-    assert records(4, 9, 5).disordered == 1
-    assert records(4, 9, 5, 6).disordered == 2
 
 
 def test_a_record_that_is_repeated_late_is_where_it_was_first() -> None:

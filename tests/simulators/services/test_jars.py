@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cloud.jars import download, ivy, java
-from cloud.jars.coordinates import Coordinates, Jar, parse_coordinates, read_lock, write_lock
+from cloud.jars.coordinates import Coordinates, Jar
 from cloud.jars.error import JarError
 from simulators.services.install import jars
 
@@ -80,24 +80,12 @@ def test_a_jar_that_was_not_fetched_is_named(tmp_path: Path) -> None:
         download.ensure([JAR], tmp_path, fetch=fetch_nothing)
 
 
-def test_a_lock_that_is_written_reads_back(tmp_path: Path) -> None:
-    write_lock({"broker": [JAR]}, tmp_path / "jars.lock")
-
-    assert read_lock(tmp_path / "jars.lock") == {"broker": (JAR,)}
-
-
 def test_the_lock_pins_all_sets_by_checksum() -> None:
     pinned = jars.pinned()
 
     assert set(pinned) == {jars.BROKER, jars.BROKER_3_9, jars.SPARK, jars.STREAMS, jars.S3, jars.S3A, jars.TLC}
     assert all(len(bytes.fromhex(jar.sha256)) == 32 for of in pinned.values() for jar in of)
     assert len({jar.coordinates for jar in pinned[jars.BROKER]}) == len(pinned[jars.BROKER])
-
-
-@pytest.mark.parametrize("text", ["", "a:b", "a:b:c:d", "a::c"])
-def test_what_names_no_jar_is_an_error(text: str) -> None:
-    with pytest.raises(JarError, match="does not name a jar"):
-        parse_coordinates(text)
 
 
 def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:

@@ -80,29 +80,6 @@ def test_an_acknowledged_record_survives_kill_and_restart(broker: Broker) -> Non
     assert b"kept" in consume(broker)
 
 
-def test_a_broker_that_stands_still_goes_on(broker: Broker) -> None:
-    broker.pause()
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
-    delivered: list[KafkaError | None] = []
-    producer.produce(topics.EVENTS, b"patience", on_delivery=lambda error, _message: delivered.append(error))
-    assert producer.flush(0.5) == 1
-
-    broker.resume()
-
-    assert producer.flush(SECONDS_MAX) == 0
-    assert delivered == [None]
-
-
-def test_a_broker_that_was_stopped_starts_again(broker: Broker) -> None:
-    produce(broker, b"before the stop")
-
-    broker.stop()
-    assert session.members(broker.process.pid) == []
-    broker.start()
-
-    assert b"before the stop" in consume(broker)
-
-
 @pytest.mark.heavy
 def test_two_brokers_do_not_meet(broker: Broker, tmp_path: Path) -> None:
     with Broker(tmp_path) as other:

@@ -1,7 +1,6 @@
 """Clock, SQLite, mounts, space, wear and ports, on the real machine and with recorded data of others."""
 
 import asyncio
-import re
 import socket
 import sqlite3
 import tomllib
@@ -28,7 +27,7 @@ from agent.cli.doctor.machine import (
     mount_of,
 )
 from agent.cli.doctor.ports import check_ports
-from agent.cli.doctor.wear import FULL_WRITES, card_health, check_wear, years_left
+from agent.cli.doctor.wear import card_health, check_wear
 from agent.clock import SystemClock
 from agent.config.settings import (
     CoapSettings,
@@ -41,7 +40,7 @@ from agent.config.settings import (
 )
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database
-from agent.store.wear import BytesWritten, process_bytes
+from agent.store.wear import process_bytes
 from contract.event import Event
 from contract.record import ClockTrust
 from tests.agent.store.stores import HandClock, accept, make_store
@@ -182,17 +181,6 @@ def test_fingerprints_that_the_memory_cannot_hold_are_wrong() -> None:
     (too_large,) = check_memory(IdentitySettings(memory_bytes=900 << 30), available_bytes=256 << 20)
     assert (fits.condition, too_large.condition) == (Condition.FINE, Condition.WRONG)
     assert "lower identity.memory" in too_large.hint
-
-
-def test_years_left_follow_from_the_rate() -> None:
-    day = 86_400_000
-    slow = years_left(BytesWritten(1_000_000, day), 32 * 10**9)
-    fast = years_left(BytesWritten(20 * 10**9, day), 32 * 10**9)
-    assert (slow.condition, fast.condition) == (Condition.FINE, Condition.WARNING)
-    years = float(re.findall(r"([\d,]+) years", fast.text)[0].replace(",", ""))
-    assert years == pytest.approx(32e9 * FULL_WRITES / 20e9 / 365.25, abs=1)
-    assert "not enough data yet" in years_left(BytesWritten(10, 10), 32 * 10**9).text
-    assert years_left(BytesWritten(0, 0), 32 * 10**9).text == "not enough data yet to estimate the disk's life"
 
 
 def test_what_is_written_is_counted_across_openings(tmp_path: Path) -> None:

@@ -32,14 +32,6 @@ def test_a_disk_is_measured_and_nothing_is_left_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_line_has_everything_that_others_need_to_compare() -> None:
-    assert CARD.line() == (
-        "oncegate 0.1.0 pure | Raspberry Pi 4 Model B Rev 1.4, aarch64 | ext4 on mmcblk0 SC32G 31.9 GB"
-        " | flush 3.12 ms median, 12.10 ms 99 %, 43.40 ms max | events 280/s one by one, 6,123/s in packs of 100"
-        " | 9.1 kB or 260 B written an event: 28 or over 100 years at 1 event/s"
-    )
-
-
 def test_years_are_those_of_the_bytes_written() -> None:
     years = CARD.years(CARD.single)
     assert years == pytest.approx(31_914_983_424 * 250 / 9_100 / 31_557_600)

@@ -198,14 +198,6 @@ def test_the_configuration_applies_where_there_is_one(decode: Decode, tmp_path: 
     assert (published["device"], published["via"]) == ("tank-1", "mqtt")
 
 
-def test_people_get_the_fields_below_the_fingerprint(decode: Decode, running_agent: RunningAgent) -> None:
-    done = running_agent.oncegate("decode", text=json.dumps(PACK))
-    lines = done.stdout.splitlines()
-    assert (done.returncode, lines[0]) == (1, FINGERPRINT)
-    assert lines[1].split() == ["device", "urn:dev:mac:00158d0001a2b3c4"]
-    assert lines[-1] == "rejected  urn:b: unknown field 'colour'"
-
-
 @pytest.mark.parametrize(
     "words",
     [

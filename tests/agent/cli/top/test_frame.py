@@ -98,12 +98,6 @@ def test_an_accepted_event_is_shown_by_its_values_and_one_without_them_by_its_fi
     assert [text[56:].rstrip() for text, _ in shown if "xxxx" in text] == ["f" * 32, "t 21.5 Cel, on true, x \\x1b"]
 
 
-def test_old_figures_are_faint_below_the_reason() -> None:
-    lines = frame(between(BEFORE, AFTER), 80, 24, "q quits", "agent not responding since 12:00:00: refused")
-    assert lines[1][0].rstrip() == "agent not responding since 12:00:00: refused"
-    assert (lines[1][1], lines[2][1]) == (Colour.BAD, Colour.FAINT)
-
-
 def test_a_store_that_cannot_store_says_so() -> None:
     figures: Figures = replace(between(BEFORE, AFTER), trouble="the store is full")
     assert frame(figures, 80, 24, "")[1] == ("nothing can be stored: the store is full".ljust(80), Colour.BAD)

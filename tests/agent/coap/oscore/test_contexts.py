@@ -67,20 +67,6 @@ async def test_the_first_request_of_each_life_has_to_prove_that_it_is_fresh(
     assert len(recorder.deliveries) == 2
 
 
-async def test_a_challenge_without_a_number_is_a_refusal_in_the_plain_and_the_next_is_served(
-    tmp_path: Path, sensor: ProtectedSensor
-) -> None:
-    numbers = tmp_path / "numbers"
-    numbers.write_text("in the way")
-    recorder = Recorder()
-    async with serving(recorder, oscore=offering(tmp_path)) as server:
-        with Sensor(server.port) as socket:
-            assert (await socket.ask(sensor.request()[0])).code == UNAVAILABLE
-            numbers.unlink()
-            assert (await sensor.post(socket))[0].code == Code.CHANGED
-    assert len(recorder.deliveries) == 1
-
-
 @pytest.mark.guarantee(2)
 async def test_a_captured_datagram_is_refused_from_elsewhere_and_answered_again_where_it_came_from(
     tmp_path: Path, sensor: ProtectedSensor
@@ -179,15 +165,6 @@ async def test_a_flood_of_plain_slow_path_requests_leaves_the_budget_of_protecte
                 await sensor.post(socket)
         assert server.counters.shed >= 90
     assert len(recorder.deliveries) == 5
-
-
-async def test_where_oscore_is_offered_a_plain_request_is_served_as_before(tmp_path: Path) -> None:
-    recorder = Recorder()
-    async with serving(recorder, oscore=offering(tmp_path)) as server:
-        with Sensor(server.port) as socket:
-            assert (await socket.ask(post())).code == CHANGED
-        assert server.counters.fast == 1
-    assert recorder.deliveries[0].authenticated is None
 
 
 async def test_without_credentials_the_option_is_unknown() -> None:

@@ -162,15 +162,6 @@ def test_whatever_a_file_holds_it_is_a_credential_or_has_its_reason(
     assert all(error.startswith(str(file)) for error in found.errors)
 
 
-def test_the_longest_credential_is_taken(tmp_path: Path) -> None:
-    device = "".join(f"\\U{ord(letter):08x}" for letter in "\U0001f321" * 256)
-    longest = {"device": f'"{device}"', **dict.fromkeys(("secret", "salt", "id_context"), f'"{"ab" * 64}"')}
-    written(tmp_path, "longest", {**longest, "gateway_id": f'"{"cd" * 7}"', "sensor_id": f'"{"ef" * 7}"'})
-    found = read_credentials(tmp_path)
-    assert found.errors == ()
-    assert found.credentials[0].device == "\U0001f321" * 256
-
-
 def test_a_directory_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CredentialsError, match="credentials_dir"):
         read_credentials(tmp_path / "missing")

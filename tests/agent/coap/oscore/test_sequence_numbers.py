@@ -25,7 +25,6 @@ from agent.coap.oscore.sequence_numbers import (
     SenderNumbers,
     Sequence,
 )
-from agent.coap.tuning import Tuning
 
 
 class Shortest(Random):
@@ -74,10 +73,6 @@ def test_no_number_comes_twice_over_lives_that_end_without_warning(
     assert taken == sorted(taken)
 
 
-def test_a_flood_writes_to_the_disk_once_in_a_long_while() -> None:
-    assert BLOCK / Tuning().protected_per_second > 50.0
-
-
 def test_nothing_is_given_before_it_is_reserved(tmp_path: Path) -> None:
     numbers = sequence(tmp_path / "a.number", Random(1))
     with pytest.raises(NoNumberError, match="reserved"):
@@ -100,13 +95,6 @@ def test_however_many_threads_reserve_there_is_one_block_and_no_number_comes_twi
             taken += [numbers.take() for _ in range(BLOCK)]
             assert not numbers.has_some
     assert taken == list(range(taken[0], taken[0] + 3 * BLOCK))
-
-
-def test_a_block_is_on_disk_before_its_first_number_is_given(tmp_path: Path) -> None:
-    file = tmp_path / "a.number"
-    numbers = sequence(file, Random(1))
-    for _ in range(2 * BLOCK + 1):
-        assert take(numbers) < reserved(file)
 
 
 @pytest.mark.guarantee(2)
@@ -155,13 +143,6 @@ def test_what_a_full_or_read_only_disk_refuses_is_not_given_and_comes_when_it_ta
                 take(numbers)
     given += [take(numbers) for _ in range(BLOCK)]
     assert len(set(given)) == 2 * BLOCK
-
-
-def test_what_cannot_be_reserved_is_not_given(tmp_path: Path) -> None:
-    folder = tmp_path / "oscore"
-    folder.write_text("a file stands in the way")
-    with pytest.raises(NoNumberError, match="oscore"):
-        take(sequence(folder / "a.number", Random(1)))
 
 
 def test_two_lives_of_one_backup_go_different_ways(tmp_path: Path) -> None:
@@ -238,10 +219,6 @@ def test_no_flipped_bit_makes_another_number(tmp_path: Path) -> None:
         flipped[bit // 8] ^= 1 << bit % 8
         file.write_bytes(flipped)
         assert take(sequence(file, Random(3))) == Random(3).randrange(START_MAX)
-
-
-def test_without_a_file_it_begins_anywhere(tmp_path: Path) -> None:
-    assert take(sequence(tmp_path / "a.number", Random(3))) == Random(3).randrange(START_MAX)
 
 
 def test_the_last_numbers_are_given_and_then_none(tmp_path: Path) -> None:

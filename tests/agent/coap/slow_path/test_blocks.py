@@ -30,33 +30,6 @@ REQUEST_TAG = 292
 """RFC 9175 section 3."""
 
 
-def test_blocks_in_their_order_make_the_body() -> None:
-    upload = Blocks(1_000, 10.0)
-    first, second, last = blocks()
-    assert upload.take("a", first, 0) is None
-    assert upload.take("a", second, 0) is None
-    complete = upload.take("a", last, 0)
-    assert complete is not None
-    assert complete.body == BODY
-
-
-def test_a_block_that_comes_again_changes_nothing() -> None:
-    upload, plain = Blocks(1_000, 10.0), Blocks(1_000, 10.0)
-    first, second, last = blocks()
-    taken = [upload.take("a", block, 0) for block in (first, first, second, first, second, last, last)]
-    wholes = [complete for complete in taken if complete is not None]
-    assert wholes == [plain.take("a", block, 0) for block in (first, second, last)][-1:] * 2
-
-
-def test_a_first_block_that_comes_late_leaves_the_answer_to_the_last_one_as_it_was() -> None:
-    upload = Blocks(1_000, 10.0)
-    first, second, last = blocks()
-    complete = [upload.take("a", block, 0) for block in (first, second, last)][-1]
-    assert upload.take("a", first, 0) is None
-    assert complete is not None
-    assert upload.take("a", last, 0) == complete
-
-
 def test_a_last_block_without_payload_may_come_again() -> None:
     upload = Blocks(1_000, 10.0)
     upload.take("a", blocks()[0], 0)
@@ -92,49 +65,6 @@ def test_a_restarted_sensor_that_begins_again_with_an_equal_block_is_not_stuck()
     complete = upload.take("a", replace(changed, retransmission_key=b"other again"), 0)
     assert complete is not None
     assert complete.body == BODY[:64] + b"new"
-
-
-@pytest.mark.parametrize("late", [0, 1, 2])
-@pytest.mark.parametrize("at", [1, 2])
-def test_a_block_of_an_earlier_upload_that_comes_late_changes_nothing(late: int, at: int) -> None:
-    upload = Blocks(1_000, 10.0)
-    earlier, later = blocks(), blocks(BODY[::-1], run=1)
-    for block in [*earlier, *later[:at]]:
-        upload.take("a", block, 0)
-    with pytest.raises(IncompleteError):
-        upload.take("a", earlier[late], 0)
-    complete = [upload.take("a", block, 0) for block in later[at:]][-1]
-    assert complete is not None
-    assert complete.body == BODY[::-1]
-
-
-def test_the_first_block_of_an_earlier_upload_begins_none_after_the_next_one_was_dropped() -> None:
-    upload = Blocks(1_000, 10.0)
-    earlier, later = blocks(), blocks(BODY[::-1], run=1)
-    for block in [*earlier, *later[:2]]:
-        upload.take("a", block, 0)
-    for block in (Block(2 * SIZE + 1, SIZE, False, b"", b"gap"), earlier[0], later[1]):
-        with pytest.raises(IncompleteError):
-            upload.take("a", block, 0)
-
-
-@pytest.mark.parametrize("before", [0, 1])
-def test_a_block_that_was_refused_joins_no_later_upload(before: int) -> None:
-    """It was refused because the upload was lost, as in a restart of the agent, or had another length."""
-    upload = Blocks(1_000, 10.0)
-    *earlier, refused = blocks()
-    later = blocks(BODY[::-1], run=1)
-    for block in earlier[:before]:
-        upload.take("a", block, 0)
-    for block in (refused, *later[:2], refused):
-        if block is refused:
-            with pytest.raises(IncompleteError):
-                upload.take("a", block, 0)
-        else:
-            upload.take("a", block, 0)
-    complete = upload.take("a", later[2], 0)
-    assert complete is not None
-    assert complete.body == BODY[::-1]
 
 
 def test_a_block_that_was_refused_is_a_new_one_after_the_lifetime() -> None:
@@ -199,27 +129,12 @@ def test_whatever_comes_late_each_body_is_one_that_was_sent(lengths: list[int], 
         assert any(send(body) for _ in range(len(late) + 1))
 
 
-@pytest.mark.parametrize("at", [1, 2])
-def test_without_the_blocks_before_it_a_block_is_incomplete(at: int) -> None:
-    with pytest.raises(IncompleteError):
-        Blocks(1_000, 10.0).take("a", blocks()[at], 0)
-
-
 def test_a_block_must_be_as_long_as_it_says() -> None:
     upload = Blocks(1_000, 10.0)
     for block in (Block(0, SIZE, True, b"short", b""), Block(0, SIZE, False, b"x" * (SIZE + 1), b"")):
         with pytest.raises(BlockSizeError):
             upload.take("a", block, 0)
     assert len(upload) == 0
-
-
-def test_a_body_over_the_limit_is_refused_each_time() -> None:
-    upload = Blocks(100, 10.0)
-    first, second, _ = blocks()
-    upload.take("a", first, 0)
-    for _ in range(2):
-        with pytest.raises(TooLargeError):
-            upload.take("a", second, 0)
 
 
 def test_an_interrupted_upload_is_forgotten_after_its_lifetime() -> None:
@@ -243,14 +158,6 @@ def test_the_upload_that_has_rested_longest_makes_room() -> None:
     with pytest.raises(IncompleteError):
         upload.take(1, runs[1][1], 0)
     upload.take(2, runs[2][1], 0)
-
-
-def test_uploads_of_many_sensors_at_once_are_all_completed() -> None:
-    upload = Blocks(1_000, 10.0)
-    runs = [blocks(run=run) for run in range(500)]
-    for number in range(3):
-        completed = [upload.take(run, runs[run][number], 0) for run in range(500)]
-    assert all(completed)
 
 
 def test_the_bodies_that_are_kept_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,19 +196,6 @@ async def test_a_retransmitted_last_block_is_the_same_request() -> None:
     assert again.code == CHANGED
     first, second = recorder.deliveries
     assert (first.body, first.retransmission_key) == (second.body, second.retransmission_key)
-
-
-async def test_a_late_first_block_over_the_wire_joins_no_later_blocks() -> None:
-    recorder = Recorder()
-    async with serving(recorder) as server:
-        with Sensor(server.port) as sensor:
-            uploader = Uploader(sensor)
-            await uploader.upload(BODY)
-            await uploader.block(0, True, BODY[::-1][:SIZE])
-            await sensor.ask(uploader.sent[0])
-            for number in (1, 2):
-                await uploader.block(number, number == 1, BODY[::-1][number * SIZE : (number + 1) * SIZE])
-    assert [delivery.body for delivery in recorder.deliveries] == [BODY, BODY[::-1]]
 
 
 async def test_uploads_with_different_request_tags_are_apart() -> None:

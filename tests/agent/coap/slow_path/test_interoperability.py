@@ -13,7 +13,7 @@ from aiocoap import Context, Message, Unreliable  # type: ignore[import-untyped]
 from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 
 from agent.coap.tuning import Tuning
-from agent.delivery import Answer, Media, Status
+from agent.delivery import Media
 from tests.agent.coap.recorder import Recorder
 from tests.agent.coap.serving import serving
 
@@ -97,15 +97,6 @@ async def test_libcoap_takes_a_separate_response() -> None:
         spoken = await asking
         assert (server.counters.separate, server.counters.given_up) == (1, 0)
     assert "CON c:2.04" in spoken.received
-
-
-@needs_libcoap
-async def test_libcoap_shows_a_diagnostic_and_the_listing() -> None:
-    async with serving(Recorder(Answer(Status.UNDECODABLE, reason="not today"))) as server:
-        refused = await libcoap(server.port, "-m", "post", "-t", "50", "-e", "{}")
-        listing = await libcoap(server.port, path=".well-known/core")
-    assert "4.00 not today" in refused.printed
-    assert "</events>" in listing.printed
 
 
 @pytest_asyncio.fixture

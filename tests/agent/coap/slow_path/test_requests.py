@@ -84,11 +84,6 @@ async def test_what_cannot_be_served_has_its_code(raw: bytes, code: int) -> None
     assert (response.kind, response.code, response.mid, response.token) == (ACK, code, 1, b"\x01")
 
 
-async def test_an_answer_to_another_path_names_the_right_ones() -> None:
-    response = await answer_to(datagram(CON, POST, options=((URI_PATH, b"elsewhere"),)))
-    assert response.rest.endswith(b"\xffpost events to /events or /e")
-
-
 @pytest.mark.parametrize(
     ("options", "fast"),
     [

@@ -61,20 +61,6 @@ def test_what_was_in_flight_at_the_end_counts_at_the_start_without_a_broker_and_
         wait_until(lambda: in_doubt(outbox) == InDoubtBatches(lost_max=10), "the batch counts as possibly lost", 20)
 
 
-@pytest.mark.heavy
-@pytest.mark.kafka
-def test_a_backlog_arrives_once_and_none_of_it_waits_for_a_receipt(kafka: KafkaTopic) -> None:
-    outbox = MemoryOutbox()
-    outbox.append(*readings(3_000))
-
-    with forwarding(kafka.settings(MODE), outbox):
-        wait_for_count(lambda: unsettled(outbox), 0, "everything has arrived")
-        assert in_doubt(outbox) == InDoubtBatches()
-
-    assert_each_once(kafka, outbox)
-    assert outbox.forwarded() == []
-
-
 @pytest.mark.kafka
 def test_what_another_mode_had_set_aside_for_its_size_no_longer_waits(kafka: KafkaTopic) -> None:
     outbox = MemoryOutbox()
@@ -206,34 +192,3 @@ def test_a_broker_killed_in_the_middle_gets_nothing_twice_and_what_may_be_lost_i
     missing = len(outbox.stored()) - len(seen)
     assert missing <= in_doubt(outbox).lost_max
     assert caplog.text.count("in_flight_at_most") == (in_doubt(outbox).lost_max > 0) or in_doubt(outbox).lost_max > 0
-
-
-@pytest.mark.guarantee(4)
-@pytest.mark.kafka
-def test_what_was_in_flight_at_the_agents_end_is_said_at_its_next_start(
-    kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
-) -> None:
-    outbox = MemoryOutbox()
-    outbox.append(*readings(10))
-    outbox.release(1, 7, (IN_DOUBT, str(InDoubtBatches().with_batch(1, 7))))
-
-    with forwarding(kafka.settings(MODE), outbox):
-        wait_for_count(lambda: unsettled(outbox), 0, "the rest has arrived")
-
-    assert "in_flight_at_most=7" in caplog.text
-    assert in_doubt(outbox).lost_max == 7
-    assert sorted(sequence(record) for record in kafka.records()) == [8, 9, 10]
-
-
-@pytest.mark.kafka
-def test_what_is_too_large_for_the_producer_becomes_a_gap_all_the_same(kafka: KafkaTopic) -> None:
-    from tests.agent.forward.delivery.test_oversized import LARGE
-
-    outbox = MemoryOutbox()
-    outbox.append(*readings(5), LARGE, *readings(5, 5))
-
-    with forwarding(kafka.settings(MODE, message_max_bytes="3000", batch_size="3000"), outbox):
-        wait_for_count(lambda: unsettled(outbox), 0, "the rest has arrived")
-
-    assert list(outbox.given_up) == [6]
-    assert_each_once(kafka, outbox)

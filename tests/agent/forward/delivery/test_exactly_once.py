@@ -16,10 +16,9 @@ from agent.forward.kafka.health import CLONED, REACHABLE
 from agent.store.facts import FORWARDER_STOPPED, TRANSACTION_INTENT, TRANSACTION_SETTLED
 from agent.store.port import Batch, OutboxError, StoredEvent
 from agent.telemetry.links import LinkName, Links
-from contract.event import Event
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
-from tests.agent.forward.events import device, readings
+from tests.agent.forward.events import readings
 from tests.agent.forward.open_clients import follow_clients
 from tests.agent.forward.running import forwarding
 from tests.support.memory_outbox import MemoryOutbox
@@ -176,21 +175,6 @@ def test_after_a_salvage_that_has_lost_the_intent_no_number_is_used_again(kafka:
     assert_each_once(kafka, outbox)
 
 
-def test_a_transaction_that_was_marked_and_returned_is_sent_again_after_a_restart(
-    kafka: KafkaTopic, gateway: str
-) -> None:
-    outbox = MemoryOutbox()
-    outbox.append(*readings(10))
-    with forwarding(kafka.settings(MODE), outbox, gateway):
-        wait_until_forwarded(outbox)
-    outbox.return_batches(outbox.forwarded())
-
-    with forwarding(kafka.settings(MODE), outbox, gateway):
-        wait_until_forwarded(outbox)
-
-    assert len(kafka.records()) == 20
-
-
 @pytest.mark.guarantee(4)
 def test_a_clone_stops_the_one_that_it_has_fenced_and_goes_on_itself(
     kafka: KafkaTopic, gateway: str, caplog: pytest.LogCaptureFixture
@@ -267,38 +251,6 @@ def test_a_store_that_is_older_than_the_marker_says_so_and_goes_on(
         wait_until_forwarded(backup)
 
     assert "marker=foreign" in caplog.text
-
-
-def test_a_transaction_with_events_of_three_epochs_is_recognised_whichever_is_the_last_in_a_partition(
-    kafka: KafkaTopic, gateway: str
-) -> None:
-    outbox = MemoryOutbox()
-    for number, of in ((1, device(0)), (2, device(2)), (3, device(0))):
-        outbox.reopen(f"{number:016x}")
-        outbox.append(Event(of, id=number, data={}))
-
-    with forwarding(kafka.settings(MODE), outbox, gateway):
-        wait_until_forwarded(outbox)
-
-    assert_each_once(kafka, outbox)
-    [batch] = outbox.forwarded()
-    assert len(batch.partitions) == 2, "the event of the second epoch is the last one of its partition"
-
-
-@pytest.mark.guarantee(4)
-def test_a_topic_made_anew_before_the_mark_gets_everything(kafka: KafkaTopic, gateway: str) -> None:
-    outbox = MortalOutbox()
-    outbox.append(*readings(10))
-    outbox.before_mark = True
-    run_until_death(kafka, outbox, gateway)
-    kafka.delete_topic()
-    anew = kafka.create_topic()
-
-    with forwarding(kafka.settings(MODE), outbox, gateway):
-        wait_until_forwarded(outbox)
-
-    assert_each_once(kafka, outbox)
-    assert {batch.topic_id for batch in outbox.forwarded()} == {anew}
 
 
 @pytest.mark.guarantee(3)

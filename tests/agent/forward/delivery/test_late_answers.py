@@ -5,13 +5,9 @@ from __future__ import annotations
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import KafkaException, Producer
 
 from agent.config.settings import KafkaSettings
-from agent.forward.delivery.at_least_once import AtLeastOnce
-from agent.forward.delivery.exactly_once import ExactlyOnce
 from agent.forward.delivery.in_doubt import InDoubtBatches
-from agent.forward.kafka.client import producer_config
 from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
@@ -27,7 +23,6 @@ pytestmark = pytest.mark.kafka
 LATER = 100
 EXPIRY_MS, SOCKET_MS = "1500", "10000"
 """An event expires while its connection stays open, with the answer outstanding."""
-NOT_IDEMPOTENT = {"enable.idempotence": "false"}
 TRANSACTIONAL = [
     Request.PRODUCE,
     Request.INIT_PRODUCER_ID,
@@ -153,45 +148,3 @@ def test_at_most_once_sends_nothing_while_the_broker_does_not_answer_in_time(
         assert in_doubt(outbox) == InDoubtBatches()
 
     assert_each_once(kafka, outbox)
-
-
-def send_with_a_lost_ack(linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaTopic) -> MemoryOutbox:
-    """Forward events; the broker appends the second batch, and its ack is lost with its connection."""
-    outbox = MemoryOutbox()
-    outbox.append(*readings(LATER))
-    with forwarding(settings(linked, kafka, "at-least-once"), outbox):
-        wait_until_forwarded(outbox)
-        link.lose(Request.PRODUCE)
-        outbox.append(*readings(LATER, LATER))
-        wait_until_forwarded(outbox)
-    assert link.caught.is_set()
-    return outbox
-
-
-@pytest.mark.guarantee(4)
-def test_what_a_producer_repeats_since_an_ack_was_lost_is_there_once(
-    linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaTopic
-) -> None:
-    outbox = send_with_a_lost_ack(linked, link, kafka)
-
-    assert_each_once(kafka, outbox)
-    assert_nothing_lost(kafka, outbox)
-
-
-@pytest.mark.guarantee(4)
-def test_a_mutant_without_idempotence_doubles_what_it_repeats(
-    linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaTopic, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(AtLeastOnce, "fixed", {**AtLeastOnce.fixed, **NOT_IDEMPOTENT})
-
-    outbox = send_with_a_lost_ack(linked, link, kafka)
-
-    with pytest.raises(AssertionError, match="doubled"):
-        assert_each_once(kafka, outbox)
-
-
-def test_a_transactional_mutant_without_idempotence_is_refused_by_the_client() -> None:
-    chosen = KafkaSettings("127.0.0.1:1", "events", "exactly-once")
-    fixed = {**ExactlyOnce(chosen, "gw-1").fixed, **NOT_IDEMPOTENT}
-    with pytest.raises(KafkaException, match="idempotence"):
-        Producer(producer_config(chosen, fixed))

@@ -86,27 +86,6 @@ def test_what_the_producer_refuses_waits_until_its_limit_is_raised_and_the_rest_
 @pytest.mark.guarantee(4)
 @pytest.mark.kafka
 @pytest.mark.usefixtures("_quick")
-@pytest.mark.parametrize("delivery", MODES)
-def test_a_topic_that_was_set_too_small_loses_nothing_once_it_is_put_right(
-    kafka: KafkaTopic, delivery: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    kafka.configure_topic("max.message.bytes", "300")
-    outbox = MemoryOutbox()
-    outbox.append(*readings(20))
-
-    with forwarding(kafka.settings(delivery), outbox):
-        wait_until(lambda: len(waiting(outbox)) == 20, "all of them wait")
-        kafka.configure_topic("max.message.bytes", "1000000")
-        wait_until(lambda: outbox.new == 0, "everything is forwarded")
-
-    assert caplog.text.count("oversized=held") == 1
-    assert outbox.given_up == {}
-    assert_arrived(kafka, outbox, delivery)
-
-
-@pytest.mark.guarantee(4)
-@pytest.mark.kafka
-@pytest.mark.usefixtures("_quick")
 @pytest.mark.parametrize("delivery", ["at-least-once", pytest.param("exactly-once", marks=pytest.mark.heavy)])
 def test_what_the_broker_refuses_for_long_enough_is_given_up_and_the_rest_goes_on(
     kafka: KafkaTopic, outbox: MemoryOutbox, delivery: str

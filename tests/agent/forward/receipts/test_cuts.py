@@ -193,36 +193,3 @@ def test_what_a_broker_has_lost_between_acks_and_their_mark_is_sent_again(
             lose(broker, made)
         grow_again(made)
         assert_nothing_is_processed_that_the_table_has_not_read(made)
-
-
-@pytest.mark.guarantee(4)
-@pytest.mark.heavy
-@pytest.mark.parametrize("cuts", [FEW_CUTS, EVERY_CUT], ids=["few", "every"])
-def test_what_a_broker_has_lost_while_events_were_on_their_way_is_sent_again(
-    broker: Broker, cuts: Sequence[Cut]
-) -> None:
-    with lines(broker, cuts) as made:
-        send_bursts(made)
-        broker.pause()
-        for line in made:
-            line.outbox.append(*readings(BURST_EVENTS, BURSTS * BURST_EVENTS))
-        for line in made:
-            wait_until(lambda line=line: line.outbox.reads > BURSTS, "they are on their way")  # type: ignore[misc]
-        lose(broker, made)
-        grow_again(made)
-        assert_nothing_is_processed_that_the_table_has_not_read(made)
-
-
-@pytest.mark.guarantee(4)
-@pytest.mark.heavy
-@pytest.mark.parametrize("cuts", [FEW_CUTS, EVERY_CUT], ids=["few", "every"])
-def test_what_a_broker_has_lost_beside_receipts_is_sent_again_where_the_table_has_not_read_it(
-    broker: Broker, cuts: Sequence[Cut]
-) -> None:
-    with lines(broker, cuts) as made:
-        send_bursts(made, count=1)
-        assert_nothing_is_processed_that_the_table_has_not_read(made)
-        send_bursts(made, first=1, count=BURSTS - 1)
-        lose(broker, made)
-        grow_again(made)
-        assert_nothing_is_processed_that_the_table_has_not_read(made)

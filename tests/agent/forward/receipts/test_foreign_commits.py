@@ -6,7 +6,7 @@ import pytest
 
 from agent.forward.receipts.hold import read_hold
 from agent.store.facts import RECEIPTS_HELD, RECEIPTS_TABLE
-from tests.agent.forward.broker import GROUP, KafkaTopic
+from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.receipts.polling import EVENTS, CountingOutbox, processed, wait_for_polls
 from tests.agent.forward.running import forwarding, receipting
 from tests.support.waiting import wait_for_count, wait_until
@@ -34,69 +34,6 @@ def test_a_foreign_commit_holds_until_a_true_receipt_stands_there(
 
 
 @pytest.mark.kafka
-def test_a_foreign_commit_counts_where_any_does(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
-    kafka.commit(None, "")
-
-    with receipting(kafka.settings(), outbox, any_commit=True):
-        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
-
-    assert outbox.fact(RECEIPTS_TABLE) is None
-
-
-@pytest.mark.guarantee(4)
-@pytest.mark.kafka
-def test_an_offset_beyond_the_logs_end_holds_until_a_true_receipt_stands_there(
-    kafka: KafkaTopic, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
-) -> None:
-    kafka.commit(10**12, kafka.receipt())
-
-    with receipting(kafka.settings(), outbox):
-        wait_for_polls(outbox)
-        assert processed(outbox) == 0
-        assert caplog.text.count("receipts=held") == 1
-        kafka.commit(None, kafka.receipt())
-        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
-
-    assert "receipts=flowing" in caplog.text
-
-
-@pytest.mark.guarantee(4)
-@pytest.mark.kafka
-def test_a_receipt_without_a_leader_epoch_holds_until_one_names_it(
-    kafka: KafkaTopic, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
-) -> None:
-    kafka.commit(None, kafka.receipt(), leader_epochs={})
-
-    with receipting(kafka.settings(), outbox):
-        wait_until(lambda: "receipts=held" in caplog.text or processed(outbox) > 0, "it is judged")
-        assert processed(outbox) == 0
-        hold = read_hold(outbox.fact(RECEIPTS_HELD))
-        assert hold is not None
-        assert "has no leader epoch" in hold.reason
-        kafka.commit(None, kafka.receipt())
-        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
-
-    assert "receipts=flowing" in caplog.text
-
-
-@pytest.mark.kafka
-def test_another_table_holds_until_it_says_that_it_succeeds(
-    kafka: KafkaTopic, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
-) -> None:
-    outbox.set_fact(RECEIPTS_TABLE, "table-1")
-    kafka.commit(None, kafka.receipt("table-2"))
-
-    with receipting(kafka.settings(), outbox):
-        wait_for_polls(outbox)
-        assert processed(outbox) == 0
-        assert caplog.text.count("receipts=held") == 1
-        kafka.commit(None, kafka.receipt("table-2", succeeds="table-1"))
-        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
-
-    assert outbox.fact(RECEIPTS_TABLE) == "table-2"
-
-
-@pytest.mark.kafka
 def test_receipts_of_the_topic_before_it_was_recreated_hold(
     kafka: KafkaTopic, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -112,16 +49,6 @@ def test_receipts_of_the_topic_before_it_was_recreated_hold(
         assert outbox.fact(RECEIPTS_TABLE) is None
         kafka.commit(None, kafka.receipt())
         wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
-
-
-@pytest.mark.kafka
-def test_other_groups_give_no_receipts(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
-    kafka.commit(None, kafka.receipt(), group=f"{GROUP}-copy")
-
-    with receipting(kafka.settings(), outbox):
-        wait_for_polls(outbox)
-
-    assert processed(outbox) == 0
 
 
 @pytest.mark.kafka

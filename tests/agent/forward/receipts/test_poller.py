@@ -8,7 +8,6 @@ import pytest
 
 from agent.config.settings import KafkaSettings
 from agent.forward.kafka.health import FAILING
-from agent.forward.receipts.poller import FLOWING, HELD
 from agent.store.facts import RECEIPTS_TABLE
 from agent.store.port import Batch, Offsets, OutboxError
 from agent.telemetry.links import LinkName
@@ -40,30 +39,6 @@ def test_a_true_receipt_counts_and_pins_its_table(kafka: KafkaTopic, outbox: Cou
     assert outbox.fact(RECEIPTS_TABLE) == "table-1"
 
 
-@pytest.mark.kafka
-def test_offsets_that_went_back_are_waited_for(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
-    kafka.commit(0, kafka.receipt())
-
-    with receipting(kafka.settings(), outbox):
-        wait_for_polls(outbox)
-        assert processed(outbox) == 0
-        kafka.commit(None, kafka.receipt())
-        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
-
-
-@pytest.mark.guarantee(4)
-@pytest.mark.kafka
-def test_what_lies_below_the_tables_first_offset_is_sent_again(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
-    first = max(kafka.ends().values())
-    kafka.commit(first, kafka.receipt(first=first))
-
-    with receipting(kafka.settings(), outbox) as links:
-        wait_for_count(lambda: outbox.new, EVENTS, "all are returned")
-
-    assert processed(outbox) == 0
-    assert links.state(LinkName.RECEIPTS) == FLOWING
-
-
 @pytest.mark.guarantee(4)
 @pytest.mark.kafka
 def test_what_a_replaced_topic_had_is_sent_again_and_receipted_there(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
@@ -72,18 +47,6 @@ def test_what_a_replaced_topic_had_is_sent_again_and_receipted_there(kafka: Kafk
 
     with receipting(kafka.settings(), outbox), forwarding(kafka.settings(), outbox):
         wait_until(lambda: {batch.topic_id for batch in outbox.forwarded()} == {anew}, "all are sent again")
-        kafka.commit(None, kafka.receipt())
-        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
-
-
-@pytest.mark.kafka
-def test_offsets_that_have_expired_are_waited_for(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
-    kafka.commit(0, kafka.receipt())
-    kafka.forget_offsets()
-
-    with receipting(kafka.settings(), outbox):
-        wait_for_polls(outbox)
-        assert processed(outbox) == 0
         kafka.commit(None, kafka.receipt())
         wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
@@ -183,16 +146,6 @@ def test_facts_that_cannot_be_read_do_not_end_the_forwarding() -> None:
         with forwarding(settings, outbox) as links:
             wait_until(lambda: links.state(LinkName.KAFKA) == FAILING, "it is logged")
             assert links.reports()[LinkName.KAFKA].reason == "the store fails: disk I/O error"
-
-
-@pytest.mark.kafka
-def test_receipts_are_held_no_longer_than_there_is_something_to_hold(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
-    kafka.commit(None, "")
-
-    with receipting(kafka.settings(), outbox) as links:
-        wait_until(lambda: links.state(LinkName.RECEIPTS) == HELD, "it is held")
-        outbox.mark_processed(outbox.forwarded())
-        wait_until(lambda: links.state(LinkName.RECEIPTS) == FLOWING, "nothing is held any more")
 
 
 def test_without_receipts_forwarded_is_done() -> None:

@@ -162,23 +162,6 @@ def test_where_nothing_was_cut_everything_that_was_marked_is_processed(steps: li
     assert processed(partition, session.marked, table.view(partition)) == session.marked
 
 
-def test_what_stands_where_a_table_has_read_other_records_is_not_processed() -> None:
-    partition = Partition()
-    table = Table(partition)
-    for _ in range(5):
-        partition.append("another gateway", 1)
-    table.look()
-    partition.cut(2)
-    session = Session(partition, {PARTITION: partition.leader_epoch})
-    session.send()
-    session.mark(partition.leader_epoch)
-    for _ in range(5):
-        partition.append("another gateway", 1)
-
-    assert table.committed > session.marked[0].partitions[PARTITION].highest
-    assert processed(partition, session.marked, table.view(partition)) == []
-
-
 def test_what_only_a_leader_that_was_cut_off_still_has_is_not_processed() -> None:
     partition = Partition()
     table, session = Table(partition), Session(partition, {PARTITION: 0})

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agent.store.fingerprints.filter_slices import HASHES, PLANE_FILTERS, SINGLE_FILTERS_MAX, FilterSlices
 from agent.store.fingerprints.filters import BloomFilter, Filters, filter_bytes
-from agent.store.fingerprints.index import DEFAULT_BOUNDS, SEGMENT_EVENTS, IndexBounds
+from agent.store.fingerprints.index import SEGMENT_EVENTS
 from agent.store.fingerprints.memtable import Memtable
 
 EVENTS = 16
@@ -123,12 +123,3 @@ def test_segments_without_a_filter_are_the_oldest() -> None:
 def test_a_million_fingerprints_take_less_than_twenty_megabytes() -> None:
     planes = -(-1_000_000 // SEGMENT_EVENTS // PLANE_FILTERS)
     assert 2 * Memtable.bytes_max(SEGMENT_EVENTS) + planes * PLANE_FILTERS * filter_bytes(SEGMENT_EVENTS) < 20e6
-
-
-def test_seven_days_at_fifty_events_a_second_have_filters_within_the_default_memory() -> None:
-    planes = -(-7 * 86_400 * 50 // SEGMENT_EVENTS // PLANE_FILTERS)
-    assert planes * PLANE_FILTERS * filter_bytes(SEGMENT_EVENTS) // 2 <= DEFAULT_BOUNDS.filter_bytes
-
-
-def test_the_least_memory_has_room_for_filters() -> None:
-    assert IndexBounds(16 << 20).filter_bytes >= PLANE_FILTERS * filter_bytes(SEGMENT_EVENTS) // 2

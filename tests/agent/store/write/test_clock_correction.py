@@ -24,7 +24,6 @@ from tests.agent.store.stores import (
     FaultyConnection,
     HandClock,
     accept,
-    crash_image,
     make_store,
     open_faulty,
     stored_events,
@@ -115,30 +114,6 @@ async def test_no_event_of_a_sensor_is_needed_for_it(tmp_path: Path) -> None:
         assert read_status(tmp_path, GATEWAY).accepted == 1
 
 
-async def test_a_trusted_clock_declares_nothing(tmp_path: Path) -> None:
-    clock = HandClock()
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, reading(1))
-        clock.now += 3_600_000
-        await accept(store, clock, reading(2))
-        assert Stored.of(store).clocks == []
-
-
-async def test_events_between_the_step_and_the_trust_are_in_a_range_of_their_own(tmp_path: Path) -> None:
-    clock = untrusted()
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, reading(1))
-        clock.now = START  # the kernel's answer is cached for a second, or the daemon waits before it calls this right
-        await accept(store, clock, reading(2))
-        synchronise(clock, START)
-        await accept(store, clock, reading(3))
-        clocks = Stored.of(store).clocks
-        assert [(one["first"], one["last"], one["correction_ms"]) for one in clocks] == [
-            (1, 2, START - IN_1970),
-            (3, 3, 0),
-        ]
-
-
 async def test_an_event_that_waits_for_its_commit_while_the_clock_is_set_is_corrected(tmp_path: Path) -> None:
     clock = untrusted()
     async with make_store(tmp_path, clock) as store:
@@ -149,21 +124,6 @@ async def test_an_event_that_waits_for_its_commit_while_the_clock_is_set_is_corr
         found = Stored.of(store)
         epoch, sequence, *_ = found.readings[0]
         assert found.corrections(epoch, sequence) == [START - IN_1970]
-
-
-async def test_a_restart_within_one_boot_forgets_no_range(tmp_path: Path) -> None:
-    clock = untrusted()
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, reading(1))
-        crash_image(tmp_path, tmp_path / "killed")
-    synchronise(clock, START)
-    async with make_store(tmp_path / "killed", clock) as store:
-        await accept(store, clock, reading(2))
-        found = Stored.of(store)
-        (epoch, sequence, *_), (new, *_) = found.readings
-        assert epoch != new
-        assert found.corrections(epoch, sequence) == [START - IN_1970]
-        assert [one["epoch"] for one in found.clocks] == [epoch]
 
 
 @pytest.mark.guarantee(5)
