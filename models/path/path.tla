@@ -1,7 +1,7 @@
 ---- MODULE path ----
 \* The path of events from the sensor to the table and back: one gateway, one partition, delivery at least once.
 \* Event p is stored at position p, with a label of its own, so that events, positions and labels are one number here;
-\* store.tla is about labels. A batch holds one event. docs/model.md says what is left out.
+\* store.tla is about labels. A batch holds one event. docs/verification.md says what is left out.
 EXTENDS Integers, Sequences, FiniteSets
 
 CONSTANTS

@@ -21,7 +21,7 @@ from simulators.soak.gauges import summary, thinned
 from simulators.soak.options import SoakOptions
 from simulators.soak.run import SoakOutcome
 
-PAGE, PICTURE = "soak.md", "soak.svg"
+PAGE, PICTURE = "verification.md", "soak.svg"
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 HEAD = (
     "| date | version | commit | delivery | lanes | hours | events | transmissions | faults | link outages "
@@ -138,10 +138,6 @@ def _tables(entries: Sequence[Entry]) -> Iterator[str]:
     latest = entries[-1]
     faults = ", ".join(f"{name} {count}" for name, count in latest["faults"].items())
     yield f"Faults of the latest run (seed {latest['seed']}, {latest['machine']}, load {latest['load']}): {faults}."
-    yield from ("", "| latest run | start | middle | end |", "|---|---|---|---|")
-    for name, values in latest["start_middle_end"].items():
-        shown = values if name.endswith(" files") else [f"{value / _MEBIBYTE:,.1f} MiB" for value in values]
-        yield f"| {name} | {' | '.join(map(str, shown))} |"
     yield from ("", f"![Memory, file descriptors and disk of the latest run]({PICTURE})")
 
 

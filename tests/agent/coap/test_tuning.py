@@ -1,4 +1,4 @@
-"""The defaults as served: those of RFC 7252 section 4.8, and those that docs/guarantees.md states."""
+"""The defaults as served: those of RFC 7252 section 4.8, and those that the pages state."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_bounds_are_those_of_the_documents() -> None:
     assert (tuning.exchanges_max, tuning.answers_max) == (16_384, 4_096)
     assert (tuning.slow_per_second, tuning.protected_per_second) == (300, 300)
     assert (tuning.empty_ack_seconds, tuning.drain_seconds_max) == (20, 10)
-    assert RETRANSMISSION_KEYS_MAX // tuning.exchange_lifetime_seconds == 404  # guarantees.md: 400 a second
+    assert RETRANSMISSION_KEYS_MAX // tuning.exchange_lifetime_seconds == 404  # identity.md: 400 a second
 
 
 @pytest.mark.guarantee(2)

@@ -120,8 +120,8 @@ async def test_a_client_sees_the_refusal_of_a_body_that_it_is_still_sending(tmp_
 
 
 @pytest.mark.guarantee(6)
-def test_the_limits_are_those_that_the_guarantees_state() -> None:
-    page = " ".join((ROOT / "docs" / "guarantees.md").read_text().split())
+def test_the_limits_are_those_that_the_page_states() -> None:
+    page = " ".join((ROOT / "docs" / "http.md").read_text().split())
     limits = Limits()
     bodies = f"occupies all {limits.requests_in_progress_max} concurrent requests with slow bodies"
     for stated in (

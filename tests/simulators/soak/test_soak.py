@@ -16,7 +16,7 @@ from simulators.soak.gauges import POINTS_MAX, summary, thinned
 from simulators.soak.run import with_repeated_records
 from tests.docs.pages import ROOT
 
-PAGE = ROOT / "docs" / "soak.md"
+PAGE = ROOT / "docs" / results.PAGE
 KEPT = ROOT / "docs" / "benchmarks" / "soak.json"
 PART_SECONDS = 900.0
 
@@ -71,7 +71,7 @@ def test_a_short_soak_loses_and_doubles_nothing_and_its_result_is_kept(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     kept = tmp_path / "docs" / "benchmarks" / "soak.json"
-    page = tmp_path / "docs" / "soak.md"
+    page = tmp_path / "docs" / results.PAGE
     page.parent.mkdir()
     page.write_text(f"{results.BEGIN}\n{results.END}\n")
     folder = ("--folder", str(tmp_path / "soak"), "--keep", str(kept))
