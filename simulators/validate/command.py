@@ -32,8 +32,8 @@ def main(arguments: Sequence[str], program: str) -> int:
     parser = make_parser(
         program,
         (
-            "Look for a behaviour of the model of the path (docs/verification.md) that fits what a run has seen of each "
-            "device: its requests, ACKs, records and rows. A run with --local needs no further option. Exit status 0: "
+            "Look for a behaviour of the model of the path (docs/verification.md) that fits what a run has seen of "
+            "each device: requests, ACKs, records, rows. A run with --local needs no further option. Exit status 0: "
             "each fits; 1: one does not, none could be compared, or none was acked; 2: wrong usage."
         ),
         _EXAMPLES,
