@@ -19,6 +19,7 @@ import argparse
 import csv
 import json
 import logging
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ from cloud.table import corrected, fleet, readings
 
 logger = logging.getLogger("cloud.query")
 
+_GATEWAY = re.compile(r"[A-Za-z0-9._-]+")
 ROWS_MAX = 1000
 """The default limit of the rows that are printed."""
 
@@ -58,6 +60,8 @@ class QuerySettings:
     statement: str
     form: str
     rows_max: int
+    retired: Sequence[str] = ()
+    """Gateways that the view `gateways` leaves out."""
 
     @property
     def needs_spark(self) -> bool:
@@ -107,7 +111,7 @@ def select(spark: SparkSession, settings: QuerySettings) -> Answer:
             spark.read.format("delta").load(path).createOrReplaceTempView(name)
         spark.sql(readings.SPARK_VIEW)
         spark.sql(corrected.SPARK_VIEW)
-        for view in fleet.SPARK_VIEWS:
+        for view in fleet.without(fleet.SPARK_VIEWS, settings.retired):
             spark.sql(view)
         statement = settings.statement.strip().removesuffix(";")
         found = spark.sql(f"SELECT * FROM (\n{statement}\n)").limit(settings.rows_max + 1)
@@ -130,7 +134,7 @@ def ask_postgres(settings: QuerySettings, connection: Path) -> Answer:
             opened.execute(view.format(sql.Identifier("pg_temp", name), identifier(table)))
         opened.execute(readings.POSTGRES_VIEW.encode())
         opened.execute(corrected.POSTGRES_VIEW.encode())
-        for statement in fleet.POSTGRES_VIEWS:
+        for statement in fleet.without(fleet.POSTGRES_VIEWS, settings.retired):
             opened.execute(statement.encode())
         opened.execute("SET TRANSACTION READ ONLY")
         # Prepared, it is one statement: another one before it could end the transaction.
@@ -175,7 +179,10 @@ def parse(arguments: Sequence[str]) -> QuerySettings:
     options = parser()
     given = options.parse_args(arguments)
     sink = sink_options.read(options, given)
-    return QuerySettings(sink.table, sink.quarantine, sink.connection, given.statement, given.format, given.rows)
+    return QuerySettings(
+        *(sink.table, sink.quarantine, sink.connection),
+        *(given.statement, given.format, given.rows, given.retired),
+    )
 
 
 def parser() -> argparse.ArgumentParser:
@@ -191,6 +198,9 @@ def parser() -> argparse.ArgumentParser:
     sink_options.add_options(parser)
     add("--format", choices=tuple(FORMS), default="table", help="form of the rows; default: %(default)s")
     add("--rows", type=_rows, default=ROWS_MAX, metavar="N", help="largest number of rows; default: %(default)s")
+    add(
+        "--retired", type=_gateways, default=(), metavar="IDS", help="gateways to leave out of `gateways`, as gw-1,gw-2"
+    )
     return parser
 
 
@@ -204,6 +214,13 @@ def _plain(value: object) -> object:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).hex()
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def _gateways(text: str) -> Sequence[str]:
+    names = text.split(",")
+    if not all(map(_GATEWAY.fullmatch, names)):
+        raise argparse.ArgumentTypeError(f"expected ids of gateways with commas between them; found {text!r}")
+    return names
 
 
 def _rows(text: str) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, asdict, dataclass, fields, is_dataclass
@@ -15,6 +17,7 @@ from agent.config.settings import Settings
 
 DEFAULT = "default"
 HIDDEN = "(hidden)"
+_HASH_DIGITS = 16
 _SECRET = re.compile(r"password|secret|token|jaas|passphrase|\.pem$|\.key$|sasl\.oauthbearer\.config", re.IGNORECASE)
 """Names of librdkafka's properties whose values are secrets."""
 
@@ -41,6 +44,21 @@ def read(path: Path, environment: Mapping[str, str]) -> tuple[Settings, list[Set
     document, source = load.read(path)
     settings = load.parse(document, source, environment)
     return settings, list(_settings(settings, document, source, environment))
+
+
+def settings_hash(settings: Settings) -> str:
+    """Return a hash of the effective settings, by which the views of a fleet show whose settings differ.
+
+    It leaves out the gateway's id, which differs on each, and contents: of secrets, and of all files.
+    """
+    parts = {section: getattr(settings, attribute_of(section)) for section in SECTIONS}
+    plain = {
+        f"{section}.{key_of(option)}": _shown(option, getattr(part, option.name))
+        for section, part in parts.items()
+        for option in fields(part)
+    }
+    del plain["gateway.id"]
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:_HASH_DIGITS]
 
 
 def _settings(

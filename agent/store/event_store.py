@@ -51,10 +51,12 @@ class EventStore:
         connect: database.Connect = database.open_for_service,
         segment_events: int = SEGMENT_EVENTS,
         lane: str = "",
+        settings_hash: str = "",
     ) -> None:
         """Create the store of a lane, whose name is empty for the default lane."""
         share = LANE_SHARE if lane else 1
         self._lane = lane
+        self._settings_hash = settings_hash
         self._path = folder / FILE_NAME
         self._gateway = gateway
         self._settings = settings
@@ -156,7 +158,9 @@ class EventStore:
             self._path, self._connect, settings, clock, memory, self._transports, self._damage.report
         )
         self._write_path.connection.start(connection)
-        self._committer = Committer(self._write_path, self._gateway, clock, memory, self._announce, self._lane)
+        self._committer = Committer(
+            self._write_path, self._gateway, clock, memory, self._announce, self._lane, self._settings_hash
+        )
         self._maintenance = Maintenance(
             self._write_path,
             memory,

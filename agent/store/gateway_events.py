@@ -27,11 +27,14 @@ class GatewayCondition:
     """Bytes that were written to the disk since the store was created."""
     lane: str = ""
     """The lane whose events these are; empty for the default lane."""
+    settings_hash: str = ""
+    """As returned by `agent.config.origins`; empty where a store is opened without a whole configuration."""
 
     def entries(self) -> dict[str, Value]:
         """Return the entries of the data."""
-        lane: dict[str, Value] = {"lane": self.lane} if self.lane else {}
-        return {"version": self.version, "new_events": self.new_events, "written_bytes": self.written_bytes, **lane}
+        words: dict[str, Value] = {"settings_hash": self.settings_hash, "lane": self.lane}
+        counts: dict[str, Value] = {"new_events": self.new_events, "written_bytes": self.written_bytes}
+        return {"version": self.version, **counts, **{name: word for name, word in words.items() if word}}
 
 
 def started(

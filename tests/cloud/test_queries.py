@@ -24,6 +24,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from agent.store.gateway_events import GatewayCondition
+from cloud import query
 from cloud.table import corrected, fleet, readings, rows
 from simulators.services.postgres import Postgres
 from tests.cloud.made_rows import METER, NOON, THERMOMETER, Row, create_table, row, write_table
@@ -58,7 +59,7 @@ Ask = Callable[[str], Answer]
 
 def stated(new_events: int, written_bytes: int) -> str:
     """Return the data of an event that begins a section."""
-    return json.dumps(GatewayCondition("0.1.0", new_events, written_bytes).entries())
+    return json.dumps(GatewayCondition("0.1.0", new_events, written_bytes, settings_hash="5e77").entries())
 
 
 def table() -> list[Row]:
@@ -118,6 +119,7 @@ def statement(chance: Random, site: int, number: int, sequences: dict[int, int])
     first = sequences[site] - 5
     sequences[site] += 10
     data = {"version": chance.choice(("0.1.0", "0.2.0")), "new_events": chance.choice((0, 3, 20_000)), "count": 5}
+    data |= {"settings_hash": chance.choice(("5e77", "d1ff"))} if site else {}
     data |= {"written_bytes": number * 10**9, "reason": chance.choice(("full", "damaged")), "epoch": f"{site:016x}"}
     data |= {"first": first, "last": first + 6, "correction_ms": -61_500 * site}
     return data | ({"lane": "fast"} if chance.random() < 0.3 else {})
@@ -306,9 +308,13 @@ def backlogs(rows: list[Row]) -> Answer:
 
 def versions(rows: list[Row]) -> Answer:
     fleet = Fleet.of(rows)
-    latest = {gateway: states[-1][1]["version"] for gateway, states in fleet.states.items()}
-    heard = groups((latest.get(gateway, "unknown"), at) for gateway, at in fleet.heard.items())
-    return [(version, len(some), min(some)) for version, some in heard.items()]
+    latest = {gateway: states[-1][1] for gateway, states in fleet.states.items()}
+    names = ("version", "settings_hash")
+    told = {name: tuple(latest.get(name, {}).get(one, "unknown") for one in names) for name in fleet.heard}
+    heard = groups((told[gateway], (gateway, at)) for gateway, at in fleet.heard.items())
+    return [
+        (*one, len(some), min(gateway for gateway, _ in some), min(at for _, at in some)) for one, some in heard.items()
+    ]
 
 
 def corrections(rows: list[Row]) -> Answer:
@@ -357,7 +363,7 @@ ORACLES: dict[str, Callable[[list[Row]], Answer]] = {
     "Gateways by health": health,
     "Losses by reason": losses,
     "Gateways with a backlog": backlogs,
-    "Versions of the agent": versions,
+    "Versions and settings": versions,
     "Clocks that were wrong": corrections,
     "Cards that wear out first": wear,
 }  # fmt: skip
@@ -415,6 +421,18 @@ def plain(value: object) -> object:
 def test_the_page_has_seventeen_queries_and_each_has_an_oracle() -> None:
     assert list(QUERIES) == list(ORACLES)
     assert len(QUERIES) == 17
+
+
+@pytest.mark.parametrize(("engine", "views"), [("in_spark", fleet.SPARK_VIEWS), ("in_postgres", fleet.POSTGRES_VIEWS)])
+def test_retired_gateways_are_not_in_the_view_of_the_gateways(
+    engine: str, views: tuple[str, str], request: pytest.FixtureRequest
+) -> None:
+    ask: Ask = request.getfixturevalue(engine)
+    view = fleet.without(views, query.parse(["--table", "t", "SELECT 1", "--retired", "gw-retired,gw-3"]).retired)[1]
+    found = {one[0] for one in ask(f"SELECT gateway FROM ({view.partition(' AS')[2]}) judged")}
+    assert found == Fleet.of(ROWS).heard.keys() - {"gw-retired", "gw-3"}
+    with pytest.raises(SystemExit):
+        query.parse(["--table", "t", "SELECT 1", "--retired", "gw') OR ('"])
 
 
 def test_the_command_query_has_the_views_of_the_fleet_as_on_the_page() -> None:

@@ -12,6 +12,7 @@ from typing import Self
 
 from agent.clock import Clock
 from agent.config.lanes import DEFAULT_LANE, LANE_SHARE, LANES_MAX, Lane
+from agent.config.origins import settings_hash
 from agent.config.settings import Settings
 from agent.store.event_store import EventStore
 from agent.store.files.folders import LANES_FOLDER, foreign_folders, lane_folders
@@ -35,9 +36,11 @@ def lane_stores(settings: Settings, clock: Clock) -> LaneStores:
     rest = replace(settings.store, max_bytes=settings.store.max_bytes - share_bytes * shares)
     of_lane = replace(settings.store, max_bytes=share_bytes)
     gateway, identity = settings.gateway.id, settings.identity
-    stores = {DEFAULT_LANE: EventStore(folder, gateway, rest, identity, clock)}
+    stated = settings_hash(settings)
+    stores = {DEFAULT_LANE: EventStore(folder, gateway, rest, identity, clock, settings_hash=stated)}
     for name in names:
-        stores[name] = EventStore(folder / LANES_FOLDER / name, gateway, of_lane, identity, clock, lane=name)
+        parts = (folder / LANES_FOLDER / name, gateway, of_lane, identity, clock)
+        stores[name] = EventStore(*parts, lane=name, settings_hash=stated)
     return LaneStores(stores, lanes)
 
 

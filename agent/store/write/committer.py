@@ -38,10 +38,12 @@ class Committer:
         memory: Memory,
         announce: Callable[[Answers], None],
         lane: str = "",
+        settings_hash: str = "",
     ) -> None:
         self._path = path
         self._gateway = gateway
         self._lane = lane
+        self._settings_hash = settings_hash
         self._clock = clock
         self._memory = memory
         self._announce = announce
@@ -155,7 +157,7 @@ class Committer:
 
     def _condition(self) -> GatewayCondition:
         new = self._memory.progress.counts(self._memory.first_kept)[0]
-        return GatewayCondition(version(), new, self._path.transactions.wear.bytes, self._lane)
+        return GatewayCondition(version(), new, self._path.transactions.wear.bytes, self._lane, self._settings_hash)
 
     def _is_section_due(self) -> bool:
         section = self._memory.section

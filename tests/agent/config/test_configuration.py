@@ -13,6 +13,7 @@ import pytest
 from agent.config.example import example
 from agent.config.load import SECTIONS, Source, key_of, load, parse
 from agent.config.mistakes import ConfigurationError
+from agent.config.origins import settings_hash
 from agent.config.settings import CoapSettings, HttpSettings, MqttSettings, Settings
 from agent.config.subscriptions import Subscription
 from agent.delivery import Media
@@ -299,3 +300,19 @@ def test_a_subscription_has_its_mapping_from_the_file_or_a_folder(tmp_path: Path
 def test_a_wrong_mapping_is_named_with_its_place(document: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         read(document)
+
+
+def test_the_hash_of_the_settings_differs_with_each_value_but_the_id_and_secrets() -> None:
+    def hashed(changed: dict[str, dict[str, object]], secret: str = "a", linger: str = "5") -> str:
+        properties = {"linger.ms": linger, "ssl.key.password": secret}
+        kafka = {**MINIMAL["kafka"], "properties": properties, **changed.get("kafka", {})}
+        return settings_hash(read({**changed, "kafka": kafka}))
+
+    equal: dict[str, dict[str, object]] = {"gateway": {"id": "gw2"}, "kafka": {"topic": "oncegate.events"}}
+    others: list[dict[str, dict[str, object]]] = [
+        {"store": {"when_full": "drop-oldest"}},
+        {"devices": {"deny": ["a"]}},
+        {"kafka": {"hours": ["22:00-06:00"]}},
+    ]
+    assert hashed({}) == hashed(equal, secret="b")
+    assert len({hashed({}), hashed({}, linger="6"), *map(hashed, others)}) == 5

@@ -12,10 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from agent.config.lanes import DEFAULT_LANE
+from agent.config.origins import settings_hash
+from agent.config.settings import GatewaySettings, KafkaSettings, Settings
 from agent.release import version
 from agent.status import read_status
 from agent.store.event_store import EventStore
 from agent.store.files import swap
+from agent.store.lanes.stores import lane_stores
 from agent.store.layout import FILE_NAME
 from agent.store.port import StoredEvent
 from agent.store.read.section import SECTION_EVENTS, SECTION_MS
@@ -64,7 +68,9 @@ async def test_each_opening_states_the_digest_of_the_epoch_before(tmp_path: Path
 
 
 async def test_what_begins_a_section_states_version_backlog_and_wear(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock) as store:
+    settings = Settings(GatewaySettings("gw1", tmp_path, "trusted"), KafkaSettings("k:9092"))
+    async with lane_stores(settings, clock) as stores:
+        store = stores.by_lane[DEFAULT_LANE]
         await accept(store, clock, *readings(1, 3))
         clock.pass_seconds(SECTION_MS // 1_000)
         store.trouble()
@@ -73,6 +79,7 @@ async def test_what_begins_a_section_states_version_backlog_and_wear(tmp_path: P
         written = store.written_bytes()
     stated = [data for event in events if "version" in (data := json.loads(b"{" + event.tail + b"}")["data"])]
     assert [(one["version"], one["new_events"]) for one in stated] == [(version(), 0), (version(), 4)]
+    assert [one["settings_hash"] for one in stated] == [settings_hash(settings)] * 2
     assert 0 <= stated[0]["written_bytes"] <= stated[1]["written_bytes"] <= written
 
 
