@@ -69,9 +69,14 @@ test-all: lint ## Run everything that `test` runs, and the heavy suites
 	$(BIN)/pytest
 
 .PHONY: test-ci
-test-ci: programs ## Run the heavy tests that CI runs, 45 minutes at most; LIST=--list shows them only
-	@$(BIN)/python -m simulators.services programs chromium
-	$(call stacks_last,$(BIN)/python -m tests.ci $(LIST))
+test-ci: programs ## Run CI's heavy tests, 45 minutes at most: its list, and a twelfth of all others by the number of commits
+	@$(BIN)/python -m simulators.services programs heavy
+	$(call stacks_last,$(BIN)/python -m tests.ci)
+
+.PHONY: test-nightly
+test-nightly: programs ## Run all heavy tests in order, and print a table; SHARE=0 to 11 runs a twelfth
+	@$(BIN)/python -m simulators.services programs heavy
+	$(BIN)/python -m tests.ci $(if $(SHARE),--share $(SHARE),--all)
 
 .PHONY: test-compiled
 test-compiled: setup ## Compile into build/compiled, and run the quick tests of agent and contract on that; KEEP=1 uses the last build

@@ -1,4 +1,4 @@
-"""CI's list of heavy tests names existing tests, fits into its time, and is printed."""
+"""CI's heavy tests exist, fit into their time, each runs within SHARES commits, and the command says which run."""
 
 from __future__ import annotations
 
@@ -6,31 +6,64 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.ci.selection import SECONDS_MAX, SETUP_SECONDS, Selection, read_list
+from tests.ci.selection import (
+    LIST_SECONDS_MAX,
+    SHARE_SECONDS_MAX,
+    SHARES,
+    Heavy,
+    Selection,
+    function_of,
+    read_tests,
+    share_of_commit,
+)
 from tests.docs.pages import ROOT
 
 
-def test_the_list_fits_into_its_time() -> None:
-    assert sum(read_list().values()) + SETUP_SECONDS <= SECONDS_MAX
-
-
-def test_the_command_finds_each_test_and_says_what_it_would_run_in_the_order_of_the_list() -> None:
-    command = [sys.executable, "-m", "tests.ci", "--list"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=ROOT)
+def test_the_list_and_each_share_exist_fit_into_their_time_and_are_shown() -> None:
+    command = [sys.executable, "-m", "tests.ci", "--list", "--all"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
-    runs = [line.removeprefix("  runs ").rpartition(" (")[0] for line in done.stdout.splitlines() if "  runs " in line]
-    assert runs == list(read_list())
+    lines = done.stdout.splitlines()
+    tests = [line for line in lines if line.startswith("tests/") and "::" in line]
+    runs = [line.removeprefix("  runs ").rpartition(" (")[0] for line in lines if "  runs " in line]
+    heavy = read_tests()
+    first = heavy.first_of(tests)
+    assert runs[: len(set(map(function_of, first)))] == list(dict.fromkeys(map(function_of, first)))
+    assert set(heavy.seconds) <= set(runs)
+    assert sum(map(heavy.seconds_of, first)) <= LIST_SECONDS_MAX
+    for share in heavy.shares_of(tests):
+        assert sum(map(heavy.seconds_of, share)) <= SHARE_SECONDS_MAX
 
 
-def test_an_entry_that_is_no_heavy_test_is_an_error(request: pytest.FixtureRequest) -> None:
-    selection = Selection({"tests/some.py::test_that_is_not_heavy": 5})
+def test_the_share_is_one_of_those_there_are() -> None:
+    assert share_of_commit() in range(SHARES)
+
+
+@given(
+    st.dictionaries(st.text("abc", min_size=1, max_size=3), st.floats(1, 600), max_size=40),
+    st.lists(st.text("abc", min_size=1, max_size=3), unique=True, max_size=60),
+    st.data(),
+)
+def test_each_test_stands_in_the_list_or_in_one_share(
+    seconds: dict[str, float], tests: list[str], data: st.DataObject
+) -> None:
+    heavy = Heavy(tuple(data.draw(st.lists(st.sampled_from(tests), unique=True))) if tests else (), seconds)
+    shares = heavy.shares_of(tests)
+    assert len(shares) == SHARES
+    assert sorted([*heavy.first_of(tests), *(test for share in shares for test in share)]) == sorted(tests)
+
+
+def test_an_entry_that_is_no_heavy_test_is_an_error() -> None:
     with pytest.raises(pytest.UsageError, match=r"no heavy test: tests/some.py::test_that_is_not_heavy"):
-        selection.pytest_collection_modifyitems(request.config, [request.node])
+        Heavy(("tests/some.py::test_that_is_not_heavy",)).first_of(["tests/some.py::test_another"])
 
 
 def test_a_test_that_would_end_after_the_time_is_left_out(request: pytest.FixtureRequest) -> None:
-    selection = Selection({request.node.nodeid: 180}, seconds_max=179)
+    heavy = Heavy((request.node.nodeid,), {request.node.nodeid: 180})
+    selection = Selection(heavy, lists=True, shares=(), seconds_max=179)
     selection.pytest_collection_modifyitems(request.config, [request.node])
     with pytest.raises(pytest.skip.Exception, match=r"17[0-9] s are left, and it takes 180 s"):
         selection.pytest_runtest_setup(request.node)
