@@ -87,10 +87,9 @@ def _literal(text: str, given: dict[str, int]) -> sql.Composed:
 
 
 def views(connection: psycopg.Connection) -> None:
-    """Create the views as docs/table.md describes."""
-    section = (DOCS / "table.md").read_text().partition("\n## The fleet\n")[2].partition("\n## ")[0]
-    [statements] = re.findall(r"```sql\n-- PostgreSQL\n(.*?)```", section, re.DOTALL)
-    connection.execute(statements.encode())
+    """Create the views of the fleet."""
+    _, first, rest = (DOCS / "examples" / "views-postgresql.sql").read_text().partition("CREATE VIEW gateway_events")
+    connection.execute((first + rest).encode())
 
 
 def figures(folder: Path, gateways: int, days: int) -> list[Figure]:

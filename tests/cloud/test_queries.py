@@ -41,12 +41,11 @@ def section(title: str) -> str:
 
 
 QUERIES = dict(re.findall(r"^### (.+?)\n.*?```sql\n(.*?)```", section("Queries"), re.DOTALL | re.MULTILINE))
-VIEWS: dict[str, str] = {}
+VIEWS = {
+    language: (ROOT / "docs" / "examples" / f"views-{language.lower()}.sql").read_text()
+    for language in ("PostgreSQL", "DuckDB")
+}
 """The statements that create the views, by language."""
-for _language, _view in re.findall(
-    r"```sql\n-- (\w+)\n(.*?)```", section("Readings") + section("Corrected times") + section("The fleet"), re.DOTALL
-):
-    VIEWS[_language] = VIEWS.get(_language, "") + _view
 
 GATEWAY_1, GATEWAY_2, GATEWAY_3 = (f"urn:oncegate:gateway:gw-{number}" for number in (1, 2, 3))
 RETIRED = "urn:oncegate:gateway:gw-retired"
