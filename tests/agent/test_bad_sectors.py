@@ -1,13 +1,10 @@
 """The agent on a disk that cannot read some of its store: it starts, and continues with the readable part."""
 
-import json
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from agent.store.read.events import read_packed
-from agent.store.schema import database
+from tests.support.agent_process import stored_documents
 from tests.support.disks.bad_sectors import BadSectors
 from tests.support.posting_gateway import PostingGateway
 
@@ -24,9 +21,7 @@ def bad_sectors(gateway: PostingGateway, part: str, folder: Path) -> BadSectors:
 
 
 def gaps_declared(store: Path) -> int:
-    with closing(database.open_for_reading(store)) as connection:
-        documents = [json.loads(b"{" + event.tail + b"}") for event in read_packed(connection, 1, 1 << 40)]
-    return sum(document["type"] == "gateway.gap" for document in documents)
+    return sum(document["type"] == "gateway.gap" for document in stored_documents(store))
 
 
 @pytest.mark.guarantee(7)

@@ -19,6 +19,7 @@ from agent.store.read import section
 from contract.event import Event
 from simulators.services.process import Process
 from tests.agent.store.stores import HandClock, accept, batch, make_store
+from tests.support.agent_process import configured
 
 COMMITS = 40
 SECTION_EVENTS = 30
@@ -26,12 +27,7 @@ SECTION_EVENTS = 30
 
 @pytest.fixture
 def configuration(tmp_path: Path) -> Path:
-    file = tmp_path / "oncegate.toml"
-    file.write_text(
-        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[store]\nkeep_processed = "0s"\n'
-        '[coap]\nbind = "[::1]:0"\n[http]\nbind = "127.0.0.1:0"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-    )
-    return file
+    return configured(tmp_path, '[store]\nkeep_processed = "0s"\n')
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The agent as a real process, without Kafka: acked events are on disk, however it ends."""
 
-import json
 import os
 import random
 import socket
@@ -20,6 +19,7 @@ from agent.store.schema import database
 from contract.event import Label
 from simulators import wire
 from simulators.services.process import Process
+from tests.support.agent_process import configured, stored_documents, wait_until_ready
 from tests.support.waiting import wait_until
 
 KILLS, KILLS_MANY = 8, 200
@@ -34,12 +34,7 @@ LANES = '[[forward.lanes]]\nname = "alarms"\ntype = "alarm"\npriority = 1\n'
 
 @pytest.fixture
 def configuration(tmp_path: Path) -> Path:
-    file = tmp_path / "oncegate.toml"
-    file.write_text(
-        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n'
-        '[coap]\nbind = "[::1]:0"\n[http]\nbind = "127.0.0.1:0"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-    )
-    return file
+    return configured(tmp_path)
 
 
 class Client:
@@ -101,8 +96,7 @@ def connect() -> Iterator[Connect]:
 def start(agent: Process) -> int:
     """Start the agent and return its CoAP port."""
     agent.start()
-    agent.wait_for_log("agent=ready")
-    return int(agent.log().split("agent=ready")[1].split("]:")[1].split()[0])
+    return wait_until_ready(agent)["coap"]
 
 
 def send_and_kill(client: Client, agent: Process, last: int) -> None:
@@ -122,12 +116,8 @@ def threads(pid: int) -> list[str]:
 
 
 def stored_ids(folder: Path, lane: str = DEFAULT_LANE) -> list[int]:
-    connection = database.open_for_reading(store_folders(folder / "state")[lane] / FILE_NAME)
-    try:
-        bodies = [json.loads(b"{" + event.tail + b"}") for event in read_packed(connection, 1, 1 << 40)]
-    finally:
-        connection.close()
-    return [body["id"] for body in bodies if body["via"] == "coap"]
+    stored = stored_documents(store_folders(folder / "state")[lane] / FILE_NAME)
+    return [document["id"] for document in stored if document["via"] == "coap"]
 
 
 def stored_labels(folder: Path) -> list[Label]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from agent import release
 from contract import fingerprint
 from tests.agent.http.serving import serving
-from tests.support.agent_process import agent_process
+from tests.support.agent_process import agent_process, configured
 
 VERSION = version("oncegate")
 
@@ -34,12 +34,7 @@ async def test_status_metrics_and_live_view_have_version_and_form(tmp_path: Path
 
 
 def test_the_log_begins_with_version_and_form(tmp_path: Path) -> None:
-    file = tmp_path / "oncegate.toml"
-    file.write_text(
-        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n'
-        '[coap]\nbind = "[::1]:0"\n[http]\nenabled = false\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-    )
-    with agent_process(file) as agent:
+    with agent_process(configured(tmp_path, http="")) as agent:
         agent.start()
         agent.wait_for_log("agent=ready")
         first = agent.log().partition("\n")[0]

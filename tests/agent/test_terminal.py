@@ -20,6 +20,7 @@ from agent.terminal import json_line, printable
 from contract.event import Event
 from contract.fingerprint import fingerprint
 from tests.agent.store.stores import HandClock, accept, make_store
+from tests.support.agent_process import configured
 
 SIGNS = "".join(map(chr, (*range(0x20), *range(0x7F, 0xA0)))) + (
     "\u00ad\u061c\u200b\u200d\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069\ufeff\ufff9\U000e0041"
@@ -40,10 +41,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
             await accept(store, clock, Event("d", id=1))
 
     asyncio.run(fill())
-    configuration = tmp_path / "oncegate.toml"
-    configuration.write_text(
-        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-    )
+    configuration = configured(tmp_path)
 
     def command(*arguments: str) -> str:
         monkeypatch.setattr(sys, "argv", ["oncegate", *arguments, "--config", str(configuration)])

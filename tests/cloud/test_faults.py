@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from contract.event import Event
 from contract.record import ClockTrust
 from simulators.services.kafka.broker import Broker
 from tests.cloud.gateway import Gateway, Record, now, readings, without_header
 from tests.cloud.running import DELTA, POSTGRES, CloudSide
-from tests.support.steppable_clock import SteppableClock
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.heavy]
 
@@ -186,20 +181,6 @@ def test_state_that_is_lost_stops_the_job_and_a_new_checkpoint_goes_on(cloud: Cl
 
 
 @on_both
-def test_records_that_retention_has_eaten_stop_the_job(cloud: CloudSide) -> None:
-    ledger, gateway = Ledger(cloud), Gateway()
-    ledger.send(gateway.records(readings(10)), 0)
-    cloud.start()
-    ledger.check()
-    assert cloud.stop() == 0
-    cloud.send(gateway.records(readings(10, start=10)), 0)
-    cloud.delete_records({0: 15})
-    assert cloud.wait_for_end(cloud.start()) == 1
-    assert "retention has deleted offsets 10 to 14, which the table has not read" in cloud.jobs[-1].log()
-    assert (len(cloud.marks()), cloud.receipted()) == (10, 10)
-
-
-@on_both
 def test_a_window_made_larger_and_smaller_doubles_nothing(cloud: CloudSide) -> None:
     ledger, gateway, neighbour = Ledger(cloud), Gateway(), Gateway("gw-2", "00000000000000b2")
     told: list[Event] = []
@@ -210,31 +191,6 @@ def test_a_window_made_larger_and_smaller_doubles_nothing(cloud: CloudSide) -> N
         cloud.start()
         ledger.check()
         assert cloud.stop() == 0
-
-
-@on_both
-def test_a_drivers_clock_a_day_ahead_and_right_again_is_waited_for_and_receipts_nothing(
-    cloud: CloudSide, tmp_path: Path
-) -> None:
-    ledger, gateway = Ledger(cloud), Gateway()
-    clock = SteppableClock(tmp_path)
-    clock.set(DAY // 1000)
-    cloud.environment = dict(clock.environment)
-    cloud.window = "1m"
-    ledger.send(gateway.records(readings(20)))
-    cloud.start()
-    ledger.check()
-    cloud.wait_for_log("batch=0 stage=done")
-    assert cloud.stop() == 0
-    cloud.environment = {}
-    ledger.send(gateway.records(readings(20, start=20)))
-    cloud.start()
-    cloud.wait_for_log("clock=behind")
-    assert (len(cloud.marks()), cloud.receipted()) == (20, 20)
-    assert cloud.stop() == 0
-    cloud.checkpoint = "checkpoint-2"
-    cloud.start()
-    ledger.check()
 
 
 EVENTS = 1500
@@ -260,34 +216,6 @@ def lagging(count: int) -> tuple[list[Record], list[Record]]:
         moved = [replace(event, time=now() - span + place * span // count) for place, event in enumerate(events)]
         told.append([gateway.record(event, event.time) for event in moved])
     return told[0], told[1]
-
-
-@pytest.mark.parametrize("time", ["event_time", "seen"])
-def test_a_dedup_on_event_time_loses_what_lags_and_ours_does_not(
-    cloud: CloudSide, spark: SparkSession, tmp_path: Path, time: str
-) -> None:
-    """The same topic with a watermark on event time, and with one on processing time."""
-    from cloud.settings import KafkaSettings
-    from cloud.stream.records import read_records
-    from cloud.stream.source import read_topic
-
-    slow, quick = lagging(EVENTS)
-    cloud.send(slow, 0)
-    cloud.send(quick, 1)
-    kafka = KafkaSettings(cloud.bootstrap_servers, cloud.topic, "-", 1100, {})
-    records = read_records(read_topic(spark, kafka, "earliest"))
-    deduplicated = records.withWatermark(time, "10 minutes").dropDuplicatesWithinWatermark(["key"]).select("key")
-    query = (
-        deduplicated.writeStream.format("parquet")
-        .option("checkpointLocation", str(tmp_path / "naive"))
-        .trigger(availableNow=True)
-        .start(str(tmp_path / "rows"))
-    )
-    query.awaitTermination()
-    rows = spark.read.parquet(str(tmp_path / "rows")).select(F.countDistinct("key")).collect()[0][0]
-    lost = len(slow) + len(quick) - rows
-    print(json.dumps({"time": time, "of": len(slow) + len(quick), "lost": lost}))
-    assert (lost == 0) is (time == "seen")
 
 
 @on_both

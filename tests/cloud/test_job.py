@@ -19,7 +19,6 @@ from simulators.services.kafka.broker import Broker
 from tests.cloud.gateway import Gateway, Record, now, readings, without_header
 from tests.cloud.running import DELTA, DELTA_ON_S3, POSTGRES, CloudSide
 from tests.cloud.stream.cut_log import cut_log
-from tests.support.steppable_clock import SteppableClock
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -247,22 +246,6 @@ def test_a_checkpoint_restored_from_an_older_copy_reads_again_and_writes_nothing
 
 @pytest.mark.guarantee(5)
 @pytest.mark.heavy
-@pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
-def test_a_topic_made_anew_stops_the_job(cloud: CloudSide, broker: Broker) -> None:
-    cloud.send(Gateway().records(readings(10)), partition=0)
-    cloud.start()
-    cloud.wait_for_receipts(10)
-    assert cloud.stop() == 0
-    admin = AdminClient({"bootstrap.servers": cloud.bootstrap_servers})
-    admin.delete_topics([cloud.topic], operation_timeout=30)[cloud.topic].result(60)
-    broker.create_topics(cloud.topic, partitions=3)
-    cloud.send(Gateway("gw-2", "00000000000000b2").records(readings(20, start=10)), partition=0)
-    assert cloud.wait_for_end(cloud.start()) == 1
-    assert "Start with a new table" in cloud.jobs[-1].log()
-
-
-@pytest.mark.guarantee(5)
-@pytest.mark.heavy
 def test_a_topic_recreated_while_the_job_runs_stops_it_before_it_commits(cloud: CloudSide, broker: Broker) -> None:
     cloud.send(Gateway().records(readings(5)), partition=0)
     cloud.start()
@@ -302,32 +285,6 @@ def test_a_log_that_was_truncated_and_has_grown_again_stops_the_job_and_is_read_
     cloud.start("--read-again")
     cloud.wait_for_receipts(35)
     assert cloud.ids() == ids(range(30), range(100, 115))
-
-
-@pytest.mark.guarantee(5)
-@pytest.mark.heavy
-def test_events_under_a_slow_clock_have_no_second_row_once_it_is_right(cloud: CloudSide) -> None:
-    cloud.window = "4m"
-    clock = SteppableClock(cloud.folder)
-    clock.set(-900)
-    cloud.environment = dict(clock.environment)
-    told = readings(10)
-    cloud.send(Gateway().records(told), partition=0)
-    cloud.start()
-    cloud.wait_for_receipts(10)
-    cloud.wait_for_log("clock=behind")
-    cloud.wait_for_log("batch=0 stage=done")
-    assert cloud.stop() == 0
-
-    cloud.environment = {}
-    cloud.start()
-    filler = Gateway("gw-9", "00000000000000f9")
-    for batch in range(4):  # Spark removes expired keys only in batches, two later
-        cloud.send(filler.records(readings(1, start=1000 + batch)), partition=1)
-        cloud.wait_for_receipts(11 + batch)
-    cloud.send(Gateway("gw-2", "00000000000000b2").records(told), partition=0)
-    cloud.wait_for_receipts(24)
-    assert cloud.ids() == ids(range(10), range(1000, 1004))
 
 
 def plant_watermark(checkpoint: Path, milliseconds: int) -> int:

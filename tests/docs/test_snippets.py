@@ -19,7 +19,7 @@ from simulators.services.install import programs as installed
 from simulators.services.process import Process
 from tests.docs.pages import ROOT, blocks
 from tests.docs.snippets import Snippet, snippets
-from tests.support.agent_process import agent_process
+from tests.support.agent_process import agent_process, configured
 
 NO_COMMANDS = ("COMMAND", "0.1.0")
 """Where a page means any command, or shows the output of one."""
@@ -104,14 +104,7 @@ def test_every_other_program_is_executed_by_a_test_or_is_named_with_the_reason()
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    folder = tmp_path_factory.mktemp("agent")
-    file = folder / "oncegate.toml"
-    file.write_text(
-        f'[gateway]\nid = "gw1"\nstate_dir = "{folder / "state"}"\n[coap]\nbind = "[::]:0"\n'
-        f'[http]\nbind = "127.0.0.1:0"\n'
-        '[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-    )
-    with agent_process(file) as process:
+    with agent_process(configured(tmp_path_factory.mktemp("agent"), coap="[::]:0")) as process:
         process.start()
         process.wait_for_log("agent=ready")
         yield process

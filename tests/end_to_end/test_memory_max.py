@@ -21,6 +21,7 @@ from simulators.services.mosquitto import Mosquitto
 from simulators.services.process import Command, Process
 from tests.agent.mqtt.agents import accepted, rejected
 from tests.agent.mqtt.publisher import Publisher
+from tests.support.agent_process import configured
 from tests.support.memory_group import memory_group
 from tests.support.waiting import wait_until
 
@@ -118,16 +119,14 @@ def _acked(port: int, body: bytes) -> bool:
 @pytest.mark.heavy
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
 def test_strangers_by_every_way_in_do_not_end_the_agent_within_its_memory(tmp_path: Path, version: str) -> None:
-    file = tmp_path / "oncegate.toml"
     with ExitStack() as stack:
         broker = stack.enter_context(Mosquitto(tmp_path / "mosquitto"))
         publisher = stack.enter_context(Publisher(broker.port))
         group = stack.enter_context(memory_group(MEMORY_BYTES_MAX))
-        file.write_text(
-            f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-            '[coap]\nbind = "[::1]:0"\n[http]\nbind = "127.0.0.1:0"\n'
+        file = configured(
+            tmp_path,
             f'[mqtt]\nenabled = true\nhost = "127.0.0.1"\nport = {broker.port}\nversion = "{version}"\n'
-            '[[mqtt.subscriptions]]\ntopic = "plant/{device}"\nformat = "json"\n'
+            '[[mqtt.subscriptions]]\ntopic = "plant/{device}"\nformat = "json"\n',
         )
         command = group.wrap((sys.executable, "-m", "agent.cli.main", "run", "--config", str(file)))
         agent = stack.enter_context(Process(Command("agent", command, tmp_path / "agent.log")))

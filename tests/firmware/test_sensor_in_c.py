@@ -18,7 +18,7 @@ import pytest
 
 from simulators.services.process import Process
 from tests.docs.pages import ROOT
-from tests.support.agent_process import agent_process
+from tests.support.agent_process import agent_process, configured
 
 EXAMPLES = ROOT / "docs" / "examples"
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
@@ -27,12 +27,7 @@ Lose = Callable[[int, bool], bool]
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Process]:
-    file = tmp_path / "oncegate.toml"
-    file.write_text(
-        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[coap]\nbind = "[::1]:0"\n'
-        '[http]\nenabled = false\n[devices]\ndeny = ["urn:stranger"]\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-    )
-    with agent_process(file) as process:
+    with agent_process(configured(tmp_path, '[devices]\ndeny = ["urn:stranger"]\n', http="")) as process:
         process.start()
         process.wait_for_log("agent=ready")
         yield process

@@ -1,14 +1,13 @@
 """The suite of models: complete, and checked for real in its smallest part."""
 
 import re
-from dataclasses import replace
 
 import pytest
 
 from models import suite
 from models.check import Result, check_all, check_configuration, check_mutant
-from models.suite import GUARANTEES, Configuration, Mutant, SuiteError
-from simulators.services.tlc import CheckOutcome, Run, read
+from models.suite import GUARANTEES, Configuration, Mutant
+from simulators.services.tlc import CheckOutcome, Run
 
 SMALLEST = "store/failures"
 LARGE_SECONDS_MAX = 3_000.0
@@ -26,26 +25,6 @@ def test_each_invariant_is_on_the_page_of_guarantees_and_has_two_mutants() -> No
 def test_each_mutant_changes_its_specification(mutant: Mutant) -> None:
     original = mutant.configuration.specification.read_text()
     assert mutant.apply(original) != original
-
-
-def test_a_missing_mutant_a_missing_name_and_a_mutant_that_nothing_checks_are_objections() -> None:
-    configuration = suite.configuration("delivery/clones")
-    mutants = [mutant for mutant in suite.mutants() if mutant.breaks in configuration.invariants]
-    page = "`CloneStops` `MarkedIsVisible`"
-    assert suite.objections([configuration], mutants, page) == []
-
-    fewer = [mutant for mutant in mutants if mutant.name != "marker_is_not_compared"]
-    assert suite.objections([configuration], fewer, page) == ["CloneStops: 1 mutants, 2 are needed"]
-    assert suite.objections([configuration], mutants, "`MarkedIsVisible`") == ["CloneStops: is not in guarantees.md"]
-    elsewhere = [replace(one, configuration=suite.configuration("delivery/torn")) for one in mutants]
-    assert suite.objections([configuration], elsewhere, page) == [
-        f"mutant {one.name}: delivery/torn does not check CloneStops" for one in mutants if one.breaks == "CloneStops"
-    ]
-
-
-def test_a_mutant_whose_text_does_not_stand_once_is_an_error() -> None:
-    with pytest.raises(SuiteError, match="occurs 0 times"):
-        replace(_mutant("mark_before_the_send"), replace=[["not there", ""]]).apply("anything")
 
 
 def test_every_specification_is_configured_and_every_configuration_checks_something() -> None:
@@ -88,14 +67,6 @@ def test_a_mutant_that_survives_or_breaks_another_invariant_fails() -> None:
     assert Result(mutant, Run(CheckOutcome.FAILED, ""), 1).failure == "TLC failed"
     assert Result(configuration, Run(CheckOutcome.VIOLATED, "", "StoredOnce"), 1).failure == "violates StoredOnce"
     assert Result(configuration, Run(CheckOutcome.HOLDS, "", states=9), 1).failure == ""
-
-
-def test_an_output_that_says_neither_is_a_failure() -> None:
-    done = "Model checking completed. No error has been found.\n"
-    assert read(f"{done}8 states generated, 5 distinct states found, 0 states left on queue.", ()).states == 5
-    assert read(done, ()).outcome is CheckOutcome.FAILED
-    assert read("Error: Parsing or semantic analysis failed.", ()).outcome is CheckOutcome.FAILED
-    assert read("Error: Temporal properties were violated.", ("Progress",)).violated == "Progress"
 
 
 @pytest.mark.heavy

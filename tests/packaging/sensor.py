@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from pathlib import Path
 
 from agent.store.layout import FILE_NAME
-from agent.store.read.events import read_packed
-from agent.store.schema import database
 from simulators import wire
+from tests.support.agent_process import stored_documents
 from tests.support.waiting import wait_until
 
 
@@ -57,9 +55,4 @@ class Sensor:
 
 def ids_in(folder: Path) -> list[int]:
     """Return the ids of the sensors' events in a store."""
-    connection = database.open_for_reading(folder / FILE_NAME)
-    try:
-        bodies = [json.loads(b"{" + event.tail + b"}") for event in read_packed(connection, 1, 1 << 40)]
-    finally:
-        connection.close()
-    return [body["id"] for body in bodies if body["via"] == "coap"]
+    return [document["id"] for document in stored_documents(folder / FILE_NAME) if document["via"] == "coap"]

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from simulators import strict_toml
@@ -84,10 +82,3 @@ def test_what_is_not_given_has_its_default() -> None:
 def test_a_mistake_is_named_with_file_and_key(text: str, complaint: str) -> None:
     with pytest.raises(TomlError, match=complaint):
         _parse(text)
-
-
-def test_an_unknown_scenario_is_answered_with_those_that_there_are(tmp_path: Path) -> None:
-    with pytest.raises(TomlError, match="there are: ack-storm"):
-        find("lossy")
-    with pytest.raises(TomlError, match=r"none\.toml"):
-        find(str(tmp_path / "none.toml"))

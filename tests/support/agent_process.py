@@ -1,19 +1,66 @@
-"""The agent as a process that a test starts and that is killed at its end."""
+"""The agent as a process that a test starts and that is killed at its end: its configuration, addresses and events."""
 
+import json
+import re
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
+from agent.store.read.events import read_packed
+from agent.store.schema import database
 from simulators.services.process import Command, Process
+
+_NOWHERE = "127.0.0.1:1"
+
+
+def configured(
+    folder: Path,
+    more: str = "",
+    *,
+    gateway: str = "gw1",
+    coap: str = "[::1]:0",
+    http: str = "127.0.0.1:0",
+    kafka: str = _NOWHERE,
+) -> Path:
+    """Write a configuration with its state beside it, and return the file.
+
+    A way in with an empty address is switched off; `more` begins in the section of Kafka.
+    """
+    file = folder / "oncegate.toml"
+    ways = (("coap", coap), ("http", http))
+    sections = (f"[{name}]\n" + (f'bind = "{bind}"\n' if bind else "enabled = false\n") for name, bind in ways)
+    file.write_text(
+        f'[gateway]\nid = "{gateway}"\nstate_dir = "{folder / "state"}"\n{"".join(sections)}'
+        f'[kafka]\nbootstrap_servers = "{kafka}"\n{more}'
+    )
+    return file
 
 
 @contextmanager
-def agent_process(configuration: Path, environment: Mapping[str, str] | None = None) -> Iterator[Process]:
+def agent_process(
+    configuration: Path,
+    environment: Mapping[str, str] | None = None,
+    module: Sequence[str] = ("agent.cli.main",),
+) -> Iterator[Process]:
     """Yield an agent that is not started yet; its log is beside the configuration file."""
-    command = (sys.executable, "-m", "agent.cli.main", "run", "--config", str(configuration))
+    command = (sys.executable, "-m", *module, "run", "--config", str(configuration))
     process = Process(Command("agent", command, configuration.parent / "agent.log", environment=environment or {}))
     try:
         yield process
     finally:
         process.kill()
+
+
+def wait_until_ready(agent: Process) -> dict[str, int]:
+    """Wait until the agent serves, and return the ports of its ways in by their names."""
+    agent.wait_for_log("agent=ready")
+    ready = agent.log().rpartition("agent=ready")[2].partition("\n")[0]
+    return {name: int(port) for name, port in re.findall(r"(\w+)=\S*:(\d+)\b", ready)}
+
+
+def stored_documents(store: Path) -> list[dict[str, Any]]:
+    """Return what a store has of its events, in their order, as in the Kafka record."""
+    with closing(database.open_for_reading(store)) as connection:
+        return [json.loads(b"{" + event.tail + b"}") for event in read_packed(connection, 1, 1 << 40)]

@@ -12,7 +12,7 @@ from random import Random
 from agent.store.layout import FILE_NAME
 from agent.store.read.events import read_packed
 from agent.store.schema import database
-from tests.support.agent_process import agent_process
+from tests.support.agent_process import agent_process, wait_until_ready
 
 DEVICE = "urn:dev:mac:0000000000000001"
 ANSWER_SECONDS_MAX = 30
@@ -40,8 +40,7 @@ class PostingGateway:
 
     def start(self) -> None:
         self.agent.start()
-        self.agent.wait_for_log("agent=ready")
-        self._port = int(self.agent.log().split("http=127.0.0.1:")[1].split()[0])
+        self._port = wait_until_ready(self.agent)["http"]
 
     def post(self, count: int = 20, text_bytes: int = 400) -> int:
         """Post a pack of new events; return the status code."""

@@ -18,6 +18,7 @@ from agent.store.lanes.stores import LaneStores
 from agent.store.layout import FILE_NAME
 from contract.event import Event
 from tests.agent.store.stores import HandClock, accept, batch, candidate, make_store
+from tests.support.agent_process import configured
 
 Run = Callable[..., tuple[int, str, str]]
 READING, ALARM = Event("urn:a", id=1, data={"x": 1}), Event("urn:a", type="alarm", id=2, data={"x": 2})
@@ -44,10 +45,7 @@ def epoch(tmp_path: Path) -> str:
 
 @pytest.fixture
 def run(epoch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    configuration = tmp_path / "oncegate.toml"
-    configuration.write_text(
-        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-    )
+    configuration = configured(tmp_path)
 
     def command(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["oncegate", *arguments, "--config", str(configuration)])

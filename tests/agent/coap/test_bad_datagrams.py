@@ -14,7 +14,7 @@ import pytest
 from simulators.services.process import Process
 from tests.agent.coap.sensor import CON, POST, URI_PATH, datagram
 from tests.agent.mqtt.agents import stored
-from tests.support.agent_process import agent_process
+from tests.support.agent_process import agent_process, configured, wait_until_ready
 
 SEED = 7252
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
@@ -40,17 +40,9 @@ class Gateway:
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Gateway]:
-    file = tmp_path / "oncegate.toml"
-    file.write_text(
-        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[coap]\nbind = "[::1]:0"\n'
-        '[http]\nbind = "127.0.0.1:0"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-    )
-    with agent_process(file) as process:
+    with agent_process(configured(tmp_path)) as process:
         process.start()
-        process.wait_for_log("agent=ready")
-        found = re.search(r"coap=\[::1\]:(\d+)", process.log())
-        assert found
-        yield Gateway(process, tmp_path, int(found[1]))
+        yield Gateway(process, tmp_path, wait_until_ready(process)["coap"])
 
 
 class Sensor:

@@ -17,7 +17,7 @@ from simulators.services.process import Process
 from tests.agent.forward.broker import KafkaTopic, label
 from tests.agent.forward.delivery.test_kills import stored_labels
 from tests.agent.store.stores import HandClock, accept
-from tests.support.agent_process import agent_process
+from tests.support.agent_process import agent_process, configured
 from tests.support.waiting import wait_for_count, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
@@ -39,13 +39,9 @@ def rss_bytes_max(agent: Process) -> int:
 async def test_a_long_backlog_leaves_in_bounded_memory_and_survives_a_kill_in_the_middle(
     kafka: KafkaTopic, gateway: str, tmp_path: Path, mode: str, count: int
 ) -> None:
-    configuration = tmp_path / "oncegate.toml"
     state = tmp_path / "state"
-    configuration.write_text(
-        f'[gateway]\nid = "{gateway}"\nstate_dir = "{state}"\n[coap]\nenabled = false\n[http]\nenabled = false\n'
-        f'[kafka]\nbootstrap_servers = "{kafka.bootstrap_servers}"\ntopic = "{kafka.topic}"\ndelivery = "{mode}"\n'
-        "[receipts]\npoll_seconds = 1\n"
-    )
+    options = f'topic = "{kafka.topic}"\ndelivery = "{mode}"\n[receipts]\npoll_seconds = 1\n'
+    configuration = configured(tmp_path, options, gateway=gateway, coap="", http="", kafka=kafka.bootstrap_servers)
     clock = HandClock()
     async with EventStore(state, gateway, StoreSettings(), IdentitySettings(), clock) as store:
         for first in range(0, count, EVENTS_A_COMMIT):

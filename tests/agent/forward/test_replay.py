@@ -22,7 +22,7 @@ from contract.event import Event
 from tests.agent.forward.broker import KafkaTopic, header, label
 from tests.agent.forward.running import GATEWAY
 from tests.agent.store.stores import HandClock, accept, batch, make_store
-from tests.support.agent_process import agent_process
+from tests.support.agent_process import agent_process, configured
 from tests.support.waiting import wait_for_count
 
 EVENTS = 30
@@ -30,12 +30,7 @@ NOTE = ("note", "")
 
 
 def configure(folder: Path, bootstrap_servers: str, topic: str = "t") -> Path:
-    file = folder / "oncegate.toml"
-    file.write_text(
-        f'[gateway]\nid = "{GATEWAY}"\nstate_dir = "{folder / "state"}"\n[coap]\nenabled = false\n'
-        f'[http]\nbind = "127.0.0.1:0"\n[kafka]\nbootstrap_servers = "{bootstrap_servers}"\ntopic = "{topic}"\n'
-    )
-    return file
+    return configured(folder, f'topic = "{topic}"\n', gateway=GATEWAY, coap="", kafka=bootstrap_servers)
 
 
 def replay(configuration: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

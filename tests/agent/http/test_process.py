@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from agent.store.layout import FILE_NAME
-from agent.store.read.events import read_packed
-from agent.store.schema import database
 from simulators.services.process import Process
+from tests.support.agent_process import stored_documents, wait_until_ready
 from tests.support.waiting import wait_until
 
 KILLS = 5
@@ -26,7 +25,7 @@ PACK = 10
 
 @pytest.fixture
 def configuration(tmp_path: Path) -> Path:
-    file = tmp_path / "oncegate.toml"
+    file = tmp_path / "oncegate.toml"  # the section of HTTP is the last: tests add to it
     file.write_text(
         f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[coap]\nenabled = false\n'
         '[kafka]\nbootstrap_servers = "127.0.0.1:1"\n[http]\nbind = "127.0.0.1:0"\n'
@@ -36,8 +35,7 @@ def configuration(tmp_path: Path) -> Path:
 
 def start(agent: Process) -> int:
     agent.start()
-    agent.wait_for_log("agent=ready")
-    return int(agent.log().split("http=127.0.0.1:")[1].split()[0])
+    return wait_until_ready(agent)["http"]
 
 
 def post(connection: http.client.HTTPConnection, ids: range) -> int:
@@ -91,12 +89,8 @@ class Load:
 
 
 def stored_ids(folder: Path) -> list[int]:
-    connection = database.open_for_reading(folder / "state" / FILE_NAME)
-    try:
-        bodies = [json.loads(b"{" + event.tail + b"}") for event in read_packed(connection, 1, 1 << 40)]
-    finally:
-        connection.close()
-    return [body["id"] for body in bodies if body["via"] == "http"]
+    stored = stored_documents(folder / "state" / FILE_NAME)
+    return [document["id"] for document in stored if document["via"] == "http"]
 
 
 @pytest.mark.guarantee(1)
@@ -141,15 +135,6 @@ def test_what_can_never_work_is_named_by_check_and_by_run(configuration: Path, t
             command = [sys.executable, "-m", "agent.cli.main", verb, "--config", str(configuration)]
             output = subprocess.run(command, capture_output=True, text=True, check=False)
             assert (output.returncode, message in output.stderr, "Traceback" in output.stderr) == (2, True, False)
-
-
-def test_a_port_in_use_is_named(agent: Process, configuration: Path) -> None:
-    port = start(agent)
-    other = configuration.with_name("other.toml")
-    other.write_text(configuration.read_text().replace("127.0.0.1:0", f"127.0.0.1:{port}").replace('/state"', '/2"'))
-    command = [sys.executable, "-m", "agent.cli.main", "run", "--config", str(other)]
-    second = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (second.returncode, f"127.0.0.1:{port}" in second.stderr, "Traceback" in second.stderr) == (1, True, False)
 
 
 def test_http_that_is_switched_off_is_not_served(agent: Process, configuration: Path) -> None:

@@ -91,19 +91,6 @@ async def test_equal_readings_seconds_apart_and_in_one_pack_are_all_kept(tmp_pat
         assert len({stored.fingerprint for stored in taken.events()}) == 5
 
 
-async def test_an_equal_reading_that_the_transport_proves_to_be_a_resend_is_a_copy_also_after_a_kill(
-    tmp_path: Path, clock: HandClock
-) -> None:
-    async with gateway(tmp_path / "a", clock) as taken:
-        assert (await taken.take(event(), key=b"p" * 16)).accepted == 1
-        assert (await taken.take(event(), key=b"p" * 16)).duplicates == 1
-        crash_image(tmp_path / "a", tmp_path / "b")
-    clock.pass_seconds(200)
-    async with gateway(tmp_path / "b", clock) as taken:
-        assert (await taken.take(event(), key=b"p" * 16)).duplicates == 1
-        assert (await taken.take(event(), key=b"q" * 16)).accepted == 1
-
-
 @pytest.mark.guarantee(2)
 async def test_a_device_that_never_repeats_a_value_is_believed_for_the_window_from_the_first_copy_on(
     tmp_path: Path, clock: HandClock
@@ -139,12 +126,6 @@ async def test_the_window_outlives_a_kill_and_the_transports_own_span(tmp_path: 
         assert (copy.accepted, copy.duplicates, copy.fingerprints) == (0, 1, first.fingerprints[1:2])
         clock.pass_seconds(101)
         assert (await taken.take(event(data={"t": 22}))).accepted == 1
-
-
-async def test_copies_in_progress_share_the_outcome_of_the_first(tmp_path: Path, clock: HandClock) -> None:
-    async with gateway(tmp_path, clock, NEVER_REPEATS) as taken:
-        answer = await taken.take([event()] * 5)
-        assert (answer.accepted, answer.duplicates) == (1, 4)
 
 
 async def test_packs_that_are_cut_differently_after_a_lost_ack_store_each_event_once(
@@ -185,15 +166,6 @@ async def test_a_clock_that_steps_back_loses_nothing(tmp_path: Path, clock: Hand
     async with gateway(tmp_path, clock) as taken:
         for time in (10 * MINUTE, 11 * MINUTE, 5 * MINUTE, 6 * MINUTE):
             assert (await taken.take(event(time=time))).accepted == 1
-
-
-async def test_a_gateways_clock_that_steps_back_loses_nothing(tmp_path: Path, clock: HandClock) -> None:
-    async with gateway(tmp_path, clock, NEVER_REPEATS) as taken:
-        assert (await taken.take(event())).accepted == 1
-        clock.now -= 86_400_000
-        assert (await taken.take(event())).duplicates == 1
-        clock.pass_seconds(61)
-        assert (await taken.take(event())).accepted == 1
 
 
 @pytest.mark.guarantee(2)

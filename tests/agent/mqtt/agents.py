@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from agent.status import read_status
 from agent.store.layout import FILE_NAME
-from agent.store.read.events import read_packed
 from agent.store.schema import database
 from simulators.services.process import Process
-from tests.support.agent_process import agent_process
+from tests.support.agent_process import agent_process, configured, stored_documents
 
 
 @contextmanager
 def agent(folder: Path, port: int, more: str = "") -> Iterator[Process]:
     """Create an agent that receives from the broker at this port; the test starts it."""
-    file = folder / "oncegate.toml"
-    file.write_text(
-        f'[gateway]\nid = "gw1"\nstate_dir = "{folder / "state"}"\n[coap]\nenabled = false\n'
-        f'[http]\nbind = "127.0.0.1:0"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-        f'[mqtt]\nenabled = true\nhost = "127.0.0.1"\nport = {port}\n{more}'
-    )
-    with agent_process(file) as process:
+    section = f'[mqtt]\nenabled = true\nhost = "127.0.0.1"\nport = {port}\n'
+    with agent_process(configured(folder, section + more, coap="")) as process:
         yield process
 
 
@@ -35,12 +28,7 @@ def accepted(folder: Path) -> int:
 
 def stored(folder: Path) -> list[dict[str, object]]:
     """Return the events of devices in the store, in their order, as in the Kafka record."""
-    connection = database.open_for_reading(folder / "state" / FILE_NAME)
-    try:
-        bodies = [json.loads(b"{" + event.tail + b"}") for event in read_packed(connection, 1, 1 << 40)]
-    finally:
-        connection.close()
-    return [body for body in bodies if body["via"] != "gateway"]
+    return [document for document in stored_documents(folder / "state" / FILE_NAME) if document["via"] != "gateway"]
 
 
 def rejected(folder: Path) -> list[tuple[str, str, bytes]]:

@@ -2,7 +2,6 @@
 
 import json
 import socket
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -17,7 +16,7 @@ from agent.store.schema import database
 from contract.event import Label
 from simulators import wire
 from simulators.services.install.programs import require
-from simulators.services.process import Command, Process
+from tests.support.agent_process import agent_process, configured, wait_until_ready
 from tests.support.steppable_clock import SteppableClock
 from tests.support.waiting import wait_until
 
@@ -41,11 +40,7 @@ class Gateway:
         self._clock_file = folder / "clock"
         self._environment = environment or {}
         self._module = ("agent.cli.main",) if environment else ("tests.support.stepped_clock", str(self._clock_file))
-        self._configuration = folder / "oncegate.toml"
-        self._configuration.write_text(
-            f'[gateway]\nid = "gw1"\nstate_dir = "{folder / "state"}"\n[identity]\nretention = "{retention}"\n'
-            '[coap]\nbind = "[::1]:0"\n[http]\nenabled = false\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-        )
+        self._configuration = configured(folder, f'[identity]\nretention = "{retention}"\n', http="")
         self._port = 0
         self._number = 0
 
@@ -53,12 +48,11 @@ class Gateway:
     def running(self, wall: str) -> Iterator[None]:
         """Run the agent with a wall clock, until a stop is requested."""
         self.step(wall)
-        command = (sys.executable, "-m", *self._module, "run", "--config", str(self._configuration))
-        log = self.folder / "agent.log"
-        with Process(Command("agent", command, log, environment=self._environment)) as process:
-            process.wait_for_log("agent=ready")
-            self._port = int(process.log().split("agent=ready")[-1].split("]:")[1].split()[0])
+        with agent_process(self._configuration, self._environment, self._module) as process:
+            process.start()
+            self._port = wait_until_ready(process)["coap"]
             yield
+            assert process.terminate() == 0
 
     def step(self, wall: str) -> None:
         """Set the wall clock, also under a running agent."""

@@ -34,7 +34,6 @@ from tests.agent.store.stores import (
     HandClock,
     batch,
     candidate,
-    make_store,
     open_faulty,
     stored_events,
 )
@@ -132,16 +131,6 @@ async def test_a_divided_delivery_has_one_outcome_in_the_order_of_its_events(tmp
         assert sizes(stores) == {DEFAULT_LANE: 2, "alarms": 2, "doors": 1}
 
 
-async def test_a_retransmission_is_recognised_in_each_of_its_lanes(tmp_path: Path, clock: HandClock) -> None:
-    async with opened(tmp_path, clock, ALARMS) as stores:
-        first = await accept(stores, clock, NAMELESS, NAMELESS_ALARM, NAMELESS, key=KEY)
-    async with opened(tmp_path, clock, ALARMS) as stores:  # the keys are on disk, too
-        again = await accept(stores, clock, NAMELESS, NAMELESS_ALARM, NAMELESS, key=KEY)
-        assert (first.accepted, again.accepted, again.duplicates) == (3, 0, 3)
-        assert again.fingerprints == first.fingerprints
-        assert sizes(stores) == {DEFAULT_LANE: 2, "alarms": 1}
-
-
 @pytest.mark.guarantee(1)
 async def test_a_delivery_of_which_one_part_is_refused_is_refused_and_its_resend_stores_the_rest(
     tmp_path: Path, clock: HandClock
@@ -161,17 +150,6 @@ async def test_a_delivery_of_which_one_part_is_refused_is_refused_and_its_resend
         assert (again.accepted, again.duplicates) == (2, 2)
         assert sizes(stores) == {DEFAULT_LANE: 3, "alarms": 3}
         assert stores.trouble() == ""
-
-
-async def test_what_a_kill_leaves_of_a_divided_delivery_is_recognised(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock) as alone:  # the default lane has committed its part, and no other has
-        part: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        alone.submit(Submission((candidate(clock, READING), candidate(clock, NAMELESS)), (), KEY, part.set_result))
-        await part
-    async with opened(tmp_path, clock, ALARMS) as stores:
-        outcome = await accept(stores, clock, READING, NAMELESS, ALARM, NAMELESS_ALARM, key=KEY)
-        assert (outcome.accepted, outcome.duplicates) == (2, 2)
-        assert sizes(stores) == {DEFAULT_LANE: 2, "alarms": 2}
 
 
 async def test_the_default_lane_keeps_all_that_is_rejected(tmp_path: Path, clock: HandClock) -> None:

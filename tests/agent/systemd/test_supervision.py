@@ -2,7 +2,6 @@
 
 import re
 import socket
-import sys
 import threading
 import urllib.error
 import urllib.request
@@ -12,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from agent.systemd.notify import SALVAGE_SECONDS_MAX
-from simulators.services.process import Command, Process
+from simulators.services.process import Process
 from tests.agent.test_damage import damage_a_page_of, store
+from tests.support.agent_process import agent_process, configured
 from tests.support.hanging import hung
 from tests.support.waiting import wait_until
 
@@ -55,16 +55,9 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
 
 @pytest.fixture
 def agent(manager: Manager, tmp_path: Path) -> Iterator[Process]:
-    file = tmp_path / "oncegate.toml"
-    file.write_text(
-        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[coap]\nbind = "[::1]:0"\n'
-        '[http]\nbind = "127.0.0.1:0"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-    )
-    command = (sys.executable, "-m", "agent.cli.main", "run", "--config", str(file))
     environment = {"NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": str(WATCHDOG_SECONDS * 1_000_000)}
-    process = Process(Command("agent", command, tmp_path / "agent.log", environment=environment))
-    yield process
-    process.kill()
+    with agent_process(configured(tmp_path), environment) as process:
+        yield process
 
 
 @pytest.mark.guarantee(3)

@@ -20,7 +20,7 @@ from tests.agent.cli.running import RunningAgent
 from tests.agent.coap.sensor import PUT, URI_PATH, datagram, post
 from tests.agent.store.stores import HandClock
 from tests.agent.test_admission import Intake
-from tests.support.agent_process import agent_process
+from tests.support.agent_process import agent_process, configured
 
 WRONG = b'{"device":"urn:a","dta":{}}'
 COAP = (
@@ -39,12 +39,7 @@ def answer(reason: str, status: Status = Status.UNDECODABLE) -> Answer:
 @pytest.fixture
 def agent(tmp_path: Path) -> RunningAgent:
     (coap,), (http,) = ports.free(1, socket.SOCK_DGRAM), ports.free(1)
-    file = tmp_path / "oncegate.toml"
-    file.write_text(
-        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path}/state"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-        f'[coap]\nbind = "127.0.0.1:{coap}"\n[http]\nbind = "127.0.0.1:{http}"\n'
-    )
-    return RunningAgent(file, coap, http)
+    return RunningAgent(configured(tmp_path, coap=f"127.0.0.1:{coap}", http=f"127.0.0.1:{http}"), coap, http)
 
 
 def test_a_firmware_whose_every_request_is_refused_is_named_wherever_one_looks(agent: RunningAgent) -> None:

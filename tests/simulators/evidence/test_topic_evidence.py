@@ -20,7 +20,7 @@ from simulators.evidence import topic
 from simulators.evidence.receipts import GROUP, ahead
 from simulators.evidence.row import Row
 from simulators.evidence.topic import Topic, TopicError
-from simulators.judge.remote import judge_remote_run, note_topic
+from simulators.judge.remote import judge_remote_run
 from simulators.judge.sink import Sink
 from simulators.ledger import Ledger
 from simulators.oracle.evidence_database import GAP
@@ -153,11 +153,6 @@ def test_what_was_deleted_from_before_the_run_is_nothing_of_the_run(old: Topic, 
         verdict = judge_remote_run(ledger, Sink(topic=old))
         assert (verdict.cut, verdict.records) == (cut, 1)
         assert verdict.faults == ({} if cut else {"lost": 1})
-
-
-def test_where_the_topic_ended_when_the_run_began_is_noted(old: Topic) -> None:
-    assert note_topic(Sink(topic=old)) == {"topic": {"name": "old", "ends": {"0": 4}}}
-    assert note_topic(Sink()) == {}
 
 
 def test_a_topic_that_ends_before_the_run_began_is_another_one(old: Topic, tmp_path: Path) -> None:

@@ -15,11 +15,10 @@ import pytest
 
 from cloud.postgres.statements import Statements
 from contract.event import Event
-from simulators import cli, ledger
+from simulators import ledger
 from simulators.errors import RunError
 from simulators.evidence.postgres import PostgresError
 from simulators.evidence.row import Row
-from simulators.evidence.topic import Topic
 from simulators.judge.remote import judge_remote_run
 from simulators.judge.sink import Sink
 from simulators.ledger import Acked, Begun, Ledger, Reported
@@ -136,15 +135,6 @@ def _options(arguments: Sequence[str]) -> RunOptions:
     return parse(arguments, "oncegate-sim run")
 
 
-def test_targets_have_the_ports_that_are_usual() -> None:
-    options = _options(
-        ["quiet-house", "--target", "coap://[fd00::1]", "--target", "http://gw.lan", "--kafka", "k:9092"]
-    )
-    assert options.targets == {"coap": ("fd00::1", 5683), "http": ("gw.lan", 8580)}
-    assert options.sink == Sink(topic=Topic("k:9092"))
-    assert options.ledger_file == Path("build/field/quiet-house/ledger.jsonl")
-
-
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -165,14 +155,6 @@ def test_wrong_usage_says_why(arguments: list[str], complaint: str, capsys: pyte
         _options(arguments)
     assert ended.value.code == 2
     assert complaint in " ".join(capsys.readouterr().err.split())
-
-
-def test_the_scenarios_are_listed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["oncegate-sim", "scenarios"])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 0
-    assert "three-days-offline  coap       A gateway reconnects" in capsys.readouterr().out
 
 
 def test_a_folder_of_somebody_else_is_not_emptied(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from contract.event import Event
 from tests.agent.forward.broker import KafkaTopic, label
 from tests.agent.forward.delivery.self_killing_agent import BATCHES_MAX, EVENTS_PER_BATCH
 from tests.agent.store.stores import HandClock, accept
-from tests.support.agent_process import agent_process
+from tests.support.agent_process import agent_process, configured
 from tests.support.waiting import wait_for_count
 
 SECONDS_PER_KILL_MAX = 20
@@ -56,12 +56,8 @@ async def live_and_die(
     kafka: KafkaTopic, gateway: str, folder: Path, delivery: str, kills: int, lanes: str = ""
 ) -> Lives:
     """Kill an agent repeatedly, at random steps of its work; the last process finishes."""
-    configuration = folder / "oncegate.toml"
-    configuration.write_text(
-        f'[gateway]\nid = "{gateway}"\nstate_dir = "{folder / "state"}"\n[coap]\nenabled = false\n'
-        f'[http]\nenabled = false\n[kafka]\nbootstrap_servers = "{kafka.bootstrap_servers}"\n'
-        f'topic = "{kafka.topic}"\ndelivery = "{delivery}"\n{lanes}'
-    )
+    options = f'topic = "{kafka.topic}"\ndelivery = "{delivery}"\n{lanes}'
+    configuration = configured(folder, options, gateway=gateway, coap="", http="", kafka=kafka.bootstrap_servers)
     clock = HandClock()
     async with lane_stores(load.load(configuration), clock) as stores:
         for first in range(0, kills * BATCHES_MAX * EVENTS_PER_BATCH, EVENTS_A_COMMIT):

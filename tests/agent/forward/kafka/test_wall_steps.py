@@ -17,6 +17,7 @@ from simulators.services.kafka.broker import Broker
 from simulators.services.process import Command, Process
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.store.stores import HandClock
+from tests.support.agent_process import configured
 from tests.support.steppable_clock import SteppableClock
 from tests.support.waiting import wait_until
 
@@ -41,12 +42,8 @@ class Gateway:
 
     def __init__(self, folder: Path, kafka: KafkaTopic, delivery: str) -> None:
         self.clock = SteppableClock(folder)
-        file = folder / "oncegate.toml"
-        file.write_text(
-            f'[gateway]\nid = "gw-1"\nstate_dir = "{folder}/state"\n[coap]\nenabled = false\n'
-            f'[http]\nbind = "127.0.0.1:0"\n[receipts]\npoll_seconds = 0.3\n[kafka]\ndelivery = "{delivery}"\n'
-            f'bootstrap_servers = "{kafka.bootstrap_servers}"\ntopic = "{kafka.topic}"\n'
-        )
+        options = f'topic = "{kafka.topic}"\ndelivery = "{delivery}"\n[receipts]\npoll_seconds = 0.3\n'
+        file = configured(folder, options, gateway="gw-1", coap="", kafka=kafka.bootstrap_servers)
         command = (sys.executable, "-m", "agent.cli.main", "run", "--config", str(file))
         self.process = Process(Command("agent", command, folder / "agent.log", environment=self.clock.environment))
         self._sent = 0
