@@ -30,7 +30,7 @@ class ClockSetBackError(RenewalError):
 
 
 class LeaderChangedError(RenewalError):
-    """A partition's leader changed between the first send and the last ack: records acked by the old may be lost."""
+    """A partition's leader changed between the first send and the last ack: acked records may be lost."""
 
 
 class UnreachableError(SessionError):

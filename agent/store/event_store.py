@@ -106,7 +106,7 @@ class EventStore:
         self._transports.add(duplicates, lambda: self._loop.call_soon_threadsafe(forget_answers))
 
     def trouble(self) -> str:
-        """Return why no event can be stored now, empty where one can; blocks until the commits in progress are done."""
+        """Return why no event can be stored now, or an empty text. Blocks for the commits in progress."""
         return self._trouble(trial=False)
 
     def trial(self) -> str:

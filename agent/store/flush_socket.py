@@ -23,7 +23,7 @@ _MODE = 0o660
 
 
 class FlushSocket:
-    """Calls a blocking function once for each connection, one after the other, and answers once it has returned."""
+    """Calls a blocking function for one connection after the other, and then answers."""
 
     def __init__(self, folder: Path, flush: Callable[[], None], unwritten: Callable[[], bytes] = bytes) -> None:
         """Create it; `unwritten` returns the counts that are in memory only, as JSON."""

@@ -127,7 +127,7 @@ def _load_index(connection: sqlite3.Connection, bounds: IndexBounds) -> tuple[Fi
 
 
 def _load_untrusted_clock(connection: sqlite3.Connection, clock: Clock) -> UntrustedClock:
-    """Load what was accepted under an untrusted clock in this boot; that of another boot can no longer be corrected."""
+    """Load this boot's acceptances under an untrusted clock; those of another boot cannot be corrected."""
     found = read_untrusted_clock(tables.read_fact(connection, CLOCK_UNTRUSTED))
     if not found.begun or found.boot == clock.boot():
         return found
@@ -136,7 +136,7 @@ def _load_untrusted_clock(connection: sqlite3.Connection, clock: Clock) -> Untru
 
 
 def _check_last_commit(connection: sqlite3.Connection) -> None:
-    """Raise DamagedStoreError where the last commit, which the next one follows, differs from what was written."""
+    """Raise DamagedStoreError if the last commit differs from what was written."""
     commit = tables.last_commit(connection)
     if commit is not None:
         check_commit(*commit)

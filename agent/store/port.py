@@ -260,7 +260,7 @@ class Outbox(Protocol):
         """Wait for a `new` event above `after` or a returned batch; return False where the time is over."""
 
     def take_returned(self) -> bool:
-        """Whether batches were returned since the last call: then the caller starts again from the lowest new event."""
+        """Whether batches were returned since the last call; if so, start again from the lowest new event."""
 
     def epoch(self) -> str:
         """Return the epoch of this opening: no other opening, of this store or of a copy of it, has ever had it."""

@@ -230,7 +230,7 @@ class ProcessedTimes:
         return len(self._times)
 
     def note(self, monotonic_ms: int, position: int) -> None:
-        """Note that all up to a position is processed; a note shortly after another replaces it, and so delays it."""
+        """Note that all up to a position is processed; a note shortly after another replaces that one."""
         with self._lock:
             if len(self._times) > 1 and self._times[-1][0] - self._times[-2][0] < TIMES_MS:
                 self._times.pop()

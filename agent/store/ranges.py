@@ -64,7 +64,7 @@ class Ranges:
 
 
 class Coverage:
-    """The batches that the broker has and the ranges that the table has; positions that neither covers are new."""
+    """Batches in Kafka and ranges in the table; all other positions are new."""
 
     def __init__(self, batches: Iterable[Batch] = (), processed: Iterable[tuple[int, int]] = ()) -> None:
         self._batches: list[Batch] = sorted(batches, key=_first)

@@ -66,7 +66,7 @@ class AtMostOnce:
 
 
 def abandon_in_doubt(outbox: Outbox) -> None:
-    """Record that it is unknown whether the batch arrived that was in flight when the agent ended, in any mode."""
+    """Record the batch in flight at the agent's end, in any mode, as possibly lost."""
     _InDoubtRecord(outbox).abandon("the agent ended")
 
 

@@ -83,7 +83,7 @@ class Oversized:
         return tried
 
     def cut(self, events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
-        """Return the first of consecutive events that may be sent together: without held ones, and a suspect alone."""
+        """Return the first events to be sent together: none that is held, and a suspect alone."""
         first = next((place for place, event in enumerate(events) if event.position not in self._held), len(events))
         for place in range(first, len(events)):
             position = events[place].position

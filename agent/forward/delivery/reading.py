@@ -50,6 +50,6 @@ def process_reports(context: SessionContext, *clients: Producer | Consumer) -> N
 
 
 def count_for_cap(context: SessionContext, events: Sequence[StoredEvent]) -> None:
-    """Count events on a capped uplink, as they are handed to the producer: of those that were read, some may wait."""
+    """Count events on a capped uplink when the producer takes them: some that were read may wait."""
     if context.uplink is not None:
         context.uplink.hand_over(len(events), sum(len(event.tail) for event in events), context.lane)

@@ -48,7 +48,7 @@ class LoginFiles:
         return self._can_be_used()
 
     def _can_be_used(self) -> bool:
-        """Open a client with the present files; where that fails, the session continues with those that it has read."""
+        """Try the present files with a client; if that fails, keep those that the session has read."""
         changed = [str(path) for path, stamp in self._seen.items() if self._used.get(path) != stamp]
         try:
             open_admin(self._settings, LastError())

@@ -127,7 +127,7 @@ def read_labels(
 
 
 def _is_end_beyond(message: Message, offset: int) -> bool:
-    """Whether an error states that the reader has got past an offset, without a record there, to the log's end."""
+    """Whether an error states that the log ends beyond an offset, without a record at it."""
     error, end = message.error(), message.offset()
     return error is not None and error.code() == KafkaError._PARTITION_EOF and end is not None and end > offset
 

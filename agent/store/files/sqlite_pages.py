@@ -122,7 +122,7 @@ class PageVersions:
                 os.close(file)
 
     def passes(self) -> Iterator[tuple[Iterator[tuple[int, bytes]], Fetch]]:
-        """Yield passes over the pages, the most trustworthy first, each with the function that reads overflow pages.
+        """Yield passes over the pages, the most trustworthy first, each with its reader of overflow pages.
 
         First the pages that SQLite would read, the newest first; then with the file's own overflow pages, since the
         log's may be damaged; last the frames that SQLite ignores, which only fill holes that remain.

@@ -35,7 +35,7 @@ class LastCommit:
 
 
 class UseMark:
-    """The mark as the serving process writes it; its descriptor stays open, so that no write has to open a file."""
+    """The mark of the serving process, on an open descriptor: no write has to open a file."""
 
     def __init__(self, path: Path, boot: str) -> None:
         self._path = mark_of(path)
@@ -91,7 +91,7 @@ def mark_of(path: Path) -> Path:
 
 
 def lacks_log(path: Path) -> bool:
-    """Whether the write-ahead log of a service that did not end in order is gone, and no gap on disk records it yet."""
+    """Whether a killed service's write-ahead log is gone, and no gap on disk records it yet."""
     mark = mark_of(path)
     if not (mark.exists() and path.exists()):
         return False
@@ -99,7 +99,7 @@ def lacks_log(path: Path) -> bool:
 
 
 def note_lost_log(path: Path) -> None:
-    """Record, until the next commit, that the log is missing: the opening creates a new one, which would hide that."""
+    """Record until the next commit that the log is missing: opening creates a new one and would hide it."""
     mark = mark_of(path)
     swap.write_durably(mark, f"{swap.text(mark).removesuffix(_LOG_GONE)}{_LOG_GONE}")
 

@@ -74,7 +74,7 @@ def insert_fingerprints(
 def restore_fingerprints(
     connection: sqlite3.Connection, first_position: int, service_ms: int, fingerprints: Iterable[bytes]
 ) -> None:
-    """Write fingerprints that a salvage has found again beside the keys and duplicates that their row still has."""
+    """Write salvaged fingerprints beside the keys and duplicates that their row still has."""
     rows = connection.execute(f"{_SELECT} WHERE first_position = ?", (first_position,))
     kept = next(_read_rows(rows), FingerprintRow(first_position, service_ms, b"", ()))
     _delete_row(connection, first_position)
@@ -127,7 +127,7 @@ def latest_by(connection: Reads, service_ms: int) -> list[tuple[int, int]]:
 
 
 def clear_rows(connection: sqlite3.Connection, rows: Sequence[FingerprintRow], keys_from_ms: int) -> None:
-    """Delete rows whose fingerprints are sealed, but keep duplicates that are listed, and keys that still count.
+    """Delete rows of sealed fingerprints, but keep listed duplicates and valid keys.
 
     A retransmission key counts where its commit's service time is `keys_from_ms` or later.
     """
@@ -167,7 +167,7 @@ def latest_duplicates(connection: Reads, limit: int) -> list[Duplicate]:
 
 
 def count_duplicates(connection: Reads) -> int:
-    """Count the duplicates recognised since the store was created, as far as transactions have carried the count."""
+    """Return the committed count of duplicates since the store was created."""
     counted = connection.execute("SELECT coalesce(sum(duplicates), 0) FROM fingerprints").fetchone()[0]
     return typed(counted, int, "number of duplicates") + read_count(connection, DUPLICATES_FORGOTTEN)
 

@@ -50,7 +50,7 @@ class FingerprintIndex:
         self._sealed = Ranges()
         self._forgotten = Ranges()
         self._floor = 0
-        """Positions below it are past their retention, and so are sealed ones committed before `_service_floor_ms`."""
+        """Lower positions are past their retention, as are sealed ones from before `_service_floor_ms`."""
         self._service_floor_ms = 0
         self.sealed_events = 0
         """How many fingerprints the segments have."""

@@ -50,7 +50,7 @@ def split(packed: bytes) -> Iterator[bytes]:
 
 
 class RetransmissionKeys:
-    """Keys that prove a duplicate for a limited time: of retransmissions, or of rules for values that never repeat."""
+    """Keys that prove a duplicate for a limited time: of retransmissions, or of rules with a window."""
 
     def __init__(self, lifetime_ms: int = EXCHANGE_LIFETIME_MS, count_max: int = RETRANSMISSION_KEYS_MAX) -> None:
         self.lifetime_ms = lifetime_ms

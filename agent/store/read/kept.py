@@ -51,7 +51,7 @@ def read_kept(connection: Reads, positions: range) -> Iterator[KeptEvent]:
 def read_all(
     connection: Reads, positions: range, matches: Matches | None = None
 ) -> Iterator[KeptEvent | DamagedEvents]:
-    """Yield the matching events at some positions that are still kept, and all those damaged among them, in order.
+    """Yield in order the kept events at some positions that match, and all damaged ones among them.
 
     Each page is of its own snapshot: an event that is purged before its page is read is left out.
     """

@@ -47,7 +47,7 @@ def read_remembered(path: Path, store_bytes: int, memory_bytes: int) -> Remember
 
 
 def _events_per_second(connection: Reads) -> float:
-    """Return the rate of the last day of running, of all of it where that is less; 0 where it is less than an hour."""
+    """Return the rate of the last day of running (at most all of it), 0 within the first hour."""
     end = tables.last_position(connection)
     times = [(start.service_ms, first) for first, start in tables.load_epochs(connection)]
     times += [(segment.service_ms, segment.last) for segment, _ in load_segments(connection)]

@@ -62,7 +62,7 @@ def note(section: Section, epochs: Epochs, end: int) -> tuple[str, str]:
 
 
 def load(connection: Reads, epochs: Epochs, end: int, now_ms: int) -> Section | None:
-    """Return the section of the last event, None where it is not known, since an event of it is lost or damaged."""
+    """Return the section of the last event, or None if an event of it is lost or damaged."""
     opened = epochs.last()
     if opened is None or end < opened[0]:
         return None
@@ -96,7 +96,7 @@ def _read_whole(first: int, count: object, packed: object, following: int) -> li
 
 
 def _read_note(connection: Reads, opened: tuple[int, str], end: int, now_ms: int) -> tuple[int, Section | None]:
-    """Return the position that the note includes, and the state there; 0 and None where it is of other events."""
+    """Return the note's last position and the state there; 0 and None for a note on other events."""
     words = (tables.read_fact(connection, SECTION) or "").split()
     if len(words) != 4 or words[0] != opened[1]:
         return 0, None

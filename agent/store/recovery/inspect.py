@@ -23,7 +23,7 @@ The frames of a failed commit are cut off before the next one is written (write_
 
 
 def inspect_files(path: Path) -> None:
-    """Raise DamagedStoreError where the files are damaged; to be called before SQLite opens, and changes, them."""
+    """Raise DamagedStoreError if the files are damaged. Call it before SQLite opens and changes them."""
     if use_mark.lacks_file(path):
         raise DamagedStoreError(f"{path}: missing, though its log or the mark of its use is there")
     log = LogFrames(path)
@@ -55,7 +55,7 @@ def _inspect_length(path: Path, header: bytes, log: LogFrames) -> None:
 
 
 def _is_being_created(path: Path) -> bool:
-    """Whether the file's creation was interrupted: only that needs a rollback journal, which SQLite rolls back.
+    """Whether the file's creation was interrupted: nothing else has a rollback journal.
 
     SQLite completes the journal's header before it writes to the file.
     """

@@ -137,7 +137,7 @@ def _copy_through_sqlite(damaged: Path, connection: sqlite3.Connection) -> None:
 
 
 def _complete_epochs(connection: sqlite3.Connection) -> None:
-    """Restore lost rows of epochs, from their first event or the next epoch's; else assign the events a new epoch."""
+    """Restore lost rows of epochs from their first event or the next epoch's; else assign a new epoch."""
     names = {first: start.epoch for first, start in tables.load_epochs(connection)}
     for first, name in _declared_epochs(connection):
         if first > 0 and first not in names and name not in names.values():

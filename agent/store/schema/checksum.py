@@ -37,7 +37,7 @@ def verified(table: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any,
 
 
 def typed(value: object, kind: type[_Value], subject: str) -> _Value:
-    """Return a value that no checksum covers; raise DamagedStoreError where it is of another type than was written."""
+    """Return a value without a checksum; raise DamagedStoreError if its type is wrong."""
     if not isinstance(value, kind):
         raise DamagedStoreError(f"{subject}: {type(value).__name__} instead of {kind.__name__}")
     return value

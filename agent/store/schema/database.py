@@ -38,7 +38,7 @@ GetConnection = Callable[[], sqlite3.Connection]
 
 
 class StoreConnection(sqlite3.Connection):
-    """Raises DatabaseError for a damaged schema, also where SQLite's message quotes bytes that Python cannot decode."""
+    """Raise DatabaseError for a damaged schema, even if SQLite's message cannot be decoded."""
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> sqlite3.Cursor:  # type: ignore[override]
         """Run one statement."""
@@ -174,7 +174,7 @@ def write_back(connection: sqlite3.Connection) -> None:
 
 
 def empty_log(connection: sqlite3.Connection, *, wait_ms: int = _BUSY_MS) -> bool:
-    """Write all of the log back and cut it; return False where a reader has held it for as long as this may wait."""
+    """Write all of the log back and cut it; return False if a reader still holds it after the wait."""
     connection.execute(f"PRAGMA busy_timeout = {wait_ms}")
     try:
         busy: int = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
@@ -207,7 +207,7 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def migrations() -> list[str]:
-    """Return the SQL of each step from an empty file to this release's schema; a step never changes once released."""
+    """Return the SQL of each step from an empty file to this release's schema. A released step never changes."""
     folder = files("agent.store.schema").joinpath("migrations")
     steps = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
     return [step.read_text() for step in steps]

@@ -40,7 +40,7 @@ def bound(max_bytes: int) -> int:
 
 
 def free_bytes(path: Path) -> int:
-    """Return how many bytes this file, or its log, may grow by: what its file system has left, and ulimit allows."""
+    """Return by how many bytes this file or its log may grow, by file system and ulimit."""
     status = os.statvfs(path.parent)
     left = status.f_bavail * status.f_frsize
     limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -59,7 +59,7 @@ class Space:
     growth_bytes: int
     """By how much the file grows when the log is written back: that space counts as used."""
     free_in_file_bytes: int
-    """Free pages of the store's own file, which new events can use as long as the log is written back regularly."""
+    """Free pages of the store's own file: space for new events while the log is written back."""
 
     @property
     def is_log_held(self) -> bool:

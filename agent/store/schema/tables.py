@@ -96,7 +96,7 @@ def commits_between(
 
 
 def commit_start(connection: Reads, position: int) -> int:
-    """Return the first position of the commit that holds a position, or that precedes it; else the position itself."""
+    """Return the first position of the commit at or before a position; else the position itself."""
     start: int | None = connection.execute(
         "SELECT max(first_position) FROM events WHERE first_position <= ?", (position,)
     ).fetchone()[0]
@@ -144,7 +144,7 @@ def search_commits(connection: Reads, piece: bytes) -> Iterator[Commit]:
 
 
 def search(connection: Reads, table: str, columns: str, piece: bytes) -> Iterator[Row]:
-    """Yield the rows whose `packed` holds some bytes; each statement covers some positions only, and is soon over."""
+    """Yield the rows whose `packed` holds some bytes, in short statements of some positions each."""
     query = f"SELECT {columns} FROM {table} WHERE first_position BETWEEN ? AND ? AND instr(packed, ?)"
     following = f"SELECT min(first_position) FROM {table} WHERE first_position >= ?"
     last = connection.execute(f"SELECT max(first_position) FROM {table}").fetchone()[0]
@@ -156,7 +156,7 @@ def search(connection: Reads, table: str, columns: str, piece: bytes) -> Iterato
 
 
 def first_event(connection: Reads, after: int = 0) -> int | None:
-    """Return the first position of the first commit that is kept and starts after a position; None where none does."""
+    """Return the first position of the next kept commit after a position, or None."""
     position: int | None = connection.execute(
         "SELECT min(first_position) FROM events WHERE first_position > ?", (after,)
     ).fetchone()[0]

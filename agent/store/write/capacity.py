@@ -44,7 +44,7 @@ class Capacity:
         self._log_held = False
         """Whether another process keeps the log from being emptied: then no removal frees space."""
         self.removal_failed = False
-        """Whether the latest removal has failed: requests do not try it again, which would write as much each time."""
+        """Whether the latest removal has failed: a retry for each request would write as much again."""
 
     def is_full(self, arriving_bytes: int = 0) -> bool:
         """Whether there is no space for new events: the store is at its bound, or the file system below it is full."""
@@ -116,7 +116,7 @@ class Capacity:
         return sealed_bytes > bytes_max * SHARE
 
     def forgettable(self) -> int | None:
-        """Return the segment to be forgotten early, or one of whose entries some are left; None where there is none."""
+        """Return the segment to be forgotten early, or a partly forgotten one, or None."""
         index = self._memory.fingerprints
         left = next(segments.numbers(self._connection()), None)
         if left is not None and not index.has_segment(left):

@@ -107,7 +107,7 @@ class WritingConnection:
         self._mark.note(self._memory.end, self._log.round)
 
     def limit_log(self, *, at_once: bool = False) -> None:
-        """Write the log back once it is long, or at once; SQLite itself would do so before its files are verified.
+        """Write the log back if it is long, or at once. SQLite itself would not verify its files before.
 
         Raise nothing, since the transaction before is on disk.
         """

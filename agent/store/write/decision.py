@@ -187,7 +187,7 @@ class Decision:
         return position
 
     def _proven_positions(self, submission: Submission) -> list[int | None]:
-        """Return for each candidate the position that the transport proves; only those without a fingerprint have one.
+        """Return for each candidate the position that its transport proves; none for those with a fingerprint.
 
         They are consecutive, except where another position is noted.
         """

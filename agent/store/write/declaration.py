@@ -26,7 +26,7 @@ def declarations(gateway: str, memory: Memory, clock: Clock) -> Iterator[Candida
 
 
 def clock_corrections(gateway: str, boot: str, memory: Memory, clock: Clock) -> list[Candidate]:
-    """Return the gateway.clock events for what was accepted in this boot before the clock was trusted, as it is now."""
+    """Return the gateway.clock events for this boot's acceptances under an untrusted clock; it is trusted now."""
     wall_ms, uptime_ms = clock.wall_ms(), clock.uptime_ms()
     return [
         clock_correction(

@@ -38,7 +38,7 @@ class Forgetting:
         self._memory = memory
 
     def forget(self, boundary_ms: int) -> bool:
-        """Forget a piece of what was committed before a service time, or takes too much; return False where none is."""
+        """Forget a piece of what is older than a service time or takes too much; return False if there is none."""
         return self.forget_early() or self._forget_rows(boundary_ms) or self._forget_segment(boundary_ms)
 
     def forget_early(self) -> bool:
