@@ -31,6 +31,7 @@ def process_all(state: Path) -> None:
 
 
 @pytest.mark.guarantee(3)
+@pytest.mark.heavy
 def test_a_store_that_has_filled_its_disk_is_started_again_and_makes_room_by_itself(tmp_path: Path) -> None:
     with (
         small_disk(tmp_path / "disk", MEGABYTES) as disk,

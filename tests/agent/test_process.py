@@ -22,7 +22,7 @@ from simulators.services.process import Process
 from tests.support.agent_process import configured, stored_documents, wait_until_ready
 from tests.support.waiting import wait_until
 
-KILLS, KILLS_MANY = 8, 200
+KILLS, KILLS_MANY = 3, 200
 WINDOW = 64
 """The client's concurrent requests."""
 EVENT = b'{"device":"urn:dev:mac:0000000000000001","id":%d,"data":{"n":%d}}'

@@ -126,23 +126,6 @@ def test_a_purge_keeps_what_was_not_processed_unless_told(package: Path, root: R
         assert len(events(root)) == 2
 
 
-def test_a_purge_in_one_step_keeps_them_too(package: Path, root: Root) -> None:
-    root.install(package)
-    root.configure()
-    fill(root, processed=False)
-    root.run("dpkg", "-P", "oncegate")
-    assert root.path(STATE).joinpath("events.db").exists()
-
-
-def test_a_purge_removes_what_is_processed(package: Path, root: Root) -> None:
-    root.install(package)
-    root.configure()
-    fill(root, processed=True)
-    root.run("dpkg", "-P", "oncegate")
-    assert not root.path(STATE).exists()
-    assert "oncegate" not in root.path("/etc/passwd").read_text()
-
-
 def test_a_store_that_cannot_be_read_is_never_purged(package: Path, root: Root) -> None:
     root.install(package)
     root.configure()

@@ -52,9 +52,13 @@ def rows(*numbers: int, device: str = DEVICE, at: int = BEGIN + 10_000) -> list[
     return [row._replace(partition=0, offset=offset, at=at) for offset, row in enumerate(found)]
 
 
-def fits(ledger_file: Path, records: Sequence[Row] | None, table: Sequence[Row] | None) -> bool:
-    traces = collect(ledger.read(ledger_file), records, table)
-    return fitting([traces.by_device[DEVICE]]) == [True]
+Seen = tuple[Sequence[Row] | None, Sequence[Row] | None]
+"""Records and rows."""
+
+
+def which_fit(ledger_file: Path, *seen: Seen) -> list[bool]:
+    """Return which of these records and rows fit the ledger."""
+    return fitting([collect(ledger.read(ledger_file), *one).by_device[DEVICE] for one in seen])
 
 
 def test_a_trace_fits_and_each_one_with_a_step_changed_does_not(tmp_path: Path) -> None:
@@ -70,27 +74,23 @@ def test_a_trace_fits_and_each_one_with_a_step_changed_does_not(tmp_path: Path) 
     assert found[0]
 
 
-def test_records_are_as_the_forwarder_writes_them(tmp_path: Path) -> None:
-    file = written(tmp_path)
-    assert fits(file, rows(1, 2, 3, 4), None)
-    assert fits(file, rows(1, 2, 1, 2, 3, 4, 4), None)
-    assert not fits(file, rows(1, 3, 2, 4), None)
-    assert not fits(file, rows(1, 2, 4), None)
-    assert not fits(file, rows(1, 2, 3, 4, 5), None)
-
-
-def test_the_table_has_each_event_once(tmp_path: Path) -> None:
-    file = written(tmp_path)
-    assert fits(file, None, rows(1, 2, 3, 4))
-    assert not fits(file, None, rows(1, 2, 3))
-    assert not fits(file, None, rows(1, 2, 2, 3, 4))
-    assert not fits(file, None, rows(2, 1, 3, 4))
-    assert not fits(file, rows(1, 2, 3, 4), [])
-
-
-def test_a_record_before_its_request_does_not_fit(tmp_path: Path) -> None:
-    file = written(tmp_path)
-    assert not fits(file, rows(1, 2, 3, 4, at=BEGIN), None)
+def test_records_and_rows_fit_as_forwarder_and_job_write_them(tmp_path: Path) -> None:
+    right: list[Seen] = [
+        (rows(1, 2, 3, 4), None),
+        (rows(1, 2, 1, 2, 3, 4, 4), None),
+        (None, rows(1, 2, 3, 4)),
+    ]
+    wrong: list[Seen] = [
+        (rows(1, 3, 2, 4), None),
+        (rows(1, 2, 4), None),
+        (rows(1, 2, 3, 4, 5), None),
+        (rows(1, 2, 3, 4, at=BEGIN), None),  # before its request
+        (None, rows(1, 2, 3)),
+        (None, rows(1, 2, 2, 3, 4)),
+        (None, rows(2, 1, 3, 4)),
+        (rows(1, 2, 3, 4), []),
+    ]
+    assert which_fit(written(tmp_path), *right, *wrong) == [True] * len(right) + [False] * len(wrong)
 
 
 def test_the_first_step_that_does_not_fit_is_found(tmp_path: Path) -> None:
@@ -158,6 +158,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=SECONDS_MAX)
 
 
+@pytest.mark.heavy
 def test_the_command_validates_a_folder_and_names_what_does_not_fit(tmp_path: Path) -> None:
     written(tmp_path)
     write_table(tmp_path / "cloud" / "table", [*rows(1, 2, 3, 4), *rows(1, 2, 3, 4, device=NEIGHBOUR)])
@@ -178,16 +179,6 @@ def test_a_run_without_acks_is_no_success(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert "no result: no event of these devices was acked" in done.stdout, done
     assert done.returncode == 1
-
-
-def test_what_is_not_compared_is_printed(tmp_path: Path) -> None:
-    written(tmp_path, (DEVICE,))
-    write_table(tmp_path / "cloud" / "table", rows(1, 2, 3, 4))
-    assert "not compared: the records of the topic" in run(tmp_path).stdout
-    list(saved.saving(rows(1, 2, 3, 4), tmp_path / RECORDS_FILE))
-    done = run(tmp_path)
-    assert "not compared" not in done.stdout
-    assert done.returncode == 0
 
 
 def test_a_record_that_the_device_has_not_sent_is_named_so(tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ def test_what_fails_once_fails_and_what_hangs_fails_under_its_name(tmp_path: Pat
     assert "threading.Event().wait()" in done.stdout
 
 
+@pytest.mark.heavy
 def test_a_hang_in_a_callback_of_asyncio_fails_its_test_though_the_loop_takes_the_error(tmp_path: Path) -> None:
     file = tmp_path / "test_some.py"
     file.write_text(SWALLOWED)

@@ -161,6 +161,7 @@ def test_a_topic_that_ends_before_the_run_began_is_another_one(old: Topic, tmp_p
         judge_remote_run(ledger, Sink(topic=old))
 
 
+@pytest.mark.heavy
 def test_a_broker_that_has_just_started_is_asked_again(tmp_path: Path) -> None:
     started = threading.Event()
     with Broker(tmp_path) as restarted, ThreadPoolExecutor(READERS) as threads:

@@ -23,6 +23,7 @@ from simulators.services.kafka.broker import Broker
 FAULTS = (Fault(0.0, FaultTarget.AGENT, FaultKind.BACKUP), Fault(0.1, FaultTarget.AGENT, FaultKind.RESTORE))
 
 
+@pytest.mark.heavy
 async def test_the_agent_runs_again_with_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "RESTORED_SECONDS", 0.0)
     with Gateway(tmp_path / "gateway-1", tmp_path / "agent.log", "127.0.0.1:1") as gateway:

@@ -90,6 +90,7 @@ async def test_a_gateway_that_is_there_is_tested_and_what_is_unknown_is_said(tmp
     assert "Field test: small" in (tmp_path / "run" / "report.html").read_text()
 
 
+@pytest.mark.heavy
 async def test_the_sensors_of_each_run_in_the_field_have_names_of_their_own(tmp_path: Path) -> None:
     begins = []
     for place in (tmp_path / "a", tmp_path / "b"):

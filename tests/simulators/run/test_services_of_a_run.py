@@ -71,17 +71,3 @@ def test_an_agent_that_fails_when_it_is_asked_to_end_is_noticed(services: Servic
     services.gateways[0].process.wait_for_log("runs", SECONDS_MAX)
     with pytest.raises(RunError, match=r"(?s)agent: ended with status 3 after SIGTERM.*the reason"):
         services.stop()
-
-
-def test_agents_that_end_when_they_are_asked_to_are_no_fault(services: Services) -> None:
-    command = replace(services.gateways[0].process.command, arguments=("sh", "-c", FAILS_AT_ITS_END.replace("3", "0")))
-    services.gateways[0].process = Process(command)
-    services.gateways[0].process.start()
-    services.gateways[0].process.wait_for_log("runs", SECONDS_MAX)
-    services.stop()
-    assert not services.gateways[0].process.alive
-
-
-def test_a_part_that_is_taken_down_twice_is_down(services: Services) -> None:
-    services.take_down("agent")
-    assert services.unexpected_end() is None

@@ -89,6 +89,7 @@ def test_two_brokers_do_not_meet(broker: Broker, tmp_path: Path) -> None:
         assert "other" not in topic_names(broker)
 
 
+@pytest.mark.heavy
 def test_no_broker_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from simulators.services.postgres import Postgres
 
 
+@pytest.mark.heavy
 def test_what_is_committed_survives_a_kill(tmp_path: Path) -> None:
     with Postgres(tmp_path) as server:
         connection = server.write_connection(tmp_path / "connection").read_text()

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +16,9 @@ from agent.cli.doctor.zigbee2mqtt import check_zigbee2mqtt
 from agent.config.settings import MqttSettings
 from agent.status import EventCounts, GatewayStatus
 from simulators.services.mosquitto import Mosquitto
-from simulators.services.zigbee2mqtt import Zigbee2Mqtt
 from tests.agent.mqtt.publisher import Publisher
 from tests.agent.mqtt.raw_broker import raw_broker
 from tests.docs.pages import ROOT, blocks
-from tests.support.waiting import wait_until
 
 GOOD = {
     "advanced": {"last_seen": "epoch", "output": "json", "cache_state_send_on_startup": False},
@@ -178,46 +174,3 @@ def test_settings_that_cannot_be_read_are_asked_for(broker: Mosquitto, tmp_path:
     findings = examine(broker.port)
     assert unlike(findings) == [("mosquitto", Condition.WARNING), ("zigbee2mqtt", Condition.WARNING)]
     assert "persistence true" in findings[1].hint
-
-
-@pytest.mark.heavy
-def test_a_real_zigbee2mqtt_as_it_comes_is_told_what_to_change(broker: Mosquitto, tmp_path: Path) -> None:
-    settings: dict[str, dict[str, object]] = {"advanced": {"last_seen": "disable"}, "device_options": {"qos": 0}}
-    with Publisher(broker.port) as publisher:
-        publisher.listen("zigbee2mqtt/bridge/info")
-        with Zigbee2Mqtt(tmp_path / "zigbee2mqtt", broker.port, settings=settings):
-            wait_until(lambda: bool(publisher.received), "Zigbee2MQTT publishes its state")
-            told = [finding for finding in examine(broker.port) if finding.check == "zigbee2mqtt"]
-        assert any("last_seen is disable" in finding.text for finding in told)
-        assert any("QoS 0" in finding.text for finding in told)
-        file = tmp_path / "zigbee2mqtt" / "configuration.yaml"
-        configuration = yaml.safe_load(file.read_text())
-        for section, lines in yaml.safe_load(told[-1].hint).items():
-            configuration[section] |= lines
-        file.write_text(yaml.safe_dump(configuration))
-        publisher.received.clear()
-        with Zigbee2Mqtt(tmp_path / "zigbee2mqtt", broker.port):
-            wait_until(lambda: bool(publisher.received), "Zigbee2MQTT tells of itself again")
-            corrected = examine(broker.port)
-    assert unlike([finding for finding in corrected if finding.check == "zigbee2mqtt"]) == []
-
-
-@pytest.mark.heavy
-def test_the_command_finds_a_real_zigbee2mqtt_with_our_settings_fine(broker: Mosquitto, tmp_path: Path) -> None:
-    configuration = tmp_path / "oncegate.toml"
-    configuration.write_text(
-        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-        f'[mqtt]\nenabled = true\nhost = "127.0.0.1"\nport = {broker.port}\n'
-    )
-    with Publisher(broker.port) as publisher:
-        publisher.listen("zigbee2mqtt/bridge/info")
-        with Zigbee2Mqtt(tmp_path / "zigbee2mqtt", broker.port):
-            wait_until(lambda: bool(publisher.received), "Zigbee2MQTT publishes its state")
-            command = [sys.executable, "-m", "agent.cli.main", "doctor", "--json", "--config", str(configuration)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    findings = [json.loads(line) for line in done.stdout.splitlines()]
-    of_mqtt = [finding for finding in findings if finding["check"] in ("mqtt", "zigbee2mqtt")]
-    assert [finding["text"] for finding in of_mqtt if finding["condition"] != "fine"] == []
-    assert {"advanced.last_seen is epoch", "device_options.qos is 1"} <= {finding["text"] for finding in of_mqtt}
-    assert [finding["check"] for finding in findings if finding["condition"] == "wrong"] == ["broker"], done.stdout
-    assert done.returncode == 1  # Kafka is unreachable

@@ -114,7 +114,7 @@ async def test_what_another_device_or_another_gateway_was_told_is_refused(
 
 
 @pytest.mark.guarantee(2)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(order=st.lists(st.integers(0, 69), min_size=20, max_size=90))
 def test_requests_in_any_order_are_each_taken_once_as_far_as_the_window_reaches(
     tmp_path_factory: pytest.TempPathFactory, order: list[int]

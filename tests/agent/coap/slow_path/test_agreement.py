@@ -21,7 +21,7 @@ ACCEPT, CONTENT_FORMAT, URI_HOST, URI_PATH, URI_PORT, URI_QUERY, OBSERVE = 17, 1
 MESSAGE_IDS = count(step=4)  # the others are for the pings
 Options = tuple[tuple[int, bytes], ...]
 
-examples = settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+examples = settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def optional(number: int, values: st.SearchStrategy[bytes]) -> st.SearchStrategy[Options]:

@@ -72,13 +72,6 @@ async def test_a_log_that_is_gone_with_the_latest_events_is_a_loss(
 
 
 @pytest.mark.guarantee(7)
-async def test_a_missing_log_is_said_whoever_looks_at_the_store_first(without_log: Path) -> None:
-    with pytest.raises(StoreError, match="its write-ahead log is missing"):
-        database.open_for_reading(without_log)
-    assert (await survivors(without_log.parent)).gap_events == 1
-
-
-@pytest.mark.guarantee(7)
 async def test_a_missing_log_is_said_though_the_agent_is_killed_before_it_is_on_disk(
     without_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -186,7 +186,7 @@ ACTIONS = st.one_of(
 
 
 @pytest.mark.guarantee(5)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(actions=st.lists(ACTIONS, max_size=30))
 def test_each_untrusted_event_of_a_boot_that_ends_trusted_has_one_correction_to_the_right_time(
     tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[Any, ...]]
