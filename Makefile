@@ -13,6 +13,9 @@ CACHE := $${ONCEGATE_CACHE:-$$HOME/.cache/oncegate}
 HANG_SECONDS_MAX := 1200
 # One for each of two cores; each folder that starts a service stays in one of them.
 IN_PROCESSES := -n 2 --no-loadscope-reorder
+# What needs no service, no Java, no root and no network.
+QUICK := $(addprefix tests/,contract structure simulators/oracle simulators/link $(addprefix agent/,certificates config \
+  decode identity mappings store/format store/read store/schema telemetry))
 # If a hang that no signal ends has ended the run, its lines are printed last: a log may keep only its end.
 stacks_last = mkdir -p build; $(1) 2> build/test-errors.txt || { code=$$?; \
   grep -v /site-packages/ build/test-errors.txt | tail -n 60 >&2; exit $$code; }
@@ -62,6 +65,10 @@ pictures: setup ## Take the pictures of the documents: runs the demo and Chromiu
 .PHONY: test
 test: lint programs ## Check style, types and dependencies, then run the tests, end to end included
 	@$(call stacks_last,$(BIN)/pytest -m 'not heavy' $(IN_PROCESSES) -o faulthandler_timeout=$(HANG_SECONDS_MAX))
+
+.PHONY: quick
+quick: $(READY) ## Run the tests that need no service, no Java, no root and no network: a minute, for who has changed a line
+	@$(BIN)/pytest -q -m 'not heavy' $(IN_PROCESSES) $(QUICK)
 
 .PHONY: test-all
 test-all: lint ## Run everything that `test` runs, and the heavy suites
