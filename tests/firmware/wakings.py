@@ -21,7 +21,7 @@ from simulators.link.udp import Link
 from simulators.scenario import LinkPlan
 from simulators.services.process import Process
 from tests.docs.pages import ROOT
-from tests.support.agent_process import agent_process
+from tests.support.agent_process import agent_process, configured
 
 HOST = "127.0.0.1"
 SEED = 20
@@ -135,11 +135,7 @@ def events(configuration: Path, device: str) -> list[Label]:
 @contextmanager
 def agent(configuration: Path, more: str = "") -> Iterator[Process]:
     """Run an agent whose events stay in its store."""
-    configuration.write_text(
-        f'[gateway]\nid = "gw1"\nstate_dir = "{configuration.parent / "state"}"\n[coap]\nbind = "{HOST}:0"\n{more}'
-        '[http]\nenabled = false\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-    )
-    with agent_process(configuration) as process:
+    with agent_process(configured(configuration.parent, more, coap=f"{HOST}:0", http="")) as process:
         process.start()
         process.wait_for_log("agent=ready")
         yield process

@@ -10,7 +10,7 @@ import pytest
 from agent.cli import main
 from simulators.services import ports
 from tests.agent.cli.running import Run, RunningAgent
-from tests.support.agent_process import agent_process
+from tests.support.agent_process import agent_process, configured
 
 CONFIGURATION = """\
 [gateway]
@@ -30,12 +30,9 @@ properties = {{ "security.protocol" = "SASL_SSL", "sasl.password" = "geheim", "s
 def running_agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningAgent]:
     folder = tmp_path_factory.mktemp("agent")
     (coap_port,), (http_port,) = ports.free(1, socket.SOCK_DGRAM), ports.free(1)
-    running = RunningAgent(folder / "oncegate.toml", coap_port, http_port)
-    running.configuration.write_text(
-        f'[gateway]\nid = "gw1"\nstate_dir = "{folder}/state"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-        f'[coap]\nbind = "127.0.0.1:{coap_port}"\n[http]\nbind = "127.0.0.1:{http_port}"\n'
-        '[devices]\ndeny = ["urn:denied:*"]\n'
-    )
+    ways_in = {"coap": f"127.0.0.1:{coap_port}", "http": f"127.0.0.1:{http_port}"}
+    file = configured(folder, '[devices]\ndeny = ["urn:denied:*"]\n', **ways_in)
+    running = RunningAgent(file, coap_port, http_port)
     with agent_process(running.configuration) as agent:
         agent.start()
         agent.wait_for_log("agent=ready")

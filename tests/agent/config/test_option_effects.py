@@ -6,7 +6,6 @@ import asyncio
 import json
 import random
 import re
-import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -24,8 +23,9 @@ from agent.store.event_store import EventStore
 from agent.telemetry.links import Links
 from contract.event import Event
 from contract.record import ClockTrust
-from simulators.services.process import Command, Process
+from simulators.services.process import Process
 from tests.agent.store.stores import HandClock, accept, make_store, stored_events, submit
+from tests.support.agent_process import agent_process
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_until
 
@@ -45,10 +45,8 @@ def agent(tmp_path: Path) -> Iterator[Process]:
         "ONCEGATE_HTTP__BIND": "[::1]:0",
         "ONCEGATE_STORE__MAX_BYTES": "3MiB",
     }
-    command = (sys.executable, "-m", "agent.cli.main", "run", "--config", str(file))
-    process = Process(Command("agent", command, tmp_path / "agent.log", environment=environment))
-    yield process
-    process.kill()
+    with agent_process(file, environment) as process:
+        yield process
 
 
 def test_what_the_environment_says_takes_effect(agent: Process, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Clocks end to end: a real agent whose wall clock is in 1970, steps back and steps ahead."""
 
 import json
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -18,6 +17,7 @@ from simulators import wire
 from simulators.services.install.programs import require
 from tests.support.agent_process import agent_process, configured, wait_until_ready
 from tests.support.steppable_clock import SteppableClock
+from tests.support.udp import ask
 from tests.support.waiting import wait_until
 
 BOOT_1970 = f"-{int(time.time()) - 60}"
@@ -64,13 +64,7 @@ class Gateway:
         """Send an event with its own Message ID and Token, until it is acked."""
         body = b'{"device":"urn:dev:mac:0000000000000001","id":%d,"data":{"n":%d}}' % (event, event)
         self._number += 1
-        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sensor:
-            sensor.connect(("::1", self._port))
-            sensor.settimeout(60)
-            sensor.send(wire.Request(body, 50).datagram(self._number, self._number.to_bytes(4, "big")))
-            answer = wire.parse(sensor.recv(2048))
-        assert answer is not None
-        assert answer.code_text == "2.04"
+        assert ask("::1", self._port, wire.Request(body, 50), self._number) == "2.04"
 
     def stored(self) -> list[tuple[int, int, str]]:
         """Return the id, the year of acceptance, and the clock's trust of each stored event of a sensor."""

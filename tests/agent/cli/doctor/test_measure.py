@@ -9,6 +9,7 @@ import pytest
 
 from agent.cli.doctor import measure as measuring
 from agent.cli.doctor.measure import MeasureError, Measurement, Stored, measure
+from tests.support.agent_process import configured
 
 SHORT = 0.05
 CARD = Measurement(
@@ -55,11 +56,8 @@ def test_a_disk_that_cannot_be_measured_says_why(tmp_path: Path, monkeypatch: py
 
 
 def test_the_command_prints_one_line_or_json(tmp_path: Path) -> None:
-    configuration = tmp_path / "oncegate.toml"
+    configuration = configured(tmp_path)
     (tmp_path / "state").mkdir()
-    configuration.write_text(
-        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path}/state"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-    )
     code = "from agent.cli import main; from agent.cli.doctor import measure as m; m.measure.__defaults__ = (0.05,)"
     code += "; main.main()"
     command = (sys.executable, "-c", code, "doctor", "--measure", "--config", str(configuration))

@@ -19,7 +19,7 @@ from agent.coap import message
 from simulators.services import ports
 from tests.agent.cli.running import Completed, RunningAgent
 from tests.agent.cli.sensor.test_coap_client import Address, answer, peer
-from tests.support.agent_process import agent_process
+from tests.support.agent_process import agent_process, configured
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 OTHER = "urn:dev:mac:00158d0001a2b3c5"
@@ -33,12 +33,9 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningAgent]:
     folder = tmp_path_factory.mktemp("gateway")
     (coap_port,), (http_port,) = ports.free(1, socket.SOCK_DGRAM), ports.free(1)
     (folder / "credentials").mkdir()
-    running = RunningAgent(folder / "oncegate.toml", coap_port, http_port)
-    running.configuration.write_text(
-        f'[gateway]\nid = "gw1"\nstate_dir = "{folder}/state"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-        f'[coap]\nbind = "127.0.0.1:{coap_port}"\n[http]\nbind = "127.0.0.1:{http_port}"\n'
-        f'[coap.oscore]\ncredentials_dir = "{folder}/credentials"\nrequired = true\n'
-    )
+    options = f'[coap.oscore]\ncredentials_dir = "{folder}/credentials"\nrequired = true\n'
+    file = configured(folder, options, coap=f"127.0.0.1:{coap_port}", http=f"127.0.0.1:{http_port}")
+    running = RunningAgent(file, coap_port, http_port)
     for device, name in ((DEVICE, FILE), (OTHER, "other.json")):
         write(folder / name, running.oncegate("credentials", device).stdout)
     with agent_process(running.configuration) as agent:
