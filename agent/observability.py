@@ -13,7 +13,7 @@ from agent.certificates.expiry import certificates
 from agent.clock import Clock
 from agent.config.settings import Settings
 from agent.http.metric_sources import Sources
-from agent.http.views import Views, ViewSources
+from agent.http.views import Views
 from agent.pipeline import Pipeline
 from agent.status import GatewayStatus, LaneCounts, read_status
 from agent.store.errors import FAILURES
@@ -81,19 +81,7 @@ def observe(
         uplink=state.uplink,
         certificates=lambda: certificates(settings),
     )
-    view_sources = ViewSources(
-        trouble=lambda: store.trouble() or "; ".join(one.trouble for one in transports.values() if one.trouble),
-        status=reader.current_status,
-        metrics=lambda: _metrics(sources),
-        live=lambda: live.document(reader.current_status),
-        feed=live.feed,
-        history=history.document,
-        trace=reader.traces,
-        device=reader.device,
-        latest=reader.latest,
-        rejected=reader.rejected,
-    )
-    return Observation(Views(view_sources), responses, history)
+    return Observation(Views(AgentViews(reader, live, history, sources, transports)), responses, history)
 
 
 def flush(store: LaneStores) -> None:
@@ -102,24 +90,54 @@ def flush(store: LaneStores) -> None:
         store.flush()
 
 
-def _metrics(sources: Sources) -> tuple[str, bytes]:
-    """Return media type and text for Prometheus."""
-    from agent.http.metrics import read_metrics  # its client takes 0.8 MB: only where metrics are read
-
-    return read_metrics(sources)
-
-
 def _totals(store: LaneStores, pipeline: Pipeline) -> Totals:
-    new, forwarded, confirmed, _ = store.totals()
+    events = store.totals()
     return Totals(
         accepted=sum(counts.accepted for counts in pipeline.counts.values()),
-        sent=forwarded + confirmed,
-        confirmed=confirmed,
-        new=new,
-        forwarded=forwarded,
+        sent=events.forwarded + events.processed,
+        confirmed=events.processed,
+        new=events.new,
+        forwarded=events.forwarded,
         commits=store.commit_durations.cumulative()[-1][1],
         commit_seconds=store.commit_durations.total_seconds,
     )
+
+
+class AgentViews:
+    """Implements `ViewSources`."""
+
+    def __init__(
+        self,
+        reader: StoreReader,
+        live: LiveView,
+        history: History,
+        sources: Sources,
+        transports: Mapping[str, Transport],
+    ) -> None:
+        self._live = live
+        self._sources = sources
+        self._transports = transports
+        self.current_status = reader.current_status
+        self.feed = live.feed
+        self.history = history.document
+        self.trace = reader.traces
+        self.device = reader.device
+        self.latest = reader.latest
+        self.rejected = reader.rejected
+
+    def trouble(self) -> str:
+        """Return why nothing can be stored, or which transport refuses what the configuration lets in."""
+        return self._sources.trouble() or "; ".join(one.trouble for one in self._transports.values() if one.trouble)
+
+    def metrics(self) -> tuple[str, bytes]:
+        """Return media type and text for Prometheus."""
+        from agent.http.metrics import read_metrics  # its client takes 0.8 MB: only where metrics are read
+
+        return read_metrics(self._sources)
+
+    def live(self) -> Mapping[str, object]:
+        """Return the live view without its feed."""
+        return self._live.document(self.current_status)
 
 
 class StoreReader:
@@ -230,7 +248,7 @@ class LiveView:
         """Return the use of a capped uplink, and what waits for it; None without a cap."""
         if self._state.uplink is None:
             return None
-        uplink, waiting = self._state.uplink.state(), self._store.counts()[0]
+        uplink, waiting = self._state.uplink.state(), self._store.counts().new
         return {**asdict(uplink), "waiting": waiting, "seconds_left": uplink.seconds_left(waiting)}
 
     def feed(self, after: int) -> list[dict[str, object]]:

@@ -15,8 +15,7 @@ from agent.identity.identify import identify
 from agent.identity.warnings import IdentityWarnings
 from agent.store.port import Candidate, Intake, Outcome, Reject, Submission
 from agent.telemetry.activity import Activity
-from agent.telemetry.counters import DeliveryCounts
-from agent.telemetry.memory_budget import BYTES_MAX, MemoryBudget, memory_bytes
+from agent.telemetry.counters import BYTES_MAX, DeliveryCounts, MemoryBudget, memory_bytes
 from agent.telemetry.refusals import Refusals
 from contract.record import ClockTrust
 

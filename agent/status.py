@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import asdict, astuple, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from agent.forward.delivery.held import read_held
 from agent.forward.delivery.in_doubt import read_in_doubt
 from agent.forward.receipts.hold import read_hold
 from agent.mqtt.session import read_session
+from agent.store.counts import EventCounts
 from agent.store.errors import DamagedEventError, naming
 from agent.store.facts import (
     CHECKPOINTS,
@@ -36,17 +37,6 @@ from agent.store.schema import database, disk_space, gaps, tables
 from agent.store.schema.untrusted_clock import read_untrusted_clock
 from agent.telemetry.refusals import RecentRequests
 from contract.record import read_header_fields
-
-
-@dataclass(frozen=True, slots=True)
-class EventCounts:
-    """Events in the store by state."""
-
-    new: int
-    forwarded: int
-    processed: int
-    lost: int = 0
-    """In gaps declared by gateway.gap events; as far as the latest gaps cover."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +118,6 @@ def read_store(folder: Path, gateway: str) -> GatewayStatus:
 def _together(default: GatewayStatus, lanes: Mapping[str, GatewayStatus]) -> GatewayStatus:
     """Return the status of all lanes together; the latest label is that of the default lane."""
     every = lanes.values()
-    counts = [sum(column) for column in zip(*(astuple(one.events) for one in every), strict=True)]
     changes: dict[str, Any] = {name: sum(getattr(one, name) for one in every) for name in _SUMS}
     for name in _FIRSTS:
         known = [value for one in every if (value := getattr(one, name)) is not None]
@@ -137,7 +126,7 @@ def _together(default: GatewayStatus, lanes: Mapping[str, GatewayStatus]) -> Gat
         reasons = [f"lane {lane}: {text}" for lane, one in lanes.items() if (text := getattr(one, name))]
         changes[name] = "; ".join(reasons)
     of_lanes = {lane: LaneCounts(**asdict(one.events), oldest_new=one.oldest_new) for lane, one in lanes.items()}
-    return replace(default, events=EventCounts(*counts), lanes=of_lanes, **changes)
+    return replace(default, events=EventCounts.total(one.events for one in every), lanes=of_lanes, **changes)
 
 
 _SUMS = (

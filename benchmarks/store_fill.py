@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -21,7 +21,7 @@ from agent.store.format.packing import PackedEvent, pack
 from agent.store.layout import FILE_NAME
 from agent.store.port import Candidate, Outcome, Submission
 from agent.store.schema import database, tables
-from agent.store.write.epoch import new_epoch
+from agent.store.write.connection import new_epoch
 from contract.event import Event
 from contract.record import ClockTrust, Shared
 
@@ -75,7 +75,7 @@ def fill(folder: Path, remembered: int, waiting: int) -> None:
             tables.replace_processed(connection, [(1, remembered - waiting)])
         connection.execute("COMMIT")
         known = FingerprintIndex(DEFAULT_BOUNDS)
-        sealing = Sealing(known, lambda: connection, lambda write: _transact(connection, write), lambda: 1 << 40)
+        sealing = Sealing(known, lambda: connection, lambda: _transaction(connection), lambda: 1 << 40)
         tails = [candidate.tail for candidate in candidates(events(0), TAILS)]
         step = COMMIT_EVENTS * TRANSACTION_COMMITS
         for first in range(1, remembered + 1, step):
@@ -109,7 +109,8 @@ def _add(
     connection.execute("COMMIT")
 
 
-def _transact(connection: sqlite3.Connection, write: Callable[[sqlite3.Connection], None]) -> None:
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     connection.execute("BEGIN")
-    write(connection)
+    yield connection
     connection.execute("COMMIT")

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from agent import terminal
 from agent.config import load
-from agent.status import EventCounts, GatewayStatus, read_status
+from agent.status import GatewayStatus, read_status
+from agent.store.counts import EventCounts
 from agent.store.layout import FILE_NAME
 from agent.store.read.flush_request import request_counts
 from agent.store.schema import database, disk_space

@@ -1,18 +1,142 @@
-"""The exchanges of the fast path, from request to answer."""
+"""The exchanges of the fast path, from request to answer, which may be separate, or repeated for a retransmission."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from struct import Struct
+from typing import Final
 
 from agent.coap.answer import ACCEPTED, TOO_MANY, Reply, accepted_at, reply_to, tail
 from agent.coap.counters import Counters
-from agent.coap.endpoint import Endpoint
 from agent.coap.message import ACKNOWLEDGEMENT, CONFIRMABLE, NON_CONFIRMABLE, empty, message_type, response
-from agent.coap.response_cache import ResponseCache
-from agent.coap.separate import Send, SeparateResponses
 from agent.coap.tuning import Tuning
+from agent.coap.udp import Address, Endpoint
 from agent.delivery import Answer
+
+_MOMENT: Final = Struct("d")
+
+
+class ResponseCache:
+    """Responses by the retransmission keys of requests, oldest first; evicted after a lifetime, or beyond a number."""
+
+    def __init__(self, lifetime_seconds: float, answers_max: int) -> None:
+        self._lifetime_seconds = lifetime_seconds
+        self._answers_max = answers_max
+        self._answers: OrderedDict[bytes, bytes] = OrderedDict()
+        """Each in one value with the time of its request: two values would take 100 bytes more."""
+        self._oldest_received = 0.0
+        """The time of the oldest answer's request, when outlived answers were last removed."""
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def put(self, key: bytes, received: float, answer: bytes) -> None:
+        """Store the answer to a request that was received at this time, in seconds of the loop's clock."""
+        answers = self._answers
+        answers[key] = _MOMENT.pack(received) + answer
+        if len(answers) > self._answers_max:
+            answers.popitem(last=False)
+        if received - self._oldest_received >= self._lifetime_seconds:
+            self._forget(received)
+
+    def get(self, key: bytes, now: float) -> bytes | None:
+        """Return the answer, None where there is none; after its lifetime an equal datagram is a new request."""
+        found = self._answers.get(key)
+        if found is None:
+            return None
+        if not self._outlived(found, now):
+            return found[_MOMENT.size :]
+        del self._answers[key]
+        return None
+
+    def clear(self) -> None:
+        """Remove all answers but empty ones, which represent requests in progress."""
+        for key in [key for key, kept in self._answers.items() if len(kept) > _MOMENT.size]:
+            del self._answers[key]
+
+    def _forget(self, now: float) -> None:
+        answers = self._answers
+        while answers and self._outlived(oldest := next(iter(answers.values())), now):
+            answers.popitem(last=False)
+        self._oldest_received = _received(oldest) if answers else now
+
+    def _outlived(self, kept: bytes, now: float) -> bool:
+        return now - _received(kept) >= self._lifetime_seconds
+
+
+def _received(kept: bytes) -> float:
+    received: float = _MOMENT.unpack_from(kept)[0]
+    return received
+
+
+Send = Callable[[bytes, Endpoint], None]
+
+
+@dataclass(slots=True)
+class _Sent:
+    datagram: bytes
+    endpoint: Endpoint
+    timeout_seconds: float
+    timer: asyncio.TimerHandle
+    retransmits: int = 0
+
+
+class SeparateResponses:
+    """The separate responses that are not acknowledged yet.
+
+    Sent as CON, and retransmitted until acknowledged (RFC 7252 sections 4.2, 5.2.2).
+    """
+
+    def __init__(self, send: Send, tuning: Tuning, counters: Counters, random: Random) -> None:
+        self._send = send
+        self._tuning = tuning
+        self._counters = counters
+        self._random = random
+        self._sent: dict[tuple[Address, bytes], _Sent] = {}
+
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    def send(self, datagram: bytes, endpoint: Endpoint) -> None:
+        """Send a response; retransmit it with doubled timeouts until it is acknowledged, reset or given up."""
+        self._counters.separate += 1
+        timeout = self._tuning.ack_timeout_seconds * self._random.uniform(1, self._tuning.ack_random_factor)
+        key = (endpoint.address, datagram[2:4])
+        self.settle(*key)  # of 65,536 responses before, as many as there are Message IDs
+        timer = asyncio.get_running_loop().call_later(timeout, self._retransmit, key)
+        self._sent[key] = _Sent(datagram, endpoint, timeout, timer)
+        self._send(datagram, endpoint)
+
+    def settle(self, address: Address, message_id: bytes) -> bool:
+        """Process an ACK or Reset; return whether it was for one of these responses."""
+        sent = self._sent.pop((address, message_id), None)
+        if sent is None:
+            return False
+        sent.timer.cancel()
+        return True
+
+    def close(self) -> None:
+        """Cancel all retransmissions."""
+        for sent in self._sent.values():
+            sent.timer.cancel()
+        self._sent.clear()
+
+    def _retransmit(self, key: tuple[Address, bytes]) -> None:
+        sent = self._sent[key]
+        if sent.retransmits == self._tuning.retransmits_max:
+            del self._sent[key]
+            self._counters.given_up += 1
+            return
+        sent.retransmits += 1
+        sent.timeout_seconds *= 2
+        sent.timer = asyncio.get_running_loop().call_later(sent.timeout_seconds, self._retransmit, key)
+        self._counters.retransmitted += 1
+        self._send(sent.datagram, sent.endpoint)
+
 
 Now = Callable[[], int | None]
 """Returns the time in milliseconds since 1970 UTC, None where the gateway's clock is untrusted."""
@@ -21,7 +145,16 @@ Now = Callable[[], int | None]
 class Exchange:
     """One request, from its reception to its answer."""
 
-    __slots__ = ("_exchanges", "acknowledged", "asks_time", "endpoint", "head", "received", "retransmission_key")
+    __slots__ = (
+        "_exchanges",
+        "acknowledged",
+        "asks_time",
+        "confirmable",
+        "endpoint",
+        "head",
+        "received",
+        "retransmission_key",
+    )
 
     def __init__(
         self, exchanges: Exchanges, endpoint: Endpoint, head: bytes, retransmission_key: bytes, received: float
@@ -30,16 +163,13 @@ class Exchange:
         self.endpoint = endpoint
         self.head = head
         """Header and token of the request."""
+        self.confirmable = message_type(head) == CONFIRMABLE
+        """Whether the sensor waits for an ACK."""
         self.retransmission_key = retransmission_key
         self.received = received
         self.asks_time = False
         self.acknowledged = False
         """Whether an empty ACK was sent."""
-
-    @property
-    def confirmable(self) -> bool:
-        """Whether the sensor waits for an ACK."""
-        return message_type(self.head) == CONFIRMABLE
 
     def respond(self, answer: Answer) -> None:
         """Answer the sensor."""

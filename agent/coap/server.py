@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from agent.coap.counters import Counters
 from agent.coap.dispatcher import Dispatcher
-from agent.coap.exchange import Exchanges, Now
+from agent.coap.exchange import Exchanges, Now, SeparateResponses
 from agent.coap.oscore.serving import OscoreServing
-from agent.coap.separate import SeparateResponses
 from agent.coap.slow_path.bridge import AiocoapBridge, BridgeTuning
 from agent.coap.slow_path.requests import Protection, SlowPath
 from agent.coap.slow_path.resource import EventsResource, make_site

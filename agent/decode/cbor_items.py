@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from agent.decode.error import Undecodable
+from agent.decode.decoded import Undecodable
 from contract.values import VALUES_MAX
 
 NESTING_MAX: Final = 64

@@ -1,9 +1,28 @@
-"""What decoding makes of a body: the valid events, and the rejected ones."""
+"""What decoding makes of a body: the valid events and the rejected ones, or an error, never worth a retry."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final, final
 
 from contract.event import Event
+
+
+class DecodeError(ValueError):
+    """The root of the errors of decoding."""
+
+
+class Undecodable(DecodeError):  # noqa: N818  # the name states the problem
+    """The body as a whole cannot be read."""
+
+
+class UnknownFormat(DecodeError):  # noqa: N818  # the name states the problem
+    """The body's media type is not one of the supported formats."""
+
+
+class InvalidEvent(DecodeError):  # noqa: N818  # the name states the problem
+    """One event of a body is invalid; the others are not affected."""
+
 
 EVENTS_MAX: Final = 512
 """Events in one body. Each takes up to 40 microseconds, during which no other sensor is served."""

@@ -5,8 +5,15 @@ from itertools import repeat
 from typing import Final, Protocol
 
 from agent.decode import cbor, json, senml, zigbee2mqtt
-from agent.decode.decoded import EVENTS_MAX, REJECTED_BYTES_MAX, Decoded, Rejected
-from agent.decode.error import InvalidEvent, Undecodable, UnknownFormat
+from agent.decode.decoded import (
+    EVENTS_MAX,
+    REJECTED_BYTES_MAX,
+    Decoded,
+    InvalidEvent,
+    Rejected,
+    Undecodable,
+    UnknownFormat,
+)
 from agent.decode.event_map import check_not_reserved, claimed_device, to_event
 from agent.decode.query import NO_PARAMETERS, QueryParameters, read_query
 from agent.delivery import Delivery, ForeignFormat, Media

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, TypeVar, cast
 
-from agent.decode.error import InvalidEvent
+from agent.decode.decoded import InvalidEvent
 from agent.decode.query import NO_PARAMETERS, QueryParameters
 from contract.cbor import INTEGER_END, INTEGER_MIN
 from contract.event import DEVICE_RESERVED_PREFIX, TIME_MAX, TIME_MIN, TYPE_DEFAULT, TYPE_RESERVED_PREFIX, Event, Value

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from agent.decode import json
-from agent.decode.decoded import EVENTS_MAX, REJECTED_BYTES_MAX, Decoded, Rejected
-from agent.decode.error import InvalidEvent, Undecodable
+from agent.decode.decoded import EVENTS_MAX, REJECTED_BYTES_MAX, Decoded, InvalidEvent, Rejected, Undecodable
 from agent.decode.event_map import check_not_reserved, claimed_device, to_event
 from agent.decode.query import NO_PARAMETERS
 from agent.delivery import ForeignFormat

@@ -8,7 +8,7 @@ import re
 from json import JSONDecodeError, JSONDecoder
 from typing import Final
 
-from agent.decode.error import Undecodable
+from agent.decode.decoded import Undecodable
 from contract.cbor import INTEGER_END, INTEGER_MIN
 from contract.values import BYTES_KEY, Invalid, InvalidValue, decode_base64url
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from agent.decode.error import Undecodable
+from agent.decode.decoded import Undecodable
 
 PARAMETER_CHARACTERS_MAX: Final = 256
 

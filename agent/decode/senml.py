@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from agent.decode.error import InvalidEvent, Undecodable
+from agent.decode.decoded import InvalidEvent, Undecodable
 from agent.decode.senml_record import (
     BASE_FIELDS,
     Bases,

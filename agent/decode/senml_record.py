@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Final
 
-from agent.decode.error import InvalidEvent, Undecodable
+from agent.decode.decoded import InvalidEvent, Undecodable
 from agent.decode.event_map import DEVICE_CHARACTERS_MAX
 from contract.event import TIME_MAX, TIME_MIN
 from contract.values import NFC_SHRINK_MAX, Invalid, InvalidValue, check_text, decode_base64url

@@ -10,7 +10,8 @@ from agent.certificates.expiry import Certificate
 from agent.clock import Clock
 from agent.identity.warnings import Danger
 from agent.status import GatewayStatus
-from agent.store.write.commit_durations import CommitDurations
+from agent.store.counts import EventCounts
+from agent.store.write.transaction import CommitDurations
 from agent.telemetry.counters import DeliveryCounts, Transport
 from agent.telemetry.links import LinkName, LinkReport
 from agent.telemetry.process_state import CappedUplink
@@ -27,8 +28,8 @@ class Sources:
     """HTTP responses by status code."""
     dangers: Counter[Danger]
     commits: Callable[[], CommitDurations]
-    outbox: Callable[[], tuple[int, int, int, int]]
-    lanes: Callable[[], Mapping[str, tuple[int, int, int, int]]]
+    outbox: Callable[[], EventCounts]
+    lanes: Callable[[], Mapping[str, EventCounts]]
     """The same of each lane; empty without lanes."""
     trouble: Callable[[], str]
     """Why nothing can be stored; empty where events can be."""

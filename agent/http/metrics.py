@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -21,10 +22,10 @@ from agent.delivery import Status
 from agent.http.metric_sources import Sources
 from agent.identity.warnings import Danger
 from agent.status import GatewayStatus
+from agent.store.counts import EventCounts
 from agent.telemetry.uplink import UplinkState
 from contract.record import ClockTrust
 
-STATES = ("new", "forwarded", "processed", "lost")
 REASONS = ("invalid", "denied")
 REFUSALS = [status for status in Status if status is not Status.DURABLE]
 
@@ -79,7 +80,7 @@ class _Agent(Collector):
         yield dangers
         yield from _troubles(sources.status())
         outbox = GaugeMetricFamily("oncegate_outbox_events", "Events in the store.", labels=("state",))
-        for state, count in zip(STATES, sources.outbox(), strict=True):
+        for state, count in asdict(sources.outbox()).items():
             outbox.add_metric((state,), count)
         yield outbox
         yield _lanes(sources.lanes())
@@ -97,7 +98,7 @@ class _Agent(Collector):
             paused.add_metric((link.value,), report.state.paused)
         yield from (up, paused)
         if sources.uplink is not None:
-            yield from _uplink(sources.uplink.state(), sources.outbox()[0])
+            yield from _uplink(sources.uplink.state(), sources.outbox().new)
         yield _expiries(sources.certificates())
 
 
@@ -137,11 +138,11 @@ def _store(sources: Sources) -> Iterator[Metric]:
     yield CounterMetricFamily("oncegate_fingerprints_forgotten_early", "Before identity.retention.", value=forgotten)
 
 
-def _lanes(counts: Mapping[str, tuple[int, int, int, int]]) -> Metric:
+def _lanes(counts: Mapping[str, EventCounts]) -> Metric:
     """Return the events of each lane by state."""
     family = GaugeMetricFamily("oncegate_lane_events", "Events in the store of a lane.", labels=("lane", "state"))
     for lane, of_lane in counts.items():
-        for state, count in zip(STATES, of_lane, strict=True):
+        for state, count in asdict(of_lane).items():
             family.add_metric((lane, state), count)
     return family
 

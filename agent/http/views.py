@@ -6,8 +6,8 @@ import asyncio
 import re
 import unicodedata
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from dataclasses import replace
+from typing import Generic, Protocol, TypeVar
 from urllib.parse import parse_qsl
 
 from agent.decode.event_map import DEVICE_CHARACTERS_MAX
@@ -34,30 +34,38 @@ FINGERPRINT = re.compile("[0-9a-f]{32}")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class ViewSources:
-    """The functions behind the views; all but `feed` and `history` may block."""
+class ViewSources(Protocol):
+    """What the views show; all but `feed` and `history` may block."""
 
-    trouble: Callable[[], str]
-    """Returns why nothing can be stored; empty where events can be."""
-    status: Callable[[], GatewayStatus]
-    """Returns the status of `oncegate status`."""
-    metrics: Callable[[], tuple[str, bytes]]
-    """Returns media type and text for Prometheus."""
-    live: Callable[[], Mapping[str, object]]
-    """Returns the status page's data without its feed."""
-    feed: Callable[[int], Sequence[Mapping[str, object]]]
-    """Returns the latest outcomes after a number."""
-    history: Callable[[str], Mapping[str, object]]
-    """Returns the points of a span of time."""
-    trace: Callable[[bytes], Sequence[Mapping[str, object]]]
-    """Returns the traces of the events with a fingerprint."""
-    device: Callable[[str], Mapping[str, object]]
-    """Returns the latest events of one device, its duplicates, missing ids and warnings."""
-    latest: Callable[[str], Sequence[Mapping[str, object]]]
-    """Returns the latest events of the devices whose name contains a text."""
-    rejected: Callable[[RejectSelection, int], Sequence[Mapping[str, object]]]
-    """Returns the latest rejected events that match, newest first."""
+    def trouble(self) -> str:
+        """Return why nothing can be stored; empty where events can be."""
+
+    def current_status(self) -> GatewayStatus:
+        """Return the status of `oncegate status`."""
+
+    def metrics(self) -> tuple[str, bytes]:
+        """Return media type and text for Prometheus."""
+
+    def live(self) -> Mapping[str, object]:
+        """Return the status page's data without its feed."""
+
+    def feed(self, after: int) -> Sequence[Mapping[str, object]]:
+        """Return the latest outcomes after a number."""
+
+    def history(self, span: str) -> Mapping[str, object]:
+        """Return the points of a span of time."""
+
+    def trace(self, fingerprint: bytes) -> Sequence[Mapping[str, object]]:
+        """Return the traces of the events with a fingerprint."""
+
+    def device(self, device: str) -> Mapping[str, object]:
+        """Return the latest events of one device, its duplicates, missing ids and warnings."""
+
+    def latest(self, text: str) -> Sequence[Mapping[str, object]]:
+        """Return the latest events of the devices whose name contains a text."""
+
+    def rejected(self, selection: RejectSelection, limit: int) -> Sequence[Mapping[str, object]]:
+        """Return the latest rejected events that match, newest first."""
 
 
 class CachedView(Generic[T]):
@@ -119,7 +127,7 @@ class Views:
     def __init__(self, sources: ViewSources) -> None:
         self._sources = sources
         self._trouble = CachedView(sources.trouble)
-        self._status = CachedView(lambda: sources.status().document())
+        self._status = CachedView(lambda: sources.current_status().document())
         self._metrics = CachedView(sources.metrics)
         self._live = CachedView(lambda: encode(sources.live()))
         self._searches = Searches()

@@ -13,6 +13,7 @@ from typing import Self
 from agent.clock import Clock
 from agent.config.lanes import LANE_SHARE
 from agent.config.settings import IdentitySettings, StoreSettings
+from agent.store.counts import EventCounts
 from agent.store.damage import DamageReport
 from agent.store.errors import StoreError
 from agent.store.files.lock import lock
@@ -23,11 +24,10 @@ from agent.store.outbox import StoreOutbox
 from agent.store.port import OutboxError, Submission
 from agent.store.recovery.open import open_store
 from agent.store.schema import database
-from agent.store.transports import Transports
-from agent.store.write.commit_durations import CommitDurations
 from agent.store.write.committer import Answers, Committer
 from agent.store.write.maintenance import Maintenance
-from agent.store.write.write_path import WritePath
+from agent.store.write.removal import Removal
+from agent.store.write.transaction import CommitDurations, Transactions
 from agent.store.write.writer import Writer
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,8 @@ class EventStore:
         self._connect = connect
         events_max = max(SEGMENT_EVENTS_MIN, settings.max_bytes // SEGMENT_STORE_BYTES)
         self._bounds = IndexBounds(identity.memory_bytes // share, min(segment_events // share, events_max))
-        self._transports = Transports()
+        self._answered_duplicates: list[Callable[[], int]] = []
+        self._forget_answers: list[Callable[[], object]] = []
         self._damage = DamageReport(self._path, self._report_failure)
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Raises the error that ended the writer, where no end was requested."""
@@ -103,7 +104,8 @@ class EventStore:
         Its duplicates are counted with the store's own. `forget_answers` is called in the loop's thread when events
         are given up, so that their resend is stored as new.
         """
-        self._transports.add(duplicates, lambda: self._loop.call_soon_threadsafe(forget_answers))
+        self._answered_duplicates.append(duplicates)
+        self._forget_answers.append(lambda: self._loop.call_soon_threadsafe(forget_answers))
 
     def trouble(self) -> str:
         """Return why no event can be stored now, or an empty text. Blocks for the commits in progress."""
@@ -123,11 +125,11 @@ class EventStore:
         self._writer.put(lambda: self._loop.call_soon_threadsafe(_resolve, turned))
         await turned
 
-    def counts(self) -> tuple[int, int, int, int]:
+    def counts(self) -> EventCounts:
         """Count the events that are new, forwarded, processed and still kept, and lost."""
         return self._memory.progress.counts(self._memory.first_kept)
 
-    def totals(self) -> tuple[int, int, int, int]:
+    def totals(self) -> EventCounts:
         """Count the same, but of the processed all since the store was created."""
         return self._memory.progress.counts(1)
 
@@ -137,7 +139,7 @@ class EventStore:
 
     def written_bytes(self) -> int:
         """Return how many bytes were written to the disk since the store was created."""
-        return self._write_path.transactions.wear.bytes
+        return self._transactions.wear.bytes
 
     @property
     def bytes_max(self) -> int:
@@ -147,22 +149,24 @@ class EventStore:
     @property
     def commit_durations(self) -> CommitDurations:
         """How long the commits took, since the start."""
-        return self._write_path.transactions.durations
+        return self._transactions.durations
 
     def _open(self) -> None:
         connection, self._memory = open_store(
             self._path, self._connect, self._clock, lifetimes_of(self._identity), self._bounds
         )
         memory, clock, settings = self._memory, self._clock, self._settings
-        self._write_path = WritePath.build(
-            self._path, self._connect, settings, clock, memory, self._transports, self._damage.report
+        self._transactions = Transactions(
+            self._path, self._connect, settings, clock, memory, self._damage.report, self._answered_duplicates
         )
-        self._write_path.connection.start(connection)
+        self._transactions.connection.start(connection)
+        removal = Removal(self._transactions, memory, self._forget_answers)
         self._committer = Committer(
-            self._write_path, self._gateway, clock, memory, self._announce, self._lane, self._settings_hash
+            self._transactions, removal, self._gateway, clock, self._announce, self._lane, self._settings_hash
         )
         self._maintenance = Maintenance(
-            self._write_path,
+            self._transactions,
+            removal,
             memory,
             clock,
             settings.keep_processed_seconds,
@@ -177,7 +181,7 @@ class EventStore:
             delay_seconds=settings.commit_delay_ms_max / 1000,
         )
         self._outbox = StoreOutbox(
-            self._path, memory, self._write_path, self._committer, self._writer, clock, self._damage
+            self._path, memory, self._transactions, self._committer, self._writer, clock, self._damage
         )
 
     def _close(self) -> None:
@@ -185,27 +189,27 @@ class EventStore:
         self._writer.finish()
         try:
             with self._damage.reported():
-                self._write_path.transactions.flush()
-                self._write_path.transactions.note_wear()
+                self._transactions.flush()
+                self._transactions.note_wear()
         except (StoreError, OutboxError) as error:
             log.error("store=closing marks=lost reason=%r effect=%r", str(error), "forwarded events are sent again")
         if self._damage.is_damaged():
-            self._write_path.connection.close()  # before the reader: SQLite's last connection writes the log back
+            self._transactions.connection.close()  # before the reader: SQLite's last connection writes the log back
         self._outbox.close()
         if not self._damage.is_damaged():
             self._empty_log()
-            self._write_path.connection.close()
+            self._transactions.connection.close()
 
     def _empty_log(self) -> None:
         try:
             with self._damage.reported():
-                self._write_path.connection.empty_log()
+                self._transactions.connection.empty_log()
         except (StoreError, OutboxError) as error:
             log.warning("store=closing checkpoint=failed reason=%r", str(error))
 
     def _trouble(self, *, trial: bool) -> str:
         reasons: list[str] = []
-        self._writer.call(lambda: reasons.append(self._write_path.transactions.trouble(trial=trial)))
+        self._writer.call(lambda: reasons.append(self._transactions.trouble(trial=trial)))
         return reasons[0]
 
     def _announce(self, answers: Answers) -> None:

@@ -17,7 +17,7 @@ from agent.store.port import Batch, LabelRange, OutboxError, StoredEvent
 from agent.store.read.events import read_commits, stored_events
 from agent.store.schema import database, tables
 from agent.store.write.committer import Committer
-from agent.store.write.write_path import WritePath
+from agent.store.write.transaction import Transactions
 from agent.store.write.writer import Writer, do_nothing
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class StoreOutbox:
         self,
         path: Path,
         memory: Memory,
-        write_path: WritePath,
+        transactions: Transactions,
         committer: Committer,
         writer: Writer,
         clock: Clock,
@@ -41,7 +41,7 @@ class StoreOutbox:
     ) -> None:
         self._path = path
         self._memory = memory
-        self._write_path = write_path
+        self._transactions = transactions
         self._committer = committer
         self._writer = writer
         self._clock = clock
@@ -83,7 +83,7 @@ class StoreOutbox:
 
     def epoch(self) -> str:
         """Return the epoch of this opening."""
-        return self._write_path.epoch.name
+        return self._transactions.connection.epoch.name
 
     def mark_forwarded(self, batch: Batch, note: tuple[str, str] | None = None) -> None:
         """Note that the broker has a batch."""
@@ -116,7 +116,7 @@ class StoreOutbox:
 
         def run() -> None:
             nonlocal released
-            released = self._write_path.removal.release(first, last, note)
+            released = self._committer.removal.release(first, last, note)
 
         with self._damage.reported():
             self._writer.call(run)
@@ -146,9 +146,13 @@ class StoreOutbox:
 
     def set_fact(self, name: str, value: str) -> None:
         """Write a fact."""
-        run = self._write_path.transactions.run
+
+        def run() -> None:
+            with self._transactions.begin() as sql:
+                tables.write_fact(sql, name, value)
+
         with self._damage.reported():
-            self._writer.call(lambda: run(lambda connection: tables.write_fact(connection, name, value)))
+            self._writer.call(run)
 
     def stop(self) -> None:
         """End the pause of a reader that waits for a failing disk."""

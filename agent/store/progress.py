@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
+from agent.store.counts import EventCounts
 from agent.store.port import Batch
 from agent.store.ranges import Coverage, Ranges
 from agent.store.schema import tables
@@ -151,13 +152,13 @@ class Progress:
         with self._changed:
             return self._coverage.processed_to(floor)
 
-    def counts(self, floor: int) -> tuple[int, int, int, int]:
+    def counts(self, floor: int) -> EventCounts:
         """Count the events that are new, forwarded, processed and lost; of the processed those from `floor` on."""
         with self._changed:
             forwarded = sum(batch.last - batch.first + 1 for batch in self._coverage.forwarded())
             done, lost = self._coverage.processed, self._lost
             kept = done.count(floor) - lost.count(floor)
-            return self._end - forwarded - done.count(), forwarded, kept, self._lost_before + lost.count()
+            return EventCounts(self._end - forwarded - done.count(), forwarded, kept, self._lost_before + lost.count())
 
     def pending(self) -> tuple[Change, ...]:
         """Return the changes that are not on disk, in their order; each may run twice."""

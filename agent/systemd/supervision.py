@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 from typing import Protocol
 
+from agent.store.counts import EventCounts
 from agent.store.errors import DiskFullError
 from agent.store.layout import FILE_NAME, PAGE_BYTES
 from agent.store.schema import disk_space
@@ -34,8 +35,8 @@ class Store(Protocol):
     def trouble(self) -> str:
         """Return why nothing can be stored now, empty where something can; blocks."""
 
-    def counts(self) -> tuple[int, int, int, int]:
-        """Return the numbers of events that are new, forwarded, processed, lost."""
+    def counts(self) -> EventCounts:
+        """Count the events by state."""
 
     async def turn(self) -> None:
         """Return once the commit loop has run: submissions queued before are on disk, or refused."""
@@ -63,8 +64,8 @@ async def supervise(notifier: Notifier, store: Store, addresses: str) -> None:
 def _status(store: Store, addresses: str, trouble: str) -> str:
     if trouble:
         return f"cannot store: {trouble}"
-    new, forwarded, processed, _ = store.counts()
-    return f"{addresses}; {new} new, {forwarded} forwarded, {processed} processed"
+    events = store.counts()
+    return f"{addresses}; {events.new} new, {events.forwarded} forwarded, {events.processed} processed"
 
 
 async def wait_for_space(error: DiskFullError, folder: Path, stop: asyncio.Event) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 def agent_without_dedup() -> None:
     """Disable the agent's dedup: by CoAP's retransmission rules and by stored fingerprints."""
-    _replace("agent.coap.response_cache", "ResponseCache", "get", lambda *_: None)
+    _replace("agent.coap.exchange", "ResponseCache", "get", lambda *_: None)
     _replace("agent.store.fingerprints.transient", "RetransmissionKeys", "position", lambda *_: None)
     _replace("agent.store.fingerprints.index", "FingerprintIndex", "position", lambda *_: None)
 

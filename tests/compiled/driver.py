@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from agent import release
-from agent.coap.fast_path import read_plain_post
+from agent.coap.dispatcher import read_plain_post
 from agent.coap.message import HEADER_BYTES, MessageFormatError, split
 from agent.coap.sanitizer import sanitize
 from agent.config.identity_rules import IdentityRule

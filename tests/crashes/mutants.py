@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.simulators import mutants
@@ -35,14 +34,12 @@ def errors_of_commits_ignored() -> None:
     from agent.store.errors import UnknownOutcomeError
     from agent.store.write.connection import WritingConnection
 
-    transact = WritingConnection._transact
+    commit = WritingConnection._commit
 
-    def transact_and_go_on(
-        self: WritingConnection, connection: sqlite3.Connection, write: Callable[[sqlite3.Connection], None]
-    ) -> None:
+    def commit_and_go_on(self: WritingConnection, connection: sqlite3.Connection) -> None:
         try:
-            transact(self, connection, write)
+            commit(self, connection)
         except UnknownOutcomeError:
             self._open(self._connect(self._path))
 
-    WritingConnection._transact = transact_and_go_on  # type: ignore[method-assign]
+    WritingConnection._commit = commit_and_go_on  # type: ignore[method-assign]

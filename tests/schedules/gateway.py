@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agent import runtime, service
 from agent.coap import udp as real_udp
-from agent.coap.endpoint import Endpoint, endpoint_of
-from agent.coap.udp import Received
+from agent.coap.udp import Endpoint, Received, endpoint_of
 from agent.config.lanes import Lane
 from agent.config.settings import (
     CoapSettings,

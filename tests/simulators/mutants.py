@@ -75,8 +75,8 @@ def sequence_reused() -> None:
         started(self, connection)
         last = self._memory.epochs.last()
         if last is not None:
-            self._epoch.first_position, name = last
-            self._epoch.start = replace(self._epoch.start, epoch=name)
+            self.epoch.first_position, name = last
+            self.epoch.start = replace(self.epoch.start, epoch=name)
 
     WritingConnection.start = start_in_old_epoch  # type: ignore[method-assign]
 

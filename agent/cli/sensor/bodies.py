@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from agent.cli.sensor.inputs import read_input
-from agent.coap.options import QueryError, media_of, read_query
+from agent.coap.message import QueryError, media_of, read_query
 from agent.config.settings import MappingSettings, MqttSettings
 from agent.config.subscriptions import FORMATS
 from agent.config.suggestion import nearest

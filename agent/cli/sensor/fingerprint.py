@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print one line for each event: 32 hex digits, or - where its identity needs a label."""
-    from agent.decode.error import DecodeError
+    from agent.decode.decoded import DecodeError
 
     try:
         lines = _fingerprint_lines(read_input(arguments.file), arguments.fields)
@@ -84,7 +84,7 @@ def _fingerprint_lines(body: bytes, fields: tuple[str, ...]) -> list[str]:
 
 
 def _fingerprint_line(entries: object, fields: tuple[str, ...]) -> str:
-    from agent.decode.error import InvalidEvent
+    from agent.decode.decoded import InvalidEvent
     from agent.decode.event_map import to_event
     from agent.decode.query import NO_PARAMETERS
 
@@ -105,7 +105,7 @@ def _fingerprint_line(entries: object, fields: tuple[str, ...]) -> str:
 
 def _label(entries: dict[str, object]) -> Label | None:
     """Return the label in the event, as a record has it; None where there is none."""
-    from agent.decode.error import InvalidEvent
+    from agent.decode.decoded import InvalidEvent
 
     epoch, sequence = (entries.get(name) for name in LABEL_FIELDS)
     if epoch is None and sequence is None:

@@ -164,7 +164,7 @@ def _own_settings(file: Path, *, required: bool) -> tuple[CoapSettings, HttpSett
 
 def _encode(event: dict[str, object], format_: str) -> Body:
     from agent.cli.sensor.senders import Body
-    from agent.decode.error import InvalidEvent
+    from agent.decode.decoded import InvalidEvent
     from agent.decode.event_map import to_event
     from agent.decode.query import NO_PARAMETERS
     from contract import cbor

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from agent.coap.errors import CredentialsError
 from agent.config import files
-from agent.decode.error import InvalidEvent
+from agent.decode.decoded import InvalidEvent
 from agent.decode.event_map import device_name
 from contract.event import DEVICE_RESERVED_PREFIX
 from contract.files import read

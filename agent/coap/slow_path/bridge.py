@@ -12,11 +12,10 @@ from aiocoap import Context, Message, interfaces  # type: ignore[import-untyped]
 from aiocoap.numbers.constants import TransportTuning  # type: ignore[import-untyped]
 from aiocoap.numbers.types import CON  # type: ignore[import-untyped]
 
-from agent.coap.endpoint import Address, Endpoint
+from agent.coap.exchange import ResponseCache, Send
 from agent.coap.oscore.credentials import Credential
-from agent.coap.response_cache import ResponseCache
-from agent.coap.separate import Send
 from agent.coap.tuning import Tuning
+from agent.coap.udp import Address, Endpoint
 
 PROTECTED_ANSWERS_MAX = 4_096
 """Answers to protected requests that are cached for retransmissions."""

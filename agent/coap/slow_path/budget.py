@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
 
-from agent.coap.endpoint import Endpoint
+from agent.coap.udp import Endpoint
 
 WAITING_BYTES_MAX = 1 << 20
 """Bytes of the datagrams that wait for a budget."""

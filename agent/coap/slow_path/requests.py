@@ -9,7 +9,7 @@ from enum import Enum
 
 from agent.coap.answer import BAD_OPTION, NO_PROXY, TOO_LARGE, UNAUTHORIZED, UNAVAILABLE, Reply, refusal_of, tail
 from agent.coap.counters import Counters
-from agent.coap.endpoint import Endpoint
+from agent.coap.exchange import Send
 from agent.coap.message import (
     ACKNOWLEDGEMENT,
     CONFIRMABLE,
@@ -25,10 +25,10 @@ from agent.coap.message import (
     response,
 )
 from agent.coap.sanitizer import Disposition, is_protected, sanitize
-from agent.coap.separate import Send
 from agent.coap.slow_path.bridge import AiocoapBridge
 from agent.coap.slow_path.budget import Budget, WaitingLine
 from agent.coap.tuning import Tuning
+from agent.coap.udp import Endpoint
 
 SHEDDING_ENDS_SECONDS = 60.0
 """After this time without shedding, the next occurrence is logged again."""

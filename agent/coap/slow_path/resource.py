@@ -23,9 +23,9 @@ from agent.coap.answer import (
     refusal_of,
     reply_to,
 )
+from agent.coap.dispatcher import PATHS
 from agent.coap.exchange import Now
-from agent.coap.fast_path import PATHS
-from agent.coap.options import QueryError, media_of, read_query
+from agent.coap.message import QueryError, media_of, read_query
 from agent.coap.slow_path.blocks import Block, Blocks, BlockSizeError, CompleteBody, IncompleteError, TooLargeError
 from agent.delivery import Answer, Delivery, Media, Receive, Refuse, Status, refuse_uncounted
 from agent.pace import Pace

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from struct import Struct, unpack
 
@@ -161,6 +162,7 @@ class PageVersions:
         return _read_page(self._log_file, frame.at)
 
 
+@lru_cache(maxsize=2)  # each commit asks about the header of the round
 def is_log_header(header: bytes) -> bool:
     """Whether these bytes are a header that SQLite writes to its log (section 4.1)."""
     if len(header) < LOG_HEADER_BYTES:

@@ -52,7 +52,7 @@ class WriteAheadLog:
     @property
     def round(self) -> int | None:
         """The log's round, as the first salt in its header, when last verified; None where it is empty."""
-        return _first_salt(self._state.header) if self._state.header else None
+        return int.from_bytes(self._state.header[_SALTS][:4], "big") if self._state.header else None
 
     def open(self) -> None:
         """Verify the files that a connection has just opened.
@@ -67,7 +67,8 @@ class WriteAheadLog:
             return
         state = self._verified_state()
         if state.header == self._state.header:
-            self._refuse_shorter(state)
+            if state.size < self._state.size:
+                raise self._shortened()
         elif not self._may_follow_a_failure(state.header):
             raise self._overwritten()
 
@@ -136,7 +137,8 @@ class WriteAheadLog:
         if written and not is_log_header(state.header):
             raise self._overwritten()
         if state.header == self._state.header:
-            self._refuse_shorter(state)
+            if state.size < self._state.size:
+                raise self._shortened()
         elif not state.header:
             return  # emptied since the last commit, and nothing written: the next transaction queries SQLite
         elif not _follows(self._state.header, state.header):
@@ -186,7 +188,8 @@ class WriteAheadLog:
 
     def _read_state(self) -> _State:
         assert self._file is not None
-        return _State(self._header(), os.fstat(self._file).st_size)
+        header = os.pread(self._file, LOG_HEADER_BYTES, 0)
+        return _State(header if len(header) == LOG_HEADER_BYTES else b"", os.fstat(self._file).st_size)
 
     def _verified_state(self) -> _State:
         """Return the state of the log.
@@ -194,19 +197,15 @@ class WriteAheadLog:
         Raise DamagedStoreError where it, or the store's file, is no longer the one that is open. An error while reading
         counts as damage, too: after a commit the events are in the file, and not in memory.
         """
+        assert self._file is not None
         try:
             size = self._size_in_place()
-            header = self._header()
+            header = os.pread(self._file, LOG_HEADER_BYTES, 0)
         except OSError as error:
             raise DamagedStoreError(f"{self._path}: cannot be read: {error}") from error
         if size is None:
             raise DamagedStoreError(f"{self._database}: removed or replaced, or its log, while the store was open")
-        return _State(header, size)
-
-    def _header(self) -> bytes:
-        assert self._file is not None
-        header = os.pread(self._file, LOG_HEADER_BYTES, 0)
-        return header if len(header) == LOG_HEADER_BYTES else b""
+        return _State(header if len(header) == LOG_HEADER_BYTES else b"", size)
 
     def _size_in_place(self) -> int | None:
         """Return the size of the log; None where it, or the store's file, is no longer the one that is open."""
@@ -236,10 +235,6 @@ class WriteAheadLog:
         if is_log_header(header):
             return _follows(before, header)
         return header[_FORM] == before[_FORM]
-
-    def _refuse_shorter(self, state: _State) -> None:
-        if state.size < self._state.size:
-            raise self._shortened()
 
     def _shortened(self) -> DamagedStoreError:
         return DamagedStoreError(f"{self._path}: truncated while the store was open")

@@ -9,7 +9,7 @@ from struct import Struct
 from typing import Final
 
 from agent.store.facts import DUPLICATES_FORGOTTEN
-from agent.store.schema.checksum import checksum, typed, verified
+from agent.store.format.packing import checksum, typed, verified
 from agent.store.schema.database import Reads
 from agent.store.schema.tables import Row, read_count, write_fact
 
@@ -84,8 +84,6 @@ def restore_fingerprints(
 
 def add_duplicates(connection: sqlite3.Connection, found: DuplicateTotals) -> None:
     """Add duplicates to the latest row, whose page is most likely written anyway."""
-    if found == NO_DUPLICATES:
-        return
     rows = connection.execute(f"{_SELECT} ORDER BY first_position DESC LIMIT 1")
     for *unchanged, count, packed in verified("fingerprints", rows):
         latest = (*_unpack(packed), *found.latest)[-REPEATS_MAX:]
@@ -189,7 +187,7 @@ def _add_forgotten(connection: sqlite3.Connection, duplicates: int) -> None:
 
 
 def _pack(duplicates: Sequence[Duplicate]) -> bytes:
-    return b"".join(_DUPLICATE.pack(duplicate.received, duplicate.position) for duplicate in duplicates)
+    return b"".join([_DUPLICATE.pack(duplicate.received, duplicate.position) for duplicate in duplicates])
 
 
 def _unpack(packed: bytes) -> list[Duplicate]:

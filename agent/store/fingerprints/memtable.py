@@ -35,7 +35,8 @@ class Memtable:
     """
 
     def __init__(self, events_max: int) -> None:
-        self._events_max = events_max
+        self.free = events_max
+        """How many more fingerprints it can hold."""
         # At least two slots for each, so that a miss reads two or three.
         self._mask = (1 << (2 * events_max - 1).bit_length()) - 1
         self._slots = memoryview(_pages((self._mask + 1) * SLOT_BYTES)).cast("I")
@@ -53,11 +54,6 @@ class Memtable:
         """Return the memory that a full memtable takes."""
         return events_max * FINGERPRINT_BYTES + (1 << (2 * events_max - 1).bit_length()) * SLOT_BYTES
 
-    @property
-    def free(self) -> int:
-        """How many more fingerprints it can hold."""
-        return self._events_max - self._count
-
     def add(self, first_position: int, service_ms: int, packed: bytes) -> None:
         """Add the fingerprints of consecutive positions; FORGOTTEN takes a place and is never found."""
         self._continue_run(first_position, service_ms)
@@ -66,6 +62,7 @@ class Memtable:
         held = self.packed
         held[start * FINGERPRINT_BYTES : end * FINGERPRINT_BYTES] = packed
         self._count = end
+        self.free -= end - start
         slots, mask = self._slots, self._mask
         for number, fingerprint in enumerate(split(packed), start + 1):
             if fingerprint == FORGOTTEN:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 
 from agent.store.fingerprints import fingerprint_rows, segments
 from agent.store.fingerprints.filters import BloomFilter
@@ -28,7 +29,8 @@ STEPS_PER_TURN_MAX = 16
 """How many steps follow each other where sealing lags behind the events, so that sensors are answered in between."""
 ROWS_PER_STEP = 256
 """How many rows of `fingerprints` one step deletes."""
-Transact = Callable[[Callable[[sqlite3.Connection], None]], None]
+Begin = Callable[[], AbstractContextManager[sqlite3.Connection]]
+"""Runs its block as one transaction."""
 
 
 class Sealing:
@@ -38,13 +40,13 @@ class Sealing:
         self,
         index: FingerprintIndex,
         connection: GetConnection,
-        transact: Transact,
+        begin: Begin,
         service_ms: Callable[[], int],
         retransmission_ms: int = EXCHANGE_LIFETIME_MS,
     ) -> None:
         self._index = index
         self._connection = connection
-        self._transact = transact
+        self._begin = begin
         self._service_ms = service_ms
         self._retransmission_ms = retransmission_ms
         self._steps: Iterator[None] | None = None
@@ -94,7 +96,8 @@ class Sealing:
         """Write a memtable, a little in each step of the iterator."""
         number = self._index.sealing = self._index.next_number()
         while (left := next(segments.numbers(self._connection(), number), None)) is not None:
-            self._transact(lambda connection, left=left: segments.delete_piece(connection, left))  # type: ignore[misc]
+            with self._begin() as sql:
+                segments.delete_piece(sql, left)
             yield
         bloom = BloomFilter(self._index.segment_events)
         runs = list(memtable.runs())
@@ -116,14 +119,14 @@ class Sealing:
                     yield
                 bloom.add(entries[start : start + ENTRIES_PER_STEP])
             count += len(entries)
-            self._transact(
-                lambda connection, entries=entries: segments.insert_sealed(connection, number, origin, entries)  # type: ignore[misc]
-            )
+            with self._begin() as sql:
+                segments.insert_sealed(sql, number, origin, entries)
             self._sealed_events = before + len(places)
             yield
         segment = Segment(number, first, last, memtable.service_ms_at(len(memtable) - 1), count)
         content = bloom.content()
-        self._transact(lambda connection: segments.insert_segment(connection, segment, content))
+        with self._begin() as sql:
+            segments.insert_segment(sql, segment, content)
         self._index.replace_memtable(memtable, segment, content)
 
     def _entries(self, memtable: Memtable, origin: Origin, places: Sequence[int]) -> list[bytes]:
@@ -149,7 +152,8 @@ class Sealing:
         if not done:
             self._cleared_for, self._cleared_to = number, 0
             return False
-        self._transact(lambda connection: fingerprint_rows.clear_rows(connection, done, keys_from_ms))
+        with self._begin() as sql:
+            fingerprint_rows.clear_rows(sql, done, keys_from_ms)
         self._cleared_to = done[-1].first_position
         return True
 

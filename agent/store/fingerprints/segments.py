@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from agent.store.fingerprints.memtable import MOMENT_MS
 from agent.store.fingerprints.transient import FINGERPRINT_BYTES
-from agent.store.schema.checksum import checksum, verified
+from agent.store.format.packing import checksum, verified
 from agent.store.schema.database import Reads
 
 ENTRIES_PER_ROW = 182

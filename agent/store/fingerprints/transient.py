@@ -6,7 +6,7 @@ It contains committed deliveries only; the commit in progress keeps its own unti
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final
@@ -44,9 +44,9 @@ def lifetimes_of(settings: IdentitySettings) -> Lifetimes:
     return Lifetimes(int(settings.resend_window_seconds * 1000), max(EXCHANGE_LIFETIME_MS, *windows, 0))
 
 
-def split(packed: bytes) -> Iterator[bytes]:
+def split(packed: bytes) -> list[bytes]:
     """Return the single fingerprints of packed ones."""
-    return (packed[at : at + FINGERPRINT_BYTES] for at in range(0, len(packed), FINGERPRINT_BYTES))
+    return [packed[at : at + FINGERPRINT_BYTES] for at in range(0, len(packed), FINGERPRINT_BYTES)]
 
 
 class RetransmissionKeys:

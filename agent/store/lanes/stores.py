@@ -14,12 +14,13 @@ from agent.clock import Clock
 from agent.config.lanes import DEFAULT_LANE, LANE_SHARE, LANES_MAX, Lane
 from agent.config.origins import settings_hash
 from agent.config.settings import Settings
+from agent.store.counts import EventCounts
 from agent.store.event_store import EventStore
 from agent.store.files.folders import LANES_FOLDER, foreign_folders, lane_folders
 from agent.store.lanes.intake import LaneIntake
 from agent.store.outbox import StoreOutbox
 from agent.store.port import Intake
-from agent.store.write.commit_durations import CommitDurations
+from agent.store.write.transaction import CommitDurations
 
 _log = logging.getLogger(__name__)
 
@@ -104,15 +105,15 @@ class LaneStores:
         for store in self.by_lane.values():
             await store.turn()
 
-    def counts(self) -> tuple[int, int, int, int]:
+    def counts(self) -> EventCounts:
         """Count the events that are new, forwarded, processed and still kept, and lost."""
-        return _sum([store.counts() for store in self.by_lane.values()])
+        return EventCounts.total(store.counts() for store in self.by_lane.values())
 
-    def totals(self) -> tuple[int, int, int, int]:
+    def totals(self) -> EventCounts:
         """Count the same, but of the processed all since the stores were created."""
-        return _sum([store.totals() for store in self.by_lane.values()])
+        return EventCounts.total(store.totals() for store in self.by_lane.values())
 
-    def lane_counts(self) -> dict[str, tuple[int, int, int, int]]:
+    def lane_counts(self) -> dict[str, EventCounts]:
         """Count the events of each lane by state; empty without lanes."""
         return {name: store.counts() for name, store in self.by_lane.items()} if self._others else {}
 
@@ -145,8 +146,3 @@ class LaneStores:
             if trouble := trouble_of(store):
                 return f"lane {lane}, {trouble}" if self._others else trouble
         return ""
-
-
-def _sum(counts: list[tuple[int, int, int, int]]) -> tuple[int, int, int, int]:
-    new, forwarded, processed, lost = (sum(column) for column in zip(*counts, strict=True))
-    return new, forwarded, processed, lost

@@ -19,11 +19,10 @@ from agent.store.errors import StoreError
 from agent.store.files import sqlite_cells
 from agent.store.files.sqlite_pages import PageVersions
 from agent.store.fingerprints import segments
-from agent.store.format.packing import PackedEvent, pack, unpack_readable
+from agent.store.format.packing import PackedEvent, is_whole, pack, unpack_readable
 from agent.store.ranges import Ranges
 from agent.store.recovery.salvage_fingerprints import complete_fingerprints
 from agent.store.schema import database, gaps, tables
-from agent.store.schema.checksum import is_whole
 from agent.store.schema.gaps import Gap
 from agent.store.schema.tables import EpochStart
 from contract.record import read_started

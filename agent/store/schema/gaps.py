@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from agent.store.format.packing import checksum, verified
 from agent.store.ranges import Ranges
-from agent.store.schema.checksum import checksum, verified
 from agent.store.schema.database import Reads
 
 GAPS_MAX = 1_000

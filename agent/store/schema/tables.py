@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
-from agent.store.format.compression import compress
+from agent.store.format.packing import checksum, compress, typed, verified
 from agent.store.port import Batch, Offsets, Reject
-from agent.store.schema.checksum import checksum, typed, verified
 from agent.store.schema.database import Reads
 
 REJECTED_MAX = 1_000

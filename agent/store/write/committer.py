@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from agent.clock import Clock
 from agent.release import version
 from agent.store.errors import FAILURES
-from agent.store.gateway_events import GatewayCondition, checkpoint, started
+from agent.store.facts import CHECKPOINTS, CLOCK_UNTRUSTED
+from agent.store.fingerprints import fingerprint_rows
+from agent.store.gateway_events import GatewayCondition, Loss, checkpoint, clock_correction, started
+from agent.store.gateway_events import gap as gap_event
 from agent.store.memory import Memory
 from agent.store.port import Candidate, Outcome, Submission
+from agent.store.read.events import Epochs
+from agent.store.read.section import Section
+from agent.store.schema import gaps, tables
 from agent.store.schema.gaps import Gap
-from agent.store.write import content
+from agent.store.schema.tables import EpochStart
 from agent.store.write.decision import Decision
-from agent.store.write.declaration import clock_corrections, declarations
-from agent.store.write.write_path import WritePath
+from agent.store.write.removal import Removal
+from agent.store.write.transaction import Transactions
+from contract.chain import DIGEST_START
 from contract.record import ClockTrust
 
+LABEL_RANGES_MAX: Final = 200
+"""How many ranges of labels one event names."""
 Answers = Sequence[tuple[Submission, Outcome]]
 
 EXPIRED: Final = "expired"
@@ -32,20 +42,22 @@ class Committer:
 
     def __init__(
         self,
-        path: WritePath,
+        transactions: Transactions,
+        removal: Removal,
         gateway: str,
         clock: Clock,
-        memory: Memory,
         announce: Callable[[Answers], None],
         lane: str = "",
         settings_hash: str = "",
     ) -> None:
-        self._path = path
+        self._transactions = transactions
+        self._connection = transactions.connection
+        self.removal = removal
         self._gateway = gateway
         self._lane = lane
         self._settings_hash = settings_hash
         self._clock = clock
-        self._memory = memory
+        self._memory = transactions.memory
         self._announce = announce
 
     def commit(self, group: Sequence[Submission]) -> None:
@@ -57,21 +69,23 @@ class Committer:
             return
         if decision.at_once:
             self._announce(decision.at_once)
-        self._note_duplicates(decision, range(decision.first_position))
-        states_section = decision.begins_section and self._path.epoch.first_position is not None
+        if decision.duplicates:
+            self._note_duplicates(decision, range(decision.first_position))
+        states_section = decision.begins_section and self._connection.epoch.first_position is not None
         if not (decision.after_commit or decision.declares or decision.corrections or states_section):
             return
         try:
             self._write(decision)
         except FAILURES as error:
-            self._path.epoch.renew()  # labelled rows may be in the log, and a salvaged image of the card may hold them
+            self._connection.epoch.renew()  # labelled rows may be in the log, and in a salvaged image
             self._refuse(decision.after_commit, error)
             return
-        content.remember(self._memory, decision, self._path.service.now_ms())
-        self._path.connection.note_end()
+        remember(self._memory, decision)
+        self._connection.note_end()
         if decision.packed:
-            self._path.epoch.first_position = decision.epoch_first
-        self._note_duplicates(decision, range(decision.first_position, decision.next_position))
+            self._connection.epoch.first_position = decision.epoch_first
+        if decision.duplicates:
+            self._note_duplicates(decision, range(decision.first_position, decision.next_position))
         self._announce(decision.after_commit)
 
     def give_up(self, first: int, last: int, reason: str) -> None:
@@ -87,7 +101,7 @@ class Committer:
 
         None that a full store has dropped since it was read. Otherwise as `give_up`.
         """
-        boundary_ms = self._path.service.now_ms() - lifetime_ms
+        boundary_ms = self._transactions.service.now_ms() - lifetime_ms
         position = first
         while position <= last and (self._memory.fingerprints.committed_ms(position) or 0) < boundary_ms:
             position += 1
@@ -95,13 +109,13 @@ class Committer:
 
     def declare(self) -> None:
         """Store the events that declare gaps, corrections of the clock and digests, where any are due."""
-        corrections = self._clock_corrections(self._path.epoch.start.boot)
+        corrections = self._clock_corrections(self._connection.epoch.start.boot)
         if self._memory.undeclared or corrections or self._is_section_due():
             self.commit(())
 
     def _give_up(self, ranges: Sequence[tuple[int, int]], reason: str) -> int:
         for first, last in ranges:
-            self._path.removal.give_up(Gap(first, last, reason))
+            self.removal.give_up(Gap(first, last, reason))
         if ranges:
             self.declare()
         return sum(last - first + 1 for first, last in ranges)
@@ -109,31 +123,35 @@ class Committer:
     def _note_duplicates(self, decision: Decision, positions: range) -> None:
         """Count the duplicates of events at these positions, which are on disk."""
         repeated = [position for _, position in decision.duplicates if position in positions]
-        self._path.duplicates.note(self._clock.wall_ms(), repeated)
+        self._transactions.duplicates.note(self._clock.wall_ms(), repeated)
 
     def _decide(self, group: Sequence[Submission]) -> Decision:
-        self._path.connection.ensure_durable()  # a duplicate is acked without a commit
-        capacity = self._path.capacity
-        arriving_bytes = sum(len(candidate.tail) for submission in group for candidate in submission.candidates)
+        self._connection.ensure_durable()  # a duplicate is acked without a commit
+        capacity = self._transactions.capacity
+        arriving_bytes = 0
+        for submission in group:
+            for candidate in submission.candidates:
+                arriving_bytes += len(candidate.tail)
         if not capacity.is_full(arriving_bytes):
             return self._draft(group, "")
         decision = self._draft(group, capacity.refusal())  # duplicates need no space, and nothing is dropped for them
         if not decision.refuses:
             return decision
-        while self._path.removal.make_space():
+        while self.removal.make_space():
             if not capacity.is_full(arriving_bytes):
                 return self._draft(group, "")
         return self._draft(group, capacity.refusal())
 
     def _draft(self, group: Sequence[Submission], refusal: str) -> Decision:
         """Decide a group; with a refusal where there is no space for new events."""
-        epoch = self._path.epoch
+        epoch = self._connection.epoch
         decision = Decision(
             self._memory,
-            self._path.connection.get,
-            epoch.name,
+            self._connection.get,
+            epoch.start.epoch,
             epoch.first_position or self._memory.end + 1,
             self._clock.monotonic_ms(),
+            self._transactions.service.now_ms(),
             epoch.start.boot,
             refusal,
         )
@@ -148,20 +166,22 @@ class Committer:
             wall_ms, trust = self._clock.wall_ms(), self._clock.trust()
             first = checkpoint(self._gateway, secrets.token_hex(_ID_BYTES), closed, wall_ms, trust, self._condition())
             decision.begin_section(first, self._clock.uptime_ms())
-        decision.correct_clock(corrections)
-        for candidate in declarations(self._gateway, self._memory, self._clock):
-            decision.declare(candidate, self._clock.uptime_ms())
+        if corrections:
+            decision.correct_clock(corrections)
+        if self._memory.undeclared:
+            for candidate in declarations(self._gateway, self._memory, self._clock):
+                decision.declare(candidate, self._clock.uptime_ms())
         for submission in group:
             decision.add(submission)
         return decision
 
     def _condition(self) -> GatewayCondition:
-        new = self._memory.progress.counts(self._memory.first_kept)[0]
-        return GatewayCondition(version(), new, self._path.transactions.wear.bytes, self._lane, self._settings_hash)
+        new = self._memory.progress.counts(self._memory.first_kept).new
+        return GatewayCondition(version(), new, self._transactions.wear.bytes, self._lane, self._settings_hash)
 
     def _is_section_due(self) -> bool:
         section = self._memory.section
-        if section is None or self._path.epoch.first_position is None:
+        if section is None or self._connection.epoch.first_position is None:
             return False
         return section.is_due(self._memory.end, self._clock.monotonic_ms())
 
@@ -172,17 +192,83 @@ class Committer:
         return clock_corrections(self._gateway, boot, self._memory, self._clock)
 
     def _write(self, decision: Decision) -> None:
-        epoch = self._path.epoch
-        self._path.transactions.run(
-            lambda connection: content.write(
-                connection,
-                decision,
-                epoch.start if epoch.first_position is None else None,
-                self._path.service.now_ms(),
-            )
-        )
+        epoch = self._connection.epoch
+        begins = epoch.start if epoch.first_position is None else None
+        with self._transactions.begin() as sql:
+            write(sql, decision, begins)
 
     def _refuse(self, answers: Answers, error: Exception) -> None:
-        reason = self._path.transactions.fail(error)
+        reason = self._transactions.fail(error)
         refused = Outcome(refusal=reason, retry_seconds=RETRY_SECONDS)
         self._announce([(submission, refused) for submission, _ in answers])
+
+
+def write(connection: sqlite3.Connection, decision: Decision, begins: EpochStart | None) -> None:
+    """Write a commit; `begins` is the epoch that starts with it, None where that has begun already."""
+    first = decision.first_position
+    if decision.rejects:
+        tables.insert_rejects(connection, decision.rejects)
+    if not decision.packed:
+        return
+    if begins is not None:
+        tables.insert_epoch(connection, first, begins)
+    elif decision.begins_section:
+        tables.write_fact(connection, CHECKPOINTS, str(tables.read_count(connection, CHECKPOINTS) + 1))
+    tables.insert_events(connection, first, decision.packed)
+    if decision.declares:
+        gaps.declare(connection, decision.declares)
+    if decision.untrusted_clock is not decision.memory.untrusted_clock:
+        tables.write_fact(connection, CLOCK_UNTRUSTED, decision.untrusted_clock.text())
+    keys = decision.retransmission_keys
+    fingerprint_rows.insert_fingerprints(connection, first, decision.service_ms, decision.fingerprints, keys)
+
+
+def remember(memory: Memory, decision: Decision) -> None:
+    """Add a commit that is on disk to memory."""
+    if decision.rejects:
+        memory.rejects.remember(decision.rejects)
+    if not decision.packed:
+        return
+    if decision.epoch_first == decision.first_position:
+        memory.epochs.add(decision.first_position, decision.epoch)
+    memory.fingerprints.add(decision.first_position, decision.service_ms, b"".join(decision.fingerprints))
+    for key, position in decision.retransmission_keys.items():
+        memory.retransmissions.remember(key, position, decision.monotonic_ms)
+    memory.similar.remember(decision.similarity_keys, decision.monotonic_ms)
+    if decision.declares:
+        memory.undeclared.clear()
+    memory.untrusted_clock = decision.untrusted_clock
+    memory.end = decision.next_position - 1
+    if decision.begins_section:
+        memory.section = Section(decision.first_position, DIGEST_START, decision.monotonic_ms)
+    if memory.section is not None:
+        memory.section.append(decision.packed)
+    memory.progress.advance(memory.end)
+
+
+def declarations(gateway: str, memory: Memory, clock: Clock) -> Iterator[Candidate]:
+    """Yield the gateway.gap events that are due: few, even for many gaps."""
+    for reason in dict.fromkeys(gap.reason for gap in memory.undeclared):
+        for loss in _losses(reason, [gap for gap in memory.undeclared if gap.reason == reason], memory.epochs):
+            yield gap_event(gateway, secrets.token_hex(_ID_BYTES), loss, clock.wall_ms(), clock.trust())
+
+
+def clock_corrections(gateway: str, boot: str, memory: Memory, clock: Clock) -> list[Candidate]:
+    """Return the gateway.clock events for this boot's acceptances under an untrusted clock; it is trusted now."""
+    wall_ms, uptime_ms = clock.wall_ms(), clock.uptime_ms()
+    return [
+        clock_correction(
+            gateway, secrets.token_hex(_ID_BYTES), boot, labels, wall_ms - uptime_ms - one.offset_ms, wall_ms
+        )
+        for one in memory.untrusted_clock.ranges(boot, memory.end)
+        for labels in memory.epochs.label_ranges(one.first, one.last)
+    ]
+
+
+def _losses(reason: str, undeclared: list[Gap], epochs: Epochs) -> Iterator[Loss]:
+    ranges = [labels for gap in undeclared if gap.count for labels in epochs.label_ranges(gap.first, gap.last)]
+    found_to = max((gap.last for gap in undeclared if not gap.count), default=0)
+    label = epochs.label(found_to) if epochs.covers(found_to) else None
+    for at in range(0, max(len(ranges), 1), LABEL_RANGES_MAX):
+        part = ranges[at : at + LABEL_RANGES_MAX]
+        yield Loss(reason, sum(labels.last - labels.first + 1 for labels in part), part, label)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
+from agent.clock import Clock
 from agent.store.errors import FAILURES, DamagedStoreError, UnknownOutcomeError, is_damage
 from agent.store.files.use_mark import UseMark
 from agent.store.files.write_ahead_log import WriteAheadLog
 from agent.store.memory import Memory
 from agent.store.schema import database
-from agent.store.write.epoch import CurrentEpoch
+from agent.store.schema.tables import EpochStart
+from contract.record import ClockTrust
 
 log = logging.getLogger(__name__)
 
-Write = Callable[[sqlite3.Connection], None]
-"""Writes within a transaction."""
+EPOCH_BYTES = 8
 
 
 class WritingConnection:
@@ -32,10 +33,12 @@ class WritingConnection:
         self._path = path
         self._connect = connect
         self._memory = memory
-        self._epoch = epoch
+        self.epoch = epoch
         self._mark = mark
         self._connection: sqlite3.Connection | None = None
         self._log = WriteAheadLog(path)
+        self._rows_before = 0
+        """How many rows this connection had changed before its latest transaction."""
         self._log_is_cut = False
         """Whether the log is empty behind its last commit."""
         self._found_is_durable = False
@@ -90,17 +93,40 @@ class WritingConnection:
                 raise
             self._found_is_durable = True  # on a full disk, too: only the checkpoint needs space
 
-    def transact(self, write: Write) -> None:
-        """Run one transaction; raise with nothing written, or UnknownOutcomeError."""
+    def begin(self) -> sqlite3.Connection:
+        """Begin a transaction on the connection, its files verified; `commit` or `roll_back` ends it."""
         connection = self.get()
         try:
-            self._transact(connection, write)
+            if not self._log_is_cut:
+                self._cut_log(connection)
+            self._rows_before = connection.total_changes
+            connection.execute("BEGIN IMMEDIATE")
+        except BaseException as error:
+            self.roll_back(connection, error)
+            raise
+        return connection
+
+    def commit(self, connection: sqlite3.Connection) -> None:
+        """End a transaction; raise UnknownOutcomeError where it may be on disk or not."""
+        try:
+            self._commit(connection)
         except Exception as error:
             self.lose_if_damaged(error)
             raise
         self.is_uncertain = False
         if not self._mark.names(self._log.round):
             self.note_end()  # it has begun a round, maybe without any event
+
+    def roll_back(self, connection: sqlite3.Connection, error: BaseException) -> None:
+        """End a transaction after an error, with nothing written."""
+        self._log_is_cut = False
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._give_up_connection()
+        if isinstance(error, Exception):
+            self.lose_if_damaged(error)
 
     def note_end(self) -> None:
         """Record the last position and the round of the log in the mark of use, before any ack."""
@@ -147,7 +173,7 @@ class WritingConnection:
             raise
         self._connection = connection
         self._log_is_cut = self._found_is_durable = False
-        self._epoch.renew()
+        self.epoch.renew()
         self.note_end()  # a log that is empty may begin any round
 
     def _close(self) -> bool:
@@ -157,22 +183,13 @@ class WritingConnection:
         self._log.close()
         return is_log_done
 
-    def _transact(self, connection: sqlite3.Connection, write: Write) -> None:
-        if not self._log_is_cut:
-            self._cut_log(connection)
-        rows_before = connection.total_changes
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            write(connection)
-        except BaseException:
-            self._roll_back(connection)
-            raise
+    def _commit(self, connection: sqlite3.Connection) -> None:
         try:
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._give_up_connection()
             raise UnknownOutcomeError(f"COMMIT failed: {error}") from error
-        self._log.check(written=connection.total_changes > rows_before)
+        self._log.check(written=connection.total_changes > self._rows_before)
 
     def _cut_log(self, connection: sqlite3.Connection) -> None:
         """Make the log end with its last commit, on the medium, too."""
@@ -180,16 +197,56 @@ class WritingConnection:
         self._log.cut(connection)
         self._log_is_cut = self._found_is_durable = True
 
-    def _roll_back(self, connection: sqlite3.Connection) -> None:
-        self._log_is_cut = False
-        try:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-        except sqlite3.Error:
-            self._give_up_connection()
-
     def _give_up_connection(self) -> None:
         assert self._connection is not None
         self.is_uncertain = True
         self._log.close_connection(self._connection)
         self._connection = None
+
+
+class CurrentEpoch:
+    """The current epoch: a new one for each opening of the writing connection, and after each commit that has failed.
+
+    Written on the writer's thread; its name is read on any.
+    """
+
+    def __init__(self, clock: Clock, service: ServiceClock) -> None:
+        self._clock = clock
+        self._service = service
+        self.start = new_epoch(clock, service.now_ms())
+        self.first_position: int | None = None
+        """Position of the epoch's first event; None until that is on disk."""
+
+    @property
+    def name(self) -> str:
+        """The epoch's name, whether or not anything is stored under it."""
+        return self.start.epoch
+
+    def renew(self) -> None:
+        """Begin another epoch: what may have been labelled under this one must not be labelled so again."""
+        self.start = new_epoch(self._clock, self._service.now_ms())
+        self.first_position = None
+
+
+def new_epoch(clock: Clock, service_ms: int) -> EpochStart:
+    """Return a new epoch, under a random name that was never used."""
+    return EpochStart(
+        secrets.token_hex(EPOCH_BYTES),
+        clock.boot(),
+        clock.uptime_ms(),
+        clock.wall_ms(),
+        clock.trust() is ClockTrust.TRUSTED,
+        service_ms,
+    )
+
+
+class ServiceClock:
+    """Continues from the service time of the last commit; it does not advance while no agent runs."""
+
+    def __init__(self, clock: Clock, before_ms: int) -> None:
+        self._clock = clock
+        self._offset_ms = before_ms - clock.monotonic_ms()
+
+    def now_ms(self) -> int:
+        """Return the service time in milliseconds."""
+        return self._offset_ms + self._clock.monotonic_ms()

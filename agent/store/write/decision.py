@@ -35,11 +35,14 @@ class Decision:
     epoch_first: int
     """Position of the epoch's sequence 1."""
     monotonic_ms: int
+    service_ms: int
     boot: str
     """Id of this boot of the machine."""
     refusal: str
     """Why there is no space for new events; empty where there is."""
     first_position: int = field(init=False)
+    next_position: int = field(init=False)
+    """The position of the next new event."""
     untrusted_clock: UntrustedClock = field(init=False)
     """What is accepted under an untrusted clock and not declared, as of this commit."""
     packed: list[bytes] = field(default_factory=list)
@@ -65,12 +68,8 @@ class Decision:
 
     def __post_init__(self) -> None:
         self.first_position = self.memory.end + 1
+        self.next_position = self.first_position
         self.untrusted_clock = self.memory.untrusted_clock
-
-    @property
-    def next_position(self) -> int:
-        """The position of the next new event."""
-        return self.first_position + len(self.packed)
 
     @property
     def refuses(self) -> bool:
@@ -109,7 +108,7 @@ class Decision:
         accepted = self.next_position - start
         if submission.uptime_ms is not None and accepted:
             self._note_clock(start, submission.candidates[0], submission.uptime_ms)
-        rejects = self._new_rejects(submission, accepted, retransmitted=any(place is not None for place in proven))
+        rejects = self._new_rejects(submission, accepted, retransmitted=proven.count(None) < len(proven))
         self.rejects.extend(rejects)
         in_progress |= accepted > 0 or bool(rejects)
         outcome = Outcome(accepted, len(given) - accepted, tuple(given), tuple(new), tuple(self.suspected[suspected:]))
@@ -133,8 +132,6 @@ class Decision:
 
     def correct_clock(self, corrections: Sequence[Candidate]) -> None:
         """Add the events that declare what was accepted under an untrusted clock before this commit."""
-        if not corrections:
-            return
         for correction in corrections:
             self.add_new(correction)
         self.corrections = len(corrections)
@@ -154,6 +151,7 @@ class Decision:
             tail += self._suspicion(candidate.similarity_key, candidate.similarity_seconds, fingerprint)
         self.packed.append(pack_fields(position, fingerprint, tail, candidate.clock, candidate.shared, candidate.bound))
         self.fingerprints[fingerprint] = position
+        self.next_position = position + 1
         return fingerprint
 
     def _note_clock(self, position: int, candidate: Candidate, uptime_ms: int) -> None:
@@ -191,8 +189,12 @@ class Decision:
 
         They are consecutive, except where another position is noted.
         """
-        key = submission.retransmission_key
-        first = None if key is None else self._noted(key)
+        key, first = submission.retransmission_key, None
+        if key is not None:
+            for candidate in submission.candidates:
+                if candidate.fingerprint is None:
+                    first = self._noted(key)
+                    break
         if key is None or first is None:
             return [None] * len(submission.candidates)
         positions: list[int | None] = []

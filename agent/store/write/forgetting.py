@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections.abc import Iterable
 from itertools import takewhile
 
@@ -13,8 +12,6 @@ from agent.store.fingerprints.segments import Segment
 from agent.store.fingerprints.transient import FINGERPRINT_BYTES
 from agent.store.memory import Memory
 from agent.store.schema import tables
-from agent.store.schema.database import GetConnection
-from agent.store.write.capacity import Capacity
 from agent.store.write.transaction import Transactions
 
 log = logging.getLogger(__name__)
@@ -29,12 +26,10 @@ class Forgetting:
     The row of a segment is deleted first, then its entries: a kill in between leaves entries that do not count.
     """
 
-    def __init__(
-        self, connection: GetConnection, transactions: Transactions, capacity: Capacity, memory: Memory
-    ) -> None:
-        self._connection = connection
+    def __init__(self, transactions: Transactions, memory: Memory) -> None:
+        self._connection = transactions.connection.get
         self._transactions = transactions
-        self._capacity = capacity
+        self._capacity = transactions.capacity
         self._memory = memory
 
     def forget(self, boundary_ms: int) -> bool:
@@ -48,7 +43,8 @@ class Forgetting:
             return False
         found = next((segment for segment in self._memory.fingerprints.segments() if segment.number == number), None)
         if found is None:
-            self._transactions.run(lambda connection: segments.delete_piece(connection, number), write_back=True)
+            with self._transactions.begin(write_back=True) as sql:
+                segments.delete_piece(sql, number)
             return True
         total = self._memory.forgotten_early + found.count
         self._drop(found, 0, (FORGOTTEN_EARLY, str(total)))
@@ -71,12 +67,9 @@ class Forgetting:
             return False
         last = old[-1].first_position
         floor = last + len(old[-1].fingerprints) // FINGERPRINT_BYTES
-
-        def write(connection: sqlite3.Connection) -> None:
-            fingerprint_rows.delete_rows(connection, last)
-            segments.delete_forgotten(connection, _lowest(floor, index.segments()))
-
-        self._transactions.run(write, write_back=True)
+        with self._transactions.begin(write_back=True) as sql:
+            fingerprint_rows.delete_rows(sql, last)
+            segments.delete_forgotten(sql, _lowest(floor, index.segments()))
         index.expire(floor, boundary_ms)
         return True
 
@@ -93,14 +86,11 @@ class Forgetting:
         others = [segment for segment in index.segments() if segment is not old]
         rows = fingerprint_rows.rows_above(self._connection(), 0, 1)
         floor = _lowest(min([old.last + 1, *(row.first_position for row in rows)]), others)
-
-        def write(connection: sqlite3.Connection) -> None:
-            segments.delete_segment(connection, old.number)
-            segments.delete_forgotten(connection, floor)
+        with self._transactions.begin(write_back=True) as sql:
+            segments.delete_segment(sql, old.number)
+            segments.delete_forgotten(sql, floor)
             if note is not None:
-                tables.write_fact(connection, *note)
-
-        self._transactions.run(write, write_back=True)
+                tables.write_fact(sql, *note)
         index.drop_segment(old.number)
         index.expire(floor, boundary_ms)
 

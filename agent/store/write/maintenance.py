@@ -11,7 +11,8 @@ from agent.store.fingerprints.sealing import Sealing
 from agent.store.layout import PAGE_BYTES
 from agent.store.memory import Memory
 from agent.store.schema import database, disk_space
-from agent.store.write.write_path import WritePath
+from agent.store.write.removal import Removal
+from agent.store.write.transaction import Transactions
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,8 @@ class Maintenance:
 
     def __init__(
         self,
-        path: WritePath,
+        transactions: Transactions,
+        removal: Removal,
         memory: Memory,
         clock: Clock,
         keep_processed_seconds: float,
@@ -52,7 +54,10 @@ class Maintenance:
         declare: Callable[[], None],
     ) -> None:
         """Create it; `declare` stores the events by which the gateway declares gaps, clock and digests, where due."""
-        self._path = path
+        self._transactions = transactions
+        self._connection = transactions.connection.get
+        self._capacity = transactions.capacity
+        self._removal = removal
         self._declare = declare
         self._memory = memory
         self._clock = clock
@@ -70,9 +75,9 @@ class Maintenance:
         self._clock_at = now
         self._sealing = Sealing(
             memory.fingerprints,
-            path.connection.get,
-            path.transactions.run,
-            path.service.now_ms,
+            self._connection,
+            transactions.begin,
+            transactions.service.now_ms,
             memory.retransmissions.lifetime_ms,
         )
         memory.progress.processed_times.note(now, memory.progress.processed_to(memory.first_kept))
@@ -90,7 +95,7 @@ class Maintenance:
             self._limit_log(now)
             self._close_section(now)
         except FAILURES as error:
-            self._path.transactions.report(error)
+            self._transactions.report(error)
             log.error("store=maintenance-failed reason=%r retry_seconds=%d", str(error), RETRY_MS // 1000)
             self._retry_at = now + RETRY_MS
             return RETRY_MS / 1000
@@ -99,9 +104,9 @@ class Maintenance:
     def flush(self) -> None:
         """Write pending marks and duplicates now; raise one of FAILURES with nothing written."""
         try:
-            self._path.transactions.flush()
+            self._transactions.flush()
         except FAILURES as error:
-            self._path.transactions.report(error)
+            self._transactions.report(error)
             raise
 
     def _marks(self, now: int) -> int:
@@ -110,17 +115,17 @@ class Maintenance:
         Duplicates that a transport answers itself wake no thread, so each iteration checks their number.
         """
         self._marks_since = _since(self._marks_since, now, self._memory.progress.has_pending())
-        self._duplicates_since = _since(self._duplicates_since, now, self._path.duplicates.has_pending())
+        self._duplicates_since = _since(self._duplicates_since, now, self._transactions.duplicates.has_pending())
         if _age(self._marks_since, now) >= MARKS_MS or _age(self._duplicates_since, now) >= DUPLICATES_MS:
-            self._path.transactions.flush()
+            self._transactions.flush()
             self._marks_since = self._duplicates_since = None
         return (now if self._marks_since is None else self._marks_since) + MARKS_MS
 
     def _purge(self, now: int) -> int | None:
         """Begin the purge of what has been processed for long enough, or continue one by a piece."""
-        times, removal = self._memory.progress.processed_times, self._path.removal
+        times, removal = self._memory.progress.processed_times, self._removal
         if removal.is_due:
-            if self._path.capacity.is_log_long:
+            if self._capacity.is_log_long:
                 return now + CAPACITY_MS
             removal.continue_purge()
         elif now >= self._purge_at:
@@ -135,23 +140,23 @@ class Maintenance:
 
     def _retry_removal(self, now: int) -> int | None:
         """Try a removal again that has failed: requests do not, and where none arrives, nobody else would."""
-        capacity = self._path.capacity
+        capacity = self._capacity
         self._failed_since = _since(self._failed_since, now, capacity.removal_failed)
         if self._failed_since is None:
             return None
         if _age(self._failed_since, now) >= RETRY_MS:
             self._failed_since, capacity.removal_failed = None, False
             if capacity.is_full() and capacity.removable():
-                self._path.removal.make_space()
+                self._removal.make_space()
         return (now if self._failed_since is None else self._failed_since) + RETRY_MS
 
     def _forget(self, now: int) -> int:
-        capacity = self._path.capacity
+        capacity = self._capacity
         if now < self._forget_at and not capacity.exceeds_share:
             return self._forget_at
         if not capacity.allows_maintenance(grows=False):
             return now + CAPACITY_MS
-        is_more = self._path.forgetting.forget(self._path.service.now_ms() - self._retention_ms)
+        is_more = self._removal.forgetting.forget(self._transactions.service.now_ms() - self._retention_ms)
         self._forget_at = now if is_more else now + FORGET_MS
         return self._forget_at
 
@@ -162,7 +167,7 @@ class Maintenance:
         """
         if not self._sealing.is_due:  # asked in each turn, the file system after it only
             return None
-        if not self._path.capacity.allows_maintenance(grows=True):
+        if not self._capacity.allows_maintenance(grows=True):
             return now + CAPACITY_MS
         return now if self._sealing.catch_up() else None
 
@@ -170,13 +175,14 @@ class Maintenance:
         """Return space to the file system, a little at a time, where much of the file is free."""
         if now < self._shrink_at:
             return self._shrink_at
-        free, pages = database.free_pages(self._path.connection.get())
-        is_small = self._path.removal.is_due or free - SHRINK_PAGES < max(FREE_PAGES_KEPT, pages * FREE_SHARE_KEPT)
-        if is_small or not self._path.capacity.allows_maintenance(grows=False):
+        free, pages = database.free_pages(self._connection())
+        is_small = self._removal.is_due or free - SHRINK_PAGES < max(FREE_PAGES_KEPT, pages * FREE_SHARE_KEPT)
+        if is_small or not self._capacity.allows_maintenance(grows=False):
             self._shrink_at = now + SHRINK_CHECK_MS
             return None
-        self._path.transactions.run(lambda connection: database.shrink(connection, SHRINK_PAGES))
-        database.write_back(self._path.connection.get())
+        with self._transactions.begin() as sql:
+            database.shrink(sql, SHRINK_PAGES)
+        database.write_back(self._connection())
         self._shrink_at = now + SHRINK_MS
         return self._shrink_at
 
@@ -198,7 +204,7 @@ class Maintenance:
     def _limit_log(self, now: int) -> None:
         """Empty the log where a reader has kept it growing; each commit, by which alone it grows, brings a turn."""
         if now >= self._log_at:
-            self._path.capacity.limit_log()
+            self._capacity.limit_log()
             self._log_at = now + LOG_MS
 
 

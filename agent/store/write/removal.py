@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from agent.store.errors import FAILURES
@@ -13,7 +12,6 @@ from agent.store.memory import Memory
 from agent.store.read import section
 from agent.store.schema import gaps, tables
 from agent.store.schema.gaps import Gap
-from agent.store.write.capacity import Capacity
 from agent.store.write.forgetting import Forgetting
 from agent.store.write.transaction import Transactions
 
@@ -30,21 +28,20 @@ class Removal:
     """Deletes in pieces, the oldest events first; runs on the writer's thread alone.
 
     Each piece is one transaction, which memory follows after its commit, and after which the log is written back.
-    `forget_answers` is called when events are given up: the transports' remembered answers must not ack their resend.
+    Each of `forget_answers` is called when events are given up: remembered answers of transports must not ack their
+    resend.
     """
 
     def __init__(
         self,
         transactions: Transactions,
-        capacity: Capacity,
         memory: Memory,
-        forgetting: Forgetting,
-        forget_answers: Callable[[], None],
+        forget_answers: Sequence[Callable[[], object]] = (),
     ) -> None:
         self._transactions = transactions
-        self._capacity = capacity
+        self._capacity = transactions.capacity
         self._memory = memory
-        self._forgetting = forgetting
+        self.forgetting = Forgetting(transactions, memory)
         self._forget_answers = forget_answers
         self._purge_to = 0
         self._piece_bytes = PIECE_BYTES
@@ -66,16 +63,11 @@ class Removal:
                 self._purge_piece(self._purge_to)
 
     def _purge_piece(self, up_to: int) -> None:
-        done_to = up_to
-
-        def write(connection: sqlite3.Connection) -> None:
-            nonlocal done_to
-            done_to = tables.delete_events(connection, up_to, self._piece_bytes)
+        with self._transactions.begin(write_back=True) as sql:
+            done_to = tables.delete_events(sql, up_to, self._piece_bytes)
             latest = self._memory.section
             if latest is not None and done_to >= latest.first:
-                tables.write_fact(connection, *section.note(latest, self._memory.epochs, self._memory.end))
-
-        self._transactions.run(write, write_back=True)
+                tables.write_fact(sql, *section.note(latest, self._memory.epochs, self._memory.end))
         self._memory.first_kept = done_to + 1
 
     def give_up(self, gap: Gap) -> None:
@@ -83,17 +75,13 @@ class Removal:
 
         Raise with nothing changed. The gap is declared by the next commit.
         """
-        undeclared: list[Gap] = []
-
-        def write(connection: sqlite3.Connection) -> None:
-            nonlocal undeclared
-            gaps.insert(connection, gap)
-            segments.forget(connection, gap.first, gap.last)
-            undeclared = gaps.undeclared(gaps.load(connection))
-
-        self._transactions.run(write)
+        with self._transactions.begin() as sql:
+            gaps.insert(sql, gap)
+            segments.forget(sql, gap.first, gap.last)
+            undeclared = gaps.undeclared(gaps.load(sql))
         self._memory.give_up(gap, undeclared)
-        self._forget_answers()
+        for forget in self._forget_answers:
+            forget()
 
     def release(self, first: int, last: int, note: tuple[str, str]) -> bool:
         """Mark events processed, with a fact in the same transaction, and purge; raise with nothing changed.
@@ -103,13 +91,9 @@ class Removal:
         """
         if self._memory.progress.unprocessed(first, last) != [(first, last)]:
             return False
-        with self._memory.progress.releasing(first, last) as change:
-
-            def write(connection: sqlite3.Connection) -> None:
-                change(connection)
-                tables.write_fact(connection, *note)
-
-            self._transactions.run(write)
+        with self._memory.progress.releasing(first, last) as change, self._transactions.begin() as sql:
+            change(sql)
+            tables.write_fact(sql, *note)
         try:
             if (processed_to := self._capacity.purgeable()) is not None:
                 self.purge(processed_to)
@@ -127,7 +111,7 @@ class Removal:
         with self._noting_failure():
             if (processed_to := self._capacity.purgeable()) is not None:
                 self._purge_piece(processed_to)
-            elif self._forgetting.forget_early():
+            elif self.forgetting.forget_early():
                 pass
             elif dropped := self._capacity.droppable():
                 for gap in dropped:

@@ -5,22 +5,29 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
+from agent.clock import Clock
+from agent.config.settings import StoreSettings
 from agent.store.errors import FAILURES, is_damage
 from agent.store.facts import CLOCK_UNTRUSTED, WRITE_TRIAL
+from agent.store.files.use_mark import UseMark
 from agent.store.fingerprints import fingerprint_rows
+from agent.store.fingerprints.fingerprint_rows import NO_DUPLICATES, REPEATS_MAX, Duplicate, DuplicateTotals
 from agent.store.memory import Memory
-from agent.store.progress import Change
-from agent.store.schema import gaps, tables
+from agent.store.schema import database, gaps, tables
 from agent.store.wear import Wear
 from agent.store.write.capacity import Capacity
-from agent.store.write.commit_durations import CommitDurations
-from agent.store.write.connection import Write, WritingConnection
-from agent.store.write.duplicate_counter import DuplicateCounter
-from agent.store.write.service_clock import ServiceClock
+from agent.store.write.connection import CurrentEpoch, ServiceClock, WritingConnection
 
 log = logging.getLogger(__name__)
+
+BOUNDS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+"""Of the durations of commits, from the flush of a good disk to that of a card that is about to fail."""
 
 
 class Transactions:
@@ -28,35 +35,60 @@ class Transactions:
 
     def __init__(
         self,
-        connection: WritingConnection,
+        path: Path,
+        connect: database.Connect,
+        settings: StoreSettings,
+        clock: Clock,
         memory: Memory,
-        service: ServiceClock,
-        capacity: Capacity,
-        duplicates: DuplicateCounter,
         report_damage: Callable[[BaseException], None],
+        answered_duplicates: Sequence[Callable[[], int]] = (),
     ) -> None:
-        self._connection = connection
-        self._memory = memory
-        self._service = service
-        self._capacity = capacity
-        self._duplicates = duplicates
+        """Create those of a store whose memory is loaded; `connection.start` begins service.
+
+        Each of `answered_duplicates` returns how many a transport has recognised and answered itself since the start.
+        """
+        self.service = ServiceClock(clock, memory.service_ms)
+        self.connection = WritingConnection(
+            path, connect, memory, CurrentEpoch(clock, self.service), UseMark(path, clock.boot())
+        )
+        self.capacity = Capacity(path, settings, memory, self.connection.get)
+        self.duplicates = DuplicateCounter(answered_duplicates)
+        self.memory = memory
         self._report_damage = report_damage
         self._failure = ""
         self.wear = Wear(memory.written)
         self.durations = CommitDurations()
         """Of the transactions that reached the disk."""
 
-    def run(self, write: Write, *, write_back: bool = False) -> None:
-        """Run one transaction, and where requested write the log back after it; raise with nothing written."""
-        self._capacity.check_log()
-        changes = self._memory.progress.pending()
-        duplicates = self._duplicates.pending()
+    @contextmanager
+    def begin(self, *, write_back: bool = False) -> Iterator[sqlite3.Connection]:
+        """Run the block as one transaction, and where requested write the log back after it.
+
+        Raise with nothing written, or UnknownOutcomeError.
+        """
+        self.capacity.check_log()
+        changes, duplicates = self.memory.progress.pending(), self.duplicates.pending()
         start = time.monotonic()
-        self._connection.transact(lambda connection: self._carry(connection, write, changes, duplicates))
+        sql = self.connection.begin()
+        try:
+            if self.connection.is_uncertain:
+                self._discard_uncertain(sql)
+            yield sql
+            self.wear.note(sql, self.service.now_ms())
+            for change in changes:
+                change(sql)
+            if duplicates != NO_DUPLICATES:
+                fingerprint_rows.add_duplicates(sql, duplicates)
+        except BaseException as error:
+            self.connection.roll_back(sql, error)
+            raise
+        self.connection.commit(sql)
         self.durations.add(time.monotonic() - start)
-        self._duplicates.written(duplicates)
-        self._memory.progress.written(changes)
-        self._connection.limit_log(at_once=write_back)
+        if duplicates != NO_DUPLICATES:
+            self.duplicates.written(duplicates)
+        if changes:
+            self.memory.progress.written(changes)
+        self.connection.limit_log(at_once=write_back)
         if self._failure:
             log.warning("store=recovered")
             self._failure = ""
@@ -64,23 +96,25 @@ class Transactions:
     def flush(self) -> None:
         """Write the pending changes now."""
         if self.has_pending():
-            self.run(lambda connection: None)
+            with self.begin():
+                pass
 
     def has_pending(self) -> bool:
         """Whether marks or counts of duplicates wait for a transaction."""
-        return self._memory.progress.has_pending() or self._duplicates.has_pending()
+        return self.memory.progress.has_pending() or self.duplicates.has_pending()
 
     def note_wear(self) -> None:
         """Write the wear at the end, when no transaction follows that could carry it."""
-        self.run(lambda connection: self.wear.note(connection, self._service.now_ms(), at_once=True))
+        with self.begin() as sql:
+            self.wear.note(sql, self.service.now_ms(), at_once=True)
 
     def trouble(self, *, trial: bool = False) -> str:
         """Return why no event can be stored now, empty where one can: after a failure once a write succeeds."""
         try:
             if self._failure or trial:
-                moment = str(self._service.now_ms())
-                self.run(lambda connection: tables.write_fact(connection, WRITE_TRIAL, moment))
-            return self._capacity.refusal() if self._capacity.stays_full() else ""
+                with self.begin() as sql:
+                    tables.write_fact(sql, WRITE_TRIAL, str(self.service.now_ms()))
+            return self.capacity.refusal() if self.capacity.stays_full() else ""
         except FAILURES as error:
             self.report(error)
             return _cannot_write(error)
@@ -97,25 +131,75 @@ class Transactions:
     def report(self, error: Exception) -> None:
         """Refuse further transactions, and request a salvage, where an error means damage."""
         if is_damage(error):
-            self._connection.lose_if_damaged(error)
+            self.connection.lose_if_damaged(error)
             self._report_damage(error)
 
-    def _carry(
-        self,
-        connection: sqlite3.Connection,
-        write: Write,
-        changes: Sequence[Change],
-        duplicates: fingerprint_rows.DuplicateTotals,
-    ) -> None:
-        if self._connection.is_uncertain:
-            tables.discard_from(connection, self._memory.end + 1)
-            gaps.retract(connection, self._memory.end + 1)
-            tables.write_fact(connection, CLOCK_UNTRUSTED, self._memory.untrusted_clock.text())
-        write(connection)
-        self.wear.note(connection, self._service.now_ms())
-        for change in changes:
-            change(connection)
-        fingerprint_rows.add_duplicates(connection, duplicates)
+    def _discard_uncertain(self, sql: sqlite3.Connection) -> None:
+        """Delete what a transaction of unknown outcome may have written."""
+        tables.discard_from(sql, self.memory.end + 1)
+        gaps.retract(sql, self.memory.end + 1)
+        tables.write_fact(sql, CLOCK_UNTRUSTED, self.memory.untrusted_clock.text())
+
+
+class DuplicateCounter:
+    """Counts all duplicates, and keeps the latest few one by one; runs on the writer's thread."""
+
+    def __init__(self, answered: Sequence[Callable[[], int]]) -> None:
+        self._answered = answered
+        self._recognised = 0
+        self._written = 0
+        self._latest: deque[Duplicate] = deque(maxlen=REPEATS_MAX)
+
+    def note(self, received: int, positions: list[int]) -> None:
+        """Count duplicates of the events at these positions, for the next transaction."""
+        self._recognised += len(positions)
+        self._latest.extend([Duplicate(received, position) for position in positions])
+
+    def pending(self) -> DuplicateTotals:
+        """Return the counts that no transaction has written yet."""
+        recognised = self._recognised
+        for answered in self._answered:
+            recognised += answered()
+        return DuplicateTotals(recognised - self._written, tuple(self._latest))
+
+    def has_pending(self) -> bool:
+        """Whether there is something that no transaction has carried yet."""
+        return self.pending() != NO_DUPLICATES
+
+    def written(self, totals: DuplicateTotals) -> None:
+        """Note that these are on disk."""
+        self._written += totals.count
+        self._latest.clear()
+
+
+class CommitDurations:
+    """A histogram; one thread writes it, any thread may read it."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(BOUNDS_SECONDS) + 1)
+        self.total_seconds = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one commit."""
+        self._counts[bisect_left(BOUNDS_SECONDS, seconds)] += 1
+        self.total_seconds += seconds
+
+    @classmethod
+    def total(cls, of_stores: Sequence[CommitDurations]) -> CommitDurations:
+        """Return the durations of several stores, as of now."""
+        total = cls()
+        for one in of_stores:
+            total._counts = [before + count for before, count in zip(total._counts, one._counts, strict=True)]
+            total.total_seconds += one.total_seconds
+        return total
+
+    def cumulative(self) -> list[tuple[float, int]]:
+        """Return for each upper bound, infinity last, how many commits took at most that long."""
+        bounds, so_far = [], 0
+        for bound, count in zip((*BOUNDS_SECONDS, float("inf")), tuple(self._counts), strict=True):
+            so_far += count
+            bounds.append((bound, so_far))
+        return bounds
 
 
 def _cannot_write(error: Exception) -> str:

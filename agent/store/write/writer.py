@@ -112,7 +112,8 @@ class Writer:
                 group.append(work)
                 events += len(work.candidates)
             else:
-                self._flush(group)
+                if group:
+                    self._commit(group)
                 group, events = [], 0
                 work()
             if events >= self._events_max:
@@ -122,16 +123,13 @@ class Writer:
             except Empty:
                 break
         self._is_gathering = len(group) >= GATHER_SUBMISSIONS
-        self._flush(group)
+        if group:
+            self._commit(group)
         return work is not None
 
     def _next(self, deadline: float) -> Submission | Task | None:
         remaining = deadline - time.monotonic() if deadline else 0.0
         return self._queue.get(timeout=remaining) if remaining > 0 else self._queue.get_nowait()
-
-    def _flush(self, group: list[Submission]) -> None:
-        if group:
-            self._commit(group)
 
 
 def do_nothing() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.coap.endpoint import endpoint_of
+from agent.coap.udp import endpoint_of
 from tests.agent.coap.recorder import Recorder
 from tests.agent.coap.sensor import CHANGED, NON, Sensor, post
 from tests.agent.coap.serving import serving

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.coap.response_cache import ResponseCache
+from agent.coap.exchange import ResponseCache
 from agent.coap.slow_path.budget import Budget
 
 

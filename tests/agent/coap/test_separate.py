@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from agent.coap.counters import Counters
-from agent.coap.endpoint import endpoint_of
-from agent.coap.separate import SeparateResponses
+from agent.coap.exchange import SeparateResponses
 from agent.coap.tuning import Tuning
+from agent.coap.udp import endpoint_of
 from agent.delivery import Answer, Status
 from tests.agent.coap.recorder import DURABLE, Recorder
 from tests.agent.coap.sensor import ACK, CHANGED, CON, NON, RST, Response, Sensor, datagram, post

@@ -12,15 +12,16 @@ from importlib.util import find_spec
 import pytest
 
 from agent.coap.counters import Counters
-from agent.coap.endpoint import endpoint_of, endpoint_of_peer
-from agent.coap.errors import CoapBindError
 from agent.coap.udp import (
     DATAGRAMS_PER_READ,
     BatchedDatagrams,
+    CoapBindError,
     Datagrams,
     Received,
     SingleDatagrams,
     UdpSocket,
+    endpoint_of,
+    endpoint_of_peer,
 )
 from tests.support.waiting import wait_for_count
 

@@ -18,6 +18,7 @@ from agent.forward.kafka.uplink import Uplink
 from agent.http.response import Refusal
 from agent.http.views import CachedView, Searches
 from agent.status import read_status
+from agent.store.counts import EventCounts
 from agent.store.errors import StoreError
 from agent.store.facts import FORWARDER_STOPPED
 from agent.telemetry.history import TICK_SECONDS
@@ -210,7 +211,7 @@ async def test_the_outbox_in_memory_counts_as_the_status_does(tmp_path: Path) ->
         served.store.outbox.give_up(6, "test")
         counted = served.store.counts()
     on_disk = read_status(tmp_path / "state", GATEWAY).events
-    assert counted == (on_disk.new, on_disk.forwarded, on_disk.processed, on_disk.lost) == (3, 2, 2, 1)
+    assert counted == on_disk == EventCounts(3, 2, 2, 1)
 
 
 async def test_the_history_has_what_has_happened_since_the_start(tmp_path: Path) -> None:

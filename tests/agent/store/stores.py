@@ -155,7 +155,7 @@ def which_are_known(store: EventStore, fingerprints: Iterable[bytes]) -> list[bo
     in Python (failing_disk.py) would wait for the GIL in the middle of a write: a deadlock that no time limit ends.
     """
     known: list[bool] = []
-    index, connection = store._memory.fingerprints, store._write_path.connection.get
+    index, connection = store._memory.fingerprints, store._transactions.connection.get
     store._writer.call(lambda: known.extend(index.position(one, connection) is not None for one in fingerprints))
     return known
 

@@ -14,7 +14,7 @@ from agent.store.layout import FILE_NAME
 from agent.store.memory import load
 from agent.store.schema import database, gaps
 from agent.store.schema.gaps import GAPS_MAX, Gap
-from agent.store.write.declaration import LABEL_RANGES_MAX, declarations
+from agent.store.write.committer import LABEL_RANGES_MAX, declarations
 from contract.event import Event
 from tests.agent.store.stores import GATEWAY, HandClock, accept, make_store, stored_events
 from tests.agent.store.test_event_store import KEY, NAMELESS, ONE, TWO

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.store import progress
+from agent.store.counts import EventCounts
 from agent.store.port import Batch, Offsets, Outbox
 from agent.store.progress import Progress
 from agent.store.ranges import Coverage
@@ -102,7 +103,7 @@ def test_the_positions_of_the_latest_gaps_are_kept_and_all_are_counted(monkeypat
         marked.give_up(position, position)
     latest = gaps[-FEW]
     assert marked.not_lost(1, EVENTS) == [(1, latest - 1), *((lost + 1, lost + 1) for lost in gaps[-FEW:])]
-    assert marked.counts(latest) == (EVENTS - len(gaps), 0, 0, len(gaps))
+    assert marked.counts(latest) == EventCounts(EVENTS - len(gaps), 0, 0, len(gaps))
 
 
 def _do(each: Progress, step: str, position: int) -> None:

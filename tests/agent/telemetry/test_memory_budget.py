@@ -15,7 +15,7 @@ from agent.decode.decoded import EVENTS_MAX
 from agent.delivery import VIAS, Answer, Delivery, Media, Status
 from agent.pipeline import Pipeline
 from agent.store.port import Outcome, Submission
-from agent.telemetry.memory_budget import BYTES_MAX
+from agent.telemetry.counters import BYTES_MAX
 from tests.agent.coap.sensor import CHANGED, Sensor, post
 from tests.support.waiting import until
 

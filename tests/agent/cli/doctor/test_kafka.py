@@ -27,7 +27,8 @@ from agent.cli.doctor.kafka import (
 )
 from agent.config.settings import KafkaSettings, ReceiptSettings
 from agent.forward.kafka.topic import create_command
-from agent.status import EventCounts, GatewayStatus
+from agent.status import GatewayStatus
+from agent.store.counts import EventCounts
 from contract import topics
 from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic

@@ -14,7 +14,8 @@ from agent.cli.doctor.finding import Condition, Finding
 from agent.cli.doctor.mqtt import VERSION_TOPIC, check_mqtt, check_session, judge_mosquitto
 from agent.cli.doctor.zigbee2mqtt import check_zigbee2mqtt
 from agent.config.settings import MqttSettings
-from agent.status import EventCounts, GatewayStatus
+from agent.status import GatewayStatus
+from agent.store.counts import EventCounts
 from simulators.services.mosquitto import Mosquitto
 from tests.agent.mqtt.publisher import Publisher
 from tests.agent.mqtt.raw_broker import raw_broker

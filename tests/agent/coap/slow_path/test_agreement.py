@@ -11,8 +11,7 @@ from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.coap.message import uint
-from agent.coap.options import media_of
+from agent.coap.message import media_of, uint
 from tests.agent.coap.sensor import ACK, CHANGED, CON, NON, POST, datagram, post
 from tests.agent.coap.slow_path.twin_servers import TwinServers
 

@@ -8,10 +8,10 @@ from collections import Counter
 
 import pytest
 
-from agent.coap.endpoint import endpoint_of
 from agent.coap.slow_path.budget import SENDER_SHARE, Budget, WaitingLine
 from agent.coap.slow_path.resource import IN_PROGRESS_MAX
 from agent.coap.tuning import Tuning
+from agent.coap.udp import endpoint_of
 from tests.agent.coap.recorder import Recorder
 from tests.agent.coap.sensor import (
     ACK,

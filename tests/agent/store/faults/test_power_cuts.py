@@ -26,10 +26,10 @@ from agent.store.read import section
 from agent.store.read.events import read_packed
 from agent.store.recovery.open import open_store
 from agent.store.schema import database, tables
-from agent.store.transports import Transports
 from agent.store.write.committer import Answers, Committer
 from agent.store.write.maintenance import Maintenance
-from agent.store.write.write_path import WritePath
+from agent.store.write.removal import Removal
+from agent.store.write.transaction import Transactions
 from contract.event import Event, Label
 from tests.agent.store.faults.power_cuts import Image, images
 from tests.agent.store.faults.recording import NO_KILL, Ack, KilledError, Recording, Step
@@ -105,11 +105,10 @@ class Load:
         self._recording.flushes_left = NO_KILL
         connection = self._connect(path)
         memory = load(connection, self._clock, Lifetimes(), IndexBounds(segment_events=SEGMENT_EVENTS))
-        writes = WritePath.build(
-            path, self._connect, StoreSettings(), self._clock, memory, Transports(), lambda _: None
-        )
-        committer = Committer(writes, GATEWAY, self._clock, memory, self._announce)
-        maintenance = Maintenance(writes, memory, self._clock, 0, 7 * 86_400, committer.declare)
+        writes = Transactions(path, self._connect, StoreSettings(), self._clock, memory, lambda _: None)
+        removal = Removal(writes, memory)
+        committer = Committer(writes, removal, GATEWAY, self._clock, self._announce)
+        maintenance = Maintenance(writes, removal, memory, self._clock, 0, 7 * 86_400, committer.declare)
         group = list(again)
         self._recording.flushes_left = self._random.randrange(3 * COMMITS)
         self._recording.flush_fails = self._random.random() < 0.5

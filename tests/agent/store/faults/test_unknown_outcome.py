@@ -55,7 +55,7 @@ async def test_a_gap_whose_declaration_failed_is_declared_whatever_comes_between
         instead = "COMMIT"
 
     def declare_in_vain() -> None:
-        store._write_path.removal.give_up(Gap(2, 2, "test"))
+        store._committer.removal.give_up(Gap(2, 2, "test"))
         Wrong.fault = "COMMIT"
         store._committer.declare()
         Wrong.fault = ""
@@ -85,7 +85,7 @@ async def test_deleted_bytes_are_overwritten_for_the_discarding_alone_also_where
         assert (await accept(store, clock, TWO)).refusal
         Wrong.fault, Wrong.instead = "DELETE FROM fingerprints WHERE first_position >= ?", ""
         assert (await accept(store, clock, TWO)).refusal
-        assert store._write_path.connection.get().execute("PRAGMA secure_delete").fetchone()[0] == 0
+        assert store._transactions.connection.get().execute("PRAGMA secure_delete").fetchone()[0] == 0
 
 
 @pytest.mark.guarantee(1)
@@ -105,7 +105,7 @@ async def test_of_a_transaction_whose_rollback_fails_nothing_stands_and_nobody_i
     large = Event("d", id=9, data={"text": "x" * 60_000})
     async with make_store(tmp_path / "live", clock, connect=open_wrong(Wrong)) as store:
         await accept(store, clock, ONE)
-        store._write_path.connection.get().execute("PRAGMA cache_size = 1")  # so that the log has it before its end
+        store._transactions.connection.get().execute("PRAGMA cache_size = 1")  # so that the log has it before its end
         Wrong.breaks, Wrong.fault = "INSERT INTO fingerprints", "ROLLBACK"
         assert (await accept(store, clock, large)).refusal
         Wrong.breaks = Wrong.fault = ""

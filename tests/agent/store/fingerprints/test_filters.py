@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.store.fingerprints.filter_slices import HASHES, PLANE_FILTERS, SINGLE_FILTERS_MAX, FilterSlices
-from agent.store.fingerprints.filters import BloomFilter, Filters, filter_bytes
+from agent.store.fingerprints.filters import (
+    HASHES,
+    PLANE_FILTERS,
+    SINGLE_FILTERS_MAX,
+    BloomFilter,
+    Filters,
+    FilterSlices,
+    filter_bytes,
+)
 from agent.store.fingerprints.index import SEGMENT_EVENTS
 from agent.store.fingerprints.memtable import Memtable
 

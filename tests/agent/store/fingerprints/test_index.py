@@ -3,7 +3,7 @@
 import random
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agent.store.fingerprints import sealing, segments
 from agent.store.fingerprints.index import FingerprintIndex, IndexBounds
 from agent.store.fingerprints.memtable import MOMENT_MS, Memtable
-from agent.store.fingerprints.sealing import Sealing
+from agent.store.fingerprints.sealing import Begin, Sealing
 from agent.store.fingerprints.segments import ENTRIES_PER_ROW, Origin, SealedFingerprint, pack_entry
 from agent.store.fingerprints.transient import FORGOTTEN
 from agent.store.schema import database
@@ -32,13 +32,14 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def transactions(connection: sqlite3.Connection):  # type: ignore[no-untyped-def]
-    def transact(write):  # type: ignore[no-untyped-def]
+def transactions(connection: sqlite3.Connection) -> Begin:
+    @contextmanager
+    def begin() -> Iterator[sqlite3.Connection]:
         connection.execute("BEGIN IMMEDIATE")
-        write(connection)
+        yield connection
         connection.execute("COMMIT")
 
-    return transact
+    return begin
 
 
 def some(count: int, seed: int = 1) -> list[bytes]:

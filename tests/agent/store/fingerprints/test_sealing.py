@@ -2,7 +2,6 @@
 
 import random
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -86,12 +85,7 @@ def test_sealing_keeps_up_with_large_commits(commit_events: int, tmp_path: Path)
     segment_events, chance = 1 << 12, random.Random(7)
     index = FingerprintIndex(IndexBounds(segment_events=segment_events))
     with closing(database.open_for_service(tmp_path / FILE_NAME)) as connection:
-
-        def transact(write: Callable[[sqlite3.Connection], None]) -> None:
-            with connection:
-                write(connection)
-
-        sealing = Sealing(index, lambda: connection, transact, lambda: 0)
+        sealing = Sealing(index, lambda: connection, lambda: connection, lambda: 0)
         for first in range(1, 6 * segment_events, commit_events):
             index.add(first, 0, chance.randbytes(16 * commit_events))
             sealing.catch_up()

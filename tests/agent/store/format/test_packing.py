@@ -5,8 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.store.errors import DamagedEventError
-from agent.store.format.compression import BLOCK_EVENTS, EVENTS_MIN, MARK, compress, expand
-from agent.store.format.packing import PackedEvent, pack, unpack, unpack_readable
+from agent.store.format.packing import (
+    BLOCK_EVENTS,
+    EVENTS_MIN,
+    MARK,
+    PackedEvent,
+    compress,
+    expand,
+    pack,
+    unpack,
+    unpack_readable,
+)
 from contract.record import ClockTrust, Shared
 
 EVENTS = st.builds(

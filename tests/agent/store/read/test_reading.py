@@ -103,7 +103,7 @@ async def test_what_is_purged_before_its_page_is_read_is_left_out_and_nothing_co
         with read_only(tmp_path / FILE_NAME) as reader:
             pages = read_all(reader, range(1, 52))
             found = list(islice(pages, 12))
-            store._writer.call(lambda: store._write_path.removal.purge(30))
+            store._writer.call(lambda: store._committer.removal.purge(30))
             found += pages
     positions = [entry.event.position for entry in found if isinstance(entry, KeptEvent)]
     assert positions == [*range(1, 21), *range(31, 52)]
@@ -146,7 +146,7 @@ async def test_a_page_ends_with_its_bytes(tmp_path: Path, monkeypatch: pytest.Mo
         with read_only(tmp_path / FILE_NAME) as reader:
             pages = read_all(reader, range(1, 22))
             next(pages)
-            store._writer.call(lambda: store._write_path.removal.purge(21))
+            store._writer.call(lambda: store._committer.removal.purge(21))
             assert len(list(pages)) < 5
 
 
@@ -163,9 +163,13 @@ async def test_a_file_that_shrinks_between_two_looks_is_no_damage(
         store.outbox.mark_processed(store.outbox.forwarded())
         clock.pass_seconds(100)
         store.trouble()
-        store._writer.call(lambda: void(database.empty_log(store._write_path.connection.get())))
+        store._writer.call(lambda: void(database.empty_log(store._transactions.connection.get())))
         await accept(store, clock, Event("d", id=1_000))
         pages = [0]
+
+        def shrink() -> None:
+            with store._transactions.begin() as sql:
+                database.shrink(sql, 50)
 
         class SlowLog(LogFrames):
             """Is read, and then the agent returns space."""
@@ -175,10 +179,8 @@ async def test_a_file_that_shrinks_between_two_looks_is_no_damage(
                 if len(pages) > 1:
                     return
                 before = path.stat().st_size
-                store._writer.call(
-                    lambda: store._write_path.transactions.run(lambda connection: database.shrink(connection, 50))
-                )
-                store._writer.call(lambda: database.write_back(store._write_path.connection.get()))
+                store._writer.call(shrink)
+                store._writer.call(lambda: database.write_back(store._transactions.connection.get()))
                 pages.append((before - path.stat().st_size) // PAGE_BYTES)
 
         with monkeypatch.context() as patch:

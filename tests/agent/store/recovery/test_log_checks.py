@@ -93,7 +93,7 @@ async def test_an_older_copy_of_the_log_is_not_written_into_the_file_to_make_roo
             file.write(older)
         before = (tmp_path / FILE_NAME).read_bytes()
         with pytest.raises(DamagedStoreError):
-            store._writer.call(store._write_path.capacity.limit_log)
+            store._writer.call(store._transactions.capacity.limit_log)
         assert (tmp_path / FILE_NAME).read_bytes() == before
         assert (await accept(store, clock, Event("d", id=120))).refusal
     async with make_store(tmp_path, clock) as store:

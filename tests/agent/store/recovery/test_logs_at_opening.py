@@ -29,7 +29,7 @@ async def test_a_log_that_is_there_without_its_file_is_salvaged(tmp_path: Path, 
 async def test_a_log_of_zeros_is_an_empty_one(tmp_path: Path, clock: HandClock, length: int) -> None:
     async with make_store(tmp_path / "live", clock) as store:
         await accept(store, clock, Event("d", id=0))
-        store._writer.call(lambda: database.write_back(store._write_path.connection.get()))
+        store._writer.call(lambda: database.write_back(store._transactions.connection.get()))
         killed = crash_image(tmp_path / "live", tmp_path / "killed")
     (killed / LOG).write_bytes(bytes(length))
     async with make_store(killed, clock) as store:

@@ -9,6 +9,7 @@ from time import monotonic
 import pytest
 
 from agent.status import read_status
+from agent.store.counts import EventCounts
 from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME
 from agent.store.port import StoredEvent
@@ -112,20 +113,20 @@ async def test_what_was_dropped_in_flight_is_lost_and_the_rest_of_its_batch_is_f
     clock = HandClock()
     async with make_store(tmp_path, clock, max_bytes=BYTES_MAX, when_full="drop-oldest") as store:
         number = 1
-        while not store.counts()[3]:
+        while not store.counts().lost:
             await accept(store, clock, event(number))
             number += 1
-        lost = store.counts()[3]
-        new = store.counts()[0]
+        lost = store.counts().lost
+        new = store.counts().new
         store.outbox.mark_forwarded(batch(1, lost))  # their ack comes after they were dropped
         store.outbox.mark_forwarded(batch(lost - 1, lost + 5, lost - 1))
-        assert store.counts() == (new - 5, 5, 0, lost)
+        assert store.counts() == EventCounts(new - 5, 5, 0, lost)
         store.outbox.set_fact("any", "writes the marks")
         assert astuple(read_status(tmp_path, GATEWAY).events) == (new - 5, 5, 0, lost)
         (rest,) = store.outbox.forwarded()
         assert rest == replace(batch(lost - 1, lost + 5, lost - 1), first=lost + 1)
         store.outbox.mark_processed([rest])
-        assert store.counts() == (new - 5, 0, 5, lost)
+        assert store.counts() == EventCounts(new - 5, 0, 5, lost)
 
 
 async def test_what_is_dropped_of_a_batch_is_lost_and_its_rest_waits_for_the_receipt(tmp_path: Path) -> None:
@@ -134,14 +135,14 @@ async def test_what_is_dropped_of_a_batch_is_lost_and_its_rest_waits_for_the_rec
         await accept(store, clock, *(event(number) for number in range(9)))
         store.outbox.mark_forwarded(batch(1, 8))  # after the full store has chosen what it drops
         store.outbox.give_up(4, DROPPED)
-        assert store.counts() == (3, 7, 0, 1)
+        assert store.counts() == EventCounts(3, 7, 0, 1)
         store.outbox.set_fact("any", "writes the marks")
         assert read_status(tmp_path, GATEWAY).events.forwarded == 7
         rest = store.outbox.forwarded()
         assert [(part.first, part.last) for part in rest] == [(1, 3), (5, 8)]
         store.outbox.return_batches(rest[:1])
         store.outbox.mark_processed(rest[1:])
-        assert store.counts() == (6, 0, 4, 1)
+        assert store.counts() == EventCounts(6, 0, 4, 1)
     async with make_store(tmp_path, clock) as store:
         assert [found.position for found in stored_events(store)] == [1, 2, 3, 9, 10, 11]
         assert store.outbox.forwarded() == ()
@@ -154,12 +155,12 @@ async def test_a_kill_after_a_drop_leaves_each_event_one_state(tmp_path: Path) -
         store.outbox.mark_forwarded(batch(1, 8))
         store.outbox.set_fact("any", "writes the mark")
         for gap in (Gap(1, 2, DROPPED), Gap(7, 7, DROPPED)):
-            store._writer.call(lambda: store._write_path.removal.give_up(gap))  # noqa: B023
+            store._writer.call(lambda: store._committer.removal.give_up(gap))  # noqa: B023
         image = crash_image(tmp_path / "live", tmp_path / "image")
     for _ in range(2):
         async with make_store(image, clock) as store:
             assert [(part.first, part.last) for part in store.outbox.forwarded()] == [(3, 6), (8, 8)]
-            assert store.counts()[1:] == (5, 0, 3)
+            assert replace(store.counts(), new=0) == EventCounts(0, 5, 0, 3)
     assert read_status(image, GATEWAY).events.forwarded == 5
 
 
@@ -194,11 +195,11 @@ async def test_while_a_reader_holds_the_log_nothing_is_dropped_and_nobody_waits_
             assert store.trouble() == refusal
             assert (await accept(store, clock, event(100))).duplicates == 1
             assert monotonic() - start < 5
-            assert store.counts()[3] == 0
+            assert store.counts().lost == 0
             assert len(stored_events(store)) == 1 + 20 + number - 100
         assert (await accept(store, clock, event(number))).accepted == 1
         assert store.trouble() == ""
-        assert store.counts()[3] == 0
+        assert store.counts().lost == 0
     assert [record.message.split()[0] for record in caplog.records if "store=log" in record.message] == [
         "store=log-held",
         "store=log-released",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.status import read_status
+from agent.store.counts import EventCounts
 from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME
 from agent.store.port import OutboxError
@@ -132,7 +133,7 @@ async def test_what_is_refused_after_its_release_is_declared_once_and_its_resend
         store.outbox.release(1, 3, NOTE)
         for _ in range(2):
             store.outbox.give_up(2, "too large for Kafka")
-        assert store.counts() == (1, 0, 0, 1)
+        assert store.counts() == EventCounts(1, 0, 0, 1)
         image = crash_image(tmp_path / "store", tmp_path / "image")
     async with make_store(image, clock) as store:
         assert declared(store) == [("too large for Kafka", 2, 2)]

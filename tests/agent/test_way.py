@@ -1,0 +1,78 @@
+"""How far an event goes: the calls, and the files among which they move, from a POST to its ACK."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from agent import release
+from agent.clock import SystemClock
+from agent.coap.server import CoapServer
+from agent.config.settings import CoapSettings, IdentitySettings, StoreSettings
+from agent.pipeline import Pipeline
+from agent.store.event_store import EventStore
+from agent.store.write.maintenance import Maintenance
+from tests.agent.coap.sensor import CHANGED, Sensor, post
+from tests.agent.store.stores import GATEWAY
+from tests.docs.pages import ROOT
+
+CALLS_MAX = 200
+FILES_MAX = 45
+
+
+class Way:
+    """The calls of the product's own functions while `counts`, in their order.
+
+    Without those of the maintenance, which the writer does before each event and after it.
+    """
+
+    def __init__(self) -> None:
+        self.counts = False
+        self.calls: list[tuple[str, str]] = []
+        self._maintaining: set[int] = set()
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> None:
+        code, thread = frame.f_code, threading.get_ident()
+        if code is Maintenance.run_due.__code__:
+            if event in ("call", "return"):
+                (self._maintaining.add if event == "call" else self._maintaining.discard)(thread)
+        elif self.counts and event == "call" and thread not in self._maintaining:
+            file = Path(code.co_filename)
+            if file.is_relative_to(ROOT / "agent") or file.is_relative_to(ROOT / "contract"):
+                self.calls.append((str(file.relative_to(ROOT)), code.co_qualname))
+
+
+@pytest.mark.skipif(release.form() != "pure", reason="the calls of compiled functions are not seen")
+async def test_an_event_passes_few_files_on_its_way_to_its_ack(tmp_path: Path) -> None:
+    way, clock, previous = Way(), SystemClock(trusted=True), sys.getprofile()
+    threading.setprofile(way)
+    try:
+        async with EventStore(tmp_path, GATEWAY, StoreSettings(), IdentitySettings(), clock) as store:
+            pipeline = Pipeline(IdentitySettings(), clock, store)
+            settings = CoapSettings(bind="127.0.0.1:0")
+            server = CoapServer(settings, pipeline.receive, now=pipeline.trusted_time, refuse=pipeline.refuse)
+            async with server:
+                sys.setprofile(way)
+                with Sensor(server.port, "127.0.0.1") as sensor:
+                    for number in range(4):
+                        datagram = post(number, payload=b"\xa2\x62id%c\x64data\xa1\x61x\x01" % number)
+                        await store.turn()
+                        way.counts = number == 3
+                        sensor.send(datagram)
+                        assert (await sensor.receive()).code == CHANGED
+                    way.counts = False
+    finally:
+        threading.setprofile(None)
+        sys.setprofile(previous)
+    files = Counter(file for file, _ in way.calls)
+    moves = sum(before != after for (before, _), (after, _) in pairwise(way.calls))
+    print(f"calls={len(way.calls)} files={len(files)} moves={moves}")
+    print(*(f"{file}:{name}" for file, name in way.calls), sep="\n")
+    assert len(way.calls) <= CALLS_MAX
+    assert len(files) <= FILES_MAX
