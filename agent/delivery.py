@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING, Final, final
 if TYPE_CHECKING:
     from agent.mappings.mapping import EventMapping
 
-VIAS: Final[tuple[str, ...]] = ("coap", "zigbee2mqtt", "mqtt", "http")
-"""The protocols, by the names that records, metrics and the log use."""
-
 
 class Media(Enum):
     """The formats that the agent decodes; the values are CoAP content formats (RFC 7252, RFC 8428), or below zero."""
@@ -50,7 +47,7 @@ class Delivery:
     media: Media | ForeignFormat | None
     """None where the sender named an unknown format."""
     via: str
-    """`coap`, `zigbee2mqtt`, `mqtt`, `http` or `gateway`."""
+    """The protocol, as `agent.config.ways` names it."""
     sender: str
     """The sender's address as a URI, such as `coap://[fe80::1]`: the device of last resort."""
     authenticated: str | None

@@ -114,6 +114,7 @@ class AgentViews:
         sources: Sources,
         transports: Mapping[str, Transport],
     ) -> None:
+        self.vias = tuple(sources.counts)
         self._live = live
         self._sources = sources
         self._transports = transports

@@ -9,13 +9,14 @@ from typing import Final
 from agent.admission import Admission, ForbiddenError, is_denial
 from agent.clock import Clock
 from agent.config.settings import DevicesSettings, IdentitySettings
+from agent.config.ways import Limits, limits
 from agent.decode import REJECTED_BYTES_MAX, Decoded, Undecodable, UnknownFormat, decode
-from agent.delivery import VIAS, Answer, Delivery, Respond, Status
+from agent.delivery import Answer, Delivery, Respond, Status
 from agent.identity.identify import identify
 from agent.identity.warnings import IdentityWarnings
 from agent.store.port import Candidate, Intake, Outcome, Reject, Submission
 from agent.telemetry.activity import Activity
-from agent.telemetry.counters import BYTES_MAX, DeliveryCounts, MemoryBudget, memory_bytes
+from agent.telemetry.counters import DeliveryCounts, MemoryBudget, memory_bytes
 from agent.telemetry.refusals import Refusals
 from contract.record import ClockTrust
 
@@ -25,8 +26,6 @@ _REFUSALS: Final[Mapping[type[Exception], Status]] = {
     Undecodable: Status.UNDECODABLE,
     ForbiddenError: Status.FORBIDDEN,
 }
-_RECORDED: Final = frozenset(("mqtt", "zigbee2mqtt"))
-"""Whose senders cannot be told: what would be refused is recorded as rejected."""
 _BUSY: Final = Answer(Status.UNAVAILABLE, reason="too many deliveries in progress", retry_seconds=BUSY_RETRY_SECONDS)
 
 
@@ -34,15 +33,23 @@ class Pipeline:
     """Processes the deliveries of all protocols."""
 
     def __init__(
-        self, settings: IdentitySettings, clock: Clock, intake: Intake, devices: DevicesSettings | None = None
+        self,
+        settings: IdentitySettings,
+        clock: Clock,
+        intake: Intake,
+        devices: DevicesSettings | None = None,
+        protocols: Mapping[str, Limits] | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._intake = intake
         self._admission = Admission(devices or DevicesSettings())
-        self.counts = {via: DeliveryCounts() for via in VIAS}
+        protocols = limits() if protocols is None else protocols
+        self.counts = {via: DeliveryCounts() for via in protocols}
         """Counts by `via`."""
-        self.budgets = {via: MemoryBudget(BYTES_MAX[via]) for via in VIAS}
+        self._records_refused = frozenset([via for via, one in protocols.items() if one.records_refused])
+        """Whose senders cannot be told: what would be refused is recorded as rejected."""
+        self.budgets = {via: MemoryBudget(one.memory_bytes) for via, one in protocols.items()}
         """The memory of the deliveries in progress, by `via`."""
         self.activity = Activity()
         self.refusals = Refusals(lambda: sum(counts.taken for counts in self.counts.values()), clock)
@@ -95,7 +102,7 @@ class Pipeline:
         self.activity.refused(via, sender, answer, self._clock.wall_ms())
 
     def _refuse(self, delivery: Delivery, respond: Respond, answer: Answer) -> None:
-        if delivery.via in _RECORDED:
+        if delivery.via in self._records_refused:
             self.record(delivery, answer.reason, respond, answer.status)
         else:
             self._respond(delivery, respond, answer)

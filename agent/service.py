@@ -12,27 +12,27 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from functools import cache
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from agent import release, runtime
 from agent.clock import Clock, SystemClock
-from agent.coap.oscore.serving import open_oscore
-from agent.coap.server import CoapServer
 from agent.config.lanes import DEFAULT_LANE, DEFAULT_PRIORITY, Lane
 from agent.config.settings import Settings
+from agent.config.ways import WayIn, enabled, limits, resolve
 from agent.forward.delivery.confirmation import confirm_ms
 from agent.forward.delivery.lanes import Turns
 from agent.forward.forwarder import ForwardedLane, Forwarder
 from agent.forward.kafka.uplink import open_uplink
 from agent.forward.receipts.poller import ReceiptPoller
 from agent.identity.changed_rules import note_rules
+from agent.opening import Opened, Opening
 from agent.pipeline import Pipeline
 from agent.store.errors import DamagedStoreError, DiskFullError
 from agent.store.flush_socket import FlushSocket
 from agent.store.lanes.stores import LaneStores, lane_stores
-from agent.store.port import Outbox
+from agent.store.write.writer import do_nothing
 from agent.systemd.notify import Notifier
 from agent.systemd.supervision import supervise, wait_for_space
 from agent.telemetry.counters import Transport
@@ -41,10 +41,7 @@ from agent.telemetry.process_state import LaneState, ProcessState
 from agent.telemetry.recent_errors import RecentErrors
 
 if TYPE_CHECKING:
-    from agent.http.events import Mappings
-    from agent.http.server import HttpServer
-    from agent.mappings.mapping import EventMapping
-    from agent.telemetry.history import History
+    from agent.observability import Observation
 
 log = logging.getLogger(__name__)
 
@@ -76,8 +73,9 @@ async def _serve(settings: Settings, stop: asyncio.Event) -> None:
         store = await _open_store(settings, clock, stop, stack)
         if store is not None:
             await asyncio.to_thread(note_rules, settings.identity.rules, store.outboxes[DEFAULT_LANE])
-            pipeline = Pipeline(settings.identity, clock, store.intake, settings.devices)
-            await _run(settings, clock, store, pipeline, stop)
+            ways = enabled(settings)
+            pipeline = Pipeline(settings.identity, clock, store.intake, settings.devices, limits(ways))
+            await _run(settings, clock, store, pipeline, ways, stop)
 
 
 async def _open_store(
@@ -92,7 +90,14 @@ async def _open_store(
     return None
 
 
-async def _run(settings: Settings, clock: Clock, store: LaneStores, pipeline: Pipeline, stop: asyncio.Event) -> None:
+async def _run(
+    settings: Settings,
+    clock: Clock,
+    store: LaneStores,
+    pipeline: Pipeline,
+    ways: Mapping[str, WayIn],
+    stop: asyncio.Event,
+) -> None:
     """Start up, run and shut down: the servers close first, so that the forwarder receives all accepted events."""
     stop_forwarding = threading.Event()
     recent_errors = RecentErrors()
@@ -114,17 +119,28 @@ async def _run(settings: Settings, clock: Clock, store: LaneStores, pipeline: Pi
             )
             tasks.create_task(_thread(forwarder.run, stop_forwarding), name=f"forwarder of lane {lane}")
             tasks.create_task(_thread(receipts.run, stop_forwarding), name=f"receipts of lane {lane}")
-        subscribing = _subscribe(settings, clock, pipeline, links[DEFAULT_LANE], store.outboxes[DEFAULT_LANE], stop)
-        mqtt = tasks.create_task(subscribing, name="mqtt")
+        running: list[asyncio.Task[None]] = []
+        transports: dict[str, Transport] = {}
+        opening = Opening(
+            *("", None, settings, clock, pipeline.receive, pipeline.record, pipeline.refuse, pipeline.protect),
+            *(pipeline.trusted_time, links[DEFAULT_LANE], store.outboxes[DEFAULT_LANE]),
+            lambda: _observe(settings, store, pipeline, clock, state, transports),
+        )
         try:
             async with AsyncExitStack() as stack:
-                servers = await _open_servers(settings, clock, pipeline, store, state, stack)
-                places = " ".join(f"{name}={server.address}" for name, server in servers.items())
+                opened = await _open_ways(ways, opening, stack)
+                for name, one in opened.items():
+                    if one.transport is not None:
+                        transports[name] = one.transport
+                        store.add_transport(one.transport.duplicates, one.forget_answers or do_nothing)
+                    if one.run is not None:
+                        running.append(tasks.create_task(one.run(stop), name=name))
+                addresses = {name: one.address for name, one in opened.items() if one.address}
+                places = " ".join(f"{name}={address}" for name, address in addresses.items())
                 runtime.tune()
                 await stack.enter_async_context(
                     FlushSocket(settings.gateway.state_dir, store.flush, pipeline.refusals.document)
                 )
-                addresses = {name: server.address for name, server in servers.items()}
                 pairs = "".join(f" {name}=%s" for name in addresses)
                 log.info(f"agent=ready gateway=%s{pairs}", settings.gateway.id, *addresses.values())
                 supervision = tasks.create_task(supervise(notifier, store, places), name="supervision")
@@ -132,7 +148,7 @@ async def _run(settings: Settings, clock: Clock, store: LaneStores, pipeline: Pi
                 supervision.cancel()
                 notifier.stopping()
                 log.info("agent=stopping")
-            await mqtt
+            await asyncio.gather(*running)
         finally:
             stop_forwarding.set()
             logging.getLogger().removeHandler(recent_errors)
@@ -154,89 +170,26 @@ def _forwarded_lanes(settings: Settings, clock: Clock, store: LaneStores) -> dic
     }
 
 
-async def _open_servers(
+async def _open_ways(ways: Mapping[str, WayIn], opening: Opening, stack: AsyncExitStack) -> dict[str, Opened]:
+    """Open the ways in, once all of them have read who may send; leaving the stack closes them."""
+    sections = opening.every.sources
+    opens = {
+        name: resolve(way.opens)(replace(opening, name=name, settings=sections.get(name))) for name, way in ways.items()
+    }
+    return {name: await stack.enter_async_context(one) for name, one in opens.items()}
+
+
+def _observe(
     settings: Settings,
-    clock: Clock,
-    pipeline: Pipeline,
     store: LaneStores,
-    state: ProcessState,
-    stack: AsyncExitStack,
-) -> dict[str, CoapServer | HttpServer]:
-    """Open the enabled servers; leaving the stack closes them."""
-    servers: dict[str, CoapServer | HttpServer] = {}
-    if settings.http.enabled and settings.http.token_file is not None:
-        from agent.http.auth.tokens import read_tokens
-
-        pipeline.protect(read_tokens(settings.http.token_file).senders)
-    transports: dict[str, Transport] = {}
-    if settings.coap.enabled:
-        oscore = open_oscore(settings.coap_oscore, settings.gateway.state_dir)
-        if oscore is not None:
-            pipeline.protect(oscore.devices)
-        coap = await stack.enter_async_context(
-            CoapServer(
-                *(settings.coap, pipeline.receive), oscore=oscore, now=pipeline.trusted_time, refuse=pipeline.refuse
-            )
-        )
-        servers["coap"] = coap
-        closed = "" if oscore is None else oscore.closed
-        transports["coap"] = Transport(lambda: coap.counters.duplicates, coap.counters.unserved, closed)
-        store.add_transport(transports["coap"].duplicates, coap.forget_answers)
-    if settings.http.enabled:
-        http, history = _http(settings, clock, pipeline, store, state, transports)
-        await stack.enter_async_context(history.sampled())
-        servers["http"] = await stack.enter_async_context(http)
-    return servers
-
-
-def _http(
-    settings: Settings,
-    clock: Clock,
     pipeline: Pipeline,
-    store: LaneStores,
+    clock: Clock,
     state: ProcessState,
     transports: Mapping[str, Transport],
-) -> tuple[HttpServer, History]:
-    """Return the HTTP server, and the history to sample while it is open."""
-    # Imported here: a gateway without HTTP needs neither their time nor their memory.
-    from agent.http.server import HttpServer
-    from agent.observability import observe
+) -> Observation:
+    from agent.observability import observe  # a gateway without HTTP needs neither its time nor its memory
 
-    observed = observe(settings, store, pipeline, clock, state, transports)
-    server = HttpServer(
-        settings.http,
-        pipeline.receive,
-        observed.views,
-        observed.responses,
-        refuse=pipeline.refuse,
-        mappings=known_mappings(settings),
-    )
-    return server, observed.history
-
-
-def known_mappings(settings: Settings) -> Mappings:
-    """Return the function that returns all mappings, which imports their library at its first call."""
-
-    @cache
-    def known() -> Mapping[str, EventMapping]:
-        from agent.mappings.catalog import catalog
-
-        return catalog(settings.mappings.own, settings.mappings.folder)
-
-    return known
-
-
-async def _subscribe(
-    settings: Settings, clock: Clock, pipeline: Pipeline, links: Links, outbox: Outbox, stop: asyncio.Event
-) -> None:
-    """Run the MQTT subscriber, where it is enabled, until `stop` is set."""
-    if settings.mqtt.enabled:
-        from agent.mqtt.session import SessionKeeper
-        from agent.mqtt.subscriber import Subscriber  # its client costs time and memory: only where it is used
-
-        session = SessionKeeper(outbox, clock, settings.gateway.id, settings.mqtt)
-        subscriber = Subscriber(settings.mqtt, session, pipeline.receive, pipeline.record, links, Random())
-        await subscriber.run(stop)
+    return observe(settings, store, pipeline, clock, state, transports)
 
 
 async def _until_stopped(stop: asyncio.Event, store: LaneStores) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from agent.config import files, readers, toml_lines
+from agent.config import files, readers, toml_lines, ways
 from agent.config.mapping_settings import resolve
 from agent.config.mistakes import ConfigurationError, Mistake, SettingErrors, texts
 from agent.config.settings import (
@@ -106,7 +106,10 @@ def parse(document: Mapping[str, object], source: Source, environment: Mapping[s
     sections, mistakes = examine(document, source, environment)
     if mistakes:
         raise ConfigurationError(*mistakes)
-    return Settings(**{attribute_of(name): part for name, part in sections.items()})
+    return Settings(
+        **{attribute_of(name): part for name, part in sections.items() if name in SECTIONS},
+        sources={name.removeprefix(ways.SECTION): part for name, part in sections.items() if name not in SECTIONS},
+    )
 
 
 def examine(
@@ -114,15 +117,21 @@ def examine(
 ) -> tuple[dict[str, Any], list[Mistake]]:
     """Return the settings of the sections without a mistake, and all mistakes."""
     tables = sections_of(document)
-    mistakes = [
-        Mistake(source.name, source.line(name), "", "", f"unknown section [{name}]{suggestion(name, SECTIONS)}")
-        for name in tables
-        if name not in SECTIONS
-    ]
-    given, unknown = _overrides(environment)
+    sections: dict[str, type[Any]] = dict(SECTIONS)
+    mistakes = []
+    for name in tables:
+        if name.startswith(ways.SECTION):
+            try:
+                sections[name] = _settings_of(name)
+            except ValueError as error:
+                mistakes.append(source.mistake(name, "", str(error)))
+        elif name not in SECTIONS:
+            text = f"unknown section [{name}]{suggestion(name, SECTIONS)}"
+            mistakes.append(Mistake(source.name, source.line(name), "", "", text))
+    given, unknown = _overrides(environment, sections)
     mistakes += unknown
     parts = {}
-    for section, kind in SECTIONS.items():
+    for section, kind in sections.items():
         part, found = _read_section(section, kind, tables.get(section, {}), given.get(section, {}), source)
         mistakes += found
         if part is not None:
@@ -150,6 +159,19 @@ def _resolve_mappings(parts: dict[str, Any], source: Source) -> Iterator[Mistake
         yield source.mistake("mqtt", "subscriptions", str(error))
 
 
+def _settings_of(section: str) -> type[Any]:
+    """Return the settings of a section [sources.NAME]; raise ValueError where no package has it."""
+    settings = ways.find(section.removeprefix(ways.SECTION)).settings
+    assert settings is not None
+    return settings
+
+
+def sections_in(document: Mapping[str, Any]) -> dict[str, type[Any]]:
+    """Return all sections of a configuration without mistakes, those of other packages' ways in included."""
+    others = [name for name in sections_of(document) if name.startswith(ways.SECTION)]
+    return {**SECTIONS, **{name: _settings_of(name) for name in others}}
+
+
 def attribute_of(section: str) -> str:
     """Return the name of a section among the settings."""
     return section.replace(".", "_") or "mappings"
@@ -171,15 +193,21 @@ def sections_of(document: Mapping[str, Any]) -> dict[str, Any]:
         if dot and isinstance(table, dict) and inner in table:
             tables[section] = table[inner]
             tables[outer] = {key: value for key, value in table.items() if key != inner}
+    others = tables.get("sources")
+    if isinstance(others, dict) and others and all(isinstance(one, dict) for one in others.values()):
+        del tables["sources"]
+        tables |= {f"{ways.SECTION}{name}": one for name, one in others.items()}
     return tables
 
 
-def overrides(environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Return the environment's overrides, by section and key."""
-    return _overrides(environment)[0]
+def overrides(environment: Mapping[str, str], sections: Collection[str]) -> dict[str, dict[str, str]]:
+    """Return the environment's overrides of sections, by section and key."""
+    return _overrides(environment, sections)[0]
 
 
-def _overrides(environment: Mapping[str, str]) -> tuple[dict[str, dict[str, str]], list[Mistake]]:
+def _overrides(
+    environment: Mapping[str, str], sections: Collection[str]
+) -> tuple[dict[str, dict[str, str]], list[Mistake]]:
     """Return the overrides of known sections, and the mistakes in the names of others."""
     found: dict[str, dict[str, str]] = {}
     mistakes = []
@@ -188,10 +216,10 @@ def _overrides(environment: Mapping[str, str]) -> tuple[dict[str, dict[str, str]
         if not name.startswith(OVERRIDE_PREFIX) or not separator:
             continue
         section = path.replace(OVERRIDE_SEPARATOR, ".").lower()
-        if section in SECTIONS:
+        if section in sections:
             found.setdefault(section, {})[key.lower()] = value
         else:
-            message = f"{name}: unknown section{suggestion(section, SECTIONS)}"
+            message = f"{name}: unknown section{suggestion(section, sections)}"
             mistakes.append(Mistake(ENVIRONMENT, None, "", "", message))
     return found, mistakes
 

@@ -64,10 +64,12 @@ def settings_hash(settings: Settings) -> str:
 def _settings(
     settings: Settings, document: Mapping[str, Any], source: Source, environment: Mapping[str, str]
 ) -> Iterator[Setting]:
-    given = load.overrides(environment)
+    sections = load.sections_in(document)
+    given = load.overrides(environment, sections)
     tables = load.sections_of(document)
-    for section, kind in SECTIONS.items():
-        part = getattr(settings, attribute_of(section))
+    for section, kind in sections.items():
+        is_own = section in SECTIONS
+        part = getattr(settings, attribute_of(section)) if is_own else settings.sources[section.partition(".")[2]]
         for option in fields(kind):
             key = key_of(option)
             if key in given.get(section, {}):

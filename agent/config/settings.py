@@ -313,3 +313,5 @@ class Settings:
     store: StoreSettings = StoreSettings()
     forward: ForwardSettings = ForwardSettings()
     receipts: ReceiptSettings = ReceiptSettings()
+    sources: Mapping[str, Any] = field(default_factory=dict)
+    """Those of the sections [sources.NAME]: the ways in of other packages."""

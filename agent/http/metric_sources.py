@@ -13,7 +13,7 @@ from agent.status import GatewayStatus
 from agent.store.counts import EventCounts
 from agent.store.write.transaction import CommitDurations
 from agent.telemetry.counters import DeliveryCounts, Transport
-from agent.telemetry.links import LinkName, LinkReport
+from agent.telemetry.links import LinkReport
 from agent.telemetry.process_state import CappedUplink
 
 
@@ -44,7 +44,7 @@ class Sources:
     written_bytes: Callable[[], int]
     status: Callable[[], GatewayStatus]
     clock: Clock
-    links: Callable[[], Mapping[LinkName, LinkReport]]
+    links: Callable[[], Mapping[str, LinkReport]]
     uplink: CappedUplink | None
     """None where no cap is set."""
     certificates: Callable[[], Sequence[Certificate]]

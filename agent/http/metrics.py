@@ -94,8 +94,8 @@ class _Agent(Collector):
         up = GaugeMetricFamily("oncegate_link_up", "1 while the connection works as it should.", labels=("link",))
         paused = GaugeMetricFamily("oncegate_link_paused", "1 while it is not used, as configured.", labels=("link",))
         for link, report in sources.links().items():
-            up.add_metric((link.value,), report.state.up)
-            paused.add_metric((link.value,), report.state.paused)
+            up.add_metric((link,), report.state.up)
+            paused.add_metric((link,), report.state.paused)
         yield from (up, paused)
         if sources.uplink is not None:
             yield from _uplink(sources.uplink.state(), sources.outbox().new)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from agent.delivery import VIAS
 from agent.http.response import refusal
 from agent.store.read.rejected import RejectSelection
 
@@ -16,14 +15,14 @@ _PATTERN_CHARACTERS_MAX = 256
 """As many as a device's name has."""
 
 
-def read_selection(query: Mapping[str, str]) -> tuple[RejectSelection, int]:
+def read_selection(query: Mapping[str, str], vias: Collection[str]) -> tuple[RejectSelection, int]:
     """Return which rejected events a query selects, and how many at most; raise Refusal."""
     for word in query:
         if word not in _WORDS:
             raise refusal(400, "bad request", f"{word[:16]}: known are {', '.join(_WORDS)}")
     via = query.get("via", "")
-    if via and via not in VIAS:
-        raise refusal(400, "bad request", f"via: expected one of {', '.join(VIAS)}")
+    if via and via not in vias:
+        raise refusal(400, "bad request", f"via: expected one of {', '.join(vias)}")
     device = query.get("device", "*")
     if len(device) > _PATTERN_CHARACTERS_MAX:
         raise refusal(400, "bad request", f"device: a pattern has at most {_PATTERN_CHARACTERS_MAX} characters")

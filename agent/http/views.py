@@ -37,6 +37,10 @@ T = TypeVar("T")
 class ViewSources(Protocol):
     """What the views show; all but `feed` and `history` may block."""
 
+    @property
+    def vias(self) -> Sequence[str]:
+        """The protocols of the ways in."""
+
     def trouble(self) -> str:
         """Return why nothing can be stored; empty where events can be."""
 
@@ -154,7 +158,7 @@ class Views:
             "/api/v1/latest": {"GET": readers_only(self._show_latest)},
             "/api/v1/rejected": {"GET": readers_only(self._show_rejected)},
             "/metrics": {"GET": readers_only(self._show_metrics)},
-            **public_resources(),
+            **public_resources(self._sources.vias),
         }
 
     async def _show_readiness(self, _: Head, __: ReadBody) -> Response:
@@ -200,7 +204,7 @@ class Views:
         return document(200, await self._searches.get(lambda: self._sources.latest(_name(query))))
 
     async def _show_rejected(self, query: Mapping[str, str]) -> Response:
-        selection, limit = read_selection(query)
+        selection, limit = read_selection(query, self._sources.vias)
         return document(200, await self._searches.get(lambda: self._sources.rejected(selection, limit)))
 
 

@@ -52,9 +52,6 @@ class Transport:
     """Why it refuses what the configuration lets in; empty where it does not."""
 
 
-BYTES_MAX: Final = {"coap": 48 << 20, "zigbee2mqtt": 48 << 20, "mqtt": 48 << 20, "http": 24 << 20}
-"""The bounds by `via`. MQTT has a far lower bound of its own (`agent.mqtt.reception`): at this one it would have to
-disconnect from its broker."""
 DELIVERY_BYTES: Final = 2_048
 """Of a delivery without its events: exchange, callbacks, submission."""
 EVENT_BYTES: Final = 512

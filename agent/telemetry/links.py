@@ -15,11 +15,15 @@ _log = logging.getLogger(__name__)
 
 
 class LinkName(StrEnum):
-    """The connections, in the order in which they are shown."""
+    """The agent's own connections, in the order in which they are shown; a way in of another package adds its name."""
 
     KAFKA = "kafka"
     RECEIPTS = "receipts"
     MQTT = "mqtt"
+
+
+_OF_LANES = frozenset((LinkName.KAFKA, LinkName.RECEIPTS))
+"""Each lane has its own; the others are the default lane's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +63,10 @@ class Links:
         """Create them for a lane, whose name is empty for the default lane."""
         self._clock = clock
         self._lane = {"lane": lane} if lane else {}
-        self._reports: dict[LinkName, LinkReport] = {}
+        self._reports: dict[str, LinkReport] = {}
         self._lock = threading.Lock()
 
-    def report(self, link: LinkName, state: LinkState, reason: str = "", **facts: object) -> None:
+    def report(self, link: str, state: LinkState, reason: str = "", **facts: object) -> None:
         """Record the state of a connection, and log it where it changed; `facts` are logged with it."""
         with self._lock:
             before = self._reports.get(link)
@@ -72,17 +76,17 @@ class Links:
         if changed or (state.logs_each_reason and before is not None and before.reason != reason):
             facts = {**self._lane, "reason": reason, **facts} if reason else {**self._lane, **facts}
             pairs = "".join(f" {key}=%r" for key in facts)
-            _log.log(state.level, f"{link.value}=%s since=%s{pairs}", state.name, rfc3339(since), *facts.values())
+            _log.log(state.level, f"{link}=%s since=%s{pairs}", state.name, rfc3339(since), *facts.values())
 
-    def state(self, link: LinkName) -> LinkState | None:
+    def state(self, link: str) -> LinkState | None:
         """Return the latest state of a connection; None before the first report."""
         report = self._reports.get(link)
         return None if report is None else report.state
 
-    def reports(self) -> dict[LinkName, LinkReport]:
-        """Return the latest report of each connection that has one, in the order of `LinkName`."""
+    def reports(self) -> dict[str, LinkReport]:
+        """Return the latest report of each connection that has one, in the order of `LinkName`, others after these."""
         with self._lock:
-            return {link: self._reports[link] for link in LinkName if link in self._reports}
+            return _in_order(self._reports)
 
 
 class LinksOfLanes:
@@ -92,21 +96,21 @@ class LinksOfLanes:
         """Create them from those of each lane, by its name."""
         self._lanes = lanes
 
-    def reports(self) -> dict[LinkName, LinkReport]:
+    def reports(self) -> dict[str, LinkReport]:
         """Return the latest report of each connection, as `Links.reports` does; a trouble names its lane."""
-        shown: dict[LinkName, LinkReport] = {}
+        shown: dict[str, LinkReport] = {}
         for lane, links in self._lanes.items():
             for link, report in links.reports().items():
                 if link not in shown or (shown[link].state.up and not report.state.up):
-                    is_of_lane = not report.state.up and len(self._lanes) > 1 and link is not LinkName.MQTT
+                    is_of_lane = not report.state.up and len(self._lanes) > 1 and link in _OF_LANES
                     shown[link] = replace(report, reason=f"lane {lane}: {report.reason}") if is_of_lane else report
-        return {link: shown[link] for link in LinkName if link in shown}
+        return _in_order(shown)
 
 
-def document_of(reports: Mapping[LinkName, LinkReport]) -> dict[str, dict[str, object]]:
+def document_of(reports: Mapping[str, LinkReport]) -> dict[str, dict[str, object]]:
     """Return reports in JSON's types."""
     return {
-        link.value: {
+        str(link): {
             "state": report.state.name,
             "up": report.state.up,
             "paused": report.state.paused,
@@ -115,3 +119,7 @@ def document_of(reports: Mapping[LinkName, LinkReport]) -> dict[str, dict[str, o
         }
         for link, report in reports.items()
     }
+
+
+def _in_order(reports: Mapping[str, LinkReport]) -> dict[str, LinkReport]:
+    return {link: reports[link] for link in dict.fromkeys([*LinkName, *reports]) if link in reports}

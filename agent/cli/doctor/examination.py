@@ -23,6 +23,7 @@ from agent.cli.doctor.ports import check_ports
 from agent.cli.doctor.threads import check_threads
 from agent.cli.doctor.wear import check_wear
 from agent.clock import SystemClock
+from agent.config import ways
 from agent.config.settings import Settings
 from agent.forward.errors import KafkaSettingsError
 from agent.status import GatewayStatus, read_status, read_store
@@ -74,8 +75,9 @@ def _checks(settings: Settings, configuration: Path | None) -> Iterator[tuple[st
     yield "ports", lambda: check_ports(settings)
     yield "certificates", lambda: check_certificates(settings, clock.wall_ms())
     yield "kafka", lambda: _check_kafka(settings, clock.wall_ms())
-    if settings.mqtt.enabled:
-        yield "mqtt", lambda: _check_mqtt(settings, clock.wall_ms())
+    for name, way in ways.enabled(settings).items():
+        if way.doctor:
+            yield name, lambda way=way: ways.resolve(way.doctor)(settings, clock.wall_ms())  # type: ignore[misc]
 
 
 def _check_fingerprints(settings: Settings) -> Iterator[Finding]:
@@ -87,14 +89,6 @@ def _check_fingerprints(settings: Settings) -> Iterator[Finding]:
 def _check_wear(folder: Path) -> Iterator[Finding]:
     if not _unreadable(folder / FILE_NAME):
         yield from check_wear(folder)
-
-
-def _check_mqtt(settings: Settings, now: int) -> Iterator[Finding]:
-    from agent.cli.doctor.mqtt import check_mqtt, check_session  # its client is slow to load
-
-    yield from check_mqtt(settings.mqtt, settings.gateway.id)
-    if (status := _status(settings)) is not None:
-        yield from check_session(status, now)
 
 
 def _check_stores(state_folder: Path) -> Iterator[Finding]:

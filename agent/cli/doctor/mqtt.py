@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,11 @@ from agent.cli.doctor.finding import Finding, fine, warning, wrong
 from agent.cli.doctor.zigbee2mqtt import check_zigbee2mqtt
 from agent.cli.status import sessions_lost
 from agent.config.files import read_text
-from agent.config.settings import MqttSettings
+from agent.config.settings import MqttSettings, Settings
 from agent.mqtt import client
 from agent.mqtt.error import MqttError
-from agent.status import GatewayStatus
+from agent.status import GatewayStatus, read_status
+from agent.store.errors import StoreError
 
 ANSWER_SECONDS_MAX = 5.0
 RETAINED_SECONDS_MAX = 2.0
@@ -30,6 +33,13 @@ SESSION_LOST_SECONDS = 7 * 86_400
 """For how long a lost session is a warning."""
 _LOCAL = {"localhost", "127.0.0.1", "::1"}
 _INCLUDES_MAX = 100
+
+
+def check(settings: Settings, now: int) -> Iterator[Finding]:
+    """Check the broker, its publishers, and the agent's session."""
+    yield from check_mqtt(settings.mqtt, settings.gateway.id)
+    with suppress(StoreError, sqlite3.Error, PermissionError):  # reported by the check `store`
+        yield from check_session(read_status(settings.gateway.state_dir, settings.gateway.id), now)
 
 
 def check_mqtt(settings: MqttSettings, gateway: str) -> Iterator[Finding]:

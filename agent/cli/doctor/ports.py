@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agent.cli.doctor.finding import Finding, fine, wrong
+from agent.config import ways
 from agent.config.settings import Settings
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database
@@ -20,12 +21,11 @@ _LISTENING = "0A"
 def check_ports(settings: Settings) -> Iterator[Finding]:
     """Check that the ports are used by the agent, or free."""
     runs = database.in_use(settings.gateway.state_dir / FILE_NAME)
-    for name, part, kind in (
-        ("coap.bind", settings.coap, socket.SOCK_DGRAM),
-        ("http.bind", settings.http, socket.SOCK_STREAM),
-    ):
-        if part.enabled:
-            yield _check(name, part.bind, kind, runs=runs)
+    for name, way in ways.enabled(settings).items():
+        if way.listens is not None:
+            section = name if name in ways.OWN else f"{ways.SECTION}{name}"
+            part = settings.sources[name] if name in settings.sources else getattr(settings, name)
+            yield _check(f"{section}.bind", part.bind, way.listens, runs=runs)
 
 
 def _check(name: str, bind: str, kind: socket.SocketKind, *, runs: bool) -> Finding:

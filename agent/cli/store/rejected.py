@@ -11,7 +11,7 @@ from agent.cli.arguments import positive
 from agent.cli.failures import FAILURE, USAGE, print_error
 from agent.cli.store.lines import Document, Printer, add_form, device_cell, local_time
 from agent.config import load
-from agent.delivery import VIAS
+from agent.config.ways import protocols
 from agent.terminal import Colour, json_line, printable
 
 EXAMPLES = """examples:
@@ -30,7 +30,7 @@ _SHOWN_BYTES = 24
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("--via", choices=VIAS, default="", help="only those that arrived over this protocol")
+    parser.add_argument("--via", choices=protocols(), default="", help="only those that arrived over this protocol")
     parser.add_argument("--reason", metavar="TEXT", default="", help="only those whose reason contains this text")
     parser.add_argument(
         "--device", metavar="PATTERN", default="*", help="only events of these devices, such as 'urn:dev:mac:*'"

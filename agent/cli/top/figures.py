@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.cli.api import Api, ApiError
 
-VIAS = ("coap", "http", "mqtt", "zigbee2mqtt")
+_ACCEPTED = "oncegate_events_accepted_total"
 _Sample = tuple[str, tuple[tuple[str, str], ...]]
 
 
@@ -26,6 +26,10 @@ class Sample:
         """Return the sum of a metric over all labels that are not named."""
         wanted = set(labels.items())
         return sum(value for (found, pairs), value in self.metrics.items() if found == name and wanted <= set(pairs))
+
+    def vias(self) -> list[str]:
+        """Return the protocols of the ways in."""
+        return sorted(dict(pairs)["via"] for found, pairs in self.metrics if found == _ACCEPTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,7 @@ def between(before: Sample, after: Sample) -> Figures:
         clock=after.live["clock"],
         trouble=after.live["trouble"],
         accepted=accepted,
-        accepted_by_via={via: rate("events_accepted_total", via=via) for via in VIAS},
+        accepted_by_via={via: rate("events_accepted_total", via=via) for via in after.vias()},
         duplicates=rate("events_duplicates_total"),
         rejected=rate("events_rejected_total"),
         refused=rate("deliveries_refused_total"),

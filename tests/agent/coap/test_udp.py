@@ -12,10 +12,10 @@ from importlib.util import find_spec
 import pytest
 
 from agent.coap.counters import Counters
+from agent.coap.errors import CoapBindError
 from agent.coap.udp import (
     DATAGRAMS_PER_READ,
     BatchedDatagrams,
-    CoapBindError,
     Datagrams,
     Received,
     SingleDatagrams,

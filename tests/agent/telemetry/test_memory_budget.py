@@ -11,11 +11,11 @@ import pytest
 from agent.clock import SystemClock
 from agent.coap.server import CoapServer
 from agent.config.settings import CoapSettings, IdentitySettings
+from agent.config.ways import limits
 from agent.decode.decoded import EVENTS_MAX
-from agent.delivery import VIAS, Answer, Delivery, Media, Status
+from agent.delivery import Answer, Delivery, Media, Status
 from agent.pipeline import Pipeline
 from agent.store.port import Outcome, Submission
-from agent.telemetry.counters import BYTES_MAX
 from tests.agent.coap.sensor import CHANGED, Sensor, post
 from tests.support.waiting import until
 
@@ -107,10 +107,10 @@ def test_once_there_are_answers_there_is_room_and_no_way_in_takes_that_of_anothe
     intake = Held()
     pipeline = Pipeline(IdentitySettings(), SystemClock(trusted=True), intake)
     body, media = BODIES["a long text"]
-    first = {via: _fill(pipeline, body, media, via) for via in VIAS}
-    assert all(pipeline.budgets[via].bytes < BYTES_MAX[via] + 2_000_000 for via in VIAS)
+    first = {via: _fill(pipeline, body, media, via) for via in limits()}
+    assert all(pipeline.budgets[via].bytes < one.memory_bytes + 2_000_000 for via, one in limits().items())
     intake.answer_all()
-    assert {via: _fill(pipeline, body, media, via) for via in VIAS} == first
+    assert {via: _fill(pipeline, body, media, via) for via in limits()} == first
     assert pipeline.counts["http"].refused[Status.UNAVAILABLE] == 2
 
 

@@ -1,0 +1,129 @@
+"""Opens the ways in: what the agent gives each, what it returns, and how the agent's own are opened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from agent.clock import Clock
+from agent.coap.oscore.serving import OscoreServing, open_oscore
+from agent.coap.server import CoapServer
+from agent.config.settings import Settings
+from agent.delivery import Receive, Record, Refuse
+from agent.store.port import Outbox
+from agent.telemetry.counters import Transport
+from agent.telemetry.links import Links
+
+if TYPE_CHECKING:
+    from agent.http.events import Mappings
+    from agent.mappings.mapping import EventMapping
+    from agent.observability import Observation
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a way in has of the agent."""
+
+    name: str
+    settings: Any
+    """Its own section; a way in of the agent itself reads `every`."""
+    every: Settings
+    clock: Clock
+    receive: Receive
+    """Takes a delivery, whose `via` is a protocol of this way in, and answers it after its commit."""
+    record: Record
+    refuse: Refuse
+    protect: Callable[[Iterable[str]], None]
+    """Has events of these devices admitted only from themselves, authenticated."""
+    now: Callable[[], int | None]
+    """Returns the time in milliseconds since 1970 UTC, None where the clock is untrusted."""
+    links: Links
+    outbox: Outbox
+    """Keeps facts, by names of its own."""
+    observe: Callable[[], Observation]
+    """Returns the views, for a server of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What the agent has of an open way in."""
+
+    address: str = ""
+    """Where it listens; empty where it does not."""
+    run: Callable[[asyncio.Event], Coroutine[Any, Any, None]] | None = None
+    """Its work until the event is set, after which it finishes what is in progress; an error ends the agent."""
+    transport: Transport | None = None
+    """What it counts itself, as what it recognises and answers without the pipeline."""
+    forget_answers: Callable[[], None] | None = None
+    """Clears its remembered answers: called when events are given up, so that their resend is stored as new."""
+
+
+Open = Callable[[Opening], AbstractAsyncContextManager[Opened]]
+"""Reads who may send, and protects these devices, before any way in is entered; raises what its settings get wrong."""
+
+
+def open_coap(opening: Opening) -> AbstractAsyncContextManager[Opened]:
+    """Open the CoAP server."""
+    oscore = open_oscore(opening.every.coap_oscore, opening.every.gateway.state_dir)
+    if oscore is not None:
+        opening.protect(oscore.devices)
+    return _serve_coap(opening, oscore)
+
+
+@asynccontextmanager
+async def _serve_coap(opening: Opening, oscore: OscoreServing | None) -> AsyncIterator[Opened]:
+    server = CoapServer(opening.every.coap, opening.receive, oscore=oscore, now=opening.now, refuse=opening.refuse)
+    async with server:
+        closed = "" if oscore is None else oscore.closed
+        transport = Transport(lambda: server.counters.duplicates, server.counters.unserved, closed)
+        yield Opened(server.address, transport=transport, forget_answers=server.forget_answers)
+
+
+def open_http(opening: Opening) -> AbstractAsyncContextManager[Opened]:
+    """Open the HTTP server, for events and views."""
+    if (file := opening.every.http.token_file) is not None:
+        from agent.http.auth.tokens import read_tokens
+
+        opening.protect(read_tokens(file).senders)
+    return _serve_http(opening)
+
+
+@asynccontextmanager
+async def _serve_http(opening: Opening) -> AsyncIterator[Opened]:
+    # Imported here: a gateway without HTTP needs neither their time nor their memory.
+    from agent.http.server import HttpServer
+
+    seen, mappings = opening.observe(), known_mappings(opening.every)
+    server = HttpServer(
+        *(opening.every.http, opening.receive, seen.views, seen.responses), refuse=opening.refuse, mappings=mappings
+    )
+    async with seen.history.sampled(), server:
+        yield Opened(server.address)
+
+
+def known_mappings(settings: Settings) -> Mappings:
+    """Return the function that returns all mappings, which imports their library at its first call."""
+
+    @cache
+    def known() -> Mapping[str, EventMapping]:
+        from agent.mappings.catalog import catalog
+
+        return catalog(settings.mappings.own, settings.mappings.folder)
+
+    return known
+
+
+@asynccontextmanager
+async def open_mqtt(opening: Opening) -> AsyncIterator[Opened]:
+    """Subscribe at the MQTT broker."""
+    from agent.mqtt.session import SessionKeeper
+    from agent.mqtt.subscriber import Subscriber  # its client costs time and memory: only where it is used
+
+    mqtt = opening.every.mqtt
+    session = SessionKeeper(opening.outbox, opening.clock, opening.every.gateway.id, mqtt)
+    yield Opened(run=Subscriber(mqtt, session, opening.receive, opening.record, opening.links, Random()).run)
