@@ -1,0 +1,150 @@
+"""Another package's way in: installed, configured by its own section, and in every view beside the agent's own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+from pymodbus.server import ModbusTcpServer
+from pymodbus.simulator import DataType, SimData, SimDevice
+
+from agent.config import ways
+from simulators.services import ports
+from simulators.services.process import Process
+from tests.agent.mqtt.agents import accepted, stored
+from tests.docs.pages import ROOT
+from tests.support.agent_process import agent_process
+from tests.support.waiting import wait_for_count, wait_until
+
+EXAMPLE = ROOT / "docs" / "examples" / "oncegate-modbus"
+REGISTERS = [215, 42]
+
+
+def test_the_agents_own_ways_in_are_registered_as_those_of_other_packages() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    registered = project["entry-points"][ways.GROUP]
+    assert {name: ways.resolve(value) for name, value in registered.items()} == ways.OWN
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the example package into a folder of its own."""
+    folder = tmp_path_factory.mktemp("site")
+    build = tmp_path_factory.mktemp("build")
+    for name in ("pyproject.toml", "oncegate_modbus.py"):
+        (build / name).write_bytes((EXAMPLE / name).read_bytes())
+    options = ("--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--target", str(folder))
+    subprocess.run((sys.executable, "-m", "pip", "install", *options, str(build)), check=True)
+    return folder
+
+
+@asynccontextmanager
+async def plc(port: int) -> AsyncIterator[None]:
+    """Serve registers by pymodbus' own server."""
+    device = SimDevice(1, simdata=SimData(0, values=REGISTERS, datatype=DataType.REGISTERS))
+    server = ModbusTcpServer(device, address=("127.0.0.1", port))
+    await server.serve_forever(background=True)
+    try:
+        yield
+    finally:
+        await server.shutdown()
+
+
+def configure(folder: Path, port: int, http_port: int, poll: str) -> Path:
+    file = folder / "oncegate.toml"
+    file.write_text(
+        f'[gateway]\nid = "gw1"\nclock = "trusted"\nstate_dir = "{folder / "state"}"\n[coap]\nenabled = false\n'
+        f'[http]\nbind = "127.0.0.1:{http_port}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+        f'[sources.modbus]\nhost = "127.0.0.1"\nport = {port}\ndevice = "urn:dev:ser:plc-7"\ncount = 2\n'
+        f'poll = "{poll}"\n'
+    )
+    return file
+
+
+def command(site: Path, file: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    whole = (sys.executable, "-m", "agent.cli.main", *words, "--config", str(file))
+    return subprocess.run(whole, capture_output=True, text=True, check=False, env={"PYTHONPATH": str(site)})
+
+
+@pytest.mark.guarantee(1)
+async def test_a_poller_in_a_package_of_its_own_gives_each_reading_once_over_kills(site: Path, tmp_path: Path) -> None:
+    port, http_port = ports.free(2)
+    file = configure(tmp_path, port, http_port, "1s")
+
+    def poll_and_kill(process: Process) -> None:
+        for kill in range(1, 4):
+            process.start()
+            process.wait_for_log("agent=ready")
+            wait_for_count(lambda: accepted(tmp_path), 2 * kill, "some are stored", or_more=True)
+            if kill == 3:
+                look(site, file, http_port)
+            process.kill()
+
+    async with plc(port):
+        with agent_process(file, {"PYTHONPATH": str(site)}) as process:
+            await asyncio.to_thread(poll_and_kill, process)
+    events = stored(tmp_path)
+    assert len({event["time"] for event in events}) == len(events) >= 6
+    assert {(event["device"], event["type"], event["via"]) for event in events} == {
+        ("urn:dev:ser:plc-7", "holding-0-2", "modbus")
+    }
+    assert all(event["data"] == {"registers": REGISTERS} for event in events)
+
+
+def look(site: Path, file: Path, http_port: int) -> None:
+    """Find the way in in every view."""
+    base = f"http://127.0.0.1:{http_port}"
+    texts = {path: urlopen(base + path).read().decode() for path in ("/", "/metrics", "/api/v1/openapi.json")}
+    assert "<option>modbus</option>" in texts["/"]
+    assert 'oncegate_events_accepted_total{via="modbus"}' in texts["/metrics"]
+    assert 'oncegate_link_up{link="modbus"} 1.0' in texts["/metrics"]
+    assert '"modbus"' in texts["/api/v1/openapi.json"]
+    json.loads(texts["/api/v1/openapi.json"])
+    findings = [json.loads(line) for line in command(site, file, "doctor", "--json").stdout.splitlines()]
+    assert [one["condition"] for one in findings if one["check"] == "modbus"] == ["fine"]
+    assert '"modbus"' in command(site, file, "top", "--json", "--once").stdout
+
+
+async def test_a_restart_within_an_interval_is_a_duplicate_of_its_reading(site: Path, tmp_path: Path) -> None:
+    port, http_port = ports.free(2)
+    file = configure(tmp_path, port, http_port, "1000d")
+
+    def poll_twice(process: Process) -> None:
+        process.start()
+        process.wait_for_log("agent=ready")
+        wait_for_count(lambda: accepted(tmp_path), 1, "the reading is stored")
+        process.kill()
+        process.start()
+        wait_until(lambda: duplicates(http_port) == 1, "it is read again")
+        process.terminate()
+
+    async with plc(port):
+        with agent_process(file, {"PYTHONPATH": str(site)}) as process:
+            await asyncio.to_thread(poll_twice, process)
+    assert len(stored(tmp_path)) == 1
+
+
+def duplicates(http_port: int) -> int:
+    try:
+        with urlopen(f"http://127.0.0.1:{http_port}/api/v1/status") as response:
+            return int(json.load(response)["duplicates"])
+    except OSError:
+        return 0
+
+
+def test_a_section_of_no_installed_way_in_and_a_wrong_key_are_named(site: Path, tmp_path: Path) -> None:
+    file = configure(tmp_path, 502, 8580, "1s")
+    file.write_text(file.read_text() + 'polls = "2s"\n[sources.profibus]\nhost = "plc"\n')
+    found = command(site, file, "check").stderr.splitlines()
+    assert [line.partition("oncegate.toml:")[2] for line in found] == [
+        "17: [sources.modbus] polls: unknown key; did you mean poll?",
+        "18: [sources.profibus]: no such way in is installed; there are: modbus",
+    ]
