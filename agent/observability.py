@@ -27,7 +27,7 @@ from agent.store.schema import disk_space
 from agent.telemetry.activity import Activity
 from agent.telemetry.counters import Transport
 from agent.telemetry.history import History, Totals
-from agent.telemetry.links import LinkName, document_of
+from agent.telemetry.links import OF_LANES, document_of
 from agent.telemetry.process_state import ProcessState
 
 SEARCHED_EVENTS_MAX = 20_000
@@ -239,7 +239,7 @@ class LiveView:
                 "new": counts[name].new,
                 "oldest_new": counts[name].oldest_new,
                 "links": {
-                    link: report for link, report in document_of(lane.links.reports()).items() if link != LinkName.MQTT
+                    link: report for link, report in document_of(lane.links.reports()).items() if link in OF_LANES
                 },
             }
             for name, lane in sorted(lanes, key=lambda one: -one[1].priority)

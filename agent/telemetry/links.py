@@ -22,7 +22,7 @@ class LinkName(StrEnum):
     MQTT = "mqtt"
 
 
-_OF_LANES = frozenset((LinkName.KAFKA, LinkName.RECEIPTS))
+OF_LANES = frozenset((LinkName.KAFKA, LinkName.RECEIPTS))
 """Each lane has its own; the others are the default lane's."""
 
 
@@ -102,7 +102,7 @@ class LinksOfLanes:
         for lane, links in self._lanes.items():
             for link, report in links.reports().items():
                 if link not in shown or (shown[link].state.up and not report.state.up):
-                    is_of_lane = not report.state.up and len(self._lanes) > 1 and link in _OF_LANES
+                    is_of_lane = not report.state.up and len(self._lanes) > 1 and link in OF_LANES
                     shown[link] = replace(report, reason=f"lane {lane}: {report.reason}") if is_of_lane else report
         return _in_order(shown)
 

@@ -55,7 +55,7 @@ async def plc(port: int) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await server.shutdown()
+        await server.shutdown()  # type: ignore[no-untyped-call]
 
 
 def configure(folder: Path, port: int, http_port: int, poll: str) -> Path:

@@ -54,9 +54,10 @@ export function showPath(live, rates) {
   station("store", count(unsent), "not yet in Kafka, its own events too");
   station("kafka", count(forwarded), "not yet confirmed");
   station("table", count(processed), "confirmed, still kept");
-  const { mqtt, kafka, receipts } = live.links, { requests } = live.status;
+  const { kafka, receipts, ...ways } = live.links, { requests } = live.status;
+  const down = Object.entries(ways).find(([, link]) => !link.up);
   if (live.trouble) hop("store", "bad", "refused: they resend", false);
-  else if (mqtt && !mqtt.up) hop("store", "bad", `MQTT ${since(mqtt, live.now)}`, false);
+  else if (down) hop("store", "bad", `${down[0] === "mqtt" ? "MQTT" : down[0]} ${since(down[1], live.now)}`, false);
   else if (requests?.refused) hop("store", requests.refused === requests.requests ? "bad" : "warning", `${count(requests.refused)} refused`, rates.accepted > 0);
   else hop("store", "good", "accepted", rates.accepted > 0);
   if (live.status.forwarding_stopped) hop("kafka", "bad", "stopped", false);

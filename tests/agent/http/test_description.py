@@ -11,12 +11,15 @@ from typing import Any
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from agent.config.lanes import Lane
+from agent.config.ways import limits
 from agent.forward.kafka.health import UNREACHABLE
+from agent.http.page import VIAS
 from agent.telemetry.links import LinkName
 from tests.agent.http.client import Response
 from tests.agent.http.serving import EVENT, FINGERPRINT, serving, token_file
 
-DESCRIPTION = json.loads(files("agent.http").joinpath("openapi.json").read_text())
+_FILE = files("agent.http").joinpath("openapi.json").read_bytes()
+DESCRIPTION = json.loads(_FILE.replace(VIAS, ", ".join(map(json.dumps, limits())).encode()))
 PATH = "/api/v1/openapi.json"
 OF_THE_PAGE = {"/", "/page/"}
 REQUIRED = {"getTrace": f"?fingerprint={FINGERPRINT}", "getDevice": "?device=urn:dev:mac:00158d0001a2b3c4"}
