@@ -119,7 +119,6 @@ async def _run(
             )
             tasks.create_task(_thread(forwarder.run, stop_forwarding), name=f"forwarder of lane {lane}")
             tasks.create_task(_thread(receipts.run, stop_forwarding), name=f"receipts of lane {lane}")
-        running: list[asyncio.Task[None]] = []
         transports: dict[str, Transport] = {}
         opening = Opening(
             *("", None, settings, clock, pipeline.receive, pipeline.record, pipeline.refuse, pipeline.protect),
@@ -133,17 +132,16 @@ async def _run(
                     if one.transport is not None:
                         transports[name] = one.transport
                         store.add_transport(one.transport.duplicates, one.forget_answers or do_nothing)
-                    if one.run is not None:
-                        running.append(tasks.create_task(one.run(stop), name=name))
+                runs = {name: one.run for name, one in opened.items() if one.run is not None}
+                running = [tasks.create_task(run(stop), name=name) for name, run in runs.items()]
                 addresses = {name: one.address for name, one in opened.items() if one.address}
-                places = " ".join(f"{name}={address}" for name, address in addresses.items())
                 runtime.tune()
                 await stack.enter_async_context(
                     FlushSocket(settings.gateway.state_dir, store.flush, pipeline.refusals.document)
                 )
                 pairs = "".join(f" {name}=%s" for name in addresses)
                 log.info(f"agent=ready gateway=%s{pairs}", settings.gateway.id, *addresses.values())
-                supervision = tasks.create_task(supervise(notifier, store, places), name="supervision")
+                supervision = tasks.create_task(supervise(notifier, store, _places(addresses)), name="supervision")
                 await _until_stopped(stop, store)
                 supervision.cancel()
                 notifier.stopping()
@@ -168,6 +166,10 @@ def _forwarded_lanes(settings: Settings, clock: Clock, store: LaneStores) -> dic
         name: ForwardedLane(lane.name, turns.of(lane.priority), uplink, lane.time_to_live_seconds)
         for name, lane in lanes.items()
     }
+
+
+def _places(addresses: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={address}" for name, address in addresses.items())
 
 
 async def _open_ways(ways: Mapping[str, WayIn], opening: Opening, stack: AsyncExitStack) -> dict[str, Opened]:

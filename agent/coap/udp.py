@@ -120,10 +120,6 @@ def _is_group(local: bytes) -> bool:
     return local[0] == _MULTICAST or (local.startswith(_MAPPED) and 224 <= local[12] <= 239)
 
 
-class CoapError(Exception):
-    """The root of the package's errors."""
-
-
 RECEIVE_BUFFER_BYTES: Final = 4 << 20
 """Holds a burst of some thousand requests; the default drops one of 256. The kernel may grant less (rmem_max)."""
 DATAGRAM_BYTES_MAX: Final = 65_535

@@ -54,7 +54,7 @@ class WayIn:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ViaLimits:
     """What the pipeline knows of a protocol."""
 
     memory_bytes: int
@@ -101,10 +101,12 @@ def enabled(settings: Settings) -> dict[str, WayIn]:
     return own | {name: find(name) for name in settings.sources}
 
 
-def limits(ways: Mapping[str, WayIn] = OWN) -> dict[str, Limits]:
+def limits(ways: Mapping[str, WayIn] = OWN) -> dict[str, ViaLimits]:
     """Return the protocols of ways in."""
     return {
-        via: Limits(way.memory_bytes, way.records_refused) for way in ways.values() for via in way.vias or (way.name,)
+        via: ViaLimits(way.memory_bytes, way.records_refused)
+        for way in ways.values()
+        for via in way.vias or (way.name,)
     }
 
 

@@ -146,5 +146,5 @@ def test_a_section_of_no_installed_way_in_and_a_wrong_key_are_named(site: Path, 
     found = command(site, file, "check").stderr.splitlines()
     assert [line.partition("oncegate.toml:")[2] for line in found] == [
         "17: [sources.modbus] polls: unknown key; did you mean poll?",
-        "18: [sources.profibus]: no such way in is installed; there are: modbus",
+        "18: [sources.profibus] no such way in is installed; there are: modbus",
     ]

@@ -11,9 +11,9 @@ from random import Random
 from urllib.parse import urlsplit
 
 from agent.coap import message
+from agent.coap.errors import CoapError
 from agent.coap.message import Option
 from agent.coap.tuning import Tuning
-from agent.coap.udp import CoapError
 
 PORT = 5683
 PATH = b"events"

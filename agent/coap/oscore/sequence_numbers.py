@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 from threading import Lock
 
-from agent.coap.udp import CoapError
+from agent.coap.errors import CoapError
 from agent.config import files
 
 NUMBER_END = (1 << 40) - 1

@@ -7,8 +7,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
+from agent.coap.errors import CoapError
 from agent.coap.exchange import ResponseCache
-from agent.coap.udp import RETRANSMISSION_KEY_BYTES, CoapError
+from agent.coap.udp import RETRANSMISSION_KEY_BYTES
 
 ASSEMBLIES_MAX = 1_024
 """Uploads that are kept; beyond it the least recently active one is dropped, and its sensor begins again."""
