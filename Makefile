@@ -57,11 +57,6 @@ demo: setup ## Run the whole path on real services, with kills, and a verdict; S
 	@$(BIN)/python -m simulators.demo \
 	  $(if $(SENSORS),--sensors $(SENSORS)) $(if $(EVENTS),--events $(EVENTS)) $(if $(MINUTES),--minutes $(MINUTES))
 
-.PHONY: pictures
-pictures: setup ## Take the pictures of the documents: runs the demo and Chromium; ONLY=status or report takes one
-	@$(BIN)/python -m simulators.services programs heavy
-	$(BIN)/python -m simulators.demo.pictures $(if $(ONLY),--only $(ONLY))
-
 .PHONY: test
 test: lint programs ## Check style, types and dependencies, then run the tests, end to end included
 	@$(call stacks_last,$(BIN)/pytest -m 'not heavy' $(IN_PROCESSES) -o faulthandler_timeout=$(HANG_SECONDS_MAX))
@@ -123,11 +118,11 @@ soak: setup ## Run the whole path for HOURS with random faults, and judge every 
 bench: bench-agent bench-decode bench-uplink bench-store bench-simulators bench-losses bench-gateway bench-cloud bench-job ## Measure all parts beside alternatives, about an hour on an idle machine
 
 .PHONY: bench-more
-bench-more: bench-uplink_cap bench-thin_link bench-fleet bench-bloom bench-layers ## Measure a capped uplink, thin links, a fleet of 100,000 gateways, Bloom filters, and each layer of dedup
+bench-more: bench-uplink_cap bench-thin_link bench-bloom bench-layers ## Measure a capped uplink, thin links, Bloom filters, and each layer of dedup
 
-.PHONY: bench-agent bench-decode bench-uplink bench-uplink_cap bench-thin_link bench-store bench-simulators bench-losses bench-gateway bench-cloud bench-job bench-fleet bench-bloom bench-layers
-bench-agent bench-losses bench-gateway bench-cloud bench-job bench-fleet bench-thin_link: programs
-bench-agent bench-decode bench-uplink bench-uplink_cap bench-thin_link bench-store bench-simulators bench-losses bench-gateway bench-cloud bench-job bench-fleet bench-bloom bench-layers: setup
+.PHONY: bench-agent bench-decode bench-uplink bench-uplink_cap bench-thin_link bench-store bench-simulators bench-losses bench-gateway bench-cloud bench-job bench-bloom bench-layers
+bench-agent bench-losses bench-gateway bench-cloud bench-job bench-thin_link: programs
+bench-agent bench-decode bench-uplink bench-uplink_cap bench-thin_link bench-store bench-simulators bench-losses bench-gateway bench-cloud bench-job bench-bloom bench-layers: setup
 	@$(BIN)/python -m benchmarks.$(@:bench-%=%)
 
 .PHONY: install

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from time import thread_time
 
 from agent.config.settings import IdentitySettings
@@ -35,10 +34,7 @@ def seconds(body: bytes, media: Media) -> float:
 
 def main() -> None:
     """Measure every body in every format, print the slowest and write the JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.decode", description=__doc__)
-    parser.add_argument("--bytes", type=int, default=BODY_BYTES, help=f"length of a body (default: {BODY_BYTES})")
-    size = parser.parse_args().bytes
-    bodies = slow_bodies(size)
+    bodies = slow_bodies()
     cases = {f"{name}, as {media.name}": (body, media) for name, body in bodies.items() for media in Media}
     # One round over all of them after the other: a slow moment of the machine must not catch all rounds of a body.
     rounds = [[seconds(*case) for case in cases.values()] for _ in range(ROUNDS)]
@@ -47,7 +43,7 @@ def main() -> None:
     slowest = found[0][0]
     figures = [Figure(f"longest of {len(found)}", slowest, "ms", f"≤ {GOAL_MS:.0f}", slowest <= GOAL_MS)]
     figures += [Figure(name, took, "ms", details={"bytes": length}) for took, name, length in found[:SHOWN]]
-    report.keep("decode", figures, body_bytes=size, rounds=ROUNDS)
+    report.keep("decode", figures, body_bytes=BODY_BYTES, rounds=ROUNDS)
 
 
 if __name__ == "__main__":

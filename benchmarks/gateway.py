@@ -6,7 +6,6 @@ is then stopped: first with nothing to send, then with a waiting event.
 
 from __future__ import annotations
 
-import argparse
 import os
 import socket
 import statistics
@@ -19,8 +18,8 @@ from tempfile import TemporaryDirectory
 from urllib.request import Request, urlopen
 
 from benchmarks import report
-from benchmarks.cpu_clock import cpu_seconds
-from benchmarks.report import Figure
+from benchmarks.report import Figure, against
+from benchmarks.usage import cpu_seconds, resident_bytes, written_bytes
 from simulators.services.kafka.broker import Broker
 from simulators.services.mosquitto import Mosquitto
 from simulators.services.process import Command, Process
@@ -37,11 +36,8 @@ SETTLE_SECONDS = 20.0
 
 def main() -> None:
     """Run all measurements, print the table, and write docs/benchmarks/gateway.json."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gateway", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of being idle, thrice (default: 60)")
-    parser.add_argument("--quick", action="store_true", help="20 s of being idle; nothing is kept")
-    options = parser.parse_args()
-    seconds = 20.0 if options.quick else options.seconds
+    options = report.parser("gateway", __doc__).parse_args()
+    seconds = 20.0 if options.quick else 60.0
     (ROOT / "build").mkdir(exist_ok=True)
     with TemporaryDirectory(dir=ROOT / "build", prefix="bench-") as name:
         folder = Path(name)
@@ -54,14 +50,11 @@ def main() -> None:
             with ready(program, file, folder) as process:
                 figures = [*idle(process, seconds), *unreachable(process, broker, seconds)]
     figures = [
-        Figure("installed", size, "MB", f"<= {SIZE_MEGABYTES_MAX}", size <= SIZE_MEGABYTES_MAX),
-        at_most("start to READY, median", statistics.median(starts), "s", READY_SECONDS_MAX, {"starts": starts}),
+        against("installed", size, "MB", SIZE_MEGABYTES_MAX),
+        against("start to READY, median", statistics.median(starts), "s", READY_SECONDS_MAX, starts=starts),
         *figures,
     ]
-    if options.quick:
-        report.show("gateway", figures)
-    else:
-        print(report.keep("gateway", figures, idle_seconds=seconds, starts=STARTS))
+    report.conclude("gateway", figures, is_kept=not options.quick, idle_seconds=seconds, starts=STARTS)
 
 
 def install(folder: Path) -> Path:
@@ -115,8 +108,8 @@ def idle(process: Process, seconds: float) -> Iterator[Figure]:
     written, began = written_bytes(process.pid), time.monotonic()
     yield cpu("CPU, idle", process, seconds)
     per_minute = (written_bytes(process.pid) - written) * 60 / (time.monotonic() - began)
-    yield at_most("memory (RSS), idle", resident(process.pid), "MB", MEMORY_MEGABYTES_MAX)
-    yield at_most("written to disk, idle", per_minute, "bytes/minute", 0)
+    yield against("memory (RSS), idle", resident_bytes(process.pid) / 1e6, "MB", MEMORY_MEGABYTES_MAX)
+    yield against("written to disk, idle", per_minute, "bytes/minute", 0)
 
 
 def unreachable(process: Process, broker: Broker, seconds: float) -> Iterator[Figure]:
@@ -137,27 +130,7 @@ def cpu(name: str, process: Process, seconds: float) -> Figure:
     used, began = cpu_seconds(process.pid), time.monotonic()
     time.sleep(seconds)
     passed = time.monotonic() - began
-    return at_most(name, 100 * (cpu_seconds(process.pid) - used) / passed, "% of a core", CPU_PERCENT_MAX)
-
-
-def at_most(name: str, value: float, unit: str, bound: float, details: dict[str, object] | None = None) -> Figure:
-    """Return a figure with an upper bound as its goal."""
-    return Figure(name, value, unit, f"<= {bound:g}", value <= bound, details or {})
-
-
-def resident(pid: int) -> float:
-    """Return the resident memory in MB, including shared libraries."""
-    return _field(pid, "status", "VmRSS:") * 1024 / 1e6
-
-
-def written_bytes(pid: int) -> float:
-    """Return the bytes that the process has caused to be written to disks."""
-    return _field(pid, "io", "write_bytes:")
-
-
-def _field(pid: int, file: str, name: str) -> float:
-    lines = Path(f"/proc/{pid}/{file}").read_text().splitlines()
-    return next(float(line.split()[1]) for line in lines if line.startswith(name))
+    return against(name, 100 * (cpu_seconds(process.pid) - used) / passed, "% of a core", CPU_PERCENT_MAX)
 
 
 if __name__ == "__main__":

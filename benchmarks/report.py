@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 
 from rich.console import Console
 from rich.table import Table
@@ -48,6 +51,15 @@ def middle(
     return against(name, median(each), unit, goal, at_least=at_least, each=list(each), **details)
 
 
+def parser(name: str, text: str | None, parts: Iterable[str] = ()) -> argparse.ArgumentParser:
+    """Return a parser with --quick, and with --only where a benchmark has parts."""
+    made = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=(text or "").splitlines()[0])
+    made.add_argument("--quick", action="store_true", help="small sizes; nothing is kept")
+    if parts:
+        made.add_argument("--only", nargs="+", choices=parts, default=tuple(parts), help="these; nothing is kept")
+    return made
+
+
 def machine() -> dict[str, object]:
     """Return a description of the machine."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -82,41 +94,33 @@ def show(name: str, figures: Sequence[Figure]) -> None:
 def keep(name: str, figures: Sequence[Figure], **settings: object) -> Path:
     """Print the figures as a table, write them to `docs/benchmarks/<name>.json`, and return that file."""
     show(name, figures)
-    kept = {"benchmark": name, **_run(settings), "figures": [asdict(figure) for figure in figures]}
-    return _write(name, kept)
-
-
-def merge(name: str, figures: Sequence[Figure], **settings: object) -> Path:
-    """Print the figures as a table, and merge them into those of earlier runs, replacing figures of the same name.
-
-    Each such run has an entry under `later`: its time, its machine, and the figures that are still from it.
-    """
+    FOLDER.mkdir(parents=True, exist_ok=True)
     file = FOLDER / f"{name}.json"
-    if not file.exists():
-        return keep(name, figures, **settings)
-    show(name, figures)
-    kept = json.loads(file.read_text())
-    fresh = {figure.name: asdict(figure) for figure in figures}
-    stayed = [fresh.pop(figure["name"], figure) for figure in kept["figures"]]
-    names = [figure.name for figure in figures]
-    earlier = [{**run, "figures": [own for own in run["figures"] if own not in names]} for run in kept.get("later", [])]
-    later = [*(run for run in earlier if run["figures"]), {**_run(settings), "figures": names}]
-    return _write(name, {**kept, "figures": [*stayed, *fresh.values()], "later": later})
-
-
-def _run(settings: Mapping[str, object]) -> dict[str, object]:
-    return {
+    kept = {
+        "benchmark": name,
         "measured": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": machine(),
         "settings": settings,
+        "figures": [asdict(figure) for figure in figures],
     }
-
-
-def _write(name: str, kept: Mapping[str, object]) -> Path:
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    file = FOLDER / f"{name}.json"
     file.write_text(json.dumps(kept, indent=2) + "\n")
     return file
+
+
+def conclude(name: str, figures: Sequence[Figure], *, is_kept: bool, **settings: object) -> None:
+    """Print the figures as a table, and where they are kept, write them to their file."""
+    if is_kept:
+        print(keep(name, figures, **settings))
+    else:
+        show(name, figures)
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """Provide a temporary folder that servers with a user of their own can enter."""
+    with TemporaryDirectory(prefix="oncegate-bench-", ignore_cleanup_errors=True) as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
 def _spread(figure: Figure) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import shutil
@@ -15,8 +14,8 @@ from pathlib import Path
 from rich.console import Console
 
 from agent import runtime
-from benchmarks import report, store_drain, store_start, store_telegraf, store_writes
-from benchmarks.agent import forms
+from benchmarks import report, store_drain, store_telegraf, store_writes
+from benchmarks.agent import programs
 from benchmarks.report import Figure
 from benchmarks.store_drain import StoreDrain
 from benchmarks.store_fill import events, fill
@@ -30,6 +29,7 @@ AMPLIFICATION = 4
 """Assumptions about a card: 1,000 writes per cell, and a write amplification of four."""
 YEAR_SECONDS = 365.25 * 86_400
 RATES = (1, 5, 50)
+REMEMBERED, BACKLOG, DRAINED, ROUNDS = 1_000_000, 10_000_000, 300_000, 5
 SIZES = (1, 10, 100)
 LONG = 300_000
 SINGLES = 500
@@ -94,11 +94,9 @@ def writes(bench: StoreBench, few: dict[int, Written], many: dict[int, Written])
     """Measure the written bytes, and the resulting life of a card."""
     for size in SIZES:
         for count, found in ((bench.remembered, few[size]), (10 * bench.remembered, many[size])):
-            goal = "≤ 500" if size == SIZES[-1] else ""
-            bench.add(
-                f"bytes written per event, {size} per commit, {count:,} remembered",
-                found.process, "bytes", goal, found.process <= 500 if goal else None, disk=found.disk,
-            )  # fmt: skip
+            name = f"bytes written per event, {size} per commit, {count:,} remembered"
+            goal = 500.0 if size == SIZES[-1] else None
+            bench.figures.append(report.against(name, found.process, "bytes", goal, disk=found.disk))
     growth = many[SIZES[-1]].process / few[SIZES[-1]].process
     bench.add("the same with ten times as many", growth, "times", "within 20 %", abs(growth - 1) <= 0.2)
     for rate in RATES:
@@ -127,9 +125,9 @@ def starts(bench: StoreBench, folder: Path, remembered: int) -> None:
     """Measure a start, and the memory of the fingerprints beyond a start on an empty store."""
     bench.report("starting on it in a process of its own")
     empty = bench.folder / "nothing"
-    base = store_start.measure(empty, bench.source())
+    base = store_writes.measure_start(empty, bench.source())
     shutil.rmtree(empty)
-    found = store_start.measure(folder, bench.source())
+    found = store_writes.measure_start(folder, bench.source())
     per_million = (found.memory_bytes - base.memory_bytes) / remembered * 1e6 / MEGABYTE
     text = f"{remembered:,} fingerprints"
     bench.add(f"memory per million, {text}", per_million, "MB", "≤ 20", per_million <= 20, index=found.index_bytes)
@@ -155,7 +153,7 @@ def growth(bench: StoreBench, folder: Path) -> None:
 
 def drain(bench: StoreBench) -> None:
     """Drain equal backlogs from the store and from Telegraf's disk buffer, in turns, into one broker."""
-    folder, form, has_telegraf = bench.folder / "drain", forms.compiled(), store_telegraf.available()
+    folder, form, has_telegraf = bench.folder / "drain", programs.compiled(), store_telegraf.available()
     ours: list[StoreDrain] = []
     theirs: list[TelegrafDrain] = []
     with bench.store("drain/filled", bench.drained, bench.drained) as filled, Broker(folder / "kafka") as broker:
@@ -243,48 +241,22 @@ PARTS: Mapping[str, Callable[[StoreBench], None]] = {
 
 def main() -> None:
     """Run the chosen measurements on the compiled form, print the table, write the JSON."""
-    arguments = _arguments()
-    forms.run_compiled("benchmarks.store")
+    parser = report.parser("store", __doc__, PARTS)
+    parser.add_argument("--folder", type=Path, help="where the stores are made, on the disk to be measured")
+    arguments = parser.parse_args()
+    programs.run_compiled("benchmarks.store")
     runtime.return_freed_memory()
     runtime.tune()  # as the service does
     with tempfile.TemporaryDirectory(prefix="bench-store-", dir=arguments.folder) as folder:
         share = 20 if arguments.quick else 1
-        remembered, backlog, drained = (
-            count // share for count in (arguments.remembered, arguments.backlog, arguments.drained)
-        )
-        bench = StoreBench(Path(folder), remembered, backlog, drained, 1 if arguments.quick else arguments.rounds)
-        for part in arguments.only:
-            PARTS[part](bench)
-    name = "store-quick" if arguments.quick else "store"
-    keep = report.keep if set(arguments.only) == set(PARTS) else report.merge
-    keep(name, bench.figures, endurance=f"{CYCLES} cycles, amplification {AMPLIFICATION}")
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.store", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a twentieth of the counts, kept apart")
-    parser.add_argument("--remembered", type=int, default=1_000_000, help="fingerprints, and ten times as many")
-    parser.add_argument("--backlog", type=int, default=10_000_000, help="events waiting in a full store")
-    parser.add_argument("--drained", type=int, default=300_000, help="events that a broker receives in each round")
-    parser.add_argument("--rounds", type=int, default=5, help="of the drain (default: 5)")
-    parser.add_argument("--folder", type=Path, help="where the stores are made, on the disk to be measured")
-    parser.add_argument("--without-kafka", action="store_true", help="leave out the drain")
-    parser.add_argument(
-        "--only", type=_parts, default=tuple(PARTS), metavar="NAMES",
-        help=f"of: {','.join(PARTS)}; the other figures stay as they were kept",
-    )  # fmt: skip
-    arguments = parser.parse_args()
-    if arguments.without_kafka:
-        arguments.only = tuple(name for name in arguments.only if name != "drain")
-    return arguments
-
-
-def _parts(text: str) -> tuple[str, ...]:
-    """Parse the names of measurements, in the order of their execution."""
-    named = text.split(",")
-    if unknown := [name for name in named if name not in PARTS]:
-        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: expected some of {','.join(PARTS)}")
-    return tuple(name for name in PARTS if name in named)
+        remembered, backlog, drained = (count // share for count in (REMEMBERED, BACKLOG, DRAINED))
+        bench = StoreBench(Path(folder), remembered, backlog, drained, 1 if arguments.quick else ROUNDS)
+        for part, measure in PARTS.items():
+            if part in arguments.only:
+                measure(bench)
+    is_kept = not arguments.quick and set(arguments.only) == set(PARTS)
+    endurance = f"{CYCLES} cycles, amplification {AMPLIFICATION}"
+    report.conclude("store", bench.figures, is_kept=is_kept, endurance=endurance)
 
 
 if __name__ == "__main__":

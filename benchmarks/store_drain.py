@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import sqlite3
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import quantiles
@@ -16,9 +17,9 @@ from confluent_kafka import Producer
 
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database, tables
-from benchmarks.agent.forms import Form
-from benchmarks.cpu_clock import cpu_seconds
-from benchmarks.store_fill import DEVICES
+from benchmarks.agent.programs import Form
+from benchmarks.store_fill import DEVICES, GATEWAY
+from benchmarks.usage import cpu_seconds
 from contract.record import HEADERS
 from simulators import wire
 from simulators.services.kafka.broker import Broker
@@ -49,18 +50,23 @@ class StoreDrain:
     """With as many events arriving, while nothing waits."""
 
 
-def drain(form: Form, broker: Broker, folder: Path, waiting: int) -> StoreDrain:
-    """Start the agent on the store in a folder, which has a backlog; wait until it is drained."""
+@contextmanager
+def agent_on(folder: Path, kafka: str, python: Path | str = sys.executable) -> Iterator[tuple[Process, int]]:
+    """Run an agent on the store in a folder, with these lines of its section [kafka]; yield it, and its CoAP port."""
     configuration = folder / "oncegate.toml"
     configuration.write_text(
-        f'[gateway]\nid = "gw-bench"\nstate_dir = "{folder / "state"}"\n[store]\nmax_bytes = "64GiB"\n'
-        '[coap]\nbind = "[::1]:0"\n[http]\nenabled = false\n[receipts]\nenabled = false\n'
-        f'[kafka]\nbootstrap_servers = "{broker.bootstrap_servers}"\n'
+        f'[gateway]\nid = "{GATEWAY}"\nstate_dir = "{folder / "state"}"\n[store]\nmax_bytes = "64GiB"\n'
+        f'[coap]\nbind = "[::1]:0"\n[http]\nenabled = false\n[receipts]\nenabled = false\n[kafka]\n{kafka}\n'
     )
-    command = (str(form.python), "-P", "-m", "agent.cli.main", "run", "--config", str(configuration))
+    command = (str(python), "-P", "-m", "agent.cli.main", "run", "--config", str(configuration))
     with Process(Command("agent", command, folder / "agent.log")) as agent:
         agent.wait_for_log("agent=ready")
-        port = int(agent.log().split("agent=ready")[1].split("]:")[1].split()[0])
+        yield agent, int(agent.log().split("agent=ready")[1].split("]:")[1].split()[0])
+
+
+def drain(form: Form, broker: Broker, folder: Path, waiting: int) -> StoreDrain:
+    """Start the agent on the store in a folder, which has a backlog; wait until it is drained."""
+    with agent_on(folder, f'bootstrap_servers = "{broker.bootstrap_servers}"', form.python) as (agent, port):
         return _watch(folder / "state" / FILE_NAME, waiting, port, agent.pid)
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import queue
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -15,7 +19,8 @@ from agent.clock import SystemClock
 from agent.config.settings import IdentitySettings, StoreSettings
 from agent.store.event_store import EventStore
 from agent.store.port import Outcome, Submission
-from benchmarks.store_fill import GATEWAY, submission
+from benchmarks.store_fill import GATEWAY, events, submission
+from benchmarks.usage import resident_bytes, written_bytes
 from contract.event import Event
 
 BYTES_MAX = 64 << 30
@@ -94,11 +99,11 @@ async def bytes_per_event(folder: Path, source: Iterator[Event], size: int, deli
         work = load.prepared(deliveries)
         load.run(load.prepared(2))
         store.trouble()
-        before, disk_before = process_bytes(), disk_bytes(folder)
+        before, disk_before = written_bytes(), disk_bytes(folder)
         load.run(work)
         os.sync()
         return Written(
-            (process_bytes() - before) / (deliveries * size), (disk_bytes(folder) - disk_before) / (deliveries * size)
+            (written_bytes() - before) / (deliveries * size), (disk_bytes(folder) - disk_before) / (deliveries * size)
         )
 
 
@@ -151,12 +156,6 @@ async def ack_p99(empty: Path, full: Path, source: Iterator[Event], rounds: int,
     return quantiles(found[0], n=100)[98], quantiles(found[1], n=100)[98]
 
 
-def process_bytes() -> int:
-    """Return the bytes that this process has caused to be written (proc(5))."""
-    lines = Path("/proc/self/io").read_text().splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith("write_bytes")))
-
-
 def disk_bytes(folder: Path) -> int:
     """Return the bytes written since boot by the disk of a folder; 0 where the kernel does not report it."""
     device = folder.stat().st_dev
@@ -165,3 +164,39 @@ def disk_bytes(folder: Path) -> int:
     except OSError:
         return 0
     return int(fields[6]) * 512
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The cost of a start."""
+
+    seconds: float
+    memory_bytes: int
+    """Resident, in addition to that before the opening."""
+    index_bytes: int
+    """As the index counts its own."""
+
+
+def measure_start(folder: Path, seed: int) -> Start:
+    """Measure a start in a fresh process."""
+    command = (sys.executable, "-m", "benchmarks.store_writes", str(folder), str(seed))
+    result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    return Start(**json.loads(result.stdout))
+
+
+async def _start(folder: Path, seed: int) -> dict[str, float]:
+    source = events(seed)
+    before = resident_bytes()
+    start = time.perf_counter()
+    async with opened(folder, 100) as store:
+        load = Load(store, source, 1)
+        load.run(load.prepared(1))
+        return {
+            "seconds": time.perf_counter() - start,
+            "memory_bytes": resident_bytes() - before,
+            "index_bytes": store._memory.fingerprints.held_bytes(),
+        }
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(_start(Path(sys.argv[1]), int(sys.argv[2])))))

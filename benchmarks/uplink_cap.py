@@ -8,13 +8,11 @@ bytes of the requests. Acks count only as long as there is a backlog.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -24,19 +22,17 @@ from typing import Final
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database
 from benchmarks import report
-from benchmarks.fleet.recorder import Recorder
 from benchmarks.report import Figure
-from benchmarks.store_drain import STEP_SECONDS, Sensors, delivered
-from benchmarks.store_fill import GATEWAY, fill
+from benchmarks.store_drain import STEP_SECONDS, Sensors, agent_on, delivered
+from benchmarks.store_fill import fill
+from benchmarks.thin_link.recorder import Recorder
 from simulators.services import ports
 from simulators.services.error import ServiceError
-from simulators.services.kafka.broker import Broker
-from simulators.services.kafka.settings import Listener
-from simulators.services.process import Command, Process
+from simulators.services.kafka.broker import Broker, Listener
 
 RATES: Final = (2_000, 20_000, 100_000)
-MODES: Final = ("at-least-once", "exactly-once", "at-most-once")
 BACKLOG: Final = 300_000
+ROUNDS: Final = 2
 SENSORS_PER_SECOND: Final = 200
 SETTLING_SECONDS: Final = 8.0
 MEASURED_SECONDS: Final = {2_000: 60.0, 20_000: 30.0, 100_000: 30.0}
@@ -76,14 +72,14 @@ class CapBench:
     filled: Path
     is_quick: bool
 
-    def run(self, mode: str, rate: int | None) -> CapRun:
-        """Run two agents with a delivery mode, the first one with a cap, None for none."""
+    def run(self, rate: int | None) -> CapRun:
+        """Run two agents, the first one with a cap, None for none."""
         topic = f"cap.{next(_NUMBERS)}"
         self.broker.create_topics(topic)
         # The recorder and the sensors share an interpreter, so what has no cap does not pass through it.
         servers = self.broker.bootstrap_servers if rate is None else f"127.0.0.1:{self.recorder.port}"
         cap = "" if rate is None else f"bytes_per_second_max = {rate}"
-        kafka = f'topic = "{topic}"\ndelivery = "{mode}"\n'
+        kafka = f'topic = "{topic}"\n'
         with (
             self._agent(self.folder / "twin", f'{kafka}bootstrap_servers = "{UNREACHABLE}"') as twin,
             self._agent(self.folder / "capped", f'{kafka}bootstrap_servers = "{servers}"\n{cap}') as sensors,
@@ -94,17 +90,8 @@ class CapBench:
     def _agent(self, place: Path, kafka: str) -> Iterator[Sensors]:
         """Run an agent on a copy of the store; yield its sensors."""
         shutil.copytree(self.filled, place / "state")
-        configuration = place / "oncegate.toml"
-        configuration.write_text(
-            f'[gateway]\nid = "{GATEWAY}"\nstate_dir = "{place / "state"}"\n[store]\nmax_bytes = "64GiB"\n'
-            f'[coap]\nbind = "[::1]:0"\n[http]\nenabled = false\n[receipts]\nenabled = false\n[kafka]\n{kafka}\n'
-        )
-        command = (sys.executable, "-m", "agent.cli.main", "run", "--config", str(configuration))
-        with Process(Command("agent", command, place / "agent.log")) as agent:
-            agent.wait_for_log("agent=ready", START_SECONDS_MAX)
-            port = int(agent.log().split("agent=ready")[1].split("]:")[1].split()[0])
-            with closing(Sensors(port, SENSORS_PER_SECOND)) as sensors:
-                yield sensors
+        with agent_on(place, kafka) as (_, port), closing(Sensors(port, SENSORS_PER_SECOND)) as sensors:
+            yield sensors
         shutil.rmtree(place)
 
     def _watch(self, sensors: Sensors, twin: Sensors, rate: int | None) -> CapRun:
@@ -142,17 +129,17 @@ def _acks(seconds: list[float]) -> Acks:
     return Acks(1_000 * median(seconds), 1_000 * quantiles(seconds, n=100)[98], len(seconds))
 
 
-def figures(bench: CapBench, rounds: int, modes: Sequence[str]) -> Iterator[Figure]:
-    """Yield the figures of all rates and some modes, of which the first one has all rounds."""
-    by_case: dict[tuple[str, int | None], list[CapRun]] = {}
+def figures(bench: CapBench, rounds: int) -> Iterator[Figure]:
+    """Yield the figures of all rates."""
+    by_rate: dict[int | None, list[CapRun]] = {}
     for number in range(rounds):
-        cases = [(mode, rate) for mode in modes[: 1 if number else None] for rate in (None, *RATES)]
-        for mode, rate in cases if number % 2 == 0 else reversed(cases):
-            run = bench.run(mode, rate)
-            report.progress(f"{mode}, {rate}: {run}")
-            by_case.setdefault((mode, rate), []).append(run)
-    for (mode, rate), runs in by_case.items():
-        name = f"{mode}, {'no cap' if rate is None else f'cap of {rate:,} bytes/s'}"
+        rates = (None, *RATES)
+        for rate in rates if number % 2 == 0 else reversed(rates):
+            run = bench.run(rate)
+            report.progress(f"{rate}: {run}")
+            by_rate.setdefault(rate, []).append(run)
+    for rate, runs in by_rate.items():
+        name = f"at-least-once, {'no cap' if rate is None else f'cap of {rate:,} bytes/s'}"
         if rate is not None:
             yield report.middle(f"{name}, sent", [run.sent_per_second for run in runs], "bytes/s")
         yield report.middle(f"{name}, acks p50", [run.acks.p50_ms for run in runs], "ms")
@@ -165,27 +152,17 @@ def figures(bench: CapBench, rounds: int, modes: Sequence[str]) -> Iterator[Figu
 
 def main() -> int:
     """Measure everything, print the table, and write the JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.uplink_cap", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="of the first mode; default: %(default)s")
-    parser.add_argument("--modes", default=",".join(MODES), help="separated by commas; default: %(default)s")
-    parser.add_argument("--quick", action="store_true", help="one round, a tenth of the time; saves nothing")
-    given = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="oncegate-bench-"))
+    given = report.parser("uplink_cap", __doc__).parse_args()
+    rounds = 1 if given.quick else ROUNDS
     own, advertised = ports.free(2)
-    try:
+    listener = Listener("PLAINTEXT", own, advertised, name="RECORDED")
+    with report.folder() as folder:
         fill(folder / "filled", BACKLOG, BACKLOG)
-        with ExitStack() as stack:
-            listener = Listener("PLAINTEXT", own, advertised, name="RECORDED")
-            broker = stack.enter_context(Broker(folder / "kafka", listener))
-            recorder = stack.enter_context(Recorder(advertised, own))
+        with Broker(folder / "kafka", listener) as broker, Recorder(advertised, own) as recorder:
             bench = CapBench(folder, broker, recorder, folder / "filled", given.quick)
-            found = list(figures(bench, 1 if given.quick else given.rounds, given.modes.split(",")))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    if given.quick:
-        report.show("uplink_cap", found)
-    else:
-        report.keep("uplink_cap", found, rounds=given.rounds, backlog=BACKLOG, sensors_per_second=SENSORS_PER_SECOND)
+            found = list(figures(bench, rounds))
+    settings = {"rounds": rounds, "backlog": BACKLOG, "sensors_per_second": SENSORS_PER_SECOND}
+    report.conclude("uplink_cap", found, is_kept=not given.quick, **settings)
     return 0
 
 

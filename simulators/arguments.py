@@ -61,3 +61,14 @@ def positive(text: str) -> int:
     if (number := natural(text)) == 0:
         raise argparse.ArgumentTypeError("at least 1 is needed")
     return number
+
+
+def seconds(text: str) -> float:
+    """Parse a number that is not negative."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
+    return number

@@ -5,20 +5,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from importlib import import_module
 from importlib.metadata import version
 
-_HELP = """usage: oncegate-sim COMMAND [OPTIONS]
+_COMMANDS = {
+    "run": ("simulators.run.command", "run a scenario against a gateway in the field, or against all services here"),
+    "link": ("simulators.observed_link.command", "put a lossy link between real sensors and a gateway, and check them"),
+    "scenarios": ("simulators.cli", "list the scenarios that are included"),
+    "judge": ("simulators.judge.command", "judge an earlier run again by the current content of the table"),
+    "validate": ("simulators.validate.command", "compare an earlier run, device by device, with the model of the path"),
+    "report": ("simulators.report.command", "rebuild the report of an earlier run from its ledger"),
+    "demo": ("simulators.demo", "run the whole path on this machine, with processes killed at random"),
+}
+"""The module of each command, imported only where it is used: listing scenarios requires no Kafka client."""
+_LISTED = "\n".join(f"{name:11}{meaning}" for name, (_, meaning) in _COMMANDS.items())
+_HELP = f"""usage: oncegate-sim COMMAND [OPTIONS]
 
 Run simulated sensors over a lossy radio link against a gateway, and report whether events were lost or doubled.
 
 commands:
-run        run a scenario against a gateway in the field, or against all services on this machine
-link       put a lossy link between real sensors and a gateway, and check how the sensors resend
-scenarios  list the scenarios that are included
-judge      judge an earlier run again by the current content of the table
-validate   compare what an earlier run has seen of each device with the model of the path
-report     rebuild the report of an earlier run from its ledger
-demo       run the whole path on this machine, with processes killed at random
+{_LISTED}
 
 `oncegate-sim COMMAND --help` describes a command, `oncegate-sim --version` prints the version.
 
@@ -27,7 +33,6 @@ examples:
   oncegate-sim run lost-acks --target coap://gateway.lan --seed 7 --ledger out.jsonl
   oncegate-sim link --target coap://gateway.lan --loss 0.3 --events 20
 """
-_COMMANDS = ("run", "link", "scenarios", "judge", "validate", "report", "demo")
 _FAILURE = 1
 _USAGE = 2
 
@@ -58,33 +63,10 @@ def main() -> None:
 
 
 def _run(name: str, arguments: Sequence[str]) -> int:
-    # Each command imports only what it needs: listing scenarios does not require a Kafka client.
-    program = f"oncegate-sim {name}"
-    if name == "run":
-        from simulators.run.command import main as run
-
-        return run(arguments, program)
-    if name == "link":
-        from simulators.observed_link.command import main as link
-
-        return link(arguments, program)
-    if name == "demo":
-        from simulators.demo.command import main as demo
-
-        return demo(arguments, program)
-    if name == "judge":
-        from simulators.judge.command import main as judge
-
-        return judge(arguments, program)
-    if name == "validate":
-        from simulators.validate.command import main as validate
-
-        return validate(arguments, program)
-    if name == "report":
-        from simulators.report.command import main as report
-
-        return report(arguments, program)
-    return _list_scenarios(arguments)
+    if name == "scenarios":
+        return _list_scenarios(arguments)
+    status: int = import_module(_COMMANDS[name][0]).main(arguments, f"oncegate-sim {name}")
+    return status
 
 
 def _list_scenarios(arguments: Sequence[str]) -> int:

@@ -67,10 +67,6 @@ class Display:
         elif time.monotonic() - self._last_line > LINE_SECONDS:
             self._line(_INDENT + what)
 
-    def load(self, counts: Counts, events_min: int) -> None:
-        """Show how many events are acked, and the rates since the last call."""
-        self.count(counts.acked, events_min, self._rates(counts))
-
     def progress(self, counts: Counts, seconds: float, seconds_total: float) -> None:
         """Show the elapsed time, the counts, and the rates since the last call."""
         left = max(0.0, seconds_total - seconds)

@@ -6,14 +6,14 @@ import asyncio
 import resource
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
+from functools import partial
 
 from simulators.errors import SimulatorError
 from simulators.payloads import SENSORS_MAX, PayloadGenerator, device_name, device_profile
 from simulators.scenario import Bug, FleetPlan, SensorKind
 from simulators.sensors.field import Field
-from simulators.sensors.non_confirmable import NonConfirmableSensor
 from simulators.sensors.relay import Relay
-from simulators.sensors.reporter import Reporter
+from simulators.sensors.reporter import NonConfirmableSensor, Reporter
 from simulators.sensors.store_and_forward import StoreAndForwardSensor
 from simulators.sensors.zigbee2mqtt import Zigbee2MqttObserver
 from simulators.sensors.zigbee_network import ZigbeeNetwork
@@ -64,8 +64,9 @@ async def play(plans: Sequence[FleetPlan], field: Field) -> None:
                 else:
                     sensor = _coap_sensor(field, plan, index, place)
                     opened.append(sensor)
-                    await _open(sensor, field, index)
-                    runs.append(_run(sensor, field, index))
+                    assert field.targets.coap is not None
+                    field.targets.register_peer(await sensor.endpoint.open(field.targets.coap), index)
+                    runs.append(partial(sensor.run, field.random(f"sensor {index} moments")))
                     index += 1
         field.start()
         async with asyncio.TaskGroup() as tasks:
@@ -94,7 +95,7 @@ def _coap_sensor(field: Field, plan: FleetPlan, index: int, place: int) -> CoapS
 def _relay(field: Field, plan: FleetPlan, index: int, place: int) -> Run:
     generators = [_generator(field, plan, index + of, place) for of in range(RELAYED)]
     relay = Relay(field, generators, plan, field.random(f"sensor {index} waits"))
-    return lambda: relay.run(field.random(f"sensor {index} moments"))
+    return partial(relay.run, field.random(f"sensor {index} moments"))
 
 
 def _generator(field: Field, plan: FleetPlan, index: int, place: int) -> PayloadGenerator:
@@ -107,12 +108,3 @@ def _generator(field: Field, plan: FleetPlan, index: int, place: int) -> Payload
         id_repeated_every=ID_REPEATED_EVERY if Bug.IDS_REPEATED in plan.bugs else 0,
     )
     return PayloadGenerator(named, field.random(f"sensor {index} says"))
-
-
-async def _open(sensor: CoapSensor, field: Field, index: int) -> None:
-    assert field.targets.coap is not None
-    field.targets.register_peer(await sensor.endpoint.open(field.targets.coap), index)
-
-
-def _run(sensor: CoapSensor, field: Field, index: int) -> Run:
-    return lambda: sensor.run(field.random(f"sensor {index} moments"))

@@ -1,4 +1,4 @@
-"""Start the agent or the job with some of its functions replaced: for mutants, and for benchmarks.
+"""Start the agent or the job with some of its functions replaced: for mutants, benchmarks, and a clock that can be set.
 
     python -m simulators.launch agent MODULE:FUNCTION … -- run --config FILE
 
@@ -8,9 +8,15 @@ the product, and only in the product's own process.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+CLOCK_VARIABLE = "ONCEGATE_SIM_CLOCK"
+"""The environment variable that names the file with the offset of the clock in milliseconds."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -27,6 +33,17 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     status: int = import_module("cloud.job").main(own)
     return status
+
+
+def shift_clock() -> None:
+    """Shift SystemClock.wall_ms, the agent's only source of wall-clock time, by the offset in a file.
+
+    libfaketime also shifts timed waits of threads, so that they block while the clock is set back.
+    """
+    kind: Any = import_module("agent.clock").SystemClock
+    file = Path(os.environ[CLOCK_VARIABLE])
+    wall_ms = kind.wall_ms
+    kind.wall_ms = lambda self: wall_ms(self) + int(file.read_text())
 
 
 if __name__ == "__main__":

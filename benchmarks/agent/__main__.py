@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,8 +9,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from benchmarks import report
-from benchmarks.agent import forms, memory, rounds
-from benchmarks.agent.forms import Form
+from benchmarks.agent import memory, programs, rounds
 from benchmarks.agent.loads import Result
 from benchmarks.agent.memory import Memory
 from benchmarks.agent.rounds import Measured
@@ -22,49 +20,23 @@ RATE, CPU, LATENCY, MEMORY, RATIO = "events/s", "us/event", "ms", "MB", "times"
 
 
 def main() -> None:
-    """Run all measurements; the results of `--quick` and `--compare` are printed only."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.agent", description=__doc__)
+    """Run all measurements; the results of `--quick` are printed only."""
+    parser = report.parser("agent", __doc__)
     parser.add_argument("--rounds", type=int, default=5, help="how often each contender runs (default: 5)")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each run (default: 3)")
     parser.add_argument("--minutes", type=float, default=2.0, help="of the run for the memory (default: 2; 0: none)")
-    parser.add_argument("--quick", action="store_true", help="one round of 2 s, memory for 15 s; nothing is kept")
-    parser.add_argument(
-        "--compare",
-        type=Path,
-        metavar="CHECKOUT",
-        help="measure the agent of this checkout and that of another one in turns, both pure; nothing is kept",
-    )
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.seconds, options.minutes = 1, 2.0, 0.25
     BUILD.mkdir(exist_ok=True)
     with TemporaryDirectory(dir=BUILD, prefix="bench-") as name:
-        if options.compare:
-            _compare(forms.checkout(options.compare), options.rounds, options.seconds, Path(name))
-            return
-        compiled = forms.compiled()
-        contestants = rounds.all_contenders(compiled, forms.pure())
+        compiled = programs.compiled()
+        contestants = rounds.all_contenders(compiled, programs.pure())
         measured = rounds.run(contestants, options.rounds, options.seconds, Path(name))
         held = memory.measure(compiled, options.minutes * 60, Path(name)) if options.minutes else None
     figures = [*_rows(measured), *_ratios(measured), *(() if held is None else _memory(held, options.minutes))]
     settings = {"rounds": options.rounds, "seconds": options.seconds, "minutes": options.minutes}
-    if options.quick:
-        report.show("agent", figures)
-    else:
-        print(report.keep("agent", figures, **settings))
-
-
-def _compare(other: Form, count: int, seconds: float, folder: Path) -> None:
-    """Print the figures of this checkout and of another one, and the ratio of each row's rounds."""
-    ours = forms.pure()
-    measured = rounds.run(rounds.agents([ours, other]), count, seconds, folder)
-    names = [row.removeprefix(f"{ours.name}: ") for row in measured.rows if row.startswith(f"{ours.name}: ")]
-    figures = []
-    for name in names:
-        pair = f"{ours.name}: {name}", f"{other.name}: {name}"
-        figures += [_ratio(measured, f"{name}: rate, here : there", *pair, _rate)]
-        figures += [_ratio(measured, f"{name}: CPU, here : there", *pair, _cpu, at_least=False)]
-    report.show("agent", [*_rows(measured), *figures])
+    report.conclude("agent", figures, is_kept=not options.quick, **settings)
 
 
 def _rows(measured: Measured) -> Sequence[Figure]:
@@ -86,7 +58,6 @@ def _ratios(measured: Measured) -> Sequence[Figure]:
         ("CoAP against NATS: rate", rounds.COAP_MANY, rounds.NATS_MANY, _rate, 4.0),
         ("CoAP against NATS: CPU", rounds.COAP_MANY, rounds.NATS_MANY, _cpu, 0.6),
         ("CoAP against the bare path: rate", rounds.COAP_MANY, rounds.BARE, _rate, 0.75),
-        ("CoAP against the bare path: CPU", rounds.COAP_MANY, rounds.BARE, _cpu, None),
         ("HTTP, single events, against ThingsBoard: rate", rounds.HTTP_SINGLE, rounds.THINGSBOARD, _rate, None),
         ("compiled against pure, CoAP: rate", rounds.COAP_MANY, f"pure: {rounds.COAP_MANY}", _rate, None),
         ("compiled against pure, CoAP: CPU", rounds.COAP_MANY, f"pure: {rounds.COAP_MANY}", _cpu, None),
@@ -134,7 +105,7 @@ def _memory(held: Memory, minutes: float) -> Sequence[Figure]:
     name = f"memory, {minutes:g} min at {held.per_second:,.0f} events/s"
     return (
         report.against("memory, idle", held.idle, MEMORY, IDLE_MB),
-        report.against(name, held.end, MEMORY, LOADED_MB, half_way=held.half, accepted=held.accepted),
+        report.against(name, held.end, MEMORY, LOADED_MB, accepted=held.accepted),
     )
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database, tables
-from benchmarks import cpu_clock
+from benchmarks import usage
 from benchmarks.agent import programs
-from benchmarks.agent.forms import Form
+from benchmarks.agent.programs import Form
 from simulators.services import ports
 from simulators.services.process import Command, Process
 
@@ -36,7 +36,7 @@ class Server:
 
     def cpu_seconds(self) -> float:
         """Return the CPU time of all threads, user and system, in seconds."""
-        return cpu_clock.cpu_seconds(self.process.pid)
+        return usage.cpu_seconds(self.process.pid)
 
     def stored(self) -> int:
         """Return the number of events that are on disk, or at least written to a file."""
@@ -61,10 +61,7 @@ class Server:
 
     def resident_bytes(self) -> int:
         """Return the resident memory in bytes."""
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1024
-        raise RuntimeError("no VmRSS")
+        return usage.resident_bytes(self.process.pid)
 
 
 @contextmanager
@@ -77,7 +74,7 @@ def oncegate(
     credentials: Path | None = None,
 ) -> Iterator[Server]:
     """Run a form of the agent without Kafka; `sync_ms` slows its disk down, `credentials` are OSCORE's."""
-    coap, http = _udp_port(), ports.free(1)[0]
+    (coap,), (http,) = ports.free(1, socket.SOCK_DGRAM), ports.free(1)
     folder.mkdir(parents=True)
     # Requests that are protected beforehand cannot carry the Echo value of the answer before.
     oscore = "" if credentials is None else f'[coap.oscore]\ncredentials_dir = "{credentials}"\nfreshness = "start"\n'
@@ -102,7 +99,7 @@ def oncegate(
 @contextmanager
 def aiocoap_alone(folder: Path) -> Iterator[Server]:
     """Run aiocoap's own server in front of the same pipeline and store."""
-    port = _udp_port()
+    (port,) = ports.free(1, socket.SOCK_DGRAM)
     command = (sys.executable, "-m", "benchmarks.agent.aiocoap_alone", str(folder / "state"), str(port))
     with running("aiocoap", command, folder, {}) as process:
         process.wait_for_log("ready")
@@ -112,7 +109,7 @@ def aiocoap_alone(folder: Path) -> Iterator[Server]:
 @contextmanager
 def bare_path(folder: Path) -> Iterator[Server]:
     """Run the limit of Python on this path."""
-    port = _udp_port()
+    (port,) = ports.free(1, socket.SOCK_DGRAM)
     folder.mkdir(parents=True)
     command = (sys.executable, "-m", "benchmarks.agent.bare_path", str(port), str(folder / "events"))
     with running("bare", command, folder, {}) as process:
@@ -123,7 +120,7 @@ def bare_path(folder: Path) -> Iterator[Server]:
 @contextmanager
 def libcoap(folder: Path) -> Iterator[Server]:
     """Run libcoap's example server, which stores nothing."""
-    port = _udp_port()
+    (port,) = ports.free(1, socket.SOCK_DGRAM)
     command = (str(programs.libcoap_server()), "-A", "::1", "-p", str(port), "-v", "0")
     with running("libcoap", command, folder, {}) as process:
         process.wait_until(lambda: _udp_taken(port), f"listens on port {port}")
@@ -172,13 +169,6 @@ def running(
         yield process
     finally:
         process.kill()
-
-
-def _udp_port() -> int:
-    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as free:
-        free.bind(("::1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 def _udp_taken(port: int) -> bool:

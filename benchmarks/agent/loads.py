@@ -16,6 +16,7 @@ from benchmarks.agent.contenders import Server
 from simulators.services.error import ServiceError
 
 POST, PUT = 2, 3
+HTTP_PATH = "/api/v1/events"
 PATIENCE_SECONDS = 60
 FLOOD_SHARE_MIN = 0.95
 _BURST, _AHEAD = 50, 1_000
@@ -34,7 +35,6 @@ class Result:
     """Of the server."""
     p50_ms: float = 0.0
     p99_ms: float = 0.0
-    max_ms: float = 0.0
     refused: int = 0
     resent: int = 0
 
@@ -54,7 +54,7 @@ class ClientLoad:
     """Clients that the C program simulates, each with one outstanding request."""
 
     protocol: str
-    """`coap`, `coap-tagged` (with a Request-Tag), `nats` or `http`."""
+    """`coap`, `nats` or `http`."""
     port: int
     clients: int
     seconds: float
@@ -84,11 +84,9 @@ def coap(
     rate: float = 0.0,
     method: int = POST,
     path: str = "events",
-    tagged: bool = False,
 ) -> Result:
     """Run CoAP sensors, each of which sends its next event after the last answer, or all at a total rate."""
-    protocol = "coap-tagged" if tagged else "coap"
-    return _measured(server, ClientLoad(protocol, server.port, sensors, seconds, path, rate, method))
+    return _measured(server, ClientLoad("coap", server.port, sensors, seconds, path, rate, method))
 
 
 @contextmanager
@@ -102,7 +100,7 @@ def flood(port: int, seconds: float, rate: float) -> Iterator[None]:
         raise ServiceError(f"flood: {sent:,} requests were sent instead of {seconds * rate:,.0f}")
 
 
-def http(server: Server, seconds: float, pack: int, connections: int, path: str = "/api/v1/events") -> Result:
+def http(server: Server, seconds: float, pack: int, connections: int, path: str = HTTP_PATH) -> Result:
     """Post packs of events over persistent connections, one outstanding on each."""
     return _measured(server, ClientLoad("http", server.more_ports["http"], connections, seconds, path, pack=pack))
 
@@ -115,14 +113,6 @@ def mqtt(server: Server, broker_port: int, events: int) -> Result:
             pass
         _until(lambda: server.stored() - first >= events)
     return Result(events, time.monotonic() - start, server.cpu_seconds() - before)
-
-
-def http_once(server: Server, pack: int) -> None:
-    """Post one pack over a connection of its own."""
-    with socket.create_connection(("127.0.0.1", server.more_ports["http"])) as open_socket:
-        open_socket.settimeout(PATIENCE_SECONDS)
-        open_socket.sendall(_http_pack(pack))
-        _http_code(open_socket)
 
 
 def mqtt_once(broker_port: int, events: int) -> None:
@@ -145,15 +135,20 @@ def mosquitto(server: Server, seconds: float) -> Result:
 
 def nats(server: Server, outstanding: int, seconds: float) -> Result:
     """Publish to JetStream over as many connections, one message outstanding on each, and wait for each ack."""
-    with socket.create_connection(("127.0.0.1", server.port)) as stream:
-        stream.settimeout(PATIENCE_SECONDS)
-        stream.recv(65_536)
-        request = b'{"name":"E","subjects":["e"],"storage":"file"}'
-        stream.sendall(b'CONNECT {"verbose":false}\r\nSUB c 1\r\n')
-        stream.sendall(b"PUB $JS.API.STREAM.CREATE.E c %d\r\n%s\r\n" % (len(request), request))
-        while b"MSG c" not in stream.recv(65_536):
-            pass
+    create_stream(("127.0.0.1", server.port))
     return _measured(server, ClientLoad("nats", server.port, outstanding, seconds, "e"))
+
+
+def create_stream(address: tuple[str, int]) -> None:
+    """Create the stream `E`, which keeps messages of the subject `e` on disk."""
+    request = b'{"name":"E","subjects":["e"],"storage":"file"}'
+    with socket.create_connection(address, timeout=PATIENCE_SECONDS) as stream:
+        lines = stream.makefile("rb")
+        lines.readline()
+        stream.sendall(b'CONNECT {"verbose":false}\r\nSUB i.c 1\r\n')
+        stream.sendall(b"PUB $JS.API.STREAM.CREATE.E i.c %d\r\n%s\r\n" % (len(request), request))
+        while not lines.readline().startswith(b"MSG i.c"):
+            pass
 
 
 def _measured(server: Server, load: ClientLoad) -> Result:
@@ -164,16 +159,8 @@ def _measured(server: Server, load: ClientLoad) -> Result:
     if program.returncode:
         raise SystemExit(f"bench-agent: the load has failed: {load}")
     figures = json.loads(printed)
-    return Result(
-        figures["accepted"],
-        figures["seconds"],
-        server.cpu_seconds() - before,
-        figures["p50_ms"],
-        figures["p99_ms"],
-        figures["max_ms"],
-        figures["refused"],
-        figures["resent"],
-    )
+    named = {name: figures[name] for name in ("accepted", "seconds", "p50_ms", "p99_ms", "refused", "resent")}
+    return Result(cpu_seconds=server.cpu_seconds() - before, **named)
 
 
 @contextmanager
@@ -208,26 +195,6 @@ def event(number: int | None = None) -> bytes:
     return b'{"id":%d,"data":{"temperature":%d.5,"humidity":%d}}' % (number, number % 30, number % 100)
 
 
-def _http_pack(events: int, path: str = "/api/v1/events") -> bytes:
-    """Return a request with one event, or with several as an array."""
-    body = b",".join(b'{"device":"urn:x:%d",%s' % (place, event()[1:]) for place in range(events))
-    body = b"[%s]" % body if events > 1 else body
-    return b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" % path.encode() + (
-        b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
-    )
-
-
-def _http_code(open_socket: socket.socket) -> int:
-    answer = b""
-    while b"\r\n\r\n" not in answer:
-        answer += open_socket.recv(65_536)
-    head, _, body = answer.partition(b"\r\n\r\n")
-    length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
-    while len(body) < length:
-        body += open_socket.recv(65_536)
-    return int(head.split()[1])
-
-
 def _publish(number: int) -> bytes:
     topic, body = b"bench/urn:x:%d" % (number % 100), event()
     rest = len(topic).to_bytes(2, "big") + topic + (number % 65_535 + 1).to_bytes(2, "big") + body
@@ -249,7 +216,7 @@ def result(accepted: int, seconds: float, cpu: float, latencies: list[float], re
     if at < 0:
         return Result(accepted, seconds, cpu, refused=refused)
     p50, p99 = latencies[at // 2], latencies[int(at * 0.99)]
-    return Result(accepted, seconds, cpu, p50, p99, latencies[-1], refused)
+    return Result(accepted, seconds, cpu, p50, p99, refused)
 
 
 def _until(condition: Callable[[], bool]) -> None:

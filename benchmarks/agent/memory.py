@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.agent import contenders, loads
-from benchmarks.agent.forms import Form
+from benchmarks.agent.loads import ClientLoad
+from benchmarks.agent.programs import Form
 from simulators.services.mosquitto import Mosquitto
 
 COAP_PER_SECOND = 900
 MQTT_PER_SECOND = 60
 PACK, PACKS_PER_SECOND = 10, 4
-SETTLED_SHARE = 0.5
-"""The share of the run after which growth is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,6 @@ class Memory:
     """Resident megabytes (10^6 bytes)."""
 
     idle: float
-    half: float
     end: float
     accepted: int
     per_second: float
@@ -41,33 +40,23 @@ def measure(form: Form, seconds: float, folder: Path) -> Memory:
         idle = server.resident_bytes()
         first = server.stored()
         start = time.monotonic()
-        others = [
-            threading.Thread(target=_every_second, args=(seconds, lambda: loads.http_once(server, PACK)))
-            for _ in range(PACKS_PER_SECOND)
-        ]
-        others.append(
-            threading.Thread(
-                target=_every_second, args=(seconds, lambda: loads.mqtt_once(broker.port, MQTT_PER_SECOND))
-            )
+        other = threading.Thread(
+            target=_every_second, args=(seconds, lambda: loads.mqtt_once(broker.port, MQTT_PER_SECOND))
         )
-        for other in others:
-            other.start()
-        half = 0
-        coap = loads.ClientLoad("coap", server.port, 64, seconds, "events", COAP_PER_SECOND).start()
-        while coap.poll() is None:
-            time.sleep(1)
-            if not half and time.monotonic() - start > seconds * SETTLED_SHARE:
-                half = server.resident_bytes()
-        for other in others:
-            other.join()
+        other.start()
+        http = server.more_ports["http"]
+        packs = ClientLoad("http", http, 1, seconds, loads.HTTP_PATH, PACKS_PER_SECOND, pack=PACK).start()
+        coap = ClientLoad("coap", server.port, 64, seconds, "events", COAP_PER_SECOND).start()
+        coap.communicate()
+        other.join()
+        packs.communicate()
         accepted = server.stored() - first
         end = server.resident_bytes()
         rate = accepted / (time.monotonic() - start)
-    return Memory(idle / 1e6, half / 1e6, end / 1e6, accepted, rate)
+    return Memory(idle / 1e6, end / 1e6, accepted, rate)
 
 
-def _every_second(seconds: float, work: object) -> None:
-    assert callable(work)
+def _every_second(seconds: float, work: Callable[[], None]) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         began = time.monotonic()

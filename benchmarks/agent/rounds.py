@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.agent import contenders, loads, oscore, programs, thingsboard
 from benchmarks.agent.contenders import Server
-from benchmarks.agent.forms import Form
 from benchmarks.agent.loads import Result
+from benchmarks.agent.programs import Form
 from simulators.services.error import ServiceError
 from simulators.services.mosquitto import Mosquitto
 
@@ -84,7 +84,10 @@ def run(contestants: Sequence[Contender], rounds: int, seconds: float, folder: P
 
 def all_contenders(compiled: Form, pure: Form) -> list[Contender]:
     """Return our agent and its peers; report those that are missing on this machine."""
-    peers: list[Contender] = [_bare, _aiocoap]
+    peers: list[Contender] = [
+        partial(_alone, BARE, contenders.bare_path),
+        partial(_alone, "aiocoap alone, same store, 256", contenders.aiocoap_alone),
+    ]
     if programs.libcoap_server() is None:
         print("bench-agent: libcoap left out (Debian: libcoap3-bin)")
     else:
@@ -103,17 +106,10 @@ def all_contenders(compiled: Form, pure: Form) -> list[Contender]:
     ]
 
 
-def agents(forms: Sequence[Form]) -> list[Contender]:
-    """Return forms of our agent alone, each with its name before its rows."""
-    return [partial(_agent, form, f"{form.name}: ") for form in forms]
-
-
 def _agent(form: Form, prefix: str, bench: Turns) -> None:
     with bench.place() as place, contenders.oncegate(place / "agent", form) as server:
         bench.measured.add(f"{prefix}CoAP, {SENSORS_FEW} outstanding", loads.coap(server, SENSORS_FEW, bench.seconds))
         bench.measured.add(f"{prefix}{COAP_MANY}", loads.coap(server, SENSORS_MANY, bench.seconds))
-        tagged = loads.coap(server, SENSORS_MANY, bench.seconds, tagged=True)
-        bench.measured.add(f"{prefix}{COAP_MANY}, with libcoap's Request-Tag", tagged)
         packs = loads.http(server, bench.seconds, PACK, PACK_CONNECTIONS)
         bench.measured.add(f"{prefix}{HTTP_PACKS}", packs)
         bench.measured.add(f"{prefix}{HTTP_SINGLE}", loads.http(server, bench.seconds, 1, SENSORS_FEW))
@@ -144,14 +140,9 @@ def _agent_under_stress(form: Form, bench: Turns) -> None:
             measured.add(f"CoAP, fsync {slower} ms slower, {SENSORS_MANY}", loads.coap(server, SENSORS_MANY, seconds))
 
 
-def _bare(bench: Turns) -> None:
-    with bench.place() as place, contenders.bare_path(place) as server:
-        bench.measured.add(BARE, loads.coap(server, SENSORS_MANY, bench.seconds))
-
-
-def _aiocoap(bench: Turns) -> None:
-    with bench.place() as place, contenders.aiocoap_alone(place) as server:
-        bench.measured.add("aiocoap alone, same store, 256", loads.coap(server, SENSORS_MANY, bench.seconds))
+def _alone(row: str, start: Callable[[Path], AbstractContextManager[Server]], bench: Turns) -> None:
+    with bench.place() as place, start(place) as server:
+        bench.measured.add(row, loads.coap(server, SENSORS_MANY, bench.seconds))
 
 
 def _libcoap(bench: Turns) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +24,7 @@ def run(folder: Path, platform_port: int) -> Iterator[Server]:
     (port,) = ports.free(1)
     command, environment = prepare(folder, port, platform_port, LOG_LEVEL)
     with running("thingsboard", command, folder, environment, inside=True) as process:
-        process.wait_until(lambda: listens(port), f"listens on port {port}")
+        process.wait_for_port(port)
         yield Server(process, port, {"http": port})
 
 
@@ -81,12 +80,3 @@ def _connector(port: int, log_level: str) -> dict[str, object]:
         "converter": converter,
     }
     return {"host": "127.0.0.1", "port": port, "SSL": False, "logLevel": log_level, "mapping": [mapping]}
-
-
-def listens(port: int) -> bool:
-    """Whether something listens on a port."""
-    try:
-        socket.create_connection(("127.0.0.1", port)).close()
-    except OSError:
-        return False
-    return True

@@ -108,8 +108,8 @@ def figures(timings: Mapping[str, Mapping[int, Timing]]) -> list[Figure]:
             continue
         rates = [ours[number].rate / peers[number].rate for number in shared]
         per_cpu = [ours[number].rate_per_cpu / peers[number].rate_per_cpu for number in shared]
-        rows.append(_ratio(f"the job by: {NAMES[other]}, wall", rates, GOALS.get(other)))
-        rows.append(_ratio(f"the job by: {NAMES[other]}, per CPU second", per_cpu, None))
+        rows.append(report.middle(f"the job by: {NAMES[other]}, wall", rates, "x", GOALS.get(other), at_least=True))
+        rows.append(report.middle(f"the job by: {NAMES[other]}, per CPU second", per_cpu, "x"))
     return rows
 
 
@@ -121,11 +121,3 @@ def _row(name: str, found: Sequence[Timing]) -> Figure:
         "each_broker_cpu_seconds": [one.broker_cpu_seconds for one in found],
     }
     return Figure(name, median(one.rate for one in found), "records/s", details=details)
-
-
-def _ratio(name: str, each: Sequence[float], goal: float | None) -> Figure:
-    value = median(each)
-    details = {"each": each}
-    if goal is None:
-        return Figure(name, value, "x", details=details)
-    return Figure(name, value, "x", f">= {goal}", value >= goal, details)

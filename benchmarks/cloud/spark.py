@@ -17,6 +17,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from benchmarks.usage import resident_bytes
 from cloud.delta.sink import TABLE
 from cloud.delta.table import DeltaTable
 from cloud.session import open_session
@@ -44,14 +45,9 @@ STEPS, SMALL_BATCHES, SMALL_KEYS = 5, 3, 2000
 def main(contender: str, servers: str, topic: str, folder: str, batch: str) -> None:
     """Run one contender to the topic's end; the figures of each batch go to the log."""
     spark = open_session()
-    if contender == "fill":
-        fill(spark, folder, int(batch))
-    elif contender == "state":
-        grow(spark, folder, int(batch))
-    elif contender == "age":
-        age(spark, folder, int(batch))
-    elif contender == "log":
-        lengthen(spark, folder, int(batch))
+    works = {"fill": fill, "state": grow, "age": age, "log": lengthen}
+    if contender in works:
+        works[contender](spark, folder, int(batch))
     else:
         contend(spark, contender, KafkaSettings(servers, topic, "-", int(batch), {}), folder)
     print(FINISHED, flush=True)
@@ -124,7 +120,7 @@ def grow(spark: SparkSession, folder: str, count: int) -> None:
     writer = survivors.writeStream.format("noop").option("checkpointLocation", f"{folder}/checkpoint")
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
-    print(f"resident={resident_bytes(os.getppid())}", flush=True)
+    print(f"resident={resident_bytes(os.getppid(), 'VmHWM:')}", flush=True)
     for progress in query.recentProgress:
         [state] = progress.stateOperators
         print(
@@ -132,12 +128,6 @@ def grow(spark: SparkSession, folder: str, count: int) -> None:
             f"disk={state.customMetrics['rocksdbSstFileSize']}",
             flush=True,
         )
-
-
-def resident_bytes(pid: int) -> int:
-    """Return the peak resident memory of a process: the JVM's heap and RocksDB's memory, in bytes."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
 def age(spark: SparkSession, table: str, seconds: int) -> None:

@@ -1,4 +1,4 @@
-"""The job alone: `python -m benchmarks.job [--quick] [--only a,b]`.
+"""The job alone: `python -m benchmarks.job [--quick] [--only a b]`.
 
 How its batches slow down with the keys in its state, with late traffic, with the length of its table's log, and how old
 its receipts are at a steady rate.
@@ -6,24 +6,19 @@ its receipts are at a steady rate.
 
 from __future__ import annotations
 
-import argparse
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from confluent_kafka import KafkaException
 
 from benchmarks import report
 from benchmarks.cloud.runs import DRIVER_MEGABYTES, WINDOW, Bench
-from benchmarks.job.delta_log import log_figures
 from benchmarks.job.late import late_figures
 from benchmarks.job.receipts import receipt_figures
-from benchmarks.job.window import window_figures
+from benchmarks.job.window import log_figures, window_figures
 from benchmarks.report import Figure
 from simulators.services.error import ServiceError
 from simulators.services.kafka.broker import Broker
@@ -51,22 +46,16 @@ QUICK = Size(50_000, 500_000, 20_000, 25, 500_000, 10_800)
 def main() -> int:
     """Run the chosen measurements, print the table, write the JSON; exit status 1 where one of them failed."""
     started = time.monotonic()
-    given = _arguments()
+    given = report.parser("job", __doc__, ALL).parse_args()
     size = QUICK if given.quick else FULL
-    names = given.only.split(",")
-    folder = Path(tempfile.mkdtemp(prefix="oncegate-bench-"))
-    try:
-        with Broker(folder / "kafka") as broker:
-            figures, failed = _measure(Bench(broker, "events", PARTITIONS, 0, size.batch, folder), size, names)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    names = given.only
+    with report.folder() as folder, Broker(folder / "kafka") as broker:
+        figures, failed = _measure(Bench(broker, "events", PARTITIONS, 0, size.batch, folder), size, names)
     took = (time.monotonic() - started) / 60
     print(f"all of it took {took:.1f} minutes", flush=True)
-    if given.quick or set(names) != set(ALL):
-        report.show("job", figures)
-    else:
-        settings = {"partitions": PARTITIONS, "window": WINDOW, "driver_megabytes": DRIVER_MEGABYTES, "minutes": took}
-        report.keep("job", figures, **asdict(size), **settings, failed=failed)
+    settings = {"partitions": PARTITIONS, "window": WINDOW, "driver_megabytes": DRIVER_MEGABYTES, "minutes": took}
+    is_kept = not given.quick and set(names) == set(ALL)
+    report.conclude("job", figures, is_kept=is_kept, **asdict(size), **settings, failed=failed)
     return 1 if failed else 0
 
 
@@ -89,17 +78,6 @@ def _measure(bench: Bench, size: Size, names: list[str]) -> tuple[list[Figure], 
             report.progress(f"{name}: not measured: {error}")
         report.progress(f"{name}: {time.monotonic() - started:.0f} s")
     return figures, failed
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.job", description=__doc__.splitlines()[0])
-    add = parser.add_argument
-    add("--quick", action="store_true", help="a twentieth of the counts; nothing is kept")
-    add("--only", default=",".join(ALL), metavar="NAMES", help="of: %(default)s; the results of a part are not kept")
-    given = parser.parse_args()
-    if unknown := set(given.only.split(",")) - set(ALL):
-        parser.error(f"--only: no such name: {', '.join(sorted(unknown))}")
-    return given
 
 
 if __name__ == "__main__":

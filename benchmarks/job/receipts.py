@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from benchmarks.cloud import topic
 from benchmarks.cloud.runs import RUN_SECONDS_MAX, STATE_AGE_SECONDS, Bench, committed
-from benchmarks.report import Figure
+from benchmarks.report import Figure, against
 from simulators.services.error import ServiceError
 from simulators.services.process import Process
 
@@ -35,17 +35,8 @@ def receipt_figures(bench: Bench, seconds: int) -> list[Figure]:
     finally:
         process.kill()
     cuts = quantiles(ages, n=100)
-    return [
-        Figure(
-            f"receipt age at {RECORDS_PER_SECOND:,} records/s, trigger 2 s, p{cut}",
-            cuts[cut - 1],
-            "s",
-            f"<= {goal:g}",
-            cuts[cut - 1] <= goal,
-            {"records": len(ages)},
-        )
-        for cut, goal in GOALS.items()
-    ]
+    of = f"receipt age at {RECORDS_PER_SECOND:,} records/s, trigger 2 s"
+    return [against(f"{of}, p{cut}", cuts[cut - 1], "s", goal, records=len(ages)) for cut, goal in GOALS.items()]
 
 
 def _watch(bench: Bench, process: Process, seconds: int) -> list[float]:

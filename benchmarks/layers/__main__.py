@@ -14,9 +14,9 @@ from rich.table import Table
 from benchmarks import report
 from simulators.display import Display
 from simulators.run.options import RunOptions
+from simulators.run.play import Stop
 from simulators.run.run import run
 from simulators.run.services import Overrides
-from simulators.run.stop import Stop
 from simulators.scenario import find
 from simulators.terminal import open_console
 

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -43,10 +44,9 @@ _NAMES = (*_WITH_KAFKA, *_QOS_TWO, "nats", "thingsboard")
 
 
 def main() -> None:
-    """Run the contenders one after the other; `--only` runs some of them, and saves nothing without `--keep`."""
+    """Run the contenders one after the other; `--only` runs some of them, and saves nothing."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.losses", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=_NAMES, default=(), help="only these; nothing is kept")
-    parser.add_argument("--keep", action="store_true", help="with --only: replace their outcomes among the kept ones")
     parser.add_argument("--seed", type=int, default=SEED, help="of the lost responses (default: %(default)s)")
     options = parser.parse_args()
     BUILD.mkdir(exist_ok=True)
@@ -54,47 +54,36 @@ def main() -> None:
     for name in options.only or _NAMES:
         with TemporaryDirectory(dir=BUILD, prefix="losses-") as folder, _gateway(name, Path(folder)) as gateway:
             outcomes.append(contest.run(name, gateway, options.seed))
-            taken.append({**outcomes[-1].document(), **_circumstances()})
+            measured = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            taken.append({**asdict(outcomes[-1]), "measured": measured, "load": round(os.getloadavg()[1], 1)})
     _show(outcomes)
-    if options.keep or not options.only:
+    if not options.only:
         print(_keep(taken, options.seed))
 
 
 @contextmanager
 def _gateway(name: str, folder: Path) -> Iterator[Gateway]:
+    needed = {"telegraf": programs.telegraf, "thingsboard": programs.thingsboard_python, "nats": programs.nats_server}
+    if name in needed and needed[name]() is None:
+        raise SystemExit(f"bench-losses: {name} cannot be built or installed here")
     if name in _WITH_KAFKA:
-        if name == "telegraf" and programs.telegraf() is None:
-            raise SystemExit("bench-losses: Telegraf cannot be built here")
         with Broker(folder / "kafka") as broker:
             yield _WITH_KAFKA[name](folder / "gateway", broker)
     elif name in _QOS_TWO:
         yield QosTwo(folder / "gateway", _QOS_TWO[name])
-    elif name == "thingsboard":
-        if programs.thingsboard_python() is None:
-            raise SystemExit("bench-losses: ThingsBoard Gateway cannot be installed here")
-        yield ThingsBoard(folder / "gateway")
     else:
-        if programs.nats_server() is None:
-            raise SystemExit("bench-losses: NATS cannot be built here")
-        yield Nats(folder / "gateway")
+        yield ThingsBoard(folder / "gateway") if name == "thingsboard" else Nats(folder / "gateway")
 
 
 def _show(outcomes: list[Outcome]) -> None:
     table = Table("gateway", "events", "acknowledged", "transmissions", "kills", "lost", "duplicated")
     for one in outcomes:
-        table.add_row(*map(str, one.document().values()))
+        table.add_row(*map(str, asdict(one).values()))
     Console().print(table)
-
-
-def _circumstances() -> dict[str, object]:
-    """Return when a run has ended, and the load of the machine, which other work may have caused."""
-    return {"measured": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "load": round(os.getloadavg()[1], 1)}
 
 
 def _keep(taken: list[dict[str, object]], seed: int) -> Path:
     file = report.FOLDER / "losses.json"
-    kept = {one["gateway"]: one for one in json.loads(file.read_text())["outcomes"]} if file.exists() else {}
-    kept |= {one["gateway"]: one for one in taken}
     document = {
         "benchmark": "losses",
         "machine": {name: value for name, value in report.machine().items() if name != "load"},
@@ -104,7 +93,7 @@ def _keep(taken: list[dict[str, object]], seed: int) -> Path:
             "sensors": contest.SENSORS,
             "response_loss": contest.RESPONSE_LOSS,
         },
-        "outcomes": [kept[name] for name in _NAMES if name in kept],
+        "outcomes": taken,
     }
     file.write_text(json.dumps(document, indent=2) + "\n")
     return file

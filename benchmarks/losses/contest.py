@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from random import Random
 
 from benchmarks.losses.gateways import Gateway
@@ -35,9 +35,6 @@ class Outcome:
     """Acknowledged, and not at the far end."""
     duplicated: int
     """Arrivals beyond the first of each event."""
-
-    def document(self) -> dict[str, object]:
-        return asdict(self)
 
 
 class SequentialSensors:

@@ -76,15 +76,3 @@ def _message(lines: BinaryIO, subject: bytes) -> bytes:
             if line.split()[1] == subject or (subject == b"d" and line.split()[2] == b"2"):
                 return text
     raise ConnectionError("nats: closed")
-
-
-def create_stream(address: tuple[str, int]) -> None:
-    """Create the stream `E`, which keeps messages of the subject `e` on disk."""
-    request = b'{"name":"E","subjects":["e"],"storage":"file"}'
-    with socket.create_connection(address, timeout=_SECONDS) as stream:
-        lines = stream.makefile("rb")
-        lines.readline()
-        stream.sendall(b'CONNECT {"verbose":false}\r\nSUB i.c 1\r\n')
-        stream.sendall(b"PUB $JS.API.STREAM.CREATE.E i.c %d\r\n%s\r\n" % (len(request), request))
-        while not lines.readline().startswith(b"MSG i.c"):
-            pass

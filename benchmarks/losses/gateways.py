@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion
 
-from benchmarks.agent import programs, thingsboard
+from benchmarks.agent import loads, programs, thingsboard
 from benchmarks.losses import destinations, idempotent_gateway, sensors
 from simulators.services import ports
 from simulators.services.kafka.broker import Broker
@@ -272,7 +272,7 @@ class Nats(_Processes):
         self.processes[0].start()
         self.processes[0].wait_for_log("Server is ready")
         if not self._created:
-            destinations.create_stream(self._address)
+            loads.create_stream(self._address)
             self._created = True
 
     def uplink(self, *, up: bool) -> None:

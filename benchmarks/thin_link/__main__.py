@@ -9,11 +9,8 @@ a bridge of mosquitto and Telegraf (`peers`) send the same readings, published w
 
 from __future__ import annotations
 
-import argparse
 import json
-import shutil
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -32,17 +29,15 @@ from agent.forward.kafka.client import LastError
 from agent.forward.kafka.topic import TopicWatch
 from benchmarks import report
 from benchmarks.agent import programs
-from benchmarks.fleet.recorder import Recorder, Traffic
 from benchmarks.report import Figure
-from benchmarks.thin_link.peers import TELEGRAFS, Peer, mosquitto_bridge, telegraf, wait_until_arrived
-from benchmarks.thin_link.slow_link import SEED, slow_link
+from benchmarks.thin_link.peers import SEED, TELEGRAFS, Peer, mosquitto_bridge, slow_link, telegraf, wait_until_arrived
+from benchmarks.thin_link.recorder import Recorder, Traffic
 from benchmarks.uplink import readings
 from contract import topics
 from contract.receipt import GROUP_DEFAULT, Receipt
 from simulators.services import ports
 from simulators.services.error import ServiceError
-from simulators.services.kafka.broker import Broker
-from simulators.services.kafka.settings import Listener
+from simulators.services.kafka.broker import Broker, Listener
 from simulators.services.process import Command, Process
 
 EVENT_SECONDS: Final = 3.0
@@ -125,20 +120,12 @@ def bodies() -> Iterator[bytes]:
 
 def main() -> int:
     """Measure all gateways at once, and write the JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.thin_link", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=360.0, help="default: %(default)s")
-    parser.add_argument("--quick", action="store_true", help="half a minute; saves nothing")
-    given = parser.parse_args()
-    seconds = 30.0 if given.quick else given.seconds
-    folder = Path(tempfile.mkdtemp(prefix="oncegate-bench-"))
-    try:
+    given = report.parser("thin_link", __doc__).parse_args()
+    seconds = 30.0 if given.quick else 360.0
+    with report.folder() as folder:
         figures = measure(folder, seconds)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    if given.quick:
-        report.show("thin_link", figures)
-    else:
-        report.keep("thin_link", figures, seconds=seconds, event_seconds=EVENT_SECONDS, seed=SEED)
+    settings = {"seconds": seconds, "event_seconds": EVENT_SECONDS, "seed": SEED}
+    report.conclude("thin_link", figures, is_kept=not given.quick, **settings)
     return 0
 
 
@@ -179,10 +166,10 @@ def measure(folder: Path, seconds: float) -> list[Figure]:
         seconds = time.monotonic() - started  # longer on a busy machine
         figures: list[Figure] = []
         for gateway, recorder, start in zip(GATEWAYS, own_recorders, starts, strict=True):
-            figures += _figures(gateway.name, recorder.cut().traffic, seconds, events if gateway.has_events else 0)
-            figures.append(Figure(f"{gateway.name}, start", start.total.wire_bytes, "bytes"))
+            figures += _figures(gateway.name, recorder.cut(), seconds, events if gateway.has_events else 0)
+            figures.append(Figure(f"{gateway.name}, start", sum(one.wire_bytes for one in start.values()), "bytes"))
         for peer in peers:
-            figures += _figures(peer.name, peer.recorder.cut().traffic, seconds, events)
+            figures += _figures(peer.name, peer.recorder.cut(), seconds, events)
         stop.set()
         if receipts.result() < seconds / COMMIT_SECONDS / 4:
             raise ServiceError("too few receipts were committed: the agents polled more often than beside a job")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 import orjson
@@ -42,6 +43,14 @@ _TYPES = {
 """The types of a record's fields; a field that is absent counts as None."""
 
 T = TypeVar("T")
+
+
+RECORDS_FILE = "records.jsonl"
+"""Where a run keeps the records for the time after its broker has ended."""
+
+
+class SavedRecordsError(SimulatorError):
+    """A line of the file is no record, or a part of one; the message names it."""
 
 
 class TopicError(SimulatorError):
@@ -243,3 +252,22 @@ def _bytes(value: str | bytes | None) -> bytes:
 
 def _place(topic: Topic) -> str:
     return f"kafka: {topic.name} at {topic.bootstrap_servers}"
+
+
+def saving(records: Iterable[Row], file: Path) -> Iterator[Row]:
+    """Yield the records, and write each of them to the file as a line."""
+    with file.open("wb") as lines:
+        for record in records:
+            lines.write(orjson.dumps(tuple(record), option=orjson.OPT_APPEND_NEWLINE))
+            yield record
+
+
+def read_saved(file: Path) -> Iterator[Row]:
+    """Yield the records in a file; raise SavedRecordsError."""
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                row = Row(*orjson.loads(line))
+            except (ValueError, TypeError) as error:
+                raise SavedRecordsError(f"{file}, line {number}: no record: {error} in {line[:200]!r}") from error
+            yield row

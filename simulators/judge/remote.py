@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from simulators import ledger as ledgers
 from simulators.display import Display
 from simulators.judge.sink import Sink
-from simulators.judge.standstill import stands_still
 from simulators.ledger import Begun, LedgerError
 from simulators.oracle.evidence_database import EvidenceDatabase
-from simulators.oracle.findings import Scope
 from simulators.oracle.history import with_histories
 from simulators.oracle.judge import judge
-from simulators.oracle.verdict import Verdict
+from simulators.oracle.verdict import Scope, Verdict
 
 TOPIC = "topic"
 """The ledger's key for the end offsets of the topic at the start of the run."""
+POLL_SECONDS = 2.0
+WAIT_SECONDS_MAX = 900.0
+"""A longer backlog can be judged later, by `oncegate-sim judge`."""
 
 
 def note_topic(sink: Sink) -> dict[str, Any]:
@@ -103,3 +105,33 @@ def _read_run(ledger_file: Path) -> Mapping[str, Any]:
         if isinstance(line, Begun):
             return line.run
     raise LedgerError(f"{ledger_file} describes no run")
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The clock of a wait; tests replace it."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+REAL_CLOCK = Clock()
+
+
+async def stands_still(
+    count: Callable[[], Awaitable[int]],
+    seconds: float,
+    is_stopped: Callable[[], bool] = lambda: False,
+    clock: Clock = REAL_CLOCK,
+) -> bool:
+    """Wait until the count has not changed for `seconds`; return whether that happened."""
+    begin = clock.now()
+    latest = await count()
+    moved = clock.now()
+    while (now := clock.now()) - moved < seconds:
+        if is_stopped() or now - begin >= WAIT_SECONDS_MAX:
+            return False
+        await clock.sleep(min(POLL_SECONDS, seconds))
+        if (counted := await count()) != latest:
+            latest, moved = counted, clock.now()
+    return True

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from contract.properties import PropertiesError, read_private
 from contract.topics import EVENTS
+from simulators.arguments import seconds
 from simulators.evidence import delta, postgres, topic
 from simulators.evidence.row import Row
 from simulators.evidence.topic import Reading, Topic
@@ -86,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--standstill",
-        type=_seconds,
+        type=seconds,
         default=STANDSTILL_SECONDS,
         metavar="SECONDS",
         help="judge once no row has arrived for this time (default: %(default)g)",
@@ -103,13 +104,3 @@ def read_sink(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Sin
         parser.error(f"--kafka-properties: {error}")
     named = None if given.kafka is None else Topic(given.kafka, given.topic, properties)
     return Sink(given.table, given.postgres, given.postgres_table, named, given.standstill)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
-    return seconds

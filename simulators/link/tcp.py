@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Self
 
-from simulators.link.faults import LinkFault, Packet, apply_all
-from simulators.link.profile import LinkProfile
+from simulators.link.faults import LinkFault, LinkProfile, Packet, apply_all
 
 PIECE_BYTES_MAX = 16_384
 STALL_SECONDS = 0.1

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol, Self
 
-from simulators.link.faults import LinkFault, Packet, apply_all
-from simulators.link.profile import LinkProfile
+from simulators.link.faults import LinkFault, LinkProfile, Packet, apply_all
 
 PEERS_MAX = 20_000
 Target = tuple[str, int]

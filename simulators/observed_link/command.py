@@ -13,7 +13,7 @@ from rich.table import Table
 
 from simulators.arguments import add_seed, make_parser, positive, seed_of
 from simulators.errors import SimulatorError
-from simulators.link.profile import link_profile
+from simulators.link.faults import link_profile
 from simulators.link.udp import Link, Target
 from simulators.observed_link.observer import MEANINGS, Observer
 from simulators.scenario import LinkPlan, find

@@ -10,10 +10,9 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from simulators.oracle.evidence_database import EvidenceDatabase
-from simulators.oracle.findings import Findings, Scope
 from simulators.oracle.statement import name, readable
 from simulators.oracle.tallies import must
-from simulators.oracle.verdict import Violation
+from simulators.oracle.verdict import Findings, Scope, Violation
 
 _KNOWN = """
     SELECT marks, sent, acked, due_forms, sent_forms, ifnull(rows, 0), mark, statement

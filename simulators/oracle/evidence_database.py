@@ -117,11 +117,6 @@ class EvidenceDatabase:
         found = self.connection.execute("SELECT 1 FROM variant WHERE statement = ? LIMIT 1", (statement,))
         return found.fetchone() is not None
 
-    def first_times(self) -> list[int]:
-        """Return when each event first arrived in Kafka, in milliseconds since 1970 UTC."""
-        query = "SELECT min(at) FROM record GROUP BY epoch, sequence"
-        return [moment for (moment,) in self.connection.execute(query)]
-
     def arrivals(self) -> list[tuple[int, int]]:
         """Return the number of first arrivals in Kafka in each second; times in milliseconds since 1970 UTC."""
         query = "SELECT 1000 * (first / 1000), count(*) FROM ({}) GROUP BY first / 1000"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from simulators.oracle import contents, labels, order, timestamps
+from simulators.oracle import contents, labels, order
 from simulators.oracle.evidence_database import EvidenceDatabase
-from simulators.oracle.findings import Findings, Scope
 from simulators.oracle.tallies import prepare, unknown
-from simulators.oracle.verdict import Verdict
+from simulators.oracle.verdict import Findings, Scope, Verdict
 
-CHECKS = (contents.check, labels.check, order.check, timestamps.check)
+CHECKS = (contents.check, labels.check, order.check, labels.check_times)
 
 
 def judge(evidence: EvidenceDatabase, scope: Scope | None = None) -> Verdict:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 
 from simulators.oracle.evidence_database import EvidenceDatabase
-from simulators.oracle.findings import Findings, Scope
 from simulators.oracle.statement import readable
-from simulators.oracle.verdict import Violation
+from simulators.oracle.verdict import Findings, Scope, Violation
 
 _ROWS_OF_ONE_LABEL = """
     SELECT again.rows, min(row.content), ifnull(sent, 0), ifnull(acked, 0), mark
@@ -98,3 +97,26 @@ def _marks(listed: int | str | None) -> tuple[int, ...]:
 
 def _label(epoch: str | None, sequence: int | None) -> str:
     return f"epoch {epoch}, sequence {sequence}"
+
+
+STEP_MILLISECONDS_MAX = 1_000
+"""Tolerated backward step of the machine's clock during a run."""
+_BEFORE_IT_WAS_SENT = f"""
+    SELECT s.mark FROM label l JOIN stated s USING (statement)
+    WHERE l.at < s.first_at - {STEP_MILLISECONDS_MAX} AND l.statement NOT IN (SELECT statement FROM variant)
+"""
+_BEFORE_ITS_RECORD = f"""
+    SELECT r.content FROM row r JOIN record c ON c.partition = r.partition AND c."offset" = r."offset"
+    WHERE r.at < c.at - {STEP_MILLISECONDS_MAX}
+"""
+
+
+def check_times(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
+    """Compare timestamps, where one clock made all of them."""
+    if not scope.one_clock:
+        return
+    for (mark,) in evidence.connection.execute(_BEFORE_IT_WAS_SENT).fetchall():
+        subject = f"{readable(evidence.content(mark))}: in Kafka before it was sent"
+        findings.add(Violation("invented", subject, 1, 0, 1, (mark,)))
+    for (content,) in evidence.connection.execute(_BEFORE_ITS_RECORD).fetchall():
+        findings.add(Violation("invented", f"{readable(content)}: processed before it was in Kafka", 0, 0, 1))

@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simulators.oracle.evidence_database import EvidenceDatabase
-from simulators.oracle.findings import Findings, Scope
 from simulators.oracle.statement import readable
-from simulators.oracle.verdict import Violation
+from simulators.oracle.verdict import Findings, Scope, Violation
 
 # Statements of one event; a second request of one with neither id nor time may be labelled after the ACK.
 _ONE_EVENT = "s.marks = 1 AND (NOT s.neither OR s.requests <= 1)"

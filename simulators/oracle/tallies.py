@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from simulators.oracle.evidence_database import EvidenceDatabase
-from simulators.oracle.findings import Scope
+from simulators.oracle.verdict import Scope
 
 _REPEATED = """
     CREATE TABLE again (epoch, sequence, rows, PRIMARY KEY (epoch, sequence)) WITHOUT ROWID;

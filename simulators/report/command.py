@@ -54,8 +54,8 @@ def build(ledger_file: Path, folder: Path | None, output: Path) -> None:
 def _verdict_of(ledger_file: Path) -> Verdict:
     from simulators import ledger
     from simulators.oracle.evidence_database import EvidenceDatabase
-    from simulators.oracle.findings import Scope
     from simulators.oracle.judge import judge
+    from simulators.oracle.verdict import Scope
 
     with EvidenceDatabase() as evidence:
         evidence.add_ledger(ledger.read(ledger_file))

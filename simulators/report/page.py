@@ -14,9 +14,9 @@ from typing import Any
 from contract.timestamp import rfc3339
 from simulators import ledger
 from simulators.oracle.verdict import DECLARED, Verdict, sentence
-from simulators.report import charts, exports
+from simulators.report import charts
 from simulators.report.observations import STEP_MILLISECONDS, Observations, observe, quantiles
-from simulators.report.sankey import Station, branch, listed, resends, sankey
+from simulators.report.pictures import Station, branch, listed, resends, sankey
 
 _PAGE = Path(__file__).with_name("page.html")
 _COLUMNS = (
@@ -41,7 +41,7 @@ class Arrivals:
 
 
 def write(ledger_file: Path, verdict: Verdict, arrivals: Arrivals, path: Path) -> None:
-    """Write the report of one run, and beside it the verdict for CI, as JUnit XML and PNG."""
+    """Write the report of one run."""
     seen = observe(ledger.read(ledger_file))
     kafka, table = (_by_step(seen, times) for times in (arrivals.kafka, arrivals.table))
     scenario = seen.run.get("scenario", {})
@@ -66,8 +66,6 @@ def write(ledger_file: Path, verdict: Verdict, arrivals: Arrivals, path: Path) -
         sensors=_sensors(seen),
     )
     path.write_text(page)
-    exports.write_junit(verdict, str(scenario.get("name", ledger_file.stem)), path.with_suffix(".junit.xml"))
-    exports.write_picture(stations, verdict, path.with_suffix(".png"))
 
 
 def _waits(seen: Observations) -> str:

@@ -11,14 +11,18 @@ from simulators.display import Display
 from simulators.oracle.verdict import Verdict
 from simulators.report.command import REPORT_FILE
 from simulators.run.options import RunOptions, parse
+from simulators.run.play import stop_on_signals
 from simulators.run.run import run
-from simulators.run.stop import stop_on_signals
 from simulators.terminal import exit_status, guarded, open_console, show
 
 
 def main(arguments: Sequence[str], program: str) -> int:
     """Run a scenario and return the exit status: 0 only where the whole run was judged and no fault was found."""
-    options = parse(arguments, program)
+    return conduct(parse(arguments, program), "run")
+
+
+def conduct(options: RunOptions, name: str) -> int:
+    """Run as the options say, show the verdict, and return the exit status."""
     console = open_console()
     console.print(f"seed {options.seed}; ledger: {options.ledger_file}", soft_wrap=True)
 
@@ -29,7 +33,7 @@ def main(arguments: Sequence[str], program: str) -> int:
         return exit_status(verdict)
 
     interrupted = f"interrupted: no verdict; no process is left, the ledger is {options.ledger_file}"
-    return guarded(work, "run", console, interrupted=interrupted)
+    return guarded(work, name, console, interrupted=interrupted)
 
 
 async def _run(options: RunOptions, console: Console) -> Verdict:

@@ -12,7 +12,7 @@ from simulators.evidence.topic import TopicError
 from simulators.ledger import Ledger
 from simulators.oracle.evidence_database import AHEAD, RESTORED
 from simulators.run.gateway import Gateway
-from simulators.run.reports import Reports
+from simulators.run.play import Reports
 from simulators.run.services import Services
 from simulators.scenario import Fault, FaultKind, FaultTarget
 from simulators.services.service import ProcessService

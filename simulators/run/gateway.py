@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from contract.event import Event
+from simulators import launch
 from simulators.errors import RunError
-from simulators.run import clock_patch
 from simulators.scenario import LanePlan
 from simulators.services import ports
 from simulators.services.process import Command, Process
@@ -23,7 +23,7 @@ from simulators.services.service import ProcessService
 READY = "agent=ready"
 LISTENS = "mqtt=connected"
 COMMAND_SECONDS_MAX = 60
-_CLOCK_PATCH = "simulators.run.clock_patch:install"
+_CLOCK_PATCH = "simulators.launch:shift_clock"
 _LOG_BYTES = 16_384
 
 
@@ -34,7 +34,7 @@ class GatewayOptions:
     id: str = "gw1"
     clock: str = "trusted"
     fake_clock: bool = False
-    """Whether the wall clock can be set (clock_patch.py)."""
+    """Whether the wall clock can be set (launch.py)."""
     store_max_bytes: str = "1GiB"
     bytes_per_second_max: str = ""
     lanes: tuple[LanePlan, ...] = ()
@@ -165,7 +165,7 @@ class Gateway(ProcessService):
         environment = {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
         if self.options.fake_clock:
             self.set_clock(0)
-            environment[clock_patch.VARIABLE] = str(self._folder / "clock")
+            environment[launch.CLOCK_VARIABLE] = str(self._folder / "clock")
         return environment
 
     def _request(self, *arguments: str) -> str:

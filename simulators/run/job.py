@@ -20,7 +20,6 @@ _ROOT = Path(__file__).resolve().parents[2]
 _JOB = _ROOT / "cloud" / "job.py"
 _LAUNCH = _ROOT / "simulators" / "launch.py"
 _STAGE = re.compile(r"\bbatch=(\d+) stage=(\S+)")
-_COMMITTED = "committed"
 _READS = "cloud.stream.progress query="
 _BETWEEN = frozenset({"receipt", "done"})
 """The stages after which a batch is over."""
@@ -61,20 +60,7 @@ class Job(ProcessService):
         return [(int(batch), stage) for batch, stage in _STAGE.findall(self.process.log())]
 
     @property
-    def has_committed(self) -> bool:
-        """Whether the job has committed to its table since its latest start."""
-        return any(stage == _COMMITTED for _, stage in self.stages)
-
-    @property
     def in_a_batch(self) -> bool:
         """Whether the job is in the middle of a batch."""
         stages = self.stages
         return bool(stages) and stages[-1][1] not in _BETWEEN
-
-    def stage(self) -> str:
-        """Return a description of the job's current stage."""
-        stages = self.stages
-        if not stages:
-            return "starting"
-        batch, stage = stages[-1]
-        return f"after batch {batch}" if stage in _BETWEEN else f"batch {batch}: {stage}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Sequence
@@ -12,11 +13,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from simulators import fleet
 from simulators.display import Display
 from simulators.ledger import Ledger
-from simulators.link.profile import link_profile, stream_profile
+from simulators.link.faults import link_profile, stream_profile
 from simulators.link.tcp import StreamLink
 from simulators.link.udp import Link
-from simulators.run.reports import Reports
-from simulators.run.stop import Stop
 from simulators.scenario import Scenario, SensorKind
 from simulators.sensors.endpoint import Timing
 from simulators.sensors.field import Field, Source, Targets
@@ -40,7 +39,7 @@ async def link_to(
     mqtt: Address | None,
     token: str | None,
     zigbee2mqtt: Source | None = None,
-) -> AsyncIterator[tuple[Targets, Link | None]]:
+) -> AsyncIterator[Targets]:
     """Open the emulated links that the scenario's sensors need, in front of their targets."""
     kinds = {plan.kind for plan in scenario.fleets}
     async with AsyncExitStack() as stack:
@@ -54,7 +53,7 @@ async def link_to(
             proxy = StreamLink(target, stream_profile(scenario.link), scenario.link.resets, seed)
             return (await stack.enter_async_context(proxy)).address
 
-        targets = Targets(
+        yield Targets(
             coap=None if radio is None else radio.address,
             http=await stream(SensorKind.HTTP, http),
             http_token=token,
@@ -62,7 +61,6 @@ async def link_to(
             zigbee2mqtt=zigbee2mqtt,
             register_peer=(lambda _port, _name: None) if radio is None else radio.register_peer,
         )
-        yield targets, radio
 
 
 async def sensors(
@@ -110,22 +108,12 @@ async def sensors(
         await asyncio.gather(playing, stopping, return_exceptions=True)
 
 
-async def watch(
-    scenario: Scenario, ledger: Ledger, statuses: Sequence[Address], radio: Link | None, display: Display
-) -> None:
+async def watch(scenario: Scenario, ledger: Ledger, statuses: Sequence[Address], display: Display) -> None:
     """Show the progress and record samples of the gateways' status until cancelled."""
     begin = time.monotonic()
     while True:
         display.progress(ledger.counts, time.monotonic() - begin, scenario.seconds)
         values = await asyncio.to_thread(_request_all, statuses)
-        if radio is not None:
-            traffic = radio.traffic
-            values |= {
-                "requests": traffic.requests,
-                "requests_lost": traffic.requests_lost,
-                "answers": traffic.answers,
-                "answers_lost": traffic.answers_lost,
-            }
         if values:
             ledger.sample(values)
         await asyncio.sleep(SAMPLE_SECONDS)
@@ -153,3 +141,57 @@ def _request_all(addresses: Sequence[Address]) -> dict[str, int]:
         }.items():
             values[name] = values.get(name, 0) + int(value)
     return values
+
+
+class Reports:
+    """Sensors report until no fault needs them any longer, and pause while a card is being replaced."""
+
+    def __init__(self) -> None:
+        self.enabled = asyncio.Event()
+        self.enabled.set()
+        self.suffice = asyncio.Event()
+        """Set once every fault has been played, with reports after it where it needs some."""
+        self._pausing = asyncio.Lock()
+
+    @asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        """Hold new reports within the block, one block after the other; transmissions of earlier ones continue.
+
+        Those that fell due follow at once.
+        """
+        async with self._pausing:
+            self.enabled.clear()
+            try:
+                yield
+            finally:
+                self.enabled.set()
+
+
+class Stop:
+    """A request to end a run early, without new events and without waiting for outstanding ones."""
+
+    def __init__(self) -> None:
+        self.requested = asyncio.Event()
+
+    def __call__(self) -> None:
+        """Request the end."""
+        self.requested.set()
+
+
+def stop_on_signals(display: Display) -> Stop:
+    """Return a Stop that the first Ctrl-C requests; the second one and SIGTERM cancel the current task."""
+    stop = Stop()
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+
+    def interrupted() -> None:
+        if stop.requested.is_set():
+            task.cancel()
+        else:
+            display.fact("interrupted: judging the run so far; press again to end at once")
+            stop()
+
+    loop.add_signal_handler(signal.SIGINT, interrupted)
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    return stop

@@ -17,29 +17,25 @@ from simulators import ledger as ledgers
 from simulators.display import Display
 from simulators.errors import RunError
 from simulators.evidence import delta, topic
-from simulators.evidence.saved import RECORDS_FILE, saving
-from simulators.evidence.topic import Topic
+from simulators.evidence.topic import RECORDS_FILE, Topic, saving
 from simulators.judge.remote import judge_remote_run, note_topic, wait_for_rows
 from simulators.ledger import Ledger
 from simulators.oracle.evidence_database import EvidenceDatabase
-from simulators.oracle.findings import Scope
 from simulators.oracle.history import with_histories
 from simulators.oracle.judge import judge
-from simulators.oracle.verdict import Verdict
+from simulators.oracle.verdict import Scope, Verdict
 from simulators.payloads import RUNS, devices_of
 from simulators.report import command as report
 from simulators.report.command import ARRIVALS_FILE, REPORT_FILE, VERDICT_FILE
-from simulators.run import faults, folder, play
+from simulators.run import faults, play
 from simulators.run.gateway import GatewayStatus
 from simulators.run.options import RunOptions
-from simulators.run.reports import Reports
-from simulators.run.services import Services, started
-from simulators.run.stop import Stop
+from simulators.run.play import Reports, Stop
+from simulators.run.services import Services, empty_folder, started
 from simulators.run.supervisor import supervised
 from simulators.run.waiting import wait_for_job, wait_for_receipts, wait_for_table
 from simulators.scenario import SensorKind
-from simulators.sensors.zigbee_broker import require_no_network
-from simulators.sensors.zigbee_network import DEVICES_TOPIC
+from simulators.sensors.zigbee_network import DEVICES_TOPIC, require_no_network
 
 POLL_SECONDS = 0.5
 
@@ -52,7 +48,7 @@ async def run(options: RunOptions, display: Display, stop: Stop) -> Verdict:
     Raise RunError or ServiceError where there is no verdict.
     """
     home = options.folder.absolute()
-    folder.empty(home)
+    empty_folder(home)
     options.ledger_file.parent.mkdir(parents=True, exist_ok=True)
     if options.ledger_file.exists():
         raise RunError(f"{options.ledger_file} is the ledger of another run: name another --ledger, or move it away")
@@ -83,7 +79,7 @@ async def _run_remote(options: RunOptions, home: Path, display: Display, stop: S
             mqtt,
             options.http_token,
         )
-        async with links as (targets, radio), asyncio.TaskGroup() as tasks:
+        async with links as targets, asyncio.TaskGroup() as tasks:
             display.phase(f"{options.scenario.name}: sensors report to {target_urls(options)}")
             if (erasure := options.sink.erasure(devices_of(number))) is not None:
                 display.fact("their events stay in the table; this statement erases them (docs/table.md, Procedures):")
@@ -93,7 +89,7 @@ async def _run_remote(options: RunOptions, home: Path, display: Display, stop: S
                 display.fact(f"mosquitto_pub -h {mqtt[0]} -p {mqtt[1]} -t {DEVICES_TOPIC} -r -n")
             statuses = [http] if http else []
             await play.note_before(ledger, statuses)
-            watching = tasks.create_task(play.watch(options.scenario, ledger, statuses, radio, display))
+            watching = tasks.create_task(play.watch(options.scenario, ledger, statuses, display))
             await play.sensors(options.scenario, options.seed, ledger, targets, stop, number)
             watching.cancel()
         _end(ledger, stop)
@@ -131,11 +127,11 @@ async def _play_local(options: RunOptions, services: Services, ledger: Ledger, d
     coap = [gateway.address for gateway in services.gateways]
     mqtt = None if services.mosquitto is None else ("127.0.0.1", services.mosquitto.port)
     links = play.link_to(scenario, options.seed, coap, first.http_address, mqtt, None, services.source)
-    async with links as (targets, radio), asyncio.TaskGroup() as tasks:
+    async with links as targets, asyncio.TaskGroup() as tasks:
         sensors = sum(plan.sensors for plan in scenario.fleets)
         display.phase(f"{scenario.name}: {sensors:,} sensors report for {scenario.seconds:g} s, then settle")
         statuses = [gateway.http_address for gateway in services.gateways]
-        watching = tasks.create_task(play.watch(scenario, ledger, statuses, radio, display))
+        watching = tasks.create_task(play.watch(scenario, ledger, statuses, display))
         reports = Reports()
 
         async def happen() -> None:

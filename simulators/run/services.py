@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from simulators.services.mosquitto import Mosquitto
 from simulators.services.service import ProcessService
 from simulators.services.zigbee2mqtt import Zigbee2Mqtt
 
+_MARKER = ".oncegate-sim"
+"""Marks a folder that a run may empty."""
 AGENT_END_SECONDS_MAX = 45.0
 """TimeoutStopSec of the service unit; then the agent is killed."""
 
@@ -87,6 +90,16 @@ class Services:
         for name, gateway in self.agents.items():
             if status := gateway.process.terminate(AGENT_END_SECONDS_MAX):
                 raise RunError(f"{name}: ended with status {status} after SIGTERM; {gateway.process.log_tail()}")
+
+
+def empty_folder(folder: Path) -> None:
+    """Empty the folder; raise RunError where it holds something else than an earlier run."""
+    if folder.exists():
+        if any(folder.iterdir()) and not (folder / _MARKER).exists():
+            raise RunError(f"{folder} holds something else than an earlier run: choose another --folder")
+        shutil.rmtree(folder)
+    (folder / "logs").mkdir(parents=True)
+    (folder / _MARKER).touch()
 
 
 @asynccontextmanager

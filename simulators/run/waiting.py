@@ -9,11 +9,11 @@ from typing import Protocol
 from simulators.display import Display
 from simulators.errors import RunError
 from simulators.evidence.receipts import behind
-from simulators.judge.standstill import REAL_CLOCK, Clock
+from simulators.judge.remote import REAL_CLOCK, Clock
 from simulators.run.gateway import GatewayStatus
 from simulators.run.job import START_SECONDS_MAX
+from simulators.run.play import Stop
 from simulators.run.services import Services
-from simulators.run.stop import Stop
 
 POLL_SECONDS = 0.5
 STANDSTILL_SECONDS_MAX = 180.0

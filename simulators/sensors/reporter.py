@@ -110,3 +110,28 @@ def pause_seconds(answer: wire.Message | None, field: Field, random: Random) -> 
     """Return the pause before the next try, in seconds: random, or the gateway's Max-Age up to our own limit."""
     limit = field.timing.pause_seconds_max
     return random.uniform(0.0, limit) if answer is None else min(answer.max_age_seconds, limit)
+
+
+class NonConfirmableSensor:
+    """One device; it stops repeating at the first answer, and drops an event without an answer."""
+
+    def __init__(self, field: Field, generator: PayloadGenerator, plan: FleetPlan, random: Random) -> None:
+        self.generator = generator
+        self.endpoint = Endpoint(field.timing, random)
+        self._field = field
+        self._plan = plan
+
+    async def run(self, schedule: Random) -> None:
+        """Report until the run is over."""
+        ledger = self._field.ledger
+        async for moment in self._field.moments(schedule, self._plan.every_seconds):
+            event = self.generator.next_event(self._field.time_of(moment, self._plan.clock_offset_seconds))
+            mark = ledger.reported(event)
+            datagram = self.endpoint.prepare(self.generator.request(event), wire.NON)
+            for time in range(self._plan.repeats):
+                ledger.sent(mark, again=time > 0)
+                if is_done(await self.endpoint.send_once(datagram, self._field.timing.ack_timeout_seconds)):
+                    ledger.acked(mark)
+                    break
+            else:
+                ledger.given_up(mark)

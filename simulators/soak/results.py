@@ -17,9 +17,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from simulators.oracle.verdict import BROKEN
-from simulators.soak.gauges import summary, thinned
-from simulators.soak.options import SoakOptions
-from simulators.soak.run import SoakOutcome
+from simulators.soak.plan import SoakOptions
+from simulators.soak.run import SoakOutcome, summary, thinned
 
 PAGE, PICTURE = "verification.md", "soak.svg"
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import median
 
 from simulators import fleet
 from simulators import ledger as ledgers
@@ -16,19 +18,18 @@ from simulators.display import Display
 from simulators.errors import RunError
 from simulators.ledger import Happened, Ledger
 from simulators.oracle.verdict import Verdict
-from simulators.run import faults, folder, play
-from simulators.run.reports import Reports
+from simulators.run import faults, play
+from simulators.run.play import Reports, Stop
 from simulators.run.run import judge_local
-from simulators.run.services import Overrides, Services, started
-from simulators.run.stop import Stop
+from simulators.run.services import Overrides, Services, empty_folder, started
 from simulators.run.supervisor import SelfEnd, supervised
 from simulators.run.waiting import wait_for_receipts
 from simulators.scenario import Scenario
 from simulators.sensors.endpoint import Timing
 from simulators.sensors.field import Field
+from simulators.services import session
 from simulators.soak import plan
-from simulators.soak.gauges import Gauges, Sample
-from simulators.soak.options import EXACTLY_ONCE, SoakOptions
+from simulators.soak.plan import EXACTLY_ONCE, SoakOptions
 
 POLL_SECONDS = 0.5
 KINDS = frozenset({"killed", "stopped", "frozen", "disk full", "clock stepped"})
@@ -63,7 +64,7 @@ async def soak(options: SoakOptions, display: Display, stop: Stop) -> SoakOutcom
     It ends at the first checkpoint that finds a fault.
     """
     home = options.folder.absolute()
-    folder.empty(home)
+    empty_folder(home)
     seconds, part_seconds = options.seconds, options.checkpoint_seconds
     scenario = plan.scenario(options.seed, seconds, part_seconds, options.events_per_second, lanes=options.lanes)
     async with started(scenario, home, Overrides(delivery=options.delivery), display) as services:
@@ -115,7 +116,7 @@ class _Soak:
         begin = time.monotonic()
         gateways = self._services.gateways
         links = play.link_to(self._scenario, self._options.seed, [one.address for one in gateways], None, None, None)
-        async with links as (targets, radio), asyncio.TaskGroup() as tasks:
+        async with links as targets, asyncio.TaskGroup() as tasks:
             field = Field(
                 ledger=self._ledger,
                 seed=self._options.seed,
@@ -126,7 +127,7 @@ class _Soak:
                 may_report=self._reports.enabled,
             )
             statuses = [gateway.http_address for gateway in gateways]
-            watch = play.watch(self._scenario, self._ledger, statuses, radio, self._display)
+            watch = play.watch(self._scenario, self._ledger, statuses, self._display)
             watching = tasks.create_task(watch)
             sensing = tasks.create_task(fleet.play(self._scenario.fleets, field))
             found = await self._parts()
@@ -209,3 +210,87 @@ def _faults_of(ledger_file: Path) -> Mapping[str, int]:
 
 def _figures(found: Verdict) -> str:
     return f"{found.acked:,} events acked, {found.rows or 0:,} rows, faults: {found.faults or 'none'}"
+
+
+SAMPLE_SECONDS = 15.0
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+BLOCK_BYTES = 512
+SHARE = 0.1
+"""The share of the samples from which start, middle and end are computed."""
+POINTS_MAX = 200
+
+Sample = Mapping[str, int]
+
+
+class Gauges:
+    """The samples of a run; each maps names such as `agent memory` to a value in bytes, or a count of descriptors."""
+
+    def __init__(self, services: Services) -> None:
+        self.samples: list[Sample] = []
+        self._services = services
+        self._begin = time.monotonic()
+
+    async def run(self) -> None:
+        """Sample until cancelled."""
+        while True:
+            self.samples.append(await asyncio.to_thread(lambda: dict(self._values())))
+            await asyncio.sleep(SAMPLE_SECONDS)
+
+    def _values(self) -> Iterator[tuple[str, int]]:
+        services = self._services
+        yield "seconds", round(time.monotonic() - self._begin)
+        for name, service in services.by_name.items():
+            if service.process.alive:
+                memory, files = _usage(session.members(service.process.pid))
+                if files:
+                    yield f"{name} memory", memory
+                    yield f"{name} files", files
+        for name, gateway in services.agents.items():
+            yield f"{name} disk", _size(gateway.state)
+        yield "checkpoint disk", _size(services.job.checkpoint)
+        yield "table disk", _size(services.job.table)
+        yield "kafka disk", _size(services.broker.data_folder)
+
+
+def summary(samples: Sequence[Sample]) -> dict[str, tuple[int, int, int]]:
+    """Return the medians of each value at the start, in the middle, and at the end; of values with one at least."""
+    names = sorted({name for sample in samples for name in sample} - {"seconds"})
+    found = {}
+    for name in names:
+        values = [sample[name] for sample in samples if name in sample]
+        size = max(1, round(SHARE * len(values)))
+        middle = (len(values) - size) // 2
+        parts = (values[:size], values[middle : middle + size], values[-size:])
+        start, halfway, end = (round(median(part)) for part in parts)
+        found[name] = (start, halfway, end)
+    return found
+
+
+def thinned(samples: Sequence[Sample]) -> Sequence[Sample]:
+    """Return POINTS_MAX samples at most, evenly chosen."""
+    every = -(-len(samples) // POINTS_MAX) or 1
+    return samples[::every]
+
+
+def _usage(pids: Sequence[int]) -> tuple[int, int]:
+    """Return the resident memory in bytes and the number of file descriptors of processes."""
+    memory = files = 0
+    for pid in pids:
+        try:
+            memory += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
+            files += sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended
+    return memory, files
+
+
+def _size(folder: Path) -> int:
+    """Return the space on disk in bytes of a folder's files, some of which may vanish meanwhile."""
+    total = 0
+    for path, _, files in os.walk(folder):
+        for name in files:
+            try:
+                total += (Path(path) / name).lstat().st_blocks * BLOCK_BYTES
+            except FileNotFoundError:
+                continue
+    return total

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -9,13 +10,14 @@ from rich.console import Console
 
 from simulators import ledger as ledgers
 from simulators.arguments import USAGE, add_ledger, ledger_of, make_parser
-from simulators.evidence import saved
+from simulators.errors import SimulatorError
+from simulators.evidence import topic
 from simulators.evidence.row import Row
-from simulators.evidence.saved import RECORDS_FILE
+from simulators.evidence.topic import RECORDS_FILE
 from simulators.judge.sink import Sink, add_arguments, read_sink
+from simulators.services import tlc
 from simulators.terminal import FAILED, FINE, guarded, open_console
-from simulators.validate import model
-from simulators.validate.traces import STRANGE, Trace, Traces, collect, positions
+from simulators.validate.traces import STRANGE, Step, Trace, Traces, collect, positions, repeats
 
 SHOWN_MAX = 5
 """Of how many devices that do not fit the first step that does not is looked for."""
@@ -59,7 +61,7 @@ def _traces(ledger_file: Path, sink: Sink, console: Console) -> Traces:
     if not sink.named:
         sink = Sink(table=folder / _TABLE)
         if (folder / RECORDS_FILE).exists():
-            records = saved.read(folder / RECORDS_FILE)
+            records = topic.read_saved(folder / RECORDS_FILE)
     sink.require()
     if sink.topic is None and records is None:
         console.print("not compared: the records of the topic; each row counts as the one of its event", soft_wrap=True)
@@ -72,7 +74,7 @@ def _traces(ledger_file: Path, sink: Sink, console: Console) -> Traces:
 
 
 def _show(traces: Traces, console: Console) -> int:
-    fits = model.fitting([*traces.by_device.values()])
+    fits = fitting([*traces.by_device.values()])
     wrong = [name for name, one in zip(traces.by_device, fits, strict=True) if not one]
     for name in wrong[:SHOWN_MAX]:
         console.print(f"{name}: does not fit: {_described(traces.by_device[name])}", soft_wrap=True, highlight=False)
@@ -92,9 +94,66 @@ def _show(traces: Traces, console: Console) -> int:
 
 
 def _described(trace: Trace) -> str:
-    fitting = model.fitting_steps(trace)
+    fitting = fitting_steps(trace)
     if fitting == len(trace):
         return "an event that was acked is missing in the end"
     step = trace[fitting]
     event = "an event that the ledger does not have" if step.position == STRANGE else f"its event {step.position}"
     return f"step {fitting + 1} of {len(trace)}, {step.event} of {event}"
+
+
+SECONDS_MAX = 1_200.0
+_MODELS = Path(__file__).resolve().parents[2] / "models"
+_SPECIFICATIONS = (_MODELS / "path" / "path.tla", _MODELS / "traced_field.tla")
+_FITS = re.compile(r"^<<\"fits\", (\d+)>>$", re.MULTILINE)
+_CONSTANTS = ("KillsMax = 0", "LossesMax = 0", "Losses = {}", "ElectionsMax = 0", "Tables = 1", "Repeats = FALSE")
+
+
+class ModelError(SimulatorError):
+    """The model cannot be checked."""
+
+
+def fitting(traces: Sequence[Trace]) -> list[bool]:
+    """Return which of the traces fit; raise ModelError where TLC finds no answer or is not there."""
+    if not traces:
+        return []
+    if not all(source.exists() for source in _SPECIFICATIONS):
+        raise ModelError(f"{_MODELS} has no models: run it in a checkout, after make setup")
+    run = tlc.run_traced(_SPECIFICATIONS, _module(traces), _configuration(traces), SECONDS_MAX)
+    if run.outcome is not tlc.CheckOutcome.HOLDS:
+        raise ModelError(f"TLC failed: {run.output}")
+    fits = {int(number) for number in _FITS.findall(run.output)}
+    return [number in fits for number in range(1, len(traces) + 1)]
+
+
+def fitting_steps(trace: Trace) -> int:
+    """Return how many steps of a trace that does not fit do, from the first one on."""
+    beginnings = [trace[:end] for end in range(len(trace) + 1)]
+    return max((end for end, fits in enumerate(_reachable(beginnings)) if fits), default=0)
+
+
+def _reachable(traces: Sequence[Trace]) -> list[bool]:
+    return fitting([(*trace, Step("stop", 0)) for trace in traces])
+
+
+def _module(traces: Sequence[Trace]) -> str:
+    written = ",\n".join(f"  <<{', '.join(map(_record, _ended(trace)))}>>" for trace in traces)
+    return f"---- MODULE lines ----\nTraces == <<\n{written}\n>>\n====\n"
+
+
+def _ended(trace: Trace) -> Trace:
+    return trace if trace and trace[-1].event == "stop" else (*trace, Step("end", 0))
+
+
+def _record(step: Step) -> str:
+    return f'[event |-> "{step.event}", p |-> {step.position}, o |-> {step.offset}]'
+
+
+def _configuration(traces: Sequence[Trace]) -> str:
+    largest = (
+        f"Events = {max(1, *map(positions, traces))}",
+        f"LogMax = {max(sum(step.event == 'record' for step in trace) for trace in traces)}",
+        f"OrdersMax = {max(map(repeats, traces))}",
+    )
+    values = "".join(f" {constant}\n" for constant in (*largest, *_CONSTANTS))
+    return f"SPECIFICATION TraceSpec\nCONSTANTS\n{values}"

@@ -74,29 +74,6 @@ def collect(ledger: Iterable[Line], records: Iterable[Row] | None, rows: Iterabl
     return traces
 
 
-def changed(trace: Trace) -> Iterator[Trace]:
-    """Yield the trace with each step left out, repeated, and exchanged with the next, where none of that may happen.
-
-    A sensor may send an event any number of times, its last ACK may be lost, and a record may be repeated at any time.
-    """
-    last = max((at for at, step in enumerate(trace) if step.event == "acked"), default=-1)
-    for at, step in enumerate(trace):
-        before, after = trace[:at], trace[at + 1 :]
-        if at != last and (step.event not in ("sent", "record") or step not in (*before, *after)):
-            yield (*before, *after)
-        if step.event in ("acked", "row"):
-            yield (*before, step, step, *after)
-        if after and after[0] not in before and _depends(step, after[0]):
-            yield (*before, after[0], step, *after[1:])
-
-
-def _depends(step: Step, following: Step) -> bool:
-    """Whether the second can only come after the first; rows are in no order, and records need no ACK."""
-    if {step.event, following.event} <= {"sent", "acked"}:
-        return step != following
-    return step.event == following.event == "record" and step.position < following.position
-
-
 def _devices(ledger: Iterable[Line]) -> Mapping[str, _Device]:
     devices: defaultdict[str, _Device] = defaultdict(_Device)
     names: dict[int, str] = {}

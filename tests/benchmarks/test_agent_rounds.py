@@ -18,8 +18,8 @@ import pytest
 
 from benchmarks.agent import contenders, loads, oscore, rounds
 from benchmarks.agent.contenders import Server
-from benchmarks.agent.forms import Form
 from benchmarks.agent.loads import ClientLoad, Result
+from benchmarks.agent.programs import Form
 from benchmarks.agent.rounds import Measured, Turns
 from simulators.services.error import ServiceError
 from simulators.services.process import Process

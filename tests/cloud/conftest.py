@@ -17,9 +17,9 @@ from cloud.session import SETTINGS, set_parquet
 from simulators.services.install import jars
 from simulators.services.kafka.broker import Broker
 from simulators.services.postgres import Postgres
-from simulators.services.s3 import S3
 from tests.cloud.plain_consumer.consuming import ConsumerSide
 from tests.cloud.running import DELTA, DELTA_ON_S3, PARTITIONS, POSTGRES, CloudSide
+from tests.support.s3 import S3
 
 TEST_SECONDS_MAX = 900
 """Several jobs, each with a Spark of its own, and batches that may take a minute each on a busy machine."""

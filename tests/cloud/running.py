@@ -21,9 +21,9 @@ from agent.forward.receipts.group_offsets import read_receipt
 from simulators.services.install import jars
 from simulators.services.postgres import Postgres
 from simulators.services.process import Process
-from simulators.services.s3 import S3
 from simulators.services.spark import SparkOptions, submit
 from tests.cloud.gateway import Record, send
+from tests.support.s3 import S3
 from tests.support.waiting import log_bytes, wait_for_end, wait_for_work
 
 JOB = Path(__file__).resolve().parents[2] / "cloud" / "job.py"

@@ -13,13 +13,13 @@ from deltalake import DeltaTable
 
 from cloud.auditing.account import ACCEPTED, VANISHED
 from simulators.services import ports
-from simulators.services.install import debian
 from simulators.services.process import Command, Process
 from tests.cloud.cli.test_command_line import PROGRAM
 from tests.cloud.gateway import Gateway, readings
 from tests.cloud.running import CloudSide
 from tests.monitoring.test_monitoring import FOLDER
 from tests.monitoring.test_prometheus import ask
+from tests.support.debian_package import unpack
 from tests.support.waiting import wait_for_end, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.heavy]
@@ -47,12 +47,12 @@ def prometheus(tmp_path: Path) -> Iterator[int]:
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(document))
     (tmp_path / "metrics").mkdir()
     exporter = (
-        *(str(debian.unpack("prometheus-node-exporter") / "usr/bin/prometheus-node-exporter"),),
+        *(str(unpack("prometheus-node-exporter") / "usr/bin/prometheus-node-exporter"),),
         *("--collector.disable-defaults", "--collector.textfile", f"--web.listen-address=127.0.0.1:{node}"),
         f"--collector.textfile.directory={tmp_path / 'metrics'}",
     )
     server = (
-        *(str(debian.unpack("prometheus") / "usr/bin/prometheus"), f"--config.file={tmp_path / 'prometheus.yml'}"),
+        *(str(unpack("prometheus") / "usr/bin/prometheus"), f"--config.file={tmp_path / 'prometheus.yml'}"),
         *(f"--storage.tsdb.path={tmp_path / 'data'}", f"--web.listen-address=127.0.0.1:{port}"),
     )
     with (

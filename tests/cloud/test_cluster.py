@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from contract.record import ClockTrust
-from simulators.services.spark_cluster import SparkCluster
 from tests.cloud.gateway import Gateway, readings
 from tests.cloud.running import DELTA, POSTGRES, CloudSide
+from tests.support.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.heavy]
 

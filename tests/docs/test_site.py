@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from simulators.services import browser
 from tests.docs.pages import ROOT
+from tests.support import browser
 
 BUILD_SECONDS_MAX = 240
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from simulators.link.profile import link_profile
+from simulators.link.faults import link_profile
 from simulators.link.udp import Link
 from simulators.scenario import LinkPlan
 from simulators.services.process import Process

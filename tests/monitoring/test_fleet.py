@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from benchmarks.fleet.gateways import fill, views
 from simulators.services.postgres import Postgres
+from tests.monitoring.fleet_table import fill, views
 from tests.monitoring.test_monitoring import FOLDER
 
 GATEWAYS = 100_000

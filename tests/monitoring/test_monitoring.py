@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from simulators.services.install import debian
+from tests.support.debian_package import unpack
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "monitoring"
@@ -105,7 +105,7 @@ def test_each_alert_has_a_section_of_the_runbook_and_a_link_to_it() -> None:
 @pytest.mark.heavy
 @each
 def test_prometheus_takes_the_rules_and_they_fire_when_they_shall(monitored: Monitored, tmp_path: Path) -> None:
-    promtool = debian.unpack("prometheus") / "usr" / "bin" / "promtool"
+    promtool = unpack("prometheus") / "usr" / "bin" / "promtool"
     for arguments in (("check", "rules", f"{monitored.rules}.yml"), ("test", "rules", f"{monitored.rules}.test.yml")):
         done = subprocess.run([promtool, *arguments], cwd=FOLDER, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr

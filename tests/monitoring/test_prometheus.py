@@ -17,10 +17,10 @@ import yaml
 from cloud.stream.metrics import Metrics
 from cloud.table.sink import Written
 from simulators.services import ports
-from simulators.services.install import debian
 from simulators.services.process import Command, Process
 from tests.monitoring.test_monitoring import FOLDER, GATEWAY, JOB, METRIC, ROOT
 from tests.support.agent_process import agent_process
+from tests.support.debian_package import unpack
 
 pytestmark = pytest.mark.heavy
 
@@ -95,7 +95,7 @@ def test_every_query_of_the_dashboards_is_answered_and_every_metric_of_the_alert
     gateway, full, job, prometheus = ports.free(4)
     metrics = Metrics()
     metrics.serve("127.0.0.1", job)
-    program = debian.unpack("prometheus") / "usr" / "bin" / "prometheus"
+    program = unpack("prometheus") / "usr" / "bin" / "prometheus"
     arguments = (
         *(str(program), f"--config.file={configuration(tmp_path, [gateway, full], job)}"),
         *(f"--storage.tsdb.path={tmp_path / 'data'}", f"--web.listen-address=127.0.0.1:{prometheus}"),

@@ -26,11 +26,11 @@ from simulators.evidence.row import Row
 from simulators.evidence.topic import row_of
 from simulators.fleet import play
 from simulators.ledger import Ledger, Line, Reported, read
-from simulators.link.profile import link_profile
+from simulators.link.faults import link_profile
 from simulators.link.udp import Link
 from simulators.oracle.evidence_database import EvidenceDatabase
-from simulators.oracle.findings import Scope
 from simulators.oracle.judge import judge
+from simulators.oracle.verdict import Scope
 from simulators.payloads import KnownBy
 from simulators.scenario import FleetPlan, LinkPlan, SensorKind
 from simulators.sensors.endpoint import Timing

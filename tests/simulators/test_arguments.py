@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from simulators import cli
-from simulators.demo.command import main as demo
+from simulators.demo import main as demo
 from simulators.judge.command import main as judge
 from simulators.report.command import main as report
 from simulators.run.command import main as run

@@ -21,8 +21,8 @@ from simulators.link.faults import (
     Reorder,
     SharedChannel,
     apply_all,
+    link_profile,
 )
-from simulators.link.profile import link_profile
 from simulators.scenario import LinkOutage, LinkPlan
 
 MANY = 20_000

@@ -13,9 +13,8 @@ import pytest
 from contract.event import Event
 from simulators import cli, ledger
 from simulators.evidence.row import Row
-from simulators.judge.remote import judge_remote_run
+from simulators.judge.remote import WAIT_SECONDS_MAX, Clock, judge_remote_run, stands_still
 from simulators.judge.sink import Sink
-from simulators.judge.standstill import WAIT_SECONDS_MAX, Clock, stands_still
 from simulators.ledger import Ledger
 from simulators.payloads import device_name, devices_of
 from tests.simulators.oracle.delta_tables import write_table

@@ -12,9 +12,9 @@ from simulators.display import Display
 from simulators.oracle.verdict import Verdict
 from simulators.payloads import KnownBy
 from simulators.run.options import RunOptions
+from simulators.run.play import Stop
 from simulators.run.run import run
 from simulators.run.services import Overrides
-from simulators.run.stop import Stop
 from simulators.scenario import Fault, FaultKind, FaultTarget, FleetPlan, LinkPlan, Scenario, SensorKind
 
 pytestmark = [pytest.mark.heavy, pytest.mark.kafka, pytest.mark.spark]

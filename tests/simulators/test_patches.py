@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.layers.__main__ import VARIANTS
-from simulators.run import clock_patch
+from simulators import launch
 from tests.simulators import mutants
 from tests.simulators.test_mutants import MUTANTS
 
@@ -41,10 +41,10 @@ def test_every_mutant_is_run() -> None:
 def test_the_clock_of_the_agent_alone_is_shifted(tmp_path: Path) -> None:
     (tmp_path / "clock").write_text("-259200000\n")
     script = (
-        "import time, simulators.run.clock_patch as patch; patch.install(); from agent.clock import SystemClock;"
+        "import time, simulators.launch as launch; launch.shift_clock(); from agent.clock import SystemClock;"
         "print(round((SystemClock().wall_ms() / 1000 - time.time()) / 86400))"
     )
-    environment = {clock_patch.VARIABLE: str(tmp_path / "clock"), "PYTHONPATH": ":".join(sys.path)}
+    environment = {launch.CLOCK_VARIABLE: str(tmp_path / "clock"), "PYTHONPATH": ":".join(sys.path)}
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True, timeout=SECONDS_MAX
     )

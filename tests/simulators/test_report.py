@@ -8,14 +8,12 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
 
 from simulators import cli, ledger
 from simulators.judge.remote import judge_remote_run
 from simulators.judge.sink import Sink
-from simulators.oracle.verdict import BROKEN
 from simulators.report import page
 from simulators.report.observations import observe, quantiles
 from simulators.report.page import Arrivals
@@ -119,21 +117,6 @@ def test_a_run_judged_by_the_topic_claims_nothing_of_a_table(tmp_path: Path) -> 
     assert "The topic was judged: no table was read." in text
     assert ">events in Kafka<" in text
     assert "rows in the table" not in text
-
-
-@pytest.mark.parametrize("has_table", [True, False])
-def test_ci_has_the_verdict_as_junit_and_as_a_picture(tmp_path: Path, has_table: bool) -> None:
-    file = write_ledger(tmp_path)
-    write_table(tmp_path / "table", [])
-    verdict = judge_remote_run(file, Sink(table=tmp_path / "table") if has_table else Sink(), final=True)
-    page.write(file, verdict, Arrivals(), tmp_path / "report.html")
-    suite = ET.parse(tmp_path / "report.junit.xml").getroot()
-    cases = {case.get("name"): [outcome.tag for outcome in case] for case in suite}
-    assert set(cases) == set(BROKEN)
-    assert cases["lost"] == (["failure"] if has_table else ["skipped"])
-    assert suite.get("failures") == ("1" if has_table else "0")
-    assert suite.get("skipped") == ("0" if has_table else str(len(BROKEN)))
-    assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_statement_that_erases_the_events_of_a_run_is_that_of_the_page() -> None:

@@ -17,7 +17,7 @@ import pytest
 from contract.event import Event
 from simulators import fleet
 from simulators.ledger import Acked, GivenUp, Ledger, Line, Reported, Sent, read
-from simulators.link.profile import link_profile
+from simulators.link.faults import link_profile
 from simulators.link.udp import Link
 from simulators.payloads import DeviceProfile, KnownBy, PayloadFormat, PayloadGenerator
 from simulators.scenario import Bug, FleetPlan, LinkPlan, SensorKind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -12,12 +12,12 @@ import pytest
 
 from contract.event import Event
 from simulators import ledger
-from simulators.evidence import saved
+from simulators.evidence import topic
 from simulators.evidence.row import Row
-from simulators.evidence.saved import RECORDS_FILE, SavedRecordsError
+from simulators.evidence.topic import RECORDS_FILE, SavedRecordsError
 from simulators.ledger import Ledger, LedgerError
-from simulators.validate.model import fitting, fitting_steps
-from simulators.validate.traces import STRANGE, Step, changed, collect
+from simulators.validate.command import fitting, fitting_steps
+from simulators.validate.traces import STRANGE, Step, Trace, collect
 from tests.simulators.oracle.delta_tables import write_table
 from tests.simulators.oracle.judged_field import row_of
 
@@ -59,6 +59,29 @@ Seen = tuple[Sequence[Row] | None, Sequence[Row] | None]
 def which_fit(ledger_file: Path, *seen: Seen) -> list[bool]:
     """Return which of these records and rows fit the ledger."""
     return fitting([collect(ledger.read(ledger_file), *one).by_device[DEVICE] for one in seen])
+
+
+def changed(trace: Trace) -> Iterator[Trace]:
+    """Yield the trace with each step left out, repeated, and exchanged with the next, where none of that may happen.
+
+    A sensor may send an event any number of times, its last ACK may be lost, and a record may be repeated at any time.
+    """
+    last = max((at for at, step in enumerate(trace) if step.event == "acked"), default=-1)
+    for at, step in enumerate(trace):
+        before, after = trace[:at], trace[at + 1 :]
+        if at != last and (step.event not in ("sent", "record") or step not in (*before, *after)):
+            yield (*before, *after)
+        if step.event in ("acked", "row"):
+            yield (*before, step, step, *after)
+        if after and after[0] not in before and _depends(step, after[0]):
+            yield (*before, after[0], step, *after[1:])
+
+
+def _depends(step: Step, following: Step) -> bool:
+    """Whether the second can only come after the first; rows are in no order, and records need no ACK."""
+    if {step.event, following.event} <= {"sent", "acked"}:
+        return step != following
+    return step.event == following.event == "record" and step.position < following.position
 
 
 def test_a_trace_fits_and_each_one_with_a_step_changed_does_not(tmp_path: Path) -> None:
@@ -130,17 +153,17 @@ def test_a_row_that_no_sensor_has_sent_is_a_step(tmp_path: Path) -> None:
 
 def test_saved_records_are_read_as_they_were(tmp_path: Path) -> None:
     records = rows(1, 2, 3)
-    assert list(saved.saving(records, tmp_path / RECORDS_FILE)) == records
-    assert list(saved.read(tmp_path / RECORDS_FILE)) == records
+    assert list(topic.saving(records, tmp_path / RECORDS_FILE)) == records
+    assert list(topic.read_saved(tmp_path / RECORDS_FILE)) == records
 
 
 @pytest.mark.parametrize("line", [b'["urn:dev:mac:0000000000000001","reading",1,n', b'["a","b"]\n', b"7\n"])
 def test_a_saved_record_that_is_cut_off_or_none_is_an_error_with_its_line(tmp_path: Path, line: bytes) -> None:
     file = tmp_path / RECORDS_FILE
-    list(saved.saving(rows(1, 2), file))
+    list(topic.saving(rows(1, 2), file))
     file.write_bytes(file.read_bytes() + line)
     with pytest.raises(SavedRecordsError, match=f"{RECORDS_FILE}, line 3"):
-        list(saved.read(file))
+        list(topic.read_saved(file))
 
 
 def test_a_ledger_without_its_beginning_is_an_error(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ import pytest
 
 from simulators import cli
 from simulators.payloads import address
-from simulators.sensors.zigbee_broker import ZigbeeBrokerError, require_no_network
-from simulators.sensors.zigbee_network import DEVICES_TOPIC
+from simulators.sensors.zigbee_network import DEVICES_TOPIC, ZigbeeBrokerError, require_no_network
 from simulators.services import ports
 from simulators.services.mosquitto import Mosquitto
 from tests.agent.mqtt.publisher import Publisher

@@ -11,7 +11,7 @@ from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 from aiocoap.numbers.constants import TransportTuning  # type: ignore[import-untyped]
 
 from agent.coap.tuning import Tuning
-from simulators.link.profile import link_profile
+from simulators.link.faults import link_profile
 from simulators.link.udp import Link
 from simulators.scenario import LinkPlan
 from tests.agent.coap.recorder import Recorder

@@ -22,8 +22,7 @@ from agent.forward.receipts.poller import ReceiptPoller
 from agent.telemetry.links import LinkName, Links
 from contract.record import ClockTrust
 from simulators.services import ports
-from simulators.services.kafka.broker import Broker
-from simulators.services.kafka.settings import Listener
+from simulators.services.kafka.broker import Broker, Listener
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.counting_link import CountingLink

@@ -20,8 +20,7 @@ from agent.forward.kafka.uplink import open_uplink
 from agent.telemetry.links import Links
 from contract.event import Event
 from simulators.services import ports
-from simulators.services.kafka.broker import Broker
-from simulators.services.kafka.settings import Listener
+from simulators.services.kafka.broker import Broker, Listener
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.events import readings
 from tests.agent.forward.running import running

@@ -15,8 +15,7 @@ from agent.clock import SystemClock
 from agent.forward.forwarder import Forwarder
 from agent.telemetry.links import Links
 from simulators.services import ports
-from simulators.services.kafka.broker import Broker
-from simulators.services.kafka.settings import Listener
+from simulators.services.kafka.broker import Broker, Listener
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.counting_link import CountingLink

@@ -17,9 +17,9 @@ from agent.forward.kafka.health import UNREACHABLE, Link
 from agent.forward.kafka.uplink import Uplink
 from agent.telemetry.history import TICK_SECONDS
 from agent.telemetry.links import LinkName
-from simulators.services import browser
 from tests.agent.http.serving import EVENT, FINGERPRINT, Served, serving, token_file
 from tests.agent.store.stores import HandClock
+from tests.support import browser
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 HOSTILE = "urn:b:<img src=x onerror=alert(1)>\u202egpj.exe"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cloud.auditing import report
-from simulators.services import browser
 from tests.cloud.auditing.found import EPOCH, MARK, WHOLE, broken
+from tests.support import browser
 
 HOSTILE = "gw-<img src=x onerror=alert(1)>\x1b[31m\u202egpj"
 FACTS = (

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from simulators.services.process import Command, Process
-from simulators.services.spark_cluster import SparkCluster
 from tests.cloud.cli.test_command_line import PROGRAM
 from tests.cloud.gateway import Gateway, readings, without_header
 from tests.cloud.running import DELTA, POSTGRES, CloudSide
+from tests.support.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.heavy, pytest.mark.spark, pytest.mark.kafka]
 

@@ -12,9 +12,8 @@ from contract.event import Event
 from simulators.evidence.row import Row
 from simulators.ledger import Line
 from simulators.oracle.evidence_database import EvidenceDatabase
-from simulators.oracle.findings import Scope
 from simulators.oracle.judge import judge
-from simulators.oracle.verdict import Verdict, sentence
+from simulators.oracle.verdict import Scope, Verdict, sentence
 from tests.simulators.oracle.judged_field import rows, sent_and_acked
 from tests.simulators.oracle.true_histories import Run, true_histories
 

@@ -27,8 +27,7 @@ from simulators.oracle.evidence_database import GAP
 from simulators.payloads import device_name, devices_of
 from simulators.run.options import parse
 from simulators.services import ports
-from simulators.services.kafka.broker import Broker
-from simulators.services.kafka.settings import Listener
+from simulators.services.kafka.broker import Broker, Listener
 from tests.simulators.oracle.delta_tables import columns
 from tests.simulators.oracle.judged_field import row_of
 from tests.support.waiting import wait_until

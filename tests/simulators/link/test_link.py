@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
-from simulators.link.faults import Packet
-from simulators.link.profile import NO_FAULTS, LinkProfile, link_profile
+from simulators.link.faults import NO_FAULTS, LinkProfile, Packet, link_profile
 from simulators.link.udp import Link
 from simulators.scenario import LinkPlan
 from tests.simulators.run.minimal_gateway import minimal_gateway

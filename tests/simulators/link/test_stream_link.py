@@ -11,7 +11,7 @@ from pathlib import Path
 
 from simulators import fleet
 from simulators.ledger import Acked, Ledger, Reported, Sent, read
-from simulators.link.profile import stream_profile
+from simulators.link.faults import stream_profile
 from simulators.link.tcp import StreamLink
 from simulators.payloads import PayloadFormat
 from simulators.scenario import FleetPlan, LinkOutage, LinkPlan, SensorKind

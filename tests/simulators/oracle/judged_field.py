@@ -9,9 +9,8 @@ from contract.event import Event
 from simulators.evidence.row import Row
 from simulators.ledger import Acked, Line, Reported, Sent
 from simulators.oracle.evidence_database import EvidenceDatabase
-from simulators.oracle.findings import Scope
 from simulators.oracle.judge import judge
-from simulators.oracle.verdict import Verdict
+from simulators.oracle.verdict import Scope, Verdict
 from simulators.payloads import PayloadGenerator, device_profile
 
 SENSORS = 12

@@ -12,7 +12,7 @@ from contract.event import Event
 from simulators.evidence.row import Row
 from simulators.ledger import Acked, Happened, Line, Refused, Reported, Sent
 from simulators.oracle.evidence_database import AHEAD, RESTORED
-from simulators.oracle.findings import Scope
+from simulators.oracle.verdict import Scope
 from tests.simulators.oracle.judged_field import NOW, audit, row_of, rows, sent_and_acked
 
 DEVICE = "urn:dev:1"

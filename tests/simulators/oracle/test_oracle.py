@@ -7,11 +7,10 @@ from pathlib import Path
 from contract.event import Event
 from simulators.ledger import Acked, GivenUp, Ledger, Line, Reported, Sent, read
 from simulators.oracle.evidence_database import EvidenceDatabase
-from simulators.oracle.findings import Scope
 from simulators.oracle.history import with_histories
 from simulators.oracle.judge import judge
 from simulators.oracle.statement import canonical
-from simulators.oracle.verdict import from_document, sentence
+from simulators.oracle.verdict import Scope, from_document, sentence
 from tests.simulators.oracle.judged_field import ALL, LEDGER, NOW, TABLE, audit, row_of, rows, sent_and_acked
 
 

@@ -8,7 +8,7 @@ from contract.event import Event, Value
 from simulators.evidence.row import Row
 from simulators.ledger import Acked, GivenUp, Happened, LedgerError, Line, Refused, Reported, Sent
 from simulators.oracle.evidence_database import RESTORED
-from simulators.oracle.findings import Scope
+from simulators.oracle.verdict import Scope
 from tests.simulators.oracle.judged_field import audit, row_of, rows, sent_and_acked
 
 

@@ -17,7 +17,7 @@ from contract.event import Event
 from simulators.evidence.row import Row
 from simulators.ledger import Acked, GivenUp, Happened, Line, Refused, Reported, Sent
 from simulators.oracle.evidence_database import RESTORED
-from simulators.oracle.findings import Scope
+from simulators.oracle.verdict import Scope
 from simulators.payloads import KnownBy, identified_by
 from tests.simulators.oracle.judged_field import NOW
 

@@ -16,9 +16,9 @@ from simulators.evidence import delta
 from simulators.ledger import Acked, Reported
 from simulators.payloads import device_name
 from simulators.run.options import RunOptions
+from simulators.run.play import Stop
 from simulators.run.run import run
 from simulators.run.services import Overrides
-from simulators.run.stop import Stop
 from simulators.scenario import find
 
 pytestmark = [pytest.mark.heavy, pytest.mark.kafka, pytest.mark.spark]

@@ -8,9 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from simulators.ledger import Ledger, Reported, read
-from simulators.run.play import clock, sensors
-from simulators.run.reports import Reports
-from simulators.run.stop import Stop
+from simulators.run.play import Reports, Stop, clock, sensors
 from simulators.scenario import FleetPlan, Scenario, SensorKind
 from simulators.sensors.field import Targets
 from tests.simulators.run.minimal_gateway import minimal_gateway

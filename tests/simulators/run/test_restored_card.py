@@ -15,7 +15,7 @@ from simulators.oracle.evidence_database import RESTORED
 from simulators.run import faults
 from simulators.run.gateway import Gateway
 from simulators.run.job import Job
-from simulators.run.reports import Reports
+from simulators.run.play import Reports
 from simulators.run.services import Services
 from simulators.scenario import Fault, FaultKind, FaultTarget
 from simulators.services.kafka.broker import Broker

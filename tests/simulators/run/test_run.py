@@ -24,8 +24,8 @@ from simulators.judge.sink import Sink
 from simulators.ledger import Acked, Begun, Ledger, Reported
 from simulators.oracle.verdict import Verdict
 from simulators.payloads import device_name, devices_of
-from simulators.run import folder
 from simulators.run.options import RunOptions, parse
+from simulators.run.services import empty_folder
 from simulators.services.postgres import Postgres
 from tests.simulators.oracle.delta_tables import write_table
 from tests.simulators.oracle.judged_field import row_of
@@ -147,7 +147,7 @@ def _options(arguments: Sequence[str]) -> RunOptions:
         (["lost-acks", "--local", "--seed", "-1"], "no natural number"),
         (["lost-acks", "--target", "coap://x", "--table", "t", "--kafka", "k:1"], "not allowed with argument --table"),
         (["lost-acks", "--target", "coap://x", "--kafka-properties", "f"], "--kafka-properties requires --kafka"),
-        (["lost-acks", "--target", "coap://x", "--standstill", "-1"], "is no number of seconds"),
+        (["lost-acks", "--target", "coap://x", "--standstill", "-1"], "is no number from 0 on"),
         (["quiet-house", "--target", "coap://x", "--target", "http://x", "--token-file", "none"], "--token-file: "),
     ],
 )
@@ -161,10 +161,10 @@ def test_wrong_usage_says_why(arguments: list[str], complaint: str, capsys: pyte
 def test_a_folder_of_somebody_else_is_not_emptied(tmp_path: Path) -> None:
     (tmp_path / "precious").touch()
     with pytest.raises(RunError, match="choose another"):
-        folder.empty(tmp_path)
-    folder.empty(tmp_path / "mine")
+        empty_folder(tmp_path)
+    empty_folder(tmp_path / "mine")
     (tmp_path / "mine" / "old").touch()
-    folder.empty(tmp_path / "mine")
+    empty_folder(tmp_path / "mine")
     assert not (tmp_path / "mine" / "old").exists()
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from simulators.display import Display
 from simulators.errors import RunError
-from simulators.judge.standstill import Clock
+from simulators.judge.remote import Clock
 from simulators.ledger import Ledger
 from simulators.run import supervisor
 from simulators.run.gateway import Gateway

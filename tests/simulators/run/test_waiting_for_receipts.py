@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 from simulators.display import Display
-from simulators.judge.standstill import Clock
+from simulators.judge.remote import Clock
 from simulators.run.gateway import GatewayStatus
-from simulators.run.stop import Stop
+from simulators.run.play import Stop
 from simulators.run.waiting import INTERRUPTED_SECONDS_MAX, STANDSTILL_SECONDS_MAX, wait_for_receipts
 
 EVENTS = 40

@@ -11,9 +11,8 @@ import pytest
 from simulators.oracle.verdict import Verdict
 from simulators.scenario import FaultKind, FaultTarget
 from simulators.soak import plan, results
-from simulators.soak.command import main
-from simulators.soak.gauges import POINTS_MAX, summary, thinned
-from simulators.soak.run import with_repeated_records
+from simulators.soak.__main__ import main
+from simulators.soak.run import POINTS_MAX, summary, thinned, with_repeated_records
 from tests.docs.pages import ROOT
 
 PAGE = ROOT / "docs" / results.PAGE

@@ -16,8 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
 )
 
 from simulators.services import ports
-from simulators.services.kafka.broker import Broker
-from simulators.services.kafka.settings import Listener
+from simulators.services.kafka.broker import Broker, Listener
 from tests.docs.rights import GATEWAY, rights
 from tests.support.logins.certificates import Authority
 from tests.support.logins.token_endpoint import AUDIENCE, ISSUER, TokenEndpoint

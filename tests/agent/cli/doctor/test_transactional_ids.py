@@ -22,8 +22,7 @@ from agent.cli.doctor.transactions import rights
 from agent.cli.doctor.transactions.rights import check_transactional_ids
 from agent.config.settings import KafkaSettings
 from simulators.services import ports
-from simulators.services.kafka.broker import Broker
-from simulators.services.kafka.settings import Listener
+from simulators.services.kafka.broker import Broker, Listener
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from simulators.services import ports
-from simulators.services.kafka.broker import Broker
-from simulators.services.kafka.settings import Listener
+from simulators.services.kafka.broker import Broker, Listener
 from tests.agent.forward.delivery.answer_link import AnswerLink
 
 

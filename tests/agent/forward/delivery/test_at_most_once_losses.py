@@ -13,8 +13,7 @@ import pytest
 from agent.config.settings import KafkaSettings
 from agent.forward.delivery.at_most_once import AtMostOnceSession
 from simulators.services import ports
-from simulators.services.kafka.broker import Broker
-from simulators.services.kafka.settings import Listener
+from simulators.services.kafka.broker import Broker, Listener
 from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.delivery.answer_link import AnswerLink, Request
 from tests.agent.forward.delivery.test_at_most_once import MODE, in_doubt, unsettled

@@ -7,12 +7,12 @@ from uuid import uuid4
 
 import pytest
 
-from simulators.services.kafka.cluster import KafkaCluster
 from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.events import readings
 from tests.agent.forward.receipts.polling import processed
 from tests.agent.forward.running import forwarding, receipting
+from tests.support.kafka_cluster import KafkaCluster
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_for_count, wait_until
 

@@ -20,8 +20,7 @@ from agent.cli.doctor.kafka import KafkaConnection, check_broker
 from agent.config.settings import KafkaSettings
 from agent.telemetry.links import LinkName, Links
 from simulators.services import ports
-from simulators.services.kafka.broker import Broker
-from simulators.services.kafka.settings import Listener
+from simulators.services.kafka.broker import Broker, Listener
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import assert_each_once
 from tests.agent.forward.delivery.test_at_most_once import unsettled

@@ -12,8 +12,7 @@ from confluent_kafka.admin import AdminClient
 from agent.config.settings import KafkaSettings
 from agent.forward.delivery.transaction import GROUP_PREFIX
 from simulators.services import ports
-from simulators.services.kafka.broker import Broker
-from simulators.services.kafka.settings import Listener
+from simulators.services.kafka.broker import Broker, Listener
 from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost
 from tests.agent.forward.delivery.answer_link import AnswerLink

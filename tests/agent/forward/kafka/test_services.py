@@ -24,8 +24,7 @@ from agent.forward.kafka.health import UNSUPPORTED
 from agent.telemetry.links import LinkName
 from simulators.services import ports
 from simulators.services.install import jars
-from simulators.services.kafka.broker import Broker
-from simulators.services.kafka.settings import Listener
+from simulators.services.kafka.broker import Broker, Listener
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.events import readings

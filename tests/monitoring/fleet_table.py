@@ -1,23 +1,16 @@
-"""A table with the own events of a fleet's gateways, and the time of the queries about it."""
+"""A table with the own events of a fleet's gateways."""
 
 from __future__ import annotations
 
-import json
 import re
-import time
-from pathlib import Path
 
 import psycopg
 from psycopg import sql
 
-from benchmarks.report import FOLDER, Figure
 from cloud.postgres.statements import Statements
-from simulators.services.postgres import Postgres
+from tests.docs.pages import ROOT
 
-DOCS = FOLDER.parent
 CHECKPOINTS_A_DAY = 4
-READINGS = 1_000_000
-_TIME_FILTER = re.compile(r"\$__timeFilter\((\w+)\)")
 
 # Of each hundred gateways one is silent for two days, two have no synchronised clock, one is behind; of a thousand, two
 # restart every hour and two have lost events.
@@ -57,55 +50,28 @@ FROM (
     ) own
 ) dated
 """
-_READINGS = """
-INSERT INTO events (fingerprint, device, type, received, clock, appended, gateway, epoch, sequence, via, data, day)
-SELECT decode(md5('reading' || n), 'hex'), 'urn:dev:mac:' || lpad(to_hex(n %% 10000000), 16, '0'), 'reading', at,
-       'trusted', at, 'gw-' || lpad((n %% %(gateways)s + 1)::text, 6, '0'),
-       lpad(to_hex(n %% %(gateways)s + 1), 16, '0'), n,
-       'coap', '{"temperature":21.5}', at::date
-FROM (SELECT n, now() - n * INTERVAL '0.5 seconds' AS at FROM generate_series(1, %(readings)s) n) dated
-"""
 
 
-def fill(connection: psycopg.Connection, gateways: int, days: int, readings: int = 0) -> None:
-    """Create the job's table with what the gateways state in so many days, and with readings of their sensors."""
+def fill(connection: psycopg.Connection, gateways: int, days: int) -> None:
+    """Create the job's table with what the gateways state in so many days."""
     statements = Statements("events", "quarantine")
     connection.execute(statements.create_table)
     connection.execute(statements(Statements.CREATE_RECEIVED))
     connection.execute(statements(Statements.CREATE_OWN))
-    given = {"gateways": gateways, "days": days, "checkpoints": CHECKPOINTS_A_DAY, "readings": readings}
+    given = {"gateways": gateways, "days": days, "checkpoints": CHECKPOINTS_A_DAY}
     connection.execute(_literal(_FILL, given))
-    if readings:
-        connection.execute(_literal(_READINGS, given))
     connection.execute("ANALYZE events")
 
 
 def _literal(text: str, given: dict[str, int]) -> sql.Composed:
     """Return a statement with the numbers in it; the server infers no type for parameters of such a query."""
-    form = re.sub(r"%\((\w+)\)s", r"{\1}", re.sub(r"([{}])", r"\1\1", text).replace("%%", "%"))
+    form = re.sub(r"%\((\w+)\)s", r"{\1}", re.sub(r"([{}])", r"\1\1", text))
     return sql.SQL(form).format(**{name: sql.Literal(value) for name, value in given.items()})
 
 
 def views(connection: psycopg.Connection) -> None:
     """Create the views of the fleet."""
-    _, first, rest = (DOCS / "examples" / "views-postgresql.sql").read_text().partition("CREATE VIEW gateway_events")
+    _, first, rest = (
+        (ROOT / "docs" / "examples" / "views-postgresql.sql").read_text().partition("CREATE VIEW gateway_events")
+    )
     connection.execute((first + rest).encode())
-
-
-def figures(folder: Path, gateways: int, days: int) -> list[Figure]:
-    """Return the time of each query of the fleet's dashboard, and that of the table's size."""
-    found = []
-    panels = json.loads((DOCS / "monitoring" / "fleet-dashboard.json").read_text())["panels"]
-    with Postgres(folder) as server, psycopg.connect(server.connection, autocommit=True) as connection:
-        fill(connection, gateways, days, READINGS)
-        views(connection)
-        for panel in panels:
-            [target] = panel["targets"]
-            query = _TIME_FILTER.sub(r"\1 > now() - INTERVAL '7' DAY", target["rawSql"])
-            started = time.monotonic()
-            rows = connection.execute(query.encode()).fetchall()
-            seconds = time.monotonic() - started
-            found.append(Figure(f"dashboard: {panel['title']}", seconds, "s", details={"rows": len(rows)}))
-        counted = connection.execute("SELECT count(*), count(*) FILTER (WHERE via = 'gateway') FROM events").fetchone()
-    rows_, own = counted or (0, 0)
-    return [Figure("dashboard: rows of the table", rows_, "rows", details={"of gateways": own}), *found]

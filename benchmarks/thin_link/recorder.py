@@ -1,13 +1,13 @@
-"""Records the requests that clients send to a broker: to count their bytes, and to send the same ones again."""
+"""Records the requests that clients send to a broker: to count their bytes."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
@@ -45,40 +45,6 @@ class Traffic:
         """Bytes with the heads of TCP and IP, if each segment is acknowledged by one of its own."""
         return self.sent_bytes + self.received_bytes + 2 * HEAD_BYTES * self.segments
 
-    def less(self, other: Traffic) -> Traffic:
-        """Return what was sent since."""
-        return Traffic(
-            self.requests - other.requests,
-            self.sent_bytes - other.sent_bytes,
-            self.received_bytes - other.received_bytes,
-            self.segments - other.segments,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """What was sent between two cuts."""
-
-    connections: int
-    requests: Sequence[bytes]
-    traffic: Mapping[str, Traffic]
-
-    @property
-    def names(self) -> Sequence[str]:
-        """Return the names of the requests."""
-        return [_name(one) for one in self.requests]
-
-    @property
-    def total(self) -> Traffic:
-        """Return the traffic of all kinds."""
-        kinds = self.traffic.values()
-        return Traffic(
-            sum(one.requests for one in kinds),
-            sum(one.sent_bytes for one in kinds),
-            sum(one.received_bytes for one in kinds),
-            sum(one.segments for one in kinds),
-        )
-
 
 class Recorder:
     """A proxy in front of a broker's listener, which has to advertise the proxy's port.
@@ -90,10 +56,7 @@ class Recorder:
         self.port = port
         self._target = target
         self._is_kafka = is_kafka
-        self._connections = 0
-        self._requests: list[bytes] = []
         self._traffic: dict[str, Traffic] = {}
-        self._before = Recorded(0, (), {})
         self._server: asyncio.Server | None = None
         self._carrying: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
@@ -113,26 +76,16 @@ class Recorder:
         self._thread.join()
         self._loop.close()
 
-    def requests_of(self, name: str) -> int:
-        """Return how many requests of a kind were sent."""
-        traffic = self._traffic.get(name)
-        return 0 if traffic is None else traffic.requests
-
     def sent_bytes(self) -> int:
         """Return the bytes of all requests so far."""
         return sum(one.sent_bytes for one in list(self._traffic.values()))
 
-    def cut(self) -> Recorded:
-        """Return what was sent since the last call."""
-        traffic = {name: replace(one) for name, one in list(self._traffic.items())}
-        before, now = self._before, Recorded(self._connections, list(self._requests), traffic)
-        self._before = now
-        since = {name: one.less(before.traffic.get(name, Traffic())) for name, one in traffic.items()}
-        changed = {name: one for name, one in since.items() if one.segments}
-        return Recorded(now.connections - before.connections, now.requests[len(before.requests) :], changed)
+    def cut(self) -> Mapping[str, Traffic]:
+        """Return what was sent since the last call, by the kind of request."""
+        traffic, self._traffic = self._traffic, {}
+        return traffic
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._connections += 1
         task = asyncio.current_task()
         assert task is not None
         self._carrying.add(task)
@@ -177,7 +130,6 @@ class Recorder:
         elif is_request:
             name = _name(piece)
             pending.append(name)
-            self._requests.append(piece)
         else:
             name = pending.popleft() if pending else OTHER
         traffic = self._traffic.setdefault(name, Traffic())

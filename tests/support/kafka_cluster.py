@@ -6,8 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from simulators.services import ports
-from simulators.services.kafka.broker import Broker, new_cluster
-from simulators.services.kafka.settings import Node
+from simulators.services.kafka.broker import Broker, Node, new_cluster
 from simulators.services.service import Service
 
 NODES = 3

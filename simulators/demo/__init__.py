@@ -1,1 +1,0 @@
-"""The demo: the whole path on real services, killed at random, and compared with the ledger."""
