@@ -27,13 +27,12 @@ FILES_MAX = 45
 
 
 class Way:
-    """The calls of the product's own functions while `counts`, in their order.
+    """The calls of the product's own functions, in their order.
 
     Without those of the maintenance, which the writer does before each event and after it.
     """
 
     def __init__(self) -> None:
-        self.counts = False
         self.calls: list[tuple[str, str]] = []
         self._maintaining: set[int] = set()
 
@@ -42,7 +41,7 @@ class Way:
         if code is Maintenance.run_due.__code__:
             if event in ("call", "return"):
                 (self._maintaining.add if event == "call" else self._maintaining.discard)(thread)
-        elif self.counts and event == "call" and thread not in self._maintaining:
+        elif event == "call" and thread not in self._maintaining:
             file = Path(code.co_filename)
             if file.is_relative_to(ROOT / "agent") or file.is_relative_to(ROOT / "contract"):
                 self.calls.append((str(file.relative_to(ROOT)), code.co_qualname))
@@ -51,6 +50,7 @@ class Way:
 @pytest.mark.skipif(release.form() != "pure", reason="the calls of compiled functions are not seen")
 async def test_an_event_passes_few_files_on_its_way_to_its_ack(tmp_path: Path) -> None:
     way, clock, previous = Way(), SystemClock(trusted=True), sys.getprofile()
+    ways: list[list[tuple[str, str]]] = []
     threading.setprofile(way)
     try:
         async with EventStore(tmp_path, GATEWAY, StoreSettings(), IdentitySettings(), clock) as store:
@@ -60,19 +60,20 @@ async def test_an_event_passes_few_files_on_its_way_to_its_ack(tmp_path: Path) -
             async with server:
                 sys.setprofile(way)
                 with Sensor(server.port, "127.0.0.1") as sensor:
-                    for number in range(4):
+                    for number in range(8):
                         datagram = post(number, payload=b"\xa2\x62id%c\x64data\xa1\x61x\x01" % number)
                         await store.turn()
-                        way.counts = number == 3
+                        way.calls = []
                         sensor.send(datagram)
                         assert (await sensor.receive()).code == CHANGED
-                    way.counts = False
+                        ways.append(way.calls[:])
     finally:
         threading.setprofile(None)
         sys.setprofile(previous)
-    files = Counter(file for file, _ in way.calls)
-    moves = sum(before != after for (before, _), (after, _) in pairwise(way.calls))
-    print(f"calls={len(way.calls)} files={len(files)} moves={moves}")
-    print(*(f"{file}:{name}" for file, name in way.calls), sep="\n")
-    assert len(way.calls) <= CALLS_MAX
+    calls = min(ways[3:], key=len)  # without what else a thread did meanwhile
+    files = Counter(file for file, _ in calls)
+    moves = sum(before != after for (before, _), (after, _) in pairwise(calls))
+    print(f"calls={len(calls)} files={len(files)} moves={moves}")
+    print(*(f"{file}:{name}" for file, name in calls), sep="\n")
+    assert len(calls) <= CALLS_MAX
     assert len(files) <= FILES_MAX
