@@ -11,6 +11,7 @@ read, compares them with the table and its quarantine, and writes to the output 
                       ambiguous (one label, two fingerprints); and the epoch's state
     audit_duplicates  each dropped duplicate, with the event that it repeats
     audit_unwritten   the records that are unwritten, which each audit judges again
+    audit_forgeries   rows whose content does not have their fingerprint, and the events that were dropped for them
     audit_sections    the sections of the gateways' hash chains: verified (the table has what the gateway has stated),
                       differs, incomplete (a label is missing), pending (a label may still arrive), unstated (no event
                       states it yet), unknown (the gateway has lost an event)
@@ -18,7 +19,7 @@ read, compares them with the table and its quarantine, and writes to the output 
     audit_offsets     where the next audit continues, and how many there were since when
 
 Exit status: 0 every label is accounted for, or may still arrive; 1 a label is missing, unwritten, vanished or
-ambiguous, an event is doubled, a section differs, or the audit failed; 2 wrong usage.
+ambiguous, an event is doubled, forged or in conflict, a section differs, or the audit failed; 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud import sink_options
-from cloud.auditing import account, metrics, report, sections
-from cloud.auditing.findings import Findings, Subject, find, is_to_locate, locate
+from cloud.auditing import account, forgery, metrics, report, sections
+from cloud.auditing.findings import NAMED_MAX, Findings, Named, Subject, find, is_to_locate, locate
 from cloud.auditing.settings import AuditSettings, parse
 from cloud.auditing.store import Series, Store, TopicSpan
 from cloud.auditing.table import TableView, read_table
@@ -101,7 +102,8 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
         if is_to_locate(ranges):  # a further pass over the topic
             located = locate(topic.records(*retained(topic, span)), ranges)
         subject = describe(spark, settings, span, series)
-        findings = find(judged, view.rows, ranges, states, compared, located, subject)
+        named = Named(located, *forgeries(topic, store, judged, view.rows, span, settings.verify))
+        findings = find(judged, view.rows, ranges, states, compared, named, subject)
         logger.info("stage=judged missing=%d", findings.missing)
         store.keep(
             ranges.join(states.select(*account.EPOCH, "state"), on=list(account.EPOCH)), judged, compared, span, series
@@ -178,6 +180,22 @@ def cover(store: Store, judged: DataFrame, view: TableView, span: TopicSpan, *, 
     covered = account.merged(reduce(DataFrame.unionByName, parts)).localCheckpoint()
     lost = account.vanished(covered, view.rows, span.ends).localCheckpoint()
     return covered if lost.isEmpty() else account.with_vanished(covered, lost).localCheckpoint()
+
+
+def forgeries(
+    topic: Topic, store: Store, judged: DataFrame, rows: DataFrame, span: TopicSpan, share: float
+) -> tuple[DataFrame, dict[str, int]]:
+    """Return the forgeries whose rows the table has, and the counts of records that were verified now."""
+    suspects = forgery.suspects(judged)
+    new = forgery.conflicts(suspects, topic.values(forgery.places(suspects)))
+    counts: dict[str, int] = {}
+    if share and span.offsets:  # a further pass over the new records
+        sampled = forgery.verified(topic.sample(span, share)).localCheckpoint()
+        counts = {row["status"]: row["count"] for row in sampled.groupBy("status").count().collect()}
+        new += map(tuple, sampled.filter(F.col("status") == forgery.FORGED).limit(NAMED_MAX).collect())
+    found = store.forgeries(new, rows).localCheckpoint()
+    there = {row["status"]: row["count"] for row in found.groupBy("status").count().collect()}
+    return found, {**counts, forgery.FORGED: 0, **there}
 
 
 def compare(store: Store, judged: DataFrame, view: TableView, ranges: DataFrame) -> DataFrame:

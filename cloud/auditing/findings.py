@@ -8,7 +8,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cloud.auditing import account, sections
+from cloud.auditing import account, forgery, sections
 from cloud.auditing.store import Series, TopicSpan
 
 NAMED_MAX = 1000
@@ -114,14 +114,28 @@ class Findings:
             "label missing": self.missing,
             "record unwritten": self.totals["unwritten"],
             "event doubled": self.totals["doubled"],
+            "event in conflict": self.totals.get(forgery.CONFLICT, 0),
+            "row forged": self.totals.get(forgery.FORGED, 0),
             "label with two fingerprints": self.counts.get(account.AMBIGUOUS, 0),
             "section different": self.sections.get(sections.DIFFERS, SectionCount(0, 0)).sections,
         }
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is missing, unwritten, vanished, doubled or ambiguous, and no section differs."""
+        """Whether no label is wrong, no event is doubled, forged or in conflict, and no section differs."""
         return not any(self.faults().values())
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Further records that are to be named."""
+
+    located: DataFrame
+    """Those of wrong labels, as in `locate`."""
+    forgeries: DataFrame
+    """Those of `auditing.forgery`."""
+    counts: dict[str, int]
+    """How many records were verified, forged and unverifiable, and how many rows are forged or in conflict."""
 
 
 def find(
@@ -130,17 +144,17 @@ def find(
     ranges: DataFrame,
     states: DataFrame,
     compared: DataFrame,
-    located: DataFrame,
+    named: Named,
     subject: Subject,
 ) -> Findings:
-    """Collect the findings from the audit's frames; `located` are records of wrong labels, as in `locate`."""
+    """Collect the findings from the audit's frames."""
     counts = {row["status"]: int(row["labels"]) for row in ranges.groupBy("status").agg(_labels()).collect()}
     bad = ranges.filter(F.col("status").isin(account.MISSING, account.UNWRITTEN, account.VANISHED, account.AMBIGUOUS))
     unwritten = judged.filter(F.col("status") == account.UNWRITTEN)
     worst = states.orderBy(F.desc("missing"), F.col("state") == "complete", *account.EPOCH).limit(NAMED_MAX)
     doubled = account.doubled(rows).localCheckpoint()
     twice = doubled.count()
-    frames = [unwritten, located]
+    frames = [unwritten, named.located, named.forgeries]
     if twice:  # a further pass over the table
         copies = rows.join(F.broadcast(doubled.limit(NAMED_MAX)), on="fingerprint", how="left_semi")
         frames.append(copies.withColumns({"status": F.lit(DOUBLED), "device": F.lit(None).cast("string")}))
@@ -153,6 +167,7 @@ def find(
         "unwritten": all_unwritten,
         "records": max(0, all_unwritten - NAMED_MAX) + len(records),
         "doubled": twice,
+        **{status: named.counts.get(status, 0) for status in forgery.STATUSES},
     }
     return Findings(
         subject,

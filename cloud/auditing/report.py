@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
+from cloud.auditing import forgery
 from cloud.auditing.account import COUNTED
 from cloud.auditing.findings import Epoch, Findings
 from cloud.auditing.sections import STATUSES
@@ -102,6 +103,9 @@ def facts(findings: Findings) -> list[tuple[str, str]]:
         ("grace", f"{grace} until a label that has not arrived is missing"),
         ("read now", counted(told.span.offsets, "offset")),
     ]
+    verified, unread = (findings.totals.get(name, 0) for name in (forgery.VERIFIED, forgery.UNVERIFIABLE))
+    if verified or unread or findings.totals.get(forgery.FORGED):
+        found.append(("fingerprints", f"{verified:,} verified now, {unread:,} unverifiable"))
     if gone:
         why = "deleted before any audit: duplicates there are not listed"
         found.append(("not read", f"{counted(gone, 'offset')} {why}"))
@@ -127,7 +131,7 @@ def _tables(findings: Findings) -> list[_Table]:
             totals["wrong"],
         ),
         _Table(
-            "Their records in the topic, and the rows of doubled events (a missing label has no record)",
+            "Their records in the topic, the rows of doubled and forged events, and what was dropped for these",
             ("status", "partition", "offset", "fingerprint", "device", "label"),
             [
                 (one.status, str(one.partition), str(one.offset), one.fingerprint, one.device or "-", one.label)

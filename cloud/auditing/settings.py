@@ -18,7 +18,7 @@ EXAMPLES = """examples:
     --table plant.events --output ./audit
 
 exit status: 0 every label is accounted for, or may still arrive; 1 a label is missing, unwritten, vanished or
-ambiguous, an event is doubled, a section differs, or the audit failed; 2 wrong usage
+ambiguous, an event is doubled, forged or in conflict, a section differs, or the audit failed; 2 wrong usage
 """
 
 
@@ -36,6 +36,8 @@ class AuditSettings:
     output: str
     report: str | None
     grace_seconds: int
+    verify: float
+    """The share of the records whose fingerprints are computed again."""
     properties: dict[str, str]
     metrics_file: Path | None
     """A file for the node exporter of Prometheus."""
@@ -56,6 +58,7 @@ def parse(arguments: Sequence[str]) -> AuditSettings:
         output=given.output.rstrip("/"),
         report=given.report,
         grace_seconds=given.grace,
+        verify=given.verify,
         properties=kafka_options.properties(given),
         metrics_file=given.metrics_file,
     )
@@ -85,5 +88,22 @@ def parser() -> argparse.ArgumentParser:
         metavar="TIME",
         help="time by which a label may arrive after a later one of its epoch; default: %(default)s",
     )
+    add(
+        "--verify",
+        type=_share,
+        default=0.0,
+        metavar="SHARE",
+        help="share of the new records whose fingerprints are computed again, 0 to 1; default: %(default)s",
+    )
     kafka_options.add_options(parser, is_java=True)
     return parser
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"expected a share from 0 to 1; found {text!r}")
+    return share

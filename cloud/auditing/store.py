@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cloud.auditing import account, sections
+from cloud.auditing import account, forgery, sections
 from cloud.runtime import jvm
 
 _RANGES = "gateway string, epoch string, status string, first bigint, last bigint, since timestamp, state string"
@@ -24,6 +25,10 @@ _UNWRITTEN = (
 )
 _LEAVES = f"gateway string, epoch string, sequence bigint, leaf binary, topic_id string, {_PLACES}"
 _SECTIONS = "gateway string, epoch string, first bigint, last bigint, digest string, status string"
+_FORGERIES = (
+    f"status string, fingerprint string, device string, gateway string, epoch string, sequence bigint, {_PLACES}, "
+    "of_kafka_partition int, of_kafka_offset bigint"
+)
 _OFFSETS = "topic_id string, kafka_partition int, end bigint, audits bigint, since timestamp"
 
 
@@ -64,6 +69,7 @@ class Store:
             "unwritten": _UNWRITTEN,
             "leaves": _LEAVES,
             "sections": _SECTIONS,
+            "forgeries": _FORGERIES,
             "offsets": _OFFSETS,
         }
         for name, columns in tables.items():
@@ -92,11 +98,19 @@ class Store:
     def unwritten(self, span: TopicSpan) -> DataFrame:
         """Return the records below the span that were unwritten; the table may have their events by now."""
         found = self._read("unwritten").filter(F.col("topic_id") == span.topic_id)
-        return found.filter(~F.expr(_from(span))).drop("topic_id")
+        return found.filter(~F.expr(_from(span))).drop("topic_id").withColumn("told", F.lit(None).cast("string"))
 
     def leaves(self) -> DataFrame:
         """Return the leaves of earlier records that have no row: of duplicates, and of records in quarantine."""
         return self._read("leaves").select(*account.LABEL, "leaf")
+
+    def forgeries(self, new: list[tuple[Any, ...]], rows: DataFrame) -> DataFrame:
+        """Store new forgeries, and return all of which the table still has the false row, as `forgery.FORGERY`."""
+        if new:
+            self._write(self._spark.createDataFrame(new, _FORGERIES), "forgeries", "append")
+        there = rows.select("fingerprint", *(F.col(name).alias(f"of_{name}") for name in account.PLACE))
+        found = self._read("forgeries").distinct().join(there, on=there.columns, how="left_semi")
+        return found.select(*forgery.FORGERY)
 
     def statements(self) -> DataFrame:
         """Return the sections of which an earlier audit has read the statement, without a status."""

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from cloud.auditing import leaves
 from cloud.auditing.settings import AuditSettings
-from cloud.auditing.topic import CONTENT_SQL, content
+from cloud.auditing.topic import CONTENT_SQL, TOLD, TOLD_SQL, content, told
 
 GATEWAY_TYPES = "gateway."
 _PLACE = ("kafka_partition", "kafka_offset")
@@ -25,7 +25,8 @@ class TableView:
     """The table's content, as far as the audit needs it."""
 
     rows: DataFrame
-    """gateway, epoch, sequence, fingerprint (hex), kafka_partition, kafka_offset, appended (by Kafka's clock)."""
+    """gateway, epoch, sequence, fingerprint (hex), kafka_partition, kafka_offset, appended (by Kafka's clock), told
+    (as returned by `auditing.topic.told`)."""
     leaves: DataFrame
     """gateway, epoch, sequence, leaf (`auditing.leaves`)."""
     quarantine: DataFrame
@@ -44,7 +45,7 @@ def read_table(spark: SparkSession, settings: AuditSettings) -> TableView:
         events.select(
             *("gateway", "epoch", "sequence"),
             F.lower(F.hex("fingerprint")).alias("fingerprint"),
-            *(*_PLACE, appended),
+            *(*_PLACE, appended, told(*map(F.col, TOLD)).alias("told")),
         ),
         events.select("gateway", "epoch", "sequence", leaves.of_row().alias("leaf")),
         spark.read.format("delta").load(settings.quarantine).select("topic_id", *_PLACE, content().alias("content")),
@@ -62,7 +63,7 @@ def _from_postgres(spark: SparkSession, settings: AuditSettings, connection: Pat
     leaf = f"CASE WHEN raw IS NULL THEN {leaves.ROW_SQL} END, encode(raw, 'hex')"
     queries = {
         "rows": (
-            f"gateway, epoch, sequence, encode(fingerprint, 'hex'), {place}, {_APPENDED_SQL}, {leaf}",
+            f"gateway, epoch, sequence, encode(fingerprint, 'hex'), {place}, {_APPENDED_SQL}, {TOLD_SQL}, {leaf}",
             settings.table,
             "",
         ),
@@ -88,7 +89,7 @@ def _from_postgres(spark: SparkSession, settings: AuditSettings, connection: Pat
     places = "kafka_partition int, kafka_offset bigint"
     schemas = {
         "rows": f"gateway string, epoch string, sequence bigint, fingerprint string, {places}, "
-        "appended timestamp, leaf string, raw string",
+        "appended timestamp, told string, leaf string, raw string",
         "quarantine": f"topic_id string, {places}, content string",
         "gateway_events": "gateway string, epoch string, type string, data string, appended timestamp",
     }

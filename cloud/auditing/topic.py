@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -11,13 +11,18 @@ from pyspark.sql import functions as F
 
 from cloud.auditing import leaves
 from cloud.auditing.counts import is_count
+from cloud.auditing.store import TopicSpan
 from cloud.runtime import jvm
-from contract.record import GATEWAY_BYTES_MAX
+from contract.record import DATA_PATTERN, GATEWAY_BYTES_MAX, VIA_START
 
 ANSWER_SECONDS_MAX = 30
 _CONTENT_DIGITS = 16
 CONTENT_SQL = f"substr(encode(sha256(coalesce(value, '')), 'hex'), 1, {_CONTENT_DIGITS})"
 """The same as `content`, as an expression of PostgreSQL."""
+TOLD = ("device", "type", "data")
+_TOLD_BYTES = " || '\\x00'::bytea || ".join(f"convert_to(coalesce({name}, ''), 'UTF8')" for name in TOLD)
+TOLD_SQL = f"substr(encode(sha256({_TOLD_BYTES}), 'hex'), 1, {_CONTENT_DIGITS})"
+"""The same as `told` of a row's columns TOLD."""
 # Not $, which in Java also matches before a line feed at the end.
 _LABEL = (r"^[0-9a-f]{16}\z", r"^[0-9]{1,19}\z")
 
@@ -63,12 +68,33 @@ class Topic:
 
     def records(self, starts: dict[int, int], ends: dict[int, int]) -> DataFrame:
         """Return the records from `starts` up to `ends`; the label is null where it is malformed."""
+        return read(self._load(starts, ends)).drop("value")
+
+    def sample(self, span: TopicSpan, share: float) -> DataFrame:
+        """Return a share of the records of a span, with their values."""
+        return read(self._load(span.starts, span.ends).sample(share))
+
+    def values(self, places: set[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
+        """Return the values of the records at these places, as far as the topic has them."""
+        first = self.earliest()
+        there = {place for place in places if place[1] >= first.get(place[0], place[1] + 1)}
+        if not there:
+            return {}
+        of = {partition: [at for its, at in there if its == partition] for partition in first}
+        starts = {partition: min(found, default=first[partition]) for partition, found in of.items()}
+        ends = {partition: max(found, default=first[partition] - 1) + 1 for partition, found in of.items()}
+        wanted = self._spark.createDataFrame(sorted(there), "partition int, offset bigint")
+        found = self._load(starts, ends).join(F.broadcast(wanted), on=["partition", "offset"], how="left_semi")
+        rows = found.select("partition", "offset", "value").collect()
+        return {(row["partition"], row["offset"]): bytes(row["value"] or b"") for row in rows}
+
+    def _load(self, starts: dict[int, int], ends: dict[int, int]) -> DataFrame:
         reader = self._spark.read.format("kafka").option("subscribe", self._name).option("includeHeaders", "true")
         reader = reader.option("startingOffsets", self._offsets(starts)).option("endingOffsets", self._offsets(ends))
         reader = reader.option("kafka.isolation.level", "read_committed")
         for name, value in self._settings.items():
             reader = reader.option(f"kafka.{name}", value)
-        return read(reader.load())
+        return reader.load()
 
     def _offsets(self, offsets: dict[int, int]) -> str:
         return json.dumps({self._name: {str(partition): offset for partition, offset in offsets.items()}})
@@ -96,6 +122,8 @@ def read(topic: DataFrame) -> DataFrame:
         F.col("key").cast("string").alias("device"),
         content().alias("content"),
         leaves.of_value(F.col("value"), F.unhex(_header("ce_id"))).alias("leaf"),
+        told(F.col("key").cast("string"), _header("ce_type"), _data(F.col("value").cast("string"))).alias("told"),
+        "value",
     )
     whole = F.col("epoch").rlike(_LABEL[0]) & F.col("sequence").rlike(_LABEL[1])
     whole &= is_count(F.col("sequence").try_cast("bigint"))
@@ -112,6 +140,19 @@ def read(topic: DataFrame) -> DataFrame:
 def content() -> Column:
     """Return a digest of the value, since a log that was truncated has other records at the same offsets later."""
     return F.substring(F.sha2(F.coalesce("value", F.lit(b"")), 256), 1, _CONTENT_DIGITS)
+
+
+def told(device: Column, type_: Column, data: Column) -> Column:
+    """Return a digest of what an event says."""
+    parts = (F.coalesce(part, F.lit("")).cast("binary") for part in (device, type_, data))
+    joined = reduce(lambda one, other: F.concat(one, F.lit(b"\0"), other), parts)
+    return F.substring(F.sha2(joined, 256), 1, _CONTENT_DIGITS)
+
+
+def _data(text: Column) -> Column:
+    via = VIA_START.decode()
+    tail = F.substr(text, F.length(F.substring_index(text, via, 1)) + len(via) + 1)
+    return F.regexp_extract(tail, DATA_PATTERN, 1)
 
 
 def _header(name: str) -> Column:

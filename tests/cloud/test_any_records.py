@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud import query
-from cloud.auditing import account, report, sections
-from cloud.auditing.findings import find, locate
+from cloud.auditing import account, forgery, report, sections
+from cloud.auditing.findings import Named, find, locate
 from cloud.auditing.settings import parse
 from cloud.auditing.store import TopicSpan
 from cloud.auditing.table import TableView, read_table
@@ -202,7 +202,9 @@ def check_audit(sent: DataFrame, view: TableView) -> None:
     compared = sections.compared(stated, view.leaves, others, ranges).localCheckpoint()
     compared = compared.unionByName(sections.uncovered(compared, states, ended))
     subject = replace(SUBJECT, span=TopicSpan("id", {0: 0}, {0: sent.count()}, 0))
-    found = find(judged, view.rows, ranges, states, compared, locate(read(sent), ranges), subject)
+    located = locate(read(sent), ranges)
+    false = forgery.verified(read(sent).filter(F.col("sequence").isNotNull())).limit(9).localCheckpoint()
+    found = find(judged, view.rows, ranges, states, compared, Named(located, false, {}), subject)
     assert found.unwritten == []
     assert found.missing > BIG
     assert [*report.lines(found), report.page(found)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import md5
 from pathlib import Path
@@ -18,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud.audit import audit
-from cloud.auditing import account, report, sections
+from cloud.auditing import account, forgery, report, sections
 from cloud.auditing.findings import Findings
 from cloud.auditing.settings import parse
 from cloud.auditing.topic import read
@@ -28,12 +29,14 @@ from cloud.settings import KafkaSettings
 from cloud.stream.kafka_admin import KafkaAdmin
 from cloud.stream.records import read_records
 from cloud.table.rows import decode
-from contract.event import Event, gateway_device
+from contract.event import Event, Label, gateway_device
+from contract.fingerprint import IDENTITY_FIELDS, fingerprint, needs_label
 from contract.receipt import Receipt
 from simulators.services.kafka.broker import Broker
 from tests.cloud import big_topic
-from tests.cloud.gateway import Gateway, Record, readings, send, with_word
+from tests.cloud.gateway import Gateway, Record, readings, send, with_header, with_word
 from tests.cloud.tables import topic as topic_of
+from tests.contract.strategies import events as drawn_events
 
 pytestmark = pytest.mark.spark
 
@@ -316,6 +319,54 @@ def test_a_doubled_event_is_flagged_from_audit_to_audit(side: Side) -> None:
         assert doubled.doubled == [mark]
         assert [(one.offset, one.fingerprint) for one in doubled.records] == [(0, mark), (2, mark)]
         assert not doubled.is_whole
+
+
+@pytest.mark.guarantee(5)
+@pytest.mark.kafka
+@pytest.mark.heavy
+def test_rows_with_the_fingerprint_of_other_content_are_named_with_the_event_that_was_dropped(side: Side) -> None:
+    """Whoever may write to the topic has guessed the next event, and said something else under its fingerprint."""
+    event, other = readings(2)
+    true, harmless = Gateway().records([event, other])
+    name = dict(true.headers)["ce_id"]
+
+    def lie(gateway: str, epoch: str, name: bytes) -> Record:
+        own = Gateway(gateway, epoch).record(replace(event, data={"t": 99}))
+        return with_header(replace(own, value=own.value.replace(dict(own.headers)["ce_id"], name)), "ce_id", name)
+
+    copy = Gateway("gw-3", "00000000000000c3").record(other)
+    attempt = replace(copy, value=copy.value.replace(b'{"t":21.5}', b'{"t":0}'))
+    assert attempt != copy
+    alone = lie("gw-4", "00000000000000d4", b"f" * 32)
+    side.send([lie("gw-2", "00000000000000b2", name), true, harmless, copy, attempt, alone], copies=[1, 3, 4])
+    for options in ((), ("--verify", "0.5")):  # of no new record: what was found once remains
+        found = side.audit("--verify", "1") if not options else side.audit(*options)
+        named = {(one.status, one.fingerprint, one.label.split()[0]) for one in found.records}
+        hexed = name.decode()
+        assert {("conflict", hexed, G), ("forged", hexed, "gw-2"), ("forged", "f" * 32, "gw-4")} == named
+        assert not found.is_whole
+        told = "\n".join(report.lines(found))
+        assert "conflict: partition 0 offset 1" in told
+        assert "1 event in conflict, 2 rows forged" in told
+    side.spark.sql(f"DELETE FROM delta.`{side.folder}/events` WHERE gateway IN ('gw-2', 'gw-4')")
+    side.write([true], first=1)
+    assert not {one.status for one in side.audit().records} & {"conflict", "forged"}
+
+
+@pytest.mark.guarantee(2)
+@given(st.lists(drawn_events, min_size=1, max_size=9), st.data())
+def test_a_value_has_its_fingerprint_by_any_rule_and_no_other(drawn: list[Event], data: st.DataObject) -> None:
+    for event, record in zip(drawn, Gateway().records(drawn), strict=True):
+        name = dict(record.headers)["ce_id"].decode()
+        assert forgery.verify(record.value, name) == "verified", event
+        assert forgery.verify(record.value, f"{int(name, 16) ^ 1:032x}") == "forged"
+        fields = ("device", *sorted(data.draw(st.sets(st.sampled_from(IDENTITY_FIELDS[1:])))))
+        said = json.loads(record.value)
+        label = Label(said["epoch"], said["sequence"])
+        by_rule = fingerprint(event, fields, label if needs_label(event, fields) else None)
+        assert forgery.verify(record.value, by_rule.hex()) == "verified"
+    for unread in (b"[" * 100_000, b"", b"{}", b"[]", b'{"device":1}'):
+        assert forgery.verify(unread, "") == "unverifiable"
 
 
 def test_wrong_usage_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
