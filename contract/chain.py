@@ -13,13 +13,14 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import Final
 
+from contract.fields import INTEGER, TEXT
 from contract.fingerprint import FINGERPRINT_BYTES
 
 DIGEST_START: Final = bytes(32)
 _SHA256: Final = sha256()
 """Copied for each digest, which takes less time than creating one."""
-_TEXT: Final = rb'"(?:[^"\\]|\\.)*+"'
-_INTEGER: Final = rb"-?(?:0|[1-9][0-9]*+)"
+_TEXT: Final = TEXT.encode()
+_INTEGER: Final = INTEGER.encode()
 _NAMES: Final = rb'\A"device":' + _TEXT + rb',"type":' + _TEXT
 _ANY_ID: Final = rb'(?:,"id":(?:' + _TEXT + rb"|" + _INTEGER + rb"))?"
 _ID: Final = re.compile(rb"(" + _NAMES + rb',"id":)"(' + _INTEGER + rb')"')

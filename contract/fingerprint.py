@@ -7,10 +7,11 @@ from typing import Final
 
 from contract import cbor
 from contract.event import Event, Label
+from contract.fields import FIELDS
 
 FINGERPRINT_BYTES: Final = 16
 PERSON: Final = b"oncegate-fp-1"
-IDENTITY_FIELDS: Final[tuple[str, ...]] = ("device", "type", "id", "boot", "time", "data")
+IDENTITY_FIELDS: Final[tuple[str, ...]] = tuple([field.name for field in FIELDS if field.is_identity])
 
 
 def needs_label(event: Event, fields: Iterable[str] = IDENTITY_FIELDS) -> bool:

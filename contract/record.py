@@ -7,14 +7,15 @@ position, and search by name only where that fails.
 import json
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from json.encoder import c_make_encoder, encode_basestring  # type: ignore[attr-defined]  # the stubs leave it out
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from contract.event import Event, Label
+from contract.event import Event, Label, Value
+from contract.fields import CONTAINER, FIELDS, Kind
 from contract.timestamp import rfc3339
 
 SPECVERSION: Final = "1.0"
@@ -24,17 +25,9 @@ VALUE_PREFIX: Final = b'{"fingerprint":"'
 VIA_START: Final = b',"via":"'
 """Stands once in a value, since inside a JSON string every quote is escaped."""
 DATA_START: Final = b'"data":{'
-_TEXT: Final = r'"(?:[^"\\]|\\.)*+"'
-_UNITS: Final = rf',"units":(\{{(?:{_TEXT}:{_TEXT},?)*+\}})'
-_END: Final = r'(?:,"possible_duplicate_of":"[0-9a-f]*+")?+\}(?!.)'
-DATA_PATTERN: Final = rf'(?s)\A[^"\\]*+","data":(\{{.*?\}})(?:{_UNITS})?+{_END}'
-"""Finds the exact text of `data`, as group 1, in what follows VIA_START in a value; for Python and for Java alike.
-
-`units` is flat, so that what ends in exactly one closing brace is the value's own end. Possessive, so that Java's stack
-stays small; tied to the start, so that a value made for it takes no quadratic time.
-"""
-UNITS_PATTERN: Final = f"(?s){_UNITS}{_END}"
-"""Finds the exact text of `units` in a value, as group 1."""
+EXT_BYTES_MAX: Final = 4096
+"""Of the text of `ext`; entries for which there is no room are left out, and it says so."""
+EXT_CUT: Final = "cut"
 SOURCES_KEPT: Final = 8_192
 SOURCE_BYTES_KEPT: Final = 256
 """Bounds of the cache of encoded devices: 1.4 kB for each at most, 12 MB for all, since senders choose the names."""
@@ -52,6 +45,7 @@ HEADERS: Final[tuple[str, ...]] = (
 STATEMENT: Final = "ce_oncegate"
 """The extension attribute about the acceptance, in STATEMENT_WORDS words (`encode_record`)."""
 STATEMENT_WORDS: Final = 7
+"""Further ones are of a later gateway, and ignored."""
 UNKNOWN: Final = "-"
 """The word for a bound that is unknown."""
 
@@ -120,6 +114,8 @@ def encode_tail(event: Event, received: int, via: str) -> bytes:
         parts.append(f'"data":{json_text(event.data)}')
     if event.units:
         parts.append(f'"units":{json_text(event.units)}')
+    if event.ext:
+        parts.append(f'"ext":{_ext_text(event.ext)}')
     return ",".join(parts).encode()
 
 
@@ -132,9 +128,13 @@ def read_header_fields(tail: bytes) -> HeaderFields:
 
 
 def read_data(tail: bytes) -> bytes:
-    """Return the entries `data` and `units` as they are at the tail's end; empty where the event has no data."""
+    """Return the entries `data` and `units` as they are in the tail; empty where the event has no data."""
     at = tail.find(DATA_START)
-    return tail[at:] if at >= 0 else b""
+    if at < 0:
+        return b""
+    if tail.find(_EXT_START, at) >= 0 and (found := _DATA_AND_UNITS.match(tail, at)) is not None:
+        return tail[at : found.end()]
+    return tail[at:]
 
 
 def read_started(tail: bytes) -> Started | None:
@@ -187,7 +187,7 @@ def encode_record(
 def read_stated_label(statement: bytes) -> tuple[str, Label]:
     """Return gateway and label of a statement; raise ValueError where it has another form."""
     gateway, epoch, sequence, *others = statement.decode().split(" ")
-    if len(others) != STATEMENT_WORDS - 3:
+    if len(others) < STATEMENT_WORDS - 3:
         raise ValueError(f"expected {STATEMENT_WORDS} words")
     return gateway, Label(epoch, int(sequence))
 
@@ -241,16 +241,33 @@ def _second_and_point(seconds: bytes) -> bytes:
     return rfc3339(int(seconds) * 1000).encode()[:-4]
 
 
-_PLAIN_TEXT: Final = rb'"[^"\\]*"'
-_CAPTURED_TEXT: Final = rb'"([^"\\]*)"'
-# A match takes a fifth of the time of decoding the JSON, for data of any size.
-_BEFORE_DATA: Final = re.compile(
-    rb'"device":' + _CAPTURED_TEXT + rb',"type":' + _CAPTURED_TEXT
-    + rb'(?:,"id":(?:-?[0-9]+|' + _PLAIN_TEXT + rb"))?"
-    + rb'(?:,"boot":(?:-?[0-9]+|' + _PLAIN_TEXT + rb"))?"
-    + rb'(?:,"time":(-?[0-9]+))?(?:,"offset_ms":-?[0-9]+)?'
-    + rb',"received":(-?[0-9]+),"via":' + _CAPTURED_TEXT
-)  # fmt: skip
+_EXT_START: Final = b',"ext":{'
+_DATA_AND_UNITS: Final = re.compile(f'"data":{CONTAINER}(?:,"units":{CONTAINER})?'.encode())
+_FORMS: Final = {
+    Kind.TEXT: r'"[^"\\]*"',
+    Kind.WORD: r'"[^"\\]*"',
+    Kind.NAME: r'(?:-?[0-9]+|"[^"\\]*")',
+    Kind.INTEGER: "-?[0-9]+",
+    Kind.TIME: "-?[0-9]+",
+}
+
+
+def _before_data() -> bytes:
+    """Return an expression of the entries before `data`, with a group for each one that key and headers repeat.
+
+    A match takes a fifth of the time of decoding the JSON, for data of any size.
+    """
+    entries: list[str] = []
+    for field in FIELDS[: [field.name for field in FIELDS].index("data")]:
+        form = _FORMS[field.kind]
+        if field.name in HeaderFields._fields:
+            form = f'"({form[1:-1]})"' if form[0] == '"' else f"({form})"
+        entry = f'{"," if entries else ""}"{field.name}":{form}'
+        entries.append(entry if field.is_required else f"(?:{entry})?")
+    return "".join(entries).encode()
+
+
+_BEFORE_DATA: Final = re.compile(_before_data())
 _STARTED: Final = re.compile(
     rb'"device":"urn:oncegate:gateway:(?:[^"\\]|\\.)*","type":"gateway\.started","id":"([0-9a-f]{16})"'
     rb'(?:.*"previous_epoch":"([0-9a-f]{16})","previous_sequence":([0-9]+))?'
@@ -293,6 +310,21 @@ def _device_and_type(device: str, type_: str) -> str:
 
 def _scalar(value: int | str) -> str:
     return str(value) if isinstance(value, int) else _encode_text(value)
+
+
+def _ext_text(ext: Mapping[str, Value]) -> str:
+    text = json_text(ext)
+    if len(text.encode()) <= EXT_BYTES_MAX:
+        return text
+    kept: dict[str, Value] = {}
+    room = EXT_BYTES_MAX - len(json_text({EXT_CUT: True}))
+    for name, value in ext.items():
+        size = len(json_text({name: value}).encode()) - 1  # a comma in place of two braces
+        if size <= room and name != EXT_CUT:
+            room -= size
+            kept[name] = value
+    kept[EXT_CUT] = True
+    return json_text(kept)
 
 
 def _json_bytes(value: object) -> dict[str, str]:

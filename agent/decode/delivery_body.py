@@ -49,7 +49,7 @@ def decode(delivery: Delivery) -> Decoded:
         case Media.CBOR:
             return _decode_maps(cbor, delivery.body, query, fallback)
         case Media.ZIGBEE2MQTT:
-            return _decode_maps(zigbee2mqtt, delivery.body, query, fallback)
+            return _decode_maps(zigbee2mqtt, delivery.body, query, fallback, may_have_ext=True)
         case Media.SENML_JSON:
             document = json.read(delivery.body)
         case Media.SENML_CBOR:
@@ -68,13 +68,15 @@ class _Format(Protocol):
     def split(self, body: bytes) -> list[bytes]: ...
 
 
-def _decode_maps(format_: _Format, body: bytes, query: QueryParameters, fallback: str) -> Decoded:
+def _decode_maps(
+    format_: _Format, body: bytes, query: QueryParameters, fallback: str, may_have_ext: bool = False
+) -> Decoded:
     document = format_.read(body)
     maps = document if isinstance(document, list) else [document]
     if not isinstance(document, _MAPS_KINDS):
         raise Undecodable("the body is neither a map nor an array of maps")
     _check_count(len(maps), query)
-    events, refused = _separate(zip(maps, repeat(None)), query, fallback)
+    events, refused = _separate(zip(maps, repeat(None)), query, fallback, may_have_ext)
     if not refused:
         return Decoded(events)
     raws = format_.split(body) if isinstance(document, list) else [body]
@@ -103,14 +105,14 @@ def _check_count(events: int, query: QueryParameters) -> None:
 
 
 def _separate(
-    sources: Iterable[tuple[object, int | None]], query: QueryParameters, fallback: str
+    sources: Iterable[tuple[object, int | None]], query: QueryParameters, fallback: str, may_have_ext: bool = False
 ) -> tuple[tuple[Event, ...], list[tuple[int, str]]]:
     """Return the valid events, and the position and the reason of each invalid one."""
     events: list[Event] = []
     refused: list[tuple[int, str]] = []
     for at, (entries, offset_ms) in enumerate(sources):
         try:
-            event = to_event(entries, query, fallback, offset_ms)
+            event = to_event(entries, query, fallback, offset_ms, may_have_ext)
             check_not_reserved(event)
         except InvalidEvent as error:
             refused.append((at, str(error)))

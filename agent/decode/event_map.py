@@ -13,6 +13,7 @@ from contract.event import DEVICE_RESERVED_PREFIX, TIME_MAX, TIME_MIN, TYPE_DEFA
 from contract.values import NFC_SHRINK_MAX, VALUES_MAX, Invalid, InvalidValue, check_data, check_text
 
 FIELDS: Final = frozenset({"device", "type", "id", "boot", "time", "data", "units"})
+_FIELDS_AND_EXT: Final = FIELDS | {"ext"}
 DEVICE_CHARACTERS_MAX: Final = 256
 TYPE_CHARACTERS_MAX: Final = 64
 ID_CHARACTERS_MAX: Final = 256
@@ -27,14 +28,17 @@ _Field = TypeVar("_Field")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-def to_event(entries: object, query: QueryParameters, fallback: str, offset_ms: int | None = None) -> Event:
+def to_event(
+    entries: object, query: QueryParameters, fallback: str, offset_ms: int | None = None, may_have_ext: bool = False
+) -> Event:
     """Return the event of a map and the query; `fallback` is the device where neither names one.
 
-    Raise InvalidEvent where a field is invalid, unknown, or differs between map and query.
+    Only what reads other programs' messages may give `ext`. Raise InvalidEvent where a field is invalid, unknown, or
+    differs between map and query.
     """
     if type(entries) is not dict:
         raise InvalidEvent(entries.reason if isinstance(entries, Invalid) else "an event is not a map")
-    if not entries.keys() <= FIELDS:
+    if not entries.keys() <= (_FIELDS_AND_EXT if may_have_ext else FIELDS):
         raise InvalidEvent(_unknown_field(entries))
     get = entries.get
     device = _text("device", get("device"), DEVICE_CHARACTERS_MAX)
@@ -50,7 +54,8 @@ def to_event(entries: object, query: QueryParameters, fallback: str, offset_ms: 
         time = _merge("time", time, _time(query.time))
     if device is None:
         device = _name("device", fallback, DEVICE_CHARACTERS_MAX)
-    return Event(device, type_ or TYPE_DEFAULT, id_, boot, time, _data(get("data")), _units(get("units")), offset_ms)
+    data, units, ext = _data(get("data")), _units(get("units")), _ext(get("ext"))
+    return Event(device, type_ or TYPE_DEFAULT, id_, boot, time, data, units, offset_ms, ext)
 
 
 def check_not_reserved(event: Event) -> None:
@@ -187,3 +192,22 @@ def _units(value: object) -> dict[str, str] | None:
             raise InvalidEvent(f"units: {error}") from None
         units[name] = unit
     return units
+
+
+def _ext(value: object) -> Mapping[str, Value] | None:
+    """Return the entries of `ext` that are valid data: what is known beside the event never refuses it."""
+    if type(value) is not dict or not value:
+        return None
+    try:
+        check_data(value)
+    except InvalidValue:
+        value = {name: one for name, one in value.items() if _is_data({name: one})}
+    return cast("Mapping[str, Value]", value)
+
+
+def _is_data(entries: dict[object, object]) -> bool:
+    try:
+        check_data(entries)
+    except InvalidValue:
+        return False
+    return True

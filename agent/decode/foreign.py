@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import cast
-
 from agent.decode import json
 from agent.decode.decoded import EVENTS_MAX, REJECTED_BYTES_MAX, Decoded, InvalidEvent, Rejected, Undecodable
 from agent.decode.event_map import check_not_reserved, claimed_device, to_event
 from agent.decode.query import NO_PARAMETERS
 from agent.delivery import ForeignFormat
-from agent.mappings.mapping import EXT_NAME, Unmapped
-from contract.event import Event, Value
-from contract.values import InvalidValue, check_data
+from agent.mappings.mapping import Unmapped
+from contract.event import Event
 
 
 def decode_foreign(body: bytes, format_: ForeignFormat, fallback: str) -> Decoded:
@@ -27,27 +23,16 @@ def decode_foreign(body: bytes, format_: ForeignFormat, fallback: str) -> Decode
         if isinstance(entries, Unmapped):
             rejected.append(Rejected(fallback, str(entries), body[:REJECTED_BYTES_MAX]))
             continue
-        ext = entries.pop("ext")
         try:
-            event = to_event(entries, NO_PARAMETERS, fallback)
+            event = to_event(entries, NO_PARAMETERS, fallback, may_have_ext=True)
             check_not_reserved(event)
         except InvalidEvent as error:
             device = claimed_device(entries, NO_PARAMETERS, fallback)
             reason = f"mapping {format_.mapping.name}: {error}"
             rejected.append(Rejected(device, reason, body[:REJECTED_BYTES_MAX]))
         else:
-            event.ext = _checked(ext, format_.mapping.name)
             events.append(event)
     return Decoded(tuple(events), tuple(rejected), mapped.skipped)
-
-
-def _checked(ext: object, mapping: str) -> Mapping[str, Value]:
-    """Return what an event's `ext` may hold: the name of the mapping alone where the rest is no valid data."""
-    try:
-        check_data(ext)
-    except InvalidValue:
-        return {EXT_NAME: mapping}
-    return cast("Mapping[str, Value]", ext)
 
 
 def _document(body: bytes) -> object:

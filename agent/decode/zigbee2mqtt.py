@@ -10,6 +10,8 @@ from contract.values import Invalid
 
 NOT_DATA: Final = frozenset({"linkquality", "last_seen", "update", "update_available", "device"})
 """Fields about the radio, Zigbee2MQTT or the firmware, which are no readings."""
+RADIO: Final = "linkquality"
+"""The one of them that is kept, in `ext`."""
 EPOCH_MIN: Final = 946_684_800_000
 """2000-01-01 in milliseconds. A smaller number is an age, seconds, or the time of a clock that was never set, which
 recurs after each start."""
@@ -19,11 +21,13 @@ _IEEE_ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{16}")
 
 
 def read(body: bytes) -> object:
-    """Return a publication as the map of an event: `data`, and `time` and `device` where it has them."""
+    """Return a publication as the map of an event: `data`, and `ext`, `time` and `device` where it has them."""
     document = json.read(body)
     if not isinstance(document, dict):
         return Invalid("a publication of Zigbee2MQTT is not a map") if not isinstance(document, Invalid) else document
     entries: dict[str, object] = {"data": {key: value for key, value in document.items() if key not in NOT_DATA}}
+    if document.get(RADIO) is not None:
+        entries["ext"] = {RADIO: document[RADIO]}
     if (time := _time(document.get("last_seen"))) is not None:
         entries["time"] = time
     if (device := named_device(document)) is not None:

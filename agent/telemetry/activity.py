@@ -14,7 +14,7 @@ from typing import Final, final
 
 from agent.delivery import Answer
 from agent.store.port import Candidate, Outcome, Reject
-from contract.record import read_data
+from contract.fields import OBJECTS
 
 DEVICES_MAX: Final = 2_000
 """Devices kept; the least recently active one is evicted."""
@@ -158,6 +158,7 @@ def _feed_document(entry: FeedEntry) -> dict[str, object]:
 
 
 def _with_values(document: dict[str, object], tail: bytes) -> dict[str, object]:
-    """Return a document with `data` and `units` of an event, where it has them, in place of its tail."""
+    """Return a document with what an event says of its measurements, where it has that, in place of its tail."""
     del document["tail"]
-    return {**document, **json.loads(b"{" + read_data(tail) + b"}")}
+    entries = json.loads(b"{" + tail + b"}")
+    return {**document, **{name: entries[name] for name in OBJECTS if name in entries}}

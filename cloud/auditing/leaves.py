@@ -6,41 +6,62 @@ written here once more, for Spark and for PostgreSQL, since the audit shares no 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import reduce
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from contract.fields import FIELDS, INTEGER, TEXT, Field, Kind
+
 ERASED = "urn:oncegate:erased"
 """The device of rows whose content was erased on purpose (docs/table.md)."""
-_TEXT = r'"(?:[^"\\]|\\.)*+"'
-_INTEGER = r"-?(?:0|[1-9][0-9]*+)"
-_HEAD = rf'^\{{"fingerprint":"[0-9a-f]{{32}}","gateway":{_TEXT},"epoch":"[0-9a-f]{{16}}","sequence":[0-9]++,'
-_NAMES = rf'^"device":{_TEXT},"type":{_TEXT}'
-_ID = rf'({_NAMES},"id":)"({_INTEGER})"'
-_BOOT = rf'({_NAMES}(?:,"id":(?:{_TEXT}|{_INTEGER}))?,"boot":)"({_INTEGER})"'
+_HEAD = rf'^\{{"fingerprint":"[0-9a-f]{{32}}","gateway":{TEXT},"epoch":"[0-9a-f]{{16}}","sequence":[0-9]++,'
+_NAMES = rf'^"device":{TEXT},"type":{TEXT}'
+_ID = rf'({_NAMES},"id":)"({INTEGER})"'
+_BOOT = rf'({_NAMES}(?:,"id":(?:{TEXT}|{INTEGER}))?,"boot":)"({INTEGER})"'
 _CAPITALS = [(f"{code:04X}", f"{code:04x}") for code in range(0x20) if chr(code) not in "\b\t\n\f\r" and code % 16 > 9]
 """The escapes of control characters with letters: Spark writes capitals, the gateway small ones."""
 _CAPITAL = r"(?<!\\)((?:\\\\)*)\\u{}"
 """An escape that is not itself part of an escaped backslash."""
 
-_NUMBER_SQL = f"'^{_INTEGER.replace('*+', '*')}$'"
-ROW_SQL = f"""CASE WHEN device IS DISTINCT FROM '{ERASED}' THEN encode(sha256(fingerprint || convert_to(concat(
-    '"device":', to_json(device), ',"type":', to_json(type),
-    ',"id":' || CASE WHEN id ~ {_NUMBER_SQL} THEN id ELSE to_json(id)::text END,
-    ',"boot":' || CASE WHEN boot ~ {_NUMBER_SQL} THEN boot ELSE to_json(boot)::text END,
-    ',"time":' || (extract(epoch FROM event_time) * 1000)::bigint, ',"offset_ms":' || offset_ms,
-    ',"received":', (extract(epoch FROM received) * 1000)::bigint, ',"via":"', via, '"',
-    ',"data":' || data, ',"units":' || units,
-    ',"possible_duplicate_of":"' || encode(possible_duplicate_of, 'hex') || '"'), 'UTF8')), 'hex') END"""
-"""The same as `of_row`, as an expression of PostgreSQL."""
+_NUMBER_SQL = f"'^{INTEGER.replace('*+', '*')}$'"
+_IN_SQL = {
+    Kind.TEXT: "to_json({})::text",
+    Kind.NAME: f"CASE WHEN {{0}} ~ {_NUMBER_SQL} THEN {{0}} ELSE to_json({{0}})::text END",
+    Kind.TIME: "(extract(epoch FROM {}) * 1000)::bigint",
+    Kind.WORD: "'\"' || {} || '\"'",
+    Kind.INTEGER: "{}",
+    Kind.OBJECT: "{}",
+    Kind.FINGERPRINT: "'\"' || encode({}, 'hex') || '\"'",
+}
 
 
-def of_row() -> Column:
-    """Return the leaf of a row, 32 bytes; null where its content was erased on purpose, empty without a device."""
+def row_sql(columns: Collection[str]) -> str:
+    """Return the same as `of_row`, as an expression of PostgreSQL for a table with these columns."""
+    entries = [f"'{_key(field)}' || {_IN_SQL[field.kind].format(field.column)}" for field in _present(columns)]
+    tail = f"convert_to(concat({', '.join(entries)}), 'UTF8')"
+    return f"CASE WHEN device IS DISTINCT FROM '{ERASED}' THEN encode(sha256(fingerprint || {tail}), 'hex') END"
+
+
+def _present(columns: Collection[str]) -> list[Field]:
+    """Return the fields for which a table has a column: one that no newer job has opened lacks the latest."""
+    return [field for field in FIELDS if field.column in columns]
+
+
+def _key(field: Field) -> str:
+    """Return a field's key and what stands before it."""
+    return f'{"," if field is not FIELDS[0] else ""}"{field.name}":'
+
+
+def of_row(columns: Collection[str]) -> Column:
+    """Return the leaf of a row of a table with these columns, 32 bytes; null where its content was erased on purpose.
+
+    It is empty where the row lacks what each event has.
+    """
     return (
         F.when(F.col("device") == ERASED, F.lit(None))
-        .when(F.col("raw").isNull(), F.coalesce(_digest(F.col("fingerprint"), _tail()), F.lit(b"")))
+        .when(F.col("raw").isNull(), F.coalesce(_digest(F.col("fingerprint"), _tail(columns)), F.lit(b"")))
         .otherwise(of_raw(F.col("raw"), F.col("fingerprint")))
     )
 
@@ -63,24 +84,30 @@ def _digest(fingerprint: Column, tail: Column) -> Column:
     return F.unhex(F.sha2(F.concat(fingerprint, tail.cast("binary")), 256))
 
 
-def _tail() -> Column:
-    times = {name: F.unix_millis(name).cast("string") for name in ("event_time", "received")}
-    copied = F.concat(F.lit('"'), F.lower(F.hex("possible_duplicate_of")), F.lit('"'))
-    return F.concat(
-        F.lit('"device":'),
-        _quoted("device"),
-        F.lit(',"type":'),
-        _quoted("type"),
-        _entry("id", _scalar("id")),
-        _entry("boot", _scalar("boot")),
-        _entry("time", times["event_time"]),
-        _entry("offset_ms", F.col("offset_ms").cast("string")),
-        _entry("received", times["received"]),
-        F.concat(F.lit(',"via":"'), F.col("via"), F.lit('"')),
-        _entry("data", F.col("data")),
-        _entry("units", F.col("units")),
-        _entry("possible_duplicate_of", copied),
-    )
+def _tail(columns: Collection[str]) -> Column:
+    return F.concat(*(_entry(field) for field in _present(columns)))
+
+
+def _entry(field: Field) -> Column:
+    """Return a field's entry of the value; empty where its column is null, null where each event has it."""
+    entry = F.concat(F.lit(_key(field)), _text(field.column, field.kind))
+    return entry if field.is_required else F.coalesce(entry, F.lit(""))
+
+
+def _text(column: str, kind: Kind) -> Column:
+    match kind:
+        case Kind.TEXT:
+            return _quoted(column)
+        case Kind.NAME:
+            return _scalar(column)
+        case Kind.TIME:
+            return F.unix_millis(column).cast("string")
+        case Kind.WORD:
+            return F.concat(F.lit('"'), F.col(column), F.lit('"'))
+        case Kind.FINGERPRINT:
+            return F.concat(F.lit('"'), F.lower(F.hex(column)), F.lit('"'))
+        case Kind.INTEGER | Kind.OBJECT:
+            return F.col(column).cast("string")
 
 
 def _with_small_letters(text: Column) -> Column:
@@ -91,13 +118,8 @@ def _with_small_letters(text: Column) -> Column:
     return F.when(F.contains(text, F.lit(r"\u00")), written).otherwise(text)
 
 
-def _entry(name: str, text: Column) -> Column:
-    """Return an entry of the value; empty where its column is null."""
-    return F.coalesce(F.concat(F.lit(f',"{name}":'), text), F.lit(""))
-
-
 def _scalar(name: str) -> Column:
-    return F.when(F.col(name).rlike(rf"^{_INTEGER}\z"), F.col(name)).otherwise(_quoted(name))
+    return F.when(F.col(name).rlike(rf"^{INTEGER}\z"), F.col(name)).otherwise(_quoted(name))
 
 
 def _quoted(name: str) -> Column:

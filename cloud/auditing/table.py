@@ -47,7 +47,7 @@ def read_table(spark: SparkSession, settings: AuditSettings) -> TableView:
             F.lower(F.hex("fingerprint")).alias("fingerprint"),
             *(*_PLACE, appended, told(*map(F.col, TOLD)).alias("told")),
         ),
-        events.select("gateway", "epoch", "sequence", leaves.of_row().alias("leaf")),
+        events.select("gateway", "epoch", "sequence", leaves.of_row(events.columns).alias("leaf")),
         spark.read.format("delta").load(settings.quarantine).select("topic_id", *_PLACE, content().alias("content")),
         events.filter(F.startswith("type", F.lit(GATEWAY_TYPES))).select("gateway", "epoch", "type", "data", appended),
     )
@@ -60,7 +60,10 @@ def _from_postgres(spark: SparkSession, settings: AuditSettings, connection: Pat
     folder = Path(tempfile.mkdtemp(prefix="oncegate-audit-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # Spark reads the files until it ends
     place = ", ".join(_PLACE)
-    leaf = f"CASE WHEN raw IS NULL THEN {leaves.ROW_SQL} END, encode(raw, 'hex')"
+    with connected(read_connection(connection)) as opened:
+        found = opened.execute(f"SELECT * FROM {identifier(settings.table).as_string(opened)} LIMIT 0".encode())
+        present = [column.name for column in found.description or ()]
+    leaf = f"CASE WHEN raw IS NULL THEN {leaves.row_sql(present)} END, encode(raw, 'hex')"
     queries = {
         "rows": (
             f"gateway, epoch, sequence, encode(fingerprint, 'hex'), {place}, {_APPENDED_SQL}, {TOLD_SQL}, {leaf}",

@@ -13,7 +13,8 @@ from cloud.auditing import leaves
 from cloud.auditing.counts import is_count
 from cloud.auditing.store import TopicSpan
 from cloud.runtime import jvm
-from contract.record import DATA_PATTERN, GATEWAY_BYTES_MAX, VIA_START
+from contract.fields import exact_text
+from contract.record import GATEWAY_BYTES_MAX, VIA_START
 
 ANSWER_SECONDS_MAX = 30
 _CONTENT_DIGITS = 16
@@ -152,7 +153,7 @@ def told(device: Column, type_: Column, data: Column) -> Column:
 def _data(text: Column) -> Column:
     via = VIA_START.decode()
     tail = F.substr(text, F.length(F.substring_index(text, via, 1)) + len(via) + 1)
-    return F.regexp_extract(tail, DATA_PATTERN, 1)
+    return F.regexp_extract(tail, exact_text("data"), 1)
 
 
 def _header(name: str) -> Column:

@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import Message
 
 from contract.event import TIME_MAX, TIME_MIN
+from contract.fields import KEYS
 from contract.record import VALUE_PREFIX
 
 FINGERPRINT_BYTES = 16
@@ -31,6 +32,9 @@ class Entry:
     time: int | None = None
     """Milliseconds since 1970 UTC."""
     data: str | None = None
+    ext: str | None = None
+    unknown: tuple[str, ...] = ()
+    """The keys of the value that are not known here, those of a later gateway."""
     reason: str | None = None
 
 
@@ -59,15 +63,17 @@ def _fields(fingerprint_hex: bytes, value: bytes) -> dict[str, Any]:
         "type": _text(entries["type"]),
         "id": _text(entries["id"]) if "id" in entries else None,
         "time": _time(entries["time"]) if "time" in entries else None,
-        "data": _json(entries["data"]) if "data" in entries else None,
+        "data": _json("data", entries["data"]) if "data" in entries else None,
+        "ext": _json("ext", entries["ext"]) if "ext" in entries else None,
+        "unknown": tuple(entries.keys() - KEYS),
     }
 
 
-def _json(data: Any) -> str:
-    """Return `data` as JSON for PostgreSQL; raise ValueError where it is none."""
-    if not isinstance(data, dict):
-        raise ValueError("data is not an object")  # a value of a record, not a call
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+def _json(name: str, entries: Any) -> str:
+    """Return an object as JSON for PostgreSQL; raise ValueError where it is none."""
+    if not isinstance(entries, dict):
+        raise ValueError(f"{name} is not an object")  # a value of a record, not a call
+    text = json.dumps(entries, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return _text(_NUL.sub("\\1\ufffd", text))
 
 

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType, StringType, TimestampType
 
 from cloud.table import rows
+from contract.fields import OBJECTS
 
 STAGED: dict[str, DataType] = {
     **rows.COLUMNS,
@@ -23,7 +24,6 @@ STAGED: dict[str, DataType] = {
 
 _NULL = r"\N"
 _NUL, _REPLACEMENT = "\x00", "\ufffd"
-_JSON = ("data", "units")
 _NUL_IN_JSON = r"\u0000"
 _NUL_PATTERN = r"(?<!\\)((?:\\\\)*+)\\u0000"
 """_NUL_IN_JSON, where its backslash is not itself escaped."""
@@ -43,7 +43,7 @@ def staged(survivors: DataFrame, devices: DataFrame | None) -> DataFrame:
     texts = [name for name, kind in rows.COLUMNS.items() if isinstance(kind, StringType)]
     has_nul = F.lit(False)
     for name in texts:
-        for form in (_NUL, _NUL_IN_JSON) if name in _JSON else (_NUL,):
+        for form in (_NUL, _NUL_IN_JSON) if name in OBJECTS else (_NUL,):
             has_nul = has_nul | F.coalesce(F.contains(F.col(name), F.lit(form)), F.lit(False))
     raw = F.when(has_nul, F.col("value")).otherwise(F.col("raw"))
     return decoded.withColumn("raw", raw).select(*(_without_nul(name, kind) for name, kind in STAGED.items()))
@@ -74,7 +74,7 @@ def _without_nul(name: str, kind: DataType) -> Column:
     if not isinstance(kind, StringType):
         return F.col(name)
     text = F.col(name)
-    if name in _JSON:
+    if name in OBJECTS:
         replaced = F.regexp_replace(text, _NUL_PATTERN, f"$1{_REPLACEMENT}")
         text = F.when(F.contains(text, F.lit(_NUL_IN_JSON)), replaced).otherwise(text)
     return F.replace(text, F.lit(_NUL), F.lit(_REPLACEMENT)).alias(name)

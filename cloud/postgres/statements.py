@@ -8,31 +8,37 @@ from cloud.postgres.connection import identifier
 from cloud.postgres.copy_format import STAGED
 from cloud.table import rows
 from cloud.table.id_reuse import ID_REUSED
+from contract.fields import OBJECTS
 from contract.record import ClockTrust
 
 _TYPES = {
     "binary": "bytea",
     "string": "text",
-    "timestamp": "timestamptz",
+    "timestamp": "timestamp with time zone",
     "bigint": "bigint",
     "int": "integer",
     "date": "date",
 }
-"""`data` and `units` are text, not json, since the gateway's digest is of the text."""
+"""Objects are text, not json, since the gateway's digest is of the text."""
+EVENTS = {name: _TYPES[kind.simpleString()] for name, kind in rows.COLUMNS.items()}
+"""The columns of the table, and their types."""
 
-_QUARANTINE = {
-    "topic_id": "text NOT NULL",
+QUARANTINE = {
+    "topic_id": "text",
     "topic": "text",
-    "kafka_partition": "integer NOT NULL",
-    "kafka_offset": "bigint NOT NULL",
-    "reason": "text NOT NULL",
+    "kafka_partition": "integer",
+    "kafka_offset": "bigint",
+    "reason": "text",
     "kafka_key": "bytea",
     "value": "bytea",
     "headers": "text",
-    "appended": "timestamptz",
-    "quarantined_at": "timestamptz",
-    "digest": "bytea NOT NULL",
+    "appended": "timestamp with time zone",
+    "quarantined_at": "timestamp with time zone",
+    "digest": "bytea",
 }
+
+_NO_OBJECT = " OR ".join(f"jsonb_typeof({name}::jsonb) <> 'object'" for name in OBJECTS)
+_ONE_NO_OBJECT = " OR ".join(f"jsonb_typeof(one.{name}::jsonb) <> 'object'" for name in OBJECTS)
 
 
 def _accepted(row: str) -> str:
@@ -88,22 +94,21 @@ class Statements:
         FROM {staging}
     """
     # What Spark has read need not be JSON for this server, and one row would fail each query that casts its data.
-    SET_ASIDE_DATA = """
+    SET_ASIDE_DATA = f"""
         DO $$
         DECLARE one record;
         BEGIN
-            IF EXISTS (SELECT FROM {staging} WHERE reason IS NULL AND
-                       (jsonb_typeof(data::jsonb) <> 'object' OR jsonb_typeof(units::jsonb) <> 'object')) THEN
+            IF EXISTS (SELECT FROM {{staging}} WHERE reason IS NULL AND ({_NO_OBJECT})) THEN
                 RAISE data_exception;
             END IF;
         EXCEPTION WHEN data_exception OR program_limit_exceeded THEN
-            FOR one IN SELECT ctid, data, units FROM {staging} WHERE reason IS NULL LOOP
+            FOR one IN SELECT ctid, {", ".join(OBJECTS)} FROM {{staging}} WHERE reason IS NULL LOOP
                 BEGIN
-                    IF jsonb_typeof(one.data::jsonb) <> 'object' OR jsonb_typeof(one.units::jsonb) <> 'object' THEN
+                    IF {_ONE_NO_OBJECT} THEN
                         RAISE data_exception;
                     END IF;
                 EXCEPTION WHEN data_exception OR program_limit_exceeded THEN
-                    UPDATE {staging} SET raw = value, data = NULL, units = NULL WHERE ctid = one.ctid;
+                    UPDATE {{staging}} SET raw = value, {" = NULL, ".join(OBJECTS)} = NULL WHERE ctid = one.ctid;
                 END;
             END LOOP;
         END $$
@@ -143,13 +148,13 @@ class Statements:
     @property
     def create_table(self) -> sql.Composed:
         """Return the statement that creates the table, unpartitioned, since the key is unique over all days."""
-        columns = ", ".join(f"{name} {_TYPES[kind.simpleString()]}" for name, kind in rows.COLUMNS.items())
+        columns = ", ".join(f"{name} {kind}" for name, kind in EVENTS.items())
         return self("CREATE TABLE {table} (" + columns + ", PRIMARY KEY (fingerprint))")
 
     @property
     def create_quarantine(self) -> sql.Composed:
         """Return the statement that creates the quarantine; its key is a record's topic, place and content."""
-        columns = ", ".join(f"{name} {kind}" for name, kind in _QUARANTINE.items())
+        columns = ", ".join(f"{name} {kind}" for name, kind in QUARANTINE.items())
         key = "PRIMARY KEY (topic_id, kafka_partition, kafka_offset, digest)"
         return self("CREATE TABLE IF NOT EXISTS {quarantine} (" + columns + f", {key})")
 

@@ -20,26 +20,40 @@ from pyspark.sql.types import (
 
 from cloud.table import devices
 from contract.event import TIME_MAX, TIME_MIN
-from contract.record import DATA_PATTERN, DATA_START, UNITS_PATTERN, VIA_START, Shared
+from contract.fields import FIELDS, OBJECTS, Kind, exact_text
+from contract.record import DATA_START, VIA_START, Shared
 
-COLUMNS: dict[str, DataType] = {
-    "fingerprint": BinaryType(),
-    "device": StringType(),
-    "type": StringType(),
-    "id": StringType(),
-    "boot": StringType(),
-    "event_time": TimestampType(),
-    "offset_ms": LongType(),
-    "received": TimestampType(),
+TYPES: dict[Kind, DataType] = {
+    Kind.TEXT: StringType(),
+    Kind.WORD: StringType(),
+    Kind.NAME: StringType(),
+    Kind.INTEGER: LongType(),
+    Kind.TIME: TimestampType(),
+    Kind.OBJECT: StringType(),
+    Kind.FINGERPRINT: BinaryType(),
+}
+_STATED = {
     "clock": StringType(),
     "appended": TimestampType(),
     "gateway": StringType(),
     "epoch": StringType(),
     "sequence": LongType(),
-    "via": StringType(),
-    "data": StringType(),
-    "units": StringType(),
-    "possible_duplicate_of": BinaryType(),
+}
+
+
+def _of_fields() -> dict[str, DataType]:
+    """Return the columns of the fields; what the gateway states about the acceptance is behind its time."""
+    columns: dict[str, DataType] = {}
+    for field in FIELDS:
+        columns[field.column] = TYPES[field.kind]
+        if field.name == "received":
+            columns |= _STATED
+    return columns
+
+
+COLUMNS: dict[str, DataType] = {
+    "fingerprint": BinaryType(),
+    **_of_fields(),
     "kafka_partition": IntegerType(),
     "kafka_offset": LongType(),
     "processed_at": TimestampType(),
@@ -49,7 +63,7 @@ COLUMNS: dict[str, DataType] = {
     "raw": BinaryType(),
     "day": DateType(),
 }
-"""`id` and `boot` as text; `data` and `units` as JSON; `raw`: the value, only where it could not be decoded."""
+"""`raw`: the value, only where it could not be decoded."""
 SCHEMA = StructType([StructField(name, kind) for name, kind in COLUMNS.items()])
 
 PARTITIONED_BY = ("day",)
@@ -60,13 +74,15 @@ PAST_DAYS_MAX, AHEAD_DAYS_MAX = 366, 2
 """The distance from the append within which a day has its own partition. A sensor may send any time, and each
 partition is a folder with its own files."""
 
-_VALUE = """
-    device STRING, type STRING, id STRING, boot STRING, time BIGINT, offset_ms BIGINT, received BIGINT, via STRING,
-    data STRING, units STRING, possible_duplicate_of STRING, _corrupt STRING
-"""
+_INTEGERS = (Kind.INTEGER, Kind.TIME)
+_VALUE = StructType(
+    [StructField(field.name, LongType() if field.kind in _INTEGERS else StringType()) for field in FIELDS]
+    + [StructField("_corrupt", StringType())]
+)
 # Spark's JSON functions rewrite numbers (1.10 becomes 1.1) and characters (😀 becomes \ud83d\ude00), so the texts of
-# `data` and `units` are cut out of the value.
+# objects are cut out of the value.
 _VIA, _BEFORE_DATA = VIA_START.decode(), '",' + DATA_START.decode()
+_BEHIND_DATA = tuple(f'"{field.name}":' for field in FIELDS[[field.name for field in FIELDS].index("data") + 1 :])
 
 
 def day_of() -> Column:
@@ -110,12 +126,14 @@ def _decoded() -> list[Column]:
 @cache
 def _own_columns() -> list[Column]:
     """Return the columns of SCHEMA; those of the devices are null."""
-    columns = {**_columns(), "data": _data(), "units": _units(), "raw": F.when(_failed(), F.col("value"))}
+    objects = {name: _object(name) for name in OBJECTS}
+    columns = {**_columns(), **objects, "raw": F.when(_failed(), F.col("value"))}
     return [columns.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in COLUMNS.items()]
 
 
 def _columns() -> dict[str, Column]:
-    from_value = ("id", "boot", "offset_ms", "via")
+    kinds = (Kind.TEXT, Kind.WORD, Kind.NAME, Kind.INTEGER)
+    from_value = [field.name for field in FIELDS if field.kind in kinds]
     from_record = (
         *("fingerprint", "type", "received", "clock", "appended", "gateway", "epoch", "sequence"),
         *("kafka_partition", "kafka_offset", "day"),
@@ -134,19 +152,12 @@ def _identity_time() -> Column:
     return F.when(F.col("shared") == Shared.TIME.value, F.col("event_time"))
 
 
-def _data() -> Column:
-    """Return the exact text of `data` where the value has the agent's layout, else equal JSON."""
-    return (
-        F.when(_failed() | F.col("parsed.data").isNull(), F.lit(None))
-        .when(F.col("data_text") != "", F.col("data_text"))
-        .otherwise(F.col("parsed.data"))
-    )
-
-
-def _units() -> Column:
-    """Return the exact text of `units` where the value has the agent's layout, else equal JSON."""
-    exact = F.regexp_extract("text", UNITS_PATTERN, 1)
-    return F.when(F.col("parsed.units").isNotNull(), F.coalesce(F.nullif(exact, F.lit("")), F.col("parsed.units")))
+def _object(name: str) -> Column:
+    """Return the exact text of an object where the value has the agent's layout, else equal JSON."""
+    parsed = F.col(f"parsed.{name}")
+    text = F.col("data_text") if name == "data" else F.regexp_extract("tail", exact_text(name), 1)
+    found = F.when(parsed.isNotNull(), F.coalesce(F.nullif(text, F.lit("")), parsed))
+    return F.when(_failed(), F.lit(None)).otherwise(found) if name == "data" else found
 
 
 def _data_text() -> dict[str, Column]:
@@ -156,7 +167,9 @@ def _data_text() -> dict[str, Column]:
     """
     tail, via_bytes = F.col("tail"), F.col("via_bytes")
     before = F.lit(len(_BEFORE_DATA))
-    others = F.contains(tail, F.lit('"units":{')) | F.contains(tail, F.lit('"possible_duplicate_of":"'))
+    others = F.lit(False)
+    for name in _BEHIND_DATA:
+        others = others | F.contains(tail, F.lit(name))
     is_ours = F.substr(_bytes(tail), via_bytes + 1, before) == F.lit(_BEFORE_DATA.encode())
     is_last = is_ours & ~others & F.endswith(tail, F.lit("}}"))
     at_the_end = F.substr(_bytes(tail), via_bytes + before, F.octet_length(tail) - via_bytes - before).cast("string")
@@ -164,7 +177,7 @@ def _data_text() -> dict[str, Column]:
         "via_at": F.octet_length(F.substring_index("text", _VIA, 1)) + len(_VIA) + 1,
         "tail": F.substr("value", F.col("via_at")).cast("string"),  # empty where there is no _VIA
         "via_bytes": F.octet_length(F.substring_index(tail, '"', 1)),
-        "data_text": F.coalesce(F.when(is_last, at_the_end), F.regexp_extract(tail, DATA_PATTERN, 1)),
+        "data_text": F.coalesce(F.when(is_last, at_the_end), F.regexp_extract(tail, exact_text("data"), 1)),
     }
 
 
@@ -174,7 +187,7 @@ def _bytes(text: Column) -> Column:
 
 def _failed() -> Column:
     """Whether a value is not JSON, lacks a required entry, or has a time outside the years 1 to 9999."""
-    required = [F.col(f"parsed.{name}").isNull() for name in ("device", "type", "received", "via")]
+    required = [F.col(f"parsed.{field.name}").isNull() for field in FIELDS if field.is_required]
     failed = F.col("parsed._corrupt").isNotNull() | F.coalesce(~_has_time(), F.lit(False))
     for missing in required:
         failed = failed | missing

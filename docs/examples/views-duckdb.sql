@@ -22,7 +22,7 @@ FROM events e LEFT JOIN (
 CREATE VIEW gateway_events AS
 SELECT gateway, epoch, sequence, type, received, appended, clock, day, data ->> '$.version' AS version,
        data ->> '$.settings_hash' AS settings_hash, data ->> '$.lane' AS lane,
-       CAST(nullif(regexp_extract(data ->> '$.new_events', '^-?[0-9]{1,15}$'), '') AS bigint) AS new_events, CAST(nullif(regexp_extract(data ->> '$.written_bytes', '^-?[0-9]{1,15}$'), '') AS bigint) AS written_bytes,
+       CAST(nullif(regexp_extract(data ->> '$.contract', '^-?[0-9]{1,9}$'), '') AS bigint) AS contract, CAST(nullif(regexp_extract(data ->> '$.new_events', '^-?[0-9]{1,15}$'), '') AS bigint) AS new_events, CAST(nullif(regexp_extract(data ->> '$.written_bytes', '^-?[0-9]{1,15}$'), '') AS bigint) AS written_bytes,
        CASE WHEN type = 'gateway.gap' THEN data ->> '$.reason' END AS reason,
        CASE WHEN type = 'gateway.gap' THEN CAST(nullif(regexp_extract(data ->> '$.count', '^-?[0-9]{1,9}$'), '') AS bigint) END AS lost_events,
        CASE WHEN type = 'gateway.clock' THEN CAST(nullif(regexp_extract(data ->> '$.correction_ms', '^-?[0-9]{1,13}$'), '') AS bigint) END AS correction_ms
@@ -30,7 +30,7 @@ FROM events WHERE via = 'gateway';
 CREATE VIEW gateways AS
 SELECT gateway, heard_at, started_at, starts, gaps, last_gap_at, lost_events,
        latest.received AS stated_at, latest.appended AS stated_appended, latest.clock, latest.version,
-       latest.settings_hash, latest.new_events, latest.written_bytes, (latest.written_bytes - earliest.written_bytes) * 86400.0
+       latest.settings_hash, latest.contract, latest.new_events, latest.written_bytes, (latest.written_bytes - earliest.written_bytes) * 86400.0
            / nullif(epoch(latest.appended) - epoch(earliest.appended), 0) AS written_bytes_per_day
 FROM (
 SELECT gateway, max(appended) AS heard_at,
@@ -39,7 +39,7 @@ SELECT gateway, max(appended) AS heard_at,
        count(CASE WHEN type = 'gateway.gap' THEN 1 END) AS gaps,
        max(CASE WHEN type = 'gateway.gap' THEN appended END) AS last_gap_at,
        CAST(coalesce(sum(lost_events), 0) AS BIGINT) AS lost_events,
-       max(struct_pack(appended, sequence, received, clock, version, settings_hash, new_events, written_bytes))
+       max(struct_pack(appended, sequence, received, clock, version, settings_hash, contract, new_events, written_bytes))
            FILTER (type IN ('gateway.started', 'gateway.checkpoint') AND lane IS NULL) AS latest,
        min(struct_pack(appended, sequence, written_bytes))
            FILTER (type IN ('gateway.started', 'gateway.checkpoint') AND lane IS NULL) AS earliest

@@ -17,14 +17,14 @@ FROM events e LEFT JOIN (
 CREATE VIEW gateway_events AS
 SELECT gateway, epoch, sequence, type, received, appended, clock, day, data::jsonb ->> 'version' AS version,
        data::jsonb ->> 'settings_hash' AS settings_hash, data::jsonb ->> 'lane' AS lane,
-       substring(data::jsonb ->> 'new_events' FROM '^-?[0-9]{1,15}$')::bigint AS new_events, substring(data::jsonb ->> 'written_bytes' FROM '^-?[0-9]{1,15}$')::bigint AS written_bytes,
+       substring(data::jsonb ->> 'contract' FROM '^-?[0-9]{1,9}$')::bigint AS contract, substring(data::jsonb ->> 'new_events' FROM '^-?[0-9]{1,15}$')::bigint AS new_events, substring(data::jsonb ->> 'written_bytes' FROM '^-?[0-9]{1,15}$')::bigint AS written_bytes,
        CASE WHEN type = 'gateway.gap' THEN data::jsonb ->> 'reason' END AS reason,
        CASE WHEN type = 'gateway.gap' THEN substring(data::jsonb ->> 'count' FROM '^-?[0-9]{1,9}$')::bigint END AS lost_events,
        CASE WHEN type = 'gateway.clock' THEN substring(data::jsonb ->> 'correction_ms' FROM '^-?[0-9]{1,13}$')::bigint END AS correction_ms
 FROM events WHERE via = 'gateway';
 CREATE VIEW gateways AS
 SELECT counted.*, latest.received AS stated_at, latest.appended AS stated_appended, latest.clock, latest.version,
-       latest.settings_hash, latest.new_events, latest.written_bytes, (latest.written_bytes - earliest.written_bytes) * 86400.0
+       latest.settings_hash, latest.contract, latest.new_events, latest.written_bytes, (latest.written_bytes - earliest.written_bytes) * 86400.0
            / nullif(extract(epoch FROM latest.appended - earliest.appended), 0) AS written_bytes_per_day
 FROM (
 SELECT gateway, max(appended) AS heard_at,

@@ -16,7 +16,7 @@ from simulators.evidence.row import Row
 from simulators.evidence.topic import Reading, Topic
 
 _ERASE = """UPDATE {} SET device = 'urn:oncegate:erased', id = NULL, boot = NULL, offset_ms = NULL, data = NULL,
-    units = NULL, possible_duplicate_of = NULL, device_name = NULL, site = NULL, tags = NULL, raw = NULL"""
+    units = NULL, ext = NULL, possible_duplicate_of = NULL, device_name = NULL, site = NULL, tags = NULL, raw = NULL"""
 """As in docs/table.md. Deleted rows would stop the job of a Delta table, and look to the audit like lost ones."""
 STANDSTILL_SECONDS = 30.0
 """Several times the job's trigger interval and commit time on slow machines."""

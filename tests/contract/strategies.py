@@ -48,6 +48,7 @@ events = st.builds(
     data=st.none() | maps(values),
     units=st.none() | st.dictionaries(keys, names, max_size=3),
     offset_ms=st.none(),
+    ext=st.none() | maps(values),
 )
 flat_events = st.builds(
     Event,

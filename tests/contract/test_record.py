@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import re
 import tracemalloc
@@ -11,15 +12,15 @@ from hypothesis import strategies as st
 
 from agent.decode.json import read
 from agent.store.gateway_events import GatewayCondition, started
-from contract.event import TIME_MAX, TIME_MIN, Event, Label, gateway_device
-from contract.fingerprint import fingerprint
+from contract.event import TIME_MAX, TIME_MIN, Event, Label, Value, gateway_device
+from contract.fields import FIELDS, OBJECTS, exact_text
+from contract.fingerprint import IDENTITY_FIELDS, fingerprint
 from contract.record import (
-    DATA_PATTERN,
+    EXT_BYTES_MAX,
     HEADERS,
     SOURCE_BYTES_KEPT,
     SOURCES_KEPT,
     STATEMENT_WORDS,
-    UNITS_PATTERN,
     VALUE_PREFIX,
     VIA_START,
     ClockTrust,
@@ -36,7 +37,7 @@ from contract.record import (
 )
 from contract.timestamp import rfc3339
 from tests.contract.forms import entries_of
-from tests.contract.strategies import events
+from tests.contract.strategies import events, maps, values
 
 LABEL = Label("00c0ffee00c0ffee", 42)
 RECEIVED = 1_763_706_000_123
@@ -79,7 +80,8 @@ def test_the_label_is_read_out_of_the_statement(sequence: int, epoch: str) -> No
     _, _, headers = encode_record(
         bytes(16), "gw-1", Label(epoch, sequence), tail, ClockTrust.TRUSTED, Shared.NONE, None
     )
-    assert read_stated_label(headers[-1][1]) == ("gw-1", Label(epoch, sequence))
+    for later in (b"", b" a word", b" "):
+        assert read_stated_label(headers[-1][1] + later) == ("gw-1", Label(epoch, sequence))
 
 
 @pytest.mark.parametrize("statement", [b"", b"gw-1", b"gw-1 e 42", b"a b c d e f g", b"\xff b 1 d e f g"])
@@ -121,13 +123,40 @@ def test_a_value_is_read_back_as_it_was_written(event: Event, text: str, receive
     assert read_header_fields(tail) == (text, event.type, event.time, received, via)
     data = None if event.data is None else json_text(event.data)
     units = f',"units":{json_text(event.units)}' if event.units else ""
+    ext = json_text(event.ext) if event.ext else None
     assert read_data(tail).decode() == ("" if data is None else f'"data":{data}{units}')
-    value = encode_value(bytes(16), "gw-1", LABEL, tail)
-    found = re.search(DATA_PATTERN, value.partition(VIA_START)[2].decode())
-    assert (found and found[1]) == data
-    found = re.search(UNITS_PATTERN, value.decode())
-    assert (found and found[1]) == (json_text(event.units) if event.units else None)
     assert read_started(tail) is None
+    behind_via = encode_value(bytes(16), "gw-1", LABEL, tail).partition(VIA_START)[2].decode()
+    for unknown in ("", ',"later":{"data":{"ext":[{}]}},"n":-1.5e3', f',"{text.translate(UNQUOTED)}":[true,{{}},"x"]'):
+        at = behind_via.index('"') + 1
+        for value in (behind_via[:at] + unknown + behind_via[at:], behind_via[:-1] + unknown + "}"):
+            found = {name: re.search(exact_text(name), value) for name in OBJECTS}
+            read_back = {name: match and match[1] for name, match in found.items()}
+            assert read_back == {"data": data, "units": units[len(',"units":') :] or None, "ext": ext}
+
+
+UNQUOTED = str.maketrans({**dict.fromkeys(map(chr, range(0x20))), '"': None, "\\": None})
+
+
+@given(maps(values, max_size=40), st.integers(0, 2 * EXT_BYTES_MAX))
+def test_ext_is_cut_and_never_refused(ext: dict[str, Value], size: int) -> None:
+    ext = {**ext, "long": "ü" * size, "short": 1}
+    text = json.loads(b"{" + encode_tail(Event("a", ext=ext), RECEIVED, "coap") + b"}")["ext"]
+    whole = json.loads(json_text(ext))
+    assert len(json_text(text).encode()) <= EXT_BYTES_MAX
+    if len(json_text(ext).encode()) <= EXT_BYTES_MAX:
+        assert text == whole
+    else:
+        assert text.pop("cut") is True
+        assert text.items() <= whole.items()
+
+
+def test_the_table_of_fields_is_that_of_an_event_and_of_its_record() -> None:
+    event = Event("a", "b", 1, 2, 3, {"x": 1}, {"x": "m"}, 4, {"rssi": 5})
+    written = [*json.loads(b"{" + encode_tail(event, 5, "coap") + b"}"), "possible_duplicate_of"]
+    assert [field.name for field in FIELDS] == written
+    assert {one.name for one in dataclasses.fields(Event)} == set(written) - {"received", "via", written[-1]}
+    assert IDENTITY_FIELDS == ("device", "type", "id", "boot", "time", "data")
 
 
 @given(any_text, st.none() | st.builds(Label, st.just("00c0ffee00c0ffef"), st.integers(0, 1 << 63)))

@@ -126,6 +126,8 @@ def _summary(event: Document) -> str:
     identity = [f"{name} {event[name]}" for name in ("boot", "id") if name in event]
     kind = [event["type"]] if event["type"] != "reading" else []
     words = [" ".join([*kind, *identity]), readings_text(event.get("data"), event.get("units"))]
+    if "ext" in event:
+        words.append(f"[{readings_text(event['ext'], None)}]")
     if "possible_duplicate_of" in event:
         words.append(f"(may repeat {event['possible_duplicate_of']})")
     return printable(": ".join(filter(None, words[:2])) + " ".join(["", *words[2:]]))

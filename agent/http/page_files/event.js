@@ -57,7 +57,7 @@ function kafka(one) {
 }
 
 function values(event) {
-  const all = measurements(event.data, event.units);
+  const all = [...measurements(event.data, event.units), ...measurements(event.ext, {}, "ext: ")];
   const entries = all.map(([name, one, unit]) => [measurementName(name), value(one, unit)]);
   return element("section", [element("h3", "Values"), all.length ? facts(entries) : element("p", "The event has no data.", "empty")], "card");
 }

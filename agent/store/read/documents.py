@@ -157,6 +157,7 @@ def _device_events(folder: Path, gateway: str, device: str) -> tuple[list[dict[s
     for one, document in zip(kept.values(), events, strict=True):
         if len(one.event.tail) > DEVICE_TAIL_BYTES_MAX:
             document["data"] = None
+            document.pop("ext", None)
     return events, [
         {"received": one.received, "fingerprint": kept[one.position].event.fingerprint.hex()} for one in duplicates
     ]

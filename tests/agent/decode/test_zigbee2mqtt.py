@@ -8,7 +8,7 @@ import pytest
 from agent.decode import Undecodable, decode
 from agent.decode.zigbee2mqtt import urn
 from agent.delivery import Delivery, Media
-from contract.event import Event
+from contract.event import Event, Value
 from contract.fingerprint import fingerprint
 from simulators.sensors.zigbee_network import models
 
@@ -25,7 +25,7 @@ def _decode(payload: object) -> Event:
     return decoded.events[0]
 
 
-def test_what_zigbee2mqtt_adds_never_enters_data() -> None:
+def test_what_zigbee2mqtt_adds_never_enters_data_and_the_radio_s_quality_is_kept_beside_it() -> None:
     event = _decode(
         {
             "temperature": 21.5,
@@ -38,7 +38,14 @@ def test_what_zigbee2mqtt_adds_never_enters_data() -> None:
             "device": {"friendlyName": "t1"},
         }
     )
-    assert event == Event(DEVICE, time=MOMENT, data={"temperature": 21.5, "click": "single", "battery": None})
+    data: dict[str, Value] = {"temperature": 21.5, "click": "single", "battery": None}
+    assert event == Event(DEVICE, time=MOMENT, data=data, ext={"linkquality": 120})
+
+
+@pytest.mark.parametrize("quality", [None, "\ud800", [[]] * 5_000])
+def test_a_quality_that_is_no_data_refuses_nothing(quality: object) -> None:
+    event = _decode({"temperature": 21.5, "linkquality": quality})
+    assert (event.data, event.ext or None) == ({"temperature": 21.5}, None)
 
 
 @pytest.mark.guarantee(2)

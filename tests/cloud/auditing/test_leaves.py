@@ -20,7 +20,7 @@ from cloud.stream.records import read_records
 from cloud.table.commits import CLAIM_ONLY, Commit
 from cloud.table.devices import Devices
 from cloud.table.freshness import Horizon
-from cloud.table.rows import decode
+from cloud.table.rows import COLUMNS, decode
 from contract.chain import leaf
 from contract.event import TIME_MAX, TIME_MIN, Event
 from contract.fingerprint import FINGERPRINT_BYTES
@@ -49,6 +49,8 @@ EVENTS = [
     Event(DEVICE, id=f"\\u001B{CONTROLS}", data={"text": CONTROLS}, units={CONTROLS: f"\\u001B\\\\u000B{CONTROLS}\\"}),
     Event(DEVICE, "gateway.checkpoint", id="1", data={"first": 1, "digest": "ab"}),
     Event(DEVICE, id="u", units={"😀": "\U0010ffff", "": '\\ud83d,"units":{'}),
+    Event(DEVICE, id="e", data={"ext": {"a": 1.50}}, ext={"rssi": -7.10, "data": {"units": {"x": "y"}}, "😀": "}"}),
+    Event(DEVICE, id="e", ext={"linkquality": 120}),
     Event(DEVICE, id="u", units={"t": "😀"}, data={"a": ["}", {"units": {"t": "K"}}], "units": {"t": "K"}}),
 ]
 
@@ -80,7 +82,12 @@ def check(spark: SparkSession, events: list[Event]) -> None:
     whole = Gateway().record(events[0], ACCEPTED)  # of a gateway whose name needs no decoding of the value
     broken = replace(whole, value=whole.value[:-1] + b',"data":{"x":}}')
     frame = read_records(topic(spark, [*records, broken], ACCEPTED))
-    rows = decode(frame).select("kafka_offset", F.hex(leaves.of_row()).alias("leaf")).orderBy("kafka_offset").collect()
+    rows = (
+        decode(frame)
+        .select("kafka_offset", F.hex(leaves.of_row(COLUMNS)).alias("leaf"))
+        .orderBy("kafka_offset")
+        .collect()
+    )
     of_value = F.hex(leaves.of_value(F.col("value"), F.col("fingerprint"))).alias("leaf")
     values = frame.select("kafka_offset", of_value).orderBy("kafka_offset").collect()
     for number, (record, event) in enumerate(zip(records, events, strict=True)):
@@ -88,6 +95,15 @@ def check(spark: SparkSession, events: list[Event]) -> None:
         assert values[number]["leaf"] == expected, event
         assert rows[number]["leaf"] == expected, event
     assert rows[-1]["leaf"] == values[-1]["leaf"] is not None  # a value that cannot be decoded is kept as it is
+
+
+def test_rows_of_a_table_without_the_latest_columns_have_the_leaves_of_their_events(spark: SparkSession) -> None:
+    event = Event(DEVICE, id=1, data={"a": 1})
+    record = Gateway().record(event, ACCEPTED)
+    older = decode(read_records(topic(spark, [record], ACCEPTED))).drop("ext", "units")
+    [row] = older.select(F.hex(leaves.of_row(older.columns)).alias("leaf")).collect()
+    assert row["leaf"] == gateway_leaf(record, event).upper()
+    assert '"ext"' not in leaves.row_sql(older.columns)
 
 
 def test_what_is_no_value_of_a_gateway_has_no_leaf(spark: SparkSession) -> None:

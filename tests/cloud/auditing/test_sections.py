@@ -105,7 +105,7 @@ def compared(
     """Return the statuses of each gateway's sections, in order."""
     statements = sections.stated(rows)
     statements = statements if earlier is None else statements.unionByName(earlier)
-    hashed = rows.withColumn("leaf", leaves.of_row())
+    hashed = rows.withColumn("leaf", leaves.of_row(rows.columns))
     found = sections.compared(statements, hashed, others, ranges).orderBy("gateway", "first", "digest").collect()
     result: dict[str, list[str]] = {}
     for row in found:
@@ -170,7 +170,7 @@ def test_labels_without_a_row_are_judged_by_their_status(spark: SparkSession, wh
     rows = [without(6)(whole).withColumn("gateway", F.lit(f"a {status}")) for status in expected]
     rows += [without(6)(whole).withColumn("gateway", F.lit(name)) for name in ("copy", "copies that differ")]
     ranges = [(f"a {status}", EPOCH, status, 6, 6, None) for status in expected if status]
-    hashed = whole.filter(F.col("sequence") == 6).select(*account.LABEL, leaves.of_row().alias("leaf"))
+    hashed = whole.filter(F.col("sequence") == 6).select(*account.LABEL, leaves.of_row(whole.columns).alias("leaf"))
     of_copies, of_others = (hashed.withColumn("gateway", F.lit(name)) for name in ("copy", "copies that differ"))
     others = of_copies.unionByName(of_copies).unionByName(of_others)
     others = others.unionByName(of_others.withColumn("leaf", F.lit(bytes(32))))

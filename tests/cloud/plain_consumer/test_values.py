@@ -52,3 +52,8 @@ def test_a_value_that_no_row_can_have_has_a_reason(entries: bytes) -> None:
 def test_a_text_that_is_no_unicode_is_replaced_in_data_as_elsewhere() -> None:
     entry = read_message(cast("Message", Received(rb'"id":"\ud800","data":{"a":"\ud800","b":"\\\u0000\\u0000"}')))
     assert (entry.reason, entry.id, entry.data) == (None, "?", '{"a":"?","b":"\\\\\ufffd\\\\u0000"}')
+
+
+def test_what_a_later_gateway_adds_is_named_and_refuses_nothing() -> None:
+    entry = read_message(cast("Message", Received(b'"ext":{"linkquality":120,"later":[1]},"later":{"data":1}')))
+    assert (entry.reason, entry.ext, entry.unknown) == (None, '{"linkquality":120,"later":[1]}', ("later",))

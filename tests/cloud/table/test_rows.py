@@ -20,6 +20,7 @@ from tests.cloud.tables import topic
 pytestmark = pytest.mark.spark
 
 DEVICE = "urn:dev:mac:0000000000000001"
+LATER = b',"later":{"data":{"units":[1.10]}},"more":-1.50'
 ACCEPTED = 1_700_000_000_000
 DECODING_SECONDS_MAX = 60
 
@@ -31,7 +32,7 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
     max_leaves=8,
 )  # fmt: skip
-data = st.dictionaries(names | st.sampled_from(["units", "data", "via", "$bytes"]), values, max_size=4)
+data = st.dictionaries(names | st.sampled_from(["units", "data", "ext", "via", "$bytes"]), values, max_size=4)
 units = st.none() | st.dictionaries(names | st.just("units"), st.text(max_size=6), max_size=3)
 
 
@@ -62,14 +63,22 @@ def test_a_row_has_all_that_the_event_says(spark: SparkSession) -> None:
 
 # Each example is a job of Spark, whatever its rows.
 @settings(max_examples=2, suppress_health_check=list(HealthCheck))
-@given(st.lists(st.tuples(data, units), min_size=240, max_size=240))
-def test_data_and_units_stay_the_exact_texts(
-    spark: SparkSession, pairs: list[tuple[dict[str, object], dict[str, str]]]
+@given(st.lists(st.tuples(data, units, st.none() | data, st.booleans()), min_size=80, max_size=80))
+def test_objects_stay_the_exact_texts_whatever_else_a_later_gateway_sends(
+    spark: SparkSession, drawn: list[tuple[dict[str, object], dict[str, str], dict[str, object], bool]]
 ) -> None:
-    events = [Event(DEVICE, id=n, data=one, units=unit) for n, (one, unit) in enumerate(pairs)]  # type: ignore[arg-type]  # hypothesis
-    rows = decoded(spark, Gateway().records(events))
-    assert [row["data"] for row in rows] == [json_text(one) for one, _ in pairs]
-    assert [row["units"] for row in rows] == [json_text(unit) if unit else None for _, unit in pairs]
+    events = [Event(DEVICE, id=n, data=one, units=unit, ext=ext) for n, (one, unit, ext, _) in enumerate(drawn)]  # type: ignore[arg-type]  # hypothesis
+    records = [
+        replace(record, value=record.value.replace(b',"via":"coap"', b',"via":"coap"' + LATER, 1)[:-1] + LATER + b"}")
+        if is_later
+        else record
+        for record, (*_, is_later) in zip(Gateway().records(events), drawn, strict=True)
+    ]
+    rows = decoded(spark, records)
+    assert [row["data"] for row in rows] == [json_text(one) for one, *_ in drawn]
+    assert [row["units"] for row in rows] == [json_text(unit) if unit else None for _, unit, *_ in drawn]
+    assert [row["ext"] for row in rows] == [json_text(ext) if ext else None for _, _, ext, _ in drawn]
+    assert [row["raw"] for row in rows] == [None] * len(drawn)
 
 
 @pytest.mark.guarantee(5)
