@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,10 @@ from cloud.delta.log_cleaning import LogCleaner
 from cloud.errors import StopError
 from cloud.runtime import disk, jvm
 from cloud.runtime.disk import FlushedFolders
+from cloud.table import widening
 from cloud.table.commits import Commit, to_json
+
+logger = logging.getLogger(__name__)
 
 _SINGLE_DRIVER_SCHEMES = ("s3", "s3a", "s3n")
 """Schemes for which Delta's own log store excludes concurrent writers only within one process. Of two commits under one
@@ -72,6 +76,7 @@ class DeltaTable:
         self._history = DeltaHistory(spark, path)
         last_versions.check(spark, path)
         self._create()
+        self._widen()
         detail = spark.sql(f"DESCRIBE DETAIL {self._name}").select("id", "properties").collect()[0]
         self._id: str = detail["id"]
         self._set_properties(detail["properties"])
@@ -177,6 +182,17 @@ class DeltaTable:
         """
         nothing = self._spark.createDataFrame([], self._layout.schema).write.format("delta").mode("ignore")
         nothing.partitionBy(*self._layout.partitioned_by).options(**self._layout.properties).save(self._path)
+
+    def _widen(self) -> None:
+        """Add the columns that a table of an earlier job lacks; those that this job does not know stay as they are."""
+        present, expected = (
+            {field.name: field.dataType.simpleString() for field in schema}
+            for schema in (self.rows().schema, self._layout.schema)
+        )
+        if names := widening.missing(self._path, present, expected):
+            columns = ", ".join(f"{name} {expected[name]}" for name in names)
+            self._spark.sql(f"ALTER TABLE {self._name} ADD COLUMNS ({columns})")
+            logger.info("table=%s stage=widened columns=%s", self._path, ",".join(names))
 
     def _set_properties(self, present: Mapping[str, str]) -> None:
         """Set the properties that are not set, in a table that another program has created."""

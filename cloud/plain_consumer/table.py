@@ -14,13 +14,21 @@ from psycopg import sql
 
 from cloud.errors import JobError, StopError
 from cloud.plain_consumer.values import Entry
+from cloud.postgres import columns
 from cloud.postgres.connection import connected, durable_transaction, identifier
 
 logger = logging.getLogger(__name__)
 
-_COLUMNS = "fingerprint, device, type, id, time, data, kafka_partition, kafka_offset"
-_TYPES = ("bytea", "text", "text", "text", "int8", "text", "int4", "int8")
-_FIELDS = ", ".join(f"{name} {kind}" for name, kind in zip(_COLUMNS.split(", "), _TYPES, strict=True))
+_TYPES = {
+    "fingerprint": "bytea",
+    **dict.fromkeys(("device", "type", "id"), "text"),
+    "time": "bigint",
+    **dict.fromkeys(("data", "ext"), "text"),
+    "kafka_partition": "integer",
+    "kafka_offset": "bigint",
+}
+_COLUMNS = ", ".join(_TYPES)
+_FIELDS = ", ".join(f"{name} {kind}" for name, kind in _TYPES.items())
 _TABLE = f"CREATE TABLE IF NOT EXISTS {{table}} ({_FIELDS}<key>)"
 _NEW = f"CREATE TEMPORARY TABLE {{new}} ({_FIELDS}) ON COMMIT DELETE ROWS"
 _QUARANTINE = """
@@ -89,6 +97,7 @@ class ConsumerTable:
         key = ", PRIMARY KEY (fingerprint)" if self._commit is CommitMode.TRANSACTION else ""
         for statement in (_TABLE.replace("<key>", key), _QUARANTINE, _OFFSETS, _CALLS, _NEW):
             self._connection.execute(self._sql(statement))
+        columns.widen(self._connection, self._names["table"], _TYPES)
         return self
 
     def __exit__(
@@ -140,11 +149,10 @@ class ConsumerTable:
         bad = [entry for entry in entries if entry.reason is not None]
         with self._connection.cursor() as cursor:
             with cursor.copy(self._sql("COPY {new} FROM STDIN (FORMAT binary)")) as copy:
-                copy.set_types(_TYPES)
+                copy.set_types(list(_TYPES.values()))
                 for one in good:
-                    copy.write_row(
-                        (one.fingerprint, one.device, one.type, one.id, one.time, one.data, one.partition, one.offset)
-                    )
+                    said = (one.fingerprint, one.device, one.type, one.id, one.time, one.data, one.ext)
+                    copy.write_row((*said, one.partition, one.offset))
             for one in bad:
                 cursor.execute(
                     self._sql("INSERT INTO {quarantine} VALUES (%s, %s, %s, %s)"),

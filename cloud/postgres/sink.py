@@ -15,10 +15,11 @@ import psycopg
 from pyspark.sql import DataFrame, Row
 
 from cloud.errors import StopError
+from cloud.postgres import columns
 from cloud.postgres import connection as postgres_connection
-from cloud.postgres.connection import connected, durable_transaction
+from cloud.postgres.connection import connected, durable_transaction, identifier
 from cloud.postgres.copy_format import STAGED, lines, staged
-from cloud.postgres.statements import Statements
+from cloud.postgres.statements import EVENTS, QUARANTINE, Statements
 from cloud.table.commits import BATCH_BITS, Commit, parse, to_json
 from cloud.table.devices import Devices
 from cloud.table.freshness import Horizon, is_fresh
@@ -37,6 +38,7 @@ class PostgresSink:
     def __init__(self, connection: str, table: str, quarantine: str, devices: Devices, retention_seconds: int) -> None:
         self._connection = connection
         self._table = table
+        self._quarantine = quarantine
         self._sql = Statements(table, quarantine)
         self._devices = devices
         self._retention_seconds = retention_seconds
@@ -127,6 +129,8 @@ class PostgresSink:
             comment = self._comment(connection)
             if not comment.startswith(_COMMENT):
                 raise StopError(f"table {self._table}: it is not of this job (no comment {_COMMENT}<id>): use another")
+            columns.widen(connection, identifier(self._table), EVENTS)
+            columns.widen(connection, identifier(self._quarantine), QUARANTINE)
         return comment.removeprefix(_COMMENT)
 
     def _check_id(self, connection: psycopg.Connection) -> None:

@@ -6,9 +6,13 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from cloud import maintenance
 from cloud.delta.sink import QUARANTINE, TABLE
@@ -17,6 +21,7 @@ from cloud.errors import StopError
 from cloud.runtime import jvm
 from cloud.table import rows
 from cloud.table.rows import decode
+from contract.event import Event
 from tests.cloud.gateway import Gateway
 from tests.cloud.made_rows import row, write_table
 from tests.cloud.tables import (
@@ -152,6 +157,40 @@ def test_maintenance_while_the_job_runs_stops_nothing(opened: Opened) -> None:
         opened.spark.sql(statement).collect()
     opened.append(batch=1)
     assert opened.table.last_commit() == replace(COMMIT, batch=1)
+
+
+@pytest.mark.guarantee(5)
+@pytest.mark.heavy
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.sets(
+        st.sampled_from(sorted(rows.COLUMNS.keys() - {"fingerprint", "day", "received", "event_time"})),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_a_job_goes_on_with_a_table_that_another_release_has_made(
+    spark: SparkSession, tmp_path: Path, lacking: set[str]
+) -> None:
+    path = str(tmp_path / uuid4().hex)
+    fields = [field for field in rows.SCHEMA.fields if field.name not in lacking]
+    other = replace(TABLE, schema=StructType([*fields, StructField("later", IntegerType())]))
+    DeltaTable(spark, path, other)
+    table = DeltaTable(spark, path, TABLE)
+    decoded = decode(late(spark, Gateway().records([Event("a", id=1, data={"a": 1}, ext={"b": 2})])))
+    assert table.append(decoded, COMMIT) == 1
+    assert DeltaTable(spark, path, other).append(decoded.drop(*lacking), replace(COMMIT, batch=1)) == 1
+    first, second = table.rows().collect()
+    assert set(first.asDict()) == rows.COLUMNS.keys() | {"later"}
+    assert all(first[name] == second[name] for name in rows.COLUMNS.keys() - lacking)
+
+
+def test_a_column_of_another_type_stops_the_job(spark: SparkSession, tmp_path: Path) -> None:
+    fields = [field for field in rows.SCHEMA.fields if field.name != "offset_ms"]
+    other = replace(TABLE, schema=StructType([*fields, StructField("offset_ms", StringType())]))
+    DeltaTable(spark, str(tmp_path / "events"), other)
+    with pytest.raises(StopError, match="column offset_ms has the type string, and this release writes bigint"):
+        DeltaTable(spark, str(tmp_path / "events"), TABLE)
 
 
 @pytest.mark.guarantee(5)

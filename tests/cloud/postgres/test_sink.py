@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from cloud.errors import SinkError, StopError
 from cloud.postgres.connection import connected, read_connection
 from cloud.postgres.sink import PostgresSink, open_postgres
+from cloud.postgres.statements import EVENTS
 from cloud.stream.records import read_records
 from cloud.table.commits import CLAIM_ONLY, Commit, to_json
 from cloud.table.devices import Devices
@@ -95,6 +96,31 @@ def test_a_batch_is_rows_quarantine_and_offsets_at_once(side: Side) -> None:
     assert last is not None
     assert (last.batch, last.ends) == (1, {0: 2})
     assert side.select("SELECT 1 FROM pg_class WHERE relname LIKE '%staging%'") == []
+
+
+@pytest.mark.guarantee(5)
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sets(st.sampled_from(sorted(EVENTS.keys() - {"fingerprint"})), max_size=4), st.booleans())
+def test_a_job_goes_on_with_a_table_that_another_release_has_made(
+    spark: SparkSession, postgres: Postgres, lacking: set[str], is_changed: bool
+) -> None:
+    side = Side(spark, postgres, f"t{uuid4().hex}")
+    changes = ", ".join(["ADD COLUMN later integer", *(f"DROP COLUMN {name} CASCADE" for name in lacking)])
+    with psycopg.connect(postgres.connection) as connection:
+        connection.execute(f"ALTER TABLE {side.name} {changes}".encode())
+        connection.execute(f"ALTER TABLE {side.name}_q DROP COLUMN headers".encode())
+        if is_changed:
+            connection.execute(f"ALTER TABLE {side.name} ALTER later TYPE text, ALTER fingerprint TYPE text".encode())
+    if is_changed:
+        with pytest.raises(StopError, match="column fingerprint has the type text, and this release writes bytea"):
+            side.open()
+        return
+    side.sink = side.open()
+    event = Event(DEVICE, id=1, data={"a": 1}, ext={"rssi": -70.10})
+    assert side.write(Gateway().records([event], ACCEPTED)).rows == 1
+    [row] = side.select(f"SELECT * FROM {side.name}")
+    assert row.keys() == EVENTS.keys() | {"later"}
+    assert (row["data"], row["ext"], row["device"], row["later"]) == ('{"a":1}', '{"rssi":-70.1}', DEVICE, None)
 
 
 @pytest.mark.guarantee(5)

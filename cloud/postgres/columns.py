@@ -1,0 +1,28 @@
+"""The columns of a table in PostgreSQL that another release may have made."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import psycopg
+from psycopg import sql
+
+from cloud.table import widening
+
+logger = logging.getLogger(__name__)
+
+_PRESENT = """
+    SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
+    WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
+"""
+
+
+def widen(connection: psycopg.Connection, table: sql.Identifier, columns: Mapping[str, str]) -> None:
+    """Add the columns that a table lacks, given with their types; raise StopError where one has another type."""
+    name_of_table = table.as_string(connection)
+    present: dict[str, str] = dict(connection.execute(_PRESENT, (name_of_table,)).fetchall())
+    for name in widening.missing(name_of_table, present, columns):
+        added = sql.SQL("ALTER TABLE {} ADD COLUMN {} " + columns[name]).format(table, sql.Identifier(name))
+        connection.execute(added)
+        logger.info("table=%s stage=widened column=%s", name_of_table, name)
