@@ -97,6 +97,8 @@ class Reader:
         self._topic_ids = TopicIdReader(settings.bootstrap_servers, settings.properties, settings.topic)
         self._topic_id = ""
         """Id of the topic that the table's offsets belong to; empty where Kafka keeps the offsets."""
+        self._has_unknown = False
+        """Whether a key that is not known here has been reported."""
         self._next: dict[int, int] = {}
         """The table's next offset in each assigned partition, as far as known."""
         self._consumer = Consumer(
@@ -127,6 +129,7 @@ class Reader:
             self._close()
 
     def _write(self, entries: list[Entry]) -> None:
+        self._report_unknown(entries)
         ends = {entry.partition: entry.offset + 1 for entry in entries}  # the last of each: they come in order
         if self._commit is CommitMode.BEFORE:
             commit = partial(self._consumer.commit, offsets=self._places(ends), asynchronous=False)
@@ -144,6 +147,13 @@ class Reader:
         if self._commit is CommitMode.AUTO:
             self._consumer.store_offsets(offsets=self._places(ends))
         logger.info("stage=committed records=%d rows=%d", len(entries), rows)
+
+    def _report_unknown(self, entries: list[Entry]) -> None:
+        """Report once that a later gateway sends what this release ignores."""
+        names = sorted({name for entry in entries for name in entry.unknown})
+        if names and not self._has_unknown:
+            self._has_unknown = True
+            logger.warning("stage=read unknown=%r hint='a later release of the cloud may know them'", names[:5])
 
     def _close(self) -> None:
         """Leave the group; without an answer in time, the group notices as after a crash."""

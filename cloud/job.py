@@ -40,7 +40,7 @@ from cloud.stream.kafka_admin import KafkaAdmin
 from cloud.stream.observer import NullObserver, Observer
 from cloud.stream.progress import ProgressLines
 from cloud.stream.receipts import Receipts
-from cloud.stream.records import read_records
+from cloud.stream.records import observed, read_records
 from cloud.stream.source import read_topic
 from cloud.stream.topic_log import TopicLog
 from cloud.table.devices import Devices
@@ -150,11 +150,7 @@ def open_observer(address: tuple[str, int] | None) -> Observer:
 def survivors_of(spark: SparkSession, settings: JobSettings, starting_offsets: str) -> DataFrame:
     """Return the stream of survivors: read, check, drop duplicates."""
     topic = read_topic(spark, settings.kafka, starting_offsets)
-    records = read_records(topic, settings.retention_seconds)
-    if settings.metrics is not None:
-        from cloud.stream.metrics import observed
-
-        records = observed(records)
+    records = observed(read_records(topic, settings.retention_seconds))
     return drop_duplicates(records, settings.window_seconds)
 
 

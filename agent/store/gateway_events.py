@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agent.store.port import Candidate, ClosedSection, LabelRange
 from contract.event import Event, Label, Value, gateway_device
+from contract.fields import VERSION
 from contract.fingerprint import fingerprint
 from contract.record import ClockTrust, Shared, encode_tail
 
@@ -34,7 +35,8 @@ class GatewayCondition:
         """Return the entries of the data."""
         words: dict[str, Value] = {"settings_hash": self.settings_hash, "lane": self.lane}
         counts: dict[str, Value] = {"new_events": self.new_events, "written_bytes": self.written_bytes}
-        return {"version": self.version, **counts, **{name: word for name, word in words.items() if word}}
+        stated: dict[str, Value] = {"version": self.version, "contract": VERSION}
+        return {**stated, **counts, **{name: word for name, word in words.items() if word}}
 
 
 def started(

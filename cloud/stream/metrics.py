@@ -5,16 +5,14 @@ from __future__ import annotations
 import time
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from cloud.stream.progress import dropped_by_watermark, duplicates, lag
+from cloud.stream.records import OBSERVATION
 from cloud.table.sink import Written
 
 PREFIX = "oncegate_cloud"
 _SECONDS = (0.25, 0.5, 1, 2, 3, 4, 6, 10, 20, 60, 300, 3600)
-_OBSERVATION = "records"
 _STATE_DISK_BYTES = "rocksdbSstFileSize"
 
 
@@ -31,6 +29,7 @@ class Metrics:
         self.late = self._counter("late_total", "Events that may be older than the dedup's state")
         self.late_share = self._gauge("late_share", "Share of late events in the latest batch's survivors")
         self.quarantined = self._counter("quarantined_total", "Records that went to quarantine")
+        self.unknown = self._counter("unknown_total", "Records with words or headers that this release does not know")
         self.dropped = self._counter("dropped_by_watermark_total", "Rows that Spark dropped by their time: an error")
         self.input_rate = self._gauge("input_records_per_second", "Rate of arrival in the latest batch")
         self.processed_rate = self._gauge("processed_records_per_second", "Rate of processing in the latest batch")
@@ -73,10 +72,11 @@ class Metrics:
         self.dropped.inc(dropped_by_watermark(progress))
         self.state_rows.set(sum(state.numRowsTotal for state in progress.stateOperators))
         self.state_disk.set(sum(state.customMetrics.get(_STATE_DISK_BYTES, 0) for state in progress.stateOperators))
-        observed = progress.observedMetrics.get(_OBSERVATION)
+        observed = progress.observedMetrics.get(OBSERVATION)
         if observed is None:
             return
         self.input.inc(observed["records"])
+        self.unknown.inc(observed["unknown"])
         if receipted is not None and observed["oldest"] is not None:
             self.receipt_age.observe(max(0.0, receipted - observed["oldest"] / 1000))
 
@@ -91,9 +91,3 @@ class Metrics:
 
     def _histogram(self, name: str, help_: str) -> Histogram:
         return Histogram(f"{PREFIX}_{name}", help_, registry=self.registry, buckets=_SECONDS)
-
-
-def observed(records: DataFrame) -> DataFrame:
-    """Return the records, of which Spark counts each batch and reports the oldest append, in ms since 1970 UTC."""
-    oldest = F.min(F.unix_millis("appended")).alias("oldest")
-    return records.observe(_OBSERVATION, F.count(F.lit(1)).alias("records"), oldest)

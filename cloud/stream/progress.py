@@ -14,9 +14,12 @@ from pyspark.sql.streaming.listener import (
 )
 
 from cloud.stream.observer import Observer
+from cloud.stream.records import OBSERVATION
+from contract.fields import VERSION
 
 logger = logging.getLogger(__name__)
 
+_GATEWAYS_MAX = 1_000
 _DUPLICATES = "numDroppedDuplicateRows"
 
 
@@ -25,6 +28,9 @@ class ProgressLines(StreamingQueryListener):
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
+        self._newer: set[str] = set()
+        """Gateways with a newer contract that have been reported."""
+        self._has_unknown = False
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name
         logger.info("query=%s stage=started", event.id)
@@ -34,12 +40,34 @@ class ProgressLines(StreamingQueryListener):
         self._observer.progressed(progress)
         if progress.numInputRows:
             _log(progress)
+            self._report_news(progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  # Spark's name
         self._observer.idle()
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark's name
         logger.info("query=%s stage=ended", event.id)
+
+    def _report_news(self, progress: StreamingQueryProgress) -> None:
+        """Report once for each gateway that its contract is newer, and once what this release ignores."""
+        found = progress.observedMetrics.get(OBSERVATION)
+        if found is None:
+            return
+        contract, _, gateway = (found["newer"] or "").partition(" ")
+        if contract and gateway not in self._newer and len(self._newer) < _GATEWAYS_MAX:
+            self._newer.add(gateway)
+            logger.warning(
+                "gateway=%r contract=%s known=%d effect='what it adds to the value outside ext is not in the table' "
+                "hint='install the release of the cloud that belongs to the gateways'",
+                *(gateway, contract, VERSION),
+            )
+        if found["unknown"] and not self._has_unknown:
+            self._has_unknown = True
+            logger.warning(
+                "batch=%d unknown=%d effect='words or headers that this release ignores'",
+                progress.batchId,
+                found["unknown"],
+            )
 
 
 def duplicates(progress: StreamingQueryProgress) -> int:

@@ -9,6 +9,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cloud.table import id_reuse
+from contract.event import TYPE_RESERVED_PREFIX
+from contract.fields import VERSION
 from contract.record import (
     CONTENT_TYPE,
     GATEWAY_BYTES_MAX,
@@ -59,7 +61,12 @@ COLUMNS = (
     "value",
     "kafka_key",
     "headers",
+    "has_unknown",
+    "newer",
 )
+"""The last two are for `observed` alone: whether a record has words or headers that are not known here, and contract
+and gateway, with a space between them, of one that states a newer contract."""
+OBSERVATION = "records"
 
 
 def read_records(topic: DataFrame, retention_seconds: int = RETENTION_SECONDS) -> DataFrame:
@@ -97,6 +104,18 @@ def read_records(topic: DataFrame, retention_seconds: int = RETENTION_SECONDS) -
     return keyed.coalesce(_PARTITIONS_MAX).select(*(seen if name == "seen" else name for name in COLUMNS))
 
 
+def observed(records: DataFrame) -> DataFrame:
+    """Return the records, of which Spark reports each batch's number, oldest append (in ms since 1970 UTC) and news."""
+    watched = records.observe(
+        OBSERVATION,
+        F.count(F.lit(1)).alias("records"),
+        F.min(F.unix_millis("appended")).alias("oldest"),
+        F.count_if("has_unknown").alias("unknown"),
+        F.max("newer").alias("newer"),
+    )
+    return watched.drop("has_unknown", "newer")
+
+
 def _header(name: str) -> Column:
     """Return a header's text: by its position, by its name only where that fails; null where there is none."""
     at_position = F.get("headers", HEADERS.index(name))
@@ -132,7 +151,14 @@ def _keyed(judged: DataFrame, retention_seconds: int) -> DataFrame:
         "value",
         "kafka_key",
         F.when(bad, F.col("headers")).alias("headers"),
+        ((F.size("words") > STATEMENT_WORDS) | (F.size("headers") > len(HEADERS))).alias("has_unknown"),
+        F.when(~bad & F.startswith("type", F.lit(TYPE_PREFIX + TYPE_RESERVED_PREFIX)), _newer()).alias("newer"),
     )
+
+
+def _newer() -> Column:
+    contract = F.get_json_object(F.col("value").cast("string"), "$.data.contract").try_cast("int")
+    return F.when(contract > VERSION, F.concat_ws(" ", contract, "gateway"))
 
 
 def _reason() -> Column:
@@ -169,7 +195,7 @@ def _headers_are_ours() -> Column:
         & (F.octet_length("type") <= NAME_BYTES_MAX)
         & F.octet_length("source").between(1, NAME_BYTES_MAX)
         & (F.octet_length("kafka_key") <= NAME_BYTES_MAX)
-        & (F.size("words") == STATEMENT_WORDS)
+        & (F.size("words") >= STATEMENT_WORDS)
         & F.octet_length("gateway").between(1, GATEWAY_BYTES_MAX)
         & ~F.col("gateway").rlike(_CONTROL)
     )

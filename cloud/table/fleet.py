@@ -11,7 +11,7 @@ from collections.abc import Sequence
 _GATEWAY_EVENTS = """
 SELECT gateway, epoch, sequence, type, received, appended, clock, day, {version} AS version,
        {settings_hash} AS settings_hash, {lane} AS lane,
-       {new_events} AS new_events, {written_bytes} AS written_bytes,
+       {contract} AS contract, {new_events} AS new_events, {written_bytes} AS written_bytes,
        CASE WHEN type = 'gateway.gap' THEN {reason} END AS reason,
        CASE WHEN type = 'gateway.gap' THEN {count} END AS lost_events,
        CASE WHEN type = 'gateway.clock' THEN {correction_ms} END AS correction_ms
@@ -28,26 +28,26 @@ SELECT gateway, max(appended) AS heard_at,
 # Each lane of a gateway has a store, which states its own backlog: the view shows that of the default lane.
 _STATES = "type IN ('gateway.started', 'gateway.checkpoint') AND lane IS NULL"
 _GROUPS = "GROUP BY gateway"
-_DIGITS = {"new_events": 15, "written_bytes": 15, "count": 9, "correction_ms": 13}
+_DIGITS = {"contract": 9, "new_events": 15, "written_bytes": 15, "count": 9, "correction_ms": 13}
 """The digits of a number, at most: others, and texts, are null. So no cast fails, and no sum or product overflows."""
 # The order is that of the appends, since the clock of a gateway may be wrong.
 _SPARK = f"""
 SELECT gateway, heard_at, started_at, starts, gaps, last_gap_at, lost_events,
        latest.received AS stated_at, latest.appended AS stated_appended, latest.clock, latest.version,
-       latest.settings_hash,
-       latest.new_events, latest.written_bytes, (latest.written_bytes - earliest.written_bytes) * 86400000.0
+       latest.settings_hash, latest.contract, latest.new_events, latest.written_bytes,
+       (latest.written_bytes - earliest.written_bytes) * 86400000.0
            / nullif(unix_millis(latest.appended) - unix_millis(earliest.appended), 0) AS written_bytes_per_day
 FROM ({_COUNTS},
-           max(CASE WHEN {_STATES} THEN struct(appended, sequence, received, clock, version, settings_hash, new_events,
-               written_bytes) END) AS latest,
+           max(CASE WHEN {_STATES} THEN struct(appended, sequence, received, clock, version, settings_hash, contract,
+               new_events, written_bytes) END) AS latest,
            min(CASE WHEN {_STATES} THEN struct(appended, sequence, written_bytes) END) AS earliest
     FROM gateway_events {_GROUPS}) counted
 """
 # The index on the gateways' own events leads to the latest one of each, so that the data of all others is not read.
 _POSTGRES = f"""
 SELECT counted.*, latest.received AS stated_at, latest.appended AS stated_appended, latest.clock, latest.version,
-       latest.settings_hash,
-       latest.new_events, latest.written_bytes, (latest.written_bytes - earliest.written_bytes) * 86400.0
+       latest.settings_hash, latest.contract, latest.new_events, latest.written_bytes,
+       (latest.written_bytes - earliest.written_bytes) * 86400.0
            / nullif(extract(epoch FROM latest.appended - earliest.appended), 0) AS written_bytes_per_day
 FROM ({_COUNTS}FROM gateway_events {_GROUPS}) counted
 LEFT JOIN LATERAL (

@@ -12,6 +12,7 @@ from urllib.request import urlopen
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from agent.store.gateway_events import STARTED
 from contract.event import Event
 from contract.record import ClockTrust
 from simulators.services import ports
@@ -64,9 +65,11 @@ def test_each_event_is_one_row_whatever_comes_twice(cloud: CloudSide) -> None:
     assert sorted(row["reason"] for row in cloud.quarantined()) == ["headers", "headers", "value"]
 
     # Across batches: another gateway's duplicates, on another partition; and events identified by their label only.
-    nameless = [Event(DEVICE, data={"t": 1}), Event(DEVICE, data={"t": 1})]
+    # One is of a later gateway.
+    nameless = [Event(DEVICE, data={"t": 1}, ext={"rssi": 1.50}), Event(DEVICE, STARTED, data={"contract": 99})]
     old = [replace(event, id=200, time=event.time - YEAR) for event in timed[:1] if event.time is not None]
-    cloud.send(neighbour.records([*timed, *counted, *old, *nameless]), partition=1)
+    *known, later = neighbour.records([*timed, *counted, *old, *nameless])
+    cloud.send([*known, replace(later, headers=[*later.headers, ("later", b"1")])], partition=1)
     cloud.wait_for_receipts(58 + 43)
     rows = cloud.rows()
     assert len(rows) == 43
@@ -82,7 +85,10 @@ def test_each_event_is_one_row_whatever_comes_twice(cloud: CloudSide) -> None:
     assert said["oncegate_cloud_lag_records"] == 0
     report = "oncegate_cloud_report_timestamp_seconds"
     cloud.wait(lambda: figures(port)[report] > said[report] + 1, "a report that there is nothing to read")
-    assert [row["data"] for row in rows if row["id"] is None] == ['{"t":1}'] * 2
+    assert said["oncegate_cloud_unknown_total"] == 1
+    cloud.wait_for_log("gateway='gw-2' contract=99")
+    found = [(row["data"], row["ext"]) for row in rows if row["id"] is None]
+    assert sorted(found) == [('{"contract":99}', None), ('{"t":1}', '{"rssi":1.5}')]
     assert cloud.stop() == 0
 
     # A lost checkpoint, and all events once more: from other gateways, or as before.
