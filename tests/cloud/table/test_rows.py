@@ -62,8 +62,8 @@ def test_a_row_has_all_that_the_event_says(spark: SparkSession) -> None:
 
 
 # Each example is a job of Spark, whatever its rows.
-@settings(max_examples=2, suppress_health_check=list(HealthCheck))
-@given(st.lists(st.tuples(data, units, st.none() | data, st.booleans()), min_size=80, max_size=80))
+@settings(max_examples=3, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.tuples(data, units, st.none() | data, st.booleans()), min_size=25, max_size=25))
 def test_objects_stay_the_exact_texts_whatever_else_a_later_gateway_sends(
     spark: SparkSession, drawn: list[tuple[dict[str, object], dict[str, str], dict[str, object], bool]]
 ) -> None:
