@@ -71,7 +71,7 @@ test-all: lint ## Run everything that `test` runs, and the heavy suites
 	$(BIN)/pytest
 
 .PHONY: test-ci
-test-ci: programs ## Run CI's heavy tests, 45 minutes at most: its list, and a twelfth of all others by the number of commits
+test-ci: programs ## Run CI's heavy tests, 41 minutes at most: its list, and a twelfth of all others by the number of commits
 	@$(BIN)/python -m simulators.services programs heavy
 	$(call stacks_last,$(BIN)/python -m tests.ci)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 LIST_SECONDS_MAX = 960
-SHARE_SECONDS_MAX = 1_800
+SHARE_SECONDS_MAX = 1_500
 """Time limits on two slow cores, with the starts of Kafka, Spark and PostgreSQL."""
 SECONDS_MAX = LIST_SECONDS_MAX + SHARE_SECONDS_MAX
 SHARES = 12

@@ -10,7 +10,9 @@ from models.suite import GUARANTEES, Configuration, Mutant
 from simulators.services.tlc import CheckOutcome, Run
 
 SMALLEST = "store/failures"
-LARGE_SECONDS_MAX = 3_000.0
+LARGE_SECONDS_MAX = 600.0
+BY_HAND = {"path/large", "path/large_elections", "store/large", "store/large_damaged_copies"}
+"""Those that take longer than a heavy test may: `make model NAMES=large`."""
 
 
 def _mutant(name: str) -> Mutant:
@@ -77,7 +79,9 @@ def test_every_configuration_holds_and_every_mutant_is_found() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("configuration", [one for one in suite.configurations() if one.is_large], ids=str)
+@pytest.mark.parametrize(
+    "configuration", [one for one in suite.configurations() if one.is_large and str(one) not in BY_HAND], ids=str
+)
 def test_a_large_configuration_holds(configuration: Configuration) -> None:
     result = check_configuration(configuration, LARGE_SECONDS_MAX)
     assert (result.run.outcome, result.failure) == (CheckOutcome.HOLDS, ""), result.run.output[-5_000:]
