@@ -76,9 +76,9 @@ test-ci: programs ## Run CI's heavy tests, 41 minutes at most: its list, and a t
 	$(call stacks_last,$(BIN)/python -m tests.ci)
 
 .PHONY: test-nightly
-test-nightly: programs ## Run all heavy tests in order, and print a table; SHARE=0 to 11 runs a twelfth
+test-nightly: programs ## Run all heavy tests in order, and print a table; SHARE=0 to 11 a twelfth, 12 what was never measured
 	@$(BIN)/python -m simulators.services programs heavy
-	$(BIN)/python -m tests.ci $(if $(SHARE),--share $(SHARE),--all)
+	$(BIN)/python -m tests.ci $(if $(SHARE),--share $(SHARE),--all) --measure
 
 .PHONY: test-compiled
 test-compiled: setup ## Compile into build/compiled, and run the quick tests of agent and contract on that; KEEP=1 uses the last build

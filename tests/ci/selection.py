@@ -1,6 +1,6 @@
 """The heavy tests that CI runs after `make test`: a fixed list, the most valuable first, and a share of all others.
 
-The share changes with each commit, so that after SHARES commits each heavy test has run.
+The share changes with each commit, so that after SHARES commits each heavy test has run whose duration is known.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HANG_FACTOR = 6
 """After how many times its duration, and no less than the general limit, a test counts as hanging."""
 HANG_SECONDS_MIN = 900
 UNKNOWN_SECONDS = 20
-"""The duration of a test that was not measured."""
+"""The duration of a test that was not measured; such ones are share SHARES, which `--measure` makes known."""
 TESTS_FILE = Path(__file__).with_name("tests.toml")
 
 
@@ -53,12 +53,16 @@ class Heavy:
         return [test for found in chosen.values() for test in found]
 
     def shares_of(self, tests: Iterable[str]) -> list[list[str]]:
-        """Divide the tests that the list has not into SHARES of about the same duration, each in the order given."""
+        """Divide the tests that the list has not into SHARES of about the same duration, and those not measured.
+
+        Each is in the order given.
+        """
         tests = list(tests)
-        first = set(self.first_of(tests))
-        shares: list[set[str]] = [set() for _ in range(SHARES)]
+        rest = set(tests) - set(self.first_of(tests))
+        unknown = {test for test in rest if function_of(test) not in self.seconds}
+        shares: list[set[str]] = [*(set() for _ in range(SHARES)), unknown]
         sums = [0.0] * SHARES
-        for test in sorted(set(tests) - first, key=lambda test: (-self.seconds_of(test), test)):
+        for test in sorted(rest - unknown, key=lambda test: (-self.seconds_of(test), test)):
             least = sums.index(min(sums))
             shares[least].add(test)
             sums[least] += self.seconds_of(test)
@@ -92,6 +96,7 @@ class Selection:
         self._end = time.monotonic() + seconds_max
         self.durations: dict[str, list[float]] = defaultdict(list)
         self._outcomes: dict[str, str] = {}
+        self._unknown = 0
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -100,6 +105,7 @@ class Selection:
         names = self._heavy.first_of(by_name) if self._lists else []
         shares = self._heavy.shares_of(by_name)
         names += [name for share in self._shares for name in shares[share]]
+        self._unknown = len(shares[SHARES])
         for name in names:
             limit = max(HANG_SECONDS_MIN, HANG_FACTOR * self._heavy.seconds_of(name))
             by_name[name].add_marker(pytest.mark.timeout(limit), append=False)
@@ -113,6 +119,7 @@ class Selection:
             functions[function_of(item.nodeid)] += self._heavy.seconds_of(item.nodeid)
         shares = ",".join(map(str, self._shares))
         head = f"ci: tests={len(items)} seconds={sum(functions.values()):.0f} shares={shares} of={SHARES}"
+        head += f" not_measured={self._unknown}"
         return [head, *(f"  runs {name} ({seconds:.0f} s)" for name, seconds in functions.items())]
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:

@@ -34,7 +34,7 @@ def test_the_list_and_each_share_exist_fit_into_their_time_and_are_shown() -> No
     assert runs[: len(set(map(function_of, first)))] == list(dict.fromkeys(map(function_of, first)))
     assert set(heavy.seconds) <= set(runs)
     assert sum(map(heavy.seconds_of, first)) <= LIST_SECONDS_MAX
-    for share in heavy.shares_of(tests):
+    for share in heavy.shares_of(tests)[:SHARES]:
         assert sum(map(heavy.seconds_of, share)) <= SHARE_SECONDS_MAX
 
 
@@ -52,7 +52,8 @@ def test_each_test_stands_in_the_list_or_in_one_share(
 ) -> None:
     heavy = Heavy(tuple(data.draw(st.lists(st.sampled_from(tests), unique=True))) if tests else (), seconds)
     shares = heavy.shares_of(tests)
-    assert len(shares) == SHARES
+    assert len(shares) == SHARES + 1
+    assert all((function_of(test) in seconds) is (share is not shares[-1]) for share in shares for test in share)
     assert sorted([*heavy.first_of(tests), *(test for share in shares for test in share)]) == sorted(tests)
 
 
