@@ -3,7 +3,7 @@
 A receipt is the offset that the processing group has committed. Its metadata is
 `oncegate:<table id>:<old table ids>:<first>:<topic id>`. The old ids, with commas between them, are empty unless the
 job succeeds other tables. `first` has 20 digits. The topic id (Kafka's own, in base64url) comes last and has 22
-characters, so that its end is known even if the client returns bytes beyond it.
+characters, so that its end is known even if the client returns bytes beyond it. docs/receipts.md is the contract.
 """
 
 import re

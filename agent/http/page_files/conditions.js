@@ -14,7 +14,7 @@ const LINK_ADVICE = {
   "kafka unsupported": ["This Kafka service lacks what the agent needs", "docs/kafka.md lists the services that can be used."],
   "kafka failing": ["Kafka refuses or fails", "Events are stored meanwhile. `oncegate doctor` examines the topic and the login."],
   "kafka cloned": ["A second agent runs with this gateway's id", "Stop the copy, or give it another `gateway.id`; then restart this agent."],
-  "receipts held": ["Confirmations are on hold", "Another program commits offsets in the group `receipts.group`; docs/kafka.md describes how to go on."],
+  "receipts held": ["Confirmations are on hold", "What the group `receipts.group` has committed does not count; docs/receipts.md explains each reason."],
   "mqtt disconnected": ["The MQTT broker is unreachable", "Its messages wait at the broker. Check `mqtt.host` and the password with `oncegate doctor`."],
 };
 
