@@ -76,9 +76,9 @@ INTEGER: Final = r"-?(?:0|[1-9][0-9]*+)"
 
 
 def _container() -> str:
-    """Return an expression of a map or list of DEPTH_MAX levels, in text that is known to be JSON."""
+    """Return an expression of a map or list of DEPTH_MAX levels in text that is known to be JSON."""
     inner = ""
-    for _ in range(DEPTH_MAX):
+    for _ in range(DEPTH_MAX + 1):  # bytes are one more map
         inner = rf'[{{\[](?:[^"{{}}\[\]]++|{TEXT}{inner and "|" + inner})*+[}}\]]'
     return inner
 

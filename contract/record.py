@@ -129,10 +129,10 @@ def read_header_fields(tail: bytes) -> HeaderFields:
 
 def read_data(tail: bytes) -> bytes:
     """Return the entries `data` and `units` as they are in the tail; empty where the event has no data."""
-    at = tail.find(DATA_START)
-    if at < 0:
+    at, ext = tail.find(DATA_START), tail.find(_EXT_START)
+    if at < 0 or 0 <= ext < at:
         return b""
-    if tail.find(_EXT_START, at) >= 0 and (found := _DATA_AND_UNITS.match(tail, at)) is not None:
+    if ext >= 0 and (found := _DATA_AND_UNITS.match(tail, at)) is not None:
         return tail[at : found.end()]
     return tail[at:]
 

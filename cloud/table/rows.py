@@ -82,7 +82,8 @@ _VALUE = StructType(
 # Spark's JSON functions rewrite numbers (1.10 becomes 1.1) and characters (😀 becomes \ud83d\ude00), so the texts of
 # objects are cut out of the value.
 _VIA, _BEFORE_DATA = VIA_START.decode(), '",' + DATA_START.decode()
-_BEHIND_DATA = tuple(f'"{field.name}":' for field in FIELDS[[field.name for field in FIELDS].index("data") + 1 :])
+_ENTRY_BEHIND_DATA = '},"'
+"""Stands behind `data` where any entry follows it, of those that are not known here, too."""
 
 
 def day_of() -> Column:
@@ -167,11 +168,8 @@ def _data_text() -> dict[str, Column]:
     """
     tail, via_bytes = F.col("tail"), F.col("via_bytes")
     before = F.lit(len(_BEFORE_DATA))
-    others = F.lit(False)
-    for name in _BEHIND_DATA:
-        others = others | F.contains(tail, F.lit(name))
     is_ours = F.substr(_bytes(tail), via_bytes + 1, before) == F.lit(_BEFORE_DATA.encode())
-    is_last = is_ours & ~others & F.endswith(tail, F.lit("}}"))
+    is_last = is_ours & F.endswith(tail, F.lit("}}")) & ~F.contains(tail, F.lit(_ENTRY_BEHIND_DATA))
     at_the_end = F.substr(_bytes(tail), via_bytes + before, F.octet_length(tail) - via_bytes - before).cast("string")
     return {
         "via_at": F.octet_length(F.substring_index("text", _VIA, 1)) + len(_VIA) + 1,

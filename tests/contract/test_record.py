@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import unquote
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agent.decode.json import read
@@ -36,6 +36,7 @@ from contract.record import (
     read_stated_label,
 )
 from contract.timestamp import rfc3339
+from contract.values import DEPTH_MAX
 from tests.contract.forms import entries_of
 from tests.contract.strategies import events, maps, values
 
@@ -114,8 +115,14 @@ def test_value_is_json_that_begins_with_the_fingerprint_and_holds_the_event(even
 
 
 any_text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+deepest: Value = b"ab"
+for _ in range(DEPTH_MAX - 1):
+    deepest = {"a": deepest}
+DEEPEST = {"a": deepest}
 
 
+@example(Event("a", data=DEEPEST, ext=DEEPEST), "a", 0, 0, "coap")
+@example(Event("a", ext={"data": {"ext": {"data": {}}}}), "a", 0, 0, "coap")
 @given(events, any_text, st.integers(TIME_MIN, TIME_MAX), st.integers(), st.sampled_from(["coap", "mqtt", "gateway"]))
 def test_a_value_is_read_back_as_it_was_written(event: Event, text: str, received: int, offset: int, via: str) -> None:
     event = replace(event, device=text, offset_ms=offset)
