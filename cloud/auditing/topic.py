@@ -14,7 +14,7 @@ from cloud.auditing.counts import is_count
 from cloud.auditing.store import TopicSpan
 from cloud.runtime import jvm
 from contract.fields import exact_text
-from contract.record import GATEWAY_BYTES_MAX, VIA_START
+from contract.record import GATEWAY_BYTES_MAX, TYPE_PREFIX, VIA_START
 
 ANSWER_SECONDS_MAX = 30
 _CONTENT_DIGITS = 16
@@ -123,7 +123,7 @@ def read(topic: DataFrame) -> DataFrame:
         F.col("key").cast("string").alias("device"),
         content().alias("content"),
         leaves.of_value(F.col("value"), F.unhex(_header("ce_id"))).alias("leaf"),
-        told(F.col("key").cast("string"), _header("ce_type"), _data(F.col("value").cast("string"))).alias("told"),
+        told(F.col("key").cast("string"), _type(), _data(F.col("value").cast("string"))).alias("told"),
         "value",
     )
     whole = F.col("epoch").rlike(_LABEL[0]) & F.col("sequence").rlike(_LABEL[1])
@@ -148,6 +148,10 @@ def told(device: Column, type_: Column, data: Column) -> Column:
     parts = (F.coalesce(part, F.lit("")).cast("binary") for part in (device, type_, data))
     joined = reduce(lambda one, other: F.concat(one, F.lit(b"\0"), other), parts)
     return F.substring(F.sha2(joined, 256), 1, _CONTENT_DIGITS)
+
+
+def _type() -> Column:
+    return F.substr(_header("ce_type"), F.lit(len(TYPE_PREFIX) + 1))
 
 
 def _data(text: Column) -> Column:

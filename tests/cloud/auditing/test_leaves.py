@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from cloud.auditing import leaves
 from cloud.auditing.settings import parse
 from cloud.auditing.table import read_table
+from cloud.auditing.topic import TOLD, read, told
 from cloud.postgres.sink import open_postgres
 from cloud.stream.records import read_records
 from cloud.table.commits import CLAIM_ONLY, Commit
@@ -81,15 +82,18 @@ def check(spark: SparkSession, events: list[Event]) -> None:
     records = gateway.records(events, ACCEPTED)
     whole = Gateway().record(events[0], ACCEPTED)  # of a gateway whose name needs no decoding of the value
     broken = replace(whole, value=whole.value[:-1] + b',"data":{"x":}}')
-    frame = read_records(topic(spark, [*records, broken], ACCEPTED))
+    sent = topic(spark, [*records, broken], ACCEPTED)
+    frame = read_records(sent)
     rows = (
         decode(frame)
-        .select("kafka_offset", F.hex(leaves.of_row(COLUMNS)).alias("leaf"))
+        .select("kafka_offset", F.hex(leaves.of_row(COLUMNS)).alias("leaf"), told(*map(F.col, TOLD)).alias("told"))
         .orderBy("kafka_offset")
         .collect()
     )
     of_value = F.hex(leaves.of_value(F.col("value"), F.col("fingerprint"))).alias("leaf")
     values = frame.select("kafka_offset", of_value).orderBy("kafka_offset").collect()
+    said = read(sent).orderBy("kafka_offset").select("told").collect()
+    assert [row["told"] for row in rows][:-1] == [row["told"] for row in said][:-1]
     for number, (record, event) in enumerate(zip(records, events, strict=True)):
         expected = gateway_leaf(record, event).upper()
         assert values[number]["leaf"] == expected, event
