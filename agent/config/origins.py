@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from agent.config import load
+from agent.config import load, ways
 from agent.config.load import SECTIONS, Source, attribute_of, key_of, override_of
 from agent.config.settings import Settings
 
@@ -52,6 +52,7 @@ def settings_hash(settings: Settings) -> str:
     It leaves out the gateway's id, which differs on each, and contents: of secrets, and of all files.
     """
     parts = {section: getattr(settings, attribute_of(section)) for section in SECTIONS}
+    parts |= {f"{ways.SECTION}{name}": part for name, part in settings.sources.items()}
     plain = {
         f"{section}.{key_of(option)}": _shown(option, getattr(part, option.name))
         for section, part in parts.items()

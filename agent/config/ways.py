@@ -6,6 +6,7 @@ of another package is `[sources.NAME]`, and only where the configuration has it,
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -73,6 +74,10 @@ MQTT: Final = WayIn(
 )
 OWN: Final = {way.name: way for way in (COAP, MQTT, HTTP)}
 """The agent's own, in the order in which they are opened and shown."""
+_TAKEN: Final = frozenset((*OWN, *Via, "gateway", "kafka", "receipts"))
+"""Names of other protocols and connections, which records, metrics and views could not tell from another package's."""
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+"""In records a protocol is not escaped."""
 
 
 def installed() -> EntryPoints:
@@ -88,10 +93,13 @@ def find(name: str) -> WayIn:
         raise ValueError(f"no such way in is installed; there are: {', '.join(others) or 'none'}")
     try:
         way = found[name].load()
-    except ImportError as error:
-        raise ValueError(f"cannot be loaded: {error}") from error
+    except Exception as error:  # of another package's code
+        raise ValueError(f"cannot be loaded: {type(error).__name__}: {error}") from error
     if not isinstance(way, WayIn) or way.settings is None or way.name != name:
         raise ValueError(f"{found[name].value} is no agent.config.ways.WayIn of this name with settings")
+    for word in (name, *way.vias):
+        if word in _TAKEN or not _NAME.fullmatch(word):
+            raise ValueError(f"expected another name than {word!r}: of a-z, 0-9, _ . -, and none of the agent's")
     return way
 
 

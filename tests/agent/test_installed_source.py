@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -32,6 +33,32 @@ def test_the_agents_own_ways_in_are_registered_as_those_of_other_packages() -> N
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     registered = project["entry-points"][ways.GROUP]
     assert {name: ways.resolve(value) for name, value in registered.items()} == ways.OWN
+
+
+WAY = "from agent.config.ways import WayIn\nWAY = WayIn({name!r}, 'x:open', settings=object, vias=({via!r},))"
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "reason"),
+    [
+        ("lacking", "", "cannot be loaded: AttributeError: module 'oncegate_lacking' has no attribute 'WAY'"),
+        ("broken", "WAY = 1 / 0", "cannot be loaded: ZeroDivisionError: division by zero"),
+        ("number", "WAY = 1", "oncegate_number:WAY is no agent.config.ways.WayIn of this name with settings"),
+        ("kafka", WAY.format(name="kafka", via="bus"), "expected another name than 'kafka'"),
+        ("forger", WAY.format(name="forger", via="gateway"), "expected another name than 'gateway'"),
+        ("quoting", WAY.format(name="quoting", via='a"b'), "expected another name than 'a\"b'"),
+    ],
+)
+def test_a_package_whose_way_in_cannot_be_used_is_an_error_that_says_why(
+    name: str, module: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f"oncegate_{name}.py").write_text(module)
+    information = tmp_path / f"oncegate_{name}-1.dist-info"
+    information.mkdir()
+    (information / "entry_points.txt").write_text(f"[{ways.GROUP}]\n{name} = oncegate_{name}:WAY\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match=f"^{re.escape(reason)}"):
+        ways.find(name)
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,10 @@
     count = 4
     poll = "10s"
 
-A reading's identity is its device, its block of registers (the event's type) and its time, which is the beginning of
-the interval of `poll` in which it was read. So one interval gives one event, also where the agent is restarted within
-it, and where a reading is offered again because the store was full.
+A reading's identity is its device, its block of registers (the event's type), their values, and its time, which is the
+beginning of the interval of `poll` in which it was read. So a reading that is offered again because the store was full
+is one event, and so are equal readings of one interval in which the agent is restarted; where the values have changed
+meanwhile, there are two.
 
 A poller has no sensor behind it that resends. A reading is safe once it is on the gateway's disk. One that was read,
 and not yet written when the agent was killed, is read again only if the agent is back within the same interval: then

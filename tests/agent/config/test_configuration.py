@@ -3,7 +3,7 @@
 import re
 import tomllib
 import unicodedata
-from dataclasses import fields
+from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
@@ -14,7 +14,7 @@ from agent.config.example import example
 from agent.config.load import SECTIONS, Source, key_of, load, parse
 from agent.config.mistakes import ConfigurationError
 from agent.config.origins import settings_hash
-from agent.config.settings import CoapSettings, HttpSettings, MqttSettings, Settings
+from agent.config.settings import CoapSettings, DevicesSettings, HttpSettings, MqttSettings, Settings
 from agent.config.subscriptions import Subscription
 from agent.delivery import Media
 
@@ -316,3 +316,5 @@ def test_the_hash_of_the_settings_differs_with_each_value_but_the_id_and_secrets
     ]
     assert hashed({}) == hashed(equal, secret="b")
     assert len({hashed({}), hashed({}, linger="6"), *map(hashed, others)}) == 5
+    devices = (DevicesSettings(), DevicesSettings(deny=("a",)))  # as the settings of a way in of another package
+    assert len({settings_hash(replace(read({}), sources={"plc": one})) for one in devices}) == 2
