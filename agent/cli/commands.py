@@ -82,7 +82,6 @@ examples:
 
 exit codes: 0 fine, 1 a failure, 2 wrong usage or configuration
 """
-_CONFIG_HELP = f"configuration file (default: ${PATH_VARIABLE}, else {DEFAULT_PATH})"
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:

@@ -37,7 +37,6 @@ _CODES = {
     "_TooLargeError": ("4.13", 413),
 }
 
-_NOT_FIELDS = frozenset(("outcome", "fingerprint", "identity", "via"))
 _FLOATS = (("<e", 65_504.0, 3), ("<f", 3.4e38, 7))
 """Floats of 16 and 32 bits: their form, a bound on their values, and the digits of decimals that they tell apart."""
 
@@ -134,7 +133,6 @@ def _outcomes(delivery: Delivery, devices: DevicesSettings, identity: IdentitySe
             "fingerprint": fingerprint,
             "identity": list(candidate.fields),
             **value,
-            **({} if event.ext is None else {"ext": event.ext}),
             **_warnings({**advice_on(event), **_advice_on_floats(value.get("data"))}),
         }
     for one in decoded.rejected:

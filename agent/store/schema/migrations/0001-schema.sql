@@ -1,6 +1,6 @@
 -- The store's tables. The path of an event: a commit appends one row to `events` and one to `fingerprints`;
 -- the forwarder's and the receipts' progress are ranges of positions, so that no row is ever updated for a state.
--- `checksum` is over all other columns of its row and the table's name (checksum.py); each event has its own.
+-- `checksum` is over all other columns of its row and the table's name (packing.py); each event has its own.
 
 -- Values that the store keeps beside the events, such as the id of the pinned table (facts.py).
 CREATE TABLE facts (
@@ -21,7 +21,7 @@ CREATE TABLE epochs (
     checksum       INTEGER NOT NULL
 );
 
--- The events of one commit, packed (packing.py, compression.py); deleted in ranges once they are processed and no longer kept.
+-- The events of one commit, packed (packing.py); deleted in ranges once they are processed and no longer kept.
 CREATE TABLE events (
     first_position INTEGER PRIMARY KEY,
     count          INTEGER NOT NULL,

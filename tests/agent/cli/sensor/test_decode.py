@@ -169,7 +169,9 @@ def test_a_publication_of_zigbee2mqtt_needs_the_list_of_devices(decode: Decode, 
         *(0, "urn:dev:mac:00158d0001a2b3c4", "zigbee2mqtt"),
         1_767_225_600_123,
     )
-    assert event["data"] == {"temperature": 21.5}
+    assert (event["data"], event["ext"]) == ({"temperature": 21.5}, {"linkquality": 80})
+    quality = {"linkquality": {"$bytes": "eHk"}}
+    assert decode(json.dumps(quality).encode(), *topic, "--devices", str(devices))[1][0]["ext"] == quality
     assert "no device of this name" in decode(message, "--topic", "zigbee2mqtt/hall", "--devices", str(devices))[2]
     assert "is state, and no event" in decode(message, "--topic", "zigbee2mqtt/bridge/info")[2]
     assert "--format zigbee2mqtt: needs --topic" in decode(message, "--format", "zigbee2mqtt")[2]
