@@ -151,8 +151,10 @@ class Gateway:
             EventStore: self._open_store,
         }
 
-    def _open_store(self, *arguments: Any, lane: str = "") -> EventStore:
-        store = self._stores[lane] = EventStore(*arguments, connect=self._card.connect, lane=lane)
+    def _open_store(self, *arguments: Any, lane: str = "", settings_hash: str = "") -> EventStore:
+        store = self._stores[lane] = EventStore(
+            *arguments, connect=self._card.connect, lane=lane, settings_hash=settings_hash
+        )
         return store
 
     @property
