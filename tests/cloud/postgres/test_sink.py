@@ -157,7 +157,7 @@ def test_no_text_of_a_sensor_or_writer_fails_the_queries_of_the_table(side: Side
         DEVICE, id=1, time=ACCEPTED, data={"t": 1, "a\x00": "open\x00", "b": "\\u0000\\\x00"}, units={"t": "\x00"}
     )
     plain = Gateway().record(Event(DEVICE, id=2, time=ACCEPTED, data={"a": "X"}, units={"a": "U"}))
-    texts = (b'{"a":NaN}', b"{'a':1}", b'{"a":"\\ud800"}', b'{"a":1e200000}', b"5", b'{"a":1},"x":{"b":2}', b"[" * 9000)
+    texts = (b'{"a":NaN}', b"{'a':1}", b'{"a":"\\ud800"}', b'{"a":1e200000}', b"5", b"[" * 9000)
     others = [
         with_text(Gateway().record(replace(nul, id=n, data={"a": "X"}, units=None)), b'{"a":"X"}', text)
         for n, text in enumerate(texts, 3)
