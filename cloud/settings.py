@@ -11,12 +11,16 @@ from pathlib import Path
 
 from cloud import kafka_options, sink_options
 from cloud.errors import StopError
-from contract.receipt import GROUP_DEFAULT
+from contract.receipt import GROUP_DEFAULT, TOPIC_ID_CHARACTERS, Receipt
 from contract.topics import EVENTS
 
 _DURATION = re.compile(r"(\d+) ?(s|m|h|d|seconds?|minutes?|hours?|days?)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _TABLE_ID = re.compile(r"[0-9A-Za-z-]+")
+_UUID_CHARACTERS = 36
+METADATA_BYTES_MAX = 4096
+"""What a broker takes beside a committed offset, by its default of offset.metadata.max.bytes."""
+SUCCEEDS_CHARACTERS_MAX = METADATA_BYTES_MAX - len(str(Receipt("t" * _UUID_CHARACTERS, 0, "i" * TOPIC_ID_CHARACTERS)))
 
 EXAMPLES = """examples:
   oncegate-cloud job --bootstrap-servers localhost:9092 --table ./events --checkpoint ./checkpoint
@@ -198,6 +202,11 @@ def _positive(text: str) -> int:
 def _table_id(text: str) -> str:
     if not all(map(_TABLE_ID.fullmatch, text.split(","))):
         raise argparse.ArgumentTypeError(f"{text!r} is not a table id")
+    if len(text) > SUCCEEDS_CHARACTERS_MAX:
+        raise argparse.ArgumentTypeError(
+            f"{len(text)} characters of table ids; a receipt has room for {SUCCEEDS_CHARACTERS_MAX}: leave out those "
+            "that no gateway has pinned any more"
+        )
     return text
 
 

@@ -6,6 +6,7 @@ The unique key on the fingerprint excludes duplicates, so no look-up is needed; 
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 import uuid
 from collections.abc import Iterable, Iterator
@@ -27,6 +28,7 @@ from cloud.table.sink import Written
 
 LINES_AT_ONCE = 500
 _COMMENT = "oncegate:"
+_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _STAGING, _STAGING_BYTES = "_staging_", 6
 
 logger = logging.getLogger(__name__)
@@ -127,8 +129,11 @@ class PostgresSink:
                 comment = f"{_COMMENT}{uuid.uuid4()}"
                 connection.execute(self._sql(f"COMMENT ON TABLE {{table}} IS '{comment}'"))
             comment = self._comment(connection)
-            if not comment.startswith(_COMMENT):
-                raise StopError(f"table {self._table}: it is not of this job (no comment {_COMMENT}<id>): use another")
+            if not comment.startswith(_COMMENT) or not _ID.fullmatch(comment.removeprefix(_COMMENT)):
+                raise StopError(
+                    f"table {self._table}: it is not of this job (its comment is {comment!r}, not '{_COMMENT}<id>'): "
+                    f"use another. If its comment was changed, restore it; the id is in {self._table}_owner"
+                )
             columns.widen(connection, identifier(self._table), EVENTS)
             columns.widen(connection, identifier(self._quarantine), QUARANTINE)
         return comment.removeprefix(_COMMENT)

@@ -19,7 +19,6 @@ from contract.fields import VERSION
 
 logger = logging.getLogger(__name__)
 
-_GATEWAYS_MAX = 1_000
 _DUPLICATES = "numDroppedDuplicateRows"
 
 
@@ -28,8 +27,8 @@ class ProgressLines(StreamingQueryListener):
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
-        self._newer: set[str] = set()
-        """Gateways with a newer contract that have been reported."""
+        self._newest = VERSION
+        """The newest contract of a gateway that has been reported."""
         self._has_unknown = False
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name
@@ -49,13 +48,13 @@ class ProgressLines(StreamingQueryListener):
         logger.info("query=%s stage=ended", event.id)
 
     def _report_news(self, progress: StreamingQueryProgress) -> None:
-        """Report once for each gateway that its contract is newer, and once what this release ignores."""
+        """Report once that gateways have a newer contract, and once what this release ignores."""
         found = progress.observedMetrics.get(OBSERVATION)
         if found is None:
             return
         contract, _, gateway = (found["newer"] or "").partition(" ")
-        if contract and gateway not in self._newer and len(self._newer) < _GATEWAYS_MAX:
-            self._newer.add(gateway)
+        if contract and int(contract) > self._newest:
+            self._newest = int(contract)
             logger.warning(
                 "gateway=%r contract=%s known=%d effect='what it adds to the value outside ext is not in the table' "
                 "hint='install the release of the cloud that belongs to the gateways'",

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from uuid import UUID
 from zipfile import ZipFile
 
 import pytest
@@ -64,6 +65,10 @@ def test_each_command_has_a_help_with_an_example_and_the_exit_status(name: str) 
         (("--master", "local", "job"), "unknown option --master; the options of a command follow its name"),
         ((*JOB, "--conf", "spark.log.level"), "'spark.log.level' is not NAME=VALUE"),
         ((*JOB, "--window", "1s"), "a window of less than 4 seconds is too short"),
+        (
+            (*JOB, "--succeeds", ",".join([str(UUID(int=0))] * 109)),
+            "4032 characters of table ids; a receipt has room for 4006",
+        ),
         (("query", "--table", "t", "SELECT 1", "--deploy-mode", "cluster"), "the driver runs here, too"),
         (("maintenance", "--table", "t", "--sink", "postgres"), "--connection FILE and --sink postgres require"),
     ],

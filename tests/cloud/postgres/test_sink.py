@@ -369,11 +369,11 @@ def test_columns_numbers_and_aggregates_that_postgresql_derives_have_each_event_
     assert hour == {"device": DEVICE, "readings": 4, "total": Decimal(f"{10**300 + 40}.5")}
 
 
-def test_a_table_of_somebody_else_is_left_alone(side: Side) -> None:
-    with psycopg.connect(side.server.connection) as connection:
-        connection.execute(f"CREATE TABLE {side.name}_theirs (a int)".encode())
-    side.name += "_theirs"
-    with pytest.raises(StopError, match="not of this job"):
+@pytest.mark.parametrize("comment", ["", "theirs", "oncegate:events", "oncegate:{}: of the plant", "of the plant: {}"])
+def test_a_table_with_a_comment_of_somebody_else_is_left_alone(side: Side, comment: str) -> None:
+    """What is behind the id would otherwise be a part of it: a table without offsets, read anew, with no receipt."""
+    run(side, f"COMMENT ON TABLE {side.name} IS '{comment.format(side.sink.id)}'")
+    with pytest.raises(StopError, match=f"not of this job.*the id is in {side.name}_owner"):
         side.open()
 
 

@@ -2,12 +2,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.listener import QueryProgressEvent
 
-from cloud.stream.records import COLUMNS, read_records
+from cloud.stream.observer import NullObserver
+from cloud.stream.progress import ProgressLines
+from cloud.stream.records import COLUMNS, OBSERVATION, read_records
 from contract.event import Event
 from contract.record import HEADERS, STATEMENT
 from tests.cloud.gateway import Gateway, Record, now, with_header, with_word, without_header
@@ -173,3 +177,22 @@ def test_a_null_value_is_a_reason(spark: SparkSession) -> None:
         "key", "cast(null as binary) as value", "partition", "offset", "timestamp", "headers"
     )
     assert read_records(frame).collect()[0]["reason"] == "value"
+
+
+def test_gateways_with_a_newer_contract_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    lines, known = ProgressLines(NullObserver()), dict.fromkeys(("id", "runId"), str(UUID(int=0)))
+    sink = {"description": "", "numOutputRows": 1}
+    for number, newer in enumerate(("3 gw-2", "3 gw-1", None, "4 gw-1", "3 gw-2")):
+        said = {OBSERVATION: {"newer": newer, "unknown": 1}}
+        batch = {
+            "name": "",
+            "timestamp": "",
+            "batchId": number,
+            "batchDuration": 1,
+            "stateOperators": [],
+            "sources": [],
+        }
+        rows = {"sink": sink, "numInputRows": 1, "processedRowsPerSecond": 1.0, "observedMetrics": said}
+        lines.onQueryProgress(QueryProgressEvent.fromJson({"progress": {**known, **batch, **rows}}))
+    warned = [one.getMessage().split()[:2] for one in caplog.records if one.levelname == "WARNING"]
+    assert warned == [["gateway='gw-2'", "contract=3"], ["batch=0", "unknown=1"], ["gateway='gw-1'", "contract=4"]]
