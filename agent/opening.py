@@ -56,10 +56,7 @@ class Opened:
     address: str = ""
     """Where it listens; empty where it does not."""
     run: Callable[[asyncio.Event], Coroutine[Any, Any, None]] | None = None
-    """Its work until the event is set, after which it finishes what is in progress; an error ends the agent.
-
-    Its context is left when the event is set, and not only after this: what it needs to its end, it closes itself.
-    """
+    """Its work until the event is set, after which it finishes what is in progress; an error ends the agent."""
     transport: Transport | None = None
     """What it counts itself, as what it recognises and answers without the pipeline."""
     forget_answers: Callable[[], None] | None = None

@@ -9,10 +9,11 @@ import asyncio
 import logging
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from pkgutil import resolve_name
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from agent import release, runtime
 from agent.clock import Clock, SystemClock
 from agent.config.lanes import DEFAULT_LANE, DEFAULT_PRIORITY, Lane
 from agent.config.settings import Settings
-from agent.config.ways import WayIn, enabled, limits, resolve
+from agent.config.ways import WayIn, enabled, limits
 from agent.forward.delivery.confirmation import confirm_ms
 from agent.forward.delivery.lanes import Turns
 from agent.forward.forwarder import ForwardedLane, Forwarder
@@ -132,8 +133,8 @@ async def _run(
                     if one.transport is not None:
                         transports[name] = one.transport
                         store.add_transport(one.transport.duplicates, one.forget_answers or do_nothing)
-                runs = {name: one.run for name, one in opened.items() if one.run is not None}
-                running = [tasks.create_task(run(stop), name=name) for name, run in runs.items()]
+                    if one.run is not None:
+                        await stack.enter_async_context(_running(tasks.create_task(one.run(stop), name=name)))
                 addresses = {name: one.address for name, one in opened.items() if one.address}
                 runtime.tune()
                 await stack.enter_async_context(
@@ -146,7 +147,6 @@ async def _run(
                 supervision.cancel()
                 notifier.stopping()
                 log.info("agent=stopping")
-            await asyncio.gather(*running)
         finally:
             stop_forwarding.set()
             logging.getLogger().removeHandler(recent_errors)
@@ -176,9 +176,22 @@ async def _open_ways(ways: Mapping[str, WayIn], opening: Opening, stack: AsyncEx
     """Open the ways in, once all of them have read who may send; leaving the stack closes them."""
     sections = opening.every.sources
     opens = {
-        name: resolve(way.opens)(replace(opening, name=name, settings=sections.get(name))) for name, way in ways.items()
+        name: resolve_name(way.opens)(replace(opening, name=name, settings=sections.get(name)))
+        for name, way in ways.items()
     }
     return {name: await stack.enter_async_context(one) for name, one in opens.items()}
+
+
+@asynccontextmanager
+async def _running(run: asyncio.Task[None]) -> AsyncIterator[None]:
+    """Wait at the end until a way in has finished; it is cancelled where an error ends the agent."""
+    try:
+        yield
+    except BaseException:
+        run.cancel()
+        raise
+    finally:
+        await asyncio.wait([run])
 
 
 def _observe(

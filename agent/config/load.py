@@ -172,6 +172,12 @@ def sections_in(document: Mapping[str, Any]) -> dict[str, type[Any]]:
     return {**SECTIONS, **{name: _settings_of(name) for name in others}}
 
 
+def parts_of(settings: Settings) -> dict[str, Any]:
+    """Return the settings of each section."""
+    own = {section: getattr(settings, attribute_of(section)) for section in SECTIONS}
+    return own | {f"{ways.SECTION}{name}": part for name, part in settings.sources.items()}
+
+
 def attribute_of(section: str) -> str:
     """Return the name of a section among the settings."""
     return section.replace(".", "_") or "mappings"

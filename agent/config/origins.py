@@ -11,8 +11,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from agent.config import load, ways
-from agent.config.load import SECTIONS, Source, attribute_of, key_of, override_of
+from agent.config import load, readers
+from agent.config.load import Source, key_of, override_of
 from agent.config.settings import Settings
 
 DEFAULT = "default"
@@ -51,11 +51,9 @@ def settings_hash(settings: Settings) -> str:
 
     It leaves out the gateway's id, which differs on each, and contents: of secrets, and of all files.
     """
-    parts = {section: getattr(settings, attribute_of(section)) for section in SECTIONS}
-    parts |= {f"{ways.SECTION}{name}": part for name, part in settings.sources.items()}
     plain = {
         f"{section}.{key_of(option)}": _shown(option, getattr(part, option.name))
-        for section, part in parts.items()
+        for section, part in load.parts_of(settings).items()
         for option in fields(part)
     }
     del plain["gateway.id"]
@@ -67,10 +65,9 @@ def _settings(
 ) -> Iterator[Setting]:
     sections = load.sections_in(document)
     given = load.overrides(environment, sections)
-    tables = load.sections_of(document)
+    tables, parts = load.sections_of(document), load.parts_of(settings)
     for section, kind in sections.items():
-        is_own = section in SECTIONS
-        part = getattr(settings, attribute_of(section)) if is_own else settings.sources[section.partition(".")[2]]
+        part = parts[section]
         for option in fields(kind):
             key = key_of(option)
             if key in given.get(section, {}):
@@ -83,6 +80,8 @@ def _settings(
 
 
 def _shown(option: Field[Any], value: object) -> object:
+    if option.metadata["read"] is readers.secret and value is not None:
+        return HIDDEN
     return _plain(value, hide=option.name == "properties")
 
 
@@ -100,4 +99,6 @@ def _plain(value: object, *, hide: bool = False) -> object:
         return value.value
     if isinstance(value, tuple | list):
         return [_plain(item, hide=hide) for item in value]
-    return value
+    if isinstance(value, set | frozenset):
+        return sorted(map(str, value))
+    return value if value is None or isinstance(value, str | int | float) else str(value)

@@ -78,6 +78,16 @@ def path(value: object) -> Path:
     return Path(text(value))
 
 
+def file(value: object) -> Path:
+    """Read the path of a file that the service must be able to read."""
+    return path(value)
+
+
+def secret(value: object) -> str:
+    """Read text that no command shows."""
+    return text(value)
+
+
 def secret_path(value: object) -> Path:
     """Read the path of a file that holds a secret; `credential:NAME` is one that systemd passes."""
     if not isinstance(value, str) or not value:

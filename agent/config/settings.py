@@ -25,7 +25,11 @@ DAY_SECONDS = 86_400.0
 
 
 def option(read: readers.Read, help_: str, *, key: str = "", **default: Any) -> Any:
-    """Declare a setting: its reader, its meaning, its default (`default=` or `default_factory=`)."""
+    """Declare a setting: its reader, its meaning, its default (`default=` or `default_factory=`).
+
+    Its value is one of JSON, a path, an enum, a dataclass, or has one text: the views show it, unless `readers.secret`
+    reads it.
+    """
     return field(metadata={"read": read, "help": help_, "key": key}, **default)
 
 
@@ -88,7 +92,7 @@ class HttpSettings:
         readers.secret_path, "who may post and who may read, by bearer token: docs/http.md", default=None
     )
     tls_certificate: Path | None = option(  # noqa: RUF009
-        readers.path, "certificate chain (PEM); with it, HTTPS only", default=None
+        readers.file, "certificate chain (PEM); with it, HTTPS only", default=None
     )
     tls_key: Path | None = option(readers.secret_path, "private key of the certificate (PEM)", default=None)  # noqa: RUF009
     max_body_bytes: int = option(readers.positive_size, "largest body", default=65_536)
@@ -130,10 +134,10 @@ class MqttSettings:
     )
     tls: bool = option(readers.boolean, "encrypt, and check the broker's certificate and name", default=False)
     tls_ca_file: Path | None = option(  # noqa: RUF009  # a frozen value
-        readers.path, "CA certificates (PEM) for the broker's; default: the system's", default=None
+        readers.file, "CA certificates (PEM) for the broker's; default: the system's", default=None
     )
     tls_certificate_file: Path | None = option(  # noqa: RUF009  # a frozen value
-        readers.path, "the gateway's client certificate (PEM)", default=None
+        readers.file, "the gateway's client certificate (PEM)", default=None
     )
     tls_key_file: Path | None = option(  # noqa: RUF009  # a frozen value
         readers.secret_path, "its private key, if not in the same file", default=None
@@ -245,7 +249,7 @@ class KafkaSettings:
     topic: str = option(readers.kafka_topic, "topic of the events", default="oncegate.events")
     delivery: str = option(
         readers.choice("at-least-once", "exactly-once", "at-most-once"),
-        "guarantee for sends to Kafka: docs/guarantees.md",
+        "guarantee for sends to Kafka: docs/kafka.md",
         default="at-least-once",
     )
     properties: Mapping[str, str] = option(

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import EntryPoints, entry_points
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -121,8 +120,3 @@ def limits(ways: Mapping[str, WayIn] = OWN) -> dict[str, ViaLimits]:
 def protocols() -> list[str]:
     """Return the protocols of all ways in that are installed."""
     return [*limits(), *sorted(installed().names - OWN.keys())]
-
-
-def resolve(function: str) -> Any:
-    """Return a function of a way in, imported."""
-    return resolve_name(function)

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from pkgutil import resolve_name
 from urllib.request import urlopen
 
 import pytest
@@ -32,10 +33,18 @@ REGISTERS = [215, 42]
 def test_the_agents_own_ways_in_are_registered_as_those_of_other_packages() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     registered = project["entry-points"][ways.GROUP]
-    assert {name: ways.resolve(value) for name, value in registered.items()} == ways.OWN
+    assert {name: resolve_name(value) for name, value in registered.items()} == ways.OWN
 
 
 WAY = "from agent.config.ways import WayIn\nWAY = WayIn({name!r}, 'x:open', settings=object, vias=({via!r},))"
+
+
+def install(folder: Path, name: str, module: str) -> None:
+    """Put a package of one module into a folder, as pip does."""
+    (folder / f"oncegate_{name}.py").write_text(module)
+    information = folder / f"oncegate_{name}-1.dist-info"
+    information.mkdir()
+    (information / "entry_points.txt").write_text(f"[{ways.GROUP}]\n{name} = oncegate_{name}:WAY\n")
 
 
 @pytest.mark.parametrize(
@@ -52,10 +61,7 @@ WAY = "from agent.config.ways import WayIn\nWAY = WayIn({name!r}, 'x:open', sett
 def test_a_package_whose_way_in_cannot_be_used_is_an_error_that_says_why(
     name: str, module: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / f"oncegate_{name}.py").write_text(module)
-    information = tmp_path / f"oncegate_{name}-1.dist-info"
-    information.mkdir()
-    (information / "entry_points.txt").write_text(f"[{ways.GROUP}]\n{name} = oncegate_{name}:WAY\n")
+    install(tmp_path, name, module)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ValueError, match=f"^{re.escape(reason)}"):
         ways.find(name)
@@ -175,3 +181,51 @@ def test_a_section_of_no_installed_way_in_and_a_wrong_key_are_named(site: Path, 
         "17: [sources.modbus] polls: unknown key; did you mean poll?",
         "18: [sources.profibus] no such way in is installed; there are: modbus",
     ]
+
+
+LINE = """
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from agent.config import readers
+from agent.config.settings import option
+from agent.config.ways import WayIn
+from agent.opening import Opened
+
+@dataclass(frozen=True, slots=True)
+class LineSettings:
+    password: str = option(readers.secret, "its password")
+    key: Path = option(readers.secret_path, "its key")
+    units: frozenset = option(lambda value: frozenset(map(complex, value)), "its units")
+
+@asynccontextmanager
+async def open_line(opening):
+    connected = [True]
+    async def run(stop):
+        await stop.wait()
+        await asyncio.sleep(0)
+        print("line=ended connected=" + str(connected[0]), flush=True)
+    yield Opened(run=run)
+    connected[0] = False
+
+WAY = WayIn("line", "oncegate_line:open_line", settings=LineSettings)
+"""
+
+
+def test_a_way_in_ends_before_its_connection_closes_and_its_options_are_shown_but_no_secret(tmp_path: Path) -> None:
+    install(tmp_path, "line", LINE)
+    file, key = configure(tmp_path, 502, 0, "1s"), tmp_path / "key"
+    key.touch(0o644)
+    text = file.read_text().partition("[sources.modbus]")[0]
+    file.write_text(f'{text}[sources.line]\npassword = "abc123"\nkey = "{key}"\nunits = ["1j", "2"]\n')
+    shown = [json.loads(line) for line in command(tmp_path, file, "config", "--json").stdout.splitlines()]
+    found = {one["key"]: one["value"] for one in shown if one["section"] == "sources.line"}
+    assert found == {"password": "(hidden)", "key": str(key), "units": ["(2+0j)", "1j"]}
+    warnings = json.loads(command(tmp_path, file, "check", "--json").stdout)["warnings"]
+    assert any("sources.line.key: others may read" in one for one in warnings)
+    with agent_process(file, {"PYTHONPATH": str(tmp_path)}) as process:
+        process.start()
+        process.wait_for_log("agent=ready")
+        process.terminate()
+        assert "line=ended connected=True" in process.log()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from pkgutil import resolve_name
 
 from agent.cli.doctor.certificates import check_certificates
-from agent.cli.doctor.files import check_files, check_oscore, check_secrets, sections_in
+from agent.cli.doctor.files import check_files, check_oscore, check_secrets
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
 from agent.cli.doctor.machine import (
     check_clock,
@@ -24,6 +25,7 @@ from agent.cli.doctor.threads import check_threads
 from agent.cli.doctor.wear import check_wear
 from agent.clock import SystemClock
 from agent.config import ways
+from agent.config.load import parts_of
 from agent.config.settings import Settings
 from agent.forward.errors import KafkaSettingsError
 from agent.status import GatewayStatus, read_status, read_store
@@ -67,8 +69,8 @@ def _checks(settings: Settings, configuration: Path | None) -> Iterator[tuple[st
     yield "fingerprints", lambda: _check_fingerprints(settings)
     yield "wear", lambda: _check_wear(folder)
     yield "store", lambda: _check_stores(folder)
-    yield "files", lambda: check_files(sections_in(settings))
-    yield "secrets", lambda: check_secrets(sections_in(settings), configuration)
+    yield "files", lambda: check_files(parts_of(settings))
+    yield "secrets", lambda: check_secrets(parts_of(settings), configuration)
     if settings.coap.enabled and settings.coap_oscore.credentials_dir is not None:
         yield "oscore", lambda: check_oscore(settings)
     yield "requests", lambda: _check_requests(folder)
@@ -77,7 +79,7 @@ def _checks(settings: Settings, configuration: Path | None) -> Iterator[tuple[st
     yield "kafka", lambda: _check_kafka(settings, clock.wall_ms())
     for name, way in ways.enabled(settings).items():
         if way.doctor:
-            yield name, lambda way=way: ways.resolve(way.doctor)(settings, clock.wall_ms())  # type: ignore[misc]
+            yield name, lambda way=way: resolve_name(way.doctor)(settings, clock.wall_ms())  # type: ignore[misc]
 
 
 def _check_fingerprints(settings: Settings) -> Iterator[Finding]:

@@ -6,15 +6,16 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from grp import getgrgid
 from pathlib import Path
 from pwd import getpwnam, getpwuid, struct_passwd
 from typing import Any, Final
 
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
+from agent.config import readers
+from agent.config.load import key_of, parts_of
 from agent.config.origins import is_secret
-from agent.config.readers import SECRETS_FOLDER
 from agent.config.settings import Settings
 from agent.http.address import parse_listen_address
 from contract.files import read
@@ -23,15 +24,9 @@ SERVICE_USER: Final = "oncegate"
 """Where there is no state folder yet."""
 _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _NO: Final = frozenset({"false", "0", "no", "f", "n"})
-_FILES: Final = {
-    "http": ("token_file", "tls_certificate", "tls_key"),
-    "mqtt": ("password_file", "tls_ca_file", "tls_certificate_file", "tls_key_file"),
-    "kafka": ("properties_file",),
-}
 _UNITS: Final = tuple(Path(folder) / "oncegate.service" for folder in ("/etc/systemd/system", "/lib/systemd/system"))
 _HIDDEN: Final = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # named, not used
 """What the unit's ProtectHome and PrivateTmp hide from the service."""
-_SECRETS: Final = frozenset({"token_file", "tls_key", "password_file", "tls_key_file", "properties_file"})
 _PROPERTIES: Final = {
     "ssl.ca.location": False,
     "ssl.certificate.location": False,
@@ -50,11 +45,6 @@ class NamedFile:
     key: str
     path: Path
     secret: bool
-
-
-def sections_in(settings: Settings) -> dict[str, Any]:
-    """Return the sections of complete settings that name files or secrets."""
-    return {name: getattr(settings, name) for name in (*_FILES, "gateway")}
 
 
 def service_user(sections: Mapping[str, Any]) -> struct_passwd | None:
@@ -91,15 +81,15 @@ def as_user(user: struct_passwd | None) -> Iterator[None]:
 
 
 def named_files(sections: Mapping[str, Any]) -> Iterator[NamedFile]:
-    """Yield the files that the enabled sections name; systemd passes those of SECRETS_FOLDER, whoever may read them."""
-    for section, keys in _FILES.items():
-        settings = sections.get(section)
-        if settings is None or not getattr(settings, "enabled", True):
+    """Yield the files that the enabled sections name; systemd passes its secrets, whoever may read them."""
+    for section, settings in sections.items():
+        if not getattr(settings, "enabled", True):
             continue
-        for key in keys:
-            path = getattr(settings, key)
-            if path is not None and path.parent != SECRETS_FOLDER:
-                yield NamedFile(section, key, path, key in _SECRETS)
+        for option in fields(settings):
+            kind, path = option.metadata["read"], getattr(settings, option.name)
+            named = kind in (readers.file, readers.secret_path) and path is not None
+            if named and path.parent != readers.SECRETS_FOLDER:
+                yield NamedFile(section, key_of(option), path, kind is readers.secret_path)
     for name, secret in _PROPERTIES.items():
         if path := kafka_properties(sections).get(name):
             yield NamedFile("kafka", "properties", Path(path), secret)
@@ -147,7 +137,7 @@ def check_oscore(settings: Settings) -> Iterator[Finding]:
 
     folder = settings.coap_oscore.credentials_dir
     assert folder is not None
-    user = service_user(sections_in(settings))
+    user = service_user(parts_of(settings))
     try:
         with as_user(user):
             found = read_credentials(folder)
