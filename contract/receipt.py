@@ -13,7 +13,11 @@ GROUP_DEFAULT = "oncegate-cloud"
 FIRST_DIGITS = 20
 TOPIC_ID_CHARACTERS = 22
 _PREFIX = "oncegate"
-_FORM = re.compile(rf"{_PREFIX}:([^:]+):([^:]*):([0-9]{{{FIRST_DIGITS}}}):([0-9A-Za-z_-]{{{TOPIC_ID_CHARACTERS}}})")
+_TABLE = "[0-9A-Za-z-]+"
+_FORM = re.compile(
+    rf"{_PREFIX}:({_TABLE}):((?:{_TABLE}(?:,{_TABLE})*)?):"
+    rf"([0-9]{{{FIRST_DIGITS}}}):([0-9A-Za-z_-]{{{TOPIC_ID_CHARACTERS}}})"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,12 @@ class Receipt:
     """Id of the topic that the offsets belong to; a topic recreated under the same name has another id."""
     succeeds: str | None = None
     """Ids of the tables that this one replaces, with commas between them."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where an id would break the form of the metadata."""
+        for table in (self.table, *self.succeeded):
+            if not re.fullmatch(_TABLE, table):
+                raise ValueError(f"table id {table!r}: expected letters of ASCII, digits and hyphens")
 
     @property
     def succeeded(self) -> list[str]:

@@ -180,21 +180,21 @@ PollEnds ==
   /\ view' = [s |-> "ends", batches |-> view.batches, g |-> view.g, end |-> Len(log), e |-> epoch]
   /\ UNCHANGED <<sensor, queued, stored, kept, mark, marked, forwarder, pinned, kafka, group, cloud, left>>
 
-\* Why a commit is no receipt for a batch (rules.py, _object).
+\* Why a commit is no receipt for a batch (rules.py, objection).
 Object(b, g, table) ==
   IF g.t # b.t THEN "hold"
-  ELSE IF g.table # table THEN "hold"
   ELSE IF g.first > g.o THEN "hold"
+  ELSE IF g.table # table THEN "hold"
   ELSE IF b.o < g.first THEN "return"
   ELSE "none"
 
 DecideLog(b, g) ==
-  IF g.e < b.e THEN "hold" ELSE IF view.e < g.e THEN "wait" ELSE "processed"
+  IF g.e < b.e THEN "hold" ELSE "processed"
 
 Decide(b, table) ==
   LET g == view.g IN
   IF topic # b.t THEN "return"
-  ELSE IF (IF g = None THEN FALSE ELSE g.t = b.t /\ view.e < g.e) THEN "wait"
+  ELSE IF (IF g = None THEN FALSE ELSE g.t = b.t /\ view.e < g.e) THEN "hold"
   ELSE IF view.end <= b.o THEN "return"
   ELSE IF g = None THEN "wait"
   ELSE IF g.o > view.end THEN "hold"
@@ -217,12 +217,12 @@ Poll ==
   /\ LET verdict == [p \in view.batches |-> Decide(mark[p], Pin)]
          receipted == {p \in view.batches : verdict[p] = "processed"}
          lost == {p \in receipted : mark[p].e # view.e /\ ~Survived(receipted, mark[p].e)}
-     IN mark' = [p \in Positions |->
-          IF p \in lost THEN New
-          ELSE IF p \in receipted THEN Done(Pin)
-          ELSE IF p \in view.batches /\ verdict[p] = "return" THEN New
-          ELSE mark[p]]
-  /\ pinned' = Pin
+     IN /\ mark' = [p \in Positions |->
+             IF p \in lost THEN New
+             ELSE IF p \in receipted THEN Done(Pin)
+             ELSE IF p \in view.batches /\ verdict[p] = "return" THEN New
+             ELSE mark[p]]
+        /\ pinned' = IF receipted \ lost # {} THEN Pin ELSE pinned
   /\ UNCHANGED <<sensor, queued, stored, kept, marked, forwarder, kafka, group, cloud, left>>
 
 ----

@@ -42,10 +42,23 @@ def test_what_stands_beyond_a_receipt_changes_nothing(topic_id: str, succeeds: s
         f"oncegate:::00000000000000000007:{TOPIC}",
         f"oncegate:t1::0000000000000000000\u0663:{TOPIC}",
         f"other:t1:00000000000000000007:{TOPIC}",
+        f"oncegate:t1,t2::00000000000000000007:{TOPIC}",
+        f"oncegate:t1\n::00000000000000000007:{TOPIC}",
+        f"oncegate:t_1::00000000000000000007:{TOPIC}",
+        f"oncegate:t1:t2,,t3:00000000000000000007:{TOPIC}",
+        f"oncegate:t1:t 2:00000000000000000007:{TOPIC}",
     ],
 )
 def test_what_is_not_ours_is_no_receipt(metadata: str | None) -> None:
     assert parse(metadata) is None
+
+
+@pytest.mark.parametrize(
+    ("table", "succeeds"), [("t1,t2", None), ("t1\n", None), ("", None), ("t1", "t2,"), ("t1", "ä")]
+)
+def test_what_breaks_the_form_is_not_written(table: str, succeeds: str | None) -> None:
+    with pytest.raises(ValueError, match="expected letters of ASCII, digits and hyphens"):
+        Receipt(table, 7, TOPIC, succeeds)
 
 
 @given(st.text() | st.builds("{}{}".format, st.builds(Receipt, NAME, st.integers(0), TOPICS), st.text()))

@@ -12,7 +12,7 @@ from agent.forward.errors import SessionError
 from agent.forward.kafka.attempt import close
 from agent.forward.kafka.client import open_reader
 from agent.forward.receipts.group_offsets import GroupOffsets
-from agent.forward.receipts.rules import NO_EPOCH, View, choose_table
+from agent.forward.receipts.rules import Rules, View, choose_table, objection
 from agent.status import GatewayStatus
 from agent.terminal import count, duration
 
@@ -50,26 +50,23 @@ def check_receipts(
 
 
 def judge_receipts(view: View, settings: ReceiptSettings, pinned: str | None) -> Finding:
-    """Check the group's commits."""
-    committed = [partition for partition in view.partitions.values() if partition.committed is not None]
-    receipts = [partition.receipt for partition in committed if partition.receipt is not None]
-    lag = sum((partition.log_end or 0) - (partition.committed or 0) for partition in committed)
+    """Check the group's commits by the rules of the agent."""
+    committed = {number: seen for number, seen in view.partitions.items() if seen.committed is not None}
+    lag = sum((seen.log_end or 0) - (seen.committed or 0) for seen in committed.values())
     group = f"group {settings.group}"
     if not committed:
         return warning("group", f"{group} has committed nothing yet", "start the cloud's job: docs/operations.md")
-    if len(receipts) < len(committed) and not settings.any_commit:
-        foreign = len(committed) - len(receipts)
-        hint = "find the consumer that commits to this group; the job corrects the offsets at its next commit"
-        return wrong("group", f"{group}: a foreign consumer or a reset has committed {foreign} partitions", hint)
-    table = choose_table(pinned, receipts)
-    others = {receipt.table for receipt in receipts if receipt.table != table}
-    if others:
-        hint = "if the new table is right: its job needs --succeeds; or stop the agent, then oncegate doctor --repin"
-        return wrong("group", f"{group}: receipts of table {', '.join(sorted(others))}, and {table} is pinned", hint)
-    if any(partition.receipt is not None and partition.committed_epoch is None for partition in committed):
-        hint = "the job's next commit corrects it, within the hour; that needs brokers that report leader epochs"
-        return wrong("group", f"{group}: a receipt {NO_EPOCH}", hint)
-    named = f"of table {table}" if receipts else "of a foreign consumer (receipts.any_commit)"
+    rules = Rules(choose_table(pinned, view.receipts()), settings.any_commit)
+    reasons = (objection(number, seen, view.topic_id, rules) for number, seen in sorted(committed.items()))
+    if reason := next(filter(None, reasons), ""):
+        hint = (
+            "docs/receipts.md has each reason: the job's next commit, within the hour, corrects those that no other "
+            "consumer causes; a new table that is right needs its job's --succeeds; or stop the agent, then oncegate "
+            "doctor --repin"
+        )
+        return wrong("group", f"{group}: {reason}", hint)
+    has_receipt = any(seen.receipt is not None for seen in committed.values())
+    named = f"of table {rules.table}" if has_receipt else "of a foreign consumer (receipts.any_commit)"
     return fine("group", f"{group}: receipts {named}, {count(max(lag, 0), 'offset')} behind")
 
 
@@ -80,6 +77,8 @@ def check_outstanding(status: GatewayStatus, now: int) -> Finding:
         return fine("receipts", "no event awaits its receipt")
     seconds = max(0, now - status.oldest_unprocessed) / 1000
     text = f"{count(waiting, 'event')} await their receipt, the oldest for {duration(seconds)}"
+    if status.receipts_held:
+        return warning("receipts", f"{text}; held: {status.receipts_held}", "docs/receipts.md has each reason")
     if seconds > OUTSTANDING_SECONDS_MAX:
         at = "the cloud's job" if status.events.forwarded >= status.events.new else "Kafka"
         return warning("receipts", text, f"check {at} first")

@@ -11,6 +11,7 @@ from agent.clock import SystemClock
 from agent.config.lanes import DEFAULT_LANE
 from agent.config.settings import Settings
 from agent.forward.errors import ForwardError
+from agent.forward.receipts.rules import Rules, objection
 from agent.store.errors import StoreError
 from agent.store.facts import RECEIPTS_TABLE
 from agent.store.files import use_mark
@@ -48,9 +49,11 @@ def _table(settings: Settings) -> str:
         view = receipts.read_group(connection, settings.receipts, len(topic.partitions))
     except ForwardError as error:
         raise RepinError(str(error)) from error
-    tables = {partition.receipt.table for partition in view.partitions.values() if partition.receipt is not None}
+    tables = {receipt.table for receipt in view.receipts()}
     if len(tables) != 1:
-        found = f"receipts of {', '.join(sorted(tables))}" if tables else "no receipt"
+        objections = (objection(number, seen, view.topic_id, Rules(None)) for number, seen in view.partitions.items())
+        reason = next(filter(None, objections), "nothing is committed")
+        found = f"receipts of {', '.join(sorted(tables))}" if tables else f"no receipt that counts ({reason})"
         raise RepinError(f"group {settings.receipts.group} has {found}: expected those of one table")
     return tables.pop()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from random import Random
@@ -20,7 +21,8 @@ from agent.forward.kafka.hours import Hours
 from agent.forward.kafka.login_files import LoginFiles
 from agent.forward.receipts.group_offsets import GroupOffsets
 from agent.forward.receipts.hold import Hold, read_hold
-from agent.forward.receipts.rules import BatchDecision, Rules, Verdict, View, choose_table, decide
+from agent.forward.receipts.resends import Resends
+from agent.forward.receipts.rules import BatchDecision, Rules, Verdict, View, choose_table, decide, is_taken
 from agent.forward.receipts.truncation import Decided, Leadership, overrule, records_to_check
 from agent.store.facts import RECEIPTS_HELD, RECEIPTS_TABLE
 from agent.store.port import Batch, Outbox, OutboxError
@@ -72,6 +74,7 @@ class ReceiptPoller:
         self._links = links
         self._pauses = pauses(random, settings.poll_seconds)
         self._hours = hours or Hours((), SystemClock())
+        self._resends = Resends()
 
     def run(self, stop: threading.Event) -> None:
         """Poll until `stop` is set; blocks, and needs a thread of its own. Raise KafkaSettingsError."""
@@ -95,19 +98,20 @@ class ReceiptPoller:
         The clients are open no longer than that: while waiting for a broker they would cost more than all else that an
         idle agent does, and one that has lost a coordinator may never find another.
         """
-        batches = self._outbox.forwarded()
-        if not batches:
-            if self._links.state(LinkName.RECEIPTS) == HELD:
+        state, batches = self._links.state(LinkName.RECEIPTS), self._outbox.forwarded()
+        if not batches and (state is None or state.up or state == HELD):
+            if state == HELD:
                 self._links.report(LinkName.RECEIPTS, FLOWING)
             self._note_hold("")
             return
         files = LoginFiles(self._kafka, SystemClock())
         with self._group(stop) as group:
-            while batches:
-                self._poll(batches, group, stop)
+            while True:
+                self._poll(batches, group, stop)  # without a batch, it ends a trouble that is over
                 if stop.wait(next(self._pauses)) or files.renewed() or not self._hours.include_now():
                     return
-                batches = self._outbox.forwarded()
+                if not (batches := self._outbox.forwarded()):
+                    return
 
     @contextmanager
     def _group(self, stop: threading.Event) -> Iterator[GroupOffsets]:
@@ -133,9 +137,19 @@ class ReceiptPoller:
     def _poll(self, batches: Sequence[Batch], group: GroupOffsets, stop: threading.Event) -> None:
         """Poll once and apply the verdicts; raise SessionError where no broker answers."""
         view = group.read_view({partition for batch in batches for partition in batch.partitions}, stop)
-        rules = Rules(self._pin(view), self._settings.any_commit)
-        decided = [(batch, decide(batch, view, rules)) for batch in batches]
-        self._apply(self._checked(decided, view, group, stop))
+        try:
+            pinned = self._outbox.fact(RECEIPTS_TABLE)
+            table = choose_table(pinned, view.receipts())
+            rules = Rules(table, self._settings.any_commit, self._resends.first_max(time.monotonic()))
+            decided = self._checked([(batch, decide(batch, view, rules)) for batch in batches], view, group, stop)
+            if table is not None and table != pinned and is_taken(decided, view):
+                self._outbox.set_fact(RECEIPTS_TABLE, table)  # before the first receipt of it counts
+                _log.info("receipts=pinned table=%s succeeds=%s", table, pinned or "none")
+        except OutboxError as error:
+            self._links.report(LinkName.RECEIPTS, HELD, str(error))  # only reported: no fact can be written now
+            return
+        self._resends.note(decided, view, time.monotonic())
+        self._apply(decided)
 
     def _checked(self, decided: Decided, view: View, group: GroupOffsets, stop: threading.Event) -> Decided:
         """Return the decisions after the truncation check of records whose leader has changed."""
@@ -145,19 +159,6 @@ class ReceiptPoller:
             own = self._outbox.labels(batch.first, batch.last)
             survived[leadership] = None if label is None else label.proves(leadership, self._gateway, own)
         return overrule(decided, view, survived.get)
-
-    def _pin(self, view: View) -> str | None:
-        """Pin the table whose receipts count, before the first one counts; return it, None where that fails."""
-        try:
-            pinned = self._outbox.fact(RECEIPTS_TABLE)
-            table = choose_table(pinned, view.receipts())
-            if table is not None and table != pinned:
-                self._outbox.set_fact(RECEIPTS_TABLE, table)
-                _log.info("receipts=pinned table=%s succeeds=%s", table, pinned or "none")
-        except OutboxError as error:
-            self._links.report(LinkName.RECEIPTS, HELD, str(error))  # only reported: no fact can be written now
-            return None
-        return table
 
     def _apply(self, decided: Sequence[tuple[Batch, BatchDecision]]) -> None:
         """Apply the decisions; report held and returned batches, and the end of a hold."""

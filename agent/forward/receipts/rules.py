@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
@@ -57,10 +57,12 @@ class View:
     partitions: Mapping[int, PartitionView]
 
     def receipts(self) -> Sequence[Receipt]:
-        """Return the receipts that can count, in the partitions' order: of this topic, and with a leader epoch."""
-        seen = [partition for _, partition in sorted(self.partitions.items()) if partition.committed_epoch is not None]
-        receipts = [partition.receipt for partition in seen if partition.receipt is not None]
-        return [receipt for receipt in receipts if receipt.topic_id == self.topic_id]
+        """Return the receipts that count if their table does, in the partitions' order."""
+        return [
+            seen.receipt
+            for partition, seen in sorted(self.partitions.items())
+            if seen.receipt is not None and not objection(partition, seen, self.topic_id, Rules(seen.receipt.table))
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +70,11 @@ class Rules:
     """Which commits count as receipts."""
 
     table: str | None
-    """The pinned table id; None before the first receipt."""
+    """The id of the table whose receipts count; None before the first receipt."""
     any_commit: bool = False
     """Whether a commit without our metadata counts."""
-
-
-NO_EPOCH: Final = "has no leader epoch: the log that the table has read is unknown"
-"""Why such a receipt does not count: the job always commits a leader epoch, and after a truncation the same offsets
-are those of other records."""
+    first_max: Mapping[int, int] = field(default_factory=dict)
+    """The highest `first` of a partition for which batches are sent again now; any where there is none."""
 
 
 def decide(batch: Batch, view: View, rules: Rules) -> BatchDecision:
@@ -97,63 +96,85 @@ def choose_table(pinned: str | None, receipts: Iterable[Receipt]) -> str | None:
     return pinned
 
 
+def is_taken(decided: Iterable[tuple[Batch, BatchDecision]], view: View) -> bool:
+    """Whether a batch is processed by a receipt, and not by any commit alone."""
+    processed = (batch for batch, decision in decided if decision.verdict is Verdict.PROCESSED)
+    return any(view.partitions[partition].receipt is not None for batch in processed for partition in batch.partitions)
+
+
+def objection(partition: int, seen: PartitionView, topic_id: str, rules: Rules) -> str:
+    """Return why the commit of a partition is no receipt that counts, whatever the batch; empty where it is one."""
+    receipt, committed, end = seen.receipt, seen.committed, seen.log_end
+    if committed is None:
+        return ""
+    if end is not None and committed > end:
+        # Without the numbers, which grow: the same state would be reported again at every poll.
+        return f"the group's offset in partition {partition} is beyond the log's end"
+    if receipt is None:
+        return _deposed(partition, seen) if rules.any_commit else FOREIGN
+    if receipt.topic_id != topic_id:
+        return f"the receipts are of topic {receipt.topic_id}, not of {topic_id}"
+    if seen.committed_epoch is None:  # after a truncation the same offsets are those of other records
+        return f"the receipt of partition {partition} has no leader epoch: the log that the table has read is unknown"
+    if reason := _deposed(partition, seen):
+        return reason
+    if receipt.first > committed:
+        return f"the receipt of partition {partition} begins above the group's own offset"
+    return "" if receipt.table == rules.table else f"the receipts are of table {receipt.table}, not of {rules.table}"
+
+
+FOREIGN: Final = "the group's offsets were committed by a foreign consumer, by a reset, or in another form"
+
 _PROCESSED = BatchDecision(Verdict.PROCESSED)
 _WAIT = BatchDecision(Verdict.WAIT)
 _NOWHERE = BatchDecision(Verdict.RETURN, "the batch has no offset at all")
 
 
 def _decide_partition(batch: Batch, partition: int, view: PartitionView, rules: Rules) -> BatchDecision:
-    offsets = batch.partitions[partition]
+    offsets, receipt = batch.partitions[partition], view.receipt
     if view.log_end is None:
         return _WAIT
-    if view.receipt is not None and view.receipt.topic_id == batch.topic_id and _is_former_leader(view):
-        return _WAIT  # the end of a former leader's log proves nothing; a foreign commit may name any epoch
+    if receipt is not None and receipt.topic_id == batch.topic_id and (reason := _deposed(partition, view)):
+        return BatchDecision(Verdict.HOLD, reason)  # before the log's end; a foreign commit may name any epoch
     if view.log_end <= offsets.highest:
         lost = f"partition {partition} ends at {view.log_end}, below our offset {offsets.highest}"
         return BatchDecision(Verdict.RETURN, lost)
     if view.committed is None:
         return _WAIT
-    if view.committed > view.log_end:
-        # Without the numbers, which grow: the same state would be reported again at every poll.
-        beyond = f"the group's offset in partition {partition} is beyond the log's end"
-        return BatchDecision(Verdict.HOLD, beyond)
-    if objection := _object(batch, partition, view, view.committed, rules):
-        return objection
+    if reason := objection(partition, view, batch.topic_id, rules):
+        return BatchDecision(Verdict.HOLD, reason)
+    if receipt is not None and offsets.lowest < receipt.first:
+        return _decide_passed(partition, offsets.lowest, receipt.first, rules)
     return _WAIT if offsets.highest >= view.committed else _decide_log(partition, offsets.leader_epoch, view)
 
 
 def _decide_log(partition: int, sent_under: int | None, view: PartitionView) -> BatchDecision:
     """Decide on records below the receipt's offset: whether it is an offset of the log that holds them."""
     read_under = view.committed_epoch
-    if read_under is None:  # only where any commit counts (`_object`)
-        return _PROCESSED
-    if sent_under is not None and read_under < sent_under:
+    if sent_under is not None and read_under is not None and read_under < sent_under:
         # The table has read other records at these offsets, which a truncation has removed.
         return BatchDecision(Verdict.HOLD, f"the receipt of partition {partition} is of a log that was truncated since")
-    return _WAIT if _is_former_leader(view) else _PROCESSED
+    return _PROCESSED
 
 
-def _is_former_leader(view: PartitionView) -> bool:
-    """Whether the answer came from a former leader: the table has read its successor's log."""
+def _deposed(partition: int, view: PartitionView) -> str:
+    """Return why nothing is known of the log that the table has read; empty where its leader, or a later one, answers.
+
+    The end of a former leader's log proves nothing.
+    """
     answered, read_under = view.leader_epoch, view.committed_epoch
-    return answered is not None and read_under is not None and answered < read_under
+    if answered is None or read_under is None or answered >= read_under:
+        return ""
+    return (
+        f"the receipt of partition {partition} is of leader epoch {read_under}, but epoch {answered} answers: "
+        "a leader that was deposed, or the receipt is wrong"
+    )
 
 
-def _object(batch: Batch, partition: int, view: PartitionView, committed: int, rules: Rules) -> BatchDecision | None:
-    """Return why a commit cannot be a receipt for a batch; None where it is one, now or once it has advanced."""
-    lowest, receipt = batch.partitions[partition].lowest, view.receipt
-    if receipt is None:
-        foreign = "the group's offsets were committed by a foreign consumer or by a reset"
-        return None if rules.any_commit else BatchDecision(Verdict.HOLD, foreign)
-    if receipt.topic_id != batch.topic_id:
-        return BatchDecision(Verdict.HOLD, f"the receipts are of topic {receipt.topic_id}, not of {batch.topic_id}")
-    if view.committed_epoch is None:
-        return BatchDecision(Verdict.HOLD, f"the receipt of partition {partition} {NO_EPOCH}")
-    if receipt.table != rules.table:
-        return BatchDecision(Verdict.HOLD, f"the receipts are of table {receipt.table}, not of {rules.table}")
-    if receipt.first > committed:
-        return BatchDecision(Verdict.HOLD, f"the receipt of partition {partition} begins above the group's own offset")
-    if lowest < receipt.first:
-        passed = f"the table reads partition {partition} from {receipt.first} on, above our offset {lowest}"
-        return BatchDecision(Verdict.RETURN, passed)
-    return None
+def _decide_passed(partition: int, lowest: int, first: int, rules: Rules) -> BatchDecision:
+    """Decide on records that the table has not read, since it begins above them."""
+    if first > rules.first_max.get(partition, first):
+        again = f"the table has again left out our records in partition {partition}: we send them again once an hour"
+        return BatchDecision(Verdict.HOLD, again)
+    passed = f"the table reads partition {partition} from {first} on, above our offset {lowest}"
+    return BatchDecision(Verdict.RETURN, passed)

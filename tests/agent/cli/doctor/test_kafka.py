@@ -30,6 +30,7 @@ from agent.forward.kafka.topic import create_command
 from agent.status import GatewayStatus
 from agent.store.counts import EventCounts
 from contract import topics
+from contract.receipt import Receipt
 from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.store.stores import HandClock, make_store
@@ -38,6 +39,8 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.kafka
 
 SETTINGS = KafkaSettings("kafka-1:9092", "t")
+FORMER = Receipt("former", 0, "nDCRGbaQT4C6Yy0VbBGzCg")
+"""A receipt of another topic, as of one that was deleted."""
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +185,14 @@ def test_receipts_are_judged_by_whose_they_are(kafka: KafkaTopic) -> None:
     assert judge(kafka, "ours", "table-1").condition is judge(kafka, "ours").condition is Condition.FINE
     other = judge(kafka, "ours", "table-0")
     assert (other.condition, "--repin" in other.hint) == (Condition.WRONG, True)
+    for group, offset, metadata, reason in (
+        ("former", 0, str(FORMER), f"of topic {FORMER.topic_id}, not of"),
+        ("beyond", 1, kafka.receipt(), "beyond the log's end"),
+        ("above", 0, kafka.receipt(first=1), "begins above the group's own offset"),
+    ):
+        kafka.commit(offset, metadata, group=group)
+        held = judge(kafka, group, "table-1")
+        assert (held.condition, reason in held.text) == (Condition.WRONG, True), held
 
 
 @pytest.mark.guarantee(4)
@@ -208,6 +219,9 @@ def test_doctor_repins_by_hand_and_never_beside_the_agent(kafka: KafkaTopic, tmp
     asyncio.run(pin("old"))
     nothing = doctor("--repin")
     assert (nothing.returncode, "no receipt" in nothing.stderr) == (1, True)
+    kafka.commit(0, str(FORMER))
+    former = doctor("--repin")
+    assert (former.returncode, f"of topic {FORMER.topic_id}, not of" in former.stderr) == (1, True)
     kafka.commit(0, kafka.receipt("new"))
     before = doctor("--json")
     findings = [json.loads(line) for line in before.stdout.splitlines()]

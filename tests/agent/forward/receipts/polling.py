@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agent.store.port import Batch
+from agent.store.port import Batch, OutboxError
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_for_count
 
@@ -12,9 +12,15 @@ EVENTS = 50
 
 
 class CountingOutbox(MemoryOutbox):
-    """Counts the queries for outstanding batches: one for each poll."""
+    """Counts the queries for outstanding batches: one for each poll. Its disk may be full."""
 
     polls = 0
+    is_full = False
+
+    def set_fact(self, name: str, value: str) -> None:
+        if self.is_full:
+            raise OutboxError("the disk is full")
+        super().set_fact(name, value)
 
     def forwarded(self) -> Sequence[Batch]:
         self.polls += 1

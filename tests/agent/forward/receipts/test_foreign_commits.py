@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from agent.forward.receipts.hold import read_hold
@@ -11,26 +13,49 @@ from tests.agent.forward.receipts.polling import EVENTS, CountingOutbox, process
 from tests.agent.forward.running import forwarding, receipting
 from tests.support.waiting import wait_for_count, wait_until
 
+BEYOND = 10**6
+"""An offset above the end of each log."""
+
 
 @pytest.mark.guarantee(4)
 @pytest.mark.kafka
-def test_a_foreign_commit_holds_until_a_true_receipt_stands_there(
-    kafka: KafkaTopic, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("commit", "reason"),
+    [
+        (lambda kafka: kafka.commit(None, ""), "a foreign consumer"),
+        (lambda kafka: kafka.commit(None, kafka.receipt("wrong").replace("wrong", "wrong,")), "in another form"),
+        (lambda kafka: kafka.consume_as_anybody(), "a foreign consumer"),
+        (lambda kafka: kafka.commit(BEYOND, kafka.receipt("wrong")), "is beyond the log's end"),
+        (lambda kafka: kafka.commit(None, kafka.receipt("wrong", first=BEYOND)), "begins above the group's own offset"),
+        (
+            lambda kafka: kafka.commit(None, kafka.receipt("wrong"), leader_epochs=dict.fromkeys(range(4), 9)),
+            "is of leader epoch 9, but epoch 0 answers",
+        ),
+    ],
+)
+def test_a_commit_that_is_no_receipt_holds_and_pins_nothing_until_a_true_one_stands_there(
+    kafka: KafkaTopic,
+    outbox: CountingOutbox,
+    caplog: pytest.LogCaptureFixture,
+    commit: Callable[[KafkaTopic], None],
+    reason: str,
 ) -> None:
-    kafka.commit(None, "")
+    commit(kafka)
 
     with receipting(kafka.settings(), outbox):
+        wait_until(lambda: bool(outbox.fact(RECEIPTS_HELD)), "it is held")
         wait_for_polls(outbox)
         assert processed(outbox) == 0
         assert caplog.text.count("receipts=held") == 1
         hold = read_hold(outbox.fact(RECEIPTS_HELD))
         assert hold is not None
-        assert "foreign consumer" in hold.reason
+        assert reason in hold.reason
         kafka.commit(None, kafka.receipt())
         wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
         wait_until(lambda: read_hold(outbox.fact(RECEIPTS_HELD)) is None, "commands beside the agent read it")
 
     assert "receipts=flowing" in caplog.text
+    assert outbox.fact(RECEIPTS_TABLE) == "table-1"
 
 
 @pytest.mark.kafka
@@ -49,18 +74,6 @@ def test_receipts_of_the_topic_before_it_was_recreated_hold(
         assert outbox.fact(RECEIPTS_TABLE) is None
         kafka.commit(None, kafka.receipt())
         wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
-
-
-@pytest.mark.kafka
-def test_a_console_consumer_in_the_group_gives_no_receipt(
-    kafka: KafkaTopic, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
-) -> None:
-    kafka.consume_as_anybody()
-
-    with receipting(kafka.settings(), outbox):
-        wait_until(lambda: "receipts=held" in caplog.text, "it is held")
-
-    assert processed(outbox) == 0
 
 
 @pytest.mark.kafka

@@ -7,7 +7,8 @@ import socket
 import pytest
 
 from agent.config.settings import KafkaSettings
-from agent.forward.kafka.health import FAILING
+from agent.forward.kafka.health import FAILING, UNREACHABLE
+from agent.forward.receipts.poller import FLOWING
 from agent.store.facts import RECEIPTS_TABLE
 from agent.store.port import Batch, Offsets, OutboxError
 from agent.telemetry.links import LinkName
@@ -29,11 +30,18 @@ def leaders(outbox: MemoryOutbox) -> dict[int, int | None]:
 
 
 @pytest.mark.kafka
-def test_a_true_receipt_counts_and_pins_its_table(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
+def test_a_true_receipt_counts_and_pins_its_table(
+    kafka: KafkaTopic, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    outbox.is_full = True
     with receipting(kafka.settings(), outbox):
         wait_for_polls(outbox)
         assert processed(outbox) == 0
         kafka.commit(None, kafka.receipt())
+        wait_until(lambda: "receipts=held" in caplog.text, "the table cannot be pinned")
+        wait_for_polls(outbox)
+        assert (processed(outbox), caplog.text.count("receipts=held")) == (0, 1)
+        outbox.is_full = False
         wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
     assert outbox.fact(RECEIPTS_TABLE) == "table-1"
@@ -91,22 +99,23 @@ def test_records_that_a_broker_has_lost_are_sent_again_whatever_stands_in_their_
 
 
 @pytest.mark.kafka
+@pytest.mark.parametrize("is_given_up", [False, True])
 def test_after_a_poll_that_nobody_answered_another_client_asks(
-    broker: Broker,
-    kafka: KafkaTopic,
-    outbox: CountingOutbox,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    broker: Broker, kafka: KafkaTopic, outbox: CountingOutbox, monkeypatch: pytest.MonkeyPatch, *, is_given_up: bool
 ) -> None:
     for module in ("receipts.group_offsets", "kafka.topic"):
         monkeypatch.setattr(f"agent.forward.{module}.REQUEST_SECONDS_MAX", 1.0)
 
-    with receipting(kafka.settings(), outbox):
+    with receipting(kafka.settings(), outbox) as links:
         wait_for_polls(outbox)
         broker.kill()
-        wait_until(lambda: "receipts=unreachable" in caplog.text, "nobody answers")
+        wait_until(lambda: links.state(LinkName.RECEIPTS) == UNREACHABLE, "nobody answers")
+        if is_given_up:
+            outbox.mark_processed(outbox.forwarded())
         broker.start()
-        kafka.commit(None, kafka.receipt())
+        if not is_given_up:
+            kafka.commit(None, kafka.receipt())
+        wait_until(lambda: links.state(LinkName.RECEIPTS) == FLOWING, "the broker answers")
         wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.forward.receipts.rules import PartitionView, Rules, Verdict, View, choose_table, decide
+from agent.forward.receipts.resends import RESEND_SECONDS, Resends
+from agent.forward.receipts.rules import PartitionView, Rules, Verdict, View, choose_table, decide, is_taken, objection
 from agent.store.port import Batch, Offsets
 from contract.receipt import Receipt
 
@@ -105,6 +106,24 @@ CASES = [
         Rules("table", any_commit=True),
         Verdict.PROCESSED,
     ),
+    (
+        "a first that was raised soon after we sent again for an earlier one",
+        view(seen(15, receipt("table", 12), 15)),
+        Rules("table", first_max={0: 11}),
+        Verdict.HOLD,
+    ),
+    (
+        "the first for which we have sent others again",
+        view(seen(15, receipt("table", 11), 15)),
+        Rules("table", first_max={0: 11}),
+        Verdict.RETURN,
+    ),
+    (
+        "a foreign commit that counts, and a leader of the past",
+        view(PartitionView(15, None, 30, leader_epoch=EPOCH - 1, committed_epoch=EPOCH)),
+        Rules("table", any_commit=True),
+        Verdict.HOLD,
+    ),
     ("no table pinned", view(seen(15, OURS, 15)), Rules(None), Verdict.HOLD),
     ("the log ends at our highest", view(seen(99, OURS, 14)), PINNED, Verdict.RETURN),
     ("the log ends below us under a foreign commit", view(seen(99, None, 2)), PINNED, Verdict.RETURN),
@@ -145,15 +164,9 @@ def test_a_commit_of_an_earlier_leader_is_no_receipt_for_what_a_later_one_took(
 def test_what_a_leader_of_the_past_says_of_its_log_is_no_answer(log_end: int, committed: int) -> None:
     batch = Batch(1, 5, "topic-1", {0: Offsets(10, 14, 3)})
     looked = View("topic-1", {0: PartitionView(committed, OURS, log_end, leader_epoch=2, committed_epoch=3)})
+    decision = decide(batch, looked, PINNED)
 
-    assert decide(batch, looked, PINNED).verdict is Verdict.WAIT
-
-
-def test_a_foreign_commit_that_counts_is_none_either_where_a_leader_of_the_past_answers() -> None:
-    batch = Batch(1, 5, "topic-1", {0: Offsets(10, 14, 2)})
-    looked = View("topic-1", {0: PartitionView(15, None, 30, leader_epoch=2, committed_epoch=3)})
-
-    assert decide(batch, looked, Rules("table", any_commit=True)).verdict is Verdict.WAIT
+    assert (decision.verdict, "epoch 3" in decision.reason) == (Verdict.HOLD, True)
 
 
 @pytest.mark.parametrize(("looked", "rules", "verdict"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
@@ -205,6 +218,7 @@ def test_nothing_is_processed_that_the_pinned_table_has_not_read_in_this_very_to
         assert known.receipt.topic_id == batch.topic_id
         assert known.committed is not None
         assert known.log_end is not None
+        assert not objection(partition, known, looked.topic_id, Rules(table)), "doctor would object"
         assert known.receipt.first <= span.lowest <= span.highest < known.committed <= known.log_end
 
 
@@ -226,16 +240,41 @@ def test_a_table_that_goes_on_reading_never_loses_a_receipt(batch: Batch, looked
     assert after is Verdict.PROCESSED or before is not Verdict.PROCESSED
 
 
-def test_only_receipts_of_this_topic_and_of_a_log_that_they_name_pin_a_table() -> None:
-    of_another_topic = Receipt("other", 0, "topic-2")
-    partitions = {
-        0: PartitionView(15, receipt("nameless", 0), 15, EPOCH),
-        1: seen(15, of_another_topic, 15),
-        2: seen(15, None, 15),
-        3: seen(15, OURS, 15),
-    }
+def test_only_receipts_that_are_not_held_can_pin_a_table_and_only_what_they_cover_does() -> None:
+    held = [
+        PartitionView(15, receipt("nameless", 0), 15, EPOCH),
+        PartitionView(15, receipt("of-the-future", 0), 15, EPOCH, EPOCH + 1),
+        seen(15, Receipt("other", 0, "topic-2"), 15),
+        seen(16, receipt("beyond", 0), 15),
+        seen(15, receipt("above", 16), 15),
+        seen(15, None, 15),
+    ]
+    looked = View("topic-1", dict(enumerate([*held, seen(15, OURS, 15)])))
+    own, others = (Batch(1, 5, "topic-1", {number: Offsets(10, 14, EPOCH)}) for number in (len(held), len(held) - 1))
+    decided = [(batch, decide(batch, looked, Rules("table", any_commit=True))) for batch in (own, others)]
 
-    assert View("topic-1", partitions).receipts() == [OURS]
+    assert looked.receipts() == [OURS]
+    assert {decision.verdict for _, decision in decided} == {Verdict.PROCESSED}
+    assert is_taken(decided, looked)
+    assert not is_taken(decided[1:], looked)
+
+
+@pytest.mark.guarantee(4)
+def test_a_table_that_leaves_out_more_and_more_has_events_sent_again_once_an_hour_and_a_right_receipt_counts() -> None:
+    resends, lowest, sent = Resends(), 0, 0
+    for now in range(0, 2 * int(RESEND_SECONDS), 60):
+        end = lowest + 5
+        batch = Batch(1, 5, "topic-1", {0: Offsets(lowest, end - 1, EPOCH)})
+        looked = View("topic-1", {0: seen(end, receipt("table", end), end)})
+        decided = [(batch, decide(batch, looked, Rules("table", first_max=resends.first_max(now))))]
+        resends.note(decided, looked, now)
+        if decided[0][1].verdict is Verdict.RETURN:
+            lowest, sent = end, sent + 1
+        right = View("topic-1", {0: seen(end, receipt("table", lowest), end + 5)})
+        rules = Rules("table", first_max=resends.first_max(now))
+        assert lowest == end or decide(batch, right, rules).verdict is Verdict.PROCESSED
+
+    assert sent == 2
 
 
 @pytest.mark.parametrize(
