@@ -22,6 +22,7 @@ from tests.ci.selection import (
 from tests.docs.pages import ROOT
 
 
+@pytest.mark.heavy
 def test_the_list_and_each_share_exist_fit_into_their_time_and_are_shown() -> None:
     command = [sys.executable, "-m", "tests.ci", "--list", "--all"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240, cwd=ROOT)
@@ -36,6 +37,12 @@ def test_the_list_and_each_share_exist_fit_into_their_time_and_are_shown() -> No
     assert sum(map(heavy.seconds_of, first)) <= LIST_SECONDS_MAX
     for share in heavy.shares_of(tests)[:SHARES]:
         assert sum(map(heavy.seconds_of, share)) <= SHARE_SECONDS_MAX
+
+
+def test_each_entry_names_a_test_that_is_there() -> None:
+    heavy = read_tests()
+    for file, _, function in (function_of(entry).partition("::") for entry in (*heavy.first, *heavy.seconds)):
+        assert f"def {function}(" in (ROOT / file).read_text(), (file, function)
 
 
 def test_the_share_is_one_of_those_there_are() -> None:

@@ -8,9 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.config.settings import KafkaSettings
-from agent.forward.kafka.client import producer_config
-from benchmarks.uplink import BURSTS
 from tests.docs.pages import ROOT
 
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -129,11 +126,3 @@ def test_the_line_of_figures_in_the_readme_is_kept() -> None:
         round(by_name["start to READY, median"], 2),
         *(usual[name] for name in ("lost", "doubled", "events", "transmissions")),
     ]
-
-
-def test_the_agents_compression_is_the_one_that_takes_fewer_bytes_than_lz4_in_each_burst() -> None:
-    kept = {one["name"]: one["value"] for one in json.loads((KEPT / "uplink.json").read_text())["figures"]}
-    codec = producer_config(KafkaSettings("k:9092"), {})["compression.type"]
-    assert codec == "zstd"
-    for burst in BURSTS:
-        assert kept[f"{codec}, bursts of {burst}"] < 0.9 * kept[f"lz4, bursts of {burst}"]

@@ -47,20 +47,6 @@ def test_every_configuration_in_the_documents_is_taken() -> None:
         load.parse(tomllib.loads(example), load.Source("example"), {})
 
 
-def test_every_dependency_of_a_gateway_has_its_line() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    page = (DOCS / "decisions" / "0007-gateway-dependencies.md").read_text()
-    listed = {name for row in re.findall(r"^\| ([a-z0-9, -]+) \|", page, re.MULTILINE) for name in row.split(", ")}
-    needed = (*project["dependencies"], *project["optional-dependencies"]["oscore"])
-    names = [re.split(r"[<>=~! ]", dependency)[0] for dependency in needed]
-    assert [name for name in names if name not in listed] == []
-
-
-def test_the_changelog_knows_this_version() -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
-
-
 def test_the_events_of_zigbee_devices_are_those_that_their_converters_and_the_gateway_make() -> None:
     models = json.loads((ROOT / "simulators" / "sensors" / "zigbee-models.json").read_text())["publications"]
     published = {f"{one['vendor']} {one['model']}": one["published"] for one in models}

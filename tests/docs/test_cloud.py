@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from cloud.cli import commands
 from cloud.cli.commands import COMMANDS, Engine
 from cloud.jars import coordinates, ivy, java
 from cloud.session import PARQUET, SETTINGS
@@ -103,23 +102,3 @@ def _mirror() -> list[str]:
     """Return the settings for a mirror, where this machine has one."""
     settings = ivy.settings()
     return ["--conf", f"spark.jars.ivySettings={settings}"] if settings else []
-
-
-def test_the_commands_of_the_tables_page_are_accepted() -> None:
-    lines = re.findall(r"^(?:[\d* ]+/opt/oncegate-cloud/bin/)?oncegate-cloud (.*)$", TABLE, re.MULTILINE)
-    assert len(lines) == 5
-    for line in lines:
-        commands.parse(shlex.split(line))
-
-
-def test_the_crontab_of_the_tables_page_names_minutes_and_hours() -> None:
-    [crontab] = re.findall(r"^```crontab\n(.*?)^```$", TABLE, re.DOTALL | re.MULTILINE)
-    lines = crontab.splitlines()
-    assert len(lines) == 2
-    for line in lines:
-        minute, hour, *others, program = line.split()[:6]
-        assert int(minute) in range(60)
-        assert hour == "*" or int(hour) in range(24)
-        assert others == ["*"] * 3
-        assert program == "/opt/oncegate-cloud/bin/oncegate-cloud"
-        assert "%" not in line  # cron ends the command there

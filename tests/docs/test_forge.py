@@ -65,17 +65,6 @@ def test_each_command_of_a_workflow_exists() -> None:
             assert (ROOT / words[0]).is_file(), command
 
 
-def test_ci_runs_the_script_that_everybody_can_run_and_keeps_what_it_left_when_it_fails() -> None:
-    [file] = [file for file in WORKFLOWS if file.stem == "ci"]
-    assert "bash .ci/run" in list(commands())
-    [upload] = [step for step in steps(file) if "upload-artifact" in step.get("uses", "")]
-    assert (upload["if"], upload["with"]["path"]) == ("failure()", "build/")
-
-
 def test_no_value_of_an_event_is_part_of_a_script() -> None:
     """A tag or a branch may have any characters; as a variable it can run nothing."""
     assert [command for command in commands() if "${{ github" in command] == []
-
-
-def test_the_release_is_built_from_the_tag_that_its_changelog_dates() -> None:
-    assert 'make release TAG="$TAG" DIST=dist/release' in list(commands())

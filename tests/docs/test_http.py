@@ -1,13 +1,10 @@
 """docs/http.md agrees with the server."""
 
 import re
-import subprocess
-from hashlib import sha256
 from pathlib import Path
 
 from agent.forward.kafka.uplink import Uplink
 from agent.http.auth.tokens import Role, read_tokens
-from agent.http.limits import Limits
 from tests.agent.http.serving import EVENT, FINGERPRINT, serving
 from tests.agent.store.stores import HandClock
 from tests.docs.pages import ROOT, blocks
@@ -44,22 +41,3 @@ def test_the_token_file_of_the_page_is_taken(tmp_path: Path) -> None:
     file.touch(mode=0o640)
     file.write_text(blocks(PAGE, "tokens")[0])
     assert len(read_tokens(file)) == len(Role)
-
-
-def test_the_commands_of_the_page_make_a_token_and_its_hash() -> None:
-    script = blocks(PAGE, "sh")[1] + 'printf "%s" "$token"'
-    said = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout
-    digest, token = said.split("  -\n")
-    assert sha256(token.encode()).hexdigest() == digest
-    assert len(token) == 44
-
-
-def test_the_limits_of_the_page_are_those_of_the_code() -> None:
-    text, limits = " ".join(PAGE.read_text().split()), Limits()
-    for sentence in (
-        f"{limits.connections_max} concurrent connections",
-        f"{limits.requests_in_progress_max} concurrent requests",
-        f"head has at most {limits.head_bytes_max >> 10} KiB and must arrive within {limits.head_seconds_max:g} s",
-        f"a body within {limits.body_seconds_max:g} s.",
-    ):
-        assert sentence in text
