@@ -1,5 +1,6 @@
 """A running agent, and commands beside it."""
 
+import json
 import os
 import pty
 import subprocess
@@ -7,6 +8,9 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from agent.cli.api import Api
 
 Completed = subprocess.CompletedProcess[str]
 Run = Callable[..., tuple[int, str, str]]
@@ -20,6 +24,23 @@ class RunningAgent:
     configuration: Path
     coap_port: int
     http_port: int
+
+    @property
+    def api(self) -> Api:
+        """A client of its HTTP interface."""
+        return Api(f"http://127.0.0.1:{self.http_port}")
+
+    def post(self, device: str, *ids: int) -> None:
+        """Post an event with each id."""
+        for number in ids:
+            event = {"device": device, "id": number, "data": {"value": 1}, "units": {"value": "Cel"}}
+            assert self.api.post("/api/v1/events", json.dumps(event).encode(), "application/json").code == 200
+
+    def shown(self, *arguments: str) -> list[dict[str, Any]]:
+        """Return what a command prints for programs."""
+        done = self.oncegate(*arguments, "--json")
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
 
     def command(self, *arguments: str) -> list[str]:
         """Return a command line with the agent's configuration."""

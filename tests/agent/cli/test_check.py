@@ -31,13 +31,6 @@ def test_check_says_where_and_what(line: str, message: str, file: Path, oncegate
     assert re.search(message, error)
 
 
-def test_a_property_that_kafkas_client_does_not_know_is_wrong(file: Path, oncegate: Run) -> None:
-    file.write_text(file.read_text().replace('"ssl.key.pem" = "geheim"', '"linger.msx" = 5'))
-    status, _, error = oncegate("check", "--config", str(file))
-    assert status == 2
-    assert "linger.msx" in error
-
-
 @pytest.mark.parametrize("name", ["ssl.ca.location", "ssl.certificate.location", "ssl.key.location"])
 def test_a_file_of_kafkas_properties_that_is_missing_is_named(name: str, file: Path, oncegate: Run) -> None:
     file.write_text(

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from agent.cli import main
 from agent.config.lanes import DEFAULT_LANE, Lane
 from agent.store.facts import FORWARDER_STOPPED
 from agent.store.files.folders import LANES_FOLDER, store_folders
 from agent.store.lanes.stores import LaneStores
 from agent.store.layout import FILE_NAME
 from contract.event import Event
+from tests.agent.cli.running import Run
 from tests.agent.store.stores import HandClock, accept, batch, candidate, make_store
 from tests.support.agent_process import configured
 
-Run = Callable[..., tuple[int, str, str]]
 READING, ALARM = Event("urn:a", id=1, data={"x": 1}), Event("urn:a", type="alarm", id=2, data={"x": 2})
 
 
@@ -44,18 +41,9 @@ def epoch(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def run(epoch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    configuration = configured(tmp_path)
-
-    def command(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["oncegate", *arguments, "--config", str(configuration)])
-        with pytest.raises(SystemExit) as end:
-            main.main()
-        printed = capsys.readouterr()
-        assert isinstance(end.value.code, int)
-        return end.value.code, printed.out, printed.err
-
-    return command
+def run(epoch: str, tmp_path: Path, oncegate: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("ONCEGATE_CONFIG", str(configured(tmp_path)))
+    return oncegate
 
 
 def test_the_status_is_that_of_all_lanes_and_counts_each(run: Run) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from agent.cli.api import Api
 from tests.agent.cli.running import RunningAgent
 
 INVALID = b'{"device":"urn:rejected:1","id":1,"data":{"x":"\xe9"},"colour":1}'.replace(b"\xe9", "é".encode())
@@ -17,7 +16,7 @@ DENIED = b'{"device":"urn:denied:2","id":1}'
 @pytest.fixture(scope="module")
 def numbers(running_agent: RunningAgent) -> list[int]:
     """Have two events rejected; return their numbers."""
-    api = Api(f"http://127.0.0.1:{running_agent.http_port}")
+    api = running_agent.api
     body = b'[{"device":"urn:valid","id":1},' + INVALID + b"," + DENIED + b"]"
     assert api.post("/api/v1/events", body, "application/json").document["rejected"] == 2
     listed = api.get("/api/v1/rejected?limit=2").document

@@ -2,14 +2,12 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from agent.cli import main
 from agent.forward.delivery.held import HeldEvent, write_held
 from agent.forward.receipts.hold import Hold
 from agent.store.facts import OVERSIZED, RECEIPTS_HELD
@@ -17,7 +15,9 @@ from agent.store.layout import FILE_NAME
 from agent.store.schema import database, disk_space
 from contract.event import Event
 from contract.fingerprint import fingerprint
+from tests.agent.cli import running as cli
 from tests.agent.store.stores import HandClock, accept, batch, make_store, stored_events
+from tests.support.agent_process import configured
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 ONE, TWO, THREE = (Event(DEVICE, id=number, data={"text": f"number {number}"}) for number in (1, 2, 3))
@@ -48,18 +48,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    configuration = folder.parent / "oncegate.toml"
-    configuration.write_text(
-        f'[gateway]\nid = "gw1"\nstate_dir = "{folder}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-    )
+def run(folder: Path, oncegate: cli.Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("ONCEGATE_CONFIG", str(configured(folder.parent)))
 
     def command(*arguments: str) -> tuple[int, list[str]]:
-        monkeypatch.setattr(sys, "argv", ["oncegate", *arguments, "--config", str(configuration)])
-        with pytest.raises(SystemExit) as end:
-            main.main()
-        assert isinstance(end.value.code, int)
-        return end.value.code, capsys.readouterr().out.splitlines()
+        status, out, _ = oncegate(*arguments)
+        return status, out.splitlines()
 
     return command
 

@@ -12,10 +12,8 @@ from typing import Any
 import cbor2
 import pytest
 
-from agent.cli import main
-from agent.cli.api import Api
 from agent.cli.sensor.inputs import INPUT_BYTES_MAX
-from tests.agent.cli.running import RunningAgent
+from tests.agent.cli.running import Run, RunningAgent
 
 EVENT = {"device": "urn:dev:mac:00158d0001a2b3c4", "id": 17, "data": {"temperature": 21.5}}
 FINGERPRINT = "1876d2e5f34f91105e52555b000b5edc"
@@ -36,17 +34,14 @@ Decode = Callable[..., tuple[int, list[dict[str, Any]], str]]
 
 
 @pytest.fixture
-def decode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Decode:
+def decode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, oncegate: Run) -> Decode:
     """Return a function that decodes a body; without a configuration unless its words name one."""
     monkeypatch.setenv("ONCEGATE_CONFIG", str(tmp_path / "none.toml"))
 
     def run(body: bytes, *words: str) -> tuple[int, list[dict[str, Any]], str]:
-        monkeypatch.setattr(sys, "argv", ["oncegate", "decode", "--json", *words])
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(body)))
-        with pytest.raises(SystemExit) as end:
-            main.main()
-        said = capsys.readouterr()
-        return int(end.value.code or 0), [json.loads(line) for line in said.out.splitlines()], said.err
+        status, out, error = oncegate("decode", "--json", *words)
+        return status, [json.loads(line) for line in out.splitlines()], error
 
     return run
 
@@ -65,7 +60,7 @@ def test_the_fingerprints_are_those_that_the_gateway_answers_with(
     format_: str, body: bytes, decode: Decode, running_agent: RunningAgent
 ) -> None:
     body = body.replace(b"00158d0001a2b3c4", b"00158d0001a2b3c5")  # tests of other commands send the other one
-    answer = Api(f"http://127.0.0.1:{running_agent.http_port}").post("/api/v1/events", body, MEDIA[format_]).document
+    answer = running_agent.api.post("/api/v1/events", body, MEDIA[format_]).document
     status, outcomes, _ = decode(body, "--format", format_)
     events = [one["fingerprint"] for one in outcomes if one["outcome"] == "event"]
     assert events == answer["fingerprints"]

@@ -18,7 +18,6 @@ from threading import Thread
 
 import pytest
 
-from agent.cli.api import Api
 from simulators.services import ports
 from simulators.services.process import Process
 from tests.agent.cli.running import RunningAgent
@@ -107,7 +106,7 @@ def test_a_frame_follows_the_size_of_the_terminal_and_shows_new_events(running_a
     with terminal(*running_agent.command("top", "--interval", "0.2")) as shown:
         wait_until(lambda: bool(shown.frames()), "a frame is drawn")
         event = b'{"device":"urn:top","id":1}'
-        Api(f"http://127.0.0.1:{running_agent.http_port}").post("/api/v1/events", event, "application/json")
+        running_agent.api.post("/api/v1/events", event, "application/json")
         wait_until(lambda: shown.shows("urn:top"), "the event is shown")
         fcntl.ioctl(shown.leader, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
         os.kill(shown.process.pid, signal.SIGWINCH)
