@@ -1,4 +1,4 @@
-"""The agent as a process, with the configuration of the tests that use it."""
+"""The agent as a process, and what tests of its store use: a clock, and a disk that refuses."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from simulators.services.process import Process
+from tests.agent.store.stores import FaultyConnection, HandClock
 from tests.support.agent_process import agent_process
 
 
@@ -13,3 +14,18 @@ from tests.support.agent_process import agent_process
 def agent(configuration: Path) -> Iterator[Process]:
     with agent_process(configuration) as process:
         yield process
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def faulty() -> type[FaultyConnection]:
+    """Return connections to a store that fail where the test has them fail."""
+
+    class Faulty(FaultyConnection):
+        pass
+
+    return Faulty

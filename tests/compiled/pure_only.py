@@ -6,21 +6,11 @@ import pytest
 
 from agent import release
 
-_MUTANTS = "tests/agent/store/read/test_section_mutants.py::test_a_mutant_is_found"
 _SECTION = "replaces the length of a section, a constant of a compiled module"
 _CAPACITY = "replaces methods of Capacity, which the compiled modules call directly"
 
 PURE_ONLY = {
-    "tests/agent/store/faults/test_event_store_faults.py::"
-    "test_nothing_is_acked_that_is_not_on_disk_and_the_store_recovers[SELECT (page]": _CAPACITY,
     "tests/agent/store/faults/test_failing_statements.py::test_any_statement_may_fail_once": _CAPACITY,
-    **{
-        f"{_MUTANTS}[{name}]": "replaces functions and methods that the compiled modules call directly"
-        for name in (
-            *("before_the_commit", "without_a_note", "with_any_note", "without_the_statement", "in_reverse"),
-            *("across_epochs", "from_the_second"),
-        )
-    },
     "tests/agent/store/write/test_capacity.py::test_what_the_file_system_says_is_never_too_little": _CAPACITY,
     "tests/agent/store/fingerprints/test_index.py::test_a_step_of_the_sealing_reads_few_entries": (
         "replaces a method of FingerprintIndex"

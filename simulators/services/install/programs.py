@@ -16,7 +16,6 @@ PACKAGES = {
     "mosquitto_pub": "mosquitto-clients",
     "coap-client-notls": "libcoap3-bin",
     "openssl": "openssl",
-    "faketime": "faketime",
     "fusermount3": "fuse3",
     "initdb": "postgresql",
     "postgres": "postgresql",

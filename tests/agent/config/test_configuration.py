@@ -14,7 +14,7 @@ from agent.config.example import example
 from agent.config.load import SECTIONS, Source, key_of, load, parse
 from agent.config.mistakes import ConfigurationError
 from agent.config.origins import settings_hash
-from agent.config.settings import CoapSettings, DevicesSettings, HttpSettings, MqttSettings, Settings
+from agent.config.settings import CoapSettings, DevicesSettings, HttpSettings, Settings
 from agent.config.subscriptions import Subscription
 from agent.delivery import Media
 
@@ -47,93 +47,51 @@ def test_the_addresses_of_brokers_are_read(servers: str) -> None:
     assert read({"kafka": {"bootstrap_servers": servers}}).kafka.bootstrap_servers == servers
 
 
-def test_every_key_of_gateway_and_coap_is_read() -> None:
-    settings = read(
-        {
-            "gateway": {"id": "gw2", "state_dir": "/tmp/x", "clock": "trusted"},
-            "coap": {"enabled": False, "bind": "127.0.0.1:1", "max_body_bytes": "2KiB"},
-        }
-    )
-    gateway = settings.gateway
-    assert (gateway.id, str(gateway.state_dir), gateway.clock) == ("gw2", "/tmp/x", "trusted")
-    assert (settings.coap.enabled, settings.coap.bind, settings.coap.max_body_bytes) == (False, "127.0.0.1:1", 2048)
+KEYS: dict[str, dict[str, tuple[object, object]]] = {
+    "gateway": {"id": ("gw2", "gw2"), "state_dir": ("/tmp/x", Path("/tmp/x")), "clock": ("trusted", "trusted")},
+    "coap": {"enabled": (False, False), "bind": ("127.0.0.1:1", "127.0.0.1:1"), "max_body_bytes": ("2KiB", 2048)},
+    "http": {
+        "enabled": (False, False),
+        "bind": ("[::1]:2", "[::1]:2"),
+        "max_body_bytes": ("1KiB", 1024),
+        **{key: (f"/{key}", Path(f"/{key}")) for key in ("token_file", "tls_certificate", "tls_key")},
+    },
+    "devices": {"allow": (["urn:a:*", "urn:b"], ("urn:a:*", "urn:b")), "deny": (["urn:a:1"], ("urn:a:1",))},
+    "mqtt": {
+        **dict.fromkeys(("enabled", "tls"), (True, True)),
+        **{key: (key, key) for key in ("host", "username", "base_topic")},
+        "port": (8883, 8883),
+        "version": ("3.1.1", "3.1.1"),
+        "session_expiry": ("1h", 3600),
+        **{
+            key: (f"/{key}", Path(f"/{key}"))
+            for key in ("password_file", "tls_ca_file", "tls_certificate_file", "tls_key_file")
+        },
+        "max_body_bytes": ("1KiB", 1024),
+        "subscriptions": ([{"topic": "a/{device}", "format": "cbor"}], (Subscription("a/{device}", Media.CBOR),)),
+    },
+    "identity": {"retention": ("1d", 86_400), "resend_window": ("10s", 10), "resend_horizon": ("1h", 3_600)},
+    "store": {
+        "max_bytes": ("2GiB", 2 << 30),
+        "keep_processed": ("2m", 120),
+        "commit_delay_ms_max": (5, 5),
+        "commit_events_max": (9, 9),
+    },
+    "kafka": {
+        "bootstrap_servers": ("a:1", "a:1"),
+        "topic": ("t", "t"),
+        "properties": ({"linger.ms": 7, "enable.x": True}, {"linger.ms": "7", "enable.x": "true"}),
+    },
+    "receipts": {"enabled": (False, False), "group": ("g", "g"), "poll_seconds": (2, 2), "any_commit": (True, True)},
+}
+"""Of each section its keys, each as it is written and as it is read."""
 
 
-def test_every_key_of_http_and_devices_is_read() -> None:
-    settings = read(
-        {
-            "http": {
-                "enabled": False,
-                "bind": "[::1]:2",
-                "token_file": "/t",
-                "tls_certificate": "/c",
-                "tls_key": "/k",
-                "max_body_bytes": "1KiB",
-            },
-            "devices": {"allow": ["urn:a:*", "urn:b"], "deny": ["urn:a:1"]},
-        }
-    )
-    http = settings.http
-    assert (http.enabled, http.bind, http.token_file, http.max_body_bytes) == (False, "[::1]:2", Path("/t"), 1024)
-    assert (http.tls_certificate, http.tls_key) == (Path("/c"), Path("/k"))
-    assert (settings.devices.allow, settings.devices.deny) == (("urn:a:*", "urn:b"), ("urn:a:1",))
-
-
-def test_every_key_of_mqtt_is_read() -> None:
-    settings = read(
-        {
-            "mqtt": {
-                "enabled": True,
-                "host": "broker",
-                "port": 8883,
-                "version": "3.1.1",
-                "username": "u",
-                "password_file": "/p",
-                "tls": True,
-                "tls_ca_file": "/ca",
-                "tls_certificate_file": "/cert",
-                "tls_key_file": "/key",
-                "session_expiry": "1h",
-                "max_body_bytes": "1KiB",
-                "base_topic": "z2m",
-                "subscriptions": [{"topic": "a/{device}", "format": "cbor"}],
-            }
-        }
-    )
-    assert settings.mqtt == MqttSettings(
-        enabled=True,
-        host="broker",
-        port=8883,
-        version="3.1.1",
-        username="u",
-        password_file=Path("/p"),
-        tls=True,
-        tls_ca_file=Path("/ca"),
-        tls_certificate_file=Path("/cert"),
-        tls_key_file=Path("/key"),
-        session_expiry_seconds=3600,
-        max_body_bytes=1024,
-        base_topic="z2m",
-        subscriptions=(Subscription("a/{device}", Media.CBOR),),
-    )
-
-
-def test_every_key_of_identity_store_kafka_and_receipts_is_read() -> None:
-    settings = read(
-        {
-            "identity": {"retention": "1d", "resend_window": "10s", "resend_horizon": "1h"},
-            "store": {"max_bytes": "2GiB", "commit_delay_ms_max": 5, "commit_events_max": 9, "keep_processed": "2m"},
-            "kafka": {"bootstrap_servers": "a:1", "topic": "t", "properties": {"linger.ms": 7, "enable.x": True}},
-            "receipts": {"enabled": False, "group": "g", "poll_seconds": 2, "any_commit": True},
-        }
-    )
-    identity, store, receipts = settings.identity, settings.store, settings.receipts
-    assert (identity.retention_seconds, identity.resend_window_seconds) == (86_400, 10)
-    assert identity.resend_horizon_seconds == 3_600
-    assert (store.max_bytes, store.commit_delay_ms_max, store.commit_events_max) == (2 << 30, 5, 9)
-    assert store.keep_processed_seconds == 120
-    assert (settings.kafka.topic, settings.kafka.properties) == ("t", {"linger.ms": "7", "enable.x": "true"})
-    assert (receipts.enabled, receipts.group, receipts.poll_seconds, receipts.any_commit) == (False, "g", 2, True)
+@pytest.mark.parametrize("section", KEYS)
+def test_every_key_is_read(section: str) -> None:
+    settings = getattr(read({section: {key: written for key, (written, _) in KEYS[section].items()}}), section)
+    found = {key_of(field): getattr(settings, field.name) for field in fields(settings)}
+    assert {key: found[key] for key in KEYS[section]} == {key: value for key, (_, value) in KEYS[section].items()}
 
 
 def test_the_environment_overrides_the_file() -> None:

@@ -32,35 +32,16 @@ def test_we_read_what_cbor2_writes(entries: dict[str, Value]) -> None:
     ("item", "value"),
     [
         ("17", 23),
-        ("1818", 24),
-        ("1900ff", 255),
-        ("1bffffffffffffffff", (1 << 64) - 1),
-        ("3b7fffffffffffffff", -(1 << 63)),
-        ("c248ffffffffffffffff", (1 << 64) - 1),
-        ("c2490000000000000000ff", 255),
         ("c2420001", 1),
         ("c240", 0),
-        ("c3477fffffffffffff", -(1 << 55)),
-        ("c25f41014100ff", 256),
-        ("d9d9f7d9d9f701", 1),
         ("f7", None),
-        ("f6", None),
         ("f4", False),
         ("f5", True),
         ("f93e00", 1.5),
-        ("fa47c35040", 100000.5),
-        ("fb3fb999999999999a", 0.1),
-        ("5f42000141ffff", b"\x00\x01\xff"),
-        ("5fff", b""),
         ("7f616161626163ff", "abc"),
-        ("7fff", ""),
-        ("9f0102ff", [1, 2]),
-        ("9fff", []),
-        ("bf616101ff", {"a": 1}),
-        ("a1616101", {"a": 1}),
     ],
 )
-def test_item_is_read(item: str, value: object) -> None:
+def test_an_item_is_read_as_its_type(item: str, value: object) -> None:
     read = cbor.read(bytes.fromhex(item))
     assert read == value
     assert type(read) is type(value)

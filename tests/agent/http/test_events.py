@@ -134,14 +134,13 @@ async def test_a_device_that_is_denied_is_told_so(tmp_path: Path) -> None:
         assert (response.code, response.document["error"], stored_events(served.store)) == (403, "forbidden", [])
 
 
-async def test_a_store_that_cannot_write_is_said_with_when_to_come_back(tmp_path: Path) -> None:
-    class Faulty(FaultyConnection):
-        pass
-
-    async with serving(tmp_path, connect=open_faulty(Faulty)) as served:
-        Faulty.fault = "COMMIT"
+async def test_a_store_that_cannot_write_is_said_with_when_to_come_back(
+    tmp_path: Path, faulty: type[FaultyConnection]
+) -> None:
+    async with serving(tmp_path, connect=open_faulty(faulty)) as served:
+        faulty.fault = "COMMIT"
         refused = await served.client.post(EVENT)
-        Faulty.fault = ""
+        faulty.fault = ""
         taken = await served.client.post(EVENT)
     assert (refused.code, refused.fields["Retry-After"], refused.document["error"]) == (503, "10", "unavailable")
     assert (taken.code, taken.document["accepted"]) == (200, 1)

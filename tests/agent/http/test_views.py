@@ -45,18 +45,15 @@ async def test_a_gateway_that_runs_is_alive_and_ready(tmp_path: Path) -> None:
 
 
 async def test_a_store_that_cannot_write_is_not_ready_until_it_can(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faulty: type[FaultyConnection]
 ) -> None:
     monkeypatch.setattr("agent.http.views.FRESH_SECONDS", 0.0)
 
-    class Faulty(FaultyConnection):
-        pass
-
-    async with serving(tmp_path, connect=open_faulty(Faulty)) as served:
-        Faulty.fault = "COMMIT"
+    async with serving(tmp_path, connect=open_faulty(faulty)) as served:
+        faulty.fault = "COMMIT"
         assert (await served.client.post(EVENT)).code == 503
         failing = await served.client.get("/readyz")
-        Faulty.fault = ""
+        faulty.fault = ""
         recovered = await served.client.get("/readyz")
     assert (failing.code, failing.document["message"]) == (503, "the store cannot write")
     assert int(failing.fields["Retry-After"]) > 0

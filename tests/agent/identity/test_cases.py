@@ -25,11 +25,6 @@ def event(**fields: object) -> dict[str, object]:
     return {"device": DEVICE, "data": {"t": 21.5}, **fields}
 
 
-@pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
 async def test_a_resend_that_is_stamped_anew_is_kept_and_names_the_earlier(tmp_path: Path, clock: HandClock) -> None:
     async with gateway(tmp_path, clock) as taken:
         first = await taken.take(event(id=7, time=1))

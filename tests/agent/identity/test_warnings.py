@@ -13,19 +13,6 @@ from contract.record import ClockTrust, Shared
 from tests.agent.identity.gateway import DEVICE, gateway
 from tests.agent.store.stores import HandClock
 
-
-class Seconds:
-    """A clock that the test sets."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-SECONDS = Seconds()
-
-
 MOMENT = 1_767_225_600_000
 
 
@@ -35,7 +22,7 @@ def look(warnings: IdentityWarnings, *events: Event, accepted: int | None = None
 
 
 def test_ids_that_go_back_are_noticed_unless_boot_or_time_tells_why() -> None:
-    warnings = IdentityWarnings(SECONDS)
+    warnings = IdentityWarnings(lambda: 0.0)
     for number in (5, 6, 1):
         look(warnings, Event("a", id=number))
         look(warnings, Event("b", id=number, boot=1))
@@ -45,13 +32,13 @@ def test_ids_that_go_back_are_noticed_unless_boot_or_time_tells_why() -> None:
 
 
 def test_a_time_in_seconds_is_noticed() -> None:
-    warnings = IdentityWarnings(SECONDS)
+    warnings = IdentityWarnings(lambda: 0.0)
     look(warnings, Event("a", time=MOMENT // 1000), Event("b", time=MOMENT), Event("c", time=0), Event("d", time=-1))
     assert warnings.counts == {Danger.EARLY: 3}
 
 
 def test_names_that_differ_only_in_case_are_noticed_with_the_second_one(caplog: pytest.LogCaptureFixture) -> None:
-    warnings = IdentityWarnings(SECONDS)
+    warnings = IdentityWarnings(lambda: 0.0)
     for number in range(3):
         look(
             warnings,
@@ -65,7 +52,7 @@ def test_names_that_differ_only_in_case_are_noticed_with_the_second_one(caplog: 
 
 
 def test_a_time_that_a_rule_leaves_out_tells_nothing() -> None:
-    warnings = IdentityWarnings(SECONDS)
+    warnings = IdentityWarnings(lambda: 0.0)
     for number in (5, 1):
         event, fields = Event("a", id=number, time=MOMENT + number), ("device", "type", "id", "boot", "data")
         stamped = Candidate(event, b"", b"", 0, ClockTrust.TRUSTED, Shared.NONE, None, fields=fields)
@@ -74,7 +61,7 @@ def test_a_time_that_a_rule_leaves_out_tells_nothing() -> None:
 
 
 def test_copies_and_the_order_within_a_pack_are_no_reason() -> None:
-    warnings = IdentityWarnings(SECONDS)
+    warnings = IdentityWarnings(lambda: 0.0)
     look(warnings, Event("a", id=3), Event("a", id=2), Event("a", id=1))
     look(warnings, Event("a", id=2), accepted=0)
     look(warnings, Event("a", id=4), Event("a", id=1), accepted=1)
@@ -84,7 +71,7 @@ def test_copies_and_the_order_within_a_pack_are_no_reason() -> None:
 
 
 def test_a_device_is_named_once_and_counted_each_time(caplog: pytest.LogCaptureFixture) -> None:
-    warnings = IdentityWarnings(SECONDS)
+    warnings = IdentityWarnings(lambda: 0.0)
     for number in range(5):
         look(warnings, Event("coap://[fe80::1]", id=number))
     assert warnings.counts == {Danger.UNNAMED: 5}
@@ -92,14 +79,15 @@ def test_a_device_is_named_once_and_counted_each_time(caplog: pytest.LogCaptureF
     assert "coap://[fe80::1]" in record.getMessage()
 
 
-def test_many_devices_fill_no_journal_and_get_their_line_later(caplog: pytest.LogCaptureFixture) -> None:
-    seconds = Seconds()
-    warnings = IdentityWarnings(seconds)
+def test_many_devices_fill_no_journal_and_get_their_line_later(
+    caplog: pytest.LogCaptureFixture, clock: HandClock
+) -> None:
+    warnings = IdentityWarnings(lambda: clock.running / 1000)
     for number in range(1_000):
         look(warnings, Event(f"coap://[fe80::{number:x}]", id=1))
     assert len(caplog.records) == LINES_MAX
     assert warnings.counts == {Danger.UNNAMED: 1_000}
-    seconds.now = LINES_SECONDS + 1
+    clock.pass_seconds(LINES_SECONDS + 1)
     look(warnings, Event("coap://[fe80::3e7]", id=2))
     assert len(caplog.records) == LINES_MAX + 1
 

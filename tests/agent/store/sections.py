@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from hashlib import sha256
 
 from agent.store.port import StoredEvent
 from contract.event import Label
+from tests.agent.store.stores import document
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,11 @@ def statements(events: Iterable[StoredEvent]) -> list[Statement]:
     """Return the statements of events, in their order."""
     found = []
     for event in events:
-        document = json.loads(b"{" + event.tail + b"}")
-        data = document.get("data", {})
-        if document["type"] == "gateway.checkpoint":
+        entries = document(event)
+        data = entries.get("data", {})
+        if entries["type"] == "gateway.checkpoint":
             found.append(Statement(event.label.epoch, data["first"], data["last"], data["digest"]))
-        elif document["type"] == "gateway.started" and "previous_digest" in data:
+        elif entries["type"] == "gateway.started" and "previous_digest" in data:
             ended = data["previous_epoch"], data["previous_first"], data["previous_sequence"]
             found.append(Statement(*ended, data["previous_digest"]))
     return found

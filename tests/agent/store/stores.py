@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import sqlite3
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -135,9 +136,9 @@ def submit(
     return done
 
 
-async def accept(store: Intake, clock: HandClock, *events: Event, key: bytes | None = None) -> Outcome:
+async def accept(store: Intake, clock: HandClock, *events: Event, **more: Any) -> Outcome:
     """Submit and wait for the outcome."""
-    return await asyncio.wait_for(submit(store, clock, *events, key=key), 60)
+    return await asyncio.wait_for(submit(store, clock, *events, **more), 60)
 
 
 def stored_events(store: EventStore) -> list[StoredEvent]:
@@ -146,6 +147,44 @@ def stored_events(store: EventStore) -> list[StoredEvent]:
     while found := store.outbox.read(events[-1].position if events else 0, 100, 1 << 20):
         events.extend(found)
     return events
+
+
+def document(event: StoredEvent | Candidate) -> dict[str, Any]:
+    """Return the entries of an event."""
+    entries: dict[str, Any] = json.loads(b"{" + event.tail + b"}")
+    return entries
+
+
+def declared(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
+    """Return what the gaps among events declare."""
+    return [entries["data"] for entries in map(document, events) if entries["type"] == "gateway.gap"]
+
+
+def process_all(store: EventStore) -> None:
+    """Mark all new events as written to the table."""
+    events = stored_events(store)
+    store.outbox.mark_forwarded(batch(events[0].position, events[-1].position))
+    store.outbox.mark_processed(store.outbox.forwarded())
+
+
+def write_back(store: EventStore) -> None:
+    """Write the log back into the file."""
+    store._writer.call(lambda: database.write_back(store._transactions.connection.get()))
+
+
+def take_turns(store: EventStore, count: int) -> None:
+    """Have the writer take turns, which do postponed work."""
+    for _ in range(count):
+        store.trouble()
+
+
+@contextmanager
+def holding_the_log(folder: Path) -> Iterator[None]:
+    """Read from the store in a transaction that does not end within the block."""
+    with closing(database.open_for_reading(folder / FILE_NAME)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM events").fetchone()
+        yield
 
 
 def which_are_known(store: EventStore, fingerprints: Iterable[bytes]) -> list[bool]:
@@ -184,13 +223,17 @@ def crash_image(folder: Path, to: Path) -> Path:
 class FaultyConnection(sqlite3.Connection):
     """Fails at the statements that start with `fault`, like a full or failing disk."""
 
-    fault: str = ""
+    fault: str | tuple[str, ...] = ""
+    in_truth: str = ""
+    """What a COMMIT or ROLLBACK that fails has done."""
     error: str = "database or disk is full"
     hits: int = 0
 
     def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
         if self.fault and sql.startswith(self.fault):
             type(self).hits += 1
+            if self.in_truth and sql in ("COMMIT", "ROLLBACK"):
+                super().execute(self.in_truth)
             raise sqlite3.OperationalError(self.error)
         return super().execute(sql, *parameters)
 

@@ -14,7 +14,6 @@ from agent.store.read.events import Epochs, read_packed, stored
 from agent.store.schema import database
 from contract.event import Label
 from simulators import wire
-from simulators.services.install.programs import require
 from tests.support.agent_process import agent_process, configured, wait_until_ready
 from tests.support.steppable_clock import SteppableClock
 from tests.support.udp import ask
@@ -22,14 +21,6 @@ from tests.support.waiting import wait_until
 
 BOOT_1970 = f"-{int(time.time()) - 60}"
 RIGHT, BACK, AHEAD = "+0", f"-{14 * 86_400}", f"+{365 * 86_400}"
-
-
-@pytest.fixture(scope="module")
-def library() -> Path:
-    require("faketime")
-    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
-    assert found, "the package faketime brings libfaketime"
-    return found[0]
 
 
 class Gateway:
@@ -82,15 +73,6 @@ class Gateway:
         return [(json.loads(b"{" + event.tail + b"}"), event.label, event.clock.value) for event in events]
 
 
-def _faked(library: Path, clock: Path) -> dict[str, str]:
-    return {
-        "LD_PRELOAD": str(library),
-        "FAKETIME_TIMESTAMP_FILE": str(clock),
-        "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }
-
-
 @pytest.mark.guarantee(2)
 @pytest.mark.parametrize("walls", [(BOOT_1970, RIGHT, BACK, AHEAD), (AHEAD, BACK, BOOT_1970, RIGHT)])
 def test_no_step_of_the_wall_clock_makes_the_gateway_forget(tmp_path: Path, walls: tuple[str, ...]) -> None:
@@ -109,19 +91,6 @@ def test_no_step_of_the_wall_clock_makes_the_gateway_forget(tmp_path: Path, wall
     assert stored[in_1970][1] == 1970
     assert stored[walls.index(AHEAD)][1] in (now + 1, now + 2)
     assert {clock for _, _, clock in stored} <= {"trusted", "untrusted"}
-
-
-@pytest.mark.guarantee(2)
-@pytest.mark.heavy
-def test_a_year_ahead_on_every_clock_call_of_the_process_forgets_nothing(tmp_path: Path, library: Path) -> None:
-    gateway = Gateway(tmp_path, "7d", _faked(library, tmp_path / "clock"))
-    for wall, event in ((RIGHT, 1), (AHEAD, 2), (RIGHT, 3)):
-        with gateway.running(wall):
-            for number in range(1, event + 1):
-                gateway.send(number)
-            gateway.step(AHEAD)
-            gateway.send(event)
-    assert [event for event, _, _ in gateway.stored()] == [1, 2, 3]
 
 
 @pytest.mark.guarantee(2)

@@ -49,17 +49,6 @@ async def test_an_opening_that_stores_nothing_writes_nothing(tmp_path: Path, clo
 
 
 @pytest.mark.guarantee(2)
-async def test_a_copy_is_a_duplicate_also_after_a_restart(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, ONE)
-        assert (await accept(store, clock, ONE)).duplicates == 1
-    async with make_store(tmp_path, clock) as store:
-        again = await accept(store, clock, ONE, TWO)
-        assert (again.accepted, again.duplicates) == (1, 1)
-        assert again.fingerprints == (fingerprint(ONE), fingerprint(TWO))
-
-
-@pytest.mark.guarantee(2)
 async def test_copies_in_progress_share_one_commit(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         outcomes = await asyncio.gather(*(submit(store, clock, ONE) for _ in range(50)))
@@ -131,27 +120,6 @@ async def test_each_opening_has_an_epoch_of_its_own_and_names_the_end_of_the_pre
     assert [event.label.sequence for event in events] == [1, 2, 1, 2]
     assert events[2].label.epoch != first
     assert b'"data":{"previous_epoch":"%s","previous_sequence":2,' % first.encode() in events[2].tail
-
-
-@pytest.mark.guarantee(4)
-async def test_two_copies_of_one_store_never_give_one_label_twice(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path / "original", clock) as store:
-        await accept(store, clock, ONE)
-        image = crash_image(tmp_path / "original", tmp_path / "clone")
-        await accept(store, clock, TWO)
-        labels = {event.label for event in stored_events(store)}
-    async with make_store(image, clock) as clone:
-        await accept(clone, clock, TWO)
-        assert not labels & {event.label for event in stored_events(clone)[2:]}
-
-
-async def test_an_invalid_event_is_kept_also_beside_copies_alone(tmp_path: Path, clock: HandClock) -> None:
-    reject = Reject(DEVICE, "coap", clock.wall_ms(), "NaN", b"raw")
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, ONE)
-        outcome = await submit(store, clock, ONE, rejects=(reject,))
-        assert (outcome.accepted, outcome.duplicates) == (0, 1)
-    assert read_status(tmp_path, GATEWAY).rejected == 1
 
 
 async def test_a_pack_that_comes_again_brings_its_invalid_events_once(tmp_path: Path, clock: HandClock) -> None:

@@ -1,6 +1,5 @@
 """Gaps: the number kept is bounded, their fingerprints are forgotten, and few events declare them."""
 
-import json
 from contextlib import closing
 from pathlib import Path
 
@@ -8,7 +7,6 @@ import pytest
 
 from agent.store.errors import DamagedStoreError
 from agent.store.files import swap
-from agent.store.fingerprints import segments
 from agent.store.fingerprints.transient import Lifetimes
 from agent.store.layout import FILE_NAME
 from agent.store.memory import load
@@ -16,8 +14,8 @@ from agent.store.schema import database, gaps
 from agent.store.schema.gaps import GAPS_MAX, Gap
 from agent.store.write.committer import LABEL_RANGES_MAX, declarations
 from contract.event import Event
-from tests.agent.store.stores import GATEWAY, HandClock, accept, make_store, stored_events
-from tests.agent.store.test_event_store import KEY, NAMELESS, ONE, TWO
+from tests.agent.store.stores import GATEWAY, HandClock, accept, declared, document, make_store, stored_events
+from tests.agent.store.test_event_store import ONE, TWO
 
 
 def test_of_declared_gaps_the_latest_are_remembered_and_of_others_all(tmp_path: Path) -> None:
@@ -51,9 +49,7 @@ async def test_more_holes_than_are_remembered_are_salvaged_once_and_all_declared
             assert not store.failed.done()
             assert not swap.suspicion(tmp_path / FILE_NAME)
             assert sum(b'"device":"d"' in event.tail for event in events) == 60 - 26 + 1 + life
-            documents = [json.loads(b"{" + event.tail + b"}") for event in events]
-            declared = [gap["data"]["count"] for gap in documents if gap["type"] == "gateway.gap"]
-            assert declared == [26]
+            assert [gap["count"] for gap in declared(events)] == [26]
 
 
 @pytest.mark.guarantee(3)
@@ -67,34 +63,19 @@ def test_a_declaration_that_is_given_up_is_made_again(tmp_path: Path) -> None:
         assert gaps.undeclared(gaps.load(connection)) == [Gap(30, 40, "test"), Gap(1, 20, "test")]
 
 
-def test_many_gaps_of_one_reason_take_few_events(tmp_path: Path) -> None:
-    clock = HandClock()
+def test_many_gaps_of_one_reason_take_few_events(tmp_path: Path, clock: HandClock) -> None:
     with closing(database.open_for_service(tmp_path / "events.db")) as connection:
         memory = load(connection, clock, Lifetimes())
     memory.epochs.add(1, "epoch")
     memory.undeclared.extend(Gap(2 * number, 2 * number, "test") for number in range(1, LABEL_RANGES_MAX + 2))
     memory.undeclared.append(Gap(900, 899, "test"))
-    events = [json.loads(b"{" + candidate.tail + b"}")["data"] for candidate in declarations(GATEWAY, memory, clock)]
+    events = [document(candidate)["data"] for candidate in declarations(GATEWAY, memory, clock)]
     assert [data["count"] for data in events] == [LABEL_RANGES_MAX, 1]
     assert events[1]["labels"] == [["epoch", 2 * LABEL_RANGES_MAX + 2, 2 * LABEL_RANGES_MAX + 2]]
     assert (events[0]["found_to_epoch"], events[0]["found_to_sequence"]) == ("epoch", 899)
 
 
-async def test_what_is_given_up_is_forgotten_with_its_key_and_nothing_else(tmp_path: Path) -> None:
-    clock = HandClock()
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, ONE, TWO)
-        await accept(store, clock, NAMELESS, key=KEY)
-    with closing(database.open_for_service(tmp_path / FILE_NAME)) as connection:
-        segments.forget(connection, 3, 4)
-    async with make_store(tmp_path, clock) as store:
-        assert (await accept(store, clock, ONE)).duplicates == 1
-        assert (await accept(store, clock, TWO)).accepted == 1
-        assert (await accept(store, clock, NAMELESS, key=KEY)).accepted == 1
-
-
-async def test_a_damaged_fact_is_raised_and_never_taken_for_none(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_a_damaged_fact_is_raised_and_never_taken_for_none(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         store.outbox.set_fact("receipts.table", "table-1")
         await accept(store, clock, ONE)

@@ -15,8 +15,8 @@ from agent.store.files import use_mark
 from agent.store.files.folders import LANES_FOLDER, foreign_folders, store_folders
 from agent.store.layout import FILE_NAME
 from contract.event import Label
-from tests.agent.store.stores import HandClock, stored_events
-from tests.agent.store.test_lanes import ALARM, ALARMS, OTHER, READING, accept, opened, sizes
+from tests.agent.store.stores import HandClock, accept, stored_events
+from tests.agent.store.test_lanes import ALARM, ALARMS, OTHER, READING, opened, sizes
 
 
 def make_file(place: Path) -> None:
@@ -42,7 +42,7 @@ async def test_something_else_in_the_place_of_a_lanes_folder_is_named(
         await opened(tmp_path, clock, ALARMS).__aenter__()
     place.unlink()
     async with opened(tmp_path, clock, ALARMS) as stores:  # nothing was changed, and nothing is locked
-        assert (await accept(stores, clock, READING, ALARM)).accepted == 2
+        assert (await accept(stores.intake, clock, READING, ALARM)).accepted == 2
 
 
 async def test_a_file_in_the_place_of_all_lanes_is_named(tmp_path: Path, clock: HandClock) -> None:
@@ -57,7 +57,7 @@ async def test_a_lanes_folder_may_be_a_link_to_a_folder_of_its_own(tmp_path: Pat
     (state / LANES_FOLDER).mkdir(parents=True)
     (state / LANES_FOLDER / "alarms").symlink_to(other)
     async with opened(state, clock, ALARMS) as stores:
-        await accept(stores, clock, READING, ALARM)
+        await accept(stores.intake, clock, READING, ALARM)
         assert sizes(stores) == {DEFAULT_LANE: 1, "alarms": 1}
     assert (other / FILE_NAME).exists()
 
@@ -77,12 +77,12 @@ async def test_a_store_under_a_name_that_no_lane_can_have_is_not_used_and_named(
     tmp_path: Path, clock: HandClock, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     async with opened(tmp_path, clock, ALARMS) as stores:
-        await accept(stores, clock, READING, ALARM)
+        await accept(stores.intake, clock, READING, ALARM)
     foreign = tmp_path / LANES_FOLDER / name
     shutil.copytree(tmp_path / LANES_FOLDER / "alarms", foreign)
     async with opened(tmp_path, clock, ALARMS) as stores:
         assert sizes(stores) == {DEFAULT_LANE: 1, "alarms": 1}
-        await accept(stores, clock, OTHER)
+        await accept(stores.intake, clock, OTHER)
         assert sizes(stores) == {DEFAULT_LANE: 2, "alarms": 1}
     assert foreign_folders(tmp_path) == [foreign]
     assert f"lanes=foreign folder={foreign}" in caplog.text
@@ -93,7 +93,7 @@ async def test_a_lane_that_is_left_and_whose_file_is_missing_declares_the_loss(
     tmp_path: Path, clock: HandClock
 ) -> None:
     async with opened(tmp_path, clock, ALARMS) as stores:
-        await accept(stores, clock, ALARM)
+        await accept(stores.intake, clock, ALARM)
     file = tmp_path / LANES_FOLDER / "alarms" / FILE_NAME
     file.unlink()
     use_mark.mark_of(file).touch()
@@ -120,7 +120,7 @@ async def test_a_lane_from_an_older_copy_assigns_no_label_again_and_the_other_la
     for events in ((READING, ALARM), (OTHER, other), (OTHER, other, replace(ALARM, id=31))):
         clock.pass_seconds(5)
         async with opened(tmp_path, clock, ALARMS) as stores:
-            outcome = await accept(stores, clock, *events)
+            outcome = await accept(stores.intake, clock, *events)
             for store in stores.by_lane.values():
                 for event in stored_events(store):
                     assert given.setdefault(event.label, event.fingerprint) == event.fingerprint

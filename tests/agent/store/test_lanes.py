@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,9 +21,8 @@ from agent.config.settings import (
 )
 from agent.status import read_status
 from agent.store.counts import EventCounts
-from agent.store.files.folders import lane_folders
 from agent.store.lanes.stores import LaneStores, lane_stores
-from agent.store.port import Outcome, Reject, StoredEvent, Submission
+from agent.store.port import Reject, StoredEvent
 from agent.store.schema import database
 from contract.event import Event
 from tests.agent.store.stores import (
@@ -33,6 +30,7 @@ from tests.agent.store.stores import (
     START,
     FaultyConnection,
     HandClock,
+    accept,
     batch,
     candidate,
     open_faulty,
@@ -64,19 +62,6 @@ async def opened(
         yield stores
 
 
-def submit(
-    stores: LaneStores, clock: HandClock, *events: Event, key: bytes | None = None, rejects: tuple[Reject, ...] = ()
-) -> asyncio.Future[Outcome]:
-    done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-    candidates = tuple(candidate(clock, event) for event in events)
-    stores.intake.submit(Submission(candidates, rejects, key, done.set_result))
-    return done
-
-
-async def accept(stores: LaneStores, clock: HandClock, *events: Event, **more: Any) -> Outcome:
-    return await asyncio.wait_for(submit(stores, clock, *events, **more), 60)
-
-
 def of_sensors(stores: LaneStores, lane: str) -> list[StoredEvent]:
     """Return the events of sensors in a lane, in order."""
     return [event for event in stored_events(stores.by_lane[lane]) if b'"via":"gateway"' not in event.tail]
@@ -91,10 +76,10 @@ async def test_an_event_goes_to_the_first_lane_that_matches_its_device_and_its_t
 ) -> None:
     both = Lane("door-alarms", 20, device="urn:door:*", type="alarm")
     async with opened(tmp_path, clock, both, ALARMS, DOORS) as stores:
-        await accept(stores, clock, READING)
-        await accept(stores, clock, ALARM)
-        await accept(stores, clock, DOOR)
-        await accept(stores, clock, replace(DOOR, type="alarm"))
+        await accept(stores.intake, clock, READING)
+        await accept(stores.intake, clock, ALARM)
+        await accept(stores.intake, clock, DOOR)
+        await accept(stores.intake, clock, replace(DOOR, type="alarm"))
         assert sizes(stores) == {DEFAULT_LANE: 1, "door-alarms": 1, "alarms": 1, "doors": 1}
         assert stores.counts().new == sum(counts.new for counts in stores.lane_counts().values()) == 8
 
@@ -109,7 +94,7 @@ async def test_without_lanes_there_is_one_store_and_nothing_before_it(tmp_path: 
 async def test_each_lane_has_labels_without_holes_and_names_itself(tmp_path: Path, clock: HandClock) -> None:
     async with opened(tmp_path, clock, ALARMS) as stores:
         for number in range(10):
-            await accept(stores, clock, replace(READING, id=100 + number), replace(ALARM, id=200 + number))
+            await accept(stores.intake, clock, replace(READING, id=100 + number), replace(ALARM, id=200 + number))
         found = {lane: stored_events(store) for lane, store in stores.by_lane.items()}
     for events in found.values():
         assert [event.label.sequence for event in events] == list(range(1, 12))
@@ -121,47 +106,33 @@ async def test_each_lane_has_labels_without_holes_and_names_itself(tmp_path: Pat
 
 async def test_a_divided_delivery_has_one_outcome_in_the_order_of_its_events(tmp_path: Path, clock: HandClock) -> None:
     async with opened(tmp_path, clock, ALARMS, DOORS) as stores:
-        await accept(stores, clock, OTHER, DOOR)
-        outcome = await accept(stores, clock, READING, ALARM, OTHER, DOOR, replace(ALARM, id=30))
+        await accept(stores.intake, clock, OTHER, DOOR)
+        outcome = await accept(stores.intake, clock, READING, ALARM, OTHER, DOOR, replace(ALARM, id=30))
         assert (outcome.accepted, outcome.duplicates, outcome.refusal) == (3, 2, "")
         assert outcome.new == (True, True, False, False, True)
         events = (READING, ALARM, OTHER, DOOR, replace(ALARM, id=30))
         assert outcome.fingerprints == tuple(candidate(clock, event).fingerprint for event in events)
-        again = await accept(stores, clock, *events)
+        again = await accept(stores.intake, clock, *events)
         assert (again.accepted, again.duplicates, again.fingerprints) == (0, 5, outcome.fingerprints)
         assert sizes(stores) == {DEFAULT_LANE: 2, "alarms": 2, "doors": 1}
 
 
 @pytest.mark.guarantee(1)
 async def test_a_delivery_of_which_one_part_is_refused_is_refused_and_its_resend_stores_the_rest(
-    tmp_path: Path, clock: HandClock
+    tmp_path: Path, clock: HandClock, faulty: type[FaultyConnection]
 ) -> None:
-    class Faulty(FaultyConnection):
-        fault = ""
-
-    async with opened(tmp_path, clock, ALARMS, alarms=open_faulty(Faulty)) as stores:
-        await accept(stores, clock, READING, ALARM)
-        Faulty.fault = "COMMIT"
-        refused = await accept(stores, clock, OTHER, replace(ALARM, id=30), NAMELESS, NAMELESS_ALARM, key=KEY)
+    async with opened(tmp_path, clock, ALARMS, alarms=open_faulty(faulty)) as stores:
+        await accept(stores.intake, clock, READING, ALARM)
+        faulty.fault = "COMMIT"
+        refused = await accept(stores.intake, clock, OTHER, replace(ALARM, id=30), NAMELESS, NAMELESS_ALARM, key=KEY)
         assert refused.refusal.startswith("the store cannot write")
         assert (refused.accepted, refused.retry_seconds > 0) == (0, True)
         assert "cannot write" in stores.trouble()
-        Faulty.fault = ""
-        again = await accept(stores, clock, OTHER, replace(ALARM, id=30), NAMELESS, NAMELESS_ALARM, key=KEY)
+        faulty.fault = ""
+        again = await accept(stores.intake, clock, OTHER, replace(ALARM, id=30), NAMELESS, NAMELESS_ALARM, key=KEY)
         assert (again.accepted, again.duplicates) == (2, 2)
         assert sizes(stores) == {DEFAULT_LANE: 3, "alarms": 3}
         assert stores.trouble() == ""
-
-
-async def test_the_default_lane_keeps_all_that_is_rejected(tmp_path: Path, clock: HandClock) -> None:
-    reject = Reject("urn:a", "coap", START, "no data", b"raw")
-    async with opened(tmp_path, clock, ALARMS) as stores:
-        await accept(stores, clock, ALARM, rejects=(reject,))
-        await accept(stores, clock, rejects=(reject,))
-        with database.open_for_reading(tmp_path / "events.db") as connection:
-            assert connection.execute("SELECT count(*) FROM rejected").fetchone() == (2,)
-        with database.open_for_reading(lane_folders(tmp_path)["alarms"] / "events.db") as connection:
-            assert connection.execute("SELECT count(*) FROM rejected").fetchone() == (0,)
 
 
 async def test_a_pack_that_comes_again_brings_its_invalid_events_once_though_its_events_are_of_another_lane(
@@ -170,11 +141,11 @@ async def test_a_pack_that_comes_again_brings_its_invalid_events_once_though_its
     first, other = (Reject("urn:a", "coap", START, "no data", raw) for raw in (b"raw", b"other"))
     async with opened(tmp_path, clock, ALARMS) as stores:
         for _ in range(3):
-            await accept(stores, clock, ALARM, rejects=(first,))
+            await accept(stores.intake, clock, ALARM, rejects=(first,))
         assert read_status(tmp_path, GATEWAY).rejected == 1
-        await accept(stores, clock, ALARM, rejects=(first, other))
+        await accept(stores.intake, clock, ALARM, rejects=(first, other))
         for _ in range(2):
-            await accept(stores, clock, rejects=(first,))
+            await accept(stores.intake, clock, rejects=(first,))
     assert read_status(tmp_path, GATEWAY).rejected == 4
 
 
@@ -182,10 +153,10 @@ async def test_a_lane_that_is_no_longer_configured_keeps_its_events_and_gets_no_
     tmp_path: Path, clock: HandClock
 ) -> None:
     async with opened(tmp_path, clock, ALARMS) as stores:
-        await accept(stores, clock, ALARM)
+        await accept(stores.intake, clock, ALARM)
     async with opened(tmp_path, clock) as stores:
         assert sizes(stores) == {DEFAULT_LANE: 0, "alarms": 1}
-        await accept(stores, clock, replace(ALARM, id=30))
+        await accept(stores.intake, clock, replace(ALARM, id=30))
         assert sizes(stores) == {DEFAULT_LANE: 1, "alarms": 1}
         outbox = stores.outboxes["alarms"]
         end = stored_events(stores.by_lane["alarms"])[-1].position
@@ -206,13 +177,13 @@ async def test_a_full_lane_refuses_its_own_events_only(tmp_path: Path, clock: Ha
         assert stores.bytes_max == 16 * 80_000
         for number in range(100):
             bulk = Event("urn:a", type="bulk", id=number, data={"x": f"{number}" * 3_000})
-            if (await accept(stores, clock, bulk)).refusal:
+            if (await accept(stores.intake, clock, bulk)).refusal:
                 break
         else:
             pytest.fail("the lane is never full")
         assert stores.trouble().startswith("lane bulk, the store is full")
-        assert (await accept(stores, clock, READING)).accepted == 1
-        assert "full" in (await accept(stores, clock, OTHER, bulk)).refusal
+        assert (await accept(stores.intake, clock, READING)).accepted == 1
+        assert "full" in (await accept(stores.intake, clock, OTHER, bulk)).refusal
 
 
 async def test_the_memory_of_fingerprints_is_divided(tmp_path: Path) -> None:
@@ -230,5 +201,5 @@ async def test_the_memory_of_fingerprints_is_divided(tmp_path: Path) -> None:
 
 async def test_what_the_agent_has_written_is_counted_once(tmp_path: Path, clock: HandClock) -> None:
     async with opened(tmp_path, clock, ALARMS, DOORS) as stores:
-        await accept(stores, clock, READING, ALARM, DOOR)
+        await accept(stores.intake, clock, READING, ALARM, DOOR)
         assert stores.written_bytes() == stores.by_lane[DEFAULT_LANE].written_bytes()

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from agent.config.lanes import DEFAULT_LANE, Lane
 from agent.config.settings import ForwardSettings, GatewaySettings, KafkaSettings, Settings
 from agent.store.lanes.stores import LaneStores, lane_stores
-from agent.store.port import Outcome, Submission
+from agent.store.port import Outcome
 from contract.event import Event
-from tests.agent.store.stores import GATEWAY, FaultyConnection, HandClock, candidate, open_faulty, stored_events
+from tests.agent.store.stores import GATEWAY, FaultyConnection, HandClock, accept, candidate, open_faulty, stored_events
 
 LANES = (Lane("alarms", 10, type="alarm"), Lane("doors", -1, device="urn:door"))
 KINDS = (("urn:a", "reading"), ("urn:a", "alarm"), ("urn:door", "reading"), ("urn:door", "alarm"))
@@ -53,10 +53,7 @@ class _Gateway:
         self._faults[lane].fault = "COMMIT" if fails else ""  # type: ignore[attr-defined]
 
     async def deliver(self, *events: Event) -> Outcome:
-        done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        candidates = tuple(candidate(self._clock, event) for event in events)
-        self.stores.intake.submit(Submission(candidates, (), None, done.set_result))
-        return await asyncio.wait_for(done, 60)
+        return await accept(self.stores.intake, self._clock, *events)
 
 
 def _event(kind: int, number: int) -> Event:

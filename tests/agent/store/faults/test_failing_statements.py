@@ -13,7 +13,16 @@ from agent.store.port import Reject
 from agent.store.recovery.verify import verify
 from agent.store.schema import database
 from contract.event import Event
-from tests.agent.store.stores import HandClock, accept, batch, make_store, nearly_full, stored_events, submit
+from tests.agent.store.stores import (
+    HandClock,
+    accept,
+    batch,
+    make_store,
+    nearly_full,
+    stored_events,
+    submit,
+    take_turns,
+)
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 EVENTS = 34
@@ -82,8 +91,7 @@ async def work(store: EventStore, clock: HandClock, first: int, acked: set[int])
         if number % 8 == 0 and (events := store.outbox.read(0, 5, 1 << 20)):
             store.outbox.mark_forwarded(batch(events[0].position, events[-1].position))
             store.outbox.mark_processed(store.outbox.forwarded()[:1])
-    for _ in range(80):
-        store.trouble()  # a turn of the writer, which seals
+    take_turns(store, 80)
 
 
 @pytest.mark.guarantee(1)

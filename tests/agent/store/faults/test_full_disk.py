@@ -15,7 +15,7 @@ from agent.systemd.supervision import wait_for_space
 from contract.event import Event
 from tests.agent.store.faults.failing_disk import Error, FailingDisk, Fault, Operation
 from tests.agent.store.recovery.damaged import Original, check, copy, make_original, survivors
-from tests.agent.store.stores import HandClock, accept, batch, crash_image, make_store, stored_events
+from tests.agent.store.stores import HandClock, accept, batch, crash_image, make_store, process_all, stored_events
 
 TEXT = "x" * 3_000
 FULL = ("", "-wal")
@@ -68,8 +68,7 @@ async def test_new_events_leave_the_last_of_the_disk_to_receipts_and_deletes(
         assert (await accept(store, clock, event(10**6))).refusal == disk_space.DISK_FULL
         assert store.trouble() == disk_space.DISK_FULL
         assert (await accept(store, clock, event(0))).duplicates == 1
-        store.outbox.mark_forwarded(batch(1, 3_501))
-        store.outbox.mark_processed(store.outbox.forwarded())
+        process_all(store)
         # Processed events are purged for it: from then on the file's own free pages are the space.
         assert not store.trouble()
         assert (await accept(store, clock, event(10**6))).accepted == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import shutil
 import sqlite3
@@ -29,7 +28,7 @@ from contract.event import Event, Label
 from contract.fingerprint import fingerprint
 from tests.agent.store.faults.failing_disk import Error, FailingDisk, Fault, Operation
 from tests.agent.store.sections import Witness
-from tests.agent.store.stores import HandClock, accept, batch, crash_image, make_store, which_are_known
+from tests.agent.store.stores import HandClock, accept, batch, crash_image, document, make_store, which_are_known
 
 T = TypeVar("T")
 
@@ -284,7 +283,7 @@ class RecoveryMachine(RuleBasedStateMachine):
         found_to: list[Label] = []
         for event in self.events():
             if b'"type":"gateway.gap"' in event.tail:
-                data = json.loads(b"{" + event.tail + b"}")["data"]
+                data = document(event)["data"]
                 if "found_to_epoch" in data:
                     found_to.append(Label(data["found_to_epoch"], data["found_to_sequence"]))
                 lost.update(
@@ -296,9 +295,9 @@ class RecoveryMachine(RuleBasedStateMachine):
 
 def _numbered(events: list[StoredEvent]) -> Iterator[tuple[int, StoredEvent]]:
     for event in events:
-        document = json.loads(b"{" + event.tail + b"}")
-        if document["device"] == "d":
-            yield document["id"], event
+        entries = document(event)
+        if entries["device"] == "d":
+            yield entries["id"], event
 
 
 def _damage(file: Path, chance: Random, *, cut: bool) -> None:

@@ -1,6 +1,5 @@
 """The frames that a failed commit leaves in the log: no reader treats them as acked events."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +15,7 @@ from agent.store.port import StoredEvent
 from agent.store.recovery.verify import verify
 from contract.event import Event
 from tests.agent.store.faults.failing_disk import Error, FailingDisk, Fault, Operation
-from tests.agent.store.stores import HandClock, accept, crash_image, make_store, stored_events
+from tests.agent.store.stores import HandClock, accept, crash_image, document, make_store, stored_events
 
 SIZES = (200, 2_000, 8_000, 30_000, 80_000)
 
@@ -42,7 +41,7 @@ class Sensors:
 
 def readings(events: Sequence[StoredEvent]) -> dict[int, StoredEvent]:
     """Return the sensors' events by their id."""
-    documents = [(json.loads(b"{" + event.tail + b"}"), event) for event in events]
+    documents = [(document(event), event) for event in events]
     return {document["id"]: event for document, event in documents if document["device"] == "d"}
 
 

@@ -1,7 +1,6 @@
 """The store on a full file system: the space that its log will add to the file is kept free."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
 from random import Random
 
@@ -13,7 +12,15 @@ from agent.store.layout import FILE_NAME
 from agent.store.port import OutboxError
 from agent.store.schema import database, disk_space
 from contract.event import Event
-from tests.agent.store.stores import HandClock, accept, batch, make_store, stored_events
+from tests.agent.store.stores import (
+    HandClock,
+    accept,
+    holding_the_log,
+    make_store,
+    process_all,
+    stored_events,
+    take_turns,
+)
 from tests.support.disks.small_disk import small_disk
 
 PACK = 80
@@ -36,24 +43,9 @@ async def fill_store(store: EventStore, clock: HandClock) -> int:
     raise AssertionError("never full")
 
 
-@contextmanager
-def holding_the_log(path: Path) -> Iterator[None]:
-    """Read from the store in a transaction that does not end within the block."""
-    with closing(database.open_for_reading(path)) as reader:
-        reader.execute("BEGIN")
-        reader.execute("SELECT count(*) FROM events").fetchone()
-        yield
-
-
 def write_facts(store: EventStore) -> None:
     for number in range(FACTS_MAX):
         store.outbox.set_fact("a fact", f"{number}" * FACT_BYTES)
-
-
-def mark_all_processed(store: EventStore) -> None:
-    events = stored_events(store)
-    store.outbox.mark_forwarded(batch(events[0].position, events[-1].position))
-    store.outbox.mark_processed(store.outbox.forwarded())
 
 
 @pytest.mark.guarantee(3)
@@ -68,7 +60,7 @@ async def test_a_disk_that_the_log_has_taken_while_a_reader_held_it_is_used_agai
         path = folder / FILE_NAME
         async with make_store(folder, clock) as store:
             await accept(store, clock, Event("d", id="first"))
-            reading.enter_context(holding_the_log(path))
+            reading.enter_context(holding_the_log(folder))
             acked = await fill_store(store, clock)
             assert (await accept(store, clock, *pack(0))).duplicates == PACK
             store.outbox.set_fact("a fact", "the reserve takes it")
@@ -85,7 +77,7 @@ async def test_a_disk_that_the_log_has_taken_while_a_reader_held_it_is_used_agai
             assert not store.trial()
             assert (await accept(store, clock, *pack(0))).duplicates == PACK
             assert sum(b'"device":"d"' in event.tail for event in stored_events(store)) == acked * PACK + 1
-            mark_all_processed(store)
+            process_all(store)
             assert (await accept(store, clock, *pack(10**6))).accepted == PACK
 
 
@@ -103,14 +95,12 @@ async def test_a_segment_which_takes_room_first_waits_until_there_is_some(
         monkeypatch.setattr(disk_space, "free_bytes", lambda path: disk_space.RESERVE_BYTES - 1)
         store.trouble()  # the turn that had still found room is over
         before = sealed(tmp_path)
-        for _ in range(100):
-            store.trouble()  # a turn of the writer, which seals
+        take_turns(store, 100)
         assert sealed(tmp_path) == before
         monkeypatch.setattr(disk_space, "free_bytes", lambda path: 1 << 40)
         for number in range(60, 100):
             assert (await accept(store, clock, Event("d", id=number))).accepted == 1
-        for _ in range(500):
-            store.trouble()
+        take_turns(store, 500)
         assert sealed(tmp_path) > before
 
 

@@ -1,10 +1,7 @@
 """Commits and rollbacks of unknown outcome: nothing of them is stored, acked, or counted as declared."""
 
-import json
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,30 +9,21 @@ from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME
 from agent.store.port import OutboxError
 from agent.store.recovery.verify import verify
-from agent.store.schema import database
 from agent.store.schema.gaps import Gap
 from contract.event import Event
-from tests.agent.store.stores import HandClock, accept, crash_image, make_store, stored_events
+from tests.agent.store.stores import (
+    FaultyConnection,
+    HandClock,
+    accept,
+    crash_image,
+    declared,
+    document,
+    make_store,
+    open_faulty,
+    stored_events,
+)
 
 ONE, TWO, THREE = (Event("d", id=number) for number in (1, 2, 3))
-
-
-class AnswersWrong(sqlite3.Connection):
-    """Executes a statement, or another one, and then fails."""
-
-    fault: str = ""
-    instead: str = ""
-
-    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
-        if sql != self.fault:
-            return super().execute(sql, *parameters)
-        if self.instead:
-            super().execute(self.instead)
-        raise sqlite3.OperationalError("disk I/O error")
-
-
-def open_wrong(kind: type[AnswersWrong]) -> database.Connect:
-    return lambda path: database.open_for_service(path, kind)
 
 
 def write_a_fact(store: EventStore) -> None:
@@ -49,18 +37,17 @@ def restart(store: EventStore) -> None:
 @pytest.mark.guarantee(7)
 @pytest.mark.parametrize("following", [write_a_fact, restart])
 async def test_a_gap_whose_declaration_failed_is_declared_whatever_comes_between(
-    tmp_path: Path, clock: HandClock, following: Callable[[EventStore], None]
+    tmp_path: Path, clock: HandClock, faulty: type[FaultyConnection], following: Callable[[EventStore], None]
 ) -> None:
-    class Wrong(AnswersWrong):
-        instead = "COMMIT"
+    faulty.in_truth = "COMMIT"
 
     def declare_in_vain() -> None:
         store._committer.removal.give_up(Gap(2, 2, "test"))
-        Wrong.fault = "COMMIT"
+        faulty.fault = "COMMIT"
         store._committer.declare()
-        Wrong.fault = ""
+        faulty.fault = ""
 
-    async with make_store(tmp_path / "live", clock, connect=open_wrong(Wrong)) as store:
+    async with make_store(tmp_path / "live", clock, connect=open_faulty(faulty)) as store:
         await accept(store, clock, ONE)
         await accept(store, clock, TWO)
         store._writer.call(declare_in_vain)
@@ -68,54 +55,52 @@ async def test_a_gap_whose_declaration_failed_is_declared_whatever_comes_between
         image = crash_image(tmp_path / "live", tmp_path / "killed")
     async with make_store(image, clock) as store:
         await accept(store, clock, THREE)
-        documents = [json.loads(b"{" + event.tail + b"}") for event in stored_events(store)]
-    assert [document["type"] for document in documents].count("gateway.gap") == 1
+        assert len(declared(stored_events(store))) == 1
     assert not verify(image / FILE_NAME).findings
 
 
 async def test_deleted_bytes_are_overwritten_for_the_discarding_alone_also_where_it_fails(
-    tmp_path: Path, clock: HandClock
+    tmp_path: Path, clock: HandClock, faulty: type[FaultyConnection]
 ) -> None:
-    class Wrong(AnswersWrong):
-        instead = "COMMIT"
+    faulty.in_truth = "COMMIT"
 
-    async with make_store(tmp_path, clock, connect=open_wrong(Wrong)) as store:
+    async with make_store(tmp_path, clock, connect=open_faulty(faulty)) as store:
         await accept(store, clock, ONE)
-        Wrong.fault = "COMMIT"
+        faulty.fault = "COMMIT"
         assert (await accept(store, clock, TWO)).refusal
-        Wrong.fault, Wrong.instead = "DELETE FROM fingerprints WHERE first_position >= ?", ""
+        faulty.fault, faulty.in_truth = "DELETE FROM fingerprints WHERE first_position >= ?", ""
         assert (await accept(store, clock, TWO)).refusal
         assert store._transactions.connection.get().execute("PRAGMA secure_delete").fetchone()[0] == 0
 
 
 @pytest.mark.guarantee(1)
-@pytest.mark.parametrize("in_truth", ["", "ROLLBACK", "COMMIT"])
-async def test_of_a_transaction_whose_rollback_fails_nothing_stands_and_nobody_is_acked(
-    tmp_path: Path, clock: HandClock, in_truth: str
+@pytest.mark.parametrize(
+    ("faults", "in_truth"),
+    [
+        (("INSERT INTO fingerprints", "ROLLBACK"), ""),
+        (("INSERT INTO fingerprints", "ROLLBACK"), "ROLLBACK"),
+        (("INSERT INTO fingerprints", "ROLLBACK"), "COMMIT"),
+        (("COMMIT",), "COMMIT"),
+    ],
+)
+async def test_of_a_transaction_of_unknown_outcome_nothing_stands_and_nobody_is_acked(
+    tmp_path: Path, clock: HandClock, faulty: type[FaultyConnection], faults: tuple[str, ...], in_truth: str
 ) -> None:
-    class Wrong(AnswersWrong):
-        instead = in_truth
-        breaks = ""
-
-        def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
-            if self.breaks and sql.startswith(self.breaks):
-                raise sqlite3.OperationalError("disk I/O error")
-            return super().execute(sql, *parameters)
-
+    faulty.in_truth = in_truth
     large = Event("d", id=9, data={"text": "x" * 60_000})
-    async with make_store(tmp_path / "live", clock, connect=open_wrong(Wrong)) as store:
+    async with make_store(tmp_path / "live", clock, connect=open_faulty(faulty)) as store:
         await accept(store, clock, ONE)
         store._transactions.connection.get().execute("PRAGMA cache_size = 1")  # so that the log has it before its end
-        Wrong.breaks, Wrong.fault = "INSERT INTO fingerprints", "ROLLBACK"
+        faulty.fault = faults
         assert (await accept(store, clock, large)).refusal
-        Wrong.breaks = Wrong.fault = ""
+        faulty.fault = ""
         assert (await accept(store, clock, TWO)).accepted == 1
         assert (await accept(store, clock, large)).accepted == 1
         before = stored_events(store)
         image = crash_image(tmp_path / "live", tmp_path / "killed")
     async with make_store(image, clock) as store:
         assert stored_events(store) == before
-        ids = [json.loads(b"{" + event.tail + b"}")["id"] for event in before]
+        ids = [document(event)["id"] for event in before]
         assert [number for number in ids if isinstance(number, int)] == [1, 2, 9]
         labels = {event.label for event in before}
         assert len(labels) == len(before)
@@ -124,25 +109,21 @@ async def test_of_a_transaction_whose_rollback_fails_nothing_stands_and_nobody_i
 
 
 @pytest.mark.guarantee(7)
-@pytest.mark.parametrize("instead", ["COMMIT", "ROLLBACK"])
+@pytest.mark.parametrize("in_truth", ["COMMIT", "ROLLBACK"])
 async def test_what_is_given_up_again_after_an_unknown_outcome_is_declared_once(
-    tmp_path: Path, clock: HandClock, instead: str
+    tmp_path: Path, clock: HandClock, faulty: type[FaultyConnection], in_truth: str
 ) -> None:
-    class Wrong(AnswersWrong):
-        pass
-
-    Wrong.instead = instead
-    async with make_store(tmp_path, clock, connect=open_wrong(Wrong)) as store:
+    faulty.in_truth = in_truth
+    async with make_store(tmp_path, clock, connect=open_faulty(faulty)) as store:
         await accept(store, clock, ONE, TWO, THREE)
         store.outbox.give_up(2, "test")
-        Wrong.fault = "COMMIT"
+        faulty.fault = "COMMIT"
         with pytest.raises(OutboxError):
             store.outbox.give_up(3, "test")
-        Wrong.fault = ""
+        faulty.fault = ""
         store.outbox.give_up(3, "test")
         store.outbox.give_up(4, "test")
-        documents = [json.loads(b"{" + event.tail + b"}") for event in stored_events(store)]
-    found = [document["data"] for document in documents if document["type"] == "gateway.gap"]
+        found = declared(stored_events(store))
     assert [(gap["count"], [label[1:] for label in gap["labels"]]) for gap in found] == [
         (1, [[2, 2]]),
         (1, [[3, 3]]),

@@ -88,8 +88,11 @@ def test_a_segment_gives_every_entry_back_and_no_other(count: int, alike: int, s
 
 
 @pytest.mark.guarantee(2)
-def test_what_is_sealed_is_found_with_its_position_and_memory_stays_bounded(connection: sqlite3.Connection) -> None:
-    bounds = IndexBounds(64_000, 256)
+@pytest.mark.parametrize("memory_bytes", [64_000, 2 * Memtable.bytes_max(256)], ids=["filters", "no filter"])
+def test_what_is_sealed_is_found_with_its_position_and_memory_stays_bounded(
+    connection: sqlite3.Connection, memory_bytes: int
+) -> None:
+    bounds = IndexBounds(memory_bytes, 256)
     known = FingerprintIndex(bounds)
     sealing = Sealing(known, lambda: connection, transactions(connection), lambda: 0)
     added = some(5000)
@@ -159,19 +162,6 @@ def test_sealed_fingerprints_are_past_their_retention_to_the_moment(connection: 
         pass
     known.expire(0, 30 * MOMENT_MS)
     assert [known.position(piece, lambda: connection) for piece in added] == [None] * 30 + list(range(31, 65))
-
-
-def test_a_segment_beyond_the_memory_for_filters_is_looked_up_all_the_same(connection: sqlite3.Connection) -> None:
-    bounds = IndexBounds(2 * Memtable.bytes_max(64), 64)  # memtables, and no filter
-    known = FingerprintIndex(bounds)
-    sealing = Sealing(known, lambda: connection, transactions(connection), lambda: 0)
-    added = some(500)
-    for place, piece in enumerate(added):
-        known.add(place + 1, 0, piece)
-        while sealing.step():
-            pass
-    assert known.held_bytes() <= bounds.memory_bytes
-    assert [known.position(piece, lambda: connection) for piece in added] == list(range(1, 501))
 
 
 def test_a_block_that_is_past_its_retention_leaves_memory(connection: sqlite3.Connection) -> None:

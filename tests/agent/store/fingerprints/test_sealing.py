@@ -24,15 +24,12 @@ from contract.event import Event
 from contract.fingerprint import fingerprint
 from tests.agent.store.stores import (
     GATEWAY,
-    FaultyConnection,
     HandClock,
     accept,
-    batch,
     crash_image,
     make_store,
-    open_faulty,
     position_of,
-    stored_events,
+    take_turns,
 )
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
@@ -55,13 +52,7 @@ def event(number: int) -> Event:
 async def settle(store: EventStore) -> None:
     """Wait until everything is sealed."""
     await accept(store, HandClock(), Event(DEVICE, id="last"))
-    rest(store)
-
-
-def rest(store: EventStore) -> None:
-    """Cause iterations of the writer, enough for all its postponed work."""
-    for _ in range(500):
-        store.trouble()
+    take_turns(store, 500)
 
 
 def sealed(folder: Path) -> list[tuple[int, int]]:
@@ -93,8 +84,7 @@ def test_sealing_keeps_up_with_large_commits(commit_events: int, tmp_path: Path)
 
 
 @pytest.mark.guarantee(2)
-async def test_copies_of_sealed_events_are_recognised_also_after_a_restart(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_copies_of_sealed_events_are_recognised_also_after_a_restart(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
         for number in range(200):
             assert (await accept(store, clock, event(number))).accepted == 1
@@ -107,17 +97,6 @@ async def test_copies_of_sealed_events_are_recognised_also_after_a_restart(tmp_p
             assert (outcome.accepted, outcome.duplicates) == (0, 200)
     assert read_status(tmp_path, GATEWAY).duplicates == 400
     assert not verify(tmp_path / FILE_NAME).findings
-
-
-async def test_a_commit_larger_than_what_is_left_of_a_block_is_known_across_a_kill(tmp_path: Path) -> None:
-    clock = HandClock()
-    async with make_store(tmp_path / "live", clock, segment_events=SEGMENT) as store:
-        for start in range(0, 210, 21):
-            await accept(store, clock, *(event(start + place) for place in range(21)))
-        await settle(store)
-        image = crash_image(tmp_path / "live", tmp_path / "killed")
-    async with make_store(image, clock, segment_events=SEGMENT) as store:
-        assert (await accept(store, clock, *(event(number) for number in range(210)))).duplicates == 210
 
 
 @pytest.mark.guarantee(2)
@@ -144,13 +123,19 @@ async def test_sealed_fingerprints_are_forgotten_after_the_retention_and_not_bef
 
 
 @pytest.mark.guarantee(2)
-async def test_what_is_given_up_is_forgotten_in_a_segment_too_and_healed_by_a_resend(tmp_path: Path) -> None:
-    clock = HandClock()
+@pytest.mark.parametrize("salvaged", [False, True])
+async def test_what_is_given_up_is_forgotten_in_a_segment_too_and_healed_by_a_resend(
+    tmp_path: Path, clock: HandClock, *, salvaged: bool
+) -> None:
     async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
         for number in range(100):
             await accept(store, clock, event(number))
         await settle(store)
         store._writer.call(lambda: store._committer.give_up(10, 12, "test"))
+    if salvaged:  # and finds the gap alone
+        with closing(database.open_for_service(tmp_path / FILE_NAME)) as connection:
+            connection.execute("DELETE FROM forgotten")
+        swap.suspect(tmp_path / FILE_NAME, "set by the test")
     async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
         # Position 1 is the epoch's first event.
         assert [(await accept(store, clock, event(number))).accepted for number in range(7, 12)] == [0, 1, 1, 1, 0]
@@ -173,7 +158,9 @@ async def test_what_was_given_up_leaves_with_the_segments_before_it_on_a_gateway
                 number += 1
                 clock.pass_seconds(30)
                 if not number % SEGMENT:
-                    rest(store)  # and no duplicate arrives, whose row would stay in the log and be removed from there
+                    take_turns(
+                        store, 500
+                    )  # and no duplicate arrives, whose row would stay in the log and be removed from there
 
         await serve(2)
         store._writer.call(lambda: store._committer.give_up(10, 12, "early"))
@@ -186,35 +173,7 @@ async def test_what_was_given_up_leaves_with_the_segments_before_it_on_a_gateway
         assert (await accept(store, clock, *(event(number - place) for place in range(1, 17)))).accepted == 1
 
 
-async def test_what_is_given_up_stays_forgotten_where_a_salvage_finds_the_gap_alone(tmp_path: Path) -> None:
-    clock = HandClock()
-    async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
-        for number in range(100):
-            await accept(store, clock, event(number))
-        await settle(store)
-        store._writer.call(lambda: store._committer.give_up(10, 12, "test"))
-    with closing(database.open_for_service(tmp_path / FILE_NAME)) as connection:
-        connection.execute("DELETE FROM forgotten")
-    swap.suspect(tmp_path / FILE_NAME, "set by the test")
-    async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
-        assert [(await accept(store, clock, event(number))).accepted for number in range(7, 12)] == [0, 1, 1, 1, 0]
-
-
-async def test_a_retransmission_key_is_kept_when_its_row_is_sealed(tmp_path: Path) -> None:
-    clock = HandClock()
-    nameless = Event(DEVICE, data={"t": 21})
-    async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
-        await accept(store, clock, nameless, key=KEY)
-        for number in range(100):
-            await accept(store, clock, event(number))
-        await settle(store)
-        assert sealed(tmp_path)
-    async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
-        assert (await accept(store, clock, nameless, key=KEY)).duplicates == 1
-
-
-async def test_trace_finds_a_sealed_event_with_its_moment_and_its_copies(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_trace_finds_a_sealed_event_with_its_moment_and_its_copies(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
         committed = {}
         for number in range(100):
@@ -284,59 +243,3 @@ async def test_a_kill_at_any_step_of_a_sealing_loses_no_fingerprint(tmp_path: Pa
                 await settle(store)
                 assert (await accept(store, clock, *(event(place) for place in range(known)))).duplicates == known
             assert not verify(folder / FILE_NAME).findings
-
-
-@pytest.mark.guarantee(2)
-@pytest.mark.parametrize("statement", STEPS)
-async def test_a_sealing_that_fails_at_a_step_begins_anew_and_nothing_is_doubled(
-    tmp_path: Path, statement: str
-) -> None:
-    class Here(FaultyConnection):
-        pass
-
-    clock = HandClock()
-    async with make_store(tmp_path, clock, segment_events=SEGMENT, connect=open_faulty(Here)) as store:
-        await accept(store, clock, *(event(number) for number in range(SEGMENT + 5)))
-        for number in range(SEGMENT + 5, 4 * SEGMENT):
-            Here.fault = statement if number % 3 else ""
-            outcome = await accept(store, clock, event(number))
-            Here.fault = ""
-            if outcome.refusal:
-                assert (await accept(store, clock, event(number))).accepted == 1
-        Here.fault = ""
-        clock.pass_seconds(60)
-        await settle(store)
-        outcome = await accept(store, clock, *(event(number) for number in range(4 * SEGMENT)))
-        assert (outcome.accepted, outcome.duplicates) == (0, 4 * SEGMENT)
-        assert len(sealed(tmp_path)) >= 3
-    assert not verify(tmp_path / FILE_NAME).findings
-
-
-@pytest.fixture(params=["segments", "sealed", "fingerprints"])
-def wounded(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[Path, str]:
-    return tmp_path, request.param
-
-
-@pytest.mark.guarantee(7)
-async def test_a_damaged_segment_is_made_again_from_the_kept_events(wounded: tuple[Path, str]) -> None:
-    folder, table = wounded
-    clock = HandClock()
-    async with make_store(folder, clock, segment_events=SEGMENT) as store:
-        for number in range(100):
-            await accept(store, clock, event(number))
-        await settle(store)
-        store.outbox.mark_forwarded(batch(1, 5))
-    path = folder / FILE_NAME
-    with closing(sqlite3.connect(path)) as connection:
-        # Like a flipped bit: a value that does not match its row's checksum.
-        connection.execute(
-            f"UPDATE {table} SET service_ms = service_ms + 1 WHERE rowid IN (SELECT rowid FROM {table} LIMIT 3)"
-        )
-        connection.commit()
-    swap.suspect(path, "set by the test")
-    async with make_store(folder, clock, segment_events=SEGMENT) as store:
-        kept = {item.position for item in stored_events(store)}
-        assert len(kept) > 90
-        outcome = await accept(store, clock, *(event(number) for number in range(100)))
-        assert outcome.duplicates == 100
-    assert not [finding for finding in verify(path).findings if finding.check in ("segments", "fingerprints", "rows")]

@@ -36,12 +36,6 @@ def numbered(events: list[PackedEvent], first: int) -> list[PackedEvent]:
     ]
 
 
-@given(st.lists(EVENTS, max_size=5), st.integers(1, 2**40))
-def test_events_are_read_back_as_written(events: list[PackedEvent], first: int) -> None:
-    placed = numbered(events, first)
-    assert list(unpack(first, b"".join(map(pack, placed)))) == placed
-
-
 @pytest.mark.guarantee(7)
 @given(st.lists(EVENTS, min_size=1, max_size=3), st.data())
 def test_no_flipped_bit_goes_unnoticed(events: list[PackedEvent], data: st.DataObject) -> None:

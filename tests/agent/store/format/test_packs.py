@@ -8,10 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agent.status import read_status
 from agent.store.port import Outcome
 from contract.event import Event
-from tests.agent.store.stores import GATEWAY, HandClock, accept, crash_image, make_store, stored_events
+from tests.agent.store.stores import HandClock, accept, crash_image, make_store
 
 KEY = b"p" * 16
 RESEND_SECONDS = 20
@@ -20,26 +19,6 @@ RESEND_SECONDS = 20
 
 def nameless(number: int) -> Event:
     return Event("d", data={"n": number})
-
-
-@pytest.mark.guarantee(7)
-@pytest.mark.parametrize("damaged", [(1,), (2,), (3,), (1, 3), (2, 3), (1, 2, 3)])
-async def test_a_resend_heals_the_gap_inside_its_pack_and_doubles_nothing(
-    tmp_path: Path, damaged: tuple[int, ...]
-) -> None:
-    clock = HandClock()
-    pack = [nameless(number) for number in (1, 2, 3)]
-    async with make_store(tmp_path, clock) as store:
-        assert (await accept(store, clock, *pack, key=KEY)).accepted == 3
-        for place in damaged:
-            store.outbox.give_up(1 + place, "test")
-        again = await accept(store, clock, *pack, key=KEY)
-        assert (again.accepted, again.duplicates) == (len(damaged), 3 - len(damaged))
-        assert again.new == tuple(place in damaged for place in (1, 2, 3))
-        assert (await accept(store, clock, *pack, key=KEY)).duplicates == 3
-        stored = [event.tail for event in stored_events(store)]
-        assert [sum(b'"data":{"n":%d}' % number in tail for tail in stored) for number in (1, 2, 3)] == [1, 1, 1]
-    assert read_status(tmp_path, GATEWAY).events.lost == len(damaged)
 
 
 events = st.one_of(st.integers(1, 3).map(nameless), st.integers(1, 3).map(lambda number: Event("d", id=number)))

@@ -24,11 +24,18 @@ from agent.store.recovery.verify import verify
 from agent.store.schema import database, tables
 from agent.store.schema.database import snapshot
 from contract.event import Event
-from tests.agent.store.stores import GATEWAY, HandClock, accept, batch, make_store, stored_events
+from tests.agent.store.stores import (
+    GATEWAY,
+    HandClock,
+    accept,
+    make_store,
+    process_all,
+    stored_events,
+    write_back,
+)
 
 
-async def test_a_reader_sees_one_moment_while_the_service_commits(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_a_reader_sees_one_moment_while_the_service_commits(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, Event("d", id=1))
         with read_only(tmp_path / FILE_NAME) as reader, snapshot(reader):
@@ -41,8 +48,7 @@ async def test_a_reader_sees_one_moment_while_the_service_commits(tmp_path: Path
             assert reader.table("epochs").count == 1  # readers start none
 
 
-async def test_a_reader_cannot_write(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_a_reader_cannot_write(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, Event("d", id=1))
         before = (tmp_path / FILE_NAME).read_bytes()
@@ -158,9 +164,7 @@ async def test_a_file_that_shrinks_between_two_looks_is_no_damage(
     async with make_store(tmp_path, clock, keep_processed_seconds=0) as store:
         for number in range(20):
             await accept(store, clock, Event("d", id=number, data={"text": Random(number).randbytes(40_000).hex()}))
-        last = stored_events(store)[-1].position
-        store.outbox.mark_forwarded(batch(1, last))
-        store.outbox.mark_processed(store.outbox.forwarded())
+        process_all(store)
         clock.pass_seconds(100)
         store.trouble()
         store._writer.call(lambda: void(database.empty_log(store._transactions.connection.get())))
@@ -180,7 +184,7 @@ async def test_a_file_that_shrinks_between_two_looks_is_no_damage(
                     return
                 before = path.stat().st_size
                 store._writer.call(shrink)
-                store._writer.call(lambda: database.write_back(store._transactions.connection.get()))
+                write_back(store)
                 pages.append((before - path.stat().st_size) // PAGE_BYTES)
 
         with monkeypatch.context() as patch:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import shutil
 import sqlite3
@@ -26,21 +25,29 @@ from agent.store.read.section import SECTION_EVENTS, SECTION_MS
 from agent.store.schema import database
 from contract.event import Event
 from tests.agent.store.sections import Witness, statements
-from tests.agent.store.stores import HandClock, accept, batch, crash_image, make_store, stored_events
+from tests.agent.store.stores import (
+    FaultyConnection,
+    HandClock,
+    accept,
+    crash_image,
+    document,
+    make_store,
+    open_faulty,
+    process_all,
+    stored_events,
+    take_turns,
+)
 
 
 def readings(first: int, count: int) -> list[Event]:
     return [Event("urn:dev:ops:a", id=number, data={"t": number / 10}) for number in range(first, first + count)]
 
 
-def process_all(store: EventStore, clock: HandClock) -> None:
+def purge_all(store: EventStore, clock: HandClock) -> None:
     """Purge all events, as after their receipt."""
-    events = stored_events(store)
-    store.outbox.mark_forwarded(batch(events[0].position, events[-1].position))
-    store.outbox.mark_processed(store.outbox.forwarded())
+    process_all(store)
     clock.pass_seconds(11)
-    for _ in range(3):
-        store.trouble()
+    take_turns(store, 3)
     assert store.counts().processed == 0
 
 
@@ -53,18 +60,26 @@ def check(events: list[StoredEvent], *sections: tuple[int, int]) -> None:
 
 
 @pytest.mark.guarantee(8)
-async def test_each_opening_states_the_digest_of_the_epoch_before(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, *readings(1, 3))
-        await accept(store, clock, *readings(2, 3))
-        first = stored_events(store)
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, *readings(10, 1))
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, *readings(11, 1))
-        events = stored_events(store)
-    check(events, (1, 5), (1, 2))
-    assert statements(events)[0].epoch == first[0].label.epoch
+async def test_each_opening_states_the_digest_of_the_epoch_before_whatever_was_purged_refused_or_killed(
+    tmp_path: Path, clock: HandClock, faulty: type[FaultyConnection]
+) -> None:
+    witness = Witness()
+    async with make_store(tmp_path / "0", clock, keep_processed_seconds=0, connect=open_faulty(faulty)) as store:
+        for start, known in ((1, 5), (5, 4), (30, 6), (40, 4)):
+            if start == 30:
+                faulty.fault = "INSERT INTO events"
+                assert (await accept(store, clock, *readings(20, 3))).refusal
+                faulty.fault = ""
+            await accept(store, clock, *readings(start, known))  # the first of the second is a duplicate
+            witness.see(stored_events(store))
+            if start in (1, 30):
+                purge_all(store, clock)
+        image = crash_image(tmp_path / "0", tmp_path / "1")
+    for first in (50, 80):
+        async with make_store(image, clock) as store:
+            await accept(store, clock, *readings(first, 20))
+            witness.see(stored_events(store))
+    assert sorted((one.first, one.last) for one in witness.verified) == [(1, 9), (1, 11), (1, 21)]
 
 
 async def test_what_begins_a_section_states_version_backlog_and_wear(tmp_path: Path, clock: HandClock) -> None:
@@ -77,7 +92,7 @@ async def test_what_begins_a_section_states_version_backlog_and_wear(tmp_path: P
         await accept(store, clock, *readings(10, 1))
         events = stored_events(store)
         written = store.written_bytes()
-    stated = [data for event in events if "version" in (data := json.loads(b"{" + event.tail + b"}")["data"])]
+    stated = [data for event in events if "version" in (data := document(event)["data"])]
     assert [(one["version"], one["new_events"]) for one in stated] == [(version(), 0), (version(), 4)]
     assert [one["settings_hash"] for one in stated] == [settings_hash(settings)] * 2
     assert 0 <= stated[0]["written_bytes"] <= stated[1]["written_bytes"] <= written
@@ -117,8 +132,7 @@ async def test_a_section_ends_after_a_time_though_no_event_follows(tmp_path: Pat
         assert not statements(stored_events(store))
         for _ in range(3):
             clock.pass_seconds(SECTION_MS / 1000)
-            for _ in range(3):
-                store.trouble()
+            take_turns(store, 3)
         events = stored_events(store)
     check(events, (1, 4))  # a section of its statement alone is not closed
     assert len(events) == 5
@@ -137,57 +151,16 @@ async def test_the_name_of_an_epoch_may_read_as_an_integer(
     check(events, (1, 4))
 
 
-@pytest.mark.guarantee(8)
-@pytest.mark.parametrize("killed", [False, True])
-async def test_what_was_purged_is_in_the_digest(tmp_path: Path, clock: HandClock, killed: bool) -> None:
-    witness = Witness()
-    folder = tmp_path / "0"
-    async with make_store(folder, clock, keep_processed_seconds=0) as store:
-        for start in (1, 10, 20):
-            await accept(store, clock, *readings(start, 5))
-            witness.see(stored_events(store))
-            process_all(store, clock)
-        await accept(store, clock, *readings(30, 5))
-        witness.see(stored_events(store))
-        if killed:
-            folder = crash_image(folder, tmp_path / "1")
-    async with make_store(folder, clock) as store:
-        await accept(store, clock, *readings(40, 1))
-        events = stored_events(store)
-    witness.see(events)
-    assert [(one.first, one.last) for one in witness.verified] == [(1, 21)]
-    assert witness.verified == set(statements(events))
-
-
 async def test_the_digest_of_a_store_without_any_event_left_is_known(tmp_path: Path, clock: HandClock) -> None:
     witness = Witness()
     async with make_store(tmp_path, clock, keep_processed_seconds=0) as store:
         await accept(store, clock, *readings(1, 5))
         witness.see(stored_events(store))
-        process_all(store, clock)
+        purge_all(store, clock)
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, *readings(40, 1))
         witness.see(stored_events(store))
     assert len(witness.verified) == 1
-
-
-@pytest.mark.guarantee(8)
-async def test_a_copy_and_its_original_state_the_same_digest_of_what_they_share(
-    tmp_path: Path, clock: HandClock
-) -> None:
-    witness = Witness()
-    async with make_store(tmp_path / "card", clock, keep_processed_seconds=0) as store:
-        await accept(store, clock, *readings(1, 5))
-        witness.see(stored_events(store))
-        process_all(store, clock)
-        copy = crash_image(tmp_path / "card", tmp_path / "copy")
-        await accept(store, clock, *readings(10, 5))
-        witness.see(stored_events(store))
-    for folder in (tmp_path / "card", copy):
-        async with make_store(folder, clock) as store:
-            await accept(store, clock, *readings(40, 1))
-            witness.see(stored_events(store))
-    assert sorted((one.first, one.last) for one in witness.verified) == [(1, 6), (1, 11)]
 
 
 @pytest.mark.guarantee(8)
@@ -196,7 +169,7 @@ async def test_a_digest_that_is_not_known_is_not_stated(tmp_path: Path, clock: H
     async with make_store(tmp_path, clock, keep_processed_seconds=0) as store:
         await accept(store, clock, *readings(1, 5))
         if lost == "note":
-            process_all(store, clock)
+            purge_all(store, clock)
         await accept(store, clock, *readings(10, 5))
     with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
         if lost == "note":
@@ -223,7 +196,7 @@ async def test_an_older_note_leads_to_the_same_digest_or_to_none(tmp_path: Path,
             await accept(store, clock, *readings(start, 5))
             witness.see(stored_events(store))
             if start != 20:
-                process_all(store, clock)
+                purge_all(store, clock)
                 notes.append(_note(tmp_path / "0"))
     for number, (note, known) in enumerate([(notes[0], False), (notes[1], True)], 1):
         folder = tmp_path / str(number)
@@ -247,7 +220,7 @@ async def test_a_salvage_keeps_the_digest_where_it_has_lost_nothing(tmp_path: Pa
             await accept(store, clock, *readings(start, 5))
             witness.see(stored_events(store))
             if start == 1:
-                process_all(store, clock)
+                purge_all(store, clock)
     swap.suspect(tmp_path / FILE_NAME, "set by the test")
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, *readings(40, 1))

@@ -7,13 +7,8 @@ import pytest
 from agent.status import read_status
 from agent.store.port import Batch
 from contract.event import Event
-from tests.agent.store.stores import GATEWAY, HandClock, accept, batch, make_store, stored_events
+from tests.agent.store.stores import GATEWAY, HandClock, accept, batch, make_store, process_all, stored_events
 from tests.agent.store.test_event_store import DEVICE, ONE, TWO
-
-
-@pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
 
 
 async def test_states_follow_from_the_batches_and_survive_a_restart(tmp_path: Path, clock: HandClock) -> None:
@@ -33,17 +28,6 @@ async def test_states_follow_from_the_batches_and_survive_a_restart(tmp_path: Pa
     assert (status.accepted, status.epochs) == (9, 1)
 
 
-async def test_a_returned_batch_is_new_again(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, ONE, TWO)
-        store.outbox.mark_forwarded(batch(1, 3))
-        assert not store.outbox.wait(0, 0)
-        store.outbox.return_batches(store.outbox.forwarded())
-        assert store.outbox.wait(3, 0)
-        assert (store.outbox.take_returned(), store.outbox.take_returned()) == (True, False)
-        assert [event.position for event in stored_events(store)] == [1, 2, 3]
-
-
 @pytest.mark.guarantee(4)
 async def test_only_processed_events_are_purged_and_their_positions_never_come_again(
     tmp_path: Path, clock: HandClock
@@ -51,8 +35,7 @@ async def test_only_processed_events_are_purged_and_their_positions_never_come_a
     async with make_store(tmp_path, clock, keep_processed_seconds=60) as store:
         await accept(store, clock, ONE)
         await accept(store, clock, TWO)
-        store.outbox.mark_forwarded(batch(1, 3))
-        store.outbox.mark_processed(store.outbox.forwarded())
+        process_all(store)
         clock.pass_seconds(3600)
         await accept(store, clock, Event(DEVICE, id=3))
         await accept(store, clock, Event(DEVICE, id=4))

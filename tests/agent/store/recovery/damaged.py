@@ -1,7 +1,6 @@
 """A store to be damaged, and the assertions that hold after any damage."""
 
 import asyncio
-import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,16 @@ from agent.store.errors import DamagedStoreError
 from agent.store.event_store import EventStore
 from agent.store.port import StoredEvent
 from contract.event import Event, Label
-from tests.agent.store.stores import HandClock, accept, batch, crash_image, make_store, stored_events
+from tests.agent.store.stores import (
+    HandClock,
+    accept,
+    batch,
+    crash_image,
+    declared,
+    make_store,
+    stored_events,
+    take_turns,
+)
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 PROCESSED_TO, FORWARDED_TO = 12, 20
@@ -67,8 +75,7 @@ def make_original(root: Path, openings: int = 3) -> Original:
                     store.outbox.mark_processed(store.outbox.forwarded())
                     store.outbox.mark_forwarded(batch(PROCESSED_TO + 1, FORWARDED_TO))
                     store.outbox.set_fact("receipts.table", "t1")
-                for _ in range(200):
-                    store.trouble()  # a turn of the writer, which seals
+                take_turns(store, 200)
                 if opening == openings - 1:
                     crash_image(root / "live", root / "killed")
         return Original(root / "killed", tuple(events), tuple(commits))
@@ -123,9 +130,8 @@ def check(original: Original, found: Survivors, *, may_lose_from: int | None = N
 def _survivors(store: EventStore, events: list[StoredEvent]) -> Survivors:
     lost: set[Label] = set()
     found_to: set[Label] = set()
-    gaps = [event for event in events if b'"type":"gateway.gap"' in event.tail]
-    for gap in gaps:
-        data = json.loads(b"{" + gap.tail + b"}")["data"]
+    gaps = declared(events)
+    for data in gaps:
         if "found_to_epoch" in data:
             found_to.add(Label(data["found_to_epoch"], data["found_to_sequence"]))
         for epoch, first, last in data["labels"]:

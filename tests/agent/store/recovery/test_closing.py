@@ -24,9 +24,8 @@ from tests.agent.store.faults.test_log_taken_away import (
     replace,
     shorten,
     truncate,
-    write_back,
 )
-from tests.agent.store.stores import HandClock, accept, make_store, stored_events
+from tests.agent.store.stores import HandClock, accept, make_store, stored_events, write_back
 
 
 @pytest.mark.guarantee(7)

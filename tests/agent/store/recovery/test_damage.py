@@ -111,8 +111,7 @@ async def test_a_salvaged_store_knows_its_events_again_and_takes_what_it_lost_as
 
 
 @pytest.mark.guarantee(7)
-async def test_a_schema_that_is_no_text_keeps_no_store_from_opening(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_a_schema_that_is_no_text_keeps_no_store_from_opening(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         assert (await accept(store, clock, event(1))).accepted == 1
 
@@ -148,8 +147,7 @@ async def test_one_damaged_event_becomes_a_gap_while_its_neighbours_go_on(origin
         assert sum(b"gateway.gap" in event.tail for event in stored_events(store)) == 1
 
 
-async def test_a_clean_end_leaves_no_suspicion(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_a_clean_end_leaves_no_suspicion(tmp_path: Path, clock: HandClock) -> None:
     for number in range(2):
         async with make_store(tmp_path, clock) as store:
             await accept(store, clock, event(number))

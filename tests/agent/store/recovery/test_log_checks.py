@@ -20,9 +20,8 @@ from tests.agent.store.faults.test_log_taken_away import (
     remove,
     replace,
     truncate,
-    write_back,
 )
-from tests.agent.store.stores import HandClock, accept, make_store
+from tests.agent.store.stores import HandClock, accept, make_store, write_back
 
 
 def leave_one_frame(log: Path) -> None:
@@ -44,22 +43,6 @@ async def test_no_copy_is_acked_of_what_stood_in_a_log_that_was_taken_away(
     async with make_store(tmp_path, clock) as store:
         assert not (await accept(store, clock, *events)).refusal
         assert sorted(ids(store)) == [*range(9)]
-
-
-@pytest.mark.guarantee(7)
-@pytest.mark.parametrize("how", ["removed", "replaced"])
-async def test_no_copy_is_acked_of_what_stood_in_a_file_that_was_taken_away(
-    tmp_path: Path, clock: HandClock, how: str
-) -> None:
-    path = tmp_path / "live" / FILE_NAME
-    async with make_store(path.parent, clock) as store:
-        await accept(store, clock, Event("d", id=0))
-        write_back(store)
-        path.rename(tmp_path / "gone")
-        if how == "replaced":
-            path.write_bytes((tmp_path / "gone").read_bytes())
-        assert (await accept(store, clock, Event("d", id=0))).refusal
-        assert isinstance(damage_met(store), DamagedStoreError)
 
 
 @pytest.mark.guarantee(7)

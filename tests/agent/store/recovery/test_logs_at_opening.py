@@ -6,30 +6,17 @@ import pytest
 
 from agent.store.files import swap
 from agent.store.layout import FILE_NAME
-from agent.store.schema import database
 from contract.event import Event
-from tests.agent.store.stores import HandClock, accept, crash_image, make_store
+from tests.agent.store.stores import HandClock, accept, crash_image, make_store, write_back
 
 LOG = f"{FILE_NAME}-wal"
-
-
-@pytest.mark.guarantee(7)
-async def test_a_log_that_is_there_without_its_file_is_salvaged(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path / "live", clock) as store:
-        for number in range(5):
-            await accept(store, clock, Event("d", id=number))
-        killed = crash_image(tmp_path / "live", tmp_path / "killed")
-    (killed / FILE_NAME).unlink()
-    async with make_store(killed, clock) as store:
-        copies = await accept(store, clock, *(Event("d", id=number) for number in range(5)))
-        assert copies.duplicates == 5
 
 
 @pytest.mark.parametrize("length", [32, 4096, 100_000])
 async def test_a_log_of_zeros_is_an_empty_one(tmp_path: Path, clock: HandClock, length: int) -> None:
     async with make_store(tmp_path / "live", clock) as store:
         await accept(store, clock, Event("d", id=0))
-        store._writer.call(lambda: database.write_back(store._transactions.connection.get()))
+        write_back(store)
         killed = crash_image(tmp_path / "live", tmp_path / "killed")
     (killed / LOG).write_bytes(bytes(length))
     async with make_store(killed, clock) as store:

@@ -1,6 +1,5 @@
 """A missing file or a missing log: what was in it is declared as lost, whichever program opens the store first."""
 
-import asyncio
 import errno
 import os
 import shutil
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.store.errors import DamagedStoreError, StoreError
+from agent.store.errors import StoreError
 from agent.store.files import swap, use_mark
 from agent.store.files.use_mark import LastCommit, UseMark
 from agent.store.layout import FILE_NAME
@@ -128,24 +127,6 @@ def test_a_mark_that_the_disk_cannot_read_counts_all_the_same(tmp_path: Path, mo
     assert use_mark.lacks_log(path)
     use_mark.note_lost_log(path)
     assert use_mark.noted(path) is None
-
-
-@pytest.mark.guarantee(7)
-@pytest.mark.parametrize("how", ["removed", "replaced"])
-async def test_a_file_that_is_taken_away_under_the_agent_is_damage(tmp_path: Path, clock: HandClock, how: str) -> None:
-    path = tmp_path / "live" / FILE_NAME
-    async with make_store(path.parent, clock) as store:
-        for number in range(3):
-            await accept(store, clock, event(number))
-        path.rename(tmp_path / "gone")
-        if how == "replaced":
-            path.write_bytes((tmp_path / "gone").read_bytes())
-        assert (await accept(store, clock, event(3))).refusal
-        await asyncio.sleep(0)
-        assert isinstance(store.failed.exception(), DamagedStoreError)
-    async with make_store(path.parent, clock) as store:
-        assert (await accept(store, clock, event(3))).accepted == 1
-        assert any(b"gateway.gap" in one.tail for one in stored_events(store))
 
 
 async def test_a_link_in_place_of_the_file_is_refused_with_what_to_do(original: Original, tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from agent.store.event_store import EventStore
 from agent.store.files import use_mark
 from agent.store.layout import FILE_NAME, LOG_FRAME_BYTES
 from contract.event import Event
-from tests.agent.store.faults.test_log_taken_away import LOG, ids, what_a_kill_leaves, write_back
-from tests.agent.store.stores import HandClock, accept, make_store, stored_events
+from tests.agent.store.faults.test_log_taken_away import LOG, ids, what_a_kill_leaves
+from tests.agent.store.stores import HandClock, accept, make_store, stored_events, write_back
 
 EVENTS = [Event("d", id=number) for number in range(9)]
 FILES_MAX = 256

@@ -79,9 +79,8 @@ def latest_duplicates(connection: Reads) -> None:
     ],
 )
 async def test_a_value_of_another_type_is_reported_as_damage(
-    tmp_path: Path, statement: str, read: Callable[[Reads], object]
+    tmp_path: Path, statement: str, read: Callable[[Reads], object], clock: HandClock
 ) -> None:
-    clock = HandClock()
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, event(1))
         await submit(store, clock, event(1), event(2), rejects=(Reject("d", "coap", 1, "no map", b"raw"),))
@@ -97,8 +96,7 @@ async def test_a_value_of_another_type_is_reported_as_damage(
     assert any(defect.check == "rows" for defect in verify(tmp_path / FILE_NAME).findings)
 
 
-async def test_a_salvage_leaves_out_rejected_events_of_another_type(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_a_salvage_leaves_out_rejected_events_of_another_type(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         for number in range(3):
             reject = Reject("d", "coap", 1, f"reason {number}", b"raw")

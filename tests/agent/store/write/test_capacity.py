@@ -1,7 +1,5 @@
 """A full store: processed events are removed first, and the oldest only where configured, and declared."""
 
-import json
-from contextlib import closing
 from dataclasses import astuple, replace
 from pathlib import Path
 from time import monotonic
@@ -11,9 +9,7 @@ import pytest
 from agent.status import read_status
 from agent.store.counts import EventCounts
 from agent.store.event_store import EventStore
-from agent.store.layout import FILE_NAME
-from agent.store.port import StoredEvent
-from agent.store.schema import database, disk_space
+from agent.store.schema import disk_space
 from agent.store.schema.gaps import Gap
 from agent.store.write.capacity import DROPPED, Capacity
 from agent.store.write.decision import STORE_FULL
@@ -24,12 +20,16 @@ from tests.agent.store.stores import (
     accept,
     batch,
     crash_image,
+    declared,
+    holding_the_log,
     make_store,
     nearly_full,
+    process_all,
     stored_events,
 )
 
 BYTES_MAX = 400_000
+KEY = b"p" * 16
 
 
 def event(number: int) -> Event:
@@ -45,12 +45,6 @@ async def fill(store: EventStore, clock: HandClock, first: int) -> int:
     return number
 
 
-def declared(events: list[StoredEvent]) -> list[list[object]]:
-    gaps = [json.loads(b"{" + event.tail + b"}")["data"] for event in events if b"gateway.gap" in event.tail]
-    assert {gap["reason"] for gap in gaps} <= {DROPPED}
-    return [labels for gap in gaps for labels in gap["labels"]]
-
-
 async def test_what_the_file_system_says_is_never_too_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = HandClock()
     at_most, exactly, found = Capacity._bytes_at_most, Capacity._bytes, list[int]()
@@ -63,8 +57,7 @@ async def test_what_the_file_system_says_is_never_too_little(tmp_path: Path, mon
     monkeypatch.setattr(Capacity, "_bytes", noting)
     async with make_store(tmp_path, clock, max_bytes=8 * BYTES_MAX, keep_processed_seconds=0) as store:
         await fill(store, clock, 1)
-        store.outbox.mark_forwarded(batch(1, stored_events(store)[-1].position))
-        store.outbox.mark_processed(store.outbox.forwarded())
+        process_all(store)
         clock.pass_seconds(100)
         await fill(store, clock, 2000)
     assert len(found) > 100
@@ -72,13 +65,10 @@ async def test_what_the_file_system_says_is_never_too_little(tmp_path: Path, mon
 
 
 @pytest.mark.guarantee(3)
-async def test_what_is_processed_makes_room_before_its_time(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_what_is_processed_makes_room_before_its_time(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock, max_bytes=BYTES_MAX, keep_processed_seconds=10**9) as store:
         number = await fill(store, clock, 1)
-        last = stored_events(store)[-1].position
-        store.outbox.mark_forwarded(batch(1, last))
-        store.outbox.mark_processed(store.outbox.forwarded())
+        process_all(store)
         assert (await accept(store, clock, event(number))).accepted == 1
         assert not declared(stored_events(store))
 
@@ -96,9 +86,10 @@ async def test_the_oldest_are_dropped_only_where_configured_and_declared(tmp_pat
         events = stored_events(store)
         assert not store.failed.done()
         kept = {event.label.sequence for event in events}
-        lost = {
-            sequence for _, first, last in declared(events) for sequence in range(int(str(first)), int(str(last)) + 1)
-        }
+        gaps = declared(events)
+        assert {gap["reason"] for gap in gaps} == {DROPPED}
+        ranges = [label[1:] for gap in gaps for label in gap["labels"]]
+        lost = {sequence for first, last in ranges for sequence in range(first, last + 1)}
         assert not kept & lost
         assert kept | lost == set(range(1, max(kept) + 1))
         assert len(lost) > 80
@@ -148,8 +139,7 @@ async def test_what_is_dropped_of_a_batch_is_lost_and_its_rest_waits_for_the_rec
         assert store.outbox.forwarded() == ()
 
 
-async def test_a_kill_after_a_drop_leaves_each_event_one_state(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_a_kill_after_a_drop_leaves_each_event_one_state(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path / "live", clock) as store:
         await accept(store, clock, *(event(number) for number in range(9)))
         store.outbox.mark_forwarded(batch(1, 8))
@@ -165,28 +155,27 @@ async def test_a_kill_after_a_drop_leaves_each_event_one_state(tmp_path: Path) -
 
 
 @pytest.mark.guarantee(3)
-async def test_copies_alone_drop_nothing(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_copies_alone_drop_nothing(tmp_path: Path, clock: HandClock) -> None:
+    nameless = Event("d", data={"n": 1})
     async with make_store(tmp_path, clock, max_bytes=BYTES_MAX) as store:
+        await accept(store, clock, nameless, key=KEY)
         number = await fill(store, clock, 1)
         assert (await accept(store, clock, event(number))).refusal == STORE_FULL
         before = len(stored_events(store))
     async with make_store(tmp_path, clock, max_bytes=BYTES_MAX, when_full="drop-oldest") as store:
         assert (await accept(store, clock, event(number - 1))).duplicates == 1
+        assert (await accept(store, clock, nameless, key=KEY)).duplicates == 1
         assert len(stored_events(store)) == before
 
 
 @pytest.mark.guarantee(3)
 async def test_while_a_reader_holds_the_log_nothing_is_dropped_and_nobody_waits_for_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, clock: HandClock
 ) -> None:
-    clock = HandClock()
     async with make_store(tmp_path, clock, max_bytes=4 * BYTES_MAX, when_full="drop-oldest") as store:
         for number in range(20):
             assert (await accept(store, clock, event(number))).accepted == 1
-        with closing(database.open_for_reading(tmp_path / FILE_NAME)) as reader:
-            reader.execute("BEGIN")
-            reader.execute("SELECT count(*) FROM events").fetchone()
+        with holding_the_log(tmp_path):
             number = await fill(store, clock, 100)
             start = monotonic()
             for again in range(10):
@@ -217,9 +206,7 @@ async def test_a_reader_that_keeps_the_log_growing_is_named_before_the_store_is_
     monkeypatch.setattr(disk_space, "LOG_BYTES_EXPECTED", 200_000)
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, event(0))
-        with closing(database.open_for_reading(tmp_path / FILE_NAME)) as reader:
-            reader.execute("BEGIN")
-            reader.execute("SELECT count(*) FROM events").fetchone()
+        with holding_the_log(tmp_path):
             for number in range(1, 60):
                 await accept(store, clock, event(number))
             assert not said()
@@ -231,17 +218,3 @@ async def test_a_reader_that_keeps_the_log_growing_is_named_before_the_store_is_
         store.trouble()
         store.trouble()
         assert said() == ["store=log-held", "store=log-released"]
-
-
-@pytest.mark.guarantee(3)
-async def test_a_proven_copy_drops_nothing(tmp_path: Path) -> None:
-    clock = HandClock()
-    key = b"p" * 16
-    nameless = Event("d", data={"n": 1})
-    async with make_store(tmp_path, clock, max_bytes=BYTES_MAX) as store:
-        await accept(store, clock, nameless, key=key)
-        await fill(store, clock, 1)
-        before = len(stored_events(store))
-    async with make_store(tmp_path, clock, max_bytes=BYTES_MAX, when_full="drop-oldest") as store:
-        assert (await accept(store, clock, nameless, key=key)).duplicates == 1
-        assert len(stored_events(store)) == before

@@ -81,8 +81,7 @@ async def test_duplicates_alone_cause_no_commit_before_they_have_waited_for_anot
 
 
 @pytest.mark.guarantee(7)
-async def test_a_row_lists_the_latest_of_its_copies_and_counts_all(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_a_row_lists_the_latest_of_its_copies_and_counts_all(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, ONE, TWO)
         for _ in range(fingerprint_rows.REPEATS_MAX):
@@ -96,8 +95,7 @@ async def test_a_row_lists_the_latest_of_its_copies_and_counts_all(tmp_path: Pat
 
 
 @pytest.mark.guarantee(7)
-async def test_a_latest_row_that_is_damaged_is_met_as_damage(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_a_latest_row_that_is_damaged_is_met_as_damage(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, ONE)
         store.outbox.set_fact("name", "nothing is pending")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +15,7 @@ from tests.agent.store.stores import (
     HandClock,
     accept,
     crash_image,
+    declared,
     make_store,
     open_faulty,
     stored_events,
@@ -24,12 +23,6 @@ from tests.agent.store.stores import (
 
 LIFETIME = 3_600.0
 ONE = Event("urn:a", id=1, data={"x": 1})
-
-
-def declared(store: EventStore) -> list[dict[str, Any]]:
-    """Return what the gaps declare."""
-    tails = [json.loads(b"{" + event.tail + b"}") for event in stored_events(store)]
-    return [tail["data"] for tail in tails if tail["type"] == "gateway.gap"]
 
 
 async def fill(store: EventStore, clock: HandClock, first: int, count: int, seconds: float) -> None:
@@ -46,7 +39,7 @@ async def test_the_first_events_that_are_too_old_become_one_gap_and_their_resend
         await fill(store, clock, 1, 10, 600)  # positions 2 to 11
         epoch = store.outbox.epoch()
         assert store.outbox.expire(2, 11, LIFETIME) == 4
-        assert declared(store) == [{"reason": "expired", "count": 4, "labels": [[epoch, 2, 5]]}]
+        assert declared(stored_events(store)) == [{"reason": "expired", "count": 4, "labels": [[epoch, 2, 5]]}]
         assert store.counts() == EventCounts(8, 0, 0, 4)
         assert [event.position for event in stored_events(store)] == [1, 6, 7, 8, 9, 10, 11, 12]
         assert store.outbox.expire(6, 11, LIFETIME) == 0
@@ -75,7 +68,7 @@ async def test_sealed_events_expire_with_the_last_of_their_segment(tmp_path: Pat
             await store.turn()
         expired = store.outbox.expire(2, 41, LIFETIME)
         assert 35 - 8 <= expired <= 35  # those of the segment of the first young one wait for it
-        assert sum(gap["count"] for gap in declared(store)) == expired
+        assert sum(gap["count"] for gap in declared(stored_events(store))) == expired
 
 
 async def test_what_is_past_the_retention_has_expired(tmp_path: Path, clock: HandClock) -> None:
@@ -94,7 +87,7 @@ async def test_what_was_dropped_or_given_up_meanwhile_does_not_expire_as_well(tm
         epoch = store.outbox.epoch()
         store.outbox.give_up(3, "dropped")  # as on a full store, between the reading and the expiry
         assert store.outbox.expire(2, 11, LIFETIME) == 3
-        assert declared(store) == [
+        assert declared(stored_events(store)) == [
             {"reason": "dropped", "count": 1, "labels": [[epoch, 3, 3]]},
             {"reason": "expired", "count": 3, "labels": [[epoch, 2, 2], [epoch, 4, 5]]},
         ]
@@ -102,19 +95,18 @@ async def test_what_was_dropped_or_given_up_meanwhile_does_not_expire_as_well(tm
 
 
 @pytest.mark.guarantee(4)
-async def test_a_kill_before_the_declaration_leaves_it_to_the_next_start(tmp_path: Path, clock: HandClock) -> None:
-    class Faulty(FaultyConnection):
-        fault = ""
-
-    async with make_store(tmp_path / "live", clock, connect=open_faulty(Faulty)) as store:
+async def test_a_kill_before_the_declaration_leaves_it_to_the_next_start(
+    tmp_path: Path, clock: HandClock, faulty: type[FaultyConnection]
+) -> None:
+    async with make_store(tmp_path / "live", clock, connect=open_faulty(faulty)) as store:
         await fill(store, clock, 1, 10, 600)
         epoch = store.outbox.epoch()
-        Faulty.fault = "INSERT INTO events"  # the gap is on disk, its declaration is not
+        faulty.fault = "INSERT INTO events"  # the gap is on disk, its declaration is not
         assert store.outbox.expire(2, 11, LIFETIME) == 4
-        assert declared(store) == []
+        assert declared(stored_events(store)) == []
         image = crash_image(tmp_path / "live", tmp_path / "image")
     for _ in range(2):
         async with make_store(image, clock) as store:
             await store.turn()
-            assert declared(store) == [{"reason": "expired", "count": 4, "labels": [[epoch, 2, 5]]}]
+            assert declared(stored_events(store)) == [{"reason": "expired", "count": 4, "labels": [[epoch, 2, 5]]}]
             assert store.outbox.expire(2, 11, LIFETIME) == 0

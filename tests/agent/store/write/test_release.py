@@ -1,7 +1,6 @@
 """Removal from the outbox without a receipt: events released before they are sent, or given up."""
 
 import asyncio
-import json
 from contextlib import closing
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from tests.agent.store.stores import (
     accept,
     batch,
     crash_image,
+    declared,
     make_store,
     open_faulty,
     stored_events,
@@ -35,16 +35,14 @@ def kept_commits(folder: Path) -> list[int]:
         return [row[0] for row in connection.execute("SELECT first_position FROM events ORDER BY first_position")]
 
 
-def declared(store: EventStore) -> list[tuple[str, int, int]]:
+def given_up(store: EventStore) -> list[tuple[str, int, int]]:
     """Return reason and sequences of each range that a gap declares."""
-    tails = [json.loads(b"{" + event.tail + b"}") for event in stored_events(store)]
-    gaps = [tail["data"] for tail in tails if tail["type"] == "gateway.gap"]
+    gaps = declared(stored_events(store))
     return [(gap["reason"], first, last) for gap in gaps for _, first, last in gap["labels"]]
 
 
 @pytest.mark.guarantee(4)
-async def test_what_is_released_stays_so_after_a_kill_and_is_purged_at_once(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_what_is_released_stays_so_after_a_kill_and_is_purged_at_once(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path / "store", clock) as store:
         await accept(store, clock, ONE)
         await accept(store, clock, TWO)
@@ -57,8 +55,7 @@ async def test_what_is_released_stays_so_after_a_kill_and_is_purged_at_once(tmp_
         assert kept_commits(image)[0] == 3
 
 
-async def test_marks_that_wait_do_not_undo_a_release(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_marks_that_wait_do_not_undo_a_release(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path / "store", clock) as store:
         await accept(store, clock, *(Event("d", id=number, data={}) for number in range(8)))
         store.outbox.mark_forwarded(batch(1, 2))
@@ -69,34 +66,28 @@ async def test_marks_that_wait_do_not_undo_a_release(tmp_path: Path) -> None:
         assert tables.load_processed(connection) == [(1, 2), (5, 6)]
 
 
-async def test_a_release_that_fails_changes_nothing(tmp_path: Path) -> None:
-    class Faulty(FaultyConnection):
-        pass
-
-    clock = HandClock()
-    async with make_store(tmp_path, clock, connect=open_faulty(Faulty)) as store:
+async def test_a_release_that_fails_changes_nothing(
+    tmp_path: Path, clock: HandClock, faulty: type[FaultyConnection]
+) -> None:
+    async with make_store(tmp_path, clock, connect=open_faulty(faulty)) as store:
         await accept(store, clock, ONE)
-        Faulty.fault = "INSERT OR REPLACE INTO facts"
+        faulty.fault = "INSERT OR REPLACE INTO facts"
         with pytest.raises(OutboxError):
             store.outbox.release(1, 2, NOTE)
-        Faulty.fault = ""
+        faulty.fault = ""
         assert [event.position for event in stored_events(store)] == [1, 2]
 
 
 @pytest.mark.guarantee(4)
 async def test_what_is_released_counts_as_released_though_its_purge_fails_and_a_later_turn_purges_it(
-    tmp_path: Path,
+    tmp_path: Path, clock: HandClock, faulty: type[FaultyConnection]
 ) -> None:
-    class Faulty(FaultyConnection):
-        pass
-
-    clock = HandClock()
-    async with make_store(tmp_path, clock, connect=open_faulty(Faulty)) as store:
+    async with make_store(tmp_path, clock, connect=open_faulty(faulty)) as store:
         await accept(store, clock, ONE)
-        Faulty.fault = "DELETE FROM events"
+        faulty.fault = "DELETE FROM events"
         assert store.outbox.release(1, 2, NOTE)
-        assert Faulty.hits
-        Faulty.fault = ""
+        assert faulty.hits
+        faulty.fault = ""
         assert store.outbox.fact("flight") == "here"
         await accept(store, clock, TWO)
         clock.pass_seconds(6)
@@ -109,8 +100,7 @@ async def test_what_is_released_counts_as_released_though_its_purge_fails_and_a_
 
 @pytest.mark.guarantee(4)
 @pytest.mark.parametrize("event", [ONE, NAMELESS])
-async def test_a_resend_of_what_was_given_up_is_stored_as_new(tmp_path: Path, event: Event) -> None:
-    clock = HandClock()
+async def test_a_resend_of_what_was_given_up_is_stored_as_new(tmp_path: Path, event: Event, clock: HandClock) -> None:
     told: list[bool] = []
     async with make_store(tmp_path / "store", clock) as store:
         store.add_transport(int, lambda: told.append(True))
@@ -123,11 +113,12 @@ async def test_a_resend_of_what_was_given_up_is_stored_as_new(tmp_path: Path, ev
         assert read_status(tmp_path / "store", GATEWAY).events.lost == 1
     async with make_store(image, clock) as store:
         assert (await accept(store, clock, event, key=KEY)).accepted == 1
-        assert declared(store) == [("too large for Kafka", 2, 2)]
+        assert given_up(store) == [("too large for Kafka", 2, 2)]
 
 
-async def test_what_is_refused_after_its_release_is_declared_once_and_its_resend_is_new(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_what_is_refused_after_its_release_is_declared_once_and_its_resend_is_new(
+    tmp_path: Path, clock: HandClock
+) -> None:
     async with make_store(tmp_path / "store", clock) as store:
         await accept(store, clock, ONE, TWO)
         store.outbox.release(1, 3, NOTE)
@@ -136,22 +127,24 @@ async def test_what_is_refused_after_its_release_is_declared_once_and_its_resend
         assert store.counts() == EventCounts(1, 0, 0, 1)
         image = crash_image(tmp_path / "store", tmp_path / "image")
     async with make_store(image, clock) as store:
-        assert declared(store) == [("too large for Kafka", 2, 2)]
+        assert given_up(store) == [("too large for Kafka", 2, 2)]
         outcome = await accept(store, clock, ONE, TWO)
         assert (outcome.accepted, outcome.duplicates) == (1, 1)
 
 
-async def test_what_a_full_store_dropped_before_its_damage_was_found_is_declared_once(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_what_a_full_store_dropped_before_its_damage_was_found_is_declared_once(
+    tmp_path: Path, clock: HandClock
+) -> None:
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, ONE, TWO)
         store.outbox.give_up(2, "dropped")
         store._writer.call(lambda: store._committer.give_up(2, 3, "wrong checksum"))
-        assert declared(store) == [("dropped", 2, 2), ("wrong checksum", 3, 3)]
+        assert given_up(store) == [("dropped", 2, 2), ("wrong checksum", 3, 3)]
 
 
-async def test_two_openings_never_have_one_epoch_though_nothing_was_stored_under_the_first(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_two_openings_never_have_one_epoch_though_nothing_was_stored_under_the_first(
+    tmp_path: Path, clock: HandClock
+) -> None:
     epochs = set()
     for _ in range(3):
         async with make_store(tmp_path, clock) as store:

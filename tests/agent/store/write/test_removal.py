@@ -33,6 +33,7 @@ from tests.agent.store.stores import (
     accept,
     batch,
     crash_image,
+    holding_the_log,
     make_store,
     submit,
     write_commits,
@@ -162,10 +163,8 @@ async def test_a_reader_of_the_log_delays_a_purge_that_would_only_lengthen_it(tm
     clock, (connection, connect) = HandClock(), watched()
     last = write_commits(tmp_path, [1], 4 << 20)
     async with make_store(tmp_path, clock, connect=connect, keep_processed_seconds=0) as store:
-        with pytest.MonkeyPatch.context() as patch, closing(database.open_for_reading(tmp_path / FILE_NAME)) as reader:
+        with pytest.MonkeyPatch.context() as patch, holding_the_log(tmp_path):
             patch.setattr(disk_space, "LOG_BYTES_EXPECTED", 1 << 20)
-            reader.execute("BEGIN")
-            reader.execute("SELECT count(*) FROM events").fetchone()
             process_all(store, last)
             for _ in range(20):
                 clock.pass_seconds(11)
@@ -180,9 +179,8 @@ async def test_a_reader_of_the_log_delays_a_purge_that_would_only_lengthen_it(tm
 @pytest.mark.heavy
 @pytest.mark.parametrize("when_full", ["refuse", "drop-oldest"])
 async def test_fingerprints_beyond_their_share_are_forgotten_and_never_cost_an_event(
-    tmp_path: Path, when_full: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, when_full: str, caplog: pytest.LogCaptureFixture, clock: HandClock
 ) -> None:
-    clock = HandClock()
     store_settings: dict[str, Any] = {"when_full": when_full, "keep_processed_seconds": 0, "segment_events": 1_024}
     async with make_store(tmp_path, clock, max_bytes=STORE_BYTES_MIN, **store_settings) as store:
         for number in range(150):
@@ -201,9 +199,8 @@ async def test_fingerprints_beyond_their_share_are_forgotten_and_never_cost_an_e
 
 
 async def test_a_segment_is_forgotten_in_pieces_and_a_kill_leaves_none_of_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: HandClock
 ) -> None:
-    clock = HandClock()
     monkeypatch.setattr(segments, "ROWS_PER_PIECE", 1)
     async with make_store(tmp_path / "live", clock, segment_events=600, retention_seconds=100) as store:
         await accept(store, clock, *(Event("d", id=number) for number in range(900)))

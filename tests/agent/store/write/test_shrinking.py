@@ -8,7 +8,7 @@ import pytest
 from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME
 from contract.event import Event
-from tests.agent.store.stores import HandClock, accept, batch, make_store, stored_events
+from tests.agent.store.stores import HandClock, accept, batch, make_store, process_all, stored_events
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 TEXT_BYTES = 4_000
@@ -35,11 +35,7 @@ async def test_a_backlog_that_has_drained_gives_its_room_back_while_the_store_se
         await fill(store, clock)
         full = disk_bytes(tmp_path)
         assert full > EVENTS * TEXT_BYTES / 2
-        last = 0
-        while found := store.outbox.read(last, 1000, 1 << 30):
-            store.outbox.mark_forwarded(batch(found[0].position, found[-1].position))
-            last = found[-1].position
-        store.outbox.mark_processed(store.outbox.forwarded())
+        process_all(store)
         sizes = []
         log_bytes = 0
         for number in range(200):

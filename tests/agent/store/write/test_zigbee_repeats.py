@@ -14,9 +14,8 @@ MARK = b'"possible_duplicate_of"'
 @pytest.mark.guarantee(2)
 @pytest.mark.parametrize(("seconds", "is_marked"), [(0, True), (2, True), (2.1, False)])
 async def test_equal_data_within_two_seconds_is_kept_and_names_the_earlier(
-    tmp_path: Path, seconds: float, is_marked: bool
+    tmp_path: Path, seconds: float, is_marked: bool, clock: HandClock
 ) -> None:
-    clock = HandClock()
     async with make_store(tmp_path, clock) as store:
         await submit(store, clock, Event(DEVICE, time=1, data={"action": "single"}), via="zigbee2mqtt")
         clock.pass_seconds(seconds)
@@ -27,8 +26,7 @@ async def test_equal_data_within_two_seconds_is_kept_and_names_the_earlier(
     assert (first.fingerprint.hex().encode() in second.tail) is is_marked
 
 
-async def test_other_data_another_device_and_other_ways_in_are_not_marked(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_other_data_another_device_and_other_ways_in_are_not_marked(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         await submit(store, clock, Event(DEVICE, time=1, data={"action": "single"}), via="zigbee2mqtt")
         await submit(store, clock, Event(DEVICE, time=2, data={"action": "double"}), via="zigbee2mqtt")
@@ -38,8 +36,7 @@ async def test_other_data_another_device_and_other_ways_in_are_not_marked(tmp_pa
     assert [MARK in event.tail for event in events] == [False] * 5
 
 
-async def test_an_equal_stamp_is_the_same_event(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_an_equal_stamp_is_the_same_event(tmp_path: Path, clock: HandClock) -> None:
     event = Event(DEVICE, time=1, data={"action": "single"})
     async with make_store(tmp_path, clock) as store:
         assert (await submit(store, clock, event, via="zigbee2mqtt")).accepted == 1
