@@ -241,6 +241,13 @@ def test_a_lane_that_is_fenced_is_wrong() -> None:
     assert (finding.condition, finding.text) == (Condition.WRONG, "stopped: lane alarms: fenced")
 
 
+def test_what_the_agent_holds_receipts_for_is_told() -> None:
+    waiting = GatewayStatus("gw", 1, 0, 0, EventCounts(0, 1, 0), 0, None, 0, 0, 0, None, 0, None)
+    assert receipts.check_outstanding(waiting, 1).condition is Condition.FINE
+    held = receipts.check_outstanding(replace(waiting, receipts_held="why"), 1)
+    assert (held.condition, "held: why" in held.text) == (Condition.WARNING, True)
+
+
 def test_what_kafka_refuses_for_its_size_comes_with_the_setting_that_takes_it() -> None:
     empty = GatewayStatus("gw", 0, 0, 0, EventCounts(0, 0, 0), 0, None, 0, 0, None, None, None, None)
     assert list(check_oversized(SETTINGS, empty)) == []
