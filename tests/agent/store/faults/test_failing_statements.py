@@ -42,14 +42,16 @@ STATEMENTS = (
     "COMMIT",
 )
 """Statements that must have failed; all other executed ones fail in turn, too."""
+AFTER_A_FAILURE = (("COMMIT", "INSERT INTO epochs"), ("INSERT OR REPLACE INTO segments", "DELETE FROM sealed"))
+"""Statements that are executed only once another one has failed."""
 
 
 class Watching(sqlite3.Connection):
-    """Records the executed statements, and fails at the first with the given beginning."""
+    """Records the executed statements, and fails at the first with each of the given beginnings, one after another."""
 
     seen: ClassVar[dict[str, None]] = {}
-    fault: str = ""
-    hits: int = 0
+    faults: ClassVar[list[str]] = []
+    hit: ClassVar[set[str]] = set()
 
     def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
         self._touch(sql)
@@ -63,9 +65,8 @@ class Watching(sqlite3.Connection):
         kind = type(self)
         begin = beginning(sql)
         kind.seen[begin] = None
-        if kind.fault and begin == kind.fault:
-            kind.fault = ""
-            kind.hits += 1
+        if kind.faults and begin.startswith(kind.faults[0]):
+            kind.hit.add(kind.faults.pop(0))
             raise sqlite3.OperationalError("disk I/O error")
 
 
@@ -103,6 +104,7 @@ async def test_any_statement_may_fail_once(
 
     class Here(Watching):
         seen: ClassVar[dict[str, None]] = {}
+        hit: ClassVar[set[str]] = set()
 
     clock = HandClock()
     settings: dict[str, Any] = {"segment_events": 16, "keep_processed_seconds": 10**9, "retention_seconds": 10**6}
@@ -115,21 +117,17 @@ async def test_any_statement_may_fail_once(
         await work(store, clock, 1, set())
     statements = [sql for sql in list(Here.seen)[opened:] if sql != "ROLLBACK"]
     acked: set[int] = set()
-    hit: set[str] = set()
     async with make_store(tmp_path / "failing", clock, connect=connect, **settings) as store:
-        for number, statement in enumerate(statements):
-            Here.hits, Here.fault = 0, statement
+        for number, faults in enumerate([*((one,) for one in statements), *AFTER_A_FAILURE]):
+            Here.faults = [*faults]
             await work(store, clock, 1 + number * EVENTS, acked)
-            Here.fault = ""
-            if Here.hits:
-                hit.add(statement)
-            assert not store.failed.done(), statement
+            Here.faults = []
+            assert not store.failed.done(), faults
         clock.pass_seconds(60)
         for number in sorted(acked):
             assert (await accept(store, clock, Event(DEVICE, id=number))).duplicates == 1, number
         labels = [event.label for event in stored_events(store)]
         assert len(set(labels)) == len(labels)
-    assert all(any(sql.startswith(one) for sql in hit) for one in STATEMENTS), [
-        one for one in STATEMENTS if not any(sql.startswith(one) for sql in hit)
-    ]
+    expected = (*STATEMENTS, *(last for _, last in AFTER_A_FAILURE))
+    assert not [one for one in expected if not any(sql.startswith(one) for sql in Here.hit)]
     assert not verify(tmp_path / "failing" / FILE_NAME).findings
