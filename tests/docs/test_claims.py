@@ -10,12 +10,8 @@ import pytest
 from agent.config import load, reference
 from agent.decode import decode
 from agent.delivery import Delivery, Media
-from agent.forward.receipts.rules import BatchDecision, PartitionView, Verdict, View, decide
-from agent.forward.receipts.truncation import overrule
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database
-from contract import receipt
-from tests.agent.forward.receipts.test_rules import BATCH, CASES, DONE, OURS, PINNED, view
 from tests.docs.pages import ROOT, blocks
 
 DOCS = ROOT / "docs"
@@ -59,20 +55,3 @@ def test_the_events_of_zigbee_devices_are_those_that_their_converters_and_the_ga
         ).events
         assert event.data == json.loads(data)
         assert event.time is not None
-
-
-def test_the_form_of_receipts_and_the_reasons_of_gateways_are_those_of_the_page() -> None:
-    page = (DOCS / "receipts.md").read_text()
-    (example,) = re.findall("`(oncegate:[^`<]+)`", page)
-    assert str(receipt.parse(example)) == example
-    shown = re.findall(r"^\| .* \| (?:sends again|holds).* \| `(.+)` \|$", page, re.MULTILINE)
-    truncated = view(PartitionView(15, OURS, 15, leader_epoch=3, committed_epoch=2))
-    later = View("topic-1", {0: PartitionView(15, OURS, 15, 4, 4), 1: DONE})
-    decided = [decide(BATCH, looked, rules) for _, looked, rules, _ in CASES] + [decide(BATCH, truncated, PINNED)]
-    decided += [
-        decision for _, decision in overrule([(BATCH, BatchDecision(Verdict.PROCESSED))], later, lambda _: False)
-    ]
-    reasons = {decision.reason for decision in decided if decision.reason}
-    patterns = [re.escape(one).replace("…", ".+") for one in shown]
-    assert [one for one in reasons if not any(re.fullmatch(pattern, one) for pattern in patterns)] == []
-    assert [pattern for pattern in patterns if not any(re.fullmatch(pattern, one) for one in reasons)] == []

@@ -10,7 +10,6 @@ from tests.support.guarantees import GUARANTEES, WHOLE_PATH, marked
 
 FILE = re.compile(r"`((?:agent|cloud|contract|simulators|tests|docs)/[\w./-]*)(?:::\w+)?`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)]*))?\)")
-DIAGRAM_FILE = re.compile(r"(?<![\w/.-])([\w/]+\.py)\b")
 
 
 def test_every_guarantee_has_its_tests() -> None:
@@ -36,16 +35,3 @@ def anchors(page: Path) -> set[str]:
     """Return the anchors of the headings, as a renderer creates them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-def test_every_file_in_the_diagram_exists() -> None:
-    diagram = (ROOT / "docs" / "architecture.md").read_text().split("```")[1]
-    gateway, cloud, back = re.split(r"^ (?:CLOUD|GATEWAY {5,}).*$", diagram, flags=re.MULTILINE)
-    places = {"agent": gateway + back, "cloud": cloud}
-    missing = [
-        file
-        for package, part in places.items()
-        for file in DIAGRAM_FILE.findall(part)
-        if not any((ROOT / place / file).exists() for place in (".", package))
-    ]
-    assert missing == []

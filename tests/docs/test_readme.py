@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 
@@ -57,22 +56,6 @@ def test_the_command_of_the_readme_sends_the_event_and_then_a_copy(agent: Proces
 def test_the_readme_lists_every_guarantee() -> None:
     headings = re.findall(r"^## (\d+)\.", (ROOT / "docs" / "guarantees.md").read_text(), re.MULTILINE)
     assert re.findall(r"^(\d+)\. \[.*docs/guarantees\.md#\1-", README.read_text(), re.MULTILINE) == headings
-
-
-def test_the_fingerprint_is_had_without_a_gateway(tmp_path: Path) -> None:
-    line = next(line for block in blocks(README, "sh") for line in block.splitlines() if line.startswith("echo"))
-    event = shlex.split(line)[1]
-    assert oncegate("fingerprint", folder=tmp_path, given=event) == FINGERPRINT + "\n"
-
-
-def test_the_quick_start_ends_at_the_status_page_that_shows_the_event(agent: Process, tmp_path: Path) -> None:
-    quick_start = README.read_text().partition("\n## Quick start\n")[2].partition("\n## ")[0]
-    address = re.findall(r"<(http://127\.0\.0\.1:8580/)>", quick_start)[-1]
-    assert quick_start.rindex(address) > quick_start.rindex("```")
-    subprocess.run([sys.executable, "-c", python_sensor(agent)], check=True, capture_output=True, timeout=120)
-    (port,) = re.findall(r"http=127.0.0.1:(\d+)", agent.log())
-    with urlopen(address.replace("8580", port) + "api/v1/live?after=0", timeout=60) as live:
-        assert FINGERPRINT in live.read().decode()
 
 
 @pytest.fixture

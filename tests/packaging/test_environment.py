@@ -94,25 +94,17 @@ def test_a_checkout_inside_the_place_is_refused_and_kept(installed: Path, below:
 
 
 @pytest.mark.parametrize("place", ["", ".new", ".old"])
-def test_a_folder_of_something_else_is_refused_and_kept(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("is_environment", [False, True])
+def test_what_is_somebody_elses_is_refused_and_kept(tmp_path: Path, place: str, *, is_environment: bool) -> None:
     other = tmp_path / f"oncegate{place}"
-    (other / "lib").mkdir(parents=True)
+    if is_environment:
+        venv.create(other)
+    (other / "lib").mkdir(parents=True, exist_ok=True)
     (other / "lib" / "precious").write_text("mine\n")
     done = build(tmp_path / "oncegate")
     assert done.returncode == 1
     assert f"{other} is not an environment of Oncegate" in done.stderr
     assert (other / "lib" / "precious").read_text() == "mine\n"
-
-
-@pytest.mark.parametrize("place", ["", ".new", ".old"])
-def test_somebody_elses_environment_is_refused_and_kept(tmp_path: Path, place: str) -> None:
-    theirs = tmp_path / f"oncegate{place}"
-    venv.create(theirs)
-    (theirs / "bin" / "program").write_text("theirs\n")
-    done = build(tmp_path / "oncegate")
-    assert done.returncode == 1
-    assert f"{theirs} is not an environment of Oncegate" in done.stderr
-    assert (theirs / "bin" / "program").read_text() == "theirs\n"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """The Debian package: built, checked, installed, upgraded, removed and purged in a clean system."""
 
-import asyncio
 import os
 import re
 import shutil
@@ -10,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from agent.cli.manual.pages import pages as manual_pages
-from contract.event import Event
 from simulators.services.install import programs
-from tests.agent.store.stores import HandClock, accept, batch, make_store
 from tests.packaging.following import version_up
 from tests.packaging.roots import CHECKOUT, Root
+from tests.packaging.stores import fill_store
 
 pytestmark = pytest.mark.heavy
 INSTALLED_MEGABYTES_MAX = 75
@@ -34,18 +32,9 @@ for entry in pathlib.Path(sysconfig.get_path("purelib")).iterdir():
 """Imports all modules of the agent, and prints what is installed beside them and was not imported."""
 
 
-def fill(root: Root, *, processed: bool) -> None:
+def fill(root: Root) -> None:
     """Create a store of two events, owned by the installed agent's user."""
-
-    async def serve() -> None:
-        clock = HandClock()
-        async with make_store(root.path(STATE), clock, keep_processed_seconds=10**9) as store:
-            await accept(store, clock, Event("urn:a", id=1, data={"x": 1}))
-            if processed:
-                store.outbox.mark_forwarded(batch(1, 2))
-                store.outbox.mark_processed(store.outbox.forwarded())
-
-    asyncio.run(serve())
+    fill_store(root.path(STATE), 1, processed=False)
     root.run("chown", "-R", "oncegate:oncegate", STATE)
 
 
@@ -90,7 +79,7 @@ def test_everything_in_the_environment_is_used_and_pip_is_not_there(package: Pat
 def test_an_upgrade_keeps_the_store_and_the_configuration(package: Path, root: Root, tmp_path: Path) -> None:
     root.install(package)
     root.configure("# ours\n")
-    fill(root, processed=False)
+    fill(root)
     before = events(root)
     root.install(version_up(package, tmp_path), "--force-confdef", "--force-confold")
     assert "9." in root.run("dpkg-query", "-W", "oncegate").stdout
@@ -102,7 +91,7 @@ def test_an_upgrade_keeps_the_store_and_the_configuration(package: Path, root: R
 def test_a_removal_keeps_configuration_and_store(package: Path, root: Root) -> None:
     root.install(package)
     root.configure()
-    fill(root, processed=False)
+    fill(root)
     root.run("dpkg", "-r", "oncegate")
     assert not root.path("/usr/lib/oncegate").exists()
     assert root.path("/etc/oncegate/oncegate.toml").exists()
@@ -114,7 +103,7 @@ def test_a_removal_keeps_configuration_and_store(package: Path, root: Root) -> N
 def test_a_purge_keeps_what_was_not_processed_unless_told(package: Path, root: Root, *, told: bool) -> None:
     root.install(package)
     root.configure()
-    fill(root, processed=False)
+    fill(root)
     root.run("dpkg", "-r", "oncegate")
     done = root.run("dpkg", "-P", "oncegate", environment={"ONCEGATE_PURGE": "all"} if told else {})
     assert root.path(STATE).exists() is not told
@@ -132,16 +121,6 @@ def test_a_store_that_cannot_be_read_is_never_purged(package: Path, root: Root) 
     root.path(STATE).joinpath("events.db").write_bytes(b"damaged " * 4096)
     root.run("dpkg", "-P", "oncegate")
     assert root.path(STATE).joinpath("events.db").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reason"), [(("armhf", "12"), "armhf is not supported"), (("amd64", "11"), "choose a release")]
-)
-def test_what_no_package_is_built_for_is_refused(arguments: tuple[str, ...], reason: str) -> None:
-    done = subprocess.run(
-        [str(CHECKOUT / "packaging" / "deb.sh"), *arguments], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, reason in done.stderr) == (1, True)
 
 
 def test_make_install_from_a_checkout_makes_a_gateway(root: Root) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -10,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from contract.event import Event
-from tests.agent.store.stores import HandClock, accept, batch, make_store
 from tests.packaging import roots
 from tests.packaging.roots import CHECKOUT
+from tests.packaging.stores import fill_store
 
 STATE = "var/lib/oncegate"
 
@@ -75,23 +73,8 @@ def run(system: Path, script: str, argument: str, *wrapper: str) -> str:
     return done.stderr
 
 
-def store(folder: Path, number: int, *, processed: bool) -> None:
-    """Store an event, and mark all as processed where `processed` is set."""
-
-    async def serve() -> None:
-        clock = HandClock()
-        async with make_store(folder, clock, keep_processed_seconds=10**9) as opened:
-            await accept(opened, clock, Event("urn:a", id=number, data={"x": 1}))
-            if processed:
-                opened.outbox.mark_forwarded(batch(1, 2))
-                opened.outbox.mark_processed(opened.outbox.forwarded())
-
-    folder.mkdir(exist_ok=True)
-    asyncio.run(serve())
-
-
 def test_a_purge_deletes_a_store_in_which_nothing_waits(system: Path) -> None:
-    store(system / STATE, 1, processed=True)
+    fill_store(system / STATE, 1, processed=True)
     run(system, "prerm", "remove")
     assert run(system, "postrm", "purge") == ""
     assert not (system / STATE).exists()
@@ -101,7 +84,7 @@ def test_a_purge_deletes_a_store_in_which_nothing_waits(system: Path) -> None:
 @pytest.mark.skipif(not roots.may_build(), reason="only root can mount")
 def test_a_purge_empties_a_disk_of_the_stores_own_and_leaves_its_mount_point(system: Path) -> None:
     folder = system / STATE
-    store(folder, 1, processed=True)
+    fill_store(folder, 1, processed=True)
     (folder / "lost+found").mkdir()
     mount = f'mount --bind {folder} {folder} && exec "$@"'
     run(system, "prerm", "remove")
@@ -113,9 +96,9 @@ def test_a_purge_empties_a_disk_of_the_stores_own_and_leaves_its_mount_point(sys
 
 def test_a_purge_keeps_what_was_stored_after_the_removal(system: Path) -> None:
     """After the removal, `make install` may run an agent on the same folder."""
-    store(system / STATE, 1, processed=True)
+    fill_store(system / STATE, 1, processed=True)
     run(system, "prerm", "remove")
-    store(system / STATE, 2, processed=False)
+    fill_store(system / STATE, 2, processed=False)
     assert "contains undelivered events" in run(system, "postrm", "purge")
     assert (system / STATE / "events.db").exists()
 
@@ -125,7 +108,7 @@ def test_a_purge_keeps_a_store_that_the_configuration_does_not_name(system: Path
     (named,) = {STATE, f"{STATE}/other"} - {pending}
     name_store(system, system / named)
     for folder in (STATE, f"{STATE}/other"):
-        store(system / folder, 1, processed=folder == named)
+        fill_store(system / folder, 1, processed=folder == named)
     run(system, "prerm", "remove")
     run(system, "postrm", "purge")
     assert (system / pending / "events.db").exists()
@@ -152,7 +135,7 @@ def test_a_unit_of_make_install_that_hides_that_of_the_package_is_named(system: 
 
 
 def test_nothing_in_the_services_folder_stops_an_upgrade_or_removal_or_leads_its_writes_elsewhere(system: Path) -> None:
-    store(system / STATE, 1, processed=True)
+    fill_store(system / STATE, 1, processed=True)
     (system / STATE / ".drained").mkdir()
     run(system, "postinst", "configure")
     run(system, "prerm", "upgrade")
