@@ -64,16 +64,6 @@ async def test_a_property_that_the_client_library_calls_malformed_is_no_hindranc
     assert "mqtt=disconnected" not in caplog.text
 
 
-async def test_a_retained_list_with_such_a_property_is_learned(broker: Mosquitto, publisher: Publisher) -> None:
-    recorder = Recorder()
-    await begin_session(recorder, publisher, broker.port)
-    await asyncio.to_thread(_publish_marked, broker.port, "zigbee2mqtt/bridge/devices", DEVICES, 1, retain=True)
-    publisher.publish("zigbee2mqtt/lamp", b'{"state":"ON"}')
-    async with running(recorder, broker.port):
-        await recorder.until(deliveries=1)
-    assert recorder.deliveries[0].sender == "urn:dev:mac:00124b0022ab3c4d"
-
-
 @pytest.mark.guarantee(6)
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
 async def test_a_packet_that_is_no_message_is_recorded_and_acknowledged(version: str) -> None:

@@ -3,7 +3,6 @@
 import json
 import random
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -11,9 +10,7 @@ import pytest
 
 from agent.status import read_status
 from simulators.services.mosquitto import Mosquitto
-from simulators.services.service import ProcessService
 from tests.agent.mqtt.agents import accepted, agent, rejected, stored
-from tests.agent.mqtt.nats import Nats
 from tests.agent.mqtt.publisher import Publisher
 from tests.support.waiting import wait_for_count, wait_until
 
@@ -32,24 +29,13 @@ def _readings(first: int, last: int, noise: int = 0) -> list[tuple[str, bytes]]:
     ]
 
 
-@pytest.fixture
-def kept_by(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[ProcessService, int, str]]:
-    """Yield a broker that keeps its sessions, its port, and the setting that it needs."""
-    with Nats(tmp_path / "nats") if request.param == "nats" else Mosquitto(tmp_path / "mosquitto") as running:
-        yield running, running.port, 'version = "3.1.1"\n' if request.param == "nats" else ""
-
-
 @pytest.mark.guarantee(1)
-@pytest.mark.parametrize("kept_by", ["mosquitto", pytest.param("nats", marks=pytest.mark.heavy)], indirect=True)
-def test_sigkill_in_the_middle_loses_no_message_and_doubles_none(
-    kept_by: tuple[ProcessService, int, str], tmp_path: Path
-) -> None:
-    broker, port, setting = kept_by
+def test_sigkill_in_the_middle_loses_no_message_and_doubles_none(broker: Mosquitto, tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed={seed}")
     moments = random.Random(seed)
-    with agent(tmp_path, port, setting) as process:
-        with Publisher(port) as publisher:
+    with agent(tmp_path, broker.port) as process:
+        with Publisher(broker.port) as publisher:
             publisher.publish("zigbee2mqtt/bridge/devices", DEVICES, retain=True)
             process.start()
             process.wait_for_log("mqtt=connected")
@@ -94,22 +80,6 @@ def test_what_can_be_no_event_is_in_the_store_with_its_reason(
         ("urn:dev:ow:1", b'{"id":1,"wrong":2}'),
     ]
     assert "unknown field 'wrong'" in rejected(tmp_path)[1][1]
-
-
-def test_equal_data_of_one_device_within_two_seconds_names_the_earlier_one(
-    broker: Mosquitto, publisher: Publisher, tmp_path: Path
-) -> None:
-    publisher.publish("zigbee2mqtt/bridge/devices", DEVICES, retain=True)
-    with agent(tmp_path, broker.port) as process:
-        process.start()
-        process.wait_for_log("mqtt=connected")
-        for moment in (START, START + 40):
-            publisher.publish("zigbee2mqtt/t1", b'{"action":"single","linkquality":9,"last_seen":%d}' % moment)
-        wait_for_count(lambda: accepted(tmp_path), 2, "both are stored")
-        process.terminate()
-    first, second = stored(tmp_path)
-    assert "possible_duplicate_of" not in first
-    assert len(str(second["possible_duplicate_of"])) == 32
 
 
 def test_sigterm_says_good_bye_and_leaves_nothing_acknowledged_undone(

@@ -16,6 +16,7 @@ from simulators.services.install import programs
 from simulators.services.mosquitto import Mosquitto
 from tests.agent.mqtt.gateway import GATEWAY, Recorder, running
 from tests.docs.pages import ROOT, blocks
+from tests.support.logins.certificates import Authority
 from tests.support.waiting import wait_until
 
 EVENTS = (Subscription("plant/{device}", Media.JSON),)
@@ -66,14 +67,11 @@ async def test_the_rights_of_the_documentation_suffice_and_keep_a_sensor_to_its_
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Create an authority, and certificates of it for the broker and for the client."""
+    """Create an authority, and certificates of it for the broker and for the client, each with its key."""
     folder = tmp_path_factory.mktemp("certificates")
-    new = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
-    signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "basicConstraints=critical,CA:FALSE")
-    address = ("-addext", "subjectAltName=IP:127.0.0.1")
-    for name, more in (("ca", ()), ("broker", (*signed, *address)), ("gw", signed)):
-        files = ("-keyout", f"{name}.key", "-out", f"{name}.pem")
-        _run("openssl", *new, *more, "-subj", f"/CN={name}", *files, folder=folder)
+    authority = Authority(folder)
+    for name in ("broker", "gw"):
+        authority.issue(f"{name}.pem", 3_600)
     return folder
 
 
@@ -88,7 +86,7 @@ async def test_tls_checks_the_broker_and_shows_it_our_certificate(
         "require_certificate true",
         f"cafile {certificates / 'ca.pem'}",
         f"certfile {certificates / 'broker.pem'}",
-        f"keyfile {certificates / 'broker.key'}",
+        f"keyfile {certificates / 'broker.pem'}",
     )
     with Mosquitto(tmp_path / "broker", settings) as broker:
         async with running(Recorder(), broker.port, tls=True, subscriptions=EVENTS):
@@ -100,7 +98,7 @@ async def test_tls_checks_the_broker_and_shows_it_our_certificate(
             tls=True,
             tls_ca_file=certificates / "ca.pem",
             tls_certificate_file=certificates / "gw.pem",
-            tls_key_file=certificates / "gw.key",
+            tls_key_file=certificates / "gw.pem",
             subscriptions=EVENTS,
         ):
             await _until_logged(caplog, "mqtt=connected")
@@ -111,7 +109,7 @@ async def test_tls_checks_the_broker_and_shows_it_our_certificate(
 
 def _publish(broker: Mosquitto, certificates: Path, count: int) -> None:
     """Publish with mosquitto's own client, which shares no code with the agent."""
-    files = ("--cafile", "ca.pem", "--cert", "gw.pem", "--key", "gw.key")
+    files = ("--cafile", "ca.pem", "--cert", "gw.pem", "--key", "gw.pem")
     lines = "\n".join(str(number) for number in range(count))
     to = ("-p", str(broker.port), "-h", "127.0.0.1", "-q", "1", "-t", "plant/a", "-l")
     _run("mosquitto_pub", *files, *to, folder=certificates, text=lines)

@@ -33,19 +33,6 @@ TAKEN_OVER = b"\xe0\x02\x8e\x00"
 REFUSED = Answer(Status.UNAVAILABLE, reason="the store is full")
 
 
-@pytest.mark.parametrize("version", ["5", "3.1.1"])
-async def test_what_was_published_while_we_were_away_comes_in_order(
-    broker: Mosquitto, publisher: Publisher, version: str
-) -> None:
-    recorder = Recorder()
-    await begin_session(recorder, publisher, broker.port, version=version, subscriptions=EVENTS)
-    publisher.publish_all([("plant/a/events", b"%d" % number) for number in range(100)])
-    async with running(recorder, broker.port, version=version, subscriptions=EVENTS):
-        await recorder.until(deliveries=100)
-    assert recorder.bodies == [b"%d" % number for number in range(100)]
-    assert {(delivery.via, delivery.sender) for delivery in recorder.deliveries} == {("mqtt", "a")}
-
-
 @pytest.mark.guarantee(1)
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
 async def test_what_has_no_outcome_is_not_acknowledged_and_comes_again(
@@ -209,28 +196,6 @@ async def test_a_message_passed_over_while_waiting_for_the_list_comes_again(tmp_
     assert recorder.bodies == [b'{"n":%d}' % number for number in range(40)]
 
 
-async def test_a_name_on_no_list_is_recorded_after_a_while(broker: Mosquitto, publisher: Publisher) -> None:
-    recorder = Recorder()
-    publisher.publish("zigbee2mqtt/bridge/devices", _devices({"t1": "0x00158d0001234567"}), retain=True)
-    publisher.listen(f"oncegate/{GATEWAY}/state")
-    async with running(recorder, broker.port, ReceptionLimits(unknown_seconds=0.1)):
-        await asyncio.to_thread(wait_for_state, publisher, b"online")
-        publisher.publish("zigbee2mqtt/stranger", b'{"n":1}')
-        publisher.publish("zigbee2mqtt/t1", b'{"n":2}')
-        await recorder.until(deliveries=1, recorded=1)
-        publisher.publish("zigbee2mqtt/stranger", b'{"n":3}')
-        await recorder.until(recorded=2)
-        renamed = {"t1": "0x00158d0001234567", "stranger": "0x00158d0001234568"}
-        publisher.publish("zigbee2mqtt/bridge/devices", _devices(renamed), retain=True)
-        publisher.publish("zigbee2mqtt/stranger", b'{"n":4}')
-        await recorder.until(deliveries=2)
-    assert [delivery.sender for delivery, _ in recorder.recorded] == ["mqtt:zigbee2mqtt/stranger"] * 2
-    assert [(delivery.sender, delivery.body) for delivery in recorder.deliveries] == [
-        ("urn:dev:mac:00158d0001234567", b'{"n":2}'),
-        ("urn:dev:mac:00158d0001234568", b'{"n":4}'),
-    ]
-
-
 def _devices(names: dict[str, str]) -> str:
     return json.dumps([{"friendly_name": name, "ieee_address": address} for name, address in names.items()])
 
@@ -262,30 +227,6 @@ async def test_what_is_lost_at_qos_0_is_counted_and_the_bridges_own_talk_is_not(
         recorder.answer = DURABLE
 
 
-async def test_a_restarted_broker_still_has_what_it_kept_for_us(broker: Mosquitto, publisher: Publisher) -> None:
-    recorder = Recorder()
-    await begin_session(recorder, publisher, broker.port, subscriptions=EVENTS)
-    publisher.publish_all([("plant/a/events", b"%d" % number) for number in range(20)])
-    broker.stop()
-    broker.start()
-    async with running(recorder, broker.port, subscriptions=EVENTS):
-        await recorder.until(deliveries=20)
-    assert recorder.bodies == [b"%d" % number for number in range(20)]
-
-
-async def test_a_broker_that_stands_still_is_waited_for(
-    broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    recorder = Recorder()
-    broker.pause()
-    async with running(recorder, broker.port, subscriptions=EVENTS):
-        broker.resume()
-        await asyncio.to_thread(wait_until, lambda: "mqtt=connected" in caplog.text, "connected")
-        publisher.publish("plant/a/events", b"1")
-        await recorder.until(deliveries=1)
-
-
 async def test_a_missing_list_is_said_once(
     broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -300,16 +241,6 @@ async def test_a_missing_list_is_said_once(
         await recorder.until(deliveries=2)
     assert recorder.bodies == [b'{"n":2,"device":{"ieeeAddr":"0x00158d0001234568"}}', b'{"n":1}']
     assert caplog.text.count("mqtt=waiting") == 1
-
-
-async def test_a_topic_too_long_for_a_device_is_kept_short(broker: Mosquitto, publisher: Publisher) -> None:
-    recorder = Recorder()
-    publisher.listen(f"oncegate/{GATEWAY}/state")
-    async with running(recorder, broker.port, subscriptions=(Subscription("long/#", Media.JSON),)):
-        await asyncio.to_thread(wait_for_state, publisher, b"online")
-        publisher.publish(f"long/{'x' * 1000}", b"{}")
-        await recorder.until(deliveries=1)
-    assert len(recorder.deliveries[0].sender) == 257
 
 
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
