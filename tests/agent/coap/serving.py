@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from agent.coap.exchange import Now
 from agent.coap.oscore.serving import OscoreServing
 from agent.coap.server import CoapServer
@@ -12,6 +14,7 @@ from agent.config.settings import CoapSettings
 from tests.agent.coap.recorder import Recorder
 
 BODY_BYTES_MAX = 4_096
+both_paths = pytest.mark.parametrize("fast", [True, False], ids=["fast", "aiocoap"])
 
 
 def serving(

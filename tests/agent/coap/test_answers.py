@@ -8,9 +8,7 @@ from agent.coap.answer import DIAGNOSTIC_BYTES_MAX, diagnostic
 from agent.delivery import Answer, Media, Status
 from tests.agent.coap.recorder import DURABLE, Recorder
 from tests.agent.coap.sensor import ACK, BODY, CON, NON, RST, URI_QUERY, Response, Sensor, datagram, post
-from tests.agent.coap.serving import BODY_BYTES_MAX, serving
-
-both_paths = pytest.mark.parametrize("fast", [True, False], ids=["fast", "aiocoap"])
+from tests.agent.coap.serving import BODY_BYTES_MAX, both_paths, serving
 
 TABLE = [
     (DURABLE, 0x44, b""),

@@ -11,10 +11,11 @@ from random import Random
 
 import pytest
 
+from simulators import wire
 from simulators.services.process import Process
-from tests.agent.coap.sensor import CON, POST, URI_PATH, datagram
 from tests.agent.mqtt.agents import stored
 from tests.support.agent_process import agent_process, configured, wait_until_ready
+from tests.support.udp import ask
 
 SEED = 7252
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
@@ -24,7 +25,6 @@ JOURNAL_LINES_MAX = 100
 GROWTH_BYTES_MAX = 12 << 20
 """In the second half: the caches of answers and hints have reached their bounds by then. Only the index still grows, by
 the mutated events that are valid."""
-TRIES, TRY_SECONDS = 30, 4.0
 
 
 @dataclass(slots=True)
@@ -45,48 +45,15 @@ def agent(tmp_path: Path) -> Iterator[Gateway]:
         yield Gateway(process, tmp_path, wait_until_ready(process)["coap"])
 
 
-class Sensor:
-    """Sends each event until it is acked, as a sensor does."""
-
-    def __init__(self, port: int) -> None:
-        self._socket = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-        self._socket.connect(("::1", port))
-        self._socket.settimeout(TRY_SECONDS)
-        self.acked: list[int] = []
-
-    def deliver(self) -> None:
-        number = len(self.acked) + 1
-        request = event(number)
-        for _ in range(TRIES):
-            self._socket.send(request)
-            if self._is_acked(request):
-                self.acked.append(number)
-                return
-        raise AssertionError(f"event {number} is not acked (seed {SEED})")
-
-    def _is_acked(self, request: bytes) -> bool:
-        try:
-            while (answer := self._socket.recv(2_048))[2:4] != request[2:4]:
-                pass
-        except TimeoutError:
-            return False
-        assert answer[1] == 0x44, f"seed {SEED}: {answer!r}"
-        return True
-
-    def close(self) -> None:
-        self._socket.close()
-
-
-def event(number: int) -> bytes:
-    body = b'{"device":"%s","id":%d,"boot":1,"data":{"n":%d}}' % (DEVICE.encode(), number, number)
-    return datagram(CON, POST, number % 65_536, number.to_bytes(4, "big"), ((URI_PATH, b"e"), (12, b"\x32")), body)
+def event(number: int) -> wire.Request:
+    return wire.Request(b'{"device":"%s","id":%d,"boot":1,"data":{"n":%d}}' % (DEVICE.encode(), number, number), 50)
 
 
 def bad(random: Random) -> bytes:
     """Random bytes, or an event with some of its bytes overwritten, removed or inserted."""
     if random.random() < 0.3:
         return random.randbytes(random.randrange(80))
-    raw = bytearray(event(random.randrange(1 << 30, 1 << 31)))
+    raw = bytearray(event(random.randrange(1 << 30, 1 << 31)).datagram(random.randrange(65_536), random.randbytes(4)))
     for _ in range(random.randrange(1, 5)):
         at = random.randrange(len(raw) + 1)
         raw[at : at + random.randrange(3)] = random.randbytes(random.randrange(3))
@@ -96,16 +63,17 @@ def bad(random: Random) -> bytes:
 def survive(agent: Gateway, datagrams: int) -> None:
     """Send this number of bad datagrams with events between them, and check the agent."""
     random = Random(SEED)
-    sensor, settled = Sensor(agent.port), 0
+    acked, settled = list[int](), 0
     with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as stranger:
         stranger.connect(("::1", agent.port))
         for chunk in range(datagrams // CHUNK):
             for _ in range(CHUNK):
                 stranger.send(bad(random))
-            sensor.deliver()
+            number = len(acked) + 1
+            assert ask("::1", agent.port, event(number), number % 65_536) == "2.04", f"seed {SEED}"
+            acked.append(number)
             if chunk == datagrams // CHUNK // 2:
                 settled = agent.resident_bytes()
-    sensor.close()
     assert agent.process.alive
     growth = agent.resident_bytes() - settled
     assert growth < GROWTH_BYTES_MAX, f"{growth} bytes more"
@@ -114,7 +82,7 @@ def survive(agent: Gateway, datagrams: int) -> None:
     assert agent.process.terminate() == 0
     own = [found["id"] for found in stored(agent.folder) if found["device"] == DEVICE and found.get("boot") == 1]
     taken = [number for number in own if isinstance(number, int) and number < 1 << 30]
-    assert [number for number in taken if number in set(sensor.acked)] == sensor.acked
+    assert [number for number in taken if number in set(acked)] == acked
 
 
 @pytest.mark.guarantee(1)

@@ -11,10 +11,8 @@ from agent.coap.errors import CoapBindError
 from agent.coap.tuning import Tuning
 from tests.agent.coap.recorder import Recorder
 from tests.agent.coap.sensor import CHANGED, Sensor, post
-from tests.agent.coap.serving import serving
+from tests.agent.coap.serving import both_paths, serving
 from tests.support.waiting import until
-
-both_paths = pytest.mark.parametrize("fast", [True, False], ids=["fast", "aiocoap"])
 
 
 @both_paths

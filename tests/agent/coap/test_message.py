@@ -22,14 +22,6 @@ def test_options_that_are_written_read_back(options: tuple[Option, ...]) -> None
 
 
 @given(HEADS, OPTIONS, st.binary(max_size=50))
-def test_a_message_that_is_joined_splits_into_its_parts(
-    head: bytes, options: tuple[Option, ...], payload: bytes
-) -> None:
-    parts = head, write_options(options), payload
-    assert split(join(*parts)) == parts
-
-
-@given(HEADS, OPTIONS, st.binary(max_size=50))
 def test_aiocoap_reads_the_same(head: bytes, options: tuple[Option, ...], payload: bytes) -> None:
     read = Message.decode(join(head, write_options(options), payload))
     assert (read.token, read.payload) == (head[4:], payload)

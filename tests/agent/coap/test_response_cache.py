@@ -6,21 +6,6 @@ from agent.coap.exchange import ResponseCache
 from agent.coap.slow_path.budget import Budget
 
 
-def test_an_answer_is_recalled_within_its_lifetime() -> None:
-    cache = ResponseCache(lifetime_seconds=10, answers_max=5)
-    cache.put(b"a", 100.0, b"answer")
-    assert cache.get(b"a", 109.9) == b"answer"
-    assert cache.get(b"a", 110.0) is None
-    assert len(cache) == 0
-
-
-def test_recalling_does_not_prolong_the_lifetime() -> None:
-    cache = ResponseCache(lifetime_seconds=10, answers_max=5)
-    cache.put(b"a", 0.0, b"answer")
-    assert cache.get(b"a", 9.0) == b"answer"
-    assert cache.get(b"a", 11.0) is None
-
-
 def test_what_has_outlived_its_lifetime_is_let_go() -> None:
     cache = ResponseCache(lifetime_seconds=10, answers_max=5)
     cache.put(b"a", 0.0, b"answer")

@@ -13,7 +13,7 @@ from agent.coap.udp import endpoint_of
 from agent.delivery import Answer, Status
 from tests.agent.coap.recorder import DURABLE, Recorder
 from tests.agent.coap.sensor import ACK, CHANGED, CON, NON, RST, Response, Sensor, datagram, post
-from tests.agent.coap.serving import serving
+from tests.agent.coap.serving import both_paths, serving
 from tests.agent.coap.stepped_loop import SteppedLoop
 from tests.support.waiting import until
 
@@ -35,9 +35,6 @@ class Chance(Random):
     def uniform(self, a: float, b: float) -> float:
         assert (a, b) == (1, Tuning().ack_random_factor)
         return self._factor
-
-
-both_paths = pytest.mark.parametrize("fast", [True, False], ids=["fast", "aiocoap"])
 
 
 def settled(kind: int, mid: int) -> bytes:

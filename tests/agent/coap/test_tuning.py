@@ -7,7 +7,7 @@ import pytest
 from agent.coap.server import CoapServer
 from agent.coap.tuning import Tuning
 from agent.config.settings import CoapSettings
-from agent.store.fingerprints.transient import EXCHANGE_LIFETIME_MS, RETRANSMISSION_KEYS_MAX
+from agent.store.fingerprints.transient import EXCHANGE_LIFETIME_MS
 from tests.agent.coap.recorder import Recorder
 from tests.agent.coap.sensor import CHANGED, Sensor, post
 from tests.agent.coap.stepped_loop import SteppedLoop
@@ -27,14 +27,6 @@ def test_the_defaults_are_the_rfcs() -> None:
 @pytest.mark.guarantee(2)
 def test_coap_and_store_take_the_same_datagram_for_a_retransmission_for_as_long() -> None:
     assert Tuning().exchange_lifetime_seconds * 1_000 == EXCHANGE_LIFETIME_MS == 247_000
-
-
-def test_the_bounds_are_those_of_the_documents() -> None:
-    tuning = Tuning()
-    assert (tuning.exchanges_max, tuning.answers_max) == (16_384, 4_096)
-    assert (tuning.slow_per_second, tuning.protected_per_second) == (300, 300)
-    assert (tuning.empty_ack_seconds, tuning.drain_seconds_max) == (20, 10)
-    assert RETRANSMISSION_KEYS_MAX // tuning.exchange_lifetime_seconds == 404  # identity.md: 400 a second
 
 
 @pytest.mark.guarantee(2)

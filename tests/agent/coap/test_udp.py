@@ -5,7 +5,6 @@ import contextlib
 import errno
 import os
 import socket
-import threading
 from collections.abc import Iterator
 from importlib.util import find_spec
 
@@ -23,7 +22,6 @@ from agent.coap.udp import (
     endpoint_of,
     endpoint_of_peer,
 )
-from tests.support.waiting import wait_for_count
 
 IS_BUILT = find_spec("agent.coap._datagrams") is not None
 SIZE = 1_500
@@ -138,32 +136,6 @@ def test_the_extension_refuses_what_is_no_datagram(server: socket.socket) -> Non
         receiver.receive(-1)
     with pytest.raises(OSError, match="non-socket"), open("/dev/null", "rb") as file:  # noqa: PTH123
         receiver.receive(file.fileno())
-
-
-@pytest.mark.skipif(not IS_BUILT, reason="the extension is not built")
-def test_threads_share_the_extension(server: socket.socket) -> None:
-    datagrams = [BatchedDatagrams(server, SIZE, 8) for _ in range(4)]
-    read: list[bytes] = []
-    sent = [number.to_bytes(2, "big") for number in range(1_000)]
-    ended = threading.Event()
-
-    def take(way: Datagrams) -> None:
-        while not ended.is_set():
-            read.extend(datagram for datagram, _, _ in way.receive())
-
-    threads = [threading.Thread(target=take, args=(way,)) for way in datagrams]
-    with sensor(server, "::1") as client:
-        for thread in threads:
-            thread.start()
-        for number, datagram in enumerate(sent):
-            if number % 100 == 0:
-                wait_for_count(lambda: len(read), number, "datagrams read")
-            client.send(datagram)
-        wait_for_count(lambda: len(read), len(sent), "datagrams read")
-        ended.set()
-        for thread in threads:
-            thread.join()
-    assert sorted(read) == sent
 
 
 async def test_answers_of_one_turn_leave_together_also_at_the_end() -> None:

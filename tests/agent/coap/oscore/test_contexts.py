@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -12,23 +12,20 @@ from aiocoap import Message  # type: ignore[import-untyped] # aiocoap carries no
 from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 
 from agent.coap.message import Option, write_options
-from agent.coap.oscore.credentials import Credential
-from agent.coap.oscore.serving import OscoreServing
 from agent.coap.tuning import Tuning
 from agent.delivery import Answer, Status
-from tests.agent.coap.oscore.protected import CREDENTIAL, DEVICE, ProtectedSensor, posted_by_aiocoap, sensor_folder
-from tests.agent.coap.recorder import Recorder
+from tests.agent.coap.oscore import claims
+from tests.agent.coap.oscore.claims import BAD_OPTION, BAD_REQUEST, OSCORE, UNAUTHORIZED, troubles
+from tests.agent.coap.oscore.protected import DEVICE, ProtectedSensor, posted_by_aiocoap, sensor_folder
+from tests.agent.coap.recorder import DURABLE, Recorder
 from tests.agent.coap.sensor import BODY, CHANGED, CON, GET, POST, URI_PATH, Sensor, datagram, post
 from tests.agent.coap.serving import serving
 from tests.agent.coap.slow_path.twin_servers import GENEROUS
 
-UNAUTHORIZED, BAD_OPTION, UNAVAILABLE = 0x81, 0x82, 0xA3
-OSCORE = 9
 LARGE = b"\xa1\x64data\xa1\x61x\x59\x07\xd0" + bytes(2_000)
 
 
-def offering(folder: Path, *credentials: Credential, required: bool = False) -> OscoreServing:
-    return OscoreServing(credentials or (CREDENTIAL,), folder / "numbers", required)
+offering = partial(claims.offering, required=False)
 
 
 @pytest.fixture
@@ -167,24 +164,6 @@ async def test_a_flood_of_plain_slow_path_requests_leaves_the_budget_of_protecte
     assert len(recorder.deliveries) == 5
 
 
-async def test_without_credentials_the_option_is_unknown() -> None:
-    async with serving(Recorder()) as server:
-        with Sensor(server.port) as socket:
-            assert (await socket.ask(post(options=((OSCORE, b"\x09\x01\x01"),)))).code == BAD_OPTION
-
-
-async def test_an_unknown_sensor_and_a_wrong_key_are_refused(tmp_path: Path, sensor: ProtectedSensor) -> None:
-    recorder = Recorder()
-    stranger = Credential(DEVICE, bytes(16), b"salt", b"\x02")
-    forger = Credential(DEVICE, bytes(16), b"salt", b"\x01")
-    for credential, code in ((stranger, UNAUTHORIZED), (forger, 0x80)):
-        liar = ProtectedSensor(sensor_folder(tmp_path / credential.name, credential))
-        async with serving(recorder, oscore=offering(tmp_path)) as server:
-            with Sensor(server.port) as socket:
-                assert (await socket.ask(liar.request()[0])).code == code
-    assert not recorder.deliveries
-
-
 async def test_the_answer_to_what_is_wrong_inside_is_protected(tmp_path: Path, sensor: ProtectedSensor) -> None:
     async with serving(Recorder(), oscore=offering(tmp_path)) as server:
         with Sensor(server.port) as socket:
@@ -239,6 +218,26 @@ async def test_no_datagram_with_the_option_upsets_the_server(
                     good[:2] + mid.to_bytes(2, "big") + good[4:at] + bytes((good[at] ^ 1 << bit,)) + good[at + 1 :]
                 )
                 await socket.receive_all()
-    assert codes <= {0x80, UNAUTHORIZED, BAD_OPTION}
+    assert codes <= {BAD_REQUEST, UNAUTHORIZED, BAD_OPTION}
     assert [delivery for delivery in recorder.deliveries if delivery.authenticated] == recorder.deliveries[:1]
-    assert not [record for record in caplog.records if record.levelno >= logging.WARNING], "seed 8613"
+    assert not troubles(caplog), "seed 8613"
+
+
+@pytest.mark.guarantee(6)
+async def test_a_retransmission_of_what_was_refused_gets_the_refusal_and_a_new_request_is_taken(
+    tmp_path: Path, sensor: ProtectedSensor
+) -> None:
+    """Processing the same datagram again would be a replay (RFC 8613 section 7.4), so Max-Age is omitted."""
+    recorder = Recorder()
+    async with serving(recorder, oscore=offering(tmp_path)) as server:
+        with Sensor(server.port) as socket:
+            await sensor.post(socket)
+            recorder.answer = Answer(Status.UNAVAILABLE, reason="full", retry_seconds=7)
+            raw, reference = sensor.request()
+            first = await socket.ask_raw(raw)
+            recorder.answer = DURABLE
+            assert await socket.ask_raw(raw) == first
+            answer = sensor.read(first, reference)
+            assert (answer.code, answer.opt.max_age) == (Code.SERVICE_UNAVAILABLE, 7)
+            assert (await sensor.post(socket))[0].code == Code.CHANGED
+    assert len(recorder.deliveries) == 3

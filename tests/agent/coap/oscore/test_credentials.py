@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
-import subprocess
-import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -246,32 +243,3 @@ def test_a_credential_that_cannot_be_written_leaves_nothing_behind(
     assert list(tmp_path.iterdir()) == []
     create_credential(tmp_path, DEVICE, relay=False)
     assert [file.suffix for file in tmp_path.iterdir()] == [".toml"]
-
-
-def test_the_command_prints_the_sensors_side_and_check_names_a_bad_file(tmp_path: Path) -> None:
-    folder = tmp_path / "credentials"
-    folder.mkdir()
-    configuration = tmp_path / "oncegate.toml"
-    configuration.write_text(
-        f'[gateway]\nid = "gw1"\n[kafka]\nbootstrap_servers = "localhost:9092"\n'
-        f'[coap.oscore]\ncredentials_dir = "{folder}"\nrequired = true\n'
-    )
-
-    def oncegate(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = (sys.executable, "-m", "agent.cli.main", *arguments, "--config", str(configuration))
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    made = oncegate("credentials", DEVICE)
-    assert made.returncode == 0, made.stderr
-    (credential,) = read_credentials(folder).credentials
-    assert json.loads(made.stdout) == {
-        "secret_hex": credential.secret.hex(),
-        "salt_hex": credential.salt.hex(),
-        "sender-id_hex": credential.sensor_id.hex(),
-        "recipient-id_hex": credential.gateway_id.hex(),
-    }
-    assert oncegate("check").returncode == 0
-    bad = written(folder, "bad", {"secret": '"00"'})
-    checked = oncegate("check")
-    assert checked.returncode == 0  # one sensor's file stops no gateway
-    assert str(bad) in checked.stdout

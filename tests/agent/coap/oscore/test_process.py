@@ -17,7 +17,7 @@ from simulators.services.process import Process
 from tests.agent.coap.oscore.protected import ProtectedSensor, posted_by_aiocoap, sensor_folder
 from tests.agent.coap.sensor import Sensor, post
 from tests.agent.mqtt.agents import stored
-from tests.support.agent_process import agent_process
+from tests.support.agent_process import agent_process, configured
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 
@@ -43,12 +43,8 @@ def test_after_a_kill_the_client_goes_on_and_a_captured_datagram_is_refused(tmp_
     (credentials / "broken.toml").write_text("device =")
     (credentials / "deep.toml").write_text("a = " + "[" * 6_000)
     os.mkfifo(credentials / "fifo.toml", 0o600)
-    configuration = tmp_path / "oncegate.toml"
-    configuration.write_text(
-        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[coap]\nbind = "[::1]:{port}"\n'
-        f'[coap.oscore]\ncredentials_dir = "{credentials}"\nrequired = true\n'
-        f'[http]\nbind = "127.0.0.1:0"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-    )
+    options = f'[coap.oscore]\ncredentials_dir = "{credentials}"\nrequired = true\n'
+    configuration = configured(tmp_path, options, coap=f"[::1]:{port}")
     folder = sensor_folder(tmp_path / "sensor", credential)
     seen = ProtectedSensor(sensor_folder(tmp_path / "other", other))
     captured: list[bytes] = []
@@ -102,12 +98,8 @@ def test_every_credential_protects_its_name_on_every_way_in_also_where_its_file_
     (credentials / "zz.toml").chmod(0o640)
     tokens.write_text(f"device {of_token} sha256:{'0' * 64}\nreader r sha256:{'1' * 64}\n")
     tokens.chmod(0o640)
-    configuration = tmp_path / "oncegate.toml"
-    configuration.write_text(
-        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[coap]\nbind = "[::1]:{port}"\n'
-        f'[coap.oscore]\ncredentials_dir = "{credentials}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-        f'[http]\nbind = "127.0.0.1:0"\ntoken_file = "{tokens}"\n'
-    )
+    configuration = configured(tmp_path, f'[coap.oscore]\ncredentials_dir = "{credentials}"\n', coap=f"[::1]:{port}")
+    configuration.write_text(configuration.read_text().replace("[http]", f'[http]\ntoken_file = "{tokens}"'))
 
     def codes(agent: Process) -> tuple[list[int], int]:
         agent.start()

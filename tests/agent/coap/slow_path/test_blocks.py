@@ -52,21 +52,6 @@ def test_a_single_block_is_proven_by_its_datagram() -> None:
     assert Blocks(1_000, 10.0).take("a", Block(0, SIZE, False, b"x", b"p"), 0) == CompleteBody(b"x", b"p")
 
 
-def test_a_restarted_sensor_that_begins_again_with_an_equal_block_is_not_stuck() -> None:
-    upload = Blocks(1_000, 10.0)
-    first, second, _ = blocks()
-    upload.take("a", first, 0)
-    upload.take("a", second, 0)
-    changed = Block(64, SIZE, False, b"new", b"other")
-    upload.take("a", first, 0)
-    with pytest.raises(IncompleteError):
-        upload.take("a", changed, 0)
-    upload.take("a", replace(first, retransmission_key=b"again"), 0)
-    complete = upload.take("a", replace(changed, retransmission_key=b"other again"), 0)
-    assert complete is not None
-    assert complete.body == BODY[:64] + b"new"
-
-
 def test_a_block_that_was_refused_is_a_new_one_after_the_lifetime() -> None:
     upload = Blocks(1_000, 10.0)
     first, *_, last = blocks(BODY[: SIZE + 1])
@@ -129,14 +114,6 @@ def test_whatever_comes_late_each_body_is_one_that_was_sent(lengths: list[int], 
         assert any(send(body) for _ in range(len(late) + 1))
 
 
-def test_a_block_must_be_as_long_as_it_says() -> None:
-    upload = Blocks(1_000, 10.0)
-    for block in (Block(0, SIZE, True, b"short", b""), Block(0, SIZE, False, b"x" * (SIZE + 1), b"")):
-        with pytest.raises(BlockSizeError):
-            upload.take("a", block, 0)
-    assert len(upload) == 0
-
-
 def test_an_interrupted_upload_is_forgotten_after_its_lifetime() -> None:
     upload = Blocks(1_000, 10.0)
     first, second, _ = blocks()
@@ -158,31 +135,6 @@ def test_the_upload_that_has_rested_longest_makes_room() -> None:
     with pytest.raises(IncompleteError):
         upload.take(1, runs[1][1], 0)
     upload.take(2, runs[2][1], 0)
-
-
-def test_the_bodies_that_are_kept_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.coap.slow_path.blocks.ASSEMBLED_BYTES_MAX", 5 * SIZE)
-    upload = Blocks(1_000, 10.0)
-    for run in range(3):
-        for block in blocks(bytes(2 * SIZE), run):
-            upload.take(run, block, 0)
-    assert len(upload) == 2
-    for run in range(3, 6):  # what is superseded, or is dropped, does not count any more
-        upload.take("x", blocks(bytes(SIZE), run)[0], 0)
-    with pytest.raises(IncompleteError):
-        upload.take("x", Block(2 * SIZE, SIZE, False, b"", b"gap"), 0)
-    for block in blocks(bytes(3 * SIZE), 6):
-        upload.take(6, block, 0)
-    assert upload.take(2, blocks(bytes(2 * SIZE), 2)[1], 0) is not None
-    assert len(upload) == 2
-
-
-async def test_an_upload_over_the_wire_ends_in_one_delivery() -> None:
-    recorder = Recorder()
-    async with serving(recorder) as server:
-        with Sensor(server.port) as sensor:
-            assert await Uploader(sensor).upload(BODY) == [CONTINUE, CONTINUE, CHANGED]
-    assert [delivery.body for delivery in recorder.deliveries] == [BODY]
 
 
 async def test_a_retransmitted_last_block_is_the_same_request() -> None:
@@ -233,3 +185,49 @@ async def test_an_upload_that_announces_too_much_is_refused_at_once_with_size1()
             response = await Uploader(sensor).block(0, True, bytes(SIZE), (SIZE1, uint(BODY_BYTES_MAX + 1)))
     assert response.code == 0x8D
     assert uint(BODY_BYTES_MAX) in response.rest
+
+
+@pytest.mark.guarantee(1)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("ab"),
+            st.sampled_from((0, 0, 16, 32, 48)),
+            st.sampled_from((16, 32)),
+            st.booleans(),
+            st.integers(0, 3),
+            st.integers(0, 4),
+        ),
+        max_size=40,
+    )
+)
+def test_whatever_comes_in_whatever_order_a_body_has_the_blocks_of_one_upload(
+    arrivals: list[tuple[str, int, int, bool, int, int]],
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("agent.coap.slow_path.blocks.ASSEMBLED_BYTES_MAX", 64)
+        upload, now = Blocks(80, 10.0), 0.0
+        uploads: dict[str, list[Block]] = {}
+        arrived: dict[bytes, float] = {}
+        for sensor, start, size, more, run, pause in arrivals:
+            now += pause
+            key = f"{sensor} {start} {size} {more} {run}".encode()
+            block = Block(start, size, more, bytes((run,)) * (size if more else size - 1), key)
+            new = now - arrived.get(key, -10.0) >= 10.0
+            try:
+                complete = upload.take(sensor, block, now)
+            except IncompleteError:
+                if new:
+                    arrived[key], uploads[sensor] = now, []
+            except TooLargeError:
+                pass
+            else:
+                if new:
+                    arrived[key] = now
+                    uploads[sensor] = [*(uploads[sensor] if start else ()), block]
+                assert block in uploads[sensor]
+                if complete is not None:
+                    assert complete.body == b"".join(block.payload for block in uploads[sensor])
+            kept = [len(assembly.body) for assembly in upload._assemblies.values()]
+            assert upload._bytes == sum(kept)
+            assert len(kept) < 2 or sum(kept) <= 64

@@ -61,15 +61,6 @@ async def test_libcoap_posts_an_event(host: str) -> None:
 
 
 @needs_libcoap
-async def test_libcoap_posts_without_confirmation() -> None:
-    recorder = Recorder()
-    async with serving(recorder) as server:
-        spoken = await libcoap(server.port, "-N", "-m", "post", "-t", "50", "-e", "{}")
-    assert "NON c:2.04" in spoken.received
-    assert len(recorder.deliveries) == 1
-
-
-@needs_libcoap
 @pytest.mark.parametrize("size", [16, 64, 1_024])
 async def test_libcoap_uploads_in_blocks(size: int) -> None:
     recorder = Recorder()
@@ -122,20 +113,6 @@ async def test_aiocoap_posts_events_and_uploads_in_blocks(client: Context) -> No
     assert [delivery.body for delivery in recorder.deliveries] == bodies
 
 
-async def test_aiocoap_uploads_at_once_what_it_has_for_several(client: Context) -> None:
-    recorder = Recorder()
-    bodies = [bytes((number,)) * 3_000 for number in range(4)]
-    contexts = [await Context.create_client_context(transports=["udp6"]) for _ in bodies]
-    async with serving(recorder) as server:
-        answers = await asyncio.gather(
-            *(ask(context, server.port, body) for context, body in zip(contexts, bodies, strict=True))
-        )
-    for context in contexts:
-        await context.shutdown()
-    assert {answer.code for answer in answers} == {Code.CHANGED}
-    assert sorted(delivery.body for delivery in recorder.deliveries) == bodies
-
-
 async def test_aiocoap_posts_without_confirmation_and_takes_a_separate_response(client: Context) -> None:
     recorder = Recorder()
     async with serving(recorder, SOON) as server:
@@ -146,9 +123,3 @@ async def test_aiocoap_posts_without_confirmation_and_takes_a_separate_response(
         asyncio.get_running_loop().call_later(0.1, recorder.respond)
         assert (await asking).code == Code.CHANGED
         assert (server.counters.separate, server.counters.given_up) == (1, 0)
-
-
-async def test_aiocoap_learns_the_limit_from_a_refusal(client: Context) -> None:
-    async with serving(Recorder(), body_bytes_max=512) as server:
-        answer = await ask(client, server.port, b"x" * 600)
-    assert (answer.code, answer.opt.size1) == (Code.REQUEST_ENTITY_TOO_LARGE, 512)

@@ -182,27 +182,6 @@ async def test_what_deserves_no_answer_gets_none(raw: bytes) -> None:
     assert recorder.deliveries == []
 
 
-async def test_a_restarted_sensors_slow_path_request_is_not_answered_from_memory() -> None:
-    recorder = Recorder()
-    async with serving(recorder, fast=False) as server:
-        with Sensor(server.port) as sensor:
-            await sensor.ask(post(mid=1, payload=b"\xa0"))
-            await sensor.ask(post(mid=1, payload=b"\xa1\x01\x02"))
-    assert [delivery.body for delivery in recorder.deliveries] == [b"\xa0", b"\xa1\x01\x02"]
-
-
-async def test_a_slow_path_request_with_the_token_of_one_in_progress_cancels_nothing() -> None:
-    recorder = Recorder(answer=None)
-    async with serving(recorder, fast=False) as server:
-        with Sensor(server.port) as sensor:
-            sensor.send(post(mid=1, token=b"t"))
-            sensor.send(post(mid=2, token=b"t"))
-            await recorder.received(2)
-            recorder.respond()
-            recorder.respond()
-            assert {(await sensor.receive()).mid, (await sensor.receive()).mid} == {1, 2}
-
-
 async def test_too_many_slow_path_requests_in_progress_are_refused_for_now() -> None:
     recorder = Recorder(answer=None)
     async with serving(recorder, Tuning(slow_per_second=1e6), fast=False) as server:
