@@ -4,24 +4,14 @@ import errno
 import io
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from agent.cli import commands
 from agent.terminal import Colour, paint
 from tests.agent.cli.running import Run
-
-
-@pytest.mark.parametrize("command", sorted(commands.COMMANDS))
-def test_every_command_has_help_with_examples(command: str, oncegate: Run) -> None:
-    status, out, _ = oncegate(command, "--help")
-    assert status == 0
-    assert re.search(rf"^examples?:\n  .*oncegate {command}", out, re.MULTILINE | re.DOTALL)
-    assert command in oncegate("--help")[1]
 
 
 @pytest.mark.parametrize(

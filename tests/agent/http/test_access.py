@@ -13,7 +13,7 @@ from agent.http.auth.access import open_access
 from agent.http.auth.tokens import Role, read_tokens
 from agent.http.errors import HttpBindError, HttpSettingsError
 from tests.agent.http.client import Raw, post_bytes
-from tests.agent.http.serving import EVENT, serving, token_file
+from tests.agent.http.serving import EVENT, FINGERPRINT, serving, token_file
 from tests.agent.store.stores import stored_events
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
@@ -69,7 +69,10 @@ async def test_a_reader_does_not_post(tmp_path: Path) -> None:
         assert (await served.client.post(EVENT, token="token-of-the-reader")).code == 403
 
 
-READ = ("/api/v1/status", "/api/v1/rejected", "/api/v1/latest?device=a", "/metrics")
+READ = (
+    *("/api/v1/status", "/api/v1/rejected", "/api/v1/latest?device=a", "/api/v1/device?device=a", "/api/v1/history"),
+    *("/api/v1/live", f"/api/v1/trace?fingerprint={FINGERPRINT}", "/metrics"),
+)
 
 
 @pytest.mark.guarantee(6)
@@ -113,10 +116,10 @@ async def test_a_page_of_another_site_neither_reads_nor_causes_a_search(tmp_path
 @pytest.mark.parametrize("bind", ["0.0.0.0:0", "[::]:0"])
 async def test_beyond_the_loopback_reading_takes_a_readers_token(tmp_path: Path, bind: str) -> None:
     async with serving(tmp_path, bind=bind, token_file=token_file(tmp_path, HOLDERS)) as served:
-        for path in ("/api/v1/status", "/metrics"):
+        for path in READ:
             for token, code in (("", 401), ("token-of-the-device", 403), ("token-of-the-reader", 200)):
                 assert (await served.client.get(path, token)).code == code
-        for path in ("/healthz", "/readyz"):
+        for path in ("/healthz", "/readyz", "/"):
             assert (await served.client.get(path)).code == 200
 
 

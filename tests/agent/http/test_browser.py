@@ -14,11 +14,9 @@ import pytest
 from agent.config.lanes import Lane
 from agent.forward.errors import UnreachableError
 from agent.forward.kafka.health import UNREACHABLE, Link
-from agent.forward.kafka.uplink import Uplink
 from agent.telemetry.history import TICK_SECONDS
 from agent.telemetry.links import LinkName
 from tests.agent.http.serving import EVENT, FINGERPRINT, Served, serving, token_file
-from tests.agent.store.stores import HandClock
 from tests.support import browser
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
@@ -127,46 +125,6 @@ async def test_the_page_works_in_a_browser_for_everybody(tmp_path: Path, width: 
 async def test_the_page_works_in_a_browser_with_a_reader_token(tmp_path: Path) -> None:
     tokens = token_file(tmp_path, {"reader browser": TOKEN, "relay urn:r": POSTING})
     check(await look(tmp_path, 1280, "light", TOKEN, bind="0.0.0.0:0", token_file=tokens))
-
-
-@pytest.mark.heavy
-async def test_the_page_states_what_waits_for_the_cap_and_when_the_hours_begin(tmp_path: Path) -> None:
-    uplink = Uplink(1_000, HandClock())
-    uplink.hand_over(2, 400, "")
-    uplink.producer_statistics("")["stats_cb"]('{"brokers":{"b":{"txbytes":500}},"txmsgs":2,"msg_cnt":0}')
-    folder = os.environ.get("ONCEGATE_SCREENSHOTS", str(tmp_path))
-    async with serving(tmp_path, uplink=uplink) as served:
-        given = {"url": f"http://127.0.0.1:{served.client.port}/", "folder": folder}
-        await served.client.post(EVENT)
-        link = Link(served.links, "")
-        link.report_failure(UnreachableError("kafka.example.org:9092: Connection refused"))
-        one = await asyncio.to_thread(browser.run, UPLINK, {**given, "name": "one", "awaited": ""})
-        pack = [{"device": DEVICE, "id": id_, "data": {"temperature": id_}} for id_ in range(1_000, 1_200)]
-        await served.client.post(json.dumps(pack).encode())
-        link.report_reachable()
-        capped = await asyncio.to_thread(
-            browser.run, UPLINK, {**given, "name": "capped", "awaited": "cap of the uplink"}
-        )
-        link.report_closed("22:00")
-        served.clock.pass_seconds(90)
-        closed = await asyncio.to_thread(
-            browser.run, UPLINK, {**given, "name": "closed", "awaited": "nothing is sent to Kafka"}
-        )
-    assert "1 event in total" in one["tiles"]
-    assert "grows: Kafka unreachable" in one["tiles"]
-    assert one["cut"] == []
-    assert "202 events waiting for the cap of the uplink, 1.0 kB a second" in capped["conditions"]
-    assert "All will be sent in 51 s" in capped["conditions"]
-    assert "✓ connected" in capped["path"]
-    for text in (
-        "Outside of kafka.hours for 1 min 30 s: nothing is sent",
-        "begin at 22:00, the gateway's local time",
-        "takes 51 s of",
-    ):
-        assert text in closed["conditions"]
-    assert "outside of its hours for 1 min 30 s" in closed["path"]
-    assert "waits for kafka.hours" in closed["tiles"]
-    assert "✓ Accepting events" in closed["state"], "an intended pause is no fault"
 
 
 @pytest.mark.heavy

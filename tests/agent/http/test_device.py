@@ -12,11 +12,10 @@ import pytest
 from agent.decode.event_map import DEVICE_CHARACTERS_MAX
 from agent.store.read.documents import DEVICE_EVENTS_MAX, DEVICE_TAIL_BYTES_MAX
 from agent.store.read.missing_ids import MissingIds, missing_ids
-from tests.agent.http.serving import Served, serving, token_file
+from tests.agent.http.serving import Served, serving
 
 DEVICE = "urn:dev:ops:*[x]"
 PATH = "/api/v1/device?device="
-READER = "r" * 40
 
 
 async def send(served: Served, *ids: int, device: str = DEVICE, **fields: object) -> None:
@@ -78,17 +77,6 @@ async def test_the_list_is_bounded_and_has_no_long_data(tmp_path: Path) -> None:
 async def test_a_name_that_no_device_can_have_is_refused(device: str, tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         assert (await served.client.get(PATH + device)).code == 400
-
-
-async def test_it_is_for_readers_only(tmp_path: Path) -> None:
-    tokens = token_file(tmp_path, {"reader browser": READER, "device urn:a": "d" * 40})
-    async with serving(tmp_path, bind="0.0.0.0:0", token_file=tokens) as served:
-        for path in (PATH + "urn:a", "/api/v1/history"):
-            assert [(await served.client.get(path, token=token)).code for token in ("", "d" * 40, READER)] == [
-                401,
-                403,
-                200,
-            ]
 
 
 def test_missing_ids_are_those_of_each_boot_and_of_counters_only() -> None:

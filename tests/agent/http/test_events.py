@@ -8,13 +8,12 @@ from pathlib import Path
 import cbor2
 import pytest
 
-from agent.config.settings import DevicesSettings
 from agent.delivery import Answer, Delivery, Media, Respond, Status
 from agent.http.response import MEDIA_TYPES
 from tests.agent.http.client import Raw, post_bytes
 from tests.agent.http.serving import EVENT, FINGERPRINT, POST, serving
 from tests.agent.mappings.payloads import PUBLISHED
-from tests.agent.store.stores import FaultyConnection, open_faulty, stored_events
+from tests.agent.store.stores import stored_events
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 SENML = [{"bn": f"{DEVICE}:", "n": "temperature", "v": 21.5, "bt": 1_767_225_600}]
@@ -126,24 +125,6 @@ async def test_a_body_over_the_limit_is_refused_whether_its_length_is_said_or_no
     assert fits.code == 200
     assert (output.code, "1000 bytes" in output.document["message"]) == (413, True)
     assert (chunked.code, chunked.document) == (413, output.document)
-
-
-async def test_a_device_that_is_denied_is_told_so(tmp_path: Path) -> None:
-    async with serving(tmp_path, devices=DevicesSettings(deny=("urn:dev:mac:*",))) as served:
-        response = await served.client.post(EVENT)
-        assert (response.code, response.document["error"], stored_events(served.store)) == (403, "forbidden", [])
-
-
-async def test_a_store_that_cannot_write_is_said_with_when_to_come_back(
-    tmp_path: Path, faulty: type[FaultyConnection]
-) -> None:
-    async with serving(tmp_path, connect=open_faulty(faulty)) as served:
-        faulty.fault = "COMMIT"
-        refused = await served.client.post(EVENT)
-        faulty.fault = ""
-        taken = await served.client.post(EVENT)
-    assert (refused.code, refused.fields["Retry-After"], refused.document["error"]) == (503, "10", "unavailable")
-    assert (taken.code, taken.document["accepted"]) == (200, 1)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 
 from agent.store.layout import FILE_NAME
 from simulators.services.process import Process
-from tests.support.agent_process import stored_documents, wait_until_ready
+from tests.support.agent_process import configured, stored_documents, wait_until_ready
 from tests.support.waiting import wait_until
 
 KILLS = 5
@@ -25,12 +25,7 @@ PACK = 10
 
 @pytest.fixture
 def configuration(tmp_path: Path) -> Path:
-    file = tmp_path / "oncegate.toml"  # the section of HTTP is the last: tests add to it
-    file.write_text(
-        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[coap]\nenabled = false\n'
-        '[kafka]\nbootstrap_servers = "127.0.0.1:1"\n[http]\nbind = "127.0.0.1:0"\n'
-    )
-    return file
+    return configured(tmp_path, coap="")
 
 
 def start(agent: Process) -> int:
@@ -130,15 +125,15 @@ def test_what_can_never_work_is_named_by_check_and_by_run(configuration: Path, t
         ('tls_key = "/none"', "http.tls_certificate"),
         ('bind = "0.0.0.0:0"', "token_file: needed"),  # `check` adds the section
     ):
-        configuration.write_text(text.replace('bind = "127.0.0.1:0"', "") + line + "\n")
+        configuration.write_text(text.replace('bind = "127.0.0.1:0"', line))
         for verb in ("check", "run"):
             command = [sys.executable, "-m", "agent.cli.main", verb, "--config", str(configuration)]
             output = subprocess.run(command, capture_output=True, text=True, check=False)
             assert (output.returncode, message in output.stderr, "Traceback" in output.stderr) == (2, True, False)
 
 
-def test_http_that_is_switched_off_is_not_served(agent: Process, configuration: Path) -> None:
-    configuration.write_text(configuration.read_text() + "enabled = false\n")
+def test_http_that_is_switched_off_is_not_served(agent: Process, tmp_path: Path) -> None:
+    configured(tmp_path, coap="", http="")
     agent.start()
     agent.wait_for_log("agent=ready")
     assert "http=" not in agent.log()

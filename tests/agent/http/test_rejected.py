@@ -11,7 +11,7 @@ import pytest
 from agent.config.settings import DevicesSettings
 from agent.store.port import Reject
 from agent.store.read.rejected import RejectSelection
-from tests.agent.http.serving import Served, serving, token_file
+from tests.agent.http.serving import Served, serving
 
 BEFORE, AFTER = b'[{"device":"urn:good","id":1},', b"]"
 NOT_A_MAP, UNKNOWN_FIELD = b'{"device":"urn:a","id":1,"data":3}', '{"device":"urn:ü","id":1,"colour":"red"}'.encode()
@@ -60,13 +60,6 @@ async def test_a_wrong_query_is_refused_and_names_the_word(query: str, tmp_path:
         response = await served.client.get(f"{PATH}?{query}")
     assert response.code == 400
     assert response.document["message"].startswith(query.partition("=")[0] + ": ")
-
-
-async def test_they_are_for_readers_only(tmp_path: Path) -> None:
-    tokens = token_file(tmp_path, {"reader browser": READER, "device urn:a": DEVICE})
-    async with serving(tmp_path, bind="0.0.0.0:0", token_file=tokens) as served:
-        codes = [(await served.client.get(PATH, token=token)).code for token in ("", DEVICE, READER)]
-    assert codes == [401, 403, 200]
 
 
 @pytest.mark.guarantee(6)

@@ -18,7 +18,6 @@ from agent.forward.kafka.uplink import Uplink
 from agent.http.response import Refusal
 from agent.http.views import CachedView, Searches
 from agent.status import read_status
-from agent.store.counts import EventCounts
 from agent.store.errors import StoreError
 from agent.store.facts import FORWARDER_STOPPED
 from agent.telemetry.history import TICK_SECONDS
@@ -190,27 +189,6 @@ async def test_a_capped_uplink_shows_what_waits_and_when_it_will_be_sent(
     }
 
 
-async def test_without_a_cap_there_is_no_metric_of_it(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        found = samples((await served.client.get("/metrics")).body)
-        live = (await served.client.get("/api/v1/live?after=0")).document
-    assert not any(name.startswith("oncegate_uplink") for name, _ in found)
-    assert live["uplink"] is None
-
-
-async def test_the_outbox_in_memory_counts_as_the_status_does(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        for number in range(6):
-            await served.client.post(b'{"device":"urn:a","id":%d}' % number)
-        served.store.outbox.mark_forwarded(batch(1, 2))
-        served.store.outbox.mark_processed(served.store.outbox.forwarded())
-        served.store.outbox.mark_forwarded(batch(3, 4))
-        served.store.outbox.give_up(6, "test")
-        counted = served.store.counts()
-    on_disk = read_status(tmp_path / "state", GATEWAY).events
-    assert counted == on_disk == EventCounts(3, 2, 2, 1)
-
-
 async def test_the_history_has_what_has_happened_since_the_start(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         for number in range(10):
@@ -364,9 +342,3 @@ async def test_the_live_view_has_each_lane_with_what_waits_and_its_links(tmp_pat
     assert states == {"alarms": {"kafka": "unreachable"}, "default": {"kafka": "reachable"}, "bulk": {}}
     assert live["links"]["kafka"]["state"] == "unreachable"
     assert live["links"]["kafka"]["reason"] == "lane alarms: refused"
-
-
-async def test_without_lanes_there_is_no_list_of_them(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        live = (await served.client.get("/api/v1/live?after=0")).document
-    assert (live["lanes"], live["status"]["lanes"]) == ([], {})

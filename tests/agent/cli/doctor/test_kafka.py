@@ -34,6 +34,7 @@ from contract.receipt import Receipt
 from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.store.stores import HandClock, make_store
+from tests.support.agent_process import configured
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
@@ -197,12 +198,7 @@ def test_receipts_are_judged_by_whose_they_are(kafka: KafkaTopic) -> None:
 
 @pytest.mark.guarantee(4)
 def test_doctor_repins_by_hand_and_never_beside_the_agent(kafka: KafkaTopic, tmp_path: Path) -> None:
-    file = tmp_path / "oncegate.toml"
-    file.write_text(
-        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[coap]\nbind = "[::1]:0"\n'
-        f'[http]\nbind = "127.0.0.1:0"\n[kafka]\nbootstrap_servers = "{kafka.bootstrap_servers}"\n'
-        f'topic = "{kafka.topic}"\n'
-    )
+    file = configured(tmp_path, f'topic = "{kafka.topic}"\n', kafka=kafka.bootstrap_servers)
 
     def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "agent.cli.main", "doctor", "--config", str(file), *arguments]

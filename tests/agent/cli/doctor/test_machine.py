@@ -52,6 +52,7 @@ MOUNTS = """\
 27 22 179:5 / /old ro - ext4 /dev/sda2 ro
 28 22 179:6 / /fast rw - xfs /dev/sda3 rw,nobarrier
 29 23 179:7 / /tmp rw - ext4 /dev/sda4 rw
+30 22 0:22 / /run rw,nosuid - tmpfs tmpfs rw,size=1k
 """
 
 
@@ -65,6 +66,7 @@ MOUNTS = """\
         ("/old", Condition.WRONG, "nothing can be written"),
         ("/fast", Condition.WRONG, "a flush does not reach the disk"),
         ("/tmp/x", Condition.FINE, "/dev/sda4"),  # the later mount hides the earlier
+        ("/run/x", Condition.WRONG, ""),  # memory is no disk
     ],
 )
 def test_a_mount_that_breaks_the_promise_is_named(
@@ -142,27 +144,21 @@ def test_it_says_for_how_long_fingerprints_are_remembered_at_the_last_days_rate(
     assert not list(check_fingerprints(tmp_path / "none", store, IdentitySettings()))
 
 
-def test_a_store_that_holds_next_to_nothing_is_warned_about() -> None:
+def test_a_store_that_holds_next_to_nothing_is_warned_about_and_the_part_of_a_lane_counts() -> None:
     assert not list(check_store_bound(StoreSettings()))
-    (tiny,) = check_store_bound(StoreSettings(max_bytes=1))
-    assert (tiny.condition, "raise store.max_bytes" in tiny.hint) == (Condition.WARNING, True)
-
-
-def test_the_part_of_a_lane_counts() -> None:
     enough = StoreSettings(max_bytes=STORE_BYTES_MIN)
     assert not list(check_store_bound(enough))
-    (tiny,) = check_store_bound(enough, 1)
-    assert "store of each lane" in tiny.text
+    for settings, lanes, text in ((StoreSettings(max_bytes=1), 0, "the store"), (enough, 1, "store of each lane")):
+        (tiny,) = check_store_bound(settings, lanes)
+        assert (tiny.condition, "raise store.max_bytes" in tiny.hint) == (Condition.WARNING, True)
+        assert text in tiny.text
+
+
+def test_fingerprints_that_the_memory_cannot_hold_are_wrong() -> None:
     memory = 256 << 20
     least = AGENT_BYTES + memory
     (fits,) = check_memory(IdentitySettings(memory_bytes=memory), available_bytes=least)
     (too_large,) = check_memory(IdentitySettings(memory_bytes=memory), 1, available_bytes=least)
-    assert (fits.condition, too_large.condition) == (Condition.FINE, Condition.WRONG)
-
-
-def test_fingerprints_that_the_memory_cannot_hold_are_wrong() -> None:
-    (fits,) = check_memory(IdentitySettings(), available_bytes=256 << 20)
-    (too_large,) = check_memory(IdentitySettings(memory_bytes=900 << 30), available_bytes=256 << 20)
     assert (fits.condition, too_large.condition) == (Condition.FINE, Condition.WRONG)
     assert "lower identity.memory" in too_large.hint
 
