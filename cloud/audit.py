@@ -34,7 +34,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cloud import sink_options
+from cloud import sinks
 from cloud.auditing import account, forgery, metrics, report, sections
 from cloud.auditing.findings import NAMED_MAX, Findings, Named, Subject, find, is_to_locate, locate
 from cloud.auditing.settings import AuditSettings, parse
@@ -86,7 +86,7 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
         logger.info("stage=read offsets=%d gone=%d", span.offsets, span.gone)
         tasks = max(spark.sparkContext.defaultParallelism, span.offsets // OFFSETS_PER_TASK)
         spark.conf.set("spark.sql.adaptive.coalescePartitions.initialPartitionNum", tasks)
-        view = read_table(spark, settings)  # after the receipts: every receipted event must be there now
+        view = read_table(spark, settings.tables)  # after the receipts: every receipted event must be there now
         raw = view.quarantine.filter(F.col("topic_id") == span.topic_id)
         records = topic.records(span.starts, span.ends).unionByName(store.unwritten(span))
         judged = account.judge(records, view.rows, raw).persist()
@@ -115,9 +115,8 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
 
 def check_output(spark: SparkSession, settings: AuditSettings) -> None:
     """Raise StopError where the output is within a table, from whose folder maintenance removes what is not of it."""
-    tables = (settings.table, settings.quarantine) if settings.connection is None else ()
-    for table in tables:
-        if sink_options.is_within(jvm.qualify(spark, settings.output), jvm.qualify(spark, table)):
+    for table in settings.tables.folders:
+        if sinks.is_within(jvm.qualify(spark, settings.output), jvm.qualify(spark, table)):
             raise StopError(f"--output {settings.output} is within {table}: it needs a folder of its own")
 
 
@@ -151,9 +150,9 @@ def describe(spark: SparkSession, settings: AuditSettings, span: TopicSpan, seri
         series=series,
         version=own,
         spark=spark.version,
-        sink=sink_options.DELTA if settings.connection is None else sink_options.POSTGRES,
-        table=settings.table,
-        quarantine=settings.quarantine,
+        sink=settings.tables.kind.name,
+        table=settings.tables.table,
+        quarantine=settings.tables.quarantine,
         brokers=settings.bootstrap_servers,
         topic=settings.topic,
         group=settings.group,

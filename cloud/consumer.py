@@ -39,7 +39,7 @@ from cloud.postgres.connection import read_connection
 from cloud.runtime.outcome import exit_status
 from cloud.runtime.program_log import log_to_stderr
 from cloud.runtime.unbounded_calls import within
-from cloud.sink_options import table_name
+from cloud.sinks import table_name
 from contract.topics import EVENTS
 
 logger = logging.getLogger("cloud.consumer")

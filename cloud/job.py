@@ -17,12 +17,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pkgutil import resolve_name
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cloud.delta.sink import open_delta
 from cloud.errors import EndingError, ReelectedError, StopError
 from cloud.runtime import disk, jvm
 from cloud.runtime.outcome import exit_status
@@ -115,22 +115,14 @@ def run_on_checkpoint(
 def qualify(spark: SparkSession, settings: JobSettings) -> JobSettings:
     """Return the settings with full paths of folders."""
     settings = replace(settings, checkpoint=jvm.qualify(spark, settings.checkpoint))
-    if settings.connection is not None:
-        return settings
-    folders = (jvm.qualify(spark, folder) for folder in (settings.table, settings.quarantine))
-    return replace(settings, table=next(folders), quarantine=next(folders))
+    return replace(settings, tables=settings.tables.qualified(partial(jvm.qualify, spark)))
 
 
 def open_sink(spark: SparkSession, settings: JobSettings) -> Sink:
     """Open the table, which is created if absent."""
     devices = Devices(spark, settings.devices)
-    if settings.connection is not None:
-        from cloud.postgres.connection import read_connection  # psycopg is needed for this sink alone
-        from cloud.postgres.sink import open_postgres
-
-        connection = read_connection(settings.connection)
-        return open_postgres(connection, settings.table, settings.quarantine, devices, settings.retention_seconds)
-    return open_delta(spark, settings.table, settings.quarantine, devices, settings.retention_seconds)
+    sink: Sink = resolve_name(settings.tables.kind.opens)(spark, settings.tables, devices, settings.retention_seconds)
+    return sink
 
 
 def open_observer(address: tuple[str, int] | None) -> Observer:

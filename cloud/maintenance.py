@@ -20,18 +20,19 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pkgutil import resolve_name
 
 from pyspark.sql import SparkSession
 
-from cloud import sink_options
+from cloud import sinks
 from cloud.delta.sink import QUARANTINE, TABLE
 from cloud.delta.table import DeltaTable, excludes_writers
 from cloud.errors import StopError
 from cloud.runtime.outcome import exit_status
 from cloud.runtime.program_log import log_to_stderr
-from cloud.session import open_session
+from cloud.session import open_session_if
 from cloud.settings import seconds
+from cloud.sinks import Tables
 
 logger = logging.getLogger("cloud.maintenance")
 
@@ -44,16 +45,14 @@ RETAIN_SECONDS_MIN = 7 * DAY_SECONDS
 class MaintenanceSettings:
     """The options of the command line."""
 
-    table: str
-    quarantine: str
-    connection: Path | None
+    tables: Tables
     retain_seconds: int
     job_is_stopped: bool
 
     @property
     def needs_spark(self) -> bool:
-        """Whether a Delta table is maintained."""
-        return self.connection is None
+        """Whether Spark maintains the table."""
+        return self.tables.is_read_by_spark
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -64,25 +63,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(settings: MaintenanceSettings) -> int:
-    if settings.connection is not None:
-        maintain_postgres(settings, settings.connection)
-    else:
-        maintain_delta(settings)
+    with open_session_if(needed=settings.needs_spark) as spark:
+        resolve_name(settings.tables.kind.maintains)(spark, settings)
     return 0
 
 
-def maintain_delta(settings: MaintenanceSettings) -> None:
-    """Maintain a Delta table and its quarantine, with a Spark session."""
-    spark = open_session()
-    try:
-        maintain_folders(spark, settings)
-    finally:
-        spark.stop()
-
-
-def maintain_folders(spark: SparkSession, settings: MaintenanceSettings) -> None:
+def maintain_delta(spark: SparkSession, settings: MaintenanceSettings) -> None:
     """Maintain both folders; raise StopError where the job could write to them at the same time and be overwritten."""
-    for path, layout in ((settings.table, TABLE), (settings.quarantine, QUARANTINE)):
+    for path, layout in zip(settings.tables.folders, (TABLE, QUARANTINE), strict=True):
         if not (settings.job_is_stopped or excludes_writers(spark, path)):
             raise StopError(
                 f"{path}: Delta excludes concurrent writers there only within one process, and a commit of the job "
@@ -104,15 +92,17 @@ def maintain(table: DeltaTable, settings: MaintenanceSettings) -> None:
     logger.info("table=%s stage=vacuumed retain_days=%d", table.path, settings.retain_seconds // DAY_SECONDS)
 
 
-def maintain_postgres(settings: MaintenanceSettings, connection: Path) -> None:
+def maintain_postgres(_: SparkSession | None, settings: MaintenanceSettings) -> None:
     """Vacuum the tables with statistics, and extend the index on `received` to new pages."""
     from cloud.postgres.connection import connected, identifier, read_connection  # psycopg is needed for this alone
 
-    with connected(read_connection(connection)) as opened:
-        for name in (settings.table, settings.quarantine):
+    tables = settings.tables
+    assert tables.connection is not None
+    with connected(read_connection(tables.connection)) as opened:
+        for name in (tables.table, tables.quarantine):
             opened.execute(f"VACUUM (ANALYZE) {identifier(name).as_string(opened)}".encode())
             logger.info("table=%s stage=vacuumed", name)
-        table = identifier(settings.table).as_string(opened)
+        table = identifier(tables.table).as_string(opened)
         opened.execute(
             """SELECT brin_summarize_new_values(c.oid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
                JOIN pg_am a ON a.oid = c.relam WHERE a.amname = 'brin' AND i.indrelid = %s::regclass""",
@@ -124,10 +114,10 @@ def parse(arguments: Sequence[str]) -> MaintenanceSettings:
     """Read the arguments; wrong usage ends the process with status 2 and a message."""
     options = parser()
     given = options.parse_args(arguments)
-    sink = sink_options.read(options, given)
+    tables = sinks.read(options, given)
     if given.retain < RETAIN_SECONDS_MIN:
         options.error("argument --retain: at least 7d, since readers may still need older files")
-    return MaintenanceSettings(sink.table, sink.quarantine, sink.connection, given.retain, given.job_is_stopped)
+    return MaintenanceSettings(tables, given.retain, given.job_is_stopped)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -139,7 +129,7 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    sink_options.add_options(parser)
+    sinks.add_options(parser)
     add(
         "--retain",
         type=seconds,

@@ -23,16 +23,18 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pkgutil import resolve_name
 from typing import Protocol, TextIO
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
-from cloud import sink_options
+from cloud import sinks
 from cloud.errors import JobError, StopError
 from cloud.runtime import jvm
 from cloud.runtime.terminal import printable
+from cloud.session import open_session_if
+from cloud.sinks import Tables
 from cloud.table import corrected, fleet, readings
 
 logger = logging.getLogger("cloud.query")
@@ -54,9 +56,7 @@ class Writer(Protocol):
 class QuerySettings:
     """The options of the command line."""
 
-    table: str
-    quarantine: str
-    connection: Path | None
+    tables: Tables
     statement: str
     form: str
     rows_max: int
@@ -65,8 +65,8 @@ class QuerySettings:
 
     @property
     def needs_spark(self) -> bool:
-        """Whether a Delta table is read."""
-        return self.connection is None
+        """Whether Spark reads the table."""
+        return self.tables.is_read_by_spark
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,8 @@ def main(arguments: Sequence[str]) -> int:
     settings = parse(arguments)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
-        answer = ask_postgres(settings, settings.connection) if settings.connection else ask_delta(settings)
+        with open_session_if(needed=settings.needs_spark) as spark:
+            answer: Answer = resolve_name(settings.tables.kind.asks)(spark, settings)
     except JobError as error:
         print(f"oncegate-cloud query: {error}", file=sys.stderr)
         return 1
@@ -93,21 +94,10 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def ask_delta(settings: QuerySettings) -> Answer:
-    """Run the statement by Spark."""
-    from cloud.session import open_session
-
-    spark = open_session()
-    try:
-        return select(spark, settings)
-    finally:
-        spark.stop()
-
-
-def select(spark: SparkSession, settings: QuerySettings) -> Answer:
+def ask_delta(spark: SparkSession, settings: QuerySettings) -> Answer:
     """Run the statement as a subquery, which in SQL cannot be a command that writes."""
     try:
-        for name, path in (("events", settings.table), ("quarantine", settings.quarantine)):
+        for name, path in (("events", settings.tables.table), ("quarantine", settings.tables.quarantine)):
             spark.read.format("delta").load(path).createOrReplaceTempView(name)
         spark.sql(readings.SPARK_VIEW)
         spark.sql(corrected.SPARK_VIEW)
@@ -122,14 +112,15 @@ def select(spark: SparkSession, settings: QuerySettings) -> Answer:
         raise StopError(_first_line(error)) from error
 
 
-def ask_postgres(settings: QuerySettings, connection: Path) -> Answer:
+def ask_postgres(_: SparkSession | None, settings: QuerySettings) -> Answer:
     """Run the statement in PostgreSQL, in a transaction that cannot write."""
     from psycopg import sql
 
     from cloud.postgres.connection import connected, identifier, read_connection
 
-    with connected(read_connection(connection), autocommit=False) as opened:
-        for name, table in (("events", settings.table), ("quarantine", settings.quarantine)):
+    assert settings.tables.connection is not None
+    with connected(read_connection(settings.tables.connection), autocommit=False) as opened:
+        for name, table in (("events", settings.tables.table), ("quarantine", settings.tables.quarantine)):
             view = sql.SQL("CREATE TEMPORARY VIEW {} AS SELECT * FROM {}")
             opened.execute(view.format(sql.Identifier("pg_temp", name), identifier(table)))
         opened.execute(readings.POSTGRES_VIEW.encode())
@@ -178,11 +169,7 @@ def parse(arguments: Sequence[str]) -> QuerySettings:
     """Read the arguments; wrong usage ends the process with status 2 and a message."""
     options = parser()
     given = options.parse_args(arguments)
-    sink = sink_options.read(options, given)
-    return QuerySettings(
-        *(sink.table, sink.quarantine, sink.connection),
-        *(given.statement, given.format, given.rows, given.retired),
-    )
+    return QuerySettings(sinks.read(options, given), given.statement, given.format, given.rows, given.retired)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -195,7 +182,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("statement", metavar="SQL", help="the query")
-    sink_options.add_options(parser)
+    sinks.add_options(parser)
     add("--format", choices=tuple(FORMS), default="table", help="form of the rows; default: %(default)s")
     add("--rows", type=_rows, default=ROWS_MAX, metavar="N", help="largest number of rows; default: %(default)s")
     add(

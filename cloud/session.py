@@ -1,5 +1,8 @@
 """The Spark session, with the settings that the job's guarantees and speed depend on."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from pyspark.sql import SparkSession
 
 from cloud.table.lookup import NAMED_MAX
@@ -27,6 +30,19 @@ def open_session() -> SparkSession:
     # The number of tasks with which Delta reads its own log at every commit; its default is 50.
     spark.conf.set("spark.databricks.delta.snapshotPartitions", spark.conf.get(_PARTITIONS) or "2")
     return spark
+
+
+@contextmanager
+def open_session_if(*, needed: bool) -> Iterator[SparkSession | None]:
+    """Open the session, and stop it at the end, where it is needed."""
+    if not needed:
+        yield None
+        return
+    spark = open_session()
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 def set_parquet(spark: SparkSession) -> None:

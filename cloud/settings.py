@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from pathlib import Path
 
-from cloud import kafka_options, sink_options
+from cloud import kafka_options, sinks
 from cloud.errors import StopError
+from cloud.sinks import Tables
 from contract.receipt import GROUP_DEFAULT, TOPIC_ID_CHARACTERS, Receipt
 from contract.topics import EVENTS
 
@@ -50,8 +50,7 @@ class JobSettings:
     """The options of the job's command line."""
 
     kafka: KafkaSettings
-    table: str
-    quarantine: str
+    tables: Tables
     checkpoint: str
     window_seconds: int
     trigger_seconds: int
@@ -59,8 +58,6 @@ class JobSettings:
     succeeds: str | None
     read_again: bool = False
     """Whether a new checkpoint begins at the topic's earliest offset; events in the table are not written again."""
-    connection: Path | None = None
-    """File with PostgreSQL's connection string; None for a Delta table."""
     devices: str | None = None
     metrics: tuple[str, int] | None = None
     """Host and port of the metrics for Prometheus."""
@@ -68,12 +65,12 @@ class JobSettings:
     @property
     def folders(self) -> tuple[str, ...]:
         """Return the folders to be flushed to disk before a receipt; a database server flushes by itself."""
-        return (self.table, self.quarantine, self.checkpoint) if self.connection is None else (self.checkpoint,)
+        return (*self.tables.folders, self.checkpoint)
 
     def check_folders(self) -> None:
         """Raise StopError where a folder is within another: maintenance removes from a table what is not of it."""
         for inner, outer in permutations(self.folders, 2):
-            if sink_options.is_within(inner, outer):
+            if sinks.is_within(inner, outer):
                 raise StopError(f"{inner} is within {outer}: table, quarantine and checkpoint need separate folders")
 
 
@@ -81,7 +78,6 @@ def parse(arguments: Sequence[str]) -> JobSettings:
     """Read the arguments; wrong usage ends the process with status 2 and a message."""
     options = parser()
     given = options.parse_args(arguments)
-    sink = sink_options.read(options, given)
     kafka = KafkaSettings(
         given.bootstrap_servers,
         given.topic,
@@ -91,15 +87,13 @@ def parse(arguments: Sequence[str]) -> JobSettings:
     )
     return JobSettings(
         kafka=kafka,
-        table=sink.table,
-        quarantine=sink.quarantine,
+        tables=sinks.read(options, given),
         checkpoint=given.checkpoint.rstrip("/"),
         window_seconds=given.window,
         trigger_seconds=given.trigger,
         retention_seconds=given.retention,
         succeeds=given.succeeds,
         read_again=given.read_again,
-        connection=sink.connection,
         devices=given.devices,
         metrics=given.metrics,
     )
@@ -138,7 +132,7 @@ def _add_source_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_sink_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    sink_options.add_options(parser, "; created if absent")
+    sinks.add_options(parser, "; created if absent")
     add(
         "--devices",
         metavar="FILE",

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cloud import kafka_options, sink_options
+from cloud import kafka_options, sinks
 from cloud.settings import seconds
+from cloud.sinks import Tables
 from contract.receipt import GROUP_DEFAULT
 from contract.topics import EVENTS
 
@@ -29,10 +30,7 @@ class AuditSettings:
     bootstrap_servers: str
     topic: str
     group: str
-    table: str
-    quarantine: str
-    connection: Path | None
-    """File with PostgreSQL's connection string; None for a Delta table."""
+    tables: Tables
     output: str
     report: str | None
     grace_seconds: int
@@ -47,14 +45,11 @@ def parse(arguments: Sequence[str]) -> AuditSettings:
     """Read the arguments; wrong usage ends the process with status 2 and a message."""
     options = parser()
     given = options.parse_args(arguments)
-    sink = sink_options.read(options, given)
     return AuditSettings(
         bootstrap_servers=given.bootstrap_servers,
         topic=given.topic,
         group=given.group,
-        table=sink.table,
-        quarantine=sink.quarantine,
-        connection=sink.connection,
+        tables=sinks.read(options, given),
         output=given.output.rstrip("/"),
         report=given.report,
         grace_seconds=given.grace,
@@ -77,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
     add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
     add("--topic", default=EVENTS, help="default: %(default)s")
     add("--group", default=GROUP_DEFAULT, help="group whose committed offsets are the receipts; default: %(default)s")
-    sink_options.add_options(parser)
+    sinks.add_options(parser)
     add("--output", required=True, metavar="PATH", help="folder of the audit's own tables; created if absent")
     add("--report", metavar="FILE", help="write a report as an HTML page")
     add("--metrics-file", type=Path, metavar="FILE", help="write metrics for the node exporter of Prometheus (*.prom)")

@@ -7,13 +7,14 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud.auditing import leaves
-from cloud.auditing.settings import AuditSettings
 from cloud.auditing.topic import CONTENT_SQL, TOLD, TOLD_SQL, content, told
+from cloud.sinks import Tables
 
 GATEWAY_TYPES = "gateway."
 _PLACE = ("kafka_partition", "kafka_offset")
@@ -35,11 +36,20 @@ class TableView:
     """The gateways' own events: gateway, epoch, type, data, appended."""
 
 
-def read_table(spark: SparkSession, settings: AuditSettings) -> TableView:
-    """Return a view of the table's present state."""
-    if settings.connection is not None:
-        return _from_postgres(spark, settings, settings.connection)
-    events = spark.read.format("delta").load(settings.table)
+def read_table(spark: SparkSession, tables: Tables) -> TableView:
+    """Return a view of the tables' present state."""
+    view: TableView = resolve_name(tables.kind.views)(spark, tables)
+    return view
+
+
+def of_delta(spark: SparkSession, tables: Tables) -> TableView:
+    """Return a view of the present state of Delta tables."""
+    load = spark.read.format("delta").load
+    return of_frames(load(tables.table), load(tables.quarantine))
+
+
+def of_frames(events: DataFrame, quarantine: DataFrame) -> TableView:
+    """Return a view of a table and its quarantine, with the columns that the job writes."""
     appended = F.coalesce("appended", "received").alias("appended")
     return TableView(
         events.select(
@@ -48,36 +58,38 @@ def read_table(spark: SparkSession, settings: AuditSettings) -> TableView:
             *(*_PLACE, appended, told(*map(F.col, TOLD)).alias("told")),
         ),
         events.select("gateway", "epoch", "sequence", leaves.of_row(events.columns).alias("leaf")),
-        spark.read.format("delta").load(settings.quarantine).select("topic_id", *_PLACE, content().alias("content")),
+        quarantine.select("topic_id", *_PLACE, content().alias("content")),
         events.filter(F.startswith("type", F.lit(GATEWAY_TYPES))).select("gateway", "epoch", "type", "data", appended),
     )
 
 
-def _from_postgres(spark: SparkSession, settings: AuditSettings, connection: Path) -> TableView:
+def of_postgres(spark: SparkSession, tables: Tables) -> TableView:
     """Copy the columns into files of this machine, and read those: one pass over the table, and no JDBC driver."""
     from cloud.postgres.connection import connected, identifier, read_connection
 
     folder = Path(tempfile.mkdtemp(prefix="oncegate-audit-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # Spark reads the files until it ends
     place = ", ".join(_PLACE)
-    with connected(read_connection(connection)) as opened:
-        found = opened.execute(f"SELECT * FROM {identifier(settings.table).as_string(opened)} LIMIT 0".encode())
+    assert tables.connection is not None
+    connection = read_connection(tables.connection)
+    with connected(connection) as opened:
+        found = opened.execute(f"SELECT * FROM {identifier(tables.table).as_string(opened)} LIMIT 0".encode())
         present = [column.name for column in found.description or ()]
     leaf = f"CASE WHEN raw IS NULL THEN {leaves.row_sql(present)} END, encode(raw, 'hex')"
     queries = {
         "rows": (
             f"gateway, epoch, sequence, encode(fingerprint, 'hex'), {place}, {_APPENDED_SQL}, {TOLD_SQL}, {leaf}",
-            settings.table,
+            tables.table,
             "",
         ),
-        "quarantine": (f"topic_id, {place}, {CONTENT_SQL}", settings.quarantine, ""),
+        "quarantine": (f"topic_id, {place}, {CONTENT_SQL}", tables.quarantine, ""),
         "gateway_events": (
             f"gateway, epoch, type, data, {_APPENDED_SQL}",
-            settings.table,
+            tables.table,
             f"WHERE type LIKE '{GATEWAY_TYPES}%'",
         ),
     }
-    with connected(read_connection(connection)) as opened:
+    with connected(connection) as opened:
         # _MOMENT reads times in this form alone; the server's default may be another one.
         opened.execute("SELECT set_config('TimeZone', 'UTC', false), set_config('DateStyle', 'ISO', false)")
         for name, (columns, table, where) in queries.items():

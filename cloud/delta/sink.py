@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from cloud.delta import log_cleaning, quarantine
 from cloud.delta.table import DeltaTable, Layout, Table, excludes_writers
 from cloud.runtime import jvm
+from cloud.sinks import Tables
 from cloud.table import id_reuse, lookup, rows
 from cloud.table.commits import Commit
 from cloud.table.counts import BatchCounts, count_rows
@@ -138,6 +139,11 @@ class DeltaSink:
         records = bad if reused is None else bad.unionByName(reused.select(bad.columns))
         written = quarantine.put(self._quarantine_table, records, commit)
         logger.info("batch=%d stage=quarantined rows=%d", commit.batch, written)
+
+
+def open_tables(spark: SparkSession, tables: Tables, devices: Devices, retention: int) -> DeltaSink:
+    """Open the folders of these tables."""
+    return open_delta(spark, tables.table, tables.quarantine, devices, retention)
 
 
 def open_delta(spark: SparkSession, table: str, quarantine_path: str, devices: Devices, retention: int) -> DeltaSink:

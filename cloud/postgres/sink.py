@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import psycopg
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from cloud.errors import StopError
 from cloud.postgres import columns
@@ -21,6 +21,7 @@ from cloud.postgres import connection as postgres_connection
 from cloud.postgres.connection import connected, durable_transaction, identifier
 from cloud.postgres.copy_format import STAGED, lines, staged
 from cloud.postgres.statements import EVENTS, QUARANTINE, Statements
+from cloud.sinks import Tables
 from cloud.table.commits import BATCH_BITS, Commit, parse, to_json
 from cloud.table.devices import Devices
 from cloud.table.freshness import Horizon, is_fresh
@@ -212,6 +213,13 @@ class _Copier:
                     waiting.clear()
             copy.write("".join(waiting))
         yield sent
+
+
+def open_tables(_: SparkSession, tables: Tables, devices: Devices, retention: int) -> PostgresSink:
+    """Open these tables in the database that their connection file names."""
+    assert tables.connection is not None
+    connection = postgres_connection.read_connection(tables.connection)
+    return open_postgres(connection, tables.table, tables.quarantine, devices, retention)
 
 
 def open_postgres(connection: str, table: str, quarantine: str, devices: Devices, retention: int) -> PostgresSink:

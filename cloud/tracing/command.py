@@ -7,14 +7,16 @@ import logging
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict, replace
+from pkgutil import resolve_name
 
 from pyspark.sql import SparkSession
 
 from cloud.errors import JobError
-from cloud.query import QuerySettings, ask_postgres, select
+from cloud.query import QuerySettings
 from cloud.runtime.terminal import printable
+from cloud.session import open_session_if
 from cloud.tracing import account, table
 from cloud.tracing.account import IN_TABLE, Account
 from cloud.tracing.audits import Audits
@@ -34,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
         topic = TracedTopic(settings.bootstrap_servers, settings.topic, settings.group, settings.properties)
-        with closing(topic), _session(settings) as spark:
+        with closing(topic), open_session_if(needed=settings.needs_spark) as spark:
             return trace(settings, spark, topic)
     except JobError as error:
         print(f"oncegate-cloud trace: {error}", file=sys.stderr)
@@ -179,27 +181,7 @@ def _document(found: Account) -> dict[str, object]:
     }
 
 
-@contextmanager
-def _session(settings: TraceSettings) -> Iterator[SparkSession | None]:
-    """Open Spark where a Delta table is read."""
-    if not settings.needs_spark:
-        yield None
-        return
-    from cloud.session import open_session
-
-    spark = open_session()
-    try:
-        yield spark
-    finally:
-        spark.stop()
-
-
 def _table(settings: TraceSettings, spark: SparkSession | None) -> TracedTable:
-    asked = QuerySettings(settings.table, settings.quarantine, settings.connection, "", "json", table.ROWS_MAX)
-    if settings.connection is not None:
-        connection = settings.connection
-        return TracedTable(
-            lambda statement: ask_postgres(replace(asked, statement=statement), connection), table.POSTGRES
-        )
-    assert spark is not None
-    return TracedTable(lambda statement: select(spark, replace(asked, statement=statement)), table.SPARK)
+    kind, asked = settings.tables.kind, QuerySettings(settings.tables, "", "json", table.ROWS_MAX)
+    ask = resolve_name(kind.asks)
+    return TracedTable(lambda statement: ask(spark, replace(asked, statement=statement)), resolve_name(kind.dialect))

@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
-from cloud import kafka_options, sink_options
+from cloud import kafka_options, sinks
+from cloud.sinks import Tables
 from cloud.tracing.facts import Label, Span, Wanted
 from contract.receipt import GROUP_DEFAULT
 from contract.topics import EVENTS
@@ -43,10 +43,7 @@ class TraceSettings:
     bootstrap_servers: str
     topic: str
     group: str
-    table: str
-    quarantine: str
-    connection: Path | None
-    """File with PostgreSQL's connection string; None for a Delta table."""
+    tables: Tables
     audit: str | None
     records_max: int
     json: bool
@@ -54,23 +51,20 @@ class TraceSettings:
 
     @property
     def needs_spark(self) -> bool:
-        """Whether a Delta table is read: the events', or an audit's."""
-        return self.connection is None or self.audit is not None
+        """Whether Spark reads the table, or an audit's."""
+        return self.tables.is_read_by_spark or self.audit is not None
 
 
 def parse(arguments: Sequence[str]) -> TraceSettings:
     """Read the arguments; wrong usage ends the process with status 2 and a message."""
     options = parser()
     given = options.parse_args(arguments)
-    sink = sink_options.read(options, given)
     return TraceSettings(
         wanted=_wanted(options, given),
         bootstrap_servers=given.bootstrap_servers,
         topic=given.topic,
         group=given.group,
-        table=sink.table,
-        quarantine=sink.quarantine,
-        connection=sink.connection,
+        tables=sinks.read(options, given),
         audit=given.audit and given.audit.rstrip("/"),
         records_max=given.records,
         json=given.json,
@@ -96,7 +90,7 @@ def parser() -> argparse.ArgumentParser:
     add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
     add("--topic", default=EVENTS, help="default: %(default)s")
     add("--group", default=GROUP_DEFAULT, help="group whose committed offsets are the receipts; default: %(default)s")
-    sink_options.add_options(parser)
+    sinks.add_options(parser)
     add("--audit", metavar="PATH", help="folder of the audit's tables (its --output); read by Spark")
     add(
         "--records",

@@ -24,9 +24,9 @@ from simulators.services.process import Process
 from tests.agent.mqtt.agents import accepted, stored
 from tests.docs.pages import ROOT
 from tests.support.agent_process import agent_process
+from tests.support.packages import install_example
 from tests.support.waiting import wait_for_count, wait_until
 
-EXAMPLE = ROOT / "docs" / "examples" / "oncegate-modbus"
 REGISTERS = [215, 42]
 
 
@@ -69,14 +69,7 @@ def test_a_package_whose_way_in_cannot_be_used_is_an_error_that_says_why(
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the example package into a folder of its own."""
-    folder = tmp_path_factory.mktemp("site")
-    build = tmp_path_factory.mktemp("build")
-    for name in ("pyproject.toml", "oncegate_modbus.py"):
-        (build / name).write_bytes((EXAMPLE / name).read_bytes())
-    options = ("--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--target", str(folder))
-    subprocess.run((sys.executable, "-m", "pip", "install", *options, str(build)), check=True)
-    return folder
+    return install_example("oncegate-modbus", tmp_path_factory.mktemp("site"))
 
 
 @asynccontextmanager

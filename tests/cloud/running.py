@@ -59,6 +59,8 @@ class CloudSide:
     """The server with the table; None for Delta."""
     s3: S3 | None = None
     """The server with table and checkpoint; None for folders."""
+    sink: tuple[str, ...] = ()
+    """The options of another package's sink."""
     master: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -216,6 +218,8 @@ class CloudSide:
 
     def sink_options(self) -> tuple[str, ...]:
         """Return the options that name the table, as job, audit and maintenance take it."""
+        if self.sink:
+            return self.sink
         if self.postgres is None:
             return ("--table", self.place("events"))
         file = self.postgres.write_connection(self.folder / "connection")

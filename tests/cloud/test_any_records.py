@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from pkgutil import resolve_name
 from uuid import uuid4
 
 import duckdb
@@ -183,7 +184,7 @@ def test_nothing_that_a_writer_sends_stops_job_audit_or_queries(
     delta = ("--table", f"{folder}/events", "--quarantine", f"{folder}/quarantine")
     ends = ("--bootstrap-servers", "unused:9092", "--output", "unused")
     for words in (delta, ("--sink", "postgres", "--table", table, "--connection", str(connection))):
-        check_audit(sent, read_table(spark, parse([*ends, *words])))
+        check_audit(sent, read_table(spark, parse([*ends, *words]).tables))
         check_queries(spark, words)
     check_duckdb(folder)
 
@@ -216,10 +217,7 @@ NAMES = ("events", "quarantine", "readings", "events_corrected", "gateway_events
 def check_queries(spark: SparkSession, words: tuple[str, ...]) -> None:
     for name in NAMES:
         asked = query.parse([*words, f"SELECT * FROM {name}", "--rows", "1000000"])
-        if asked.connection is None:
-            answer = query.select(spark.newSession(), asked)
-        else:
-            answer = query.ask_postgres(asked, asked.connection)
+        answer = resolve_name(asked.tables.kind.asks)(spark.newSession(), asked)
         for form in query.FORMS.values():
             form(answer.names, answer.rows, io.StringIO())
 

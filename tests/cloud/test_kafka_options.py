@@ -78,7 +78,8 @@ def test_a_credential_of_systemd_may_show_a_right_of_the_group(file: Path, monke
         "ssl.key.password": "named"
     }
     sink = ("--sink", "postgres", "--connection", "credential:postgres")
-    assert parse([*REQUIRED[:2], "--table", "t", *REQUIRED[4:], *sink]).connection == file.parent / "secret_postgres"
+    settings = parse([*REQUIRED[:2], "--table", "t", *REQUIRED[4:], *sink])
+    assert settings.tables.connection == file.parent / "secret_postgres"
     file.chmod(0o444)
     with pytest.raises(SystemExit):
         parse([*REQUIRED, "--kafka-properties", str(file)])

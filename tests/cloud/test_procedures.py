@@ -145,7 +145,11 @@ def test_the_topic_is_reprocessed_into_a_second_table_that_succeeds_the_first(
     [statement] = statements("Reprocess the topic", language(cloud))
     execute(statement, spark, cloud, second)
     switched = command("Reprocess the topic")
-    assert (switched.table, switched.checkpoint, switched.succeeds) == (filled.table, filled.checkpoint, "ID")
+    assert (switched.tables.table, switched.checkpoint, switched.succeeds) == (
+        filled.tables.table,
+        filled.checkpoint,
+        "ID",
+    )
     assert switched.kafka.group == GROUP_DEFAULT
     first_id = re.findall(r" table=(\S+) claim=1 ", cloud.jobs[0].log())
     assert first_id == [cloud.table_id]

@@ -13,7 +13,8 @@ from cloud.delta.sink import QUARANTINE
 from cloud.delta.table import DeltaTable
 from cloud.errors import JobError, StopError
 from cloud.postgres.sink import open_postgres
-from cloud.query import QuerySettings, ask_postgres, select
+from cloud.query import QuerySettings, ask_delta, ask_postgres
+from cloud.sinks import DELTA, POSTGRES, Tables
 from cloud.table.devices import Devices
 from simulators.services.postgres import Postgres
 from tests.cloud.gateway import Gateway
@@ -30,8 +31,8 @@ def test_a_statement_that_would_write_to_a_delta_table_is_refused(spark: SparkSe
     session = spark.newSession()  # with views of its own
 
     def ask(statement: str) -> list[object]:
-        settings = QuerySettings(str(folder), str(quarantine), None, statement, "json", 2)
-        return [row[0] for row in select(session, settings).rows]
+        settings = QuerySettings(Tables(DELTA, str(folder), str(quarantine)), statement, "json", 2)
+        return [row[0] for row in ask_delta(session, settings).rows]
 
     assert ask("WITH e AS (SELECT id FROM events) SELECT id FROM e ORDER BY id DESC -- last first") == ["3", "2", "1"]
     assert ask("SELECT count(*) FROM quarantine;") == [0]
@@ -66,8 +67,8 @@ def test_a_statement_that_would_write_to_postgresql_is_refused(
     file.chmod(0o600)
 
     def ask(statement: str) -> list[object]:
-        settings = QuerySettings(name, f"{name}_q", file, statement, "json", 2)
-        return [row[0] for row in ask_postgres(settings, file).rows]
+        settings = QuerySettings(Tables(POSTGRES, name, f"{name}_q", file), statement, "json", 2)
+        return [row[0] for row in ask_postgres(None, settings).rows]
 
     for statement in (f"DELETE FROM {name}", f"COMMIT; DELETE FROM {name}", "COMMIT"):
         with pytest.raises(JobError):

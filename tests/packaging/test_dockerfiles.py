@@ -87,5 +87,5 @@ def test_the_job_of_the_compose_file_takes_its_arguments() -> None:
     program = words.index("oncegate-cloud")
     _, own = spark.split(words[program + 2 :])
     settings = job.parse(own)
-    assert (words[program + 1], settings.table) == ("job", "events")
-    assert settings.connection is not None
+    assert (words[program + 1], settings.tables.table) == ("job", "events")
+    assert settings.tables.connection is not None

@@ -129,12 +129,9 @@ def test_postgres_computes_the_same_leaves(spark: SparkSession, postgres: Postgr
     sink.write(frame, replace(CLAIM, batch=0, ends={0: len(records)}), ALL_LATE)
     connection = postgres.write_connection(tmp_path / "connection")
     ends = ("--bootstrap-servers", "unused:9092", "--output", str(tmp_path / "audit"))
-    settings_ = parse([*ends, "--sink", "postgres", "--table", table, "--connection", str(connection)])
+    tables = parse([*ends, "--sink", "postgres", "--table", table, "--connection", str(connection)]).tables
     rows = (
-        read_table(spark, settings_)
-        .leaves.select("sequence", F.hex("leaf").alias("leaf"))
-        .orderBy("sequence")
-        .collect()
+        read_table(spark, tables).leaves.select("sequence", F.hex("leaf").alias("leaf")).orderBy("sequence").collect()
     )
     for row, record, event in zip(rows, records, EVENTS, strict=True):
         assert row["leaf"] == gateway_leaf(record, event).upper(), event

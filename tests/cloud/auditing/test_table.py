@@ -46,7 +46,7 @@ def records(spark: SparkSession) -> DataFrame:
 
 
 def view(spark: SparkSession, *options: str) -> TableView:
-    return read_table(spark, parse(["--bootstrap-servers", "unused:9092", "--output", "unused", *options]))
+    return read_table(spark, parse(["--bootstrap-servers", "unused:9092", "--output", "unused", *options]).tables)
 
 
 def millis(frame: DataFrame, column: str) -> list[int]:

@@ -248,7 +248,7 @@ def test_maintenance_is_refused_beside_a_job_where_two_processes_do_not_exclude_
     assert not any(excludes_writers(spark, f"{scheme}://b/t") for scheme in ("s3", "s3a", "s3n"))
     # Before any request to the file system, which this session does not have.
     with pytest.raises(StopError, match="--job-is-stopped"):
-        maintenance.maintain_folders(spark, maintenance.parse(["--table", "s3a://b/t"]))
+        maintenance.maintain_delta(spark, maintenance.parse(["--table", "s3a://b/t"]))
 
 
 def test_a_path_without_a_scheme_is_in_the_default_file_system(spark: SparkSession) -> None:

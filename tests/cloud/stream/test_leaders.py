@@ -47,7 +47,7 @@ class Side:
         return sorted(int(row["id"]) for row in self.rows())
 
     def rows(self) -> list[Any]:
-        return self.spark.read.format("delta").load(self.settings.table).collect()
+        return self.spark.read.format("delta").load(self.settings.tables.table).collect()
 
 
 class AfterBatches:

@@ -152,8 +152,8 @@ REQUIRED = ("--bootstrap-servers", "k:9092", "--table", "/t/", "--checkpoint", "
 
 
 def test_the_quarantine_stands_beside_the_table() -> None:
-    assert parse_settings(REQUIRED).quarantine == "/t_quarantine"
-    assert parse_settings([*REQUIRED, "--quarantine", "/q"]).quarantine == "/q"
+    assert parse_settings(REQUIRED).tables.quarantine == "/t_quarantine"
+    assert parse_settings([*REQUIRED, "--quarantine", "/q"]).tables.quarantine == "/q"
 
 
 def test_whatever_a_receipt_vouches_for_is_flushed() -> None:

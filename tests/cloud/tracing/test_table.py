@@ -11,10 +11,12 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from cloud import sinks
 from cloud.delta.sink import QUARANTINE
 from cloud.delta.table import DeltaTable
 from cloud.postgres.statements import Statements
-from cloud.query import QuerySettings, ask_postgres, select
+from cloud.query import QuerySettings, ask_delta, ask_postgres
+from cloud.sinks import Tables
 from cloud.tracing.facts import EpochFacts, Gap, Label, Record, Span, Wanted
 from cloud.tracing.table import POSTGRES, SPARK, TracedTable
 from tests.cloud.made_rows import NOON, THERMOMETER, create_table, row, write_table
@@ -58,8 +60,8 @@ def in_postgres(request: pytest.FixtureRequest, tmp_path: Path) -> TracedTable:
         insert = f"INSERT INTO {name}_q VALUES ('T', 'events', 0, 8, 'value', %s, %s, NULL, %s, %s, '')"
         connection.execute(insert.encode(), [THERMOMETER.encode(), BAD.encode(), NOON, NOON])
     server.write_connection(file)
-    settings = QuerySettings(name, f"{name}_q", file, "", "json", 100)
-    return TracedTable(lambda statement: ask_postgres(replace(settings, statement=statement), file), POSTGRES)
+    settings = QuerySettings(Tables(sinks.POSTGRES, name, f"{name}_q", file), "", "json", 100)
+    return TracedTable(lambda statement: ask_postgres(None, replace(settings, statement=statement)), POSTGRES)
 
 
 @pytest.fixture
@@ -69,9 +71,10 @@ def in_delta(request: pytest.FixtureRequest, tmp_path: Path) -> TracedTable:
     DeltaTable(spark, str(tmp_path / "quarantine"), QUARANTINE)
     bad = [("T", "events", 0, 8, "value", THERMOMETER.encode(), BAD.encode(), None, NOON, NOON)]
     spark.createDataFrame(bad, QUARANTINE.schema).write.format("delta").mode("append").save(f"{tmp_path}/quarantine")
-    settings = QuerySettings(str(tmp_path / "events"), str(tmp_path / "quarantine"), None, "", "json", 100)
+    tables = Tables(sinks.DELTA, str(tmp_path / "events"), str(tmp_path / "quarantine"))
+    settings = QuerySettings(tables, "", "json", 100)
     session = spark.newSession()
-    return TracedTable(lambda statement: select(session, replace(settings, statement=statement)), SPARK)
+    return TracedTable(lambda statement: ask_delta(session, replace(settings, statement=statement)), SPARK)
 
 
 @pytest.fixture(params=["in_postgres", pytest.param("in_delta", marks=[pytest.mark.spark, pytest.mark.heavy])])

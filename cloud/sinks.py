@@ -1,0 +1,162 @@
+"""The sinks: one description for each, from which all else that differs between them is derived.
+
+An entry point of the group `oncegate.sinks` names each that another package has; `--sink NAME` selects it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoints, entry_points
+from pathlib import Path
+from typing import Final
+
+from cloud import kafka_options
+
+GROUP: Final = "oncegate.sinks"
+_TABLE_NAME = re.compile(r"([a-z_][a-z0-9_]{0,39}\.)?[a-z_][a-z0-9_]{0,39}")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkKind:
+    """A kind of table. Its functions are named `module:function`: what they import is needed for this kind alone."""
+
+    name: str
+    """The name of its entry point, and of `--sink`."""
+    opens: str
+    """Returns a `cloud.table.sink.Sink`, given Spark, `Tables`, devices, and the gateways' retention in seconds."""
+    views: str
+    """Returns a `cloud.auditing.table.TableView`, given Spark and the tables."""
+    asks: str
+    """Returns the `cloud.query.Answer` to a statement, given Spark (None for a database) and `QuerySettings`."""
+    dialect: str
+    """The `cloud.tracing.table.Dialect` of these statements."""
+    maintains: str
+    """Compacts the tables, given Spark (None for a database) and `cloud.maintenance.MaintenanceSettings`."""
+    is_database: bool = False
+    """Whether `--connection` leads to the tables, and they have names. It flushes, and is asked without Spark.
+
+    Otherwise they are folders that Spark reads, and that the job flushes.
+    """
+
+
+DELTA: Final = SinkKind(
+    "delta",
+    opens="cloud.delta.sink:open_tables",
+    views="cloud.auditing.table:of_delta",
+    asks="cloud.query:ask_delta",
+    dialect="cloud.tracing.table:SPARK",
+    maintains="cloud.maintenance:maintain_delta",
+)
+POSTGRES: Final = SinkKind(
+    "postgres",
+    opens="cloud.postgres.sink:open_tables",
+    views="cloud.auditing.table:of_postgres",
+    asks="cloud.query:ask_postgres",
+    dialect="cloud.tracing.table:POSTGRES",
+    maintains="cloud.maintenance:maintain_postgres",
+    is_database=True,
+)
+OWN: Final = {kind.name: kind for kind in (DELTA, POSTGRES)}
+"""The job's own; a driver in a cluster has the archive of the packages alone, without their entry points."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """A table and its quarantine: folders, or names in a database."""
+
+    kind: SinkKind
+    table: str
+    quarantine: str
+    connection: Path | None = None
+    """What leads to a database, such as the file with PostgreSQL's connection string; None for folders."""
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Return the folders, to be flushed to disk before a receipt; a database flushes by itself."""
+        return () if self.kind.is_database else (self.table, self.quarantine)
+
+    def qualified(self, qualify: Callable[[str], str]) -> Tables:
+        """Return the tables with full paths of folders."""
+        if self.kind.is_database:
+            return self
+        return replace(self, table=qualify(self.table), quarantine=qualify(self.quarantine))
+
+    @property
+    def is_read_by_spark(self) -> bool:
+        """Whether queries and maintenance need Spark."""
+        return not self.kind.is_database
+
+
+def installed() -> EntryPoints:
+    """Return the entry points of other packages' sinks."""
+    return entry_points(group=GROUP)
+
+
+def find(name: str) -> SinkKind:
+    """Return a sink by its name; raise ArgumentTypeError where none is installed, or it is not one."""
+    if name in OWN:
+        return OWN[name]
+    found = installed()
+    if name not in found.names:
+        raise argparse.ArgumentTypeError(f"no such sink is installed; there are: {', '.join([*OWN, *found.names])}")
+    try:
+        kind = found[name].load()
+    except Exception as error:  # of another package's code
+        raise argparse.ArgumentTypeError(f"cannot be loaded: {type(error).__name__}: {error}") from error
+    if not isinstance(kind, SinkKind) or kind.name != name:
+        raise argparse.ArgumentTypeError(f"{found[name].value} is no cloud.sinks.SinkKind of this name")
+    return kind
+
+
+def add_options(parser: argparse.ArgumentParser, table_help: str = "") -> None:
+    """Add the options; `table_help` is appended to the help of the table."""
+    add = parser.add_argument
+    add(
+        "--sink",
+        type=find,
+        default=DELTA.name,
+        metavar="|".join(OWN),
+        help="where the table is, or the name of another package's sink; default: %(default)s",
+    )
+    add("--table", required=True, metavar="PATH", help=f"folder of the Delta table, or PostgreSQL table{table_help}")
+    add("--quarantine", metavar="PATH", help="folder or table of the quarantine; default: <table>_quarantine")
+    add(
+        "--connection",
+        type=kafka_options.secret_path,
+        metavar="FILE",
+        help="file with libpq's connection string, which only its owner may read; the password there or in pgpass",
+    )
+
+
+def read(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Tables:
+    """Return the tables of the arguments; wrong usage ends the process with status 2 and a message."""
+    kind: SinkKind = given.sink
+    if kind.is_database and given.connection is None:
+        parser.error(f"--sink {kind.name} requires --connection FILE")
+    if not kind.is_database and given.connection is not None:
+        parser.error(f"--connection FILE is not for --sink {kind.name}: see --sink")
+    if kind.is_database:
+        try:
+            table_name(given.table)
+        except argparse.ArgumentTypeError as error:
+            parser.error(f"argument --table: {error}")
+    table = given.table.rstrip("/")
+    quarantine = (given.quarantine or f"{table}_quarantine").rstrip("/")
+    if quarantine == table:
+        parser.error("argument --quarantine: must differ from --table")
+    return Tables(kind, table, quarantine, given.connection)
+
+
+def is_within(inner: str, outer: str) -> bool:
+    """Whether a folder is another one or within it; both as absolute paths or with their schemes."""
+    return f"{inner}/".startswith(f"{outer}/")
+
+
+def table_name(text: str) -> str:
+    """Return the name of a table in a database, checked."""
+    if _TABLE_NAME.fullmatch(text) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a table name such as events or plant.events")
+    return text
