@@ -70,7 +70,7 @@ def test_each_command_has_a_help_with_an_example_and_the_exit_status(name: str) 
             "4032 characters of table ids; a receipt has room for 4006",
         ),
         (("query", "--table", "t", "SELECT 1", "--deploy-mode", "cluster"), "the driver runs here, too"),
-        (("maintenance", "--table", "t", "--sink", "postgres"), "--connection FILE and --sink postgres require"),
+        (("maintenance", "--table", "t", "--sink", "postgres"), "--sink postgres requires --connection FILE"),
     ],
 )
 def test_wrong_usage_is_refused_before_spark_starts(words: tuple[str, ...], told: str) -> None:
