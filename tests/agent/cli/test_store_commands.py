@@ -102,6 +102,7 @@ def test_the_list_of_events_goes_on_behind_a_damaged_one(run: Run, folder: Path)
     overwrite(folder, b"number 2", b"number 3")
     states = [json.loads(line)["state"] for line in run("events")[1]]
     assert states == ["processed", "processed", "damaged", "new"]
+    assert any("sequence 3 to 3: see oncegate verify" in line for line in run("events", "--table")[1])
 
 
 def test_what_is_declared_lost_is_no_finding_any_more(run: Run, folder: Path) -> None:

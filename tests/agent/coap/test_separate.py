@@ -82,6 +82,23 @@ async def test_a_retransmission_after_the_empty_ack_is_acknowledged_again() -> N
     assert len(recorder.deliveries) == 1
 
 
+async def test_each_request_in_progress_gets_its_empty_ack_in_its_own_time() -> None:
+    recorder = Recorder(answer=None)
+    with SteppedLoop() as clock:
+        async with serving(recorder, Tuning(drain_seconds_max=0.05)) as server:
+            with Sensor(server.port) as sensor:
+                sensor.send(post(mid=5))
+                await recorder.received(1)
+                await clock.advance(12)
+                sensor.send(post(mid=6))
+                await recorder.received(2)
+                await clock.advance(9)
+                assert await sensor.receive() == Response(ACK, 0, 5, b"", b"")
+                await sensor.expect_silence()
+                await clock.advance(12)
+                assert await sensor.receive() == Response(ACK, 0, 6, b"", b"")
+
+
 async def test_a_late_refusal_is_told_and_not_remembered() -> None:
     recorder = Recorder(answer=None)
     async with serving(recorder, PATIENT) as server:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from pathlib import Path
 
@@ -90,6 +91,24 @@ async def test_a_request_that_arrives_before_the_answer_is_answered_after_it(tmp
         waiting[1](Answer(Status.DURABLE, duplicates=1))
         second, third = await raw.receive(), await raw.receive()
     assert [first.document["accepted"], second.document["duplicates"], third.code] == [1, 1, 200]
+
+
+async def test_a_closing_server_answers_it_and_nothing_behind_it(tmp_path: Path) -> None:
+    waiting: list[Respond] = []
+    async with (
+        serving(tmp_path, receive=lambda _, respond: waiting.append(respond)) as served,
+        Raw(served.server.port) as idle,
+        Raw(served.server.port) as raw,
+    ):
+        raw.send(WHOLE)
+        await until(lambda: len(waiting) == 1, "it is in progress")
+        raw.send(WHOLE)
+        draining = asyncio.create_task(served.server.drain())
+        assert await idle.receive_all() == b""
+        waiting[0](Answer(Status.DURABLE, accepted=1))
+        answer = await raw.receive_all()
+        await draining
+    assert (answer.count(b"HTTP/1.1 200"), b"connection: close" in answer.lower(), len(waiting)) == (1, True, 1)
 
 
 async def test_an_outcome_after_the_client_has_left_is_dropped(
