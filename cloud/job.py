@@ -96,11 +96,12 @@ def run_on_checkpoint(
         offsets.check_log(topic, topic_id, read, ranges)
         log.check(read, {})
     if not is_first:
-        sink.check_rows()
+        sink.check()
     with disk.FlushedFolders(disk.local_folders(spark, settings.folders)) as folders:
         last = claim_table(sink, checkpoint, topic, topic_id, read_again=settings.read_again)
         flush = partial(checkpoint.flush, folders)
-        receipts = Receipts(admin, log, settings.kafka.group, settings.succeeds, flush, time.monotonic)
+        group = settings.kafka.group
+        receipts = Receipts(admin, log, group, settings.succeeds, flush, sink.check, time.monotonic)
         receipts.commit(last)
         offsets.check_plan(topic, checkpoint.unfinished(), ranges)
 

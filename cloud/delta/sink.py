@@ -68,8 +68,9 @@ class DeltaSink:
         commits = self._table.last_commit(), self._quarantine_table.last_commit()
         return max((commit.claim for commit in commits if commit is not None), default=0)
 
-    def check_rows(self) -> None:
-        self._table.check_rows()
+    def check(self) -> None:
+        self._table.check()
+        self._quarantine_table.check()
 
     def claim(self, commit: Commit) -> None:
         self._table.append(self._spark.createDataFrame([], rows.SCHEMA), commit)

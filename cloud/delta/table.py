@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
 from cloud.delta import last_versions
@@ -45,8 +45,8 @@ class Table(Protocol):
         is no longer the one that was opened.
         """
 
-    def check_rows(self) -> None:
-        """Raise StopError where another program has removed rows since this checkpoint's last commit."""
+    def check(self) -> None:
+        """Raise StopError where the next `append` would, for what has become of the table and its rows."""
 
     def rows(self) -> DataFrame:
         """Return the table's present rows; later commits do not change the frame."""
@@ -77,7 +77,7 @@ class DeltaTable:
         last_versions.check(spark, path)
         self._create()
         self._widen()
-        detail = spark.sql(f"DESCRIBE DETAIL {self._name}").select("id", "properties").collect()[0]
+        detail = self._detail()
         self._id: str = detail["id"]
         self._set_properties(detail["properties"])
         self._log_cleaner = LogCleaner(spark, path)
@@ -99,6 +99,12 @@ class DeltaTable:
     def last_commit(self) -> Commit | None:
         last = self._history.last()
         return last.commit if last else None
+
+    def check(self) -> None:
+        """Raise StopError where the table is no longer the one that was opened, or has lost versions or rows."""
+        self._check_versions()
+        self.check_rows()
+        self._check_id(self._detail()["id"])
 
     def check_rows(self) -> None:
         """Raise StopError where another program has removed rows since this checkpoint's last commit."""
@@ -135,7 +141,7 @@ class DeltaTable:
             )
         if self._history.may_lack_rows:
             self.check_rows()
-        self._check_id()
+        self._check_id(str(jvm.delta_log(self._spark, self._path).unsafeVolatileSnapshot().metadata().id()))
         self._log_cleaner.clean_if_due()
         return written.rows
 
@@ -144,19 +150,21 @@ class DeltaTable:
         if (version := self._history.lost_version()) is not None:
             raise StopError(
                 f"table {self._path}: its log no longer has version {version}, which this job has read. Its folder was "
-                "removed or replaced by an older copy, or its disk unmounted, while the job ran. Nothing of this batch "
-                "is written or receipted. If the folder is still somewhere, put it back, or mount the disk, and start "
+                "removed or replaced by an older copy, or its disk unmounted, while the job ran. Nothing more is "
+                "written or receipted. If the folder is still somewhere, put it back, or mount the disk, and start "
                 "again. With an older copy, start with a new checkpoint, which reads again what the copy lacks. "
                 f"Without any, start with a new table, a new checkpoint and --succeeds {self._id}"
             )
 
-    def _check_id(self) -> None:
-        """Raise StopError where the append was to another table than the one that was opened."""
-        present = str(jvm.delta_log(self._spark, self._path).unsafeVolatileSnapshot().metadata().id())
+    def _detail(self) -> Row:
+        return self._spark.sql(f"DESCRIBE DETAIL {self._name}").select("id", "properties").collect()[0]
+
+    def _check_id(self, present: str) -> None:
+        """Raise StopError where the table is another one than that which was opened."""
         if present != self._id:
             raise StopError(
                 f"table {self._path}: it has the id {present}, and this job has opened the table {self._id}: another "
-                "one was put in its place while the job ran. Nothing of this batch is receipted. Put the former table "
+                "one was put in its place while the job ran. Nothing more is receipted. Put the former table "
                 "back, and start again; or continue with the present one, by a new checkpoint, --read-again and "
                 f"--succeeds {self._id}"
             )

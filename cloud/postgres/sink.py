@@ -65,8 +65,14 @@ class PostgresSink:
     def last_claim(self) -> int:
         return 0 if self._known is None else self._known >> BATCH_BITS
 
-    def check_rows(self) -> None:
-        pass  # PostgreSQL does not report whether another program has deleted rows
+    def check(self) -> None:
+        known = self._known  # before the last commit, which a batch may be making
+        with connected(self._connection) as connection:
+            self._check_id(connection)
+            last = self._last(connection)
+            if known is not None and (last is None or last.version < known):
+                raise self._changed(connection)
+        # PostgreSQL does not report whether another program has deleted rows.
 
     def claim(self, commit: Commit) -> None:
         with connected(self._connection) as connection:
@@ -144,7 +150,7 @@ class PostgresSink:
         if (comment := self._comment(connection)) != f"{_COMMENT}{self._id}":
             raise StopError(
                 f"table {self._table}: its comment is {comment!r}, and this job has opened the table {self._id}: it "
-                "was dropped and recreated while the job ran, or its comment was changed. Nothing of this batch is "
+                "was dropped and recreated while the job ran, or its comment was changed. Nothing more is "
                 f"committed. If it is the same table, set its comment to '{_COMMENT}{self._id}', and start again. "
                 f"Otherwise start with a new checkpoint and --succeeds {self._id}"
             )

@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from cloud.errors import FlushError, KafkaError
+from cloud.errors import FlushError, KafkaError, SinkError
 from cloud.stream.kafka_admin import KafkaAdmin
 from cloud.stream.topic_log import TopicLog
 from cloud.table.commits import Commit
@@ -32,6 +32,7 @@ class Receipts:
         group: str,
         succeeds: str | None,
         flush: Callable[[], None],
+        check: Callable[[], None],
         clock: Callable[[], float],
     ) -> None:
         self._admin = admin
@@ -39,6 +40,8 @@ class Receipts:
         self._group = group
         self._succeeds = succeeds
         self._flush = flush
+        self._check = check
+        """Raises StopError where the table is no longer the one that made the commit, SinkError where none answers."""
         self._clock = clock
         self._lock = threading.Lock()
         self._commit: Commit | None = None
@@ -54,12 +57,12 @@ class Receipts:
             return self._send(commit)
 
     def repeat(self) -> None:
-        """Commit the latest receipts again where that is due."""
+        """Commit the latest receipts again where that is due, and the table is still the same."""
         with self._lock:
             if self._commit is not None and self._clock() >= self._due_at:
-                self._send(self._commit)
+                self._send(self._commit, self._check)
 
-    def _send(self, commit: Commit) -> bool:
+    def _send(self, commit: Commit, check: Callable[[], None] = lambda: None) -> bool:
         if not commit.ends:
             return False
         try:
@@ -72,9 +75,10 @@ class Receipts:
             for partition in commit.ends
         }
         try:
+            check()
             self._log.check(commit, {})
             self._admin.commit(self._group, commit.ends, metadata, commit.epochs)
-        except KafkaError as error:
+        except (KafkaError, SinkError) as error:
             self._due_at = self._clock() + RETRY_SECONDS
             logger.warning("batch=%d stage=receipt retry_seconds=%g error=%r", commit.batch, RETRY_SECONDS, str(error))
             return False

@@ -39,8 +39,11 @@ class Sink(Protocol):
     def last_claim(self) -> int:
         """Return the highest number of a claim by which table or quarantine was written; 0 where there is none."""
 
-    def check_rows(self) -> None:
-        """Raise StopError where another program is known to have removed rows since this checkpoint's last commit."""
+    def check(self) -> None:
+        """Raise StopError where the table is no longer the one that was opened, or has lost commits or rows.
+
+        Of rows only as far as it is known that another program has removed them since this checkpoint's last commit.
+        """
 
     def claim(self, commit: Commit) -> None:
         """Write a commit without rows; raise StopError where the table has a younger claim."""

@@ -121,8 +121,8 @@ class Sink:
     def last_claim(self) -> int:
         return 0 if self._table.last is None else self._table.last.claim
 
-    def check_rows(self) -> None:
-        """Nothing else removes rows."""
+    def check(self) -> None:
+        """Nothing else removes rows, or the table."""
 
     def claim(self, commit: Commit) -> None:
         self._scheduler.pause("claims")

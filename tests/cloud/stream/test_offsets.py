@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud.errors import FlushError, StopError
+from cloud.errors import FlushError, SinkError, StopError
 from cloud.runtime.disk import FlushedFolders
 from cloud.settings import parse as parse_settings
 from cloud.settings import seconds
@@ -14,7 +14,7 @@ from cloud.stream import offsets
 from cloud.stream.batch import check_clock, next_commit
 from cloud.stream.checkpoint import PlannedBatch
 from cloud.stream.offsets import Overlap, compare
-from cloud.stream.receipts import Receipts
+from cloud.stream.receipts import RETRY_SECONDS, Receipts
 from cloud.table.commits import Commit, parse, to_json
 from contract.receipt import Receipt
 from tests.support.disks.failing_disk import UNWRITABLE, failing_disk
@@ -206,8 +206,13 @@ class Kafka:
 
 
 def test_receipts_are_repeated_when_due() -> None:
-    moment, kafka = 0.0, Kafka()
-    receipts = Receipts(kafka, kafka, "g", "old", lambda: None, lambda: moment)  # type: ignore[arg-type]  # its needs
+    moment, kafka, ends = 0.0, Kafka(), list[Exception]()
+
+    def check() -> None:
+        if ends:
+            raise ends.pop(0)
+
+    receipts = Receipts(kafka, kafka, "g", "old", lambda: None, check, lambda: moment)  # type: ignore[arg-type]  # its needs
     receipts.repeat()
     receipts.commit(LAST)
     moment = 3599.0
@@ -215,6 +220,13 @@ def test_receipts_are_repeated_when_due() -> None:
     moment = 3600.0
     receipts.repeat()
     assert kafka.given == [{0: str(Receipt("t", 3, "id", "old")), 1: str(Receipt("t", 0, "id", "old"))}] * 2
+    ends += SinkError("no answer"), StopError("it was dropped")
+    moment = 7200.0
+    receipts.repeat()
+    moment += RETRY_SECONDS
+    with pytest.raises(StopError):
+        receipts.repeat()
+    assert len(kafka.given) == 2
 
 
 @pytest.mark.guarantee(5)
@@ -222,7 +234,7 @@ def test_after_a_failed_flush_nothing_is_receipted_while_the_job_ends(tmp_path: 
     """Linux reports a write error once: a second syncfs would succeed. A batch may end after `repeat` has failed."""
     kafka = Kafka()
     with failing_disk(tmp_path) as folder, FlushedFolders([str(folder)]) as folders:
-        receipts = Receipts(kafka, kafka, "g", None, folders.flush, lambda: 0.0)  # type: ignore[arg-type]  # its needs
+        receipts = Receipts(kafka, kafka, "g", None, folders.flush, lambda: None, lambda: 0.0)  # type: ignore[arg-type]  # its needs
         (folder / "events").write_bytes(UNWRITABLE)
         with pytest.raises(FlushError):
             receipts.commit(LAST)
