@@ -39,8 +39,9 @@ from cloud.auditing import account, forgery, metrics, report, sections
 from cloud.auditing.findings import NAMED_MAX, Findings, Named, Subject, find, is_to_locate, locate
 from cloud.auditing.settings import AuditSettings, parse
 from cloud.auditing.store import Series, Store, TopicSpan
-from cloud.auditing.table import TableView, read_table
+from cloud.auditing.table import TableView, read_table, table_id
 from cloud.auditing.topic import Topic
+from cloud.committed import objection
 from cloud.errors import StopError
 from cloud.runtime import jvm
 from cloud.runtime.outcome import exit_status
@@ -82,7 +83,7 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
     topic = Topic(spark, settings.bootstrap_servers, settings.topic, settings.properties)
     store = Store(spark, settings.output)
     try:
-        span = span_to_read(topic, store, settings.group)
+        span = span_to_read(topic, store, settings.group, table_id(spark, settings.table, settings.connection))
         logger.info("stage=read offsets=%d gone=%d", span.offsets, span.gone)
         tasks = max(spark.sparkContext.defaultParallelism, span.offsets // OFFSETS_PER_TASK)
         spark.conf.set("spark.sql.adaptive.coalescePartitions.initialPartitionNum", tasks)
@@ -120,9 +121,24 @@ def check_output(spark: SparkSession, settings: AuditSettings) -> None:
             raise StopError(f"--output {settings.output} is within {table}: it needs a folder of its own")
 
 
-def span_to_read(topic: Topic, store: Store, group: str) -> TopicSpan:
-    """Return the offsets to read: from the end of this topic's last audit, or the topic's first, up to the receipts."""
-    topic_id, earliest, receipted = topic.id(), topic.earliest(), topic.receipted(group)
+def span_to_read(topic: Topic, store: Store, group: str, table: str) -> TopicSpan:
+    """Return the offsets to read: from the end of this topic's last audit, or the topic's first, up to the receipts.
+
+    Raise StopError where an offset that the group has committed is no receipt of the table.
+    """
+    topic_id, earliest, committed = topic.id(), topic.earliest(), topic.committed(group)
+    latest = topic.latest()  # after the receipts, which it is not below
+    for partition in sorted(committed.keys() & latest.keys()):
+        one, (end, epoch) = committed[partition], latest[partition]
+        why = objection(one, table, topic_id)
+        if why is None and (one.offset > end or (epoch is not None and (one.leader_epoch or 0) > epoch)):
+            why = f"it has epoch {one.leader_epoch}, and the log ends at {end} in epoch {epoch}"
+        if why is not None:
+            raise StopError(
+                f"group {group}, partition {partition}: offset {one.offset} is no receipt of table {table}: {why}. "
+                "Name the table's own group; or find out who else commits to it. A job that runs repeats its receipts"
+            )
+    receipted = {partition: one.offset for partition, one in committed.items()}
     if not receipted:
         raise StopError(f"group {group} has committed no receipts of this topic: there is nothing to audit yet")
     known = store.ends(topic_id)

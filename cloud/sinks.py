@@ -29,6 +29,8 @@ class SinkKind:
     """Returns a `cloud.table.sink.Sink`, given Spark, `Tables`, devices, and the gateways' retention in seconds."""
     views: str
     """Returns a `cloud.auditing.table.TableView`, given Spark and the tables."""
+    identifies: str
+    """Returns the id of the table, by which receipts name it, given Spark (None for a database) and the tables."""
     asks: str
     """Returns the `cloud.query.Answer` to a statement, given Spark (None for a database) and `QuerySettings`."""
     dialect: str
@@ -46,6 +48,7 @@ DELTA: Final = SinkKind(
     "delta",
     opens="cloud.delta.sink:open_tables",
     views="cloud.auditing.table:of_delta",
+    identifies="cloud.auditing.table:id_of_delta",
     asks="cloud.query:ask_delta",
     dialect="cloud.tracing.table:SPARK",
     maintains="cloud.maintenance:maintain_delta",
@@ -54,6 +57,7 @@ POSTGRES: Final = SinkKind(
     "postgres",
     opens="cloud.postgres.sink:open_tables",
     views="cloud.auditing.table:of_postgres",
+    identifies="cloud.auditing.table:id_of_postgres",
     asks="cloud.query:ask_postgres",
     dialect="cloud.tracing.table:POSTGRES",
     maintains="cloud.maintenance:maintain_postgres",

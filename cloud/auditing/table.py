@@ -36,6 +36,28 @@ class TableView:
     """The gateways' own events: gateway, epoch, type, data, appended."""
 
 
+def table_id(spark: SparkSession | None, tables: Tables) -> str:
+    """Return the id by which receipts name a table; Spark is needed for one in folders."""
+    return str(resolve_name(tables.kind.identifies)(spark, tables))
+
+
+def id_of_delta(spark: SparkSession, tables: Tables) -> str:
+    """Return the id of a Delta table."""
+    detail = spark.sql(f"DESCRIBE DETAIL delta.`{tables.table.replace('`', '``')}`").select("id")
+    return str(detail.collect()[0]["id"])
+
+
+def id_of_postgres(_: SparkSession | None, tables: Tables) -> str:
+    """Return the id in the table's comment."""
+    from cloud.postgres.connection import connected, identifier, read_connection
+
+    assert tables.connection is not None
+    with connected(read_connection(tables.connection)) as opened:
+        name = identifier(tables.table).as_string(opened)
+        row = opened.execute("SELECT obj_description(to_regclass(%s), 'pg_class')", (name,)).fetchone()
+    return str(row[0] if row else None).removeprefix("oncegate:")
+
+
 def read_table(spark: SparkSession, tables: Tables) -> TableView:
     """Return a view of the tables' present state."""
     view: TableView = resolve_name(tables.kind.views)(spark, tables)

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from cloud.auditing import leaves
 from cloud.auditing.counts import is_count
 from cloud.auditing.store import TopicSpan
+from cloud.committed import Committed
 from cloud.runtime import jvm
 from contract.fields import exact_text
 from contract.record import GATEWAY_BYTES_MAX, TYPE_PREFIX, VIA_START
@@ -49,23 +50,24 @@ class Topic:
         """Return the topic's id, which is another one after the topic was recreated."""
         return str(self._describe().topicId().toString())
 
-    def receipted(self, group: str) -> dict[int, int]:
+    def committed(self, group: str) -> dict[int, Committed]:
         """Return the offsets that a group has committed, by partition."""
         found = self._wait(self._client.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata())
         return {
-            entry.getKey().partition(): int(entry.getValue().offset())
+            entry.getKey().partition(): Committed(int(value.offset()), _optional(value.leaderEpoch()), value.metadata())
             for entry in found.entrySet()
-            if entry.getKey().topic() == self._name and entry.getValue() is not None
+            if entry.getKey().topic() == self._name and (value := entry.getValue()) is not None
         }
 
     def earliest(self) -> dict[int, int]:
         """Return the earliest offset of each partition."""
-        wanted = self._class("java.util.HashMap")()
-        places = {info.partition(): self._place(info.partition()) for info in self._describe().partitions()}
-        for place in places.values():
-            wanted.put(place, self._class("org.apache.kafka.clients.admin.OffsetSpec").earliest())
-        answers = self._wait(self._client.listOffsets(wanted).all())
-        return {partition: int(answers.get(place).offset()) for partition, place in places.items()}
+        answers = self._list(self._class("org.apache.kafka.clients.admin.OffsetSpec").earliest())
+        return {partition: int(answer.offset()) for partition, answer in answers.items()}
+
+    def latest(self) -> dict[int, tuple[int, int | None]]:
+        """Return the end of each partition, and the epoch of its leader."""
+        answers = self._list(self._class("org.apache.kafka.clients.admin.OffsetSpec").latest())
+        return {partition: (int(one.offset()), _optional(one.leaderEpoch())) for partition, one in answers.items()}
 
     def records(self, starts: dict[int, int], ends: dict[int, int]) -> DataFrame:
         """Return the records from `starts` up to `ends`; the label is null where it is malformed."""
@@ -97,6 +99,14 @@ class Topic:
             reader = reader.option(f"kafka.{name}", value)
         return reader.load()
 
+    def _list(self, spec: Any) -> dict[int, Any]:
+        wanted = self._class("java.util.HashMap")()
+        places = {info.partition(): self._place(info.partition()) for info in self._describe().partitions()}
+        for place in places.values():
+            wanted.put(place, spec)
+        answers = self._wait(self._client.listOffsets(wanted).all())
+        return {partition: answers.get(place) for partition, place in places.items()}
+
     def _offsets(self, offsets: dict[int, int]) -> str:
         return json.dumps({self._name: {str(partition): offset for partition, offset in offsets.items()}})
 
@@ -109,6 +119,11 @@ class Topic:
 
     def _wait(self, future: Any) -> Any:
         return future.get(ANSWER_SECONDS_MAX, self._class("java.util.concurrent.TimeUnit").SECONDS)
+
+
+def _optional(found: Any) -> int | None:
+    """Return the number of Java's `Optional`."""
+    return int(found.get()) if found.isPresent() else None
 
 
 def read(topic: DataFrame) -> DataFrame:

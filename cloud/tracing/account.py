@@ -109,7 +109,7 @@ def _without_record(label: Label | None, epoch: EpochFacts | None) -> Status:
 
 def _is_ahead(evidence: Evidence, record: Record) -> bool:
     """Whether no receipt is beyond the record."""
-    return evidence.receipts.get(record.partition, 0) <= record.offset
+    return evidence.receipts.ends.get(record.partition, 0) <= record.offset
 
 
 def _gateway(evidence: Evidence) -> Iterator[str]:
@@ -158,7 +158,10 @@ def reach(search: TopicSearch) -> str:
 
 def _receipts(evidence: Evidence) -> Iterator[str]:
     for record in evidence.search.records[:PLACES_MAX]:
-        committed = evidence.receipts.get(record.partition)
+        committed = evidence.receipts.ends.get(record.partition)
+        if why := evidence.receipts.foreign.get(record.partition):
+            yield f"What group {evidence.group} has committed of partition {record.partition} is no receipt: {why}."
+            continue
         if committed is None:
             yield f"Group {evidence.group} has no receipt of partition {record.partition}."
             continue

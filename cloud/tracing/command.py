@@ -13,6 +13,7 @@ from pkgutil import resolve_name
 
 from pyspark.sql import SparkSession
 
+from cloud.auditing.table import table_id
 from cloud.errors import JobError
 from cloud.query import QuerySettings
 from cloud.runtime.terminal import printable
@@ -20,7 +21,7 @@ from cloud.session import open_session_if
 from cloud.tracing import account, table
 from cloud.tracing.account import IN_TABLE, Account
 from cloud.tracing.audits import Audits
-from cloud.tracing.facts import Evidence, Quarantined, Record, Row, Span, TopicSearch, Wanted
+from cloud.tracing.facts import Evidence, Quarantined, Receipts, Record, Row, Span, TopicSearch, Wanted
 from cloud.tracing.settings import TraceSettings, parse
 from cloud.tracing.table import TracedTable
 from cloud.tracing.topic import TracedTopic
@@ -65,7 +66,7 @@ def of_event(
     """Return the evidence about one event."""
     search = topic.search(wanted, settings.records_max)
     rows = known.rows(wanted)
-    evidence = Evidence(wanted, settings.group, rows, (), search, topic.receipts(search))
+    evidence = Evidence(wanted, settings.group, rows, (), search, topic.receipts(search, known.id))
     label = account.label_of(evidence)
     audited = audits.read(wanted, label, search.topic_id) if audits is not None else None
     if not rows:  # of a duplicate, the event has another label
@@ -96,7 +97,7 @@ def of_device(
         row.fingerprint: row
         for row in known.rows_of([mark for mark in records if mark not in rows and "/" not in mark])
     }
-    receipts = topic.receipts(search)
+    receipts = topic.receipts(search, known.id)
     places = {
         (one.partition, one.offset): one for one in known.quarantined_within(span) if one.topic_id == search.topic_id
     }
@@ -121,7 +122,7 @@ def _of_mark(
     records: Sequence[Record],
     places: dict[tuple[int, int], Quarantined],
     search: TopicSearch,
-    receipts: dict[int, int],
+    receipts: Receipts,
     settings: TraceSettings,
 ) -> tuple[Account, int, str | None]:
     quarantined = [places[place] for one in records if (place := (one.partition, one.offset)) in places]
@@ -183,5 +184,6 @@ def _document(found: Account) -> dict[str, object]:
 
 def _table(settings: TraceSettings, spark: SparkSession | None) -> TracedTable:
     kind, asked = settings.tables.kind, QuerySettings(settings.tables, "", "json", table.ROWS_MAX)
-    ask = resolve_name(kind.asks)
-    return TracedTable(lambda statement: ask(spark, replace(asked, statement=statement)), resolve_name(kind.dialect))
+    ask, dialect = resolve_name(kind.asks), resolve_name(kind.dialect)
+    id_ = table_id(spark, settings.tables)
+    return TracedTable(lambda statement: ask(spark, replace(asked, statement=statement)), dialect, id_)

@@ -101,6 +101,16 @@ class TopicSearch:
 
 
 @dataclass(frozen=True, slots=True)
+class Receipts:
+    """The offsets that a group has committed, by partition."""
+
+    ends: Mapping[int, int] = field(default_factory=dict)
+    """Those of the table's receipts."""
+    foreign: Mapping[int, str] = field(default_factory=dict)
+    """Why others are no receipts of the table."""
+
+
+@dataclass(frozen=True, slots=True)
 class Gap:
     """Labels that a gateway has declared as lost."""
 
@@ -143,7 +153,7 @@ class Evidence:
     rows: Sequence[Row]
     quarantined: Sequence[Quarantined]
     search: TopicSearch
-    receipts: Mapping[int, int]
+    receipts: Receipts
     gaps: Sequence[Gap] = ()
     epoch: EpochFacts | None = None
     """None where no label is known."""

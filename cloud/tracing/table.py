@@ -49,9 +49,11 @@ POSTGRES = Dialect(
 class TracedTable:
     """The table and its quarantine."""
 
-    def __init__(self, ask: Callable[[str], Answer], dialect: Dialect) -> None:
+    def __init__(self, ask: Callable[[str], Answer], dialect: Dialect, id_: str) -> None:
         self._ask = ask
         self._sql = dialect
+        self.id = id_
+        """The id by which receipts name it."""
 
     def rows(self, wanted: Wanted) -> list[Row]:
         """Return the rows with the fingerprint or the label."""

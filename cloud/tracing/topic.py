@@ -9,9 +9,10 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from cloud.committed import Committed, objection
 from cloud.errors import JobError
 from cloud.plain_consumer.topic import TopicIdReader
-from cloud.tracing.facts import Label, Record, Span, TopicSearch, Wanted
+from cloud.tracing.facts import Label, Receipts, Record, Span, TopicSearch, Wanted
 from contract.record import STATEMENT, read_stated_label
 
 ANSWER_SECONDS_MAX = 30.0
@@ -57,14 +58,23 @@ class TracedTopic:
             raise JobError(f"topic {self._name}: {error.args[0].str()}") from error
         return TopicSearch(self._name, topic_id, sorted(found, key=_order), ends, earliest, finished)
 
-    def receipts(self, search: TopicSearch) -> dict[int, int]:
-        """Return the offsets that the group has committed, by partition."""
+    def receipts(self, search: TopicSearch, table: str) -> Receipts:
+        """Return the offsets that the group has committed."""
         wanted = [TopicPartition(self._name, partition) for partition in search.ends]
         try:
             answers = self._client.committed(wanted, timeout=ANSWER_SECONDS_MAX)
         except KafkaException as error:
             raise JobError(f"the group's offsets: {error.args[0].str()}") from error
-        return {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
+        committed = {
+            answer.partition: Committed(answer.offset, answer.leader_epoch, _metadata(answer))
+            for answer in answers
+            if answer.offset >= 0
+        }
+        foreign = {partition: objection(one, table, search.topic_id) for partition, one in committed.items()}
+        return Receipts(
+            {partition: one.offset for partition, one in committed.items() if foreign[partition] is None},
+            {partition: why for partition, why in foreign.items() if why is not None},
+        )
 
     def _ends(self, since: int | None, records_max: int) -> dict[int, tuple[int, int, int]]:
         """Return of each partition its earliest offset, the first one to be read, and its end."""
@@ -123,6 +133,14 @@ def read_record(message: Message) -> Record:
         _label(headers.get(STATEMENT, b"")),
         _time(_text(headers.get("ce_time"))),
     )
+
+
+def _metadata(committed: TopicPartition) -> str:
+    """Return the metadata, behind which the client may return foreign bytes."""
+    try:
+        return committed.metadata or ""
+    except UnicodeDecodeError as error:
+        return error.object.decode(errors="replace")
 
 
 def _matching(wanted: Wanted | Span) -> Callable[[Record], bool]:

@@ -101,7 +101,7 @@ def job_asks(spark: SparkSession, cloud: CloudSide, login: dict[str, str]) -> No
 def audit_asks(spark: SparkSession, cloud: CloudSide, login: dict[str, str]) -> None:
     topic = Topic(spark, login.pop("bootstrap.servers"), cloud.topic, login)
     try:
-        topic.receipted(cloud.group)
+        topic.committed(cloud.group)
         assert topic.records(topic.earliest(), dict.fromkeys(range(PARTITIONS), LATEST)).count() == 5
     finally:
         topic.close()

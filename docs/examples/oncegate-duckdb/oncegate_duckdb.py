@@ -51,6 +51,7 @@ DUCKDB = SinkKind(
     "duckdb",
     opens="oncegate_duckdb:DuckDbSink",
     views="oncegate_duckdb:view",
+    identifies="oncegate_duckdb:identify",
     asks="oncegate_duckdb:ask",
     dialect="oncegate_duckdb:DIALECT",
     maintains="oncegate_duckdb:maintain",
@@ -170,23 +171,16 @@ class DuckDbSink:
             f"CREATE TABLE IF NOT EXISTS {table}_owner (id VARCHAR, version BIGINT NOT NULL, metadata VARCHAR NOT NULL)"
         )
         found = database.execute(f"SELECT count(*), max(received) FROM {table}").fetchall()
-        comment = self._comment(database)
+        comment = comment_of(database, self._tables.table)
         if comment is None and found[0][0] == 0:
             database.execute(f"COMMENT ON TABLE {table} IS 'oncegate:{uuid.uuid4()}'")
-            comment = self._comment(database)
+            comment = comment_of(database, self._tables.table)
         if comment is None or not comment.startswith("oncegate:"):
             raise StopError(f"table {table}: it is not of this job (its comment is {comment!r}): use another")
         return comment.removeprefix("oncegate:")
 
-    def _comment(self, database: duckdb.DuckDBPyConnection) -> str | None:
-        schema, _, name = self._tables.table.rpartition(".")
-        found = database.execute(
-            "SELECT comment FROM duckdb_tables() WHERE schema_name = $1 AND table_name = $2", [schema or "main", name]
-        ).fetchone()
-        return None if found is None else found[0]
-
     def _last(self, database: duckdb.DuckDBPyConnection) -> Commit | None:
-        if self._comment(database) != f"oncegate:{self._id}":
+        if comment_of(database, self._tables.table) != f"oncegate:{self._id}":
             raise StopError(f"table {self._tables.table}: it was dropped and recreated while the job ran")
         found = database.execute(f"SELECT metadata FROM {self._tables.table}_owner WHERE id = $1", [self._id])
         row = found.fetchone()
@@ -206,6 +200,21 @@ class DuckDbSink:
             database.execute("BEGIN")
             yield database
             database.execute("COMMIT")  # which DuckDB flushes to disk; without it, closing rolls back
+
+
+def comment_of(database: duckdb.DuckDBPyConnection, table: str) -> str | None:
+    """Return a table's comment, which has its id."""
+    schema, _, name = table.rpartition(".")
+    found = database.execute(
+        "SELECT comment FROM duckdb_tables() WHERE schema_name = $1 AND table_name = $2", [schema or "main", name]
+    ).fetchone()
+    return None if found is None else found[0]
+
+
+def identify(_: SparkSession | None, tables: Tables) -> str:
+    """Return the id by which receipts name the table."""
+    with opened(tables, read_only=True) as database:
+        return str(comment_of(database, tables.table)).removeprefix("oncegate:")
 
 
 def path_of(tables: Tables) -> Path:

@@ -175,7 +175,7 @@ class Side:
         )
         bad.write.format("delta").mode("append").save(f"{self.folder}/events_quarantine")
         self.sent += len(records)
-        self.admin.commit("g", {0: self.sent}, {0: str(Receipt(self.table.id, 0, self.admin.topic_id()))}, {})
+        self.admin.commit("g", {0: self.sent}, {0: str(Receipt(self.table.id, 0, self.admin.topic_id()))}, {0: 0})
 
     def write(self, records: Sequence[Record], first: int) -> None:
         """Write rows to the table, of records from an offset on."""
@@ -385,7 +385,7 @@ def test_one_event_that_is_not_in_the_table_is_named_among_many(side: Side, coun
     big_topic.send(told, side.servers, side.topic)
     kept = big_topic.rows(told.filter(F.col("number") != missing))
     kept.write.format("delta").mode("append").save(f"{side.folder}/events")
-    side.admin.commit("g", {0: count}, {0: str(Receipt(side.table.id, 0, side.admin.topic_id()))}, {})
+    side.admin.commit("g", {0: count}, {0: str(Receipt(side.table.id, 0, side.admin.topic_id()))}, {0: 0})
     findings = side.audit()
     assert findings.subject.span.offsets == count
     assert findings.counts == {"accepted": count - 1, "unwritten": 1}

@@ -8,7 +8,19 @@ import pytest
 
 from cloud.tracing.account import Status, account
 from cloud.tracing.command import lines, main
-from cloud.tracing.facts import Audited, EpochFacts, Evidence, Gap, Label, Quarantined, Record, Row, TopicSearch, Wanted
+from cloud.tracing.facts import (
+    Audited,
+    EpochFacts,
+    Evidence,
+    Gap,
+    Label,
+    Quarantined,
+    Receipts,
+    Record,
+    Row,
+    TopicSearch,
+    Wanted,
+)
 from cloud.tracing.settings import parse
 
 MARK, EPOCH, NOON = "1876d2e5f34f91105e52555b000b5edc", "5f1c0d6b6a0f4f1d", 1_777_636_800_000
@@ -20,7 +32,9 @@ HERE, THERE = (
 )
 SEARCH = TopicSearch("oncegate.events", "AbCdEfGhIjKlMnOpQrStUv", [], {3: (0, 0, 1_000)}, NOON)
 FOUND, COPY = replace(SEARCH, records=[HERE]), replace(SEARCH, records=[THERE])
-NOTHING = Evidence(Wanted(label=FIRST), "oncegate-cloud", [], [], SEARCH, {3: 1_000}, [], EpochFacts(20, None, True))
+NOTHING = Evidence(
+    Wanted(label=FIRST), "oncegate-cloud", [], [], SEARCH, Receipts({3: 1_000}), [], EpochFacts(20, None, True)
+)
 GAP = Gap("dropped for newer events: the store was full", NOON, 10, 18)
 REUSED, MALFORMED = (Quarantined(SEARCH.topic_id, 3, 812, reason, NOON) for reason in ("id_reused", "value"))
 CASES = {
@@ -45,14 +59,19 @@ CASES = {
         ["offset 900", f"as gw-1 {EPOCH} 17", "not repeated for 1 further record", "Nothing is to be done"],
     ),
     "not processed": (
-        replace(NOTHING, search=FOUND, receipts={3: 812}),
+        replace(NOTHING, search=FOUND, receipts=Receipts({3: 812})),
         Status.UNPROCESSED,
         ["below offset 812, 1 offset short of this record", "not in the table", "The job has not come so far"],
     ),
     "without receipts": (
-        replace(NOTHING, search=FOUND, receipts={}),
+        replace(NOTHING, search=FOUND, receipts=Receipts()),
         Status.UNPROCESSED,
         ["has no receipt of partition 3"],
+    ),
+    "with the offset of another": (
+        replace(NOTHING, search=FOUND, receipts=Receipts(foreign={3: "it is of table t, not of u"})),
+        Status.UNPROCESSED,
+        ["committed of partition 3 is no receipt: it is of table t, not of u."],
     ),
     "receipted and not in the table": (
         replace(NOTHING, search=FOUND),

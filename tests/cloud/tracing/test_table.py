@@ -61,7 +61,7 @@ def in_postgres(request: pytest.FixtureRequest, tmp_path: Path) -> TracedTable:
         connection.execute(insert.encode(), [THERMOMETER.encode(), BAD.encode(), NOON, NOON])
     server.write_connection(file)
     settings = QuerySettings(Tables(sinks.POSTGRES, name, f"{name}_q", file), "", "json", 100)
-    return TracedTable(lambda statement: ask_postgres(None, replace(settings, statement=statement)), POSTGRES)
+    return TracedTable(lambda statement: ask_postgres(None, replace(settings, statement=statement)), POSTGRES, "")
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def in_delta(request: pytest.FixtureRequest, tmp_path: Path) -> TracedTable:
     tables = Tables(sinks.DELTA, str(tmp_path / "events"), str(tmp_path / "quarantine"))
     settings = QuerySettings(tables, "", "json", 100)
     session = spark.newSession()
-    return TracedTable(lambda statement: ask_delta(session, replace(settings, statement=statement)), SPARK)
+    return TracedTable(lambda statement: ask_delta(session, replace(settings, statement=statement)), SPARK, "")
 
 
 @pytest.fixture(params=["in_postgres", pytest.param("in_delta", marks=[pytest.mark.spark, pytest.mark.heavy])])

@@ -9,8 +9,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from cloud.errors import JobError
-from cloud.tracing.facts import Label, Span, Wanted
+from cloud.tracing.facts import Label, Receipts, Span, Wanted
 from cloud.tracing.topic import TracedTopic
+from contract.receipt import Receipt
 from simulators.services.kafka.broker import Broker
 from tests.cloud.gateway import Gateway, now, readings, send, without_header
 
@@ -56,11 +57,14 @@ def test_receipts_are_the_offsets_of_the_group_which_is_not_joined(
 ) -> None:
     name, opened = topic
     found = opened.search(Wanted("ff" * 16), 1_000)
-    assert (found.read_all, opened.receipts(found)) == (True, {})
+    assert (found.read_all, opened.receipts(found, "t")) == (True, Receipts())
     job = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": f"{name}-g"})
-    job.commit(offsets=[TopicPartition(name, 1, 7)], asynchronous=False)
+    own = TopicPartition(name, 1, 7, str(Receipt("t", 0, found.topic_id)), 0)
+    job.commit(offsets=[TopicPartition(name, 0, 9), own], asynchronous=False)
     job.close()
-    assert opened.receipts(found) == {1: 7}
+    reset = "it was committed by a foreign consumer or by a reset"
+    assert opened.receipts(found, "t") == Receipts({1: 7}, {0: reset})
+    assert opened.receipts(found, "u") == Receipts({}, {0: reset, 1: "it is of table t, not of u"})
 
 
 def test_a_topic_that_does_not_exist_is_told(broker: Broker) -> None:
