@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from datetime import date
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -20,7 +21,7 @@ from pyspark.sql.types import (
 
 from cloud.table import devices
 from contract.event import TIME_MAX, TIME_MIN
-from contract.fields import FIELDS, OBJECTS, Kind, exact_text
+from contract.fields import FIELDS, OBJECTS, Field, Kind, exact_text
 from contract.record import DATA_START, VIA_START, Shared
 
 TYPES: dict[Kind, DataType] = {
@@ -133,20 +134,29 @@ def _own_columns() -> list[Column]:
 
 
 def _columns() -> dict[str, Column]:
-    kinds = (Kind.TEXT, Kind.WORD, Kind.NAME, Kind.INTEGER)
-    from_value = [field.name for field in FIELDS if field.kind in kinds]
+    from_value = {field.column: _of_value(field) for field in FIELDS}
     from_record = (
         *("fingerprint", "type", "received", "clock", "appended", "gateway", "epoch", "sequence"),
         *("kafka_partition", "kafka_offset", "day"),
     )
     return {
-        **{name: F.col(f"parsed.{name}") for name in from_value},
+        **from_value,
         **{name: F.col(name) for name in from_record},
         "device": F.col("kafka_key").cast("string"),  # which the value repeats
-        "event_time": F.coalesce(F.timestamp_millis(F.when(_has_time(), F.col("parsed.time"))), _identity_time()),
-        "possible_duplicate_of": F.unhex(F.col("parsed.possible_duplicate_of")),
+        "event_time": F.coalesce(from_value["event_time"], _identity_time()),
         "processed_at": F.col("seen"),
     }
+
+
+def _of_value(field: Field) -> Column:
+    parsed = F.col(f"parsed.{field.name}")
+    match field.kind:
+        case Kind.TIME:
+            return F.timestamp_millis(F.when(_is_time(parsed), parsed))
+        case Kind.FINGERPRINT:
+            return F.unhex(parsed)
+        case _:
+            return parsed
 
 
 def _identity_time() -> Column:
@@ -186,12 +196,11 @@ def _bytes(text: Column) -> Column:
 def _failed() -> Column:
     """Whether a value is not JSON, lacks a required entry, or has a time outside the years 1 to 9999."""
     required = [F.col(f"parsed.{field.name}").isNull() for field in FIELDS if field.is_required]
-    failed = F.col("parsed._corrupt").isNotNull() | F.coalesce(~_has_time(), F.lit(False))
-    for missing in required:
-        failed = failed | missing
-    return failed
+    times = [F.col(f"parsed.{field.name}") for field in FIELDS if field.kind is Kind.TIME]
+    wrong = [F.coalesce(~_is_time(time), F.lit(False)) for time in times]
+    return reduce(or_, (*required, *wrong), F.col("parsed._corrupt").isNotNull())
 
 
-def _has_time() -> Column:
-    """Whether the value's time is within the years 1 to 9999, null without one; Spark fails on some other times."""
-    return F.col("parsed.time").between(TIME_MIN, TIME_MAX)
+def _is_time(milliseconds: Column) -> Column:
+    """Whether a time is within the years 1 to 9999, null without one; Spark fails on some other times."""
+    return milliseconds.between(TIME_MIN, TIME_MAX)
