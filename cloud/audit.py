@@ -201,7 +201,7 @@ def forgeries(
     topic: Topic, store: Store, judged: DataFrame, rows: DataFrame, span: TopicSpan, share: float
 ) -> tuple[DataFrame, dict[str, int]]:
     """Return the forgeries whose rows the table has, and the counts of records that were verified now."""
-    suspects = forgery.suspects(judged)
+    suspects = forgery.suspects(judged, rows, partial(topic.said, span))
     new = forgery.conflicts(suspects, topic.values(forgery.places(suspects)))
     counts: dict[str, int] = {}
     if share and span.offsets:  # a further pass over the new records

@@ -32,7 +32,7 @@ def judge(records: DataFrame, rows: DataFrame, quarantine: DataFrame) -> DataFra
     """Add to each record its status, the row with its fingerprint (`of_…`), and the number of such rows (`matches`)."""
     there = rows.groupBy("fingerprint").agg(
         F.count("*").alias("matches"),
-        F.min(F.struct(*(F.col(name).alias(f"of_{name}") for name in (*LABEL, *PLACE, "told")))).alias("of"),
+        F.min(F.struct(*(F.col(name).alias(f"of_{name}") for name in (*LABEL, *PLACE)))).alias("of"),
     )
     raw = quarantine.select(*RECORD).distinct().withColumn("is_raw", F.lit(True))
     same = reduce(lambda one, other: one & other, (F.col(name) == F.col(f"of_{name}") for name in LABEL))

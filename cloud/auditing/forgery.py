@@ -8,11 +8,11 @@ no record states: so a content has each fingerprint that some rule would give it
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import Any
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -32,11 +32,18 @@ FORGERY = ("status", "fingerprint", "device", *account.LABEL, *account.PLACE, *O
 Place = tuple[int, int]
 
 
-def suspects(judged: DataFrame) -> list[Row]:
-    """Return duplicates of which device, type or data differ from those of their row."""
-    differs = (F.col("status") == account.DUPLICATE) & (F.col("told") != F.col("of_told"))
-    found = judged.filter(differs).select("fingerprint", "device", *account.LABEL, *account.PLACE, *OF_PLACE)
-    return found.orderBy(*account.PLACE).limit(SUSPECTS_MAX).collect()
+def suspects(judged: DataFrame, rows: DataFrame, said: Callable[[DataFrame], DataFrame]) -> list[Row]:
+    """Return duplicates of which device, type or data differ from those of their row.
+
+    What a record and a row tell is read for duplicates alone: `said` returns it by the records' places.
+    """
+    suspect = judged.filter(F.col("status") == account.DUPLICATE).select(*FORGERY[1:])
+    if suspect.isEmpty():
+        return []
+    of = rows.select("fingerprint", *_named(), F.col("told").alias("of_told"))
+    found = suspect.join(of, on=["fingerprint", *OF_PLACE]).join(said(suspect), on=list(account.PLACE))
+    differs = found.filter(F.col("told") != F.col("of_told")).select(*FORGERY[1:]).distinct()
+    return differs.orderBy(*account.PLACE).limit(SUSPECTS_MAX).collect()
 
 
 def places(found: list[Row]) -> set[Place]:
@@ -58,8 +65,11 @@ def conflicts(found: list[Row], values: dict[Place, bytes]) -> list[tuple[Any, .
 def verified(records: DataFrame) -> DataFrame:
     """Return the records, which have their `value`, as FORGERY: verified, forged or unverifiable."""
     state = F.udf(verify, T.StringType())(F.col("value"), F.col("fingerprint")).alias("status")
-    own = [F.col(name).alias(f"of_{name}") for name in account.PLACE]
-    return records.select(state, "fingerprint", "device", *account.LABEL, *account.PLACE, *own)
+    return records.select(state, "fingerprint", "device", *account.LABEL, *account.PLACE, *_named())
+
+
+def _named() -> list[Column]:
+    return [F.col(name).alias(f"of_{name}") for name in account.PLACE]
 
 
 def verify(value: bytes, name: str) -> str:

@@ -98,7 +98,7 @@ class Store:
     def unwritten(self, span: TopicSpan) -> DataFrame:
         """Return the records below the span that were unwritten; the table may have their events by now."""
         found = self._read("unwritten").filter(F.col("topic_id") == span.topic_id)
-        return found.filter(~F.expr(_from(span))).drop("topic_id").withColumn("told", F.lit(None).cast("string"))
+        return found.filter(~F.expr(_from(span))).drop("topic_id")
 
     def leaves(self) -> DataFrame:
         """Return the leaves of earlier records that have no row: of duplicates, and of records in quarantine."""

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from cloud.auditing import leaves
 from cloud.auditing.settings import parse
 from cloud.auditing.table import read_table
-from cloud.auditing.topic import TOLD, read, told
+from cloud.auditing.topic import TOLD, said, told
 from cloud.postgres.sink import open_postgres
 from cloud.stream.records import read_records
 from cloud.table.commits import CLAIM_ONLY, Commit
@@ -92,8 +92,8 @@ def check(spark: SparkSession, events: list[Event]) -> None:
     )
     of_value = F.hex(leaves.of_value(F.col("value"), F.col("fingerprint"))).alias("leaf")
     values = frame.select("kafka_offset", of_value).orderBy("kafka_offset").collect()
-    said = read(sent).orderBy("kafka_offset").select("told").collect()
-    assert [row["told"] for row in rows][:-1] == [row["told"] for row in said][:-1]
+    told_of_records = sent.orderBy("offset").select(said().alias("told")).collect()
+    assert [row["told"] for row in rows][:-1] == [row["told"] for row in told_of_records][:-1]
     for number, (record, event) in enumerate(zip(records, events, strict=True)):
         expected = gateway_leaf(record, event).upper()
         assert values[number]["leaf"] == expected, event
