@@ -16,6 +16,7 @@ read, compares them with the table and its quarantine, and writes to the output 
                       differs, incomplete (a label is missing), pending (a label may still arrive), unstated (no event
                       states it yet), unknown (the gateway has lost an event)
     audit_leaves      what the digests need of records without a row of their own
+    audit_newer       the same of records with keys that this release does not know
     audit_offsets     where the next audit continues, and how many there were since when
 
 Exit status: 0 every label is accounted for, or may still arrive; 1 a label is missing, unwritten, vanished or
@@ -89,7 +90,9 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
         spark.conf.set("spark.sql.adaptive.coalescePartitions.initialPartitionNum", tasks)
         view = read_table(spark, settings.tables)  # after the receipts: every receipted event must be there now
         raw = view.quarantine.filter(F.col("topic_id") == span.topic_id)
-        records = topic.records(span.starts, span.ends).unionByName(store.unwritten(span))
+        newer = sections.have_newer(view.gateway_events)
+        new = topic.records(span.starts, span.ends, are_newer=newer)
+        records = new.unionByName(store.unwritten(span), allowMissingColumns=True)
         judged = account.judge(records, view.rows, raw).persist()
         ended = account.endings(view.gateway_events).persist()
         covered = cover(store, judged, view, span, everything=span.gone > 0 or not store.ends(span.topic_id))
@@ -217,7 +220,9 @@ def compare(store: Store, judged: DataFrame, view: TableView, ranges: DataFrame)
     """Return the sections that gateways have stated, by this or an earlier audit's view, compared with the table."""
     statements = sections.stated(view.gateway_events).unionByName(store.statements())
     others = account.without_row(judged).select(*account.LABEL, "leaf").unionByName(store.leaves())
-    return sections.compared(statements, view.leaves, others, ranges).localCheckpoint()
+    newer = account.newer(judged).select(*account.LABEL, "row_leaf", "leaf").unionByName(store.newer())
+    of_rows = sections.as_stated(view.leaves, newer)
+    return sections.compared(statements, of_rows, others, ranges).localCheckpoint()
 
 
 if __name__ == "__main__":

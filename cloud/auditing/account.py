@@ -70,6 +70,11 @@ def without_row(judged: DataFrame) -> DataFrame:
     return judged.filter(is_without_row & F.col("leaf").isNotNull())
 
 
+def newer(judged: DataFrame) -> DataFrame:
+    """Return the records of which a row lacks what is not known here."""
+    return judged.filter((F.col("status") == ACCEPTED) & F.col("row_leaf").isNotNull())
+
+
 def ambiguous(judged: DataFrame, rows: DataFrame, duplicates: DataFrame) -> DataFrame:
     """Return the labels with more than one fingerprint, without regard to records in quarantine."""
     labelled = judged.filter(F.col("sequence").isNotNull() & F.col("status").isin(ACCEPTED, DUPLICATE, UNWRITTEN))

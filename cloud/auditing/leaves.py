@@ -12,7 +12,7 @@ from functools import reduce
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from contract.fields import FIELDS, INTEGER, TEXT, Field, Kind
+from contract.fields import CONTAINER, FIELDS, INTEGER, TEXT, Field, Kind
 
 ERASED = "urn:oncegate:erased"
 """The device of rows whose content was erased on purpose (docs/table.md)."""
@@ -24,6 +24,11 @@ _CAPITALS = [(f"{code:04X}", f"{code:04x}") for code in range(0x20) if chr(code)
 """The escapes of control characters with letters: Spark writes capitals, the gateway small ones."""
 _CAPITAL = r"(?<!\\)((?:\\\\)*)\\u{}"
 """An escape that is not itself part of an escaped backslash."""
+
+_VALUE = rf'(?:{TEXT}|[^,"{{}}\[\]]++|{CONTAINER})'
+_KNOWN = rf',?"(?:{"|".join(field.name for field in FIELDS)})":{_VALUE}'
+_UNKNOWN = rf"\G((?:{_KNOWN})*+),{TEXT}:{_VALUE}"
+"""Entries of a tail that are known, and one behind them that is not."""
 
 _NUMBER_SQL = f"'^{INTEGER.replace('*+', '*')}$'"
 _IN_SQL = {
@@ -74,10 +79,22 @@ def of_raw(raw: Column, fingerprint: Column) -> Column:
 def of_value(value: Column, fingerprint: Column) -> Column:
     """Return the leaf of a record, given its value and the bytes of its fingerprint; null where it has another form."""
     text = value.cast("string")
+    is_ours = text.rlike(_HEAD) & F.endswith(text, F.lit("}"))
+    return F.when(is_ours, _digest(fingerprint, _tail_of(text)))
+
+
+def of_known(value: Column, fingerprint: Column) -> Column:
+    """Return the leaf that the row of a record has here; null where nothing in its value is unknown."""
+    tail = _tail_of(value.cast("string"))
+    known = F.regexp_replace(tail, _UNKNOWN, "$1")
+    return F.when(known != tail, _digest(fingerprint, known))
+
+
+def _tail_of(text: Column) -> Column:
     tail = F.regexp_replace(F.regexp_replace(text, _HEAD, ""), r"\}$", "")
     for pattern in (_ID, _BOOT):
         tail = F.regexp_replace(tail, pattern, "$1$2")
-    return F.when(text.rlike(_HEAD) & F.endswith(text, F.lit("}")), _digest(fingerprint, tail))
+    return tail
 
 
 def _digest(fingerprint: Column, tail: Column) -> Column:

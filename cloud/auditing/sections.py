@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from cloud.auditing import account
 from cloud.auditing.account import EPOCH, LABEL
 from cloud.auditing.counts import is_count
+from contract.fields import VERSION
 
 VERIFIED, DIFFERS, UNKNOWN = "verified", "differs", "unknown"
 INCOMPLETE, PENDING, UNSTATED = "incomplete", "pending", "unstated"
@@ -50,6 +51,25 @@ def stated(gateway_events: DataFrame) -> DataFrame:
         & (F.col("first") <= F.col("last"))
         & F.col("digest").isNotNull()
     )
+
+
+def have_newer(gateway_events: DataFrame) -> bool:
+    """Whether a gateway has stated a newer contract than is known here."""
+    contract = F.get_json_object("data", "$.contract").try_cast("int")
+    return not gateway_events.filter((F.col("type") == "gateway.started") & (contract > VERSION)).isEmpty()
+
+
+def as_stated(leaves: DataFrame, newer: DataFrame) -> DataFrame:
+    """Return the leaves of rows, as their gateways have hashed them where the record has keys that are not known here.
+
+    `newer` are the leaves of such records, and those that their rows must have. It is null where copies differ.
+    """
+    if newer.isEmpty():
+        return leaves
+    found = newer.groupBy(*LABEL, F.col("row_leaf").alias("leaf")).agg(F.collect_set("leaf").alias("found"))
+    joined = leaves.join(found, on=[*LABEL, "leaf"], how="left")
+    whole = F.when(F.size("found") == 1, F.get("found", F.lit(0)))
+    return joined.select(*LABEL, F.when(F.col("found").isNull(), F.col("leaf")).otherwise(whole).alias("leaf"))
 
 
 def compared(statements: DataFrame, leaves: DataFrame, others: DataFrame, ranges: DataFrame) -> DataFrame:

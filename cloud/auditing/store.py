@@ -24,6 +24,7 @@ _UNWRITTEN = (
     "appended timestamp, device string, content string, leaf binary"
 )
 _LEAVES = f"gateway string, epoch string, sequence bigint, leaf binary, topic_id string, {_PLACES}"
+_NEWER = f"gateway string, epoch string, sequence bigint, row_leaf binary, leaf binary, topic_id string, {_PLACES}"
 _SECTIONS = "gateway string, epoch string, first bigint, last bigint, digest string, status string"
 _FORGERIES = (
     f"status string, fingerprint string, device string, gateway string, epoch string, sequence bigint, {_PLACES}, "
@@ -68,6 +69,7 @@ class Store:
             "duplicates": _DUPLICATES,
             "unwritten": _UNWRITTEN,
             "leaves": _LEAVES,
+            "newer": _NEWER,
             "sections": _SECTIONS,
             "forgeries": _FORGERIES,
             "offsets": _OFFSETS,
@@ -104,6 +106,10 @@ class Store:
         """Return the leaves of earlier records that have no row: of duplicates, and of records in quarantine."""
         return self._read("leaves").select(*account.LABEL, "leaf")
 
+    def newer(self) -> DataFrame:
+        """Return the leaves of earlier records with keys that are not known, and those of their rows."""
+        return self._read("newer").select(*account.LABEL, "row_leaf", "leaf")
+
     def forgeries(self, new: list[tuple[Any, ...]], rows: DataFrame) -> DataFrame:
         """Store new forgeries, and return all of which the table still has the false row, as `forgery.FORGERY`."""
         if new:
@@ -138,6 +144,7 @@ class Store:
         parts = {
             "duplicates": placed.filter(F.col("status") == account.DUPLICATE),
             "leaves": account.without_row(placed),
+            "newer": account.newer(placed),
         }
         for name, part in parts.items():
             self._spark.sql(f"DELETE FROM {self._name(name)} WHERE {_from(span)}")

@@ -69,9 +69,9 @@ class Topic:
         answers = self._list(self._class("org.apache.kafka.clients.admin.OffsetSpec").latest())
         return {partition: (int(one.offset()), _optional(one.leaderEpoch())) for partition, one in answers.items()}
 
-    def records(self, starts: dict[int, int], ends: dict[int, int]) -> DataFrame:
+    def records(self, starts: dict[int, int], ends: dict[int, int], *, are_newer: bool = False) -> DataFrame:
         """Return the records from `starts` up to `ends`; the label is null where it is malformed."""
-        return read(self._load(starts, ends)).drop("value")
+        return read(self._load(starts, ends), are_newer=are_newer).drop("value")
 
     def sample(self, span: TopicSpan, share: float) -> DataFrame:
         """Return a share of the records of a span, with their values."""
@@ -134,8 +134,12 @@ def _optional(found: Any) -> int | None:
     return int(found.get()) if found.isPresent() else None
 
 
-def read(topic: DataFrame) -> DataFrame:
-    """Return the records' labels, fingerprints, offsets, append times, devices, contents and leaves."""
+def read(topic: DataFrame, *, are_newer: bool = False) -> DataFrame:
+    """Return the records' labels, fingerprints, offsets, append times, devices, contents and leaves.
+
+    `row_leaf` is that of their rows, where some of them may be newer than this release, and have keys not known here.
+    """
+    row_leaf = leaves.of_known(F.col("value"), F.unhex(_header("ce_id"))) if are_newer else F.lit(None).cast("binary")
     words = F.split(_header("ce_oncegate"), " ")
     named = topic.select(
         *(F.get(words, place).alias(name) for place, name in enumerate(("gateway", "epoch", "sequence"))),
@@ -146,6 +150,7 @@ def read(topic: DataFrame) -> DataFrame:
         F.col("key").cast("string").alias("device"),
         content().alias("content"),
         leaves.of_value(F.col("value"), F.unhex(_header("ce_id"))).alias("leaf"),
+        row_leaf.alias("row_leaf"),
         "value",
     )
     whole = F.col("epoch").rlike(_LABEL[0]) & F.col("sequence").rlike(_LABEL[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import reduce
 
 import pytest
@@ -10,6 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud.auditing import account, leaves, sections
+from cloud.auditing.topic import read
 from cloud.stream.records import read_records
 from cloud.table.rows import decode
 from contract.chain import DIGEST_START, extend
@@ -48,8 +50,8 @@ def content(record: Record) -> bytes:
     return bytes.fromhex(record.value[at : at + 2 * FINGERPRINT_BYTES].decode()) + tail
 
 
-def chain(count: int, size: int) -> list[Record]:
-    """Return the records of one epoch, whose sections have `size` events each."""
+def chain(count: int, size: int, later: bytes = b"") -> list[Record]:
+    """Return the records of one epoch, whose sections have `size` events each, with what a later gateway adds."""
     gateway = Gateway(epoch=EPOCH)
     records: list[Record] = []
     for number in range(1, count + 1):
@@ -62,7 +64,9 @@ def chain(count: int, size: int) -> list[Record]:
             event = Event(
                 "urn:dev:ops:a", id=number, boot=1, time=ACCEPTED + number, data={"t": 20.5}, units={"t": "Cel"}
             )
-        records.append(gateway.record(event, ACCEPTED))
+        record = gateway.record(event, ACCEPTED)
+        value = record.value.replace(b',"data":', later + b',"data":', 1)[:-1] + later + b"}"
+        records.append(replace(record, value=value))
     return records
 
 
@@ -186,6 +190,30 @@ def test_labels_without_a_row_are_judged_by_their_status(spark: SparkSession, wh
     assert {name: statuses[1] for name, statuses in found.items()} == {
         f"a {name}": one for name, one in expected.items()
     }
+
+
+@pytest.mark.guarantee(8)
+def test_what_a_later_gateway_adds_is_no_difference_and_hides_none(spark: SparkSession, whole: DataFrame) -> None:
+    sent = topic(spark, chain(14, 4, b',"later":{"data":{"device":[1.50]}},"more":-1,"last":"},\\""'), ACCEPTED)
+    rows = decode(read_records(sent))
+    hashed = rows.select(*account.LABEL, leaves.of_row(rows.columns).alias("leaf"))
+    tampered = changed("data")(rows).select(*account.LABEL, leaves.of_row(rows.columns).alias("leaf"))
+    newer, usual = (
+        account.newer(read(one, are_newer=True).withColumn("status", F.lit(account.ACCEPTED)))
+        for one in (sent, topic(spark, chain(14, 4)))
+    )
+    assert (newer.count(), usual.count()) == (14, 0)
+    statements, ranges = sections.stated(rows), spark.createDataFrame([], RANGES)
+    others = hashed.limit(0)
+    for of_rows, expected in (
+        (hashed, [sections.VERIFIED] * 3),
+        (tampered, [sections.VERIFIED, sections.DIFFERS, sections.VERIFIED]),
+    ):
+        found = sections.compared(statements, sections.as_stated(of_rows, newer), others, ranges)
+        assert [row["status"] for row in found.orderBy("first").collect()] == expected
+    said = [(kind, f'{{"contract":{number}}}') for kind in ("gateway.started", "gateway.gap") for number in (2, 3)]
+    events = spark.createDataFrame(said, "type string, data string")
+    assert [sections.have_newer(events.filter(F.col("data").contains(str(one)))) for one in (2, 3)] == [False, True]
 
 
 @pytest.mark.guarantee(8)
