@@ -84,7 +84,7 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
     topic = Topic(spark, settings.bootstrap_servers, settings.topic, settings.properties)
     store = Store(spark, settings.output)
     try:
-        span = span_to_read(topic, store, settings.group, table_id(spark, settings.table, settings.connection))
+        span = span_to_read(topic, store, settings.group, table_id(spark, settings.tables))
         logger.info("stage=read offsets=%d gone=%d", span.offsets, span.gone)
         tasks = max(spark.sparkContext.defaultParallelism, span.offsets // OFFSETS_PER_TASK)
         spark.conf.set("spark.sql.adaptive.coalescePartitions.initialPartitionNum", tasks)

@@ -123,8 +123,11 @@ class DuckDbSink:
     def last_claim(self) -> int:
         return 0 if self._known is None else self._known >> BATCH_BITS
 
-    def check_rows(self) -> None:
-        pass  # DuckDB does not report whether another program has deleted rows
+    def check(self) -> None:
+        """Raise StopError where the table is another one, or has other commits; DuckDB tells of no deleted rows."""
+        last = self.last_commit()
+        if (None if last is None else last.version) != self._known:
+            raise self._changed()
 
     def claim(self, commit: Commit) -> None:
         with self._transaction() as database:
