@@ -109,10 +109,10 @@ def receipt_of_one_more() -> None:
 
     send = Receipts._send
 
-    def send_one_more(self: Receipts, commit: Commit, *check: Callable[[], None]) -> bool:
+    def send_one_more(self: Receipts, commit: Commit, check: Callable[[], None] = lambda: None) -> bool:
         ends = {number: end.offset for number, end in self._admin.ends(commit.ends).items()}
         more = {number: min(offset + 1, ends[number]) for number, offset in commit.ends.items()}
-        return send(self, replace(commit, ends=more), *check)
+        return send(self, replace(commit, ends=more), check)
 
     Receipts._send = send_one_more  # type: ignore[method-assign]
 
