@@ -21,7 +21,7 @@ from cloud.session import open_session_if
 from cloud.tracing import account, table
 from cloud.tracing.account import IN_TABLE, Account
 from cloud.tracing.audits import Audits
-from cloud.tracing.facts import Evidence, Quarantined, Receipts, Record, Row, Span, TopicSearch, Wanted
+from cloud.tracing.facts import Evidence, Quarantined, ReceiptedOffsets, Record, Row, Span, TopicSearch, Wanted
 from cloud.tracing.settings import TraceSettings, parse
 from cloud.tracing.table import TracedTable
 from cloud.tracing.topic import TracedTopic
@@ -122,7 +122,7 @@ def _of_mark(
     records: Sequence[Record],
     places: dict[tuple[int, int], Quarantined],
     search: TopicSearch,
-    receipts: Receipts,
+    receipts: ReceiptedOffsets,
     settings: TraceSettings,
 ) -> tuple[Account, int, str | None]:
     quarantined = [places[place] for one in records if (place := (one.partition, one.offset)) in places]

@@ -101,7 +101,7 @@ class TopicSearch:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipts:
+class ReceiptedOffsets:
     """The offsets that a group has committed, by partition."""
 
     ends: Mapping[int, int] = field(default_factory=dict)
@@ -153,7 +153,7 @@ class Evidence:
     rows: Sequence[Row]
     quarantined: Sequence[Quarantined]
     search: TopicSearch
-    receipts: Receipts
+    receipts: ReceiptedOffsets
     gaps: Sequence[Gap] = ()
     epoch: EpochFacts | None = None
     """None where no label is known."""

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from cloud.committed import Committed, objection
 from cloud.errors import JobError
 from cloud.plain_consumer.topic import TopicIdReader
-from cloud.tracing.facts import Label, Receipts, Record, Span, TopicSearch, Wanted
+from cloud.tracing.facts import Label, ReceiptedOffsets, Record, Span, TopicSearch, Wanted
 from contract.record import STATEMENT, read_stated_label
 
 ANSWER_SECONDS_MAX = 30.0
@@ -58,7 +58,7 @@ class TracedTopic:
             raise JobError(f"topic {self._name}: {error.args[0].str()}") from error
         return TopicSearch(self._name, topic_id, sorted(found, key=_order), ends, earliest, finished)
 
-    def receipts(self, search: TopicSearch, table: str) -> Receipts:
+    def receipts(self, search: TopicSearch, table: str) -> ReceiptedOffsets:
         """Return the offsets that the group has committed."""
         wanted = [TopicPartition(self._name, partition) for partition in search.ends]
         try:
@@ -71,7 +71,7 @@ class TracedTopic:
             if answer.offset >= 0
         }
         foreign = {partition: objection(one, table, search.topic_id) for partition, one in committed.items()}
-        return Receipts(
+        return ReceiptedOffsets(
             {partition: one.offset for partition, one in committed.items() if foreign[partition] is None},
             {partition: why for partition, why in foreign.items() if why is not None},
         )

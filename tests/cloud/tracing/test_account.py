@@ -15,7 +15,7 @@ from cloud.tracing.facts import (
     Gap,
     Label,
     Quarantined,
-    Receipts,
+    ReceiptedOffsets,
     Record,
     Row,
     TopicSearch,
@@ -33,7 +33,7 @@ HERE, THERE = (
 SEARCH = TopicSearch("oncegate.events", "AbCdEfGhIjKlMnOpQrStUv", [], {3: (0, 0, 1_000)}, NOON)
 FOUND, COPY = replace(SEARCH, records=[HERE]), replace(SEARCH, records=[THERE])
 NOTHING = Evidence(
-    Wanted(label=FIRST), "oncegate-cloud", [], [], SEARCH, Receipts({3: 1_000}), [], EpochFacts(20, None, True)
+    Wanted(label=FIRST), "oncegate-cloud", [], [], SEARCH, ReceiptedOffsets({3: 1_000}), [], EpochFacts(20, None, True)
 )
 GAP = Gap("dropped for newer events: the store was full", NOON, 10, 18)
 REUSED, MALFORMED = (Quarantined(SEARCH.topic_id, 3, 812, reason, NOON) for reason in ("id_reused", "value"))
@@ -59,17 +59,17 @@ CASES = {
         ["offset 900", f"as gw-1 {EPOCH} 17", "not repeated for 1 further record", "Nothing is to be done"],
     ),
     "not processed": (
-        replace(NOTHING, search=FOUND, receipts=Receipts({3: 812})),
+        replace(NOTHING, search=FOUND, receipts=ReceiptedOffsets({3: 812})),
         Status.UNPROCESSED,
         ["below offset 812, 1 offset short of this record", "not in the table", "The job has not come so far"],
     ),
     "without receipts": (
-        replace(NOTHING, search=FOUND, receipts=Receipts()),
+        replace(NOTHING, search=FOUND, receipts=ReceiptedOffsets()),
         Status.UNPROCESSED,
         ["has no receipt of partition 3"],
     ),
     "with the offset of another": (
-        replace(NOTHING, search=FOUND, receipts=Receipts(foreign={3: "it is of table t, not of u"})),
+        replace(NOTHING, search=FOUND, receipts=ReceiptedOffsets(foreign={3: "it is of table t, not of u"})),
         Status.UNPROCESSED,
         ["committed of partition 3 is no receipt: it is of table t, not of u."],
     ),
