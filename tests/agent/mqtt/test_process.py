@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -10,7 +11,9 @@ import pytest
 
 from agent.status import read_status
 from simulators.services.mosquitto import Mosquitto
+from simulators.services.service import ProcessService
 from tests.agent.mqtt.agents import accepted, agent, rejected, stored
+from tests.agent.mqtt.nats import Nats
 from tests.agent.mqtt.publisher import Publisher
 from tests.support.waiting import wait_for_count, wait_until
 
@@ -29,13 +32,24 @@ def _readings(first: int, last: int, noise: int = 0) -> list[tuple[str, bytes]]:
     ]
 
 
+@pytest.fixture
+def kept_by(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[ProcessService, int, str]]:
+    """Yield a broker that keeps its sessions, its port, and the setting that it needs."""
+    with Nats(tmp_path / "nats") if request.param == "nats" else Mosquitto(tmp_path / "mosquitto") as running:
+        yield running, running.port, 'version = "3.1.1"\n' if request.param == "nats" else ""
+
+
 @pytest.mark.guarantee(1)
-def test_sigkill_in_the_middle_loses_no_message_and_doubles_none(broker: Mosquitto, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept_by", ["mosquitto", pytest.param("nats", marks=pytest.mark.heavy)], indirect=True)
+def test_sigkill_in_the_middle_loses_no_message_and_doubles_none(
+    kept_by: tuple[ProcessService, int, str], tmp_path: Path
+) -> None:
+    broker, port, setting = kept_by
     seed = random.randrange(1 << 32)
     print(f"seed={seed}")
     moments = random.Random(seed)
-    with agent(tmp_path, broker.port) as process:
-        with Publisher(broker.port) as publisher:
+    with agent(tmp_path, port, setting) as process:
+        with Publisher(port) as publisher:
             publisher.publish("zigbee2mqtt/bridge/devices", DEVICES, retain=True)
             process.start()
             process.wait_for_log("mqtt=connected")

@@ -21,7 +21,7 @@ SECTIONS = "gateway string, epoch string, first bigint, last bigint, digest stri
 JUDGED = (
     "gateway string, epoch string, sequence bigint, fingerprint string, kafka_partition int, kafka_offset bigint, "
     "of_gateway string, of_epoch string, of_sequence bigint, of_kafka_partition int, of_kafka_offset bigint, "
-    "status string, leaf binary, appended timestamp, device string, content string"
+    "status string, leaf binary, row_leaf binary, appended timestamp, device string, content string"
 )
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 REPLACED = ("unwritten", "ranges", "sections", "offsets")
