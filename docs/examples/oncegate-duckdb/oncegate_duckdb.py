@@ -16,6 +16,7 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -107,6 +108,8 @@ class DuckDbSink:
         path = path_of(tables).absolute()
         for left in path.parent.glob(f".{path.name}-*"):  # of a job that was killed
             shutil.rmtree(left)
+        # Receipts are repeated beside a batch, and DuckDB opens a file only once in a process.
+        self._lock = threading.Lock()
         with self._transaction() as database:
             self._id = self._create(database)
         last = self.last_commit()
@@ -117,17 +120,18 @@ class DuckDbSink:
         return self._id
 
     def last_commit(self) -> Commit | None:
-        with opened(self._tables, read_only=True) as database:
+        with self._lock, opened(self._tables, read_only=True) as database:
             return self._last(database)
 
     def last_claim(self) -> int:
         return 0 if self._known is None else self._known >> BATCH_BITS
 
     def check(self) -> None:
-        """Raise StopError where the table is another one, or has other commits; DuckDB tells of no deleted rows."""
+        """Raise StopError where the table is another one, or has lost commits; DuckDB tells of no deleted rows."""
+        known = self._known  # before the last commit, which a batch may be making
         last = self.last_commit()
-        if (None if last is None else last.version) != self._known:
-            raise self._changed()
+        if known is not None and (last is None or last.version < known):
+            raise StopError(f"table {self._tables.table}: it has lost commits: start with a new checkpoint")
 
     def claim(self, commit: Commit) -> None:
         with self._transaction() as database:
@@ -199,7 +203,7 @@ class DuckDbSink:
 
     @contextmanager
     def _transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        with opened(self._tables) as database:
+        with self._lock, opened(self._tables) as database:
             database.execute("BEGIN")
             yield database
             database.execute("COMMIT")  # which DuckDB flushes to disk; without it, closing rolls back
