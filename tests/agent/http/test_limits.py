@@ -286,7 +286,6 @@ async def test_answers_that_nobody_reads_take_bounded_memory_and_end(tmp_path: P
         tracemalloc.start()
         async with _deaf(served.server.port, DEAF, LIVE):
             await until(lambda: served.responses[503] - before > DEAF // 2, "most are refused")
-            assert (await served.client.get("/api/v1/live")).code == 503
             assert (await served.client.get("/healthz")).code == 200
             used, _ = tracemalloc.get_traced_memory()
             tracemalloc.stop()
