@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import tomllib
 from typing import Any
 
@@ -20,6 +19,7 @@ from contract.event import Event
 from contract.fingerprint import fingerprint
 from contract.record import encode_tail
 from tests.agent.mappings.payloads import PUBLISHED, Published
+from tests.support.calls import counted_calls
 
 BODY_BYTES = 65_536
 CALLS_PER_STEP = 16
@@ -176,18 +176,9 @@ def test_the_same_event_has_the_same_fingerprint_as_in_our_own_format() -> None:
 def test_work_is_bounded_for_any_expression(expression: str) -> None:
     mapping = made(f'device = "d"\ndata = {{ v = "{expression}" }}')
     body = json.dumps([{"x": number} for number in range(6_000)])
-    calls = 0
-
-    def count(_: object, event: str, __: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
+    with counted_calls() as calls:
         found = reason(mapping, body)
-    finally:
-        sys.setprofile(None)
-    assert calls < WORK_MAX * CALLS_PER_STEP
+    assert calls.count < WORK_MAX * CALLS_PER_STEP
     assert f"more than {WORK_MAX} steps" in found or "values" in found
 
 
