@@ -27,7 +27,7 @@ from agent.forward.delivery.lanes import Turns
 from agent.forward.forwarder import ForwardedLane, Forwarder
 from agent.forward.kafka.uplink import open_uplink
 from agent.forward.receipts.poller import ReceiptPoller
-from agent.identity.changed_rules import note_rules
+from agent.identity.changed import basis, note_basis
 from agent.opening import Opened, Opening
 from agent.pipeline import Pipeline
 from agent.store.errors import DamagedStoreError, DiskFullError
@@ -73,7 +73,8 @@ async def _serve(settings: Settings, stop: asyncio.Event) -> None:
     async with AsyncExitStack() as stack:
         store = await _open_store(settings, clock, stop, stack)
         if store is not None:
-            await asyncio.to_thread(note_rules, settings.identity.rules, store.outboxes[DEFAULT_LANE])
+            now = basis(settings.identity, settings.mqtt, settings.mappings)
+            await asyncio.to_thread(note_basis, now, store.outboxes[DEFAULT_LANE])
             ways = enabled(settings)
             pipeline = Pipeline(settings.identity, clock, store.intake, settings.devices, limits(ways))
             await _run(settings, clock, store, pipeline, ways, stop)

@@ -27,9 +27,10 @@ from agent.config.settings import (
     MqttSettings,
     OscoreSettings,
 )
-from agent.identity.changed_rules import EFFECT, are_changed
+from agent.config.subscriptions import UNIDENTIFIED
+from agent.identity.changed import EFFECT, basis, changed
 from agent.store.errors import StoreError
-from agent.store.facts import IDENTITY_RULES
+from agent.store.facts import IDENTITY_BASIS
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database, tables
 from agent.terminal import Colour, duration, json_line, paint
@@ -190,8 +191,8 @@ def _warnings(sections: Mapping[str, Any], configuration: Path) -> Iterator[str]
     lanes = len(sections["forward"].lanes) if "forward" in sections else 0
     if "forward" in sections and "identity" in sections:
         yield from _beyond_retention(sections["forward"], sections["identity"])
-    if "identity" in sections and "gateway" in sections:
-        yield from _changed_rules(sections)
+    if {"identity", "gateway", "mqtt", load.TOP} <= sections.keys():
+        yield from _changed_identity(sections)
     if "identity" in sections:
         findings += check_memory(sections["identity"], lanes)
     if "store" in sections:
@@ -210,10 +211,7 @@ def _without_identity(mqtt: MqttSettings) -> Iterator[str]:
     """Yield the subscriptions of whose messages no duplicate can be recognised."""
     for subscription in mqtt.subscriptions:
         if not subscription.identifies:
-            yield (
-                f"mqtt.subscriptions {subscription.topic}: its mapping has neither id nor time: a message that the "
-                "broker delivers again is another event"
-            )
+            yield f"mqtt.subscriptions {subscription.topic}: {UNIDENTIFIED}"
 
 
 def _remembered(sections: Mapping[str, Any], lanes: int) -> list[Finding]:
@@ -235,13 +233,13 @@ def _beyond_retention(forward: ForwardSettings, identity: IdentitySettings) -> I
             yield f"forward.lanes: the events of {lane.name} expire after identity.retention ({limit}) at the latest"
 
 
-def _changed_rules(sections: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a change of the rules means, where the store was used with others and this user may read it."""
+def _changed_identity(sections: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a change of rules or mappings means, where the store knows others and this user may read it."""
     path = sections["gateway"].state_dir / FILE_NAME
     try:
         with as_user(service_user(sections)), closing(database.open_for_reading(path)) as connection:
-            fact = tables.read_fact(connection, IDENTITY_RULES)
+            fact = tables.read_fact(connection, IDENTITY_BASIS)
     except (StoreError, sqlite3.Error, OSError):  # no store yet, or doctor reports it
         return
-    if are_changed(sections["identity"].rules, fact):
-        yield f"identity.rules: they are not those of the last start: {EFFECT}"
+    for name in changed(basis(sections["identity"], sections["mqtt"], sections[load.TOP]), fact):
+        yield f"{name}: not as at the last start: {EFFECT}"

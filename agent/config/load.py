@@ -153,10 +153,13 @@ def _resolve_mappings(parts: dict[str, Any], source: Source) -> Iterator[Mistake
     try:
         known = catalog(mappings.own, mappings.folder)
         parts["mqtt"] = replace(mqtt, subscriptions=resolve(mqtt.subscriptions, known))
+        return
     except MappingError as error:
+        del parts[TOP]
         yield source.mistake(TOP, "mappings_dir" if mappings.folder else "mappings", str(error))
     except ValueError as error:
         yield source.mistake("mqtt", "subscriptions", str(error))
+    del parts["mqtt"]
 
 
 def _settings_of(section: str) -> type[Any]:

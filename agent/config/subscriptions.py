@@ -21,6 +21,7 @@ DEVICE = "{device}"
 """The level of a topic that names the device."""
 TOPIC_BYTES_MAX = 65_535
 """MQTT 5 section 1.5.4."""
+UNIDENTIFIED = "its mapping has neither id nor time: a message that the broker delivers again is another event"
 _EXPECTED = (
     f"expected tables with topic (a filter; the level {DEVICE} names the device) and format ({', '.join(FORMATS)}, "
     "or a mapping)"

@@ -12,12 +12,17 @@ from agent.mappings.mapping import EventMapping, MappingError, read
 
 def catalog(own: Sequence[EventMapping], folder: Path | None) -> Mapping[str, EventMapping]:
     """Return all mappings by their names; raise MappingError where a file is wrong or a name occurs twice."""
-    found: dict[str, EventMapping] = {}
-    for mapping in (*own, *(() if folder is None else _read_folder(folder))):
-        if mapping.name in found or mapping.name in builtin.mappings():
+    known = dict(builtin.mappings())
+    for mapping in configured(own, folder):
+        if mapping.name in known:
             raise MappingError(f"{mapping.name}: expected another name, there is such a mapping")
-        found[mapping.name] = mapping
-    return {**builtin.mappings(), **found}
+        known[mapping.name] = mapping
+    return known
+
+
+def configured(own: Sequence[EventMapping], folder: Path | None) -> Sequence[EventMapping]:
+    """Return the mappings that are not built in; raise MappingError where a file is wrong."""
+    return (*own, *(() if folder is None else _read_folder(folder)))
 
 
 def _read_folder(folder: Path) -> Sequence[EventMapping]:

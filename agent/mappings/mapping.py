@@ -12,6 +12,7 @@ from typing import Final
 from agent.mappings.expressions import Evaluate, ExpressionError, Root, Work, compiled, is_true, template
 
 KEYS: Final = ("name", "each", "device", "type", "id", "boot", "time", "time_format", "data", "units", "ext", "skip")
+_IDENTIFYING: Final = ("each", "device", "type", "id", "boot", "time", "time_format", "data")
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 OWN_FORMATS: Final = frozenset({"json", "cbor", "senml-json", "senml-cbor"})
 """Names that no mapping may have."""
@@ -65,6 +66,11 @@ class EventMapping:
     def identifies(self) -> bool:
         """Whether its events have an id or a time, without which no duplicate can be recognised."""
         return "id" in self._fields or "time" in self._fields
+
+    @property
+    def identity(self) -> Mapping[str, object]:
+        """What decides about the fingerprints of its events."""
+        return {key: self.table[key] for key in _IDENTIFYING if key in self.table}
 
     def apply(self, body: object, topic: Sequence[str], headers: Mapping[str, str], events_max: int) -> Mapped:
         """Return the events of a message; raise Unmapped where there can be none."""

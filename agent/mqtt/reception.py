@@ -180,6 +180,8 @@ class Reception:
     def _route(self, ack: PendingAck, message: Message) -> None:
         delivery = self._routes.subscribed_delivery(message.topic, message.payload)
         if delivery is not None:
+            if not message.message_id:
+                self._routes.note_unconfirmed(message.topic)
             self._deliver(ack, delivery, message.size, message.topic)
         elif (name := self._routes.zigbee_name(message.topic)) is not None:
             self._zigbee(PendingMessage(ack, name, message.payload, message.size, self._loop.time()))

@@ -25,6 +25,7 @@ VIA: Final = "mqtt"
 TOPICS_KEPT: Final = 4_096
 TOPIC_CHARACTERS_KEPT: Final = 256
 """Bounds of the cache of topics' sources, since publishers choose the topics."""
+UNCONFIRMED: Final = "what is sent while the agent is not connected, and what is lost on the way to the broker, is lost"
 REJECTED_MIN: Final = 3
 """Messages of a subscription that were all rejected, so that it is told."""
 
@@ -45,6 +46,8 @@ class Routes:
         self._passed_over = False
         self._rejected: dict[Subscription, int] = dict.fromkeys(settings.subscriptions, 0)
         """How many messages of a subscription were rejected, until one was accepted or the log has told it."""
+        self._unconfirmed: set[Subscription] = set()
+        """The subscriptions of which the log has told that messages come at QoS 0."""
 
     @property
     def devices_topic(self) -> str:
@@ -101,6 +104,15 @@ class Routes:
             del self._rejected[subscription]
             effect = "they are acknowledged, and kept by oncegate rejected only"
             _log.warning("mqtt=all-rejected topic=%r reason=%r effect=%r", subscription.filter, reason, effect)
+
+    def note_unconfirmed(self, topic: str) -> None:
+        """Warn once of a subscription whose publisher sends at QoS 0."""
+        if len(self._unconfirmed) == len(self._subscriptions):
+            return
+        subscription = next(one for one in self._subscriptions if one.matches(topic))
+        if subscription not in self._unconfirmed:
+            self._unconfirmed.add(subscription)
+            _log.warning("mqtt=qos-0 topic=%r effect=%r", subscription.filter, UNCONFIRMED)
 
     def malformed_delivery(self, message: Message) -> Delivery:
         """Return a delivery of a malformed packet, to be recorded as rejected."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,17 @@ from agent.cli.doctor.zigbee2mqtt import check_zigbee2mqtt
 from agent.cli.status import sessions_lost
 from agent.config.files import read_text
 from agent.config.settings import MqttSettings, Settings
+from agent.config.subscriptions import UNIDENTIFIED
 from agent.mqtt import client
 from agent.mqtt.error import MqttError
+from agent.mqtt.routes import UNCONFIRMED
 from agent.status import GatewayStatus, read_status
 from agent.store.errors import StoreError
 
 ANSWER_SECONDS_MAX = 5.0
 RETAINED_SECONDS_MAX = 2.0
 """How long after a subscription its retained message may arrive."""
+MESSAGES_MAX = 1_000
 VERSION_TOPIC = "$SYS/broker/version"
 MOSQUITTO_PORT = 1883
 """Without a listener in its settings."""
@@ -63,6 +66,8 @@ def check_mqtt(settings: MqttSettings, gateway: str) -> Iterator[Finding]:
         yield warning("mqtt", text, "if not, its restart loses what it has queued: docs/zigbee2mqtt.md, Brokers")
     if base:
         yield from check_zigbee2mqtt(info, base)
+    if settings.subscriptions:
+        yield from _check_publishers(settings, gateway)
 
 
 def check_session(status: GatewayStatus, now: int) -> Iterator[Finding]:
@@ -72,12 +77,31 @@ def check_session(status: GatewayStatus, now: int) -> Iterator[Finding]:
         yield warning("mqtt", text, "docs/runbook.md, OncegateMqttSessionLost")
 
 
-def _read_retained(settings: MqttSettings, gateway: str, topic: str) -> bytes | None:
-    """Return a topic's retained message, read in a separate session; raise MqttError where the broker refuses that.
+def _check_publishers(settings: MqttSettings, gateway: str) -> Iterator[Finding]:
+    """Check what [[mqtt.subscriptions]] bring: their mappings, and the messages that are retained or come meanwhile."""
+    messages = _listen(settings, gateway, [one.filter for one in settings.subscriptions], MESSAGES_MAX)
+    for subscription in settings.subscriptions:
+        seen = [message for message in messages if subscription.matches(message.topic)]
+        if not subscription.identifies:
+            yield warning("mqtt", f"{subscription.topic}: {UNIDENTIFIED}", "docs/mappings.md, What identifies an event")
+        if any(message.qos == 0 for message in seen):
+            hint = "set QoS 1 in its publisher, where it can: docs/mappings.md"
+            yield warning("mqtt", f"{subscription.topic} comes at QoS 0: {UNCONFIRMED}", hint)
+        if any(message.retain for message in seen):
+            yield fine("mqtt", f"{subscription.topic}: what is retained is state; events are what comes from now on")
 
-    None where there is no message, or the broker does not let it be read.
+
+def _read_retained(settings: MqttSettings, gateway: str, topic: str) -> bytes | None:
+    """Return a topic's retained message, as `_listen` does; None where there is none."""
+    return next((bytes(message.payload) for message in _listen(settings, gateway, [topic], 1)), None)
+
+
+def _listen(settings: MqttSettings, gateway: str, filters: Sequence[str], messages_max: int) -> list[MQTTMessage]:
+    """Return what a separate session receives within a moment; raise MqttError where the broker refuses it.
+
+    Nothing where the broker does not let it be read.
     """
-    found: list[bytes] = []
+    found: list[MQTTMessage] = []
     answers: list[str] = []
     subscribed, done = threading.Event(), threading.Event()
 
@@ -90,23 +114,21 @@ def _read_retained(settings: MqttSettings, gateway: str, topic: str) -> bytes | 
         if reason.is_failure:
             end()
         else:
-            connected.subscribe(topic, 0)
+            connected.subscribe([(one, 1) for one in filters])
 
     def on_subscribe(connected: Client, data: Any, message_id: int, reasons: Any, properties: Any) -> None:
         subscribed.set()
-        if any(reason.is_failure for reason in reasons):
+        if all(reason.is_failure for reason in reasons):
             done.set()
 
     def on_message(connected: Client, data: Any, message: MQTTMessage) -> None:
-        found.append(bytes(message.payload))
-        end()
-
-    def on_disconnect(connected: Client, data: Any, flags: Any, reason: Any, properties: Any) -> None:
-        end()
+        found.append(message)
+        if len(found) >= messages_max:
+            end()
 
     listener = client.connect_separately(settings, gateway)
     listener.on_connect, listener.on_subscribe = on_connect, on_subscribe
-    listener.on_message, listener.on_disconnect = on_message, on_disconnect
+    listener.on_message, listener.on_disconnect = on_message, lambda *_: end()
     listener.loop_start()
     try:
         if subscribed.wait(ANSWER_SECONDS_MAX):
@@ -116,7 +138,7 @@ def _read_retained(settings: MqttSettings, gateway: str, topic: str) -> bytes | 
         listener.loop_stop()
     if problem := "does not answer" if not answers else answers[0]:
         raise MqttError(f"{settings.host}:{settings.port} {problem}")
-    return found[0] if found else None
+    return found[:messages_max]
 
 
 def _check_mosquitto(settings: MqttSettings) -> Iterator[Finding]:

@@ -62,6 +62,8 @@ def test_a_file_of_the_login_to_mqtt_that_cannot_be_used_is_named(
 
 
 RULE = '[[identity.rules]]\ndevice = "urn:a"\nfields = ["device", "type", "id", "boot", "data"]\n'
+MAPPING = '[[mappings]]\nname = "acme"\ndevice = "a:{body.d}"\ndata = {v = "body.v"}\n'
+SUBSCRIPTION = '[[mqtt.subscriptions]]\ntopic = "a/+"\nformat = "{}"\n'
 WRONG_IN_MANY_PLACES = """\
 [gateway]
 state_dir = "state"
@@ -176,24 +178,30 @@ def test_a_memory_and_a_store_that_cannot_work_here_are_warned_about_in_the_word
 
 
 @pytest.mark.guarantee(2)
-def test_changed_rules_of_identity_are_told_before_the_start_that_uses_them_and_once_by_it(
-    tmp_path: Path, oncegate: Run
+@pytest.mark.parametrize(
+    ("name", "written", "again"),
+    [
+        ("identity.rules", "", RULE),
+        ("mappings acme", MAPPING, MAPPING.replace("body.v", "body.w")),
+        ("mqtt.subscriptions a/+", SUBSCRIPTION.format("json"), SUBSCRIPTION.format("tasmota")),
+    ],
+)
+def test_a_changed_identity_is_told_before_the_start_that_uses_it_and_once_by_it(
+    name: str, written: str, again: str, tmp_path: Path, oncegate: Run
 ) -> None:
     file, told = tmp_path / "oncegate.toml", []
-    written = (
+    settings = (
         f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path}/state"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
         "[coap]\nenabled = false\n[http]\nenabled = false\n"
     )
-    for rules in ("", RULE, RULE, ""):
-        file.write_text(written + rules)
-        is_warned = (
-            "identity.rules: they are not those of the last start" in oncegate("check", "--config", str(file))[1]
-        )
+    for part in (written, again, again, written):
+        file.write_text(part + settings if part.startswith("[[mapp") else settings + part)
+        is_warned = f"{name}: not as at the last start" in oncegate("check", "--config", str(file))[1]
         (tmp_path / "agent.log").unlink(missing_ok=True)
         with agent_process(file) as process:
             process.start()
             process.wait_for_log("agent=ready")
-            told.append((is_warned, "identity=rules-changed" in process.log()))
+            told.append((is_warned, f"identity=changed by='{name}'" in process.log()))
     assert told == [(False, False), (True, True), (False, False), (True, True)]
 
 

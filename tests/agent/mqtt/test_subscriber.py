@@ -112,13 +112,15 @@ async def test_a_subscription_of_which_nothing_is_accepted_is_told_once(
     async with running(recorder, broker.port, subscriptions=(*EVENTS, foreign)):
         await recorder.until(deliveries=4)
         recorder.answer = DURABLE
-        publisher.publish("plant/a/events", b"1")
+        publisher.publish("plant/a/events", b"1", qos=0)
         await recorder.until(deliveries=5)
         recorder.answer = Answer(Status.UNDECODABLE, reason="unknown field 'Time'")
         publisher.publish_all([("tele/b/SENSOR", b"{}"), ("plant/a/events", b"1")] * 4)
         await recorder.until(deliveries=13)
     [told] = [message for message in caplog.messages if "mqtt=all-rejected" in message]
     assert "topic='tele/+/SENSOR' reason=\"unknown field 'Time'\"" in told
+    [unconfirmed] = [message for message in caplog.messages if "mqtt=qos-0" in message]
+    assert "topic='plant/+/events'" in unconfirmed
 
 
 @pytest.mark.guarantee(2)

@@ -14,6 +14,8 @@ from agent.cli.doctor.finding import Condition, Finding
 from agent.cli.doctor.mqtt import VERSION_TOPIC, check_mqtt, check_session, judge_mosquitto
 from agent.cli.doctor.zigbee2mqtt import check_zigbee2mqtt
 from agent.config.settings import MqttSettings
+from agent.config.subscriptions import Subscription
+from agent.mappings import builtin
 from agent.status import GatewayStatus
 from agent.store.counts import EventCounts
 from simulators.services.mosquitto import Mosquitto
@@ -51,6 +53,24 @@ def test_a_broker_with_the_right_settings_and_a_right_zigbee2mqtt_are_fine(broke
     file = tmp_path / "mosquitto" / "mosquitto.conf"
     settings = ("persistence true", "autosave_interval 1", "max_queued_messages 0")
     assert {f"{setting} ({file})" for setting in settings} <= {one.text for one in findings}
+
+
+def test_a_publisher_at_qos_0_and_a_mapping_without_identity_are_told(broker: Mosquitto) -> None:
+    known = builtin.mappings()
+    subscriptions = tuple(Subscription(f"{name}/+/state", known[name]) for name in ("esphome", "zwave-js-ui"))
+    settings = MqttSettings(
+        enabled=True, host="127.0.0.1", port=broker.port, base_topic="", subscriptions=subscriptions
+    )
+    with Publisher(broker.port) as publisher:
+        publisher.publish("esphome/a/state", b"1", retain=True)
+        publisher.publish("zwave-js-ui/a/state", b"1", qos=0, retain=True)
+        findings = list(check_mqtt(settings, "gw1"))
+    assert [(one.text.partition(":")[0], one.condition) for one in findings[-4:]] == [
+        ("esphome/+/state", Condition.WARNING),
+        ("esphome/+/state", Condition.FINE),
+        ("zwave-js-ui/+/state comes at QoS 0", Condition.WARNING),
+        ("zwave-js-ui/+/state", Condition.FINE),
+    ]
 
 
 def test_a_mosquitto_is_judged_by_its_own_files_and_no_other(broker: Mosquitto, tmp_path: Path) -> None:
