@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from pyspark.sql import SparkSession
 
 from tests.cloud.made_rows import day, write_table
 from tests.docs import notebook
-from tests.docs.pages import ROOT
 
 pytestmark = pytest.mark.spark
 RENEW = "ONCEGATE_RENEW_NOTEBOOK"
@@ -32,13 +30,3 @@ def test_the_notebook_draws_its_pictures_on_a_table(
         notebook.write(executed)
     shown = notebook.code_cells(notebook.read())
     assert [len(cell["outputs"]) for cell in shown] == [0, 1, 1, 1], f"renew it with {RENEW}=1"
-
-
-def test_view_and_query_of_the_notebook_are_those_of_the_page() -> None:
-    page = (ROOT / "docs" / "table.md").read_text()
-    views = (ROOT / "docs" / "examples" / "views-duckdb.sql").read_text()
-    [view] = re.findall(r"^CREATE VIEW readings AS\n.*?;$", views, re.DOTALL | re.MULTILINE)
-    source = "".join("".join(cell["source"]) for cell in notebook.code_cells(notebook.read()))
-    assert view in source
-    query = page.partition("### Energy per hour")[2].partition("```sql\n")[2].partition("\nORDER BY")[0]
-    assert query in source

@@ -37,12 +37,6 @@ def test_a_digest_is_continued_wherever_it_was_interrupted(drawn: list[bytes], c
     assert extend(extend(DIGEST_START, drawn[:cut]), drawn[cut:]) == extend(DIGEST_START, drawn)
 
 
-@given(contents, contents)
-def test_different_sequences_have_different_digests(one: list[bytes], other: list[bytes]) -> None:
-    leaves = [[leaf(event) for event in drawn] for drawn in (one, other)]
-    assert (extend(DIGEST_START, one) == extend(DIGEST_START, other)) == (leaves[0] == leaves[1])
-
-
 @pytest.mark.guarantee(8)
 @given(contents, st.data())
 def test_a_change_an_exchange_a_removal_and_an_addition_change_the_digest(

@@ -7,11 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from agent.cli.commands import COMMANDS
 from agent.config import load, reference
+from agent.config.settings import KafkaSettings
 from agent.decode import decode
 from agent.delivery import Delivery, Media
+from agent.forward.kafka.topic import create_command
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database
+from contract import topics
+from simulators import strict_toml
+from simulators.scenario import Scenario
 from tests.docs.pages import ROOT, blocks
 
 DOCS = ROOT / "docs"
@@ -55,3 +61,19 @@ def test_the_events_of_zigbee_devices_are_those_that_their_converters_and_the_ga
         ).events
         assert event.data == json.loads(data)
         assert event.time is not None
+
+
+def test_the_commands_of_the_page_are_those_of_the_program() -> None:
+    section = (DOCS / "operations.md").read_text().partition("\n## Commands\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE) == list(COMMANDS)
+
+
+def test_the_page_has_the_agents_command_that_creates_the_topic_and_the_reason_of_each_setting() -> None:
+    page = (DOCS / "kafka.md").read_text()
+    assert create_command(KafkaSettings("kafka-1:9092", topics.EVENTS)) in page
+    assert [name for name in topics.settings() if f"| `{name}" not in page] == []
+
+
+def test_the_example_of_a_field_test_is_a_scenario() -> None:
+    (example,) = blocks(DOCS / "field-test.md", "toml")
+    assert strict_toml.parse(example, Scenario, "the example").name == "greenhouse"

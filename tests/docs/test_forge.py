@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,10 +16,6 @@ from tests.docs.pages import ROOT
 FORGE = ROOT / ".github"
 WORKFLOWS = sorted((FORGE / "workflows").glob("*.yml"))
 FORMS = sorted(file for file in (FORGE / "ISSUE_TEMPLATE").glob("*.yml") if file.stem != "config")
-TARGETS = set(re.findall(r"^([a-z-]+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE))
-VARIABLES = set(re.findall(r"\$\(([A-Z]+)\)", (ROOT / "Makefile").read_text()))
-PROGRAMS = {"apt-get", "cd", "gh", "git", "bash", "make", "sha256sum"}
-"""What the steps of the workflows may call, beside files of the checkout."""
 
 
 def steps(file: Path) -> Iterator[dict[str, Any]]:
@@ -49,20 +44,6 @@ def test_each_file_has_the_form_that_its_reader_expects(schema: str, files: list
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", *map(str, files)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stdout
-
-
-def test_each_command_of_a_workflow_exists() -> None:
-    said = list(commands())
-    assert said
-    for command in said:
-        program, *words = command.split()
-        assert program in PROGRAMS, command
-        if program == "make":
-            target = next(word for word in words if "=" not in word)
-            assert target in TARGETS, command
-            assert {word.partition("=")[0] for word in words if "=" in word} <= VARIABLES, command
-        if program == "bash":
-            assert (ROOT / words[0]).is_file(), command
 
 
 def test_no_value_of_an_event_is_part_of_a_script() -> None:

@@ -43,16 +43,6 @@ def test_the_sensor_in_python_is_acked_and_its_event_is_there_once(agent: Proces
     assert events.count(FINGERPRINT) == 1
 
 
-def test_the_command_of_the_readme_sends_the_event_and_then_a_copy(agent: Process, tmp_path: Path) -> None:
-    line = next(line for block in blocks(README, "sh") for line in block.splitlines() if "oncegate send" in line)
-    port = coap_port(agent)
-    (http,) = re.findall(r"http=127.0.0.1:(\d+)", agent.log())
-    addresses = {"ONCEGATE_COAP__BIND": f"127.0.0.1:{port}", "ONCEGATE_HTTP__BIND": f"127.0.0.1:{http}"}
-    said = [oncegate(*shlex.split(line)[1:], folder=tmp_path, environment=addresses) for _ in range(2)]
-    assert [text.split()[0] for text in said] == ["accepted", "duplicate"]
-    assert all(FINGERPRINT in text for text in said)
-
-
 def test_the_readme_lists_every_guarantee() -> None:
     headings = re.findall(r"^## (\d+)\.", (ROOT / "docs" / "guarantees.md").read_text(), re.MULTILINE)
     assert re.findall(r"^(\d+)\. \[.*docs/guarantees\.md#\1-", README.read_text(), re.MULTILINE) == headings

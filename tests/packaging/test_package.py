@@ -88,17 +88,6 @@ def test_an_upgrade_keeps_the_store_and_the_configuration(package: Path, root: R
     assert len(before) == 2
 
 
-def test_a_removal_keeps_configuration_and_store(package: Path, root: Root) -> None:
-    root.install(package)
-    root.configure()
-    fill(root)
-    root.run("dpkg", "-r", "oncegate")
-    assert not root.path("/usr/lib/oncegate").exists()
-    assert root.path("/etc/oncegate/oncegate.toml").exists()
-    root.install(package)
-    assert len(events(root)) == 2
-
-
 @pytest.mark.parametrize("told", [False, True])
 def test_a_purge_keeps_what_was_not_processed_unless_told(package: Path, root: Root, *, told: bool) -> None:
     root.install(package)

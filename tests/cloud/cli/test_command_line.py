@@ -71,6 +71,8 @@ def test_each_command_has_a_help_with_an_example_and_the_exit_status(name: str) 
         ),
         (("query", "--table", "t", "SELECT 1", "--deploy-mode", "cluster"), "the driver runs here, too"),
         (("maintenance", "--table", "t", "--sink", "postgres"), "--sink postgres requires --connection FILE"),
+        (("maintenance", "--table", "t", "--retain", "6d"), "--retain"),
+        (("maintenance", "--table", "t", "--retain", "soon"), "--retain"),
     ],
 )
 def test_wrong_usage_is_refused_before_spark_starts(words: tuple[str, ...], told: str) -> None:
@@ -178,3 +180,8 @@ def test_in_postgresql_maintenance_and_query_need_no_spark(tmp_path: Path) -> No
     assert commands.parse(["maintenance", *sink]).spark is None
     assert commands.parse(["query", *sink, "SELECT 1"]).spark is None
     assert commands.parse(["job", *JOB[1:3], *sink, "--checkpoint", "c"]).spark is not None
+
+
+def test_nothing_beside_the_programs_hides_a_module_of_the_standard_library() -> None:
+    # spark-submit puts the programs' folder first on the path.
+    assert {path.stem for path in COMMANDS["job"].file.parent.iterdir()} & sys.stdlib_module_names == set()

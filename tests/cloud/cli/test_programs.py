@@ -63,16 +63,6 @@ def test_job_query_audit_and_maintenance(cloud: CloudSide) -> None:
     assert cloud.wait_for_end(maintained) == 0, maintained.log()
 
 
-@pytest.mark.parametrize("cloud", [POSTGRES], indirect=True)
-def test_a_query_changes_nothing_in_postgresql(cloud: CloudSide) -> None:
-    run_job(cloud)
-    for statement in ("DELETE FROM events", "WITH gone AS (DELETE FROM events RETURNING 1) SELECT * FROM gone"):
-        done = query(cloud, statement)
-        assert done.returncode == 1
-        assert "read-only" in done.stderr
-    assert len(cloud.rows()) == 20
-
-
 def test_the_job_on_a_cluster(cloud: CloudSide, tmp_path: Path) -> None:
     with SparkCluster(tmp_path / "cluster") as cluster:
         memory = ("--conf", "spark.executor.memory=640m", "--conf", "spark.driver.host=127.0.0.1")

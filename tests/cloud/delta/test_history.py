@@ -68,15 +68,6 @@ def test_a_commit_below_another_is_not_found(spark: SparkSession, folder: Path) 
     assert last.commit.checkpoint == "younger"
 
 
-@pytest.mark.heavy
-def test_a_commit_behind_very_many_others_is_found(spark: SparkSession, folder: Path) -> None:
-    history = DeltaHistory(spark, str(folder))
-    history.last()
-    write_many_as_another(folder)
-    append_as_another(spark, folder, to_json(replace(COMMIT, batch=1)))
-    assert history.find(replace(COMMIT, batch=1)) is not None
-
-
 def latest_version(folder: Path) -> int:
     return max(int(file.stem) for file in (folder / "_delta_log").glob("*.json"))
 

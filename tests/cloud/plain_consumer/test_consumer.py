@@ -6,13 +6,12 @@ import socket
 
 import psycopg
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka import KafkaError as ClientError
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from cloud import consumer
 from cloud.errors import KafkaError
-from cloud.plain_consumer.table import CommitMode, ConsumerTable
+from cloud.plain_consumer.table import ConsumerTable
 from cloud.plain_consumer.values import Entry, read_message
 from cloud.runtime.unbounded_calls import within
 from tests.cloud.gateway import Gateway, readings, without_header
@@ -100,53 +99,6 @@ def test_a_commit_that_nobody_answers_fails_in_its_time() -> None:
             within(0.5, lambda: reader.commit(offsets=[place], asynchronous=False), "the commit")
 
 
-@pytest.mark.heavy
-def test_a_member_that_was_thrown_out_commits_nothing(side: ConsumerSide) -> None:
-    """It sleeps during its work for longer than the group waits: another member does that work."""
-    gateway = Gateway()
-    side.send(gateway.records(readings(10)))
-    sleeper = side.start()
-    side.wait_for_rows(10)
-    with side.locked("_offsets"):
-        side.send(gateway.records(readings(7, start=10)))
-        side.wait("stage=result rows=7")
-        sleeper.pause()
-        side.start()
-        side.wait("stage=assigned partitions=[0, 1]")  # the session of the sleeper has timed out
-        with psycopg.connect(side.server.connection, autocommit=True) as connection:
-            # The sleeper's transaction would block the other for as long as it sleeps: a server ends such transactions.
-            connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
-                "AND query LIKE '%%INSERT INTO%%'"
-            )
-    side.wait_for_rows(17)
-    side.send(gateway.records(readings(5, start=17)))
-    side.wait_for_rows(22)
-    sleeper.resume()
-    assert sleeper.wait(WAIT_SECONDS_MAX) == 1  # its connection is gone; a supervisor starts it again
-    assert side.ids() == list(range(22))
-
-
-@pytest.mark.heavy
-def test_a_stale_member_is_rejected_and_reads_on(side: ConsumerSide) -> None:
-    """max.poll.interval exceeded: it still runs, continues, and detects at its commit that another member was first."""
-    gateway = Gateway()
-    side.send(gateway.records(readings(10)))
-    slow = side.start("--kafka", "max.poll.interval.ms=7000")
-    side.wait_for_rows(10)
-    with psycopg.connect(side.server.connection) as overtaker:
-        # Locked like by another member's transaction, which then commits the same records.
-        overtaker.execute(f"LOCK {side.name}_offsets IN SHARE ROW EXCLUSIVE MODE".encode())
-        side.send(gateway.records(readings(7, start=10)))
-        side.wait("stage=result rows=7")
-        slow.wait_for_log("MAXPOLL", WAIT_SECONDS_MAX)
-        overtaker.execute(f"UPDATE {side.name}_offsets SET next = next + 7 WHERE partition = 0".encode())
-    slow.wait_for_log("stage=rejected", WAIT_SECONDS_MAX)
-    side.send(gateway.records(readings(1, start=50)))
-    side.wait_for_rows(11)
-    assert side.ids() == [*range(10), 50]  # the other member wrote no rows, so these are the slow one's alone
-
-
 def test_a_row_set_back_by_an_operator_loses_no_record_of_a_partition_without_a_row(side: ConsumerSide) -> None:
     """One poll has records of both partitions; its transaction is rolled back, and all of them are read again."""
     gateway = Gateway()
@@ -170,29 +122,6 @@ def test_a_row_set_back_by_an_operator_loses_no_record_of_a_partition_without_a_
             reader._write(poll(reader, 1))
         reader._close()
     assert side.ids() == list(range(21))
-
-
-def test_a_seek_that_fails_ends_the_consumer_before_it_skips_a_record(
-    side: ConsumerSide, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class UnseekableConsumer(Consumer):
-        def seek(self, partition: TopicPartition) -> None:
-            raise KafkaException(ClientError(ClientError._TIMED_OUT))
-
-    monkeypatch.setattr(consumer, "Consumer", UnseekableConsumer)
-    ends = ("--bootstrap-servers", side.broker.bootstrap_servers, "--topic", side.name, "--group", side.name)
-    settings = consumer.parse([*ends, "--connection", str(side.connection), "--table", side.name])
-    with ConsumerTable(side.server.connection, side.name, side.name, side.name, settings.commit) as table:
-        reader = consumer.Reader(settings, table)
-        reader._consumer.subscribe([side.name], on_assign=reader._assigned, on_revoke=reader._lost)
-        side.send(Gateway().records(readings(10)))
-        reader._write(poll(reader, 10))
-        with psycopg.connect(side.server.connection) as operator:
-            operator.execute(f"UPDATE {side.name}_offsets SET next = next - 3 WHERE partition = 0".encode())
-        side.send(Gateway().records(readings(1, start=10)))
-        with pytest.raises(KafkaException):
-            reader._write(poll(reader, 1))
-        reader._close()
 
 
 def poll(reader: consumer.Reader, count: int) -> list[Entry]:
@@ -221,42 +150,6 @@ def test_records_that_retention_has_eaten_stop_it(side: ConsumerSide) -> None:
     assert side.ids() == list(range(10))
 
 
-@pytest.mark.heavy
-def test_the_only_member_dies_and_the_next_goes_on(side: ConsumerSide) -> None:
-    gateway = Gateway()
-    side.send(gateway.records(readings(10)))
-    side.start()
-    side.wait_for_rows(10)
-    side.members[-1].kill()
-    side.send(gateway.records(readings(10, start=10)), partition=1)
-    side.start()
-    side.wait_for_rows(20)
-    assert side.ids() == list(range(20))
-
-
-@pytest.mark.heavy
-def test_a_topic_made_anew_stops_it(side: ConsumerSide) -> None:
-    """More records than before: the old offset exists in the new topic, so only the topic's id shows the change."""
-    gateway = Gateway()
-    side.send(gateway.records(readings(10)))
-    side.start()
-    side.wait_for_rows(10)
-    side.members[-1].kill()
-    side.make_topic_anew()
-    side.send(gateway.records(readings(30, start=10)))
-
-    assert side.start().wait(WAIT_SECONDS_MAX) == 1
-    assert "recreated" in side.members[-1].log()
-    assert side.ids() == list(range(10))
-
-    # The action that the message requests.
-    with psycopg.connect(side.server.connection) as connection:
-        connection.execute(f"DELETE FROM {side.name}_offsets".encode())
-    side.start()
-    side.wait_for_rows(40)
-    assert side.ids() == list(range(40))
-
-
 def test_a_topic_made_anew_under_a_running_member_stops_it(side: ConsumerSide) -> None:
     gateway = Gateway()
     side.send(gateway.records(readings(10)))
@@ -277,8 +170,3 @@ def test_wrong_usage_is_refused(wrong: tuple[str, ...], capsys: pytest.CaptureFi
         consumer.parse(["--bootstrap-servers", "k:1", "--connection", "c", "--table", "t", *wrong])
     assert ended.value.code == 2
     assert wrong[0] in capsys.readouterr().err
-
-
-def test_the_default_is_the_transaction() -> None:
-    given = consumer.parse(["--bootstrap-servers", "k:1", "--connection", "c", "--table", "t"])
-    assert given.commit is CommitMode.TRANSACTION

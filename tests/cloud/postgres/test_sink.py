@@ -28,13 +28,10 @@ from contract.event import Event, Value
 from simulators.services.postgres import Postgres
 from tests.cloud.gateway import Gateway, Record, with_word
 from tests.cloud.procedures import statements
-from tests.cloud.tables import topic
+from tests.cloud.tables import ACCEPTED, DAY, DEVICE, counters, topic
 
 pytestmark = pytest.mark.spark
 
-DEVICE = "urn:dev:mac:0000000000000001"
-DAY = 86_400_000
-ACCEPTED = 1_700_000_000_000
 RETENTION = 7 * 86_400
 ALL_LATE = Horizon(ACCEPTED, ACCEPTED, 60, overlaps=True)
 CLAIM = Commit("t", "c", 1, CLAIM_ONLY, "events", "id", {}, {}, {})
@@ -69,10 +66,6 @@ class Side:
 @pytest.fixture
 def side(spark: SparkSession, postgres: Postgres) -> Side:
     return Side(spark, postgres, f"t{uuid4().hex}")
-
-
-def counters(*numbers: int) -> list[Event]:
-    return [Event(DEVICE, id=number, data={"n": number}) for number in numbers]
 
 
 @pytest.mark.guarantee(5)
@@ -181,12 +174,6 @@ def test_a_database_that_has_not_all_characters_is_refused_with_what_to_do(postg
     other = postgres.connection.replace("dbname=postgres", f"dbname={name}")
     with pytest.raises(StopError, match=f"{name}: its encoding is {encoding}.*ENCODING 'UTF8'"), connected(other):
         pass
-
-
-def test_a_table_of_which_an_earlier_one_was_renamed_is_created_anew(side: Side) -> None:
-    with psycopg.connect(side.server.connection) as connection:
-        connection.execute(f"ALTER TABLE {side.name} RENAME TO {side.name}_archive".encode())
-    assert side.open().id != side.sink.id
 
 
 def test_commits_wait_for_the_disk_in_their_own_transaction(side: Side) -> None:
@@ -380,11 +367,12 @@ def test_a_table_with_a_comment_of_somebody_else_is_left_alone(side: Side, comme
 
 
 def test_a_table_made_anew_has_another_id_and_no_offsets(side: Side) -> None:
-    with psycopg.connect(side.server.connection) as connection:
-        connection.execute(f"DROP TABLE {side.name}".encode())
-    anew = side.open()
-    assert anew.id != side.sink.id
-    assert anew.last_commit() is None
+    for drop in (f"DROP TABLE {side.name}", f"ALTER TABLE {side.name} RENAME TO {side.name}_archive"):
+        before = side.open().id
+        run(side, drop)
+        anew = side.open()
+        assert anew.id != before
+        assert anew.last_commit() is None
 
 
 @pytest.mark.guarantee(5)

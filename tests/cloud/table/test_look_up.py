@@ -149,27 +149,6 @@ def test_a_counter_that_wrapped_is_quarantined_and_a_copy_is_not(spark: SparkSes
 
 @pytest.mark.guarantee(5)
 @pytest.mark.heavy
-def test_a_counter_that_wrapped_within_one_batch_is_quarantined_not_dropped(spark: SparkSession) -> None:
-    gateway, now = Gateway(), ACCEPTED + 30 * DAY
-    backlog = [
-        gateway.record(counters(1)[0], ACCEPTED),
-        gateway.record(counters(2)[0], ACCEPTED),
-        gateway.record(counters(1)[0], ACCEPTED + 60_000),  # a resend
-        gateway.record(counters(1)[0], ACCEPTED + 8 * DAY),  # wrapped
-        gateway.record(counters(1)[0], now),  # wrapped again, and not old
-    ]
-    read = read_records(topic(spark, backlog, appended=now)).withColumn("fresh", F.lit(False))
-    survivors = read.dropDuplicates(["key"])
-    counts = count_rows(survivors, ALL_LATE)
-    assert counts.has_equals
-    nothing = read.limit(0).withColumn("accepted", id_reuse.accepted())
-    reused = id_reuse.reused_ids(survivors, nothing, 7 * 86400, has_equals=True)
-    assert sorted(row["kafka_offset"] for row in reused.collect()) == [3, 4]
-    assert sorted(row["kafka_offset"] for row in id_reuse.first_of_each(survivors).collect()) in ([0, 1], [1, 2])
-
-
-@pytest.mark.guarantee(5)
-@pytest.mark.heavy
 @pytest.mark.parametrize("horizon", [None, 60_000])
 def test_an_id_used_again_is_quarantined_whatever_the_state_may_see(
     spark: SparkSession, tmp_path: Path, horizon: int | None

@@ -9,13 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Row, SparkSession
-from pyspark.sql import functions as F
 
 from cloud.stream.records import read_records
-from cloud.table import rows
 from cloud.table.rows import SCHEMA, decode
 from contract.event import Event
-from contract.fields import FIELDS, Field, Kind
 from contract.record import json_text
 from tests.cloud.gateway import Gateway, Record
 from tests.cloud.tables import topic
@@ -64,18 +61,6 @@ def test_a_row_has_all_that_the_event_says(spark: SparkSession) -> None:
         "raw": None,
         "day": date(2023, 11, 14),
     }
-
-
-def test_a_field_of_any_kind_that_is_added_is_read(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = {Kind.NAME: ("7", "7"), Kind.INTEGER: (7, 7), Kind.FINGERPRINT: ("0a", b"\n"), Kind.OBJECT: ("{}", "{}")}
-    said |= {Kind.TEXT: ("a", "a"), Kind.WORD: ("a", "a"), Kind.TIME: (7, "1970-01-01 00:00:00.007")}
-    added = {kind: Field(f"later_{kind.name}", kind, f"column_{kind.name}") for kind in Kind}
-    monkeypatch.setattr(rows, "FIELDS", (*FIELDS, *added.values()))
-    parsed = F.struct(*(F.lit(said[kind][0]).alias(field.name) for kind, field in added.items())).alias("parsed")
-    columns = rows._columns()
-    read = spark.range(1).select(parsed).select(*(columns[field.column].alias(field.name) for field in added.values()))
-    [row] = read.withColumn("later_TIME", F.col("later_TIME").cast("string")).collect()
-    assert {kind: row[field.name] for kind, field in added.items()} == {kind: one for kind, (_, one) in said.items()}
 
 
 # Each example is a job of Spark, whatever its rows.
