@@ -60,16 +60,6 @@ def take(
     return answer, intake
 
 
-def test_an_authenticated_device_speaks_under_its_own_identity() -> None:
-    answer, intake = take(body(OWN), OWN)
-    assert (answer.status, intake.devices) == (Status.DURABLE, [OWN])
-
-
-def test_an_authenticated_device_that_names_nobody_is_itself() -> None:
-    answer, intake = take(b'{"id":1,"data":{"n":1}}', OWN)
-    assert (answer.status, intake.devices) == (Status.DURABLE, [OWN])
-
-
 def test_an_identity_is_compared_as_the_fingerprint_sees_it() -> None:
     answer, _ = take(body("urn:x:\u00e9"), "urn:x:e\u0301")
     assert answer.status is Status.DURABLE
@@ -91,11 +81,6 @@ def test_the_reason_fits_into_a_response_over_coap() -> None:
     answer, _ = take(body(OTHER), OWN)
     assert answer.reason == f"the credentials belong to '{OWN}' only"
     assert len(answer.reason.encode()) <= DIAGNOSTIC_BYTES_MAX
-
-
-def test_a_relay_speaks_for_others() -> None:
-    answer, intake = take(body(OWN, OTHER), "urn:x:relay", relay=True)
-    assert (answer.status, intake.devices) == (Status.DURABLE, [OWN, OTHER])
 
 
 @pytest.mark.guarantee(6)

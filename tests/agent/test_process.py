@@ -248,13 +248,6 @@ def test_a_stopped_broker_is_said_once_and_keeps_nobody_waiting(agent: Process, 
     client.send()
     wait_until(client.receive, "an answer")
     assert agent.log().count("kafka=unreachable") == 1
-
-
-def test_while_kafka_is_away_no_client_of_kafka_runs(agent: Process, connect: Connect) -> None:
-    client = connect(start(agent), 1)
-    client.send()
-    wait_until(client.receive, "an answer")
-    wait_until(lambda: "kafka=unreachable" in agent.log(), "the agent reports that Kafka is unreachable")
     wait_until(lambda: not any(name.startswith("rdk:") for name in threads(agent.pid)), "its clients are gone")
 
 

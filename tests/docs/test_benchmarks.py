@@ -88,29 +88,6 @@ def test_each_figure_in_a_table_is_kept(names: str, part: str, head: str, column
     assert [(row, one) for row, cell in cells for one in NUMBER.findall(cell) if not is_kept(one, kept)] == []
 
 
-def test_the_losses_on_the_pages_are_those_that_are_kept() -> None:
-    kept = json.loads((KEPT / "losses.json").read_text())["outcomes"]
-    named = {one["gateway"]: (one["lost"], one["duplicated"]) for one in kept}
-    assert all(one["acknowledged"] == one["events"] for one in kept)
-    head = "| gateway | events | transmissions | lost | duplicated |"
-    page = {
-        row[0]: (int(row[3].replace(",", "")), int(row[4].replace(",", ""))) for row in rows(head, PAGE.read_text())
-    }
-    front = {row[0]: row[1:3] for row in rows("| | lost | duplicated | why |", README.read_text())}
-    for on_page, in_readme, name in (
-        ("Oncegate", "**Oncegate**, CoAP to Kafka", "oncegate"),
-        ("Kafka's idempotent producer", "Kafka's idempotent producer", "kafka-idempotent"),
-        ("Telegraf", "Telegraf, MQTT to Kafka", "telegraf"),
-        ("MQTT QoS 2, saved after each change", "MQTT QoS 2, mosquitto saves each change", "mqtt-qos2"),
-        ("MQTT QoS 2, saved after each second", "MQTT QoS 2, mosquitto saves each second", "mqtt-qos2-each-second"),
-        ("NATS JetStream", "NATS JetStream, `Nats-Msg-Id`", "nats"),
-        ("ThingsBoard Gateway", "ThingsBoard Gateway, REST", "thingsboard"),
-    ):
-        assert page[on_page] == named[name]
-        assert front[in_readme] == [str(figure) for figure in named[name]]
-    assert len(page) == len(named)
-
-
 def test_the_line_of_figures_in_the_readme_is_kept() -> None:
     [line] = re.findall(r"^\*\*Measured\*\* .*?(?=\n\n)", README.read_text(), re.DOTALL | re.MULTILINE)
     figures = [

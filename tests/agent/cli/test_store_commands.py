@@ -210,20 +210,6 @@ def test_the_latest_copies_are_listed_with_what_they_repeat(run: Run) -> None:
     assert len(run("events", "--duplicates", "--limit", "1")[1]) == 1
 
 
-def test_status_of_a_store_without_an_event_has_no_label(folder: Path, run: Run) -> None:
-    for name in (FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm"):
-        (folder / name).unlink(missing_ok=True)
-
-    async def open_and_close() -> None:
-        async with make_store(folder, HandClock()):
-            pass
-
-    asyncio.run(open_and_close())
-    status, lines = run("status")
-    assert status == 0
-    assert any(line.split() == ["label", "none", "yet"] for line in lines)
-
-
 def test_status_says_what_kafka_refuses_and_which_receipts_are_held(folder: Path, run: Run) -> None:
     async def note() -> None:
         async with make_store(folder, HandClock(), keep_processed_seconds=10**9) as store:

@@ -88,8 +88,3 @@ def survive(agent: Gateway, datagrams: int) -> None:
 @pytest.mark.guarantee(1)
 def test_twenty_thousand_bad_datagrams_leave_the_agent_alive_and_every_event_stored(agent: Gateway) -> None:
     survive(agent, 20_000)
-
-
-@pytest.mark.heavy
-def test_a_million_bad_datagrams_leave_the_agent_alive_its_memory_flat_and_every_event_stored(agent: Gateway) -> None:
-    survive(agent, 1_000_000)

@@ -12,7 +12,6 @@ from agent.coap.tuning import Tuning
 from tests.agent.coap.recorder import Recorder
 from tests.agent.coap.sensor import CHANGED, Sensor, post
 from tests.agent.coap.serving import both_paths, serving
-from tests.support.waiting import until
 
 
 @both_paths
@@ -53,19 +52,6 @@ async def test_a_server_that_is_closed_waits_no_longer_than_its_bound(fast: bool
             sensor.send(post())
             await recorder.received(1)
     recorder.respond()  # too late, without effect
-
-
-async def test_two_may_wait_for_the_end() -> None:
-    recorder = Recorder(answer=None)
-    async with serving(recorder) as server:
-        with Sensor(server.port) as sensor:
-            sensor.send(post())
-            await recorder.received(1)
-            waiting = [asyncio.create_task(server.drain()) for _ in range(2)]
-            await until(lambda: server.in_progress == 1, "a request in progress")
-            recorder.respond()
-            await asyncio.gather(*waiting)
-            assert server.in_progress == 0
 
 
 async def test_a_port_in_use_is_an_error_that_names_it() -> None:

@@ -68,11 +68,3 @@ async def test_a_request_to_a_group_is_dropped() -> None:
             member.sendto(post(kind=NON), ("ff02::fd", server.port, 0, zone))
             await until(lambda: server.counters.group == 1, "the request is counted")
         assert server.counters.fast == 0
-
-
-async def test_an_ipv4_sensor_is_named_by_its_ipv4_address() -> None:
-    recorder = Recorder()
-    async with serving(recorder) as server:
-        with Sensor(server.port, "127.0.0.1") as sensor:
-            assert (await sensor.ask(post())).code == CHANGED
-    assert recorder.deliveries[0].sender == "coap://127.0.0.1"

@@ -119,15 +119,6 @@ async def test_a_restart_of_the_server_changes_no_proof() -> None:
     assert first.retransmission_key == second.retransmission_key
 
 
-async def test_the_same_bytes_after_the_exchange_lifetime_are_a_new_request() -> None:
-    recorder = Recorder()
-    async with serving(recorder, Tuning(exchange_lifetime_seconds=0.0)) as server:
-        with Sensor(server.port) as sensor:
-            await sensor.ask(post())
-            await sensor.ask(post())
-    assert len(recorder.deliveries) == 2
-
-
 @both_paths
 async def test_requests_with_one_token_are_answered_each(fast: bool) -> None:
     recorder = Recorder(answer=None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from agent.coap.exchange import ResponseCache
-from agent.coap.slow_path.budget import Budget
 
 
 def test_what_has_outlived_its_lifetime_is_let_go() -> None:
@@ -19,10 +18,3 @@ def test_the_oldest_answer_makes_room() -> None:
     for retransmission_key in (b"a", b"b", b"c"):
         cache.put(retransmission_key, 0.0, retransmission_key)
     assert [cache.get(retransmission_key, 0.0) for retransmission_key in (b"a", b"b", b"c")] == [None, b"b", b"c"]
-
-
-def test_a_budget_holds_one_seconds_worth_and_fills_again() -> None:
-    budget = Budget(3, now=0.0)
-    assert [budget.take(0.0) for _ in range(4)] == [True, True, True, False]
-    assert [budget.take(0.4), budget.take(0.4)] == [True, False]
-    assert [budget.take(100.0) for _ in range(4)] == [True, True, True, False]

@@ -15,7 +15,6 @@ from tests.agent.coap.recorder import DURABLE, Recorder
 from tests.agent.coap.sensor import ACK, CHANGED, CON, NON, RST, Response, Sensor, datagram, post
 from tests.agent.coap.serving import both_paths, serving
 from tests.agent.coap.stepped_loop import SteppedLoop
-from tests.support.waiting import until
 
 SOON = Tuning(empty_ack_seconds=0.02, ack_timeout_seconds=0.02, ack_random_factor=1.1)
 PATIENT = Tuning(empty_ack_seconds=0.02, drain_seconds_max=0.05)
@@ -54,19 +53,6 @@ async def test_after_an_empty_ack_the_answer_is_sent_until_it_is_settled(fast: b
             assert await sensor.receive() == first
             sensor.send(settled(kind, first.mid))
             await sensor.expect_silence()
-
-
-async def test_an_answer_that_nobody_acknowledges_is_given_up() -> None:
-    recorder = Recorder(answer=None)
-    async with serving(recorder, SOON) as server:
-        with Sensor(server.port) as sensor:
-            await sensor.ask(post(mid=5))
-            recorder.respond()
-            answers = [await sensor.receive() for _ in range(1 + SOON.retransmits_max)]
-            assert len(set(answers)) == 1
-            await until(lambda: server.counters.given_up == 1, "the answer is given up")
-            await sensor.expect_silence()
-        assert (server.counters.separate, server.counters.retransmitted) == (1, 4)
 
 
 async def test_a_retransmission_after_the_empty_ack_is_acknowledged_again() -> None:
@@ -179,7 +165,3 @@ async def test_answers_that_nobody_has_acknowledged_count_among_the_requests_in_
             assert (await other.ask(post(mid=9))).code == CHANGED
             assert (await other.ask(post(mid=10))).code == CHANGED
     assert len(recorder.deliveries) == 5
-
-
-def test_by_default_the_empty_ack_is_very_late() -> None:
-    assert Tuning().empty_ack_seconds >= 20

@@ -31,7 +31,6 @@ HEAD = b"POST /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: applic
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 BEGUN_HANDSHAKE = bytes.fromhex("16 03 01 02 00 01")
 """The header of a TLS record of 512 bytes, and the first of them."""
-ROOT = Path(__file__).resolve().parents[3]
 QUICK = Limits(head_seconds_max=0.2, body_seconds_max=0.2)
 
 
@@ -113,21 +112,6 @@ async def test_a_client_sees_the_refusal_of_a_body_that_it_is_still_sending(tmp_
         for _ in range(9):
             raw.send(b" " * 100_000)
         assert (await raw.receive()).code == 413
-
-
-@pytest.mark.guarantee(6)
-def test_the_limits_are_those_that_the_page_states() -> None:
-    page = " ".join((ROOT / "docs" / "http.md").read_text().split())
-    limits = Limits()
-    bodies = f"occupies all {limits.requests_in_progress_max} concurrent requests with slow bodies"
-    for stated in (
-        f"A client that occupies {limits.connections_max} HTTP connections",
-        f"each connection ends after {limits.head_seconds_max:g} s",
-        f"{bodies}, causes others to be refused for up to {limits.body_seconds_max:g} s",
-        f"requests still being processed after {limits.drain_seconds_max:g} s",
-    ):
-        assert stated in page
-    assert limits == Limits(256, 128, 64, 16_384, 15.0, 30.0, 8 << 20, 10.0)
 
 
 @pytest.mark.guarantee(6)

@@ -130,11 +130,3 @@ def test_what_can_never_work_is_named_by_check_and_by_run(configuration: Path, t
             command = [sys.executable, "-m", "agent.cli.main", verb, "--config", str(configuration)]
             output = subprocess.run(command, capture_output=True, text=True, check=False)
             assert (output.returncode, message in output.stderr, "Traceback" in output.stderr) == (2, True, False)
-
-
-def test_http_that_is_switched_off_is_not_served(agent: Process, tmp_path: Path) -> None:
-    configured(tmp_path, coap="", http="")
-    agent.start()
-    agent.wait_for_log("agent=ready")
-    assert "http=" not in agent.log()
-    assert agent.terminate() == 0

@@ -49,12 +49,6 @@ async def test_what_is_no_http_is_refused_and_the_connection_ends(
     assert unexpected(caplog) == []
 
 
-async def test_a_path_that_is_not_there_is_told_which_are(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        response = await served.client.get("/api/v1/event")
-    assert (response.code, "/api/v1/events" in response.document["message"]) == (404, True)
-
-
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [

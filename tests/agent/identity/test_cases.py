@@ -5,18 +5,14 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import cbor2
 import pytest
 
 from agent.config.identity_rules import IdentityRule
-from agent.config.settings import DevicesSettings
-from agent.delivery import Media, Status
 from contract.record import Shared
 from tests.agent.identity.gateway import DEVICE, gateway
 from tests.agent.store.stores import HandClock, crash_image
 
 UNTIMED = ("device", "type", "id", "boot", "data")
-MINUTE = 60_000
 WITHOUT_TIME = IdentityRule("urn:dev:mac:*", UNTIMED)
 NEVER_REPEATS = IdentityRule("urn:dev:mac:*", UNTIMED, window_seconds=60)
 
@@ -121,63 +117,3 @@ async def test_the_window_outlives_a_kill_and_the_transports_own_span(tmp_path: 
         assert (copy.accepted, copy.duplicates, copy.fingerprints) == (0, 1, first.fingerprints[1:2])
         clock.pass_seconds(101)
         assert (await taken.take(event(data={"t": 22}))).accepted == 1
-
-
-async def test_packs_that_are_cut_differently_after_a_lost_ack_store_each_event_once(
-    tmp_path: Path, clock: HandClock
-) -> None:
-    records = [{"bn": f"{DEVICE}:", "bt": 1_763_706_000 + n, "n": "t", "v": n} for n in range(6)]
-    async with gateway(tmp_path, clock) as taken:
-        for pieces in ((0, 4), (4, 6), (0, 2), (2, 6)):
-            await taken.take(records[slice(*pieces)], Media.SENML_JSON)
-        assert len(taken.events()) == 6
-
-
-async def test_all_forms_of_an_event_are_one(tmp_path: Path, clock: HandClock) -> None:
-    plain = {"device": DEVICE, "time": 1_763_706_000_000, "data": {"t": 21.0}}
-    pack = [{"bn": f"{DEVICE}:", "bt": 1_763_706_000, "n": "t", "v": 21}]
-    cbor_pack = [{-2: f"{DEVICE}:", -3: 1_763_706_000, 0: "t", 2: 21.0}]
-    async with gateway(tmp_path, clock) as taken:
-        answers = [
-            await taken.take(plain),
-            await taken.take(cbor2.dumps(plain), Media.CBOR),
-            await taken.take(cbor2.dumps({"data": {"t": 21}, "time": 1_763_706_000_000, "device": DEVICE}), Media.CBOR),
-            await taken.take(pack, Media.SENML_JSON),
-            await taken.take(cbor2.dumps(cbor_pack), Media.SENML_CBOR),
-        ]
-        assert len(taken.events()) == 1
-    assert len({answer.fingerprints for answer in answers}) == 1
-
-
-async def test_a_clock_that_stands_still_makes_one_of_what_is_equal_and_keeps_what_differs(
-    tmp_path: Path, clock: HandClock
-) -> None:
-    async with gateway(tmp_path, clock) as taken:
-        answers = [await taken.take(event(time=0, data={"t": t})) for t in (21, 21, 22, 21)]
-        assert [answer.accepted for answer in answers] == [1, 0, 1, 0]
-
-
-async def test_a_clock_that_steps_back_loses_nothing(tmp_path: Path, clock: HandClock) -> None:
-    async with gateway(tmp_path, clock) as taken:
-        for time in (10 * MINUTE, 11 * MINUTE, 5 * MINUTE, 6 * MINUTE):
-            assert (await taken.take(event(time=time))).accepted == 1
-
-
-@pytest.mark.guarantee(2)
-async def test_a_stranger_under_another_devices_name_claims_nothing(tmp_path: Path, clock: HandClock) -> None:
-    async with gateway(tmp_path, clock) as taken:
-        taken.pipeline.protect([DEVICE])
-        claimed = await taken.take(event(id=1))
-        posing = await taken.take(event(id=1), authenticated="urn:x:1")
-        own = await taken.take(event(id=1), authenticated=DEVICE)
-        relayed = await taken.take(event(id=2), authenticated="urn:relay:1", relay=True)
-    assert (claimed.status, posing.status) == (Status.FORBIDDEN, Status.FORBIDDEN)
-    assert (own.accepted, relayed.accepted) == (1, 1)
-
-
-async def test_only_devices_that_are_let_in_are_taken(tmp_path: Path, clock: HandClock) -> None:
-    lists = DevicesSettings(allow=("urn:dev:mac:*",), deny=("urn:dev:mac:bad*",))
-    async with gateway(tmp_path, clock, devices=lists) as taken:
-        assert (await taken.take(event(id=1))).accepted == 1
-        assert (await taken.take({**event(id=1), "device": "urn:x:1"})).status is Status.FORBIDDEN
-        assert (await taken.take({**event(id=1), "device": "urn:dev:mac:bad1"})).status is Status.FORBIDDEN

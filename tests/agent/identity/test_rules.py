@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import subprocess
-import sys
 import tomllib
-from functools import partial
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -19,8 +13,6 @@ from agent.config.load import Source, parse
 from agent.config.mistakes import ConfigurationError
 from agent.identity.identify import rule_for
 from contract.fingerprint import IDENTITY_FIELDS
-from tests.agent.identity.gateway import DEVICE, gateway
-from tests.agent.store.stores import HandClock
 from tests.docs.pages import ROOT, blocks
 
 
@@ -76,14 +68,3 @@ def test_the_rules_in_the_documents_are_taken() -> None:
 def test_the_fields_stand_in_one_order(fields: set[str]) -> None:
     (rule,) = read_rules([{"device": "*", "fields": [*fields, "device"]}])
     assert list(rule.fields) == [name for name in IDENTITY_FIELDS if name == "device" or name in fields]
-
-
-async def test_the_command_computes_what_the_gateway_stores(tmp_path: Path) -> None:
-    fields = ("device", "type", "id", "boot", "data")
-    event = {"device": DEVICE, "id": 7, "time": 1_763_706_000_000, "data": {"t": 21.5}}
-    async with gateway(tmp_path, HandClock(), IdentityRule("*", fields)) as taken:
-        stored = (await taken.take(event)).fingerprints[0].hex()
-    command = (sys.executable, "-m", "agent.cli.main", "fingerprint", "--fields", ",".join(fields))
-    run = partial(subprocess.run, input=json.dumps(event), capture_output=True, text=True, check=True)
-    printed = (await asyncio.to_thread(run, command)).stdout
-    assert printed == f"{stored}\n"

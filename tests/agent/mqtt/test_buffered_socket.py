@@ -102,16 +102,6 @@ def test_all_packets_come_once_and_in_order(sent: list[bytes], counts: list[int]
         assert got == stream
 
 
-def test_what_is_gathered_leaves_in_one_piece_and_in_order(pair: Pair) -> None:
-    ours, other = pair
-    ours.send(b"1")
-    with ours.gathering():
-        assert [ours.send(b"23"), ours.send(b"4")] == [2, 1]
-        assert received(other) == b"1"
-    assert ours.flush()
-    assert received(other) == b"234"
-
-
 def test_what_the_kernel_does_not_take_waits_and_nothing_overtakes_it(pair: Pair) -> None:
     ours, other = pair
     data = bytes(range(256)) * (SEND_BYTES_MAX // 256)

@@ -2,10 +2,8 @@
 
 import json
 import random
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 
@@ -127,27 +125,3 @@ def test_a_full_store_leaves_the_rest_with_the_broker(broker: Mosquitto, publish
         wait_for_count(lambda: accepted(tmp_path), MESSAGES, "all are stored")
         assert process.terminate() == 0
     assert sorted(int(str(event["time"])) for event in stored(tmp_path)) == list(range(START, START + MESSAGES))
-
-
-def test_a_session_that_the_broker_has_lost_is_counted_over_restarts(tmp_path: Path) -> None:
-    options = 'base_topic = ""\n[[mqtt.subscriptions]]\ntopic = "a"\nformat = "json"\n'
-    with (
-        Mosquitto(tmp_path / "mosquitto", ("allow_anonymous true", "persistence false")) as broker,
-        agent(tmp_path, broker.port, options) as process,
-    ):
-        process.start()
-        process.wait_for_log("mqtt=connected")
-        assert process.terminate() == 0
-        broker.stop()
-        broker.start()
-        process.start()
-        process.wait_for_log("mqtt=session-lost")
-        wait_for_count(lambda: read_status(tmp_path / "state", "gw1").mqtt_sessions_lost, 1, "it is counted")
-        (address,) = re.findall(r"agent=ready .*http=(\S+)", process.log())
-        with urlopen(f"http://{address}/metrics") as response:
-            assert b"oncegate_mqtt_sessions_lost_total 1.0" in response.read()
-        assert process.terminate() == 0
-        process.start()
-        process.wait_for_log("mqtt=connected")
-        assert process.terminate() == 0
-        assert "mqtt=session-lost" not in process.log()

@@ -82,25 +82,6 @@ async def test_a_refusal_ends_the_connection_and_the_message_comes_again(
     assert (f"oncegate/{GATEWAY}/state", b"offline") in publisher.received
 
 
-@pytest.mark.guarantee(1)
-async def test_what_can_be_no_event_is_recorded_and_acknowledged(broker: Mosquitto, publisher: Publisher) -> None:
-    recorder = Recorder()
-    options: Options = {"subscriptions": EVENTS, "max_body_bytes": 10}
-    await begin_session(recorder, publisher, broker.port, **options)
-    recorder.answer = Answer(Status.UNDECODABLE, reason="no event")
-    publisher.publish_all([("plant/a/events", b"{"), ("plant/a/events", b"x" * 11)])
-    async with running(recorder, broker.port, **options):
-        await recorder.until(recorded=2)
-    async with running(recorder, broker.port, **options):
-        publisher.publish("plant/a/events", b"3")
-        await recorder.until(recorded=3)
-    assert [(delivery.body[:1], reason) for delivery, reason in recorder.recorded] == [
-        (b"{", "no event"),
-        (b"x", "larger than 10 bytes (mqtt.max_body_bytes)"),
-        (b"3", "no event"),
-    ]
-
-
 async def test_a_subscription_of_which_nothing_is_accepted_is_told_once(
     broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,8 +6,6 @@ import logging
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agent.telemetry.links import LinkName, Links, LinksOfLanes, LinkState, document_of
 from tests.agent.store.stores import HandClock
@@ -57,24 +55,6 @@ def test_a_state_is_logged_once_and_each_reason_only_where_asked_for(caplog: pyt
         "receipts=held",
         "receipts=held",
     ]
-
-
-@given(text=st.text())
-def test_no_logged_text_forges_a_state(text: str) -> None:
-    links = Links(HandClock())
-    links.report(LinkName.MQTT, UP, broker=text)
-    logging.getLogger("agent.mqtt").warning(
-        "mqtt=ignored topic=%r reason=%r", text, " kafka=reachable reason='all is well'"
-    )
-    assert document_of(links.reports())["mqtt"]["reason"] == ""
-    assert set(links.reports()) == {LinkName.MQTT}
-
-
-def test_the_connections_are_shown_in_their_order() -> None:
-    links = Links(HandClock())
-    for link in reversed(LinkName):
-        links.report(link, UP)
-    assert list(links.reports()) == list(LinkName)
 
 
 def test_of_several_lanes_a_connection_with_trouble_is_shown_with_its_lane() -> None:

@@ -9,18 +9,14 @@ import tracemalloc
 import pytest
 
 from agent.clock import SystemClock
-from agent.coap.server import CoapServer
-from agent.config.settings import CoapSettings, IdentitySettings
+from agent.config.settings import IdentitySettings
 from agent.config.ways import limits
 from agent.decode.decoded import EVENTS_MAX
 from agent.delivery import Answer, Delivery, Media, Status
 from agent.pipeline import Pipeline
 from agent.store.port import Outcome, Submission
-from tests.agent.coap.sensor import CHANGED, Sensor, post
-from tests.support.waiting import until
 
 COPIES = 4
-UNAVAILABLE, MAX_AGE_5 = 0xA3, b"\xd1\x01\x05"
 DEVICE = "coap://[::1]"
 
 
@@ -112,18 +108,3 @@ def test_once_there_are_answers_there_is_room_and_no_way_in_takes_that_of_anothe
     intake.answer_all()
     assert {via: _fill(pipeline, body, media, via) for via in limits()} == first
     assert pipeline.counts["http"].refused[Status.UNAVAILABLE] == 2
-
-
-async def test_a_sensor_is_told_to_come_back_and_its_retransmission_is_taken() -> None:
-    intake = Held()
-    pipeline = Pipeline(IdentitySettings(), SystemClock(trusted=True), intake)
-    async with CoapServer(CoapSettings(bind="[::1]:0"), pipeline.receive) as server:
-        with Sensor(server.port) as sensor:
-            _fill(pipeline, *BODIES["a long text"], "coap")
-            refused = await sensor.ask(post())
-            assert (refused.code, refused.rest[:3]) == (UNAVAILABLE, MAX_AGE_5)
-            intake.answer_all()
-            sensor.send(post())
-            await until(lambda: bool(intake.submissions), "it is taken")
-            intake.answer_all()
-            assert (await sensor.receive()).code == CHANGED

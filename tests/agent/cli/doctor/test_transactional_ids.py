@@ -95,11 +95,6 @@ def test_the_rights_on_the_id_and_the_group_of_each_lane_are_checked_and_no_tran
     running.commit_transaction(SECONDS_MAX)  # raises where another producer has taken the id
 
 
-def test_in_the_other_modes_there_is_nothing_to_check() -> None:
-    connection = KafkaConnection.open(KafkaSettings("127.0.0.1:1", "t"))
-    assert list(check_transactional_ids(connection, "gw1", ["alarms"], agent_runs=False)) == []
-
-
 @pytest.mark.parametrize("code", sorted(group_rights._MOVING))
 def test_a_groups_coordinator_that_is_being_elected_is_asked_again(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     errors = iter([KafkaError(code), KafkaError(code)])

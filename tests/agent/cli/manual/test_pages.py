@@ -2,8 +2,6 @@
 
 import re
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -42,21 +40,3 @@ def test_a_page_has_every_option_and_the_examples_as_they_are_typed(name: str) -
 @pytest.mark.parametrize("text", [".so /etc/passwd", "'ft B", r"a\fB and \(ha", "~ ^ ` - '"])
 def test_what_roff_would_take_for_a_request_is_text(text: str) -> None:
     assert rendered(_text(text)).split("\n")[0].strip() == text
-
-
-def test_the_files_are_written_with_nothing_but_pythons_own_library(tmp_path: Path) -> None:
-    code = (
-        "import sys; from agent.cli.manual.__main__ import main; main();"
-        "print(sorted({name.partition('.')[0] for name in sys.modules} - sys.stdlib_module_names))"
-    )
-    names = [str(tmp_path / "pages"), str(tmp_path / "bash" / "oncegate"), str(tmp_path / "zsh" / "_oncegate")]
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, '.'); {code}", *names],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == "['__main__', 'agent', 'contract']"
-    assert {file.name for file in (tmp_path / "pages").iterdir()} == set(PAGES)
-    assert (tmp_path / "zsh" / "_oncegate").read_text().startswith("#compdef oncegate\n")
-    assert "complete -F _oncegate oncegate" in (tmp_path / "bash" / "oncegate").read_text()

@@ -74,30 +74,6 @@ def test_a_frame_is_as_large_as_the_screen_and_holds_no_control_character(column
     assert all(text.isprintable() for text, _ in lines)
 
 
-def test_everything_that_matters_fits_on_80_columns_and_24_rows() -> None:
-    lines = [text.rstrip() for text, _ in frame(between(BEFORE, AFTER), 80, 24, "q quits")]
-    text = "\n".join(lines)
-    for words in (
-        "accepted          21.0 /s   coap 20.0  http 1.0",
-        "sent              20.0 /s   confirmed 25.0",
-        "backlog             47      not sent 7, awaiting receipt 40; oldest 1 min",
-        "ack latency     3.0 ms      95 % within 10 ms; 10.0 commits/s",
-        "kafka       unreachable since",
-        "urn:dev:mac:00158d0001a2b3c4             3          2        1",
-        "refused    coap        xxxxxxxx",
-    ):
-        assert words in text
-    assert lines[-1] == "q quits"
-    assert sum(line.startswith("urn:dev") for line in lines) >= 3
-    assert sum(line.startswith("refused  ") for line in lines) >= 3
-
-
-def test_an_accepted_event_is_shown_by_its_values_and_one_without_them_by_its_fingerprint() -> None:
-    copy = ENTRY | {"outcome": "duplicate", "reason": "", "fingerprint": "f" * 32}
-    shown = frame(replace(between(BEFORE, AFTER), feed=[ENTRY | VALUES, copy]), 120, 24, "")
-    assert [text[56:].rstrip() for text, _ in shown if "xxxx" in text] == ["f" * 32, "t 21.5 Cel, on true, x \\x1b"]
-
-
 def test_a_store_that_cannot_store_says_so() -> None:
     figures: Figures = replace(between(BEFORE, AFTER), trouble="the store is full")
     assert frame(figures, 80, 24, "")[1] == ("nothing can be stored: the store is full".ljust(80), Colour.BAD)

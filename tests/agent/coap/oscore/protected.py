@@ -66,6 +66,13 @@ class ProtectedSensor:
         protected.remote = None
         return protected.encode(), reference
 
+    def block(self, body: bytes, number: int, more: bool) -> tuple[bytes, object]:
+        """Write a request with a block of 16 bytes."""
+        part = body[16 * number : 16 * number + 16]
+        message = Message(code=Code.POST, uri_path=("e",), payload=part, content_format=60, echo=self.echo)
+        message.opt.block1 = (number, more, 0)
+        return self.sealed(message)
+
     def read(self, raw: bytes, reference: object) -> Message:
         """Decrypt a protected answer."""
         answer, _ = self.context.unprotect(Message.decode(raw), reference)

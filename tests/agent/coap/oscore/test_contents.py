@@ -16,10 +16,8 @@ from hypothesis import strategies as st
 from agent.coap.message import Option, write_options
 from agent.coap.oscore.credentials import Credential
 from tests.agent.coap.oscore.claims import (
-    BAD_REQUEST,
     INCOMPLETE,
     INTERNAL_ERROR,
-    OSCORE,
     UNAUTHORIZED,
     both,
     message,
@@ -28,16 +26,11 @@ from tests.agent.coap.oscore.claims import (
 )
 from tests.agent.coap.oscore.protected import CREDENTIAL, DEVICE, ProtectedSensor, sensor_folder
 from tests.agent.coap.recorder import Recorder
-from tests.agent.coap.sensor import BLOCK1, BODY, CON, POST, Sensor, datagram, post
+from tests.agent.coap.sensor import BLOCK1, BODY, Sensor, post
 from tests.agent.coap.serving import serving
 from tests.agent.coap.slow_path.twin_servers import GENEROUS
 
 INNER_OPTIONS = (1, 3, 4, 6, 7, 8, 9, 11, 12, 15, 17, 23, 27, 28, 35, 39, 60, 252, 258, 292, 2_053)
-
-
-@pytest.fixture
-def sensor(tmp_path: Path) -> ProtectedSensor:
-    return ProtectedSensor(sensor_folder(tmp_path / "sensor"), keeps_echo=False)
 
 
 def block(number: int, more: bool) -> bytes:
@@ -47,19 +40,13 @@ def block(number: int, more: bool) -> bytes:
 @pytest.mark.guarantee(6)
 @both
 async def test_plain_blocks_never_join_protected_ones(
-    tmp_path: Path, sensor: ProtectedSensor, caplog: pytest.LogCaptureFixture, required: bool
+    tmp_path: Path, forgetful: ProtectedSensor, caplog: pytest.LogCaptureFixture, required: bool
 ) -> None:
-    recorder = Recorder()
+    recorder, sensor = Recorder(), forgetful
     other = Credential("urn:other", bytes(range(16, 32)), b"salt", b"\x02")
     second = ProtectedSensor(sensor_folder(tmp_path / "second", other), keeps_echo=False)
     offer = offering(tmp_path, CREDENTIAL, other, required=required)
     body = BODY.ljust(20, b"\x00")
-
-    def inner(sensor: ProtectedSensor, number: int, more: bool) -> tuple[bytes, object]:
-        part = body[16 * number : 16 * number + 16]
-        message = Message(code=Code.POST, uri_path=("e",), payload=part, content_format=60)
-        message.opt.block1 = (number, more, 0)
-        return sensor.sealed(message)
 
     def plain(mid: int, number: int, more: bool) -> bytes:
         part = body[16 * number : 16 * number + 16]
@@ -69,33 +56,16 @@ async def test_plain_blocks_never_join_protected_ones(
         with Sensor(server.port) as socket:
             await sensor.post(socket)
             await second.post(socket)
-            raw, reference = inner(sensor, 0, more=True)
+            raw, reference = sensor.block(body, 0, more=True)
             assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CONTINUE
             assert (await socket.ask(plain(500, 1, more=False))).code == (UNAUTHORIZED if required else INCOMPLETE)
-            raw, reference = inner(second, 1, more=False)
+            raw, reference = second.block(body, 1, more=False)
             assert second.read(await socket.ask_raw(raw), reference).code == Code.REQUEST_ENTITY_INCOMPLETE
-            raw, reference = inner(sensor, 1, more=False)
+            raw, reference = sensor.block(body, 1, more=False)
             assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CHANGED
     assert [delivery.body for delivery in recorder.deliveries[2:]] == [body]
     assert recorder.deliveries[2].authenticated == DEVICE
     assert not troubles(caplog)
-
-
-async def test_blocks_outside_of_the_encryption_are_refused(tmp_path: Path, sensor: ProtectedSensor) -> None:
-    """RFC 8613 section 4.1.3.4.2: such blocks are a proxy's, and are assembled without a retransmission key."""
-    recorder = Recorder()
-    async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server:
-        with Sensor(server.port) as socket:
-            await sensor.post(socket)
-            whole = Message.decode(sensor.request()[0])
-            for number, part in enumerate((whole.payload[:16], whole.payload[16:])):
-                options = ((OSCORE, whole.opt.oscore), (BLOCK1, block(number, number == 0)))
-                assert (await socket.ask(datagram(CON, POST, 600 + number, b"t", options, part))).code == BAD_REQUEST
-            for mid in range(2):
-                assert (
-                    await socket.ask(post(700 + mid, options=((BLOCK1, block(mid, mid == 0)),)))
-                ).code == UNAUTHORIZED
-    assert len(recorder.deliveries) == 1
 
 
 class Lines(logging.Handler):

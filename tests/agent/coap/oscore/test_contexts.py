@@ -18,7 +18,7 @@ from tests.agent.coap.oscore import claims
 from tests.agent.coap.oscore.claims import BAD_OPTION, BAD_REQUEST, OSCORE, UNAUTHORIZED, troubles
 from tests.agent.coap.oscore.protected import DEVICE, ProtectedSensor, posted_by_aiocoap, sensor_folder
 from tests.agent.coap.recorder import DURABLE, Recorder
-from tests.agent.coap.sensor import BODY, CHANGED, CON, GET, POST, URI_PATH, Sensor, datagram, post
+from tests.agent.coap.sensor import BODY, CON, GET, POST, URI_PATH, Sensor, datagram, post
 from tests.agent.coap.serving import serving
 from tests.agent.coap.slow_path.twin_servers import GENEROUS
 
@@ -26,11 +26,6 @@ LARGE = b"\xa1\x64data\xa1\x61x\x59\x07\xd0" + bytes(2_000)
 
 
 offering = partial(claims.offering, required=False)
-
-
-@pytest.fixture
-def sensor(tmp_path: Path) -> ProtectedSensor:
-    return ProtectedSensor(sensor_folder(tmp_path / "sensor"))
 
 
 @pytest.mark.guarantee(2)
@@ -42,26 +37,6 @@ async def test_aiocoaps_client_posts_and_is_known_by_its_credential(tmp_path: Pa
     assert answers == ["2.04 "] * 3
     assert [delivery.body for delivery in recorder.deliveries] == [BODY, LARGE, BODY]
     assert {(delivery.authenticated, delivery.relay) for delivery in recorder.deliveries} == {(DEVICE, False)}
-
-
-async def test_the_first_request_of_each_life_has_to_prove_that_it_is_fresh(
-    tmp_path: Path, sensor: ProtectedSensor
-) -> None:
-    recorder = Recorder()
-    captured = b""
-    for _ in range(2):
-        async with serving(recorder, oscore=offering(tmp_path)) as server:
-            with Sensor(server.port) as socket:
-                if captured:
-                    response = await socket.ask(captured)
-                    assert response.code == CHANGED  # outer code: the refusal is inside, encrypted
-                raw, reference = sensor.request()
-                challenge = sensor.read(await socket.ask_raw(raw), reference)
-                assert (challenge.code, len(challenge.opt.echo)) == (Code.UNAUTHORIZED, 12)
-                raw, reference = sensor.request(echo=challenge.opt.echo)
-                captured = raw
-                assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CHANGED
-    assert len(recorder.deliveries) == 2
 
 
 @pytest.mark.guarantee(2)
@@ -101,40 +76,6 @@ async def test_once_the_store_has_forgotten_events_a_retransmission_is_not_acked
             answer = await socket.receive_raw()
             assert sensor.read(answer, reference).code == Code.CHANGED
             assert await socket.ask_raw(in_progress) == answer
-    assert len(recorder.deliveries) == 2
-
-
-async def test_requests_in_flight_at_once_are_each_served_after_a_challenge_of_their_own(tmp_path: Path) -> None:
-    sensor = ProtectedSensor(sensor_folder(tmp_path / "sensor"), keeps_echo=False)
-    recorder = Recorder()
-    async with serving(recorder, oscore=offering(tmp_path)) as server:
-        with Sensor(server.port) as socket:
-            bodies = [BODY + bytes((number,)) for number in range(8)]
-            first = [(body, *sensor.request(body)) for body in bodies]
-            challenges = [(body, sensor.read(await socket.ask_raw(raw), reference)) for body, raw, reference in first]
-            for body, challenge in reversed(challenges):
-                raw, reference = sensor.request(body, challenge.opt.echo)
-                assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CHANGED
-    assert sorted(delivery.body for delivery in recorder.deliveries) == bodies
-
-
-async def test_a_retransmission_of_a_request_in_progress_waits_for_its_answer(
-    tmp_path: Path, sensor: ProtectedSensor
-) -> None:
-    recorder = Recorder()
-    async with serving(recorder, oscore=offering(tmp_path)) as server:
-        with Sensor(server.port) as socket:
-            await sensor.post(socket)
-            recorder.answer = None
-            raw, reference = sensor.request()
-            socket.send(raw)
-            await recorder.received(2)
-            socket.send(raw)
-            await socket.expect_silence()
-            recorder.respond(Answer(Status.UNAVAILABLE, reason="full", retry_seconds=7))
-            answer = sensor.read(await socket.receive_raw(), reference)
-            assert (answer.code, answer.opt.max_age) == (Code.SERVICE_UNAVAILABLE, 7)
-            await socket.expect_silence()
     assert len(recorder.deliveries) == 2
 
 

@@ -232,16 +232,6 @@ def test_what_one_copy_has_accepted_is_refused_by_another_that_the_device_spoke_
     assert gateways.taken == Counter(gateways.acked + doubled)
 
 
-@pytest.mark.parametrize("client", [Client.FORGETS, Client.KEEPS_ONE])
-def test_where_only_the_first_request_is_proven_a_copy_refuses_only_what_carries_the_value_of_another(
-    tmp_path: Path, client: Client
-) -> None:
-    history = [("post", 1), *[("post", 0)] * 5, *[("replay", 1, which, False) for which in range(5)]]
-    gateways = play(tmp_path, Freshness.START, client, history)
-    doubled = {event for event, times in gateways.taken.items() if times > 1}
-    assert doubled == (set(gateways.acked[3:]) if client is Client.FORGETS else set())
-
-
 def test_a_client_that_keeps_what_answers_bring_is_challenged_once_in_each_life_of_the_agent(tmp_path: Path) -> None:
     history = [*[("post", 0)] * 5, ("restart", 0), *[("post", 0)] * 5]
     datagrams = {

@@ -74,13 +74,6 @@ def test_a_bad_file_is_named_and_stops_no_other(tmp_path: Path, changes: dict[st
     assert bytes(16).hex() not in error
 
 
-def test_a_file_that_others_may_read_is_left_out(tmp_path: Path) -> None:
-    written(tmp_path, "open", {}, mode=0o644)
-    files = read_credentials(tmp_path)
-    assert not files.credentials
-    assert "chmod 640" in files.errors[0]
-
-
 def test_two_files_with_one_sensor_id_are_both_named(tmp_path: Path) -> None:
     first, second = written(tmp_path, "a", {}), written(tmp_path, "b", {})
     files = read_credentials(tmp_path)

@@ -35,27 +35,22 @@ KID = CREDENTIAL.sensor_id
 WITH_KID = 0x08
 
 
-@pytest.fixture
-def sensor(tmp_path: Path) -> ProtectedSensor:
-    return ProtectedSensor(sensor_folder(tmp_path / "sensor"), keeps_echo=False)
-
-
 @pytest.mark.guarantee(6)
 @both
 async def test_a_ciphertext_cut_at_any_length_is_refused_and_the_whole_one_is_taken(
-    tmp_path: Path, sensor: ProtectedSensor, caplog: pytest.LogCaptureFixture, required: bool
+    tmp_path: Path, forgetful: ProtectedSensor, caplog: pytest.LogCaptureFixture, required: bool
 ) -> None:
     recorder = Recorder()
     async with serving(recorder, GENEROUS, oscore=offering(tmp_path, required=required)) as server:
         with Sensor(server.port) as socket:
-            await sensor.post(socket)
-            raw, reference = sensor.request()
+            await forgetful.post(socket)
+            raw, reference = forgetful.request()
             message = Message.decode(raw)
             for length in range(1, len(message.payload)):
                 cut = claiming(1_000 + length, message.opt.oscore, message.payload[:length])
                 assert (await socket.ask(cut)).code == BAD_REQUEST
             assert (await socket.ask(claiming(2_000, message.opt.oscore, b""))).code == BAD_REQUEST
-            assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CHANGED
+            assert forgetful.read(await socket.ask_raw(raw), reference).code == Code.CHANGED
     assert len(recorder.deliveries) == 2
     assert not troubles(caplog)
 
@@ -78,15 +73,15 @@ async def test_a_number_of_any_length_under_any_code_is_refused(
 
 
 async def test_what_another_device_or_another_gateway_was_told_is_refused(
-    tmp_path: Path, sensor: ProtectedSensor, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, forgetful: ProtectedSensor, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = Credential("urn:other", bytes(range(16, 32)), b"salt", b"\x02")
     elsewhere = Credential(DEVICE, bytes(range(32, 48)), b"salt", b"\x01")
     recorder = Recorder()
     async with serving(recorder, GENEROUS, oscore=offering(tmp_path, CREDENTIAL, other)) as server:
         with Sensor(server.port) as socket:
-            await sensor.post(socket)
-            raw = Message.decode(sensor.request()[0])
+            await forgetful.post(socket)
+            raw = Message.decode(forgetful.request()[0])
             piv = oscore.verify_start(raw)[oscore.COSE_PIV]
             as_other = bytes((WITH_KID | len(piv),)) + piv + other.sensor_id
             assert (await socket.ask(claiming(900, as_other, raw.payload))).code == BAD_REQUEST
@@ -133,7 +128,7 @@ def test_requests_in_any_order_are_each_taken_once_as_far_as_the_window_reaches(
 )
 async def test_unknown_senders_cost_no_memory_and_no_line_in_the_log(
     tmp_path: Path,
-    sensor: ProtectedSensor,
+    forgetful: ProtectedSensor,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
     senders: int,
@@ -159,22 +154,22 @@ async def test_unknown_senders_cost_no_memory_and_no_line_in_the_log(
             finally:
                 tracemalloc.stop()
             assert after - before < bytes_max
-            assert (await sensor.post(socket))[0].code == Code.CHANGED
+            assert (await forgetful.post(socket))[0].code == Code.CHANGED
     assert len(recorder.deliveries) == 1
     assert not troubles(caplog)
 
 
 async def test_without_numbers_requests_are_refused_in_the_plain_and_the_log_says_so_once(
-    tmp_path: Path, sensor: ProtectedSensor, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, forgetful: ProtectedSensor, caplog: pytest.LogCaptureFixture
 ) -> None:
     recorder = Recorder()
     (tmp_path / "numbers").write_text("in the way")
     async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server:
         with Sensor(server.port) as socket:
             for _ in range(50):
-                assert (await socket.ask(sensor.request()[0])).code == UNAVAILABLE
+                assert (await socket.ask(forgetful.request()[0])).code == UNAVAILABLE
             (line,) = troubles(caplog)
             assert "oscore=unanswered" in line
             (tmp_path / "numbers").unlink()
-            assert (await sensor.post(socket))[0].code == Code.CHANGED
+            assert (await forgetful.post(socket))[0].code == Code.CHANGED
     assert len(recorder.deliveries) == 1

@@ -182,16 +182,6 @@ def test_contexts_of_a_process_count_from_one_number_and_none_counts_beyond_what
     assert taken == [list(range(start, start + len(of_context))) for of_context in taken]
 
 
-def test_an_agent_that_starts_for_ever_does_not_leap_to_the_end(tmp_path: Path) -> None:
-    file = tmp_path / "a.number"
-    random = Random(1)
-    kept(file, 1 << 39)
-    numbers = [take(sequence(file, random)) for _ in range(100)]
-    assert numbers == sorted(set(numbers))
-    left = NUMBER_END - numbers[-1]
-    assert left > (NUMBER_END - (1 << 39)) * (1 - 1 / LEAP_SHARE) ** 100 - 100 * BLOCK
-
-
 @given(st.binary(max_size=60) | st.integers().map(lambda number: str(number).encode()))
 @example(b"")
 @example(b"-1")

@@ -15,7 +15,7 @@ from agent.coap.oscore import contexts
 from agent.coap.oscore.contexts import SecurityContext
 from agent.coap.slow_path.blocks import ASSEMBLIES_MAX
 from agent.pace import TURN_SECONDS_MAX
-from tests.agent.coap.oscore.protected import ProtectedSensor, sensor_folder
+from tests.agent.coap.oscore.protected import ProtectedSensor
 from tests.agent.coap.oscore.test_contexts import offering
 from tests.agent.coap.recorder import Recorder
 from tests.agent.coap.sensor import BLOCK1, BODY, Sensor, post
@@ -27,11 +27,6 @@ from tests.support.waiting import until
 
 REQUESTS = 24
 PER_TURN = 2
-
-
-@pytest.fixture
-def sensor(tmp_path: Path) -> ProtectedSensor:
-    return ProtectedSensor(sensor_folder(tmp_path / "sensor"))
 
 
 def slowed(monkeypatch: pytest.MonkeyPatch, name: str, clock: SteppedLoop, turns: LoopTurns) -> None:
@@ -137,21 +132,15 @@ async def test_uploads_of_strangers_push_out_none_under_oscore(tmp_path: Path, s
     recorder = Recorder()
     body = BODY.ljust(20, b"\x00")
 
-    def inner(number: int, more: bool) -> tuple[bytes, object]:
-        part = body[16 * number : 16 * number + 16]
-        message = Message(code=Code.POST, uri_path=("e",), payload=part, content_format=60, echo=sensor.echo)
-        message.opt.block1 = (number, more, 0)
-        return sensor.sealed(message)
-
     async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server:
         with Sensor(server.port) as socket:
             await sensor.post(socket)
-            raw, reference = inner(0, more=True)
+            raw, reference = sensor.block(body, 0, more=True)
             assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CONTINUE
             for number in range(ASSEMBLIES_MAX):
                 with Sensor(server.port) as stranger:
                     plain = post(number + 1, payload=body[:16], options=((BLOCK1, b"\x08"),))
                     assert (await stranger.ask(plain)).code == Code.CONTINUE
-            raw, reference = inner(1, more=False)
+            raw, reference = sensor.block(body, 1, more=False)
             assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CHANGED
     assert recorder.deliveries[-1].body == body

@@ -52,16 +52,6 @@ def test_a_single_block_is_proven_by_its_datagram() -> None:
     assert Blocks(1_000, 10.0).take("a", Block(0, SIZE, False, b"x", b"p"), 0) == CompleteBody(b"x", b"p")
 
 
-def test_a_block_that_was_refused_is_a_new_one_after_the_lifetime() -> None:
-    upload = Blocks(1_000, 10.0)
-    first, *_, last = blocks(BODY[: SIZE + 1])
-    for now in (0, 9):
-        with pytest.raises(IncompleteError):
-            upload.take("a", last, now)
-    upload.take("a", first, 9)
-    assert upload.take("a", last, 10) is not None
-
-
 def test_a_block_that_no_upload_could_have_changes_nothing() -> None:
     upload = Blocks(1_000, 10.0)
     first, second, last = blocks()
@@ -161,12 +151,6 @@ async def test_uploads_with_different_request_tags_are_apart() -> None:
                 part = BODY[number * SIZE : (number + 1) * SIZE]
                 await uploader.block(number, number == 1, part, (REQUEST_TAG, b"a"))
     assert [delivery.body for delivery in recorder.deliveries] == [BODY]
-
-
-async def test_an_interrupted_uploads_rest_is_incomplete() -> None:
-    async with serving(Recorder()) as server:
-        with Sensor(server.port) as sensor:
-            assert (await Uploader(sensor).block(1, False, b"x")).code == 0x88
 
 
 async def test_an_upload_over_the_limit_is_refused_with_its_last_block() -> None:

@@ -113,17 +113,6 @@ async def test_options_that_may_be_ignored_are(options: tuple[tuple[int, bytes],
     assert len(recorder.deliveries) == 1
 
 
-async def test_a_slow_path_request_is_proven_as_one_of_the_fast_path_is() -> None:
-    recorder = Recorder()
-    async with serving(recorder, fast=False) as server:
-        with Sensor(server.port) as sensor:
-            for value in (b"1", b"1", b"2"):
-                await sensor.ask(post(options=((65_000, value),)))
-    first, again, other = recorder.deliveries
-    assert first.retransmission_key == again.retransmission_key
-    assert first.retransmission_key not in (None, other.retransmission_key)
-
-
 async def test_no_response_is_honoured() -> None:
     async with serving(Recorder()) as server:
         with Sensor(server.port) as sensor:
