@@ -49,10 +49,7 @@ def take(
 ) -> tuple[Answer, Intake]:
     intake, answers = Intake(), list[Answer]()
     pipeline = Pipeline(IdentitySettings(), HandClock(), intake, DevicesSettings(tuple(allow), tuple(deny)))
-    pipeline.receive(
-        Delivery(body, Media.JSON, "http", "http://[::1]", authenticated, relay=relay),
-        answers.append,
-    )
+    pipeline.receive(Delivery(body, Media.JSON, "http", "http://[::1]", authenticated, relay=relay), answers.append)
     (answer,) = answers
     counts = pipeline.counts["http"]
     assert (counts.accepted, counts.rejected.total()) == (answer.accepted, answer.rejected)

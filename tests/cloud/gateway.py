@@ -10,14 +10,7 @@ from confluent_kafka import Producer
 
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint, needs_label
-from contract.record import (
-    STATEMENT,
-    ClockTrust,
-    Headers,
-    Shared,
-    encode_record,
-    encode_tail,
-)
+from contract.record import STATEMENT, ClockTrust, Headers, Shared, encode_record, encode_tail
 from tests.support.waiting import wait_for_count
 
 

@@ -25,11 +25,7 @@ def file(tmp_path: Path) -> Path:
 def test_a_file_holds_properties_with_spaces_and_quotes_and_an_argument_stands_above_it(file: Path) -> None:
     file.write_text(f"# of the plant\n\nsecurity.protocol=SASL_SSL\n  sasl.jaas.config = {JAAS}\nfetch.min.bytes=1\n")
     given = parse([*REQUIRED, "--kafka-properties", str(file), "--kafka", "fetch.min.bytes=2"])
-    assert given.kafka.properties == {
-        "security.protocol": "SASL_SSL",
-        "sasl.jaas.config": JAAS,
-        "fetch.min.bytes": "2",
-    }
+    assert given.kafka.properties == {"security.protocol": "SASL_SSL", "sasl.jaas.config": JAAS, "fetch.min.bytes": "2"}
 
 
 @pytest.mark.parametrize(("parser", "secret"), [(settings, "sasl.jaas.config"), (consumer, "sasl.password")])

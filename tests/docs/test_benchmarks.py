@@ -24,12 +24,7 @@ CAP = (
     "| p50 by that without an uplink | p99 by that without an uplink |"
 )
 TABLES = [
-    (
-        "agent",
-        "## Protocols",
-        "| contender | events/s | CPU per event | p99 | durable before the answer |",
-        (1, 2, 3),
-    ),
+    ("agent", "## Protocols", "| contender | events/s | CPU per event | p99 | durable before the answer |", (1, 2, 3)),
     (
         "uplink",
         "## The uplink",
@@ -37,12 +32,7 @@ TABLES = [
         (1, 2, 3, 4),
     ),
     ("thin_link", "## Thin uplinks", "| gateway | MB a day | bytes for each event |", (1, 2)),
-    (
-        "uplink_cap",
-        "## The cap of the uplink",
-        CAP,
-        (1, 2, 3, 4, 5),
-    ),
+    ("uplink_cap", "## The cap of the uplink", CAP, (1, 2, 3, 4, 5)),
     ("store", "## The event store", FIGURES, (1,)),
     ("cloud", "## The cloud", "| contender | records/s | by CPU second |", (1, 2)),
     ("cloud job", "## The cloud", FIGURES, (1,)),

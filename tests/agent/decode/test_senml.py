@@ -19,10 +19,7 @@ def test_rfc_8428_single_data_point() -> None:
 
 
 def test_rfc_8428_multiple_data_points() -> None:
-    pack = [
-        {"bn": f"{DEVICE}:", "n": "voltage", "u": "V", "v": 120.1},
-        {"n": "current", "u": "A", "v": 1.2},
-    ]
+    pack = [{"bn": f"{DEVICE}:", "n": "voltage", "u": "V", "v": 120.1}, {"n": "current", "u": "A", "v": 1.2}]
     assert only(deliver_senml(pack)) == Event(
         DEVICE, data={"voltage": 120.1, "current": 1.2}, units={"voltage": "V", "current": "A"}
     )

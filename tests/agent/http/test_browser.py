@@ -162,11 +162,7 @@ async def test_the_page_lists_the_lanes_and_a_link_that_is_broken_in_one_of_them
         [long, "priority -3", "no event waiting", "✓ connected"],
     ]
     assert (fine["broken"], "✓ Accepting" in fine["state"]) == ([], True)
-    assert [lane[3] for lane in broken["lanes"]] == [
-        "✗ Kafka unreachable for 2 min 30 s",
-        "✓ connected",
-        "✓ connected",
-    ]
+    assert [lane[3] for lane in broken["lanes"]] == ["✗ Kafka unreachable for 2 min 30 s", "✓ connected", "✓ connected"]
     assert (len(broken["broken"]), "! Accepting" in broken["state"]) == (1, True)
     assert "✗ unreachable for 2 min 30 s" in broken["broken"][0]
     for text in ("Kafka is unreachable, for 2 min 30 s", "lane alarms: kafka.example.org:9092: Connection refused"):

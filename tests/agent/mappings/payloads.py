@@ -188,11 +188,6 @@ PUBLISHED = [
         "rtl_433",
         "rtl_433/host/events",
         '{"time":"2026-03-24 20:17:07","model":"Prologue-TH","id":7,"channel":0,"temperature_C":21.5}',
-        {
-            "device": "rtl433:Prologue-TH/7/0",
-            "id": "2026-03-24 20:17:07",
-            "data": {"temperature_C": 21.5},
-            "ext": {},
-        },
+        {"device": "rtl433:Prologue-TH/7/0", "id": "2026-03-24 20:17:07", "data": {"temperature_C": 21.5}, "ext": {}},
     ),
 ]

@@ -84,9 +84,7 @@ def test_what_can_be_no_event_is_in_the_store_with_its_reason(
         publisher.publish("plant/urn:dev:ow:1", b'{"id":2,"data":{"level":7}}')
         wait_for_count(lambda: accepted(tmp_path), 1, "the event is stored")
         process.terminate()
-    assert [(event["device"], event["id"], event["via"]) for event in stored(tmp_path)] == [
-        ("urn:dev:ow:1", 2, "mqtt"),
-    ]
+    assert [(event["device"], event["id"], event["via"]) for event in stored(tmp_path)] == [("urn:dev:ow:1", 2, "mqtt")]
     assert [(device, raw) for device, _, raw in rejected(tmp_path)] == [
         ("urn:dev:mac:00158d0001234567", b"{"),
         ("urn:dev:ow:1", b'{"id":1,"wrong":2}'),

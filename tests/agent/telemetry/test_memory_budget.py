@@ -40,10 +40,7 @@ BODIES = {
     "wrong events": (_pack('{"id":1.5}', EVENTS_MAX - 1, "{}"), Media.JSON),
     "empty lists": (_pack(_event([[]] * 4_000), 5), Media.JSON),
     "maps of one": (_pack(_event([{"a": 1}] * 1_200), 5), Media.JSON),
-    "empty maps in CBOR": (
-        _array(4) + (b"\xa1\x64data\xa1\x61x" + _array(4_000) + b"\xa0" * 4_000) * 4,
-        Media.CBOR,
-    ),
+    "empty maps in CBOR": (_array(4) + (b"\xa1\x64data\xa1\x61x" + _array(4_000) + b"\xa0" * 4_000) * 4, Media.CBOR),
     "many events of empty maps in CBOR": (
         _array(EVENTS_MAX) + b"\xa1\x64data\xa1\x61x\x84\xa0\xa0\xa0\xa0" * EVENTS_MAX,
         Media.CBOR,

@@ -24,13 +24,7 @@ from cloud.table.rows import decode
 from contract.event import Event
 from tests.cloud.gateway import Gateway
 from tests.cloud.made_rows import row, write_table
-from tests.cloud.tables import (
-    COMMIT,
-    append_as_another,
-    counters,
-    late,
-    table_of,
-)
+from tests.cloud.tables import COMMIT, append_as_another, counters, late, table_of
 from tests.docs.pages import ROOT
 
 pytestmark = pytest.mark.spark

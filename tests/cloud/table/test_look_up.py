@@ -21,18 +21,7 @@ from cloud.table.rows import decode
 from contract.event import Event
 from tests.cloud import big_topic
 from tests.cloud.gateway import Gateway
-from tests.cloud.tables import (
-    ACCEPTED,
-    ALL_LATE,
-    COMMIT,
-    DAY,
-    DEVICE,
-    counters,
-    late,
-    sink_of,
-    table_of,
-    topic,
-)
+from tests.cloud.tables import ACCEPTED, ALL_LATE, COMMIT, DAY, DEVICE, counters, late, sink_of, table_of, topic
 
 pytestmark = pytest.mark.spark
 

@@ -52,11 +52,7 @@ CASES: list[tuple[Evidence, Status, str]] = [
     ),
     (replace(NOTHING, search=FOUND, receipts=READ_TO_812), Status.UNPROCESSED, "812, 1 offset short of this record"),
     (replace(NOTHING, search=FOUND, receipts=ReceiptedOffsets()), Status.UNPROCESSED, "has no receipt of partition 3"),
-    (
-        replace(NOTHING, search=FOUND, receipts=OF_ANOTHER),
-        Status.UNPROCESSED,
-        "it is of table t, not of u",
-    ),
+    (replace(NOTHING, search=FOUND, receipts=OF_ANOTHER), Status.UNPROCESSED, "it is of table t, not of u"),
     (replace(NOTHING, search=FOUND), Status.UNWRITTEN, "--read-again"),
     (replace(NOTHING, search=FOUND, quarantined=[MALFORMED]), Status.QUARANTINED, f"replay --epoch {EPOCH} --from 17"),
     (
@@ -66,17 +62,9 @@ CASES: list[tuple[Evidence, Status, str]] = [
     (replace(NOTHING, audited=Audited({3: 1_000}, ["vanished"])), Status.VANISHED, "Who has removed the row"),
     (replace(NOTHING, gaps=[GAP]), Status.LOST, f"gw-1 has declared {EPOCH} 10 to 18 as lost at 2026-05-01T12:00"),
     (replace(NOTHING, audited=Audited({3: 1_000}, ["missing"])), Status.MISSING, "its epoch up to 20"),
-    (
-        replace(NOTHING, epoch=EpochFacts(10, 17, True)),
-        Status.MISSING,
-        "this one ended with 17",
-    ),
+    (replace(NOTHING, epoch=EpochFacts(10, 17, True)), Status.MISSING, "this one ended with 17"),
     (replace(NOTHING, epoch=EpochFacts(16, None, True)), Status.AHEAD, "Is gw-1 connected?"),
-    (
-        replace(NOTHING, epoch=EpochFacts(None, None, False)),
-        Status.UNKNOWN,
-        "gateway gw-1 has started",
-    ),
+    (replace(NOTHING, epoch=EpochFacts(None, None, False)), Status.UNKNOWN, "gateway gw-1 has started"),
     (replace(BY_MARK, audited=Audited({3: 1_000})), Status.UNKNOWN, f"sudo oncegate trace {MARK}"),
     (
         replace(BY_MARK, search=replace(SEARCH, ends={3: (0, 500, 1_000)})),

@@ -15,15 +15,7 @@ from hypothesis import strategies as st
 
 from agent.coap.message import Option, write_options
 from agent.coap.oscore.credentials import Credential
-from tests.agent.coap.oscore.claims import (
-    INCOMPLETE,
-    INTERNAL_ERROR,
-    UNAUTHORIZED,
-    both,
-    message,
-    offering,
-    troubles,
-)
+from tests.agent.coap.oscore.claims import INCOMPLETE, INTERNAL_ERROR, UNAUTHORIZED, both, message, offering, troubles
 from tests.agent.coap.oscore.protected import CREDENTIAL, DEVICE, ProtectedSensor, sensor_folder
 from tests.agent.coap.recorder import Recorder
 from tests.agent.coap.sensor import BLOCK1, BODY, Sensor, post

@@ -121,18 +121,7 @@ def test_a_name_that_is_no_text_or_has_line_ends_is_shown_escaped(tmp_path: Path
 
 
 KEYS = ("device", "secret", "salt", "sensor_id", "gateway_id", "id_context", "relay", "other")
-VALUES = (
-    '"urn:a"',
-    f'"{bytes(16).hex()}"',
-    '"01"',
-    '""',
-    "true",
-    "1",
-    "[[]]",
-    "{a = 1}",
-    "1979-05-27",
-    '"\\u0007"',
-)
+VALUES = ('"urn:a"', f'"{bytes(16).hex()}"', '"01"', '""', "true", "1", "[[]]", "{a = 1}", "1979-05-27", '"\\u0007"')
 SOME = st.sampled_from(VALUES)
 ENTRIES = st.lists(st.tuples(st.sampled_from(KEYS), SOME | st.text(max_size=8)), max_size=8)
 

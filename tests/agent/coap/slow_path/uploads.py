@@ -16,13 +16,7 @@ def blocks(body: bytes = BODY, run: int = 0) -> list[Block]:
     """Split a body; each run has its own datagrams."""
     starts = range(0, len(body), SIZE)
     return [
-        Block(
-            start,
-            SIZE,
-            start + SIZE < len(body),
-            body[start : start + SIZE],
-            f"{run} {start}".encode(),
-        )
+        Block(start, SIZE, start + SIZE < len(body), body[start : start + SIZE], f"{run} {start}".encode())
         for start in starts
     ]
 
