@@ -11,7 +11,7 @@ from typing import Literal
 import pytest
 
 from agent.config.example import example
-from agent.config.load import SECTIONS, Source, key_of, load, parse
+from agent.config.load import SECTIONS, Source, key_of, parse
 from agent.config.mistakes import ConfigurationError
 from agent.config.origins import settings_hash
 from agent.config.settings import CoapSettings, DevicesSettings, HttpSettings, Settings
@@ -23,16 +23,6 @@ MINIMAL = {"gateway": {"id": "gw1"}, "kafka": {"bootstrap_servers": "localhost:9
 
 def read(document: dict[str, object], environment: dict[str, str] | None = None) -> Settings:
     return parse({**MINIMAL, **document}, Source("test.toml"), environment or {})
-
-
-def test_defaults_are_those_of_the_documents() -> None:
-    settings = read({})
-    assert settings.coap.bind == "[::]:5683"
-    assert (settings.http.enabled, settings.http.bind, settings.http.token_file) == (True, "127.0.0.1:8580", None)
-    assert settings.gateway.state_dir == Path("/var/lib/oncegate")
-    assert settings.identity.retention_seconds == 7 * 86_400
-    assert settings.store.max_bytes == 1 << 30
-    assert (settings.receipts.group, settings.receipts.poll_seconds) == ("oncegate-cloud", 30)
 
 
 @pytest.mark.parametrize("bind", ["[::]:5683", "[fe80::1%eth0]:5683", "0.0.0.0:0", "127.0.0.1:65535"])
@@ -200,19 +190,6 @@ def test_the_example_lists_every_option_in_a_form_that_is_accepted() -> None:
     assert len(settings.mqtt.subscriptions) == len(settings.identity.rules) == len(settings.forward.lanes) == 1
     assert settings.kafka.properties
     assert [mapping.name for mapping in settings.mappings.own] == ["acme"]
-
-
-def test_an_unknown_override_is_an_error() -> None:
-    with pytest.raises(ConfigurationError, match="ONCEGATE_COPA__BIND: unknown section; did you mean coap"):
-        read({}, {"ONCEGATE_COPA__BIND": "x"})
-
-
-def test_a_missing_file_and_a_broken_one_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"none\.toml: cannot be read"):
-        load(tmp_path / "none.toml", {})
-    (tmp_path / "broken.toml").write_text("[gateway")
-    with pytest.raises(ConfigurationError, match="not TOML"):
-        load(tmp_path / "broken.toml", {})
 
 
 def test_a_credential_is_what_systemd_hands_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

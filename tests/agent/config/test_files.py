@@ -86,11 +86,3 @@ def test_a_file_as_large_as_may_be_is_read(tmp_path: Path) -> None:
 def test_any_text_is_toml_or_a_toml_error(text: str) -> None:
     with suppress(tomllib.TOMLDecodeError):
         assert isinstance(files.parse_toml(text), dict)
-
-
-@pytest.mark.parametrize("text", ["a = " + "[" * 6_000, "a = " + "9" * 5_000], ids=["brackets", "digits"])
-def test_a_configuration_that_python_cannot_read_is_named(tmp_path: Path, text: str) -> None:
-    file = tmp_path / "oncegate.toml"
-    file.write_text(text)
-    with pytest.raises(ConfigurationError, match="not TOML"):
-        load.load(file, {})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import re
 import threading
 import urllib.request
@@ -14,19 +13,15 @@ from typing import Any
 
 import pytest
 
-from agent.clock import SystemClock
-from agent.config.settings import IdentitySettings, KafkaSettings, MqttSettings, ReceiptSettings, StoreSettings
-from agent.forward.receipts.poller import JITTER, ReceiptPoller
+from agent.config.settings import IdentitySettings, MqttSettings, StoreSettings
 from agent.identity.identify import identify
 from agent.mqtt import client
 from agent.store.event_store import EventStore
-from agent.telemetry.links import Links
 from contract.event import Event
 from contract.record import ClockTrust
 from simulators.services.process import Process
 from tests.agent.store.stores import HandClock, accept, make_store, stored_events, submit
 from tests.support.agent_process import agent_process
-from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_until
 
 ID = Event("urn:a", id=1, data={"x": 1})
@@ -112,23 +107,3 @@ async def test_a_commit_waits_for_more_events_as_long_as_it_may(tmp_path: Path) 
 def test_the_broker_keeps_messages_for_as_long_as_it_is_told_to() -> None:
     settings = MqttSettings(enabled=True, session_expiry_seconds=90.0)
     assert "SessionExpiryInterval : 90" in str(client._session(settings, 5))
-
-
-def test_receipts_are_asked_for_as_often_as_configured() -> None:
-    class Stop(threading.Event):
-        waits: list[float] = []  # noqa: RUF012  # one for the test
-
-        def wait(self, timeout: float | None = None) -> bool:
-            assert timeout is not None
-            self.waits.append(timeout)
-            return len(self.waits) > 20
-
-    stop = Stop()
-    settings = ReceiptSettings(poll_seconds=7.0)
-    receipts = ReceiptPoller(
-        KafkaSettings("127.0.0.1:1"), settings, "gw", MemoryOutbox(), Links(SystemClock()), random.Random(1)
-    )
-    receipts.run(stop)
-    assert stop.waits[0] <= 7
-    assert all(7 * (1 - JITTER) <= wait <= 7 * (1 + JITTER) for wait in stop.waits[1:])
-    assert len(set(stop.waits)) > 10

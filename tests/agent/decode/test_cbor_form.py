@@ -94,42 +94,17 @@ def test_wrong_value_rejects_its_event_only(item: str, reason: str) -> None:
         assert rejected.raw == wrong
 
 
+NOT_WELL_FORMED = """
+a1 a161 a16161 a1616118 a16161fb00 a16178 82a0 9f bf6161 bf616101 bf6161ff a0a0 a000 ff 81ff 1c fc f800 f818
+3f 1f df01 c2 5f4101 5f6161ff 5f5f4101ffff 7f4161ff 5b1000000000000000 7b1000000000000000 9b1000000000000000
+bb1000000000000000 5bffffffffffffffff 9bffffffffffffffff00
+"""
+
+
 @pytest.mark.parametrize(
     "body",
     [
-        "a1",
-        "a161",
-        "a16161",
-        "a1616118",
-        "a16161fb00",
-        "a16178",
-        "82a0",
-        "9f",
-        "bf6161",
-        "bf616101",
-        "bf6161ff",
-        "a0a0",
-        "a000",
-        "ff",
-        "81ff",
-        "1c",
-        "fc",
-        "f800",
-        "f818",
-        "3f",
-        "1f",
-        "df01",
-        "c2",
-        "5f4101",
-        "5f6161ff",
-        "5f5f4101ffff",
-        "7f4161ff",
-        "5b1000000000000000",
-        "7b1000000000000000",
-        "9b1000000000000000",
-        "bb1000000000000000",
-        "5bffffffffffffffff",
-        "9bffffffffffffffff00",
+        *NOT_WELL_FORMED.split(),
         "81" * 65 + "a0",
         "9f" * 20_000,
         "bf6161" * 20_000,

@@ -132,12 +132,6 @@ def test_other_documents_are_undecodable(body: bytes) -> None:
         deliver(body)
 
 
-def test_duplicate_field_in_the_only_event_rejects_it() -> None:
-    decoded = deliver(b'{"id": 1, "id": 2}')
-    assert "twice" in reason_of(decoded)
-    assert decoded.rejected[0].raw == b'{"id": 1, "id": 2}'
-
-
 @pytest.mark.parametrize("text", ['[{"a": 1}]', ' [ {"a": 1} , [] ,\t"x]" ]', "[]", '[1,"é"]'])
 def test_split_cuts_where_the_items_are(text: str) -> None:
     items = json.read(text.encode())

@@ -110,7 +110,3 @@ def test_what_real_converters_publish_is_an_event(publication: dict[str, Any]) -
     assert event.data == {key: value for key, value in published.items() if key not in ("linkquality", "last_seen")}
     again = _decode({**published, "linkquality": 7, "update": {"state": "available"}})
     assert fingerprint(again) == fingerprint(event)
-
-
-def test_the_publications_are_of_many_makers() -> None:
-    assert len({publication["vendor"] for publication in PUBLICATIONS}) >= 30

@@ -197,11 +197,6 @@ def test_a_mistake_in_a_token_file_is_named_by_its_line_without_the_secret(
     assert "secret" not in str(raised.value)
 
 
-def test_a_token_file_that_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(HttpSettingsError, match=r"http\.token_file: .*none cannot be read"):
-        open_access(HttpSettings(token_file=tmp_path / "none"))
-
-
 @pytest.mark.parametrize("bind", ["localhost:0", "[::1]", "8580", "[::1]:http", ""])
 def test_an_address_that_is_none_is_named(bind: str) -> None:
     with pytest.raises(HttpSettingsError, match=r"http\.bind"):

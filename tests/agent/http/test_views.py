@@ -37,12 +37,6 @@ def samples(text: bytes) -> Samples:
     }
 
 
-async def test_a_gateway_that_runs_is_alive_and_ready(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        alive, ready = await served.client.get("/healthz"), await served.client.get("/readyz")
-    assert (alive.code, alive.document, ready.code, ready.document) == (200, {"alive": True}, 200, {"ready": True})
-
-
 async def test_a_store_that_cannot_write_is_not_ready_until_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faulty: type[FaultyConnection]
 ) -> None:
@@ -313,11 +307,6 @@ async def test_a_search_that_nobody_waits_for_any_more_is_not_begun(monkeypatch:
     go_on.set()
     monkeypatch.setattr("agent.http.views.VIEW_SECONDS_MAX", 60.0)
     assert await searches.get(look) == 2
-
-
-async def test_a_number_of_any_length_is_answered(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        assert (await served.client.get(f"/api/v1/live?after={'9' * 5_000}")).code == 400
 
 
 LANES = (Lane("bulk", -1, type="spectrum"), Lane("alarms", 10, type="alarm*"))

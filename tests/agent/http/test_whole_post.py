@@ -41,12 +41,6 @@ OTHERS = {
 }
 
 
-def test_a_whole_post_is_read() -> None:
-    post = read_whole_post(post_bytes(EVENT, "connection: Keep-Alive"), "127.0.0.1")
-    assert post is not None
-    assert (post.body, post.head.peer, post.head.field(b"connection")) == (EVENT, "127.0.0.1", "Keep-Alive")
-
-
 @pytest.mark.parametrize("sent", OTHERS.values(), ids=OTHERS)
 def test_other_requests_are_left_to_the_library(sent: bytes) -> None:
     assert read_whole_post(sent, "") is None

@@ -74,9 +74,3 @@ def test_of_several_lanes_a_connection_with_trouble_is_shown_with_its_lane() -> 
     assert shown.reports()[LinkName.KAFKA].state == UP
     assert shown.reports()[LinkName.MQTT].reason == "broker"  # no lane has one of its own
     assert list(shown.reports()) == [LinkName.KAFKA, LinkName.MQTT]
-
-
-def test_without_lanes_the_reason_is_unchanged() -> None:
-    links = Links(HandClock())
-    links.report(LinkName.KAFKA, DOWN, "fenced")
-    assert LinksOfLanes({"default": links}).reports() == links.reports()

@@ -26,7 +26,7 @@ from cloud.table.freshness import Horizon
 from cloud.table.sink import Written
 from contract.event import Event, Value
 from simulators.services.postgres import Postgres
-from tests.cloud.gateway import Gateway, Record, with_word
+from tests.cloud.gateway import Gateway, Record
 from tests.cloud.procedures import statements
 from tests.cloud.tables import ACCEPTED, DAY, DEVICE, counters, topic
 
@@ -130,12 +130,6 @@ def test_another_record_at_the_place_of_one_in_quarantine_is_quarantined_too(sid
 def test_a_task_that_ran_twice_changes_nothing(side: Side) -> None:
     records = Gateway().records(counters(1, 2), ACCEPTED)
     assert side.write([*records, Record(b"k", b"v", [])], twice=True) == Written(rows=2, late=2, bad=1, found=0)
-
-
-@pytest.mark.parametrize("moment", ["-62135596800001", "253402300800000"])
-def test_a_moment_that_postgres_lacks_takes_no_good_record_along(side: Side, moment: str) -> None:
-    good, other = Gateway().records(counters(1, 2), ACCEPTED)
-    assert side.write([good, with_word(other, 3, moment)]) == Written(rows=1, late=1, bad=1, found=0)
 
 
 def with_text(record: Record, old: bytes, new: bytes) -> Record:

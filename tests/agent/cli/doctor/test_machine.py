@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.cli.doctor.examination import examine
-from agent.cli.doctor.finding import Condition
+from agent.cli.doctor.finding import Condition, Finding
 from agent.cli.doctor.machine import (
     AGENT_BYTES,
     STORE_BYTES_MIN,
@@ -237,11 +237,15 @@ def test_a_damaged_store_is_a_finding_and_does_not_end_the_examination(tmp_path:
     assert "not a database" in findings[-1].text
 
 
+def of_store(folder: Path) -> Finding:
+    settings = Settings(GatewaySettings("gw1", folder), KafkaSettings("127.0.0.1:1"))
+    return next(finding for finding in examine(settings) if finding.check == "store")
+
+
 def test_a_state_folder_that_is_a_file_is_wrong(tmp_path: Path) -> None:
     place = tmp_path / "state"
     place.touch()
-    settings = Settings(GatewaySettings("gw1", place), KafkaSettings("127.0.0.1:1"))
-    found = next(finding for finding in examine(settings) if finding.check == "store")
+    found = of_store(place)
     assert (found.condition, found.text) == (Condition.WRONG, f"{place} is a file")
 
 
@@ -255,8 +259,7 @@ async def test_a_store_whose_events_cannot_be_counted_is_wrong(tmp_path: Path) -
         page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
     data[(root - 1) * page_bytes : root * page_bytes] = b"\x55" * page_bytes
     path.write_bytes(data)
-    settings = Settings(GatewaySettings("gw1", tmp_path), KafkaSettings("127.0.0.1:1"))
-    found = next(finding for finding in examine(settings) if finding.check == "store")
+    found = of_store(tmp_path)
     assert found.condition == Condition.WRONG
     assert "malformed" in found.text
 
@@ -271,8 +274,7 @@ def test_a_store_of_which_a_part_is_missing_is_wrong_though_an_older_one_was_set
     path.with_name(f"{path.name}.open").touch()
     if missing == "the log":
         path.write_bytes(b"")
-    settings = Settings(GatewaySettings("gw1", tmp_path), KafkaSettings("127.0.0.1:1"))
-    found = next(finding for finding in examine(settings) if finding.check == "store")
+    found = of_store(tmp_path)
     assert found.condition == Condition.WRONG
     assert "missing" in found.text
 

@@ -12,19 +12,23 @@ UNIT = Path(__file__).parents[4] / "systemd" / "oncegate.service"
 
 
 @pytest.mark.parametrize(
-    ("limit", "conditions"), [("64\n", [Condition.WRONG]), ("512\n", [Condition.FINE]), ("max\n", [])]
+    ("lanes", "limit", "conditions"),
+    [
+        (0, "64\n", [Condition.WRONG]),
+        (0, "512\n", [Condition.FINE]),
+        (0, "max\n", []),
+        (0, None, []),
+        (8, "512\n", [Condition.WRONG]),
+    ],
 )
 def test_a_cluster_that_takes_more_threads_than_the_service_may_have_is_wrong(
-    tmp_path: Path, limit: str, conditions: list[Condition]
+    tmp_path: Path, lanes: int, limit: str | None, conditions: list[Condition]
 ) -> None:
-    (tmp_path / "pids.max").write_text(limit)
-    findings = list(check_threads(15, limit_file=tmp_path / "pids.max"))
+    if limit is not None:
+        (tmp_path / "pids.max").write_text(limit)
+    findings = list(check_threads(15, lanes, tmp_path / "pids.max"))
     assert [finding.condition for finding in findings] == conditions
     assert all("TasksMax" in finding.text for finding in findings)
-
-
-def test_a_service_that_does_not_run_has_no_bound(tmp_path: Path) -> None:
-    assert list(check_threads(15, limit_file=tmp_path / "none")) == []
 
 
 def test_the_unit_allows_as_many_as_a_large_cluster_takes() -> None:
@@ -32,9 +36,3 @@ def test_the_unit_allows_as_many_as_a_large_cluster_takes() -> None:
     assert found is not None
     assert tasks_max(90) <= int(found[1])
     assert tasks_max(5, lanes=8) <= int(found[1])
-
-
-def test_each_lane_takes_as_many_as_the_default_one(tmp_path: Path) -> None:
-    (tmp_path / "pids.max").write_text("512\n")
-    (finding,) = check_threads(15, 8, tmp_path / "pids.max")
-    assert (finding.condition, "15 brokers and 9 lanes" in finding.text) == (Condition.WRONG, True)

@@ -10,7 +10,6 @@ import pytest
 from agent.cli.commands import COMMANDS, command_parser
 from agent.cli.manual import bash, zsh
 from simulators.services.install import programs
-from tests.agent.cli.running import RunningAgent
 
 ASK = """
 source "$1"; shift
@@ -108,9 +107,3 @@ def test_zsh_completes_what_is_unambiguous(typed: str, line: str, tmp_path: Path
     (tmp_path / "_oncegate").write_text(zsh.script())
     (tmp_path / "event.json").touch()
     assert type_into_zsh(tmp_path, typed).strip() == line
-
-
-def test_the_command_prints_the_scripts(running_agent: RunningAgent) -> None:
-    assert running_agent.oncegate("completion", "bash").stdout == bash.script()
-    assert running_agent.oncegate("completion", "zsh").stdout == zsh.script()
-    assert running_agent.oncegate("completion", "fish").returncode == 2
