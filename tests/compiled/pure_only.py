@@ -15,10 +15,6 @@ PURE_ONLY = {
     "tests/agent/store/fingerprints/test_index.py::test_a_step_of_the_sealing_reads_few_entries": (
         "replaces a method of FingerprintIndex"
     ),
-    "tests/agent/forward/delivery/test_transaction_failures.py::"
-    "test_a_transaction_that_has_failed_meanwhile_is_reported_with_its_reason": (
-        "builds a session with a context of another type; compiled functions check their arguments' types"
-    ),
     "tests/agent/cli/manual/test_pages.py::test_the_files_are_written_with_nothing_but_pythons_own_library": (
         "starts Python without the folder of installed packages, in which the compiled form is"
     ),

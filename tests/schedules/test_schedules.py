@@ -68,6 +68,7 @@ def test_an_agent_that_does_not_know_the_epochs_within_a_transaction_is_found() 
     _found("middle-epochs-unknown")
 
 
+@pytest.mark.guarantee(4)
 def test_an_agent_that_waits_for_an_end_until_the_client_requests_it_again_is_found() -> None:
     _found("end-sent-again")
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import cast
+from uuid import uuid4
 
 from confluent_kafka import (
     Consumer,
@@ -251,6 +253,18 @@ class KafkaTopic:
                 "auto.offset.reset": "earliest",
             }
         )
+
+
+class LinkedTopic(KafkaTopic):
+    """A new topic whose gateways reach the broker by a link; `link_ends` are the link's port, and the broker's."""
+
+    def __init__(self, bootstrap_servers: str, link_ends: tuple[int, int]) -> None:
+        super().__init__(bootstrap_servers, f"linked.{uuid4().hex}")
+        self.link_ends = link_ends
+        self.create_topic()
+
+    def settings(self, delivery: str = "at-least-once", **properties: str) -> KafkaSettings:
+        return replace(super().settings(delivery, **properties), bootstrap_servers=f"127.0.0.1:{self.link_ends[0]}")
 
 
 def headers(record: Message) -> dict[str, bytes]:

@@ -7,8 +7,9 @@ from uuid import uuid4
 
 import pytest
 
-from simulators.services.kafka.broker import Broker
-from tests.agent.forward.broker import KafkaTopic
+from simulators.services import ports
+from simulators.services.kafka.broker import Broker, Listener
+from tests.agent.forward.broker import KafkaTopic, LinkedTopic
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +29,21 @@ def kafka(broker: Broker) -> KafkaTopic:
     side = KafkaTopic(broker.bootstrap_servers, f"events.{uuid4().hex}")
     side.create_topic()
     return side
+
+
+@pytest.fixture(scope="session")
+def linked_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, tuple[int, int]]]:
+    """Yield a broker with a listener that clients reach by a link, and the two ends of that."""
+    listens, says = ports.free(2)
+    with Broker(tmp_path_factory.mktemp("linked"), Listener("PLAINTEXT", listens, says)) as broker:
+        yield broker, (says, listens)
+
+
+@pytest.fixture
+def linked(linked_broker: tuple[Broker, tuple[int, int]]) -> LinkedTopic:
+    """Return a new topic that is reached by a link, which the test opens."""
+    broker, ends = linked_broker
+    return LinkedTopic(broker.bootstrap_servers, ends)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from random import Random
 
-from agent.clock import SystemClock
+from agent.clock import Clock, SystemClock
 from agent.config.settings import KafkaSettings, ReceiptSettings
 from agent.forward.forwarder import ForwardedLane, Forwarder
 from agent.forward.receipts.poller import ReceiptPoller
@@ -29,9 +29,10 @@ def forwarding(
     *,
     silence_ms: int = SILENCE_MS,
     lane: ForwardedLane | None = None,
+    clock: Clock | None = None,
 ) -> Iterator[Links]:
     """Forward while the block runs; yield the reported states of its connection."""
-    clock = SystemClock()
+    clock = clock or SystemClock()
     links = Links(clock)
     with running(Forwarder(settings, gateway, outbox, clock, links, Random(7), silence_ms=silence_ms, lane=lane).run):
         yield links

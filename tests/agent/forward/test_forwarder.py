@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections import defaultdict
 
@@ -15,7 +14,7 @@ from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic, header, headers, sequence
 from tests.agent.forward.checks import assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.events import device, readings
-from tests.agent.forward.running import GATEWAY, SILENCE_MS, forwarding
+from tests.agent.forward.running import GATEWAY, forwarding
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_until
 
@@ -71,28 +70,6 @@ def test_record_and_headers_arrive_as_the_design_says(kafka: KafkaTopic) -> None
     assert list(headers(quoted)) == list(HEADERS)
     assert header(quoted, "ce_source") == b"a%20%22quoted%22%20probe"
     assert json.loads(quoted.value() or b"")["device"] == 'a "quoted" probe'
-
-
-@pytest.mark.heavy
-def test_a_broker_that_stops_and_starts_loses_nothing_and_is_logged_once(
-    broker: Broker, kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "agent")
-    outbox = MemoryOutbox()
-    outbox.append(*readings(500))
-
-    # Longer than a producer needs to reconnect to a restarted broker.
-    with forwarding(kafka.settings(), outbox, silence_ms=5 * SILENCE_MS):
-        wait_until_forwarded(outbox)
-        broker.stop()
-        outbox.append(*readings(500, 500))
-        wait_until(lambda: "kafka=unreachable" in caplog.text, "the state is logged")
-        broker.start()
-        wait_until_forwarded(outbox)
-
-    assert_nothing_lost(kafka, outbox)
-    assert caplog.text.count("kafka=unreachable since=20") == 1
-    assert caplog.text.count("kafka=reachable") == 2
 
 
 @pytest.mark.guarantee(4)

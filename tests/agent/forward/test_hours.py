@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
-from uuid import uuid4
 
 import pytest
 from hypothesis import given
@@ -15,20 +13,17 @@ from hypothesis import strategies as st
 from agent.clock import SystemClock
 from agent.config import readers
 from agent.config.settings import ReceiptSettings
-from agent.forward.forwarder import Forwarder
 from agent.forward.kafka.health import CLOSED
 from agent.forward.kafka.hours import Hours
 from agent.forward.receipts.poller import ReceiptPoller
 from agent.telemetry.links import LinkName, Links
 from contract.record import ClockTrust
-from simulators.services import ports
-from simulators.services.kafka.broker import Broker, Listener
-from tests.agent.forward.broker import KafkaTopic
+from tests.agent.forward.broker import LinkedTopic
 from tests.agent.forward.checks import assert_nothing_lost, wait_until_forwarded
-from tests.agent.forward.counting_link import CountingLink
 from tests.agent.forward.events import readings
+from tests.agent.forward.links import CountingLink
 from tests.agent.forward.open_clients import follow_clients
-from tests.agent.forward.running import GATEWAY, running
+from tests.agent.forward.running import GATEWAY, forwarding, running
 from tests.agent.store.stores import HandClock
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_until
@@ -82,37 +77,24 @@ class ShiftedClock:
         return self._wall_ms() + self.shift_ms
 
 
-@pytest.fixture(scope="module")
-def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, int, int]]:
-    """Yield a broker that advertises the link's address."""
-    listens, says = ports.free(2)
-    with Broker(tmp_path_factory.mktemp("linked"), Listener("PLAINTEXT", listens, says)) as broker:
-        yield broker, listens, says
-
-
 @pytest.mark.guarantee(4)
 @pytest.mark.kafka
 @pytest.mark.parametrize("mode", ["at-least-once", "exactly-once", "at-most-once"])
-def test_nothing_is_sent_outside_the_hours(
-    linked: tuple[Broker, int, int], mode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_sent_outside_the_hours(linked: LinkedTopic, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     clients = follow_clients(monkeypatch)
-    broker, listens, says = linked
-    kafka = KafkaTopic(broker.bootstrap_servers, f"hours.{uuid4().hex}")
-    kafka.create_topic()
     outbox = MemoryOutbox()
     outbox.append(*readings(100))
     clock = ShiftedClock()
     now = time.localtime(clock.wall_ms() / 1000)
     first = (now.tm_hour * 60 + now.tm_min + 180) % DAY_MINUTES
     spans = ((first, (first + 360) % DAY_MINUTES),)
-    settings = replace(kafka.settings(mode), bootstrap_servers=f"127.0.0.1:{says}", hours=spans)
-    links = Links(clock)
-    forwarder = Forwarder(settings, f"gw-{uuid4().hex}", outbox, clock, links, Random(7))
-    poller = ReceiptPoller(
-        settings, ReceiptSettings(poll_seconds=0.1), GATEWAY, outbox, links, Random(7), forwarder.hours
-    )
-    with CountingLink(says, listens) as link, running(forwarder.run), running(poller.run):
+    settings, receipts = replace(linked.settings(mode), hours=spans), ReceiptSettings(poll_seconds=0.1)
+    poller = ReceiptPoller(settings, receipts, GATEWAY, outbox, Links(clock), Random(7), Hours(spans, clock))
+    with (
+        CountingLink(*linked.link_ends) as link,
+        forwarding(settings, outbox, f"gw-{linked.topic}", clock=clock) as links,
+        running(poller.run),
+    ):
         wait_until(lambda: links.state(LinkName.KAFKA) == CLOSED, "the hours have not begun")
         assert link.total() < START_BYTES_MAX
         assert outbox.new == 100
@@ -130,4 +112,4 @@ def test_nothing_is_sent_outside_the_hours(
         clock.shift_ms = 5 * HOUR_MS
         wait_until_forwarded(outbox)
     if mode != "at-most-once":
-        assert_nothing_lost(kafka, outbox)
+        assert_nothing_lost(linked, outbox)

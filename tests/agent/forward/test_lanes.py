@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from random import Random
-from uuid import uuid4
 
 import pytest
 
 from agent.clock import SystemClock
 from agent.config.settings import KafkaSettings
 from agent.forward.delivery.lanes import Turns
-from agent.forward.forwarder import ForwardedLane, Forwarder
+from agent.forward.forwarder import SILENCE_MS, ForwardedLane
 from agent.forward.kafka.uplink import open_uplink
-from agent.telemetry.links import Links
 from contract.event import Event
-from simulators.services import ports
-from simulators.services.kafka.broker import Broker, Listener
-from tests.agent.forward.broker import KafkaTopic
+from tests.agent.forward.broker import KafkaTopic, LinkedTopic
 from tests.agent.forward.events import readings
-from tests.agent.forward.running import running
-from tests.agent.forward.thin_link import ThinLink
+from tests.agent.forward.links import ThinLink
+from tests.agent.forward.running import forwarding
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_until
 
@@ -35,14 +29,6 @@ BACKLOG = 3_000
 ALARMS = 3
 ALARM_SECONDS_MAX = 6.0
 """Five seconds, and one batch of the cap that is on the wire."""
-
-
-@pytest.fixture(scope="module")
-def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, int, int]]:
-    """Yield a broker that advertises the link's address."""
-    listens, says = ports.free(2)
-    with Broker(tmp_path_factory.mktemp("linked"), Listener("PLAINTEXT", listens, says)) as broker:
-        yield broker, listens, says
 
 
 class Lanes:
@@ -62,22 +48,18 @@ class Lanes:
         }
         stack = ExitStack()
         for lane, outbox in lanes.items():
-            forwarder = Forwarder(settings, self._gateway, outbox, clock, Links(clock, lane.name), Random(7), lane=lane)
-            stack.enter_context(running(forwarder.run))
+            stack.enter_context(forwarding(settings, outbox, self._gateway, silence_ms=SILENCE_MS, lane=lane))
         return stack
 
 
 @pytest.mark.guarantee(4)
 @pytest.mark.parametrize("mode", ["at-least-once", "exactly-once", "at-most-once"])
-def test_an_alarm_overtakes_a_backlog_and_the_rest_follows(linked: tuple[Broker, int, int], mode: str) -> None:
-    broker, listens, says = linked
-    kafka = KafkaTopic(broker.bootstrap_servers, f"lanes.{uuid4().hex}")
-    kafka.create_topic()
-    lanes = Lanes(f"gw-{uuid4().hex}")
+def test_an_alarm_overtakes_a_backlog_and_the_rest_follows(linked: LinkedTopic, mode: str) -> None:
+    lanes = Lanes(f"gw-{linked.topic}")
     lanes.backlog.append(*readings(BACKLOG))
-    thin = replace(kafka.settings(mode), bootstrap_servers=f"127.0.0.1:{says}", bytes_per_second_max=CAP)
+    thin = replace(linked.settings(mode), bytes_per_second_max=CAP)
     taken = []
-    with ThinLink(says, listens, LINK_RATE), lanes.forwarding(thin):
+    with ThinLink(*linked.link_ends, LINK_RATE), lanes.forwarding(thin):
         for number in range(ALARMS):
             before = lanes.backlog.new
             wait_until(lambda before=before: lanes.backlog.new < before - 100, "the backlog moves", seconds=120)  # type: ignore[misc]
@@ -87,10 +69,10 @@ def test_an_alarm_overtakes_a_backlog_and_the_rest_follows(linked: tuple[Broker,
             taken.append(time.monotonic() - start)
         print(f"mode={mode} alarms after {', '.join(f'{seconds:.1f}' for seconds in taken)} s")
         assert lanes.backlog.new > 0
-    with lanes.forwarding(kafka.settings(mode)):
+    with lanes.forwarding(KafkaTopic.settings(linked, mode)):  # not over the link
         wait_until(lambda: not lanes.backlog.new and not lanes.alarms.new, "the rest follows", seconds=120)
     assert max(taken) <= ALARM_SECONDS_MAX
-    sent = Counter(record.value() for record in kafka.records())
+    sent = Counter(record.value() for record in linked.records())
     if mode != "at-most-once":
         assert len(sent) == BACKLOG + ALARMS
     if mode == "exactly-once":

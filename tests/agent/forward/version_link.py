@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import socket
 import struct
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 
-from tests.agent.forward.tcp_link import TcpLink
+from tests.agent.forward.links import TcpLink
 
 METADATA, DESCRIBE_TOPIC_PARTITIONS, LIST_OFFSETS = 3, 75, 2
 WITHOUT_TOPIC_IDS = {METADATA: 9, DESCRIBE_TOPIC_PARTITIONS: None}
@@ -25,15 +24,11 @@ class VersionLink(TcpLink):
         super().__init__(port, target)
         self._limits = limits
 
-    def _begin(self, near: socket.socket, far: socket.socket) -> None:
-        threading.Thread(target=_forward, args=(near, far), daemon=True).start()
-        threading.Thread(target=self._answer, args=(far, near), daemon=True).start()
-
     def _answer(self, far: socket.socket, near: socket.socket) -> None:
         with suppress(OSError, struct.error):
             size = _read(far, 4)
             near.sendall(size + self._limited(_read(far, int.from_bytes(size))))
-            _forward(far, near)
+            super()._answer(far, near)
 
     def _limited(self, answer: bytes) -> bytes:
         """Return the answer (version 3 or later: correlation id, error, compact array) with the limited versions."""
@@ -48,15 +43,6 @@ class VersionLink(TcpLink):
                 low, high = (_NEVER, _NEVER) if limit is None else (low, min(high, limit))
                 _ENTRY.pack_into(changed, at, key, low, high, tags)
         return bytes(changed)
-
-
-def _forward(source: socket.socket, target: socket.socket) -> None:
-    with suppress(OSError):
-        while data := source.recv(65_536):
-            target.sendall(data)
-    for one in (source, target):
-        with suppress(OSError):
-            one.shutdown(socket.SHUT_RDWR)
 
 
 def _read(source: socket.socket, count: int) -> bytes:

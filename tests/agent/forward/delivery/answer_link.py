@@ -1,4 +1,4 @@
-"""A TCP link that parses Kafka's frames: it can delay, drop, change or fake answers, and drop requests."""
+"""A TCP link that parses Kafka's frames: it can delay, drop or fake answers, and drop requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 from enum import IntEnum
 from types import TracebackType
 
-from tests.agent.forward.tcp_link import TcpLink
+from tests.agent.forward.links import TcpLink
 
 LENGTH_BYTES = 4
 CORRELATION = slice(0, 4)
@@ -26,12 +26,8 @@ class Request(IntEnum):
     """Kinds of requests, by Kafka's own numbers (`api_key`)."""
 
     PRODUCE = 0
-    LIST_OFFSETS = 2
     METADATA = 3
-    INIT_PRODUCER_ID = 22
-    ADD_PARTITIONS_TO_TXN = 24
     END_TXN = 26
-    TXN_OFFSET_COMMIT = 28
 
 
 class AnswerLink(TcpLink):
@@ -44,7 +40,6 @@ class AnswerLink(TcpLink):
         self._held: Request | None = None
         self._lost: Request | None = None
         self._lost_request: Request | None = None
-        self._change: Callable[[bytes], bytes] | None = None
         self._fake_commit = False
         self._before_commit: Callable[[], None] | None = None
         self._committing: bytes | None = None
@@ -57,7 +52,7 @@ class AnswerLink(TcpLink):
         """Whether it is answered; until then no connection is closed."""
         self._answered.set()
         self.caught = threading.Event()
-        """Set once a frame was delayed, dropped or changed."""
+        """Set once a frame was delayed, dropped or faked."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -87,11 +82,6 @@ class AnswerLink(TcpLink):
         self.caught.clear()
         self._lost_request = kind
 
-    def change_produced(self, change: Callable[[bytes], bytes]) -> None:
-        """Change the next answer to a produce request."""
-        self.caught.clear()
-        self._change = change
-
     def intercept_commit(self, before_answer: Callable[[], None], *, carried_out: bool) -> None:
         """Call a function before the next commit is answered.
 
@@ -116,8 +106,8 @@ class AnswerLink(TcpLink):
 
     def _begin(self, near: socket.socket, far: socket.socket) -> None:
         asked: dict[bytes, int] = {}
-        threading.Thread(target=self._carry, args=(near, far, self._ask, asked), daemon=True).start()
-        threading.Thread(target=self._carry, args=(far, near, self._answer, asked), daemon=True).start()
+        threading.Thread(target=self._carry, args=(near, far, self._pass_request, asked), daemon=True).start()
+        threading.Thread(target=self._carry, args=(far, near, self._pass_answer, asked), daemon=True).start()
 
     def _carry(
         self,
@@ -138,7 +128,7 @@ class AnswerLink(TcpLink):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
-    def _ask(self, frame: bytes, asked: dict[bytes, int]) -> bytes | None:
+    def _pass_request(self, frame: bytes, asked: dict[bytes, int]) -> bytes | None:
         kind = asked[frame[4:8]] = int.from_bytes(frame[:2])
         if kind == self._lost_request:
             self._lost_request = None
@@ -154,7 +144,7 @@ class AnswerLink(TcpLink):
             return _of_nobody(frame) if self._fake_commit else frame
         return frame
 
-    def _answer(self, frame: bytes, asked: dict[bytes, int]) -> bytes | None:
+    def _pass_answer(self, frame: bytes, asked: dict[bytes, int]) -> bytes | None:
         """Return the frame to forward; None where the answer is dropped."""
         kind = asked.pop(frame[CORRELATION])
         if kind == self._lost:
@@ -171,10 +161,6 @@ class AnswerLink(TcpLink):
             before_answer()
             self.caught.set()
             return frame[: ERROR.start] + bytes(2) + frame[ERROR.stop :] if self._fake_commit else frame
-        if kind == Request.PRODUCE and self._change is not None:
-            change, self._change = self._change, None
-            self.caught.set()
-            return change(frame)
         return frame
 
 

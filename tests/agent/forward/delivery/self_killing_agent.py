@@ -1,4 +1,4 @@
-"""The agent as a process that kills itself (SIGKILL) at chosen steps of a batch, again and again.
+"""An agent that delivers at most once, and kills itself (SIGKILL) at chosen steps of a batch, again and again.
 
     python -m tests.agent.forward.delivery.self_killing_agent CONFIGURATION KILLS SEED
 
@@ -23,8 +23,6 @@ from typing import Any
 from agent.config import load
 from agent.forward.delivery import reading
 from agent.forward.delivery.at_most_once import AtMostOnceSession, _InDoubtRecord
-from agent.forward.delivery.exactly_once import TransactionalSession
-from agent.forward.delivery.transactional import TransactionalProducer
 from agent.service import serve
 from agent.store.outbox import StoreOutbox
 
@@ -47,16 +45,7 @@ class Step:
     """Whether it occurs once in a process, not once for each batch."""
 
 
-TRANSACTION: Mapping[str, Step | None] = {
-    "before intent": Step(TransactionalSession, "_intend", "before"),
-    "after intent": Step(TransactionalSession, "_intend", "after"),
-    "before commit": Step(TransactionalProducer, "commit", "before"),
-    "in commit": Step(TransactionalProducer, "commit", "soon"),
-    "before mark": Step(StoreOutbox, "mark_forwarded", "before"),
-    "after mark": Step(StoreOutbox, "mark_forwarded", "after"),
-    "any time": None,
-}
-RELEASE: Mapping[str, Step | None] = {
+STEPS: Mapping[str, Step | None] = {
     "before release": Step(StoreOutbox, "release", "before"),
     "in release": Step(StoreOutbox, "release", "soon"),
     "after release": Step(StoreOutbox, "release", "after"),
@@ -68,9 +57,6 @@ RELEASE: Mapping[str, Step | None] = {
     "after in-doubt note": Step(_InDoubtRecord, "abandon", "after", once=True),
     "any time": None,
 }
-STEPS = {"exactly-once": TRANSACTION, "at-most-once": RELEASE}
-BATCH = {"exactly-once": (TransactionalSession, "_intend"), "at-most-once": (StoreOutbox, "release")}
-"""The first call of a batch."""
 
 
 def main() -> None:
@@ -79,13 +65,12 @@ def main() -> None:
     kills, seed = int(sys.argv[2]), int(sys.argv[3])
     random = Random(seed)
     logging.basicConfig(level=logging.INFO)
-    steps = STEPS[settings.kafka.delivery]
     for number in range(kills):
-        step, countdown = random.choice(tuple(steps)), random.randrange(BATCHES_MAX)
+        step, countdown = random.choice(tuple(STEPS)), random.randrange(BATCHES_MAX)
         child = os.fork()
         if child == 0:
-            _arm(steps[step], countdown, random)
-            _end_after_batches(*BATCH[settings.kafka.delivery])
+            _arm(STEPS[step], countdown, random)
+            _end_after_batches()
             asyncio.run(serve(settings))
             os._exit(0)
         status = os.waitpid(child, 0)[1]
@@ -121,17 +106,17 @@ def _arm(step: Step | None, countdown: int, random: Random) -> None:
     setattr(step.owner, step.method, mortal)
 
 
-def _end_after_batches(owner: type, method: str) -> None:
+def _end_after_batches() -> None:
     """Bound the batches of each process, so that one is left for each step of the later ones."""
-    original = getattr(owner, method)
+    release = StoreOutbox.release
     occurrences = itertools.count()
 
-    def bounded(*arguments: Any) -> Any:
+    def bounded(*arguments: Any) -> bool:
         if next(occurrences) == BATCHES_MAX:
             _die()
-        return original(*arguments)
+        return release(*arguments)
 
-    setattr(owner, method, bounded)
+    StoreOutbox.release = bounded  # type: ignore[assignment, method-assign]
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from agent.forward.delivery.in_doubt import InDoubtBatches, read_in_doubt
 from agent.forward.delivery.oversized import REASON
 from agent.store.facts import IN_DOUBT, OVERSIZED
 from contract.event import Event
-from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.checks import assert_each_once
 from tests.agent.forward.events import device, readings
@@ -144,51 +142,3 @@ async def test_what_is_too_large_is_declared_by_the_store_and_its_resend_is_new(
         gaps = [json.loads(record.value() or b"") for record in kafka.records()]
         assert [gap["data"]["count"] for gap in gaps if gap["type"] == "gateway.gap"] == [1]
         assert (await accept(store, clock, large)).accepted == 1
-
-
-@pytest.mark.guarantee(4)
-@pytest.mark.heavy
-@pytest.mark.kafka
-def test_while_the_broker_is_away_nothing_is_sent_and_nothing_lost(
-    broker: Broker, kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
-) -> None:
-    outbox = MemoryOutbox()
-    outbox.append(*readings(100))
-
-    with forwarding(kafka.settings(MODE), outbox):
-        wait_for_count(lambda: unsettled(outbox), 0, "everything has arrived")
-        assert in_doubt(outbox) == InDoubtBatches()
-        broker.stop()
-        outbox.append(*readings(100, 100))
-        wait_until(lambda: "kafka=unreachable" in caplog.text, "the state is logged")
-        assert outbox.new == 100
-        broker.start()
-        wait_for_count(lambda: unsettled(outbox), 0, "the rest has arrived")
-        assert in_doubt(outbox) == InDoubtBatches()
-
-    assert_each_once(kafka, outbox)
-
-
-@pytest.mark.guarantee(4)
-@pytest.mark.heavy
-@pytest.mark.kafka
-def test_a_broker_killed_in_the_middle_gets_nothing_twice_and_what_may_be_lost_is_counted(
-    broker: Broker, kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
-) -> None:
-    outbox = MemoryOutbox()
-    outbox.append(*readings(20_000))
-
-    with forwarding(kafka.settings(MODE), outbox):
-        for _ in range(2):
-            before = outbox.new
-            wait_until(lambda limit=before: outbox.new < limit, "some events are released")  # type: ignore[misc]
-            broker.kill()
-            broker.start()
-            outbox.append(*readings(5_000))
-        wait_for_count(lambda: unsettled(outbox), 0, "everything is released")
-
-    seen = Counter(sequence(record) for record in kafka.records())
-    assert set(seen.values()) == {1}
-    missing = len(outbox.stored()) - len(seen)
-    assert missing <= in_doubt(outbox).lost_max
-    assert caplog.text.count("in_flight_at_most") == (in_doubt(outbox).lost_max > 0) or in_doubt(outbox).lost_max > 0

@@ -1,20 +1,19 @@
-"""At most once, with connections that end with events in flight: no more events are missing than are counted."""
+"""At most once, with answers that do not come and connections that end: no more events are missing than are counted."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
-from agent.config.settings import KafkaSettings
 from agent.forward.delivery.at_most_once import AtMostOnceSession
-from simulators.services import ports
-from simulators.services.kafka.broker import Broker, Listener
-from tests.agent.forward.broker import KafkaTopic, sequence
+from agent.forward.delivery.in_doubt import InDoubtBatches
+from simulators.services.kafka.broker import Broker
+from tests.agent.forward.broker import KafkaTopic, LinkedTopic, sequence
+from tests.agent.forward.checks import assert_each_once
 from tests.agent.forward.delivery.answer_link import AnswerLink, Request
 from tests.agent.forward.delivery.test_at_most_once import MODE, in_doubt, unsettled
 from tests.agent.forward.events import readings
@@ -27,14 +26,6 @@ pytestmark = pytest.mark.kafka
 EVENTS = 100
 STEP_SECONDS = 0.005
 """How long after the beginning of a step the broker is killed, to be killed within it."""
-
-
-@pytest.fixture(scope="module")
-def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, int, int]]:
-    """Yield a broker that advertises the link's address, the port where it listens, and the link's."""
-    listens, says = ports.free(2)
-    with Broker(tmp_path_factory.mktemp("linked"), Listener("PLAINTEXT", listens, says)) as broker:
-        yield broker, listens, says
 
 
 LOSSES: dict[str, Callable[[AnswerLink], None]] = {
@@ -57,16 +48,12 @@ def assert_none_twice_and_none_missing_uncounted(kafka: KafkaTopic, outbox: Memo
 @pytest.mark.heavy
 @pytest.mark.parametrize("lost", LOSSES)
 def test_a_connection_that_ends_with_a_batch_in_it_and_is_there_again_at_once_is_noticed(
-    linked: tuple[Broker, int, int], lost: str, caplog: pytest.LogCaptureFixture
+    linked: LinkedTopic, link: AnswerLink, lost: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broker, listens, says = linked
-    kafka = KafkaTopic(broker.bootstrap_servers, f"losses.{uuid4().hex}")
-    kafka.partitions = 1
-    kafka.create_topic()
     outbox = MemoryOutbox()
     outbox.append(*readings(EVENTS))
 
-    with AnswerLink(says, listens) as link, forwarding(KafkaSettings(f"127.0.0.1:{says}", kafka.topic, MODE), outbox):
+    with forwarding(linked.settings(MODE), outbox):
         wait_for_count(lambda: unsettled(outbox), 0, "everything has arrived")
         for burst in range(1, 4):
             LOSSES[lost](link)
@@ -74,8 +61,28 @@ def test_a_connection_that_ends_with_a_batch_in_it_and_is_there_again_at_once_is
             wait_for_count(lambda: unsettled(outbox), 0, "everything is released")
         assert link.caught.is_set()
 
-    assert_none_twice_and_none_missing_uncounted(kafka, outbox)
+    assert_none_twice_and_none_missing_uncounted(linked, outbox)
     assert ("in_flight_at_most" in caplog.text) == (in_doubt(outbox).lost_max > 0)
+
+
+@pytest.mark.guarantee(4)
+def test_nothing_is_sent_while_the_broker_does_not_answer_in_time(
+    linked: LinkedTopic, link: AnswerLink, caplog: pytest.LogCaptureFixture
+) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(EVENTS))
+
+    with forwarding(linked.settings(MODE), outbox):
+        wait_for_count(lambda: unsettled(outbox), 0, "everything has arrived")
+        link.hold(Request.METADATA)
+        outbox.append(*readings(EVENTS, EVENTS))
+        wait_until(lambda: "kafka=unreachable" in caplog.text, "the state is logged")
+        assert outbox.new == EVENTS
+        link.release()
+        wait_for_count(lambda: unsettled(outbox), 0, "the rest has arrived")
+        assert in_doubt(outbox) == InDoubtBatches()
+
+    assert_each_once(linked, outbox)
 
 
 STEPS = ((MemoryOutbox, "release"), (AtMostOnceSession, "_send"), (AtMostOnceSession, "_check_connection"))

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from random import Random
 
 import pytest
 
@@ -15,15 +14,15 @@ from agent.config.settings import KafkaSettings
 from agent.forward.delivery import oversized
 from agent.forward.delivery.held import read_held
 from agent.forward.delivery.lanes import Turn, Turns
-from agent.forward.forwarder import ForwardedLane, Forwarder
+from agent.forward.forwarder import SILENCE_MS, ForwardedLane
 from agent.forward.kafka.health import REACHABLE
 from agent.forward.kafka.uplink import Properties, Uplink
 from agent.store.facts import OVERSIZED
-from agent.telemetry.links import LinkName, Links
+from agent.telemetry.links import LinkName
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.delivery.test_oversized import LARGE, SMALL
 from tests.agent.forward.events import readings
-from tests.agent.forward.running import forwarding, running
+from tests.agent.forward.running import forwarding
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_until
 
@@ -87,10 +86,9 @@ def capped(
     settings: KafkaSettings, outbox: MemoryOutbox, gateway: str, turn: Turn | None = None
 ) -> Iterator[CountedUplink]:
     """Forward while the block runs, which begins with a session."""
-    clock, uplink = SystemClock(), CountedUplink()
-    links = Links(clock)
+    uplink = CountedUplink()
     lane = ForwardedLane(turn=turn, uplink=uplink)
-    with running(Forwarder(settings, gateway, outbox, clock, links, Random(7), lane=lane).run):
+    with forwarding(settings, outbox, gateway, silence_ms=SILENCE_MS, lane=lane) as links:
         wait_until(lambda: links.state(LinkName.KAFKA) == REACHABLE, "the session begins")
         wait_until(lambda: len(uplink.processed) == CLIENTS[settings.delivery], "its clients are open")
         yield uplink

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from agent.config.settings import KafkaSettings
 from agent.forward.delivery.transaction import GROUP_PREFIX
 from agent.forward.delivery.transactional import MARKER_PARTITION
 from agent.forward.kafka.health import REACHABLE
 from agent.forward.kafka.metadata import raw_metadata
 from agent.telemetry.links import LinkName
-from simulators.services.kafka.broker import Broker
-from tests.agent.forward.broker import KafkaTopic, sequence
+from tests.agent.forward.broker import LinkedTopic, sequence
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.delivery.answer_link import AnswerLink, Request
 from tests.agent.forward.events import readings
@@ -27,22 +24,16 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 
+MODE = "exactly-once"
 EVENTS = 10
 SECONDS_MAX = 60
-ONE_BY_ONE = {"max.in.flight": "1", "batch.num.messages": "1", "socket.timeout.ms": "3000"}
+ONE_BY_ONE = {"max_in_flight": "1", "batch_num_messages": "1", "socket_timeout_ms": "3000"}
 """One record in a request, and one request at a time; the client repeats one that is not answered in time."""
 
 
 @pytest.fixture
-def kafka(linked: tuple[Broker, int, int]) -> KafkaTopic:
-    side = KafkaTopic(linked[0].bootstrap_servers, f"doubtful.{uuid4().hex}")
-    side.create_topic()
-    return side
-
-
-@pytest.fixture
-def settings(linked: tuple[Broker, int, int], kafka: KafkaTopic) -> KafkaSettings:
-    return KafkaSettings(f"127.0.0.1:{linked[2]}", kafka.topic, "exactly-once")
+def kafka(linked: LinkedTopic) -> LinkedTopic:
+    return linked
 
 
 def nothing() -> None:
@@ -50,7 +41,7 @@ def nothing() -> None:
 
 
 @contextmanager
-def marker_kept(kafka: KafkaTopic, gateway: str) -> Iterator[None]:
+def marker_kept(kafka: LinkedTopic, gateway: str) -> Iterator[None]:
     """Write the marker at the end of the block that was there at its beginning."""
     config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": GROUP_PREFIX + gateway}
     with closing(Consumer({**config, "enable.auto.commit": False})) as client:
@@ -66,7 +57,7 @@ def marker_kept(kafka: KafkaTopic, gateway: str) -> Iterator[None]:
 @pytest.mark.guarantee(4)
 @pytest.mark.parametrize("is_first", [True, False], ids=["the first of its run", "the first of a renewed epoch"])
 def test_after_a_transaction_that_lost_its_offsets_no_earlier_marker_is_taken_for_a_clone(
-    settings: KafkaSettings, link: AnswerLink, kafka: KafkaTopic, gateway: str, is_first: bool
+    link: AnswerLink, kafka: LinkedTopic, gateway: str, is_first: bool
 ) -> None:
     def abort() -> None:
         producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": gateway})
@@ -74,10 +65,10 @@ def test_after_a_transaction_that_lost_its_offsets_no_earlier_marker_is_taken_fo
 
     outbox = MemoryOutbox()
     outbox.append(*readings(EVENTS))
-    with forwarding(settings, outbox, gateway):
+    with forwarding(kafka.settings(MODE), outbox, gateway):
         wait_until_forwarded(outbox)
     outbox.reopen("b" * 16)
-    with forwarding(settings, outbox, gateway) as links:
+    with forwarding(kafka.settings(MODE), outbox, gateway) as links:
         if not is_first:
             outbox.append(*readings(EVENTS, EVENTS))
             wait_until_forwarded(outbox)
@@ -103,9 +94,8 @@ def test_after_a_transaction_that_lost_its_offsets_no_earlier_marker_is_taken_fo
     ],
 )
 def test_a_transaction_that_a_clone_has_aborted_after_its_commit_is_not_marked_and_is_sent_again(
-    settings: KafkaSettings,
     link: AnswerLink,
-    kafka: KafkaTopic,
+    kafka: LinkedTopic,
     gateway: str,
     at_once: bool,
     caplog: pytest.LogCaptureFixture,
@@ -117,7 +107,7 @@ def test_a_transaction_that_a_clone_has_aborted_after_its_commit_is_not_marked_a
 
     outbox = MemoryOutbox()
     outbox.append(*readings(EVENTS))
-    with forwarding(settings, outbox, gateway):
+    with forwarding(kafka.settings(MODE), outbox, gateway):
         wait_until_forwarded(outbox)
         link.intercept_commit(abort_as_a_clone if at_once else nothing, carried_out=False)
         outbox.append(*readings(EVENTS, EVENTS))
@@ -134,12 +124,11 @@ def test_a_transaction_that_a_clone_has_aborted_after_its_commit_is_not_marked_a
 
 @pytest.mark.guarantee(4)
 def test_a_commit_that_arrives_after_its_repetition_does_not_end_the_next_transaction(
-    linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaTopic, gateway: str
+    link: AnswerLink, kafka: LinkedTopic, gateway: str
 ) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(EVENTS))
-    settings = KafkaSettings(f"127.0.0.1:{linked[2]}", kafka.topic, "exactly-once", ONE_BY_ONE)
-    with forwarding(settings, outbox, gateway):
+    with forwarding(kafka.settings(MODE, **ONE_BY_ONE), outbox, gateway):
         wait_until_forwarded(outbox)
         link.delay_commit()
         outbox.append(*readings(EVENTS, EVENTS))
@@ -158,7 +147,7 @@ def test_a_commit_that_arrives_after_its_repetition_does_not_end_the_next_transa
 
 @pytest.mark.guarantee(4)
 def test_records_that_retention_deletes_before_they_are_read_back_are_sent_again(
-    settings: KafkaSettings, link: AnswerLink, kafka: KafkaTopic, gateway: str
+    link: AnswerLink, kafka: LinkedTopic, gateway: str
 ) -> None:
     def delete_records() -> None:
         wait_until(lambda: kafka.ends() == kafka.ends("read_uncommitted"), "the transaction has ended")
@@ -169,7 +158,7 @@ def test_records_that_retention_deletes_before_they_are_read_back_are_sent_again
 
     outbox = MemoryOutbox()
     outbox.append(*readings(EVENTS))
-    with forwarding(settings, outbox, gateway):
+    with forwarding(kafka.settings(MODE), outbox, gateway):
         wait_until_forwarded(outbox)
         link.intercept_commit(delete_records, carried_out=True)
         outbox.append(*readings(EVENTS, EVENTS))

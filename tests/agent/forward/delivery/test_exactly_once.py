@@ -177,10 +177,11 @@ def test_after_a_salvage_that_has_lost_the_intent_no_number_is_used_again(kafka:
 
 @pytest.mark.guarantee(4)
 def test_a_clone_stops_the_one_that_it_has_fenced_and_goes_on_itself(
-    kafka: KafkaTopic, gateway: str, caplog: pytest.LogCaptureFixture
+    kafka: KafkaTopic, gateway: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original, clone = MemoryOutbox(), MemoryOutbox()
     original.append(*readings(10))
+    clients = follow_clients(monkeypatch)
 
     with forwarding(kafka.settings(MODE), original, gateway) as links:
         wait_until_forwarded(original)
@@ -192,6 +193,8 @@ def test_a_clone_stops_the_one_that_it_has_fenced_and_goes_on_itself(
             wait_until(lambda: links.state(LinkName.KAFKA) == CLONED, "the original stops")
             clone.append(*readings(10, 10))
             wait_until_forwarded(clone)
+            assert clients
+        wait_until(lambda: not clients, "the one that has stopped keeps no client", seconds=10)
         assert original.new == 10
         assert "configure another gateway.id for one of the two" in (original.fact(FORWARDER_STOPPED) or "")
     assert caplog.text.count("kafka=cloned") == 1
@@ -199,25 +202,6 @@ def test_a_clone_stops_the_one_that_it_has_fenced_and_goes_on_itself(
     with forwarding(kafka.settings(MODE), original, gateway):
         wait_until_forwarded(original)
     assert original.fact(FORWARDER_STOPPED) == ""
-
-
-def test_one_that_has_stopped_for_a_clone_keeps_no_client(
-    kafka: KafkaTopic, gateway: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    original, clone = MemoryOutbox(), MemoryOutbox()
-    original.append(*readings(10))
-    clone.reopen("c" * 16)
-    clone.append(*readings(10))
-    clients = follow_clients(monkeypatch)
-
-    with forwarding(kafka.settings(MODE), original, gateway) as links:
-        wait_until_forwarded(original)
-        with forwarding(kafka.settings(MODE), clone, gateway):
-            wait_until_forwarded(clone)
-        assert clients
-        original.append(*readings(10, 10))
-        wait_until(lambda: links.state(LinkName.KAFKA) == CLONED, "the original stops")
-        wait_until(lambda: not clients, "no client is open", seconds=10)
 
 
 @pytest.mark.guarantee(4)

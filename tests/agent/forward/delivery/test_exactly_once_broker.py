@@ -15,7 +15,6 @@ from agent.forward.delivery.transaction import Intent, Marker
 from agent.forward.delivery.transaction_recovery import abort_hanging_transaction
 from agent.forward.delivery.transactional import TransactionalProducer
 from agent.forward.kafka.client import LastError
-from agent.store.facts import TRANSACTION_INTENT
 from agent.store.port import Batch, Offsets
 from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import PARTITIONS, KafkaTopic
@@ -28,30 +27,6 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.kafka
 
 MODE = "exactly-once"
-
-
-@pytest.mark.guarantee(4)
-@pytest.mark.heavy
-def test_a_transaction_that_expires_before_its_commit_is_sent_again(kafka: KafkaTopic, gateway: str) -> None:
-    class SlowOutbox(MemoryOutbox):
-        slow = True
-
-        def set_fact(self, name: str, value: str) -> None:
-            super().set_fact(name, value)
-            if name == TRANSACTION_INTENT and self.slow:
-                self.slow = False
-                wait_until(lambda: kafka.ends() == kafka.ends("read_uncommitted"), "the broker ends the transaction")
-
-    outbox = SlowOutbox()
-    outbox.append(*readings(100))
-
-    with forwarding(kafka.settings(MODE), outbox, gateway):
-        wait_until_forwarded(outbox)
-
-    assert not outbox.slow
-    assert sum(kafka.ends().values()) > 200, "the first transaction's records are there, aborted"
-    assert_each_once(kafka, outbox)
-    assert_nothing_lost(kafka, outbox)
 
 
 @pytest.mark.guarantee(4)

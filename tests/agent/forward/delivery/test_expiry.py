@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from random import Random
-from uuid import uuid4
-
 import pytest
 
-from agent.clock import SystemClock
 from agent.forward.delivery.lanes import Expiry
-from agent.forward.forwarder import ForwardedLane, Forwarder
-from agent.telemetry.links import Links
+from agent.forward.forwarder import ForwardedLane
 from contract.event import Event, gateway_device
 from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.events import readings
-from tests.agent.forward.running import running
+from tests.agent.forward.running import forwarding
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_until
 
@@ -61,13 +56,11 @@ def test_what_may_have_been_sent_before_does_not_expire() -> None:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("mode", ["at-least-once", "exactly-once", "at-most-once"])
-def test_nothing_that_has_expired_is_in_the_topic(kafka: KafkaTopic, mode: str) -> None:
-    outbox, clock = filled(), SystemClock()
+def test_nothing_that_has_expired_is_in_the_topic(kafka: KafkaTopic, gateway: str, mode: str) -> None:
+    outbox = filled()
     outbox.old_to = 5
     lane = ForwardedLane("alarms", time_to_live_seconds=60.0)
-    settings = kafka.settings(mode)
-    forwarder = Forwarder(settings, f"gw-{uuid4().hex}", outbox, clock, Links(clock), Random(7), lane=lane)
-    with running(forwarder.run):
+    with forwarding(kafka.settings(mode), outbox, gateway, lane=lane):
         wait_until(lambda: not outbox.new, "all is sent or given up")
         wait_until(lambda: {sequence(record) for record in kafka.records()} == {1, 6, 7, 8}, "what is sent is there")
     assert set(outbox.given_up) == {2, 3, 4, 5}

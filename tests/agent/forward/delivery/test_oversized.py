@@ -125,6 +125,7 @@ def test_what_only_the_producer_refuses_while_the_broker_is_away_is_not_given_up
     assert waiting(outbox) == [11]
 
 
+@pytest.mark.guarantee(4)
 @pytest.mark.kafka
 def test_after_a_refused_record_a_transaction_is_aborted_before_the_next_is_committed(kafka: KafkaTopic) -> None:
     """The abort of the refused one may not have been carried out in its partitions yet."""

@@ -41,11 +41,6 @@ def transactional_ids(bootstrap_server: str) -> bytes:
     return _ask(bootstrap_server, LIST_TRANSACTIONS, b"\x01\x01\x00")
 
 
-def ask_plainly(bootstrap_server: str, kind: int, version: int, body: bytes) -> bytes:
-    """Send a request in a version without tags, without a client's name."""
-    return _exchange(bootstrap_server, kind.to_bytes(2) + version.to_bytes(2) + bytes(4) + b"\xff\xff" + body)
-
-
 def _ask(bootstrap_server: str, kind: int, body: bytes) -> bytes:
     """Send a request in version 0, with tags, without a client's name."""
     return _exchange(bootstrap_server, kind.to_bytes(2) + bytes(6) + b"\xff\xff\x00" + body)

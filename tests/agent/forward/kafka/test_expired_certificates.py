@@ -25,8 +25,8 @@ from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import assert_each_once
 from tests.agent.forward.delivery.test_at_most_once import unsettled
 from tests.agent.forward.events import readings
+from tests.agent.forward.links import TcpLink
 from tests.agent.forward.running import forwarding
-from tests.agent.forward.silent_link import SilentLink
 from tests.support.logins.certificates import Authority
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_for_count, wait_until
@@ -115,7 +115,7 @@ def wait_until_logged(links: Links, settings: KafkaSettings) -> None:
     assert "-enddate" in finding.hint
 
 
-def send_until_it_expires(sender: Sender, link: SilentLink, expiry: datetime) -> None:
+def send_until_it_expires(sender: Sender, link: TcpLink, expiry: datetime) -> None:
     """Send before and after a certificate expires, over one connection; then cut that, and append more."""
     sender.append()
     sender.arrived()
@@ -128,43 +128,27 @@ def send_until_it_expires(sender: Sender, link: SilentLink, expiry: datetime) ->
 
 @pytest.mark.guarantee(4)
 @pytest.mark.parametrize("mode", MODES)
-def test_an_expired_certificate_of_our_own_is_named_and_a_renewed_file_is_taken_without_a_restart(
-    secured: tuple[Broker, int, int], authority: Authority, kafka: KafkaTopic, gateway: str, mode: str
+@pytest.mark.parametrize("expires", ["ours", "the broker's"])
+def test_an_expired_certificate_is_named_and_a_renewed_one_is_taken_without_a_restart(
+    secured: tuple[Broker, int, int], authority: Authority, kafka: KafkaTopic, gateway: str, expires: str, mode: str
 ) -> None:
     _, listens, says = secured
-    own, expiry = authority.issue("gateway.pem", SHORT_SECONDS)
+    own, expiry = authority.issue("gateway.pem", SHORT_SECONDS if expires == "ours" else LONG_SECONDS)
+    if expires != "ours":
+        short, expiry = authority.issue("broker-short.pem", SHORT_SECONDS)
+        install(kafka, short)
     chosen = settings(kafka, says, mode, authority, own)
     outbox = MemoryOutbox()
     sender = Sender(outbox)
 
-    with SilentLink(says, listens) as link, forwarding(chosen, outbox, gateway) as links:
+    with TcpLink(says, listens) as link, forwarding(chosen, outbox, gateway) as links:
         send_until_it_expires(sender, link, expiry)
         wait_until_logged(links, chosen)
         assert unsettled(outbox) == EVENTS
-        authority.issue("gateway.pem", LONG_SECONDS)
-        sender.arrived()
-
-    assert_each_once(kafka, outbox)
-
-
-@pytest.mark.guarantee(4)
-@pytest.mark.parametrize("mode", MODES)
-def test_an_expired_certificate_of_the_broker_is_named_and_everything_waits_for_another(
-    secured: tuple[Broker, int, int], authority: Authority, kafka: KafkaTopic, gateway: str, mode: str
-) -> None:
-    _, listens, says = secured
-    own, _ = authority.issue("gateway.pem", LONG_SECONDS)
-    chosen = settings(kafka, says, mode, authority, own)
-    outbox = MemoryOutbox()
-    sender = Sender(outbox)
-    short, expiry = authority.issue("broker-short.pem", SHORT_SECONDS)
-    install(kafka, short)
-
-    with SilentLink(says, listens) as link, forwarding(chosen, outbox, gateway) as links:
-        send_until_it_expires(sender, link, expiry)
-        wait_until_logged(links, chosen)
-        assert unsettled(outbox) == EVENTS
-        install(kafka, authority.issue("broker-long.pem", LONG_SECONDS)[0])
+        if expires == "ours":
+            authority.issue("gateway.pem", LONG_SECONDS)
+        else:
+            install(kafka, authority.issue("broker-long.pem", LONG_SECONDS)[0])
         sender.arrived()
 
     assert_each_once(kafka, outbox)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import (
-    Consumer,
     ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
@@ -21,11 +18,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
     AclOperation,
     AclPermissionType,
     AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
@@ -156,20 +148,6 @@ def commit_to(group: str) -> Callable[[dict[str, str]], object]:
     return commit
 
 
-def commit_as_consumer(login: dict[str, str]) -> None:
-    offsets = [TopicPartition(topics.EVENTS, 0, 0)]
-    Consumer({**login, "group.id": GROUP}).commit(offsets=offsets, asynchronous=False)
-
-
-def join(login: dict[str, str]) -> None:
-    consumer = Consumer({**login, "group.id": GROUP})
-    consumer.subscribe([topics.EVENTS])
-    message = consumer.poll(SECONDS_MAX)
-    consumer.close()
-    assert message is not None
-    raise KafkaException(message.error())
-
-
 def take_id(name: str) -> Callable[[dict[str, str]], object]:
     return lambda login: Producer({**login, "transactional.id": name, "log_level": 0}).init_transactions(SECONDS_MAX)
 
@@ -182,36 +160,13 @@ def write_elsewhere(login: dict[str, str]) -> None:
     raise KafkaException(errors[0])
 
 
-def asked(question: Callable[[AdminClient], Mapping[Any, Future[Any]]]) -> Callable[[dict[str, str]], object]:
-    def ask(login: dict[str, str]) -> None:
-        admin = AdminClient({**login})
-        for answer in question(admin).values():
-            answer.result(SECONDS_MAX)
-
-    return ask
-
-
-RETENTION = ConfigEntry("retention.ms", "1", incremental_operation=AlterConfigOpType.SET)
-SHORTER = ConfigResource(ConfigResource.Type.TOPIC, topics.EVENTS, incremental_configs=[RETENTION])
-NO_RIGHT = AclBinding(
-    *(ResourceType.GROUP, GROUP, ResourcePatternType.LITERAL, f"User:{GATEWAY}", "*"),
-    *(AclOperation.READ, AclPermissionType.ALLOW),
-)
 REFUSED = {
     "commit a receipt": (commit_to(GROUP), "GROUP"),
-    "commit a receipt as a consumer": (commit_as_consumer, "GROUP"),
-    "join the job's group": (join, "GROUP"),
-    "delete the job's group": (asked(lambda it: it.delete_consumer_groups([GROUP])), "GROUP"),
     "commit another gateway's marker": (commit_to(f"oncegate-outbox-{STRANGER}"), "GROUP"),
     "commit the marker of a longer name": (commit_to(f"oncegate-outbox-{GATEWAY}0"), "GROUP"),
     "take another gateway's transactional id": (take_id(STRANGER), "TRANSACTIONAL_ID"),
     "take the transactional id of a longer name": (take_id(f"{GATEWAY}0"), "TRANSACTIONAL_ID"),
     "write to another topic": (write_elsewhere, "TOPIC"),
-    "delete the topic": (asked(lambda it: it.delete_topics([topics.EVENTS])), "TOPIC"),
-    "alter the topic": (asked(lambda it: it.incremental_alter_configs([SHORTER])), "TOPIC"),
-    "add partitions": (asked(lambda it: it.create_partitions([NewPartitions(topics.EVENTS, 99)])), "TOPIC"),
-    "create a topic": (asked(lambda it: it.create_topics([NewTopic("new", 1, 1)])), "TOPIC"),
-    "grant itself a right": (asked(lambda it: it.create_acls([NO_RIGHT])), "CLUSTER"),
 }
 
 

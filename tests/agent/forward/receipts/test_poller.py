@@ -22,13 +22,6 @@ from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_for_count, wait_until
 
 
-def leaders(outbox: MemoryOutbox) -> dict[int, int | None]:
-    """Return each partition's leader epoch, as stored with batches."""
-    return {
-        number: offsets.leader_epoch for batch in outbox.forwarded() for number, offsets in batch.partitions.items()
-    }
-
-
 @pytest.mark.kafka
 def test_a_true_receipt_counts_and_pins_its_table(
     kafka: KafkaTopic, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
@@ -57,23 +50,6 @@ def test_what_a_replaced_topic_had_is_sent_again_and_receipted_there(kafka: Kafk
         wait_until(lambda: {batch.topic_id for batch in outbox.forwarded()} == {anew}, "all are sent again")
         kafka.commit(None, kafka.receipt())
         wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
-
-
-@pytest.mark.heavy
-@pytest.mark.kafka
-def test_records_that_outlived_their_leader_are_read_back_and_receipted(
-    broker: Broker, kafka: KafkaTopic, outbox: CountingOutbox
-) -> None:
-    before = leaders(outbox)
-    assert before == kafka.leader_epochs()
-    broker.kill()
-    broker.start()
-    kafka.commit(None, kafka.receipt())
-
-    with receipting(kafka.settings(), outbox):
-        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
-
-    assert before != kafka.leader_epochs()
 
 
 @pytest.mark.kafka

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -114,12 +115,7 @@ STEPS = st.lists(
 )
 
 
-@pytest.mark.guarantee(4)
-@settings(max_examples=500)
-@given(steps=STEPS, data=st.data())
-def test_nothing_is_processed_that_the_table_has_not_read_whenever_the_log_was_cut_and_whoever_answered(
-    steps: list[str], data: st.DataObject
-) -> None:
+def play(steps: list[str], cut: Callable[[Partition], None]) -> tuple[Partition, Session, Table]:
     partition = Partition()
     session, table = Session(partition, {PARTITION: 0}), Table(partition)
     for step in steps:
@@ -133,9 +129,21 @@ def test_nothing_is_processed_that_the_table_has_not_read_whenever_the_log_was_c
             case "other":
                 partition.append("another gateway", 1)
             case "cut":
-                partition.cut(data.draw(st.integers(0, len(partition.log)), "left"))
+                cut(partition)
             case "table":
                 table.look()
+    return partition, session, table
+
+
+@pytest.mark.guarantee(4)
+@settings(max_examples=500)
+@given(steps=STEPS, data=st.data())
+def test_nothing_is_processed_that_the_table_has_not_read_whenever_the_log_was_cut_and_whoever_answered(
+    steps: list[str], data: st.DataObject
+) -> None:
+    partition, session, table = play(
+        steps, lambda partition: partition.cut(data.draw(st.integers(0, len(partition.log)), "left"))
+    )
 
     for batch in processed(partition, session.marked, table.view(partition)):
         assert table.read >= set(range(batch.first, batch.last + 1))
@@ -143,20 +151,11 @@ def test_nothing_is_processed_that_the_table_has_not_read_whenever_the_log_was_c
 
 @given(steps=STEPS)
 def test_where_nothing_was_cut_everything_that_was_marked_is_processed(steps: list[str]) -> None:
-    partition = Partition()
-    session, table = Session(partition, {PARTITION: 0}), Table(partition)
-    for step in steps:
-        match step:
-            case "send":
-                session.send()
-            case "mark":
-                session.mark(partition.leader_epoch)
-            case "other":
-                partition.append("another gateway", 1)
-            case "cut":
-                partition.leader_epoch += 1  # another leader, with all records
-            case "table":
-                table.look()
+    def elect(partition: Partition) -> None:
+        partition.leader_epoch += 1  # another leader, with all records
+
+    steps = [step for step in steps if step != "mark as the leader before"]
+    partition, session, table = play(steps, elect)
     table.look()
 
     assert processed(partition, session.marked, table.view(partition)) == session.marked

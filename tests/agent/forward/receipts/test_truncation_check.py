@@ -1,9 +1,5 @@
 """The truncation check: which records it reads after a change of leader, and its decisions: pure rules."""
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from agent.forward.receipts.rules import BatchDecision, PartitionView, Verdict, View
 from agent.forward.receipts.truncation import Leadership, RecordLabel, overrule, records_to_check
 from agent.store.port import Batch, LabelRange, Offsets
@@ -50,22 +46,6 @@ def test_what_is_lost_returns_and_what_is_unknown_waits() -> None:
     assert verdicts({Leadership(0, 7): False, Leadership(1, 3): True}) == [Verdict.RETURN, Verdict.PROCESSED]
     assert verdicts({Leadership(0, 7): False, Leadership(1, 3): None}) == [Verdict.RETURN, Verdict.WAIT]
     assert verdicts({Leadership(0, 7): None, Leadership(1, 3): True}) == [Verdict.WAIT, Verdict.PROCESSED]
-
-
-@pytest.mark.guarantee(4)
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=20), st.integers(0, 4))
-def test_no_batch_is_processed_whose_leader_is_gone_and_whose_records_are_not_proven(
-    sent: list[tuple[int, int]], now: int
-) -> None:
-    decided = [
-        (Batch(place, place, "t", {partition: Offsets(place, place, epoch)}), PROCESSED)
-        for place, (partition, epoch) in enumerate(sent)
-    ]
-    looked = View("t", {number: PartitionView(99, None, 99, now) for number in range(4)})
-    asked = records_to_check(decided, looked)
-    for checked, decision in overrule(decided, looked, lambda leadership: False if leadership in asked else None):
-        old = any(offsets.leader_epoch != now for offsets in checked.partitions.values())
-        assert decision.verdict is (Verdict.RETURN if old else Verdict.PROCESSED)
 
 
 def test_a_label_is_ours_only_with_our_gateway_and_in_the_batchs_range() -> None:
