@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 
-from benchmarks.agent import contenders, loads, oscore, rounds
-from benchmarks.agent.contenders import Server
+from benchmarks.agent import loads
 from benchmarks.agent.loads import ClientLoad, Result
-from benchmarks.agent.programs import Form
-from benchmarks.agent.rounds import Measured, Turns
+from benchmarks.agent.rounds import Measured
 from simulators.services.error import ServiceError
-from simulators.services.process import Process
 
 if shutil.which("cc") is None:
     pytest.skip("needs a C compiler", allow_module_level=True)
-
-
-def own_server(lines: Path | None = None) -> Server:
-    return Server(cast(Process, SimpleNamespace(pid=os.getpid())), 0, lines=lines)
 
 
 def test_a_ratio_compares_the_results_of_one_round() -> None:
@@ -39,50 +26,6 @@ def test_a_ratio_compares_the_results_of_one_round() -> None:
         measured.add("theirs", Result(theirs, 1.0, 0.0))
 
     assert measured.ratios("ours", "theirs", lambda result: result.per_second) == [2.0, 3.0, 4.0]
-
-
-def test_every_other_round_runs_in_reverse_order(tmp_path: Path) -> None:
-    order: list[str] = []
-
-    def contender(name: str) -> rounds.Contender:
-        def run(_: Turns) -> None:
-            order.append(name)
-
-        return run
-
-    rounds.run([contender("a"), contender("b")], 3, 1.0, tmp_path)
-
-    assert "".join(order) == "abbaab"
-
-
-def test_half_the_full_rate_is_half_of_what_the_same_agent_reached_just_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    full_rate, asked = 800, []
-
-    @contextmanager
-    def server(*_: object, **__: object) -> Iterator[Server]:
-        yield own_server()
-
-    @contextmanager
-    def flood(*_: object) -> Iterator[None]:
-        yield
-
-    def coap(_server: Server, _sensors: int, seconds: float, *, rate: float = 0.0) -> Result:
-        asked.append(rate)
-        return Result(int((rate or full_rate) * seconds), seconds, 0.0)
-
-    monkeypatch.setattr(contenders, "oncegate", server)
-    monkeypatch.setattr(loads, "coap", coap)
-    monkeypatch.setattr(loads, "flood", flood)
-    monkeypatch.setattr(oscore, "credentials", lambda folder: folder)
-    monkeypatch.setattr(oscore, "post", lambda *_: Result(1, 1.0, 0.0))
-    bench = Turns(Measured(), 1.0, tmp_path)
-    bench.measured.add(rounds.COAP_MANY, Result(200, 1.0, 0.0))  # of the round before
-
-    rounds._agent_under_stress(Form("compiled", tmp_path), bench)
-
-    assert asked[:2] == [0.0, full_rate / 2]
 
 
 def test_a_flood_of_which_too_little_was_sent_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,18 +66,3 @@ def test_the_clients_count_what_the_server_has_accepted_and_refused() -> None:
     assert set(taken) == {5}
     assert said["refused"] == failing
     assert said["accepted"] == 5 * (len(taken) - failing)
-
-
-def test_a_server_that_closes_a_connection_ends_the_load_with_an_error(capfd: pytest.CaptureFixture[str]) -> None:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.close_connection = True
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        with ClientLoad("http", server.server_address[1], 1, 5.0, "/events").start() as load:
-            load.communicate(timeout=30)
-        server.shutdown()
-
-    assert load.returncode == 1
-    assert "has closed a connection" in capfd.readouterr().err

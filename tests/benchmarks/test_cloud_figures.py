@@ -1,25 +1,9 @@
 """The cloud's benchmarks read their figures from the contenders' logs."""
 
-from types import SimpleNamespace
-from typing import cast
-
-import pytest
-from confluent_kafka import TopicPartition
-
 from benchmarks.cloud import contest
-from benchmarks.cloud.runs import Bench, Timing
-from benchmarks.job import receipts, window
-from simulators.services.error import ServiceError
-from simulators.services.process import Process
+from benchmarks.cloud.runs import Timing
+from benchmarks.job import window
 
-COMMITS = """
-log round=5 versions=0 seconds=1.0000
-log round=5 versions=1950 seconds=1.2000
-log round=6 versions=1950 seconds=4.2000
-log round=6 versions=0 seconds=3.0000
-log round=7 versions=0 seconds=1.0000
-log round=7 versions=1950 seconds=1.3000
-"""
 BATCHES = """
 resident=1500000000
 batch=0 rows=2000 milliseconds=9000 disk=0
@@ -27,51 +11,6 @@ batch=1 rows=2000 milliseconds=600 disk=1000
 batch=2 rows=7196000 milliseconds=20000 disk=170000000
 batch=3 rows=2000 milliseconds=3000 disk=172800000
 """
-
-
-LOG = "".join(
-    f"batch={number} stage=look-up rows=20\n" * (number % 2)
-    + f"batch={number} stage=done rows_in=2000 duplicates=0 seconds={1.0 + number % 2:.1f} lag=0\n"
-    for number in range(24)
-)
-
-
-WORK = "import sys, time\nwhile time.process_time() < 0.5: pass\nprint('worked', flush=True)\nsys.stdin.read()"
-SERVER = f"""
-import subprocess, sys
-command = [sys.executable, "-c", {WORK!r}]
-subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True).wait()
-"""
-
-
-class SilentClient:
-    """A producer and a consumer that do nothing."""
-
-    def __init__(self, _: object) -> None:
-        pass
-
-    def produce(self, *_: object, **__: object) -> None:
-        pass
-
-    def poll(self, _: float) -> None:
-        pass
-
-    def flush(self, _: float) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-def test_ages_of_receipts_of_which_the_oldest_are_missing_are_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receipts, "Producer", SilentClient)
-    monkeypatch.setattr(receipts, "Consumer", SilentClient)
-    monkeypatch.setattr(receipts, "committed", lambda *_: [TopicPartition("receipts", 0, 10)])
-    bench = cast(Bench, SimpleNamespace(broker=SimpleNamespace(bootstrap_servers="-"), partitions=1))
-    ended = cast(Process, SimpleNamespace(alive=False))
-
-    with pytest.raises(ServiceError, match="0 of 1,000 records"):
-        receipts._watch(bench, ended, 1)
 
 
 def test_the_cost_of_a_million_keys_is_that_beyond_an_empty_state_on_all_cores() -> None:

@@ -195,13 +195,6 @@ def test_where_the_table_cannot_be_read_nothing_is_called_lost(
     assert not (tmp_path / "verdict.json").exists()
 
 
-def test_a_run_that_is_not_there_is_wrong_usage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert _judge(monkeypatch, tmp_path) == 2
-    assert "ledger.jsonl does not exist" in capsys.readouterr().err
-
-
 def test_a_ledger_without_a_run_is_an_error_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -210,14 +203,6 @@ def test_a_ledger_without_a_run_is_an_error_at_once(
     assert _judge(monkeypatch, tmp_path, "--table", str(tmp_path / "table"), "--standstill", "3600") == 1
     output = capsys.readouterr().out.replace("\n", "")
     assert f"judge failed: {tmp_path / 'ledger.jsonl'} describes no run" in output
-
-
-def test_a_table_that_does_not_exist_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _played(tmp_path)
-    assert _judge(monkeypatch, tmp_path, "--table", str(tmp_path / "none"), "--standstill", "3600") == 1
-    assert "there is no Delta table" in capsys.readouterr().out
 
 
 SMALL = (

@@ -296,7 +296,7 @@ async def test_firmware_bugs_show_in_what_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.guarantee(0)
 async def test_the_same_seed_gives_the_same_field_test(tmp_path: Path) -> None:
-    """Events and their times follow from the seed alone; so do the link's faults (test_link.py)."""
+    """Events and their times follow from the seed alone; so do the link's faults (test_faults.py)."""
     plan = FleetPlan(SensorKind.COAP, sensors=12, every_seconds=0.1, known_by=tuple(KnownBy))
     radio = LinkPlan(request_loss=0.3, answer_loss=0.3)
 

@@ -115,12 +115,11 @@ def is_supported() -> bool:
     return platform.machine() == "x86_64"
 
 
-def start(command: Sequence[str], environment: Mapping[str, str], log: Path, stdin: int | None = None) -> Started:
-    """Start a command; `stdin` is a descriptor."""
+def _start(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Started:
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
-        _become(command, environment, log, theirs, stdin)
+        _become(command, environment, log, theirs)
     theirs.close()
     with ours:
         _, (listener,), _, _ = socket.recv_fds(ours, 1, 1)
@@ -136,19 +135,17 @@ def run(
     fault_at: int | None = None,
     fault: Fault = Fault.KILL,
     *,
-    beside: Sequence[Started] = (),
     is_enough: Callable[[], bool] = lambda: False,
 ) -> Run:
     """Run a command to its end, with a fault at its change number `fault_at`, counted from 0, if that can have it.
 
-    The changes that the commands `beside` it make meanwhile are counted as its own; they are killed together, and
-    RuntimeError is raised where one of them ends. Once `is_enough` returns True, the command is asked to end by
-    SIGTERM. It is called between changes, and must return at once.
+    Once `is_enough` returns True, the command is asked to end by SIGTERM. It is called between changes, and must return
+    at once.
     """
-    started = start(command, environment, log)
+    started = _start(command, environment, log)
     changes: list[str] = []
     try:
-        killed = _follow(started, beside, _Changes(folder, changes, fault_at, fault), is_enough)
+        killed = _follow(started, _Changes(folder, changes, fault_at, fault), is_enough)
     except BaseException:
         started.kill()
         raise
@@ -174,26 +171,20 @@ class _Changes:
         return fault
 
 
-def _follow(command: Started, beside: Sequence[Started], changes: _Changes, is_enough: Callable[[], bool]) -> bool:
-    """Note the changes until the command has ended; return whether it, and what is beside it, is to be killed."""
+def _follow(command: Started, changes: _Changes, is_enough: Callable[[], bool]) -> bool:
+    """Note the changes until the command has ended; return whether it is to be killed."""
     waiting = select.poll()
-    for one in (command, *beside):
-        waiting.register(one.listener, select.POLLIN)
+    waiting.register(command.listener, select.POLLIN)
     asked = False
     while True:
         if not asked and is_enough():
             os.kill(command.pid, signal.SIGTERM)  # its children are its own concern, as with KillMode=mixed of systemd
             asked = True
         for listener, event in waiting.poll(POLL_MILLISECONDS):
-            if event & select.POLLIN:
-                if _answer(listener, changes):
-                    for one in beside:
-                        os.killpg(one.pid, signal.SIGKILL)
-                    return True
-            elif listener == command.listener:
+            if not event & select.POLLIN:
                 return False  # its last process has ended
-            else:
-                raise RuntimeError("a command beside the observed one has ended")
+            if _answer(listener, changes):
+                return True
 
 
 def _answer(listener: int, changes: _Changes) -> bool:
@@ -290,15 +281,11 @@ def _text(pid: int, address: int) -> str:
         return os.fsdecode(found.partition(b"\0")[0])
 
 
-def _become(
-    command: Sequence[str], environment: Mapping[str, str], log: Path, parent: socket.socket, stdin: int | None
-) -> None:
+def _become(command: Sequence[str], environment: Mapping[str, str], log: Path, parent: socket.socket) -> None:
     """Become the command in a process group of its own, with the filter."""
     try:
         os.setsid()
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        if stdin is not None:
-            os.dup2(stdin, 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
         libc = ctypes.CDLL(None, use_errno=True)

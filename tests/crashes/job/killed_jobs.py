@@ -4,10 +4,9 @@
 
 Before each start, records are sent: new events, an exact repetition, and now and then one that is quarantined. The job
 is killed right before its change number N of that start, JVM and Python together, or that change fails; the next start
-recovers. Starts in which a change fails have one JVM, which serves them one after the other. After each start the table
-has no event twice, and all events that a receipt covers; at the end it has every event once. In the scenario `first`
-each start has its own table and checkpoint, which are being created; in `later` one table and one checkpoint go through
-all of them. The counts are printed as JSON; the progress goes to stderr.
+recovers. After each start the table has no event twice, and all events that a receipt covers; at the end it has every
+event once. In the scenario `first` each start has its own table and checkpoint, which are being created; in `later` one
+table and one checkpoint go through all of them. The counts are printed as JSON; the progress goes to stderr.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from uuid import uuid4
 
 from rich.console import Console
@@ -34,11 +33,8 @@ from rich.console import Console
 from simulators.display import Display
 from simulators.services import spark
 from simulators.services.kafka.broker import Broker
-from simulators.services.process import Command
 from tests.cloud.gateway import Gateway, readings
 from tests.cloud.running import CloudSide
-from tests.crashes.job import shared_jvm
-from tests.crashes.job.shared_jvm import SharedJvm
 from tests.support import changes
 from tests.support.changes import Fault
 
@@ -52,8 +48,7 @@ QUARANTINED_EVERY = 7
 WATCH_SECONDS = 0.5
 START_SECONDS_MAX = 600.0
 """How long a start may take, the end of the job included."""
-FORGET_TABLES = f"{shared_jvm.__name__}:{shared_jvm.forget_tables_at_exit.__name__}"
-SHORT_LIFE = "-XX:TieredStopAtLevel=1"
+QUICK_START = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
 """For a JVM that ends soon: without the second compiler, a start takes two thirds of the CPU time."""
 _VARIABLE = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]+")
 
@@ -68,8 +63,6 @@ class KilledJobs:
     sent: list[int | None] = field(default_factory=list)
     """By offset the number of the event; None of a record for the quarantine."""
     starts: int = 0
-    jvm: SharedJvm | None = None
-    """None: each start has a JVM of its own."""
 
     def start(self, fault_at: int | None = None, fault: Fault = Fault.KILL) -> changes.Run:
         """Send records, and start the job until it is killed or fails, or has receipted everything and is stopped."""
@@ -78,18 +71,12 @@ class KilledJobs:
         data = Path(self.cloud.folder) / "data"
         places = ("--table", str(data / "events"), "--checkpoint", str(data / "checkpoint"), "--trigger", "1s")
         ends = ("--bootstrap-servers", self.cloud.bootstrap_servers, "--topic", self.cloud.topic)
-        patches = self.mutants if self.jvm is None else (*self.mutants, FORGET_TABLES)
-        own = ("job", *patches, "--", *ends, "--group", self.cloud.group, *places)
+        own = ("job", *self.mutants, "--", *ends, "--group", self.cloud.group, *places)
         command = spark.command(LAUNCH, own, self.cloud.folder / "spark", self.cloud.spark_options())
-        environment = _environment(command)
-        line: Sequence[str] = command.arguments
-        beside: tuple[changes.Started, ...] = ()
-        if self.jvm is not None:
-            line, beside = (sys.executable, str(LAUNCH), *own), (self.jvm.started,)
-            environment |= self.jvm.environment
+        environment = {**QUICK_START, **os.environ, **command.environment, "PYTHONPATH": str(ROOT)}
         with self._all_receipted() as is_enough:
             log = command.log_file
-            return changes.run(line, data, environment, log, fault_at, fault, beside=beside, is_enough=is_enough)
+            return changes.run(command.arguments, data, environment, log, fault_at, fault, is_enough=is_enough)
 
     def wrong(self, *, complete: bool = False) -> list[str]:
         """Return what is wrong in the table; `complete`: it must have everything."""
@@ -146,10 +133,6 @@ class KilledJobs:
             thread.join()
 
 
-def _environment(command: Command, jvm_options: str = SHORT_LIFE) -> dict[str, str]:
-    return {"JDK_JAVA_OPTIONS": jvm_options, **os.environ, **command.environment, "PYTHONPATH": str(ROOT)}
-
-
 def kinds_of(made: changes.Run, folder: Path) -> set[str]:
     """Return the kinds of the changes: the system call, and the file without numbers and ids."""
     return {_VARIABLE.sub("#", change.replace(str(folder), "")) for change in made.changes}
@@ -166,7 +149,6 @@ class Series:
         self._display = display
         self._fault = fault
         self._mutants = mutants
-        self._jvm: SharedJvm | None = None
         self._made: Sequence[str] = ()
         """The changes of a start without a fault."""
         self.kinds = 0
@@ -179,21 +161,6 @@ class Series:
         """Return what is printed."""
         made = {"changes": len(self._made), "kinds": self.kinds, "faults": self.faults, "ended": self.ended}
         return {"scenario": scenario, "fault": self._fault, **made}
-
-    def __enter__(self) -> Self:
-        if self._fault is not Fault.KILL:  # a killed JVM would not serve another start
-            self._display.phase("the JVM of the jobs")
-            cloud = CloudSide(self._broker.bootstrap_servers, "none", self._work)
-            options = cloud.spark_options()
-            cloud.close()
-            options = replace(options, settings={**options.settings, **shared_jvm.SETTINGS})
-            command = spark.command(LAUNCH, (), self._work / "jvm", options)
-            self._jvm = SharedJvm(command, LAUNCH, _environment(command, f"{SHORT_LIFE} {shared_jvm.JVM_OPTIONS}"))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._jvm is not None:
-            self._jvm.close()
 
     def later(self, part: int, parts: int) -> list[str]:
         """Disturb the starts of one table and one checkpoint, one after the other; return what is wrong."""
@@ -225,7 +192,7 @@ class Series:
         cloud = CloudSide(self._broker.bootstrap_servers, topic, self._work / topic)
         (cloud.folder / "data").mkdir(parents=True)
         try:
-            yield KilledJobs(cloud, self._mutants, jvm=self._jvm)
+            yield KilledJobs(cloud, self._mutants)
         finally:
             cloud.close()
 
@@ -295,8 +262,8 @@ def main() -> None:
             tempfile.TemporaryDirectory(prefix="killed-jobs-") as name,
             Broker(Path(name) / "kafka") as broker,
             Display(Console(stderr=True)) as display,
-            Series(broker, Path(name), display, given.fault, mutants) as series,
         ):
+            series = Series(broker, Path(name), display, given.fault, mutants)
             wrong = series.first(part, parts) if scenario == "first" else series.later(part, parts)
         print("\n".join([json.dumps(series.counts(scenario)), *wrong]), flush=True)
         failed = failed or bool(wrong)

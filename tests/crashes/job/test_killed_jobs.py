@@ -24,7 +24,7 @@ def test_whenever_the_job_is_killed_no_event_is_lost_or_doubled(scenario: str, p
     assert " 1 of " in done.stderr  # the progress
 
 
-@pytest.mark.parametrize(("fault", "part"), [("EIO", "4/10"), ("ENOSPC", "4/10"), ("short", "2/3")])
+@pytest.mark.parametrize(("fault", "part"), [("EIO", "4/20"), ("ENOSPC", "4/20"), ("short", "2/6")])
 def test_whichever_change_fails_no_event_is_lost_or_doubled(fault: str, part: str) -> None:
     done = run("job.killed_jobs", "--scenario", "later", "--fault", fault, "--part", part)
     assert done.returncode == 0, done.stdout

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,9 +31,6 @@ from tests.simulators.oracle.judged_field import row_of
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
-
-READERS = 6
-"""Some of them ask the broker before its partitions have a leader."""
 PASSWORD = "not-told-to-anybody"
 OURS, OTHERS = device_name(0, run=7), device_name(0, run=8)
 EVENTS_OF_THE_RUN = [Event(OURS, id=1, data={"a": 1}), Event(OURS, id="1", data={"a": 1})]
@@ -158,27 +153,6 @@ def test_a_topic_that_ends_before_the_run_began_is_another_one(old: Topic, tmp_p
     ledger = _played(tmp_path, topic={"name": old.name, "ends": {"0": 5}})
     with pytest.raises(TopicError, match="partition 0 ended at offset 5 before"):
         judge_remote_run(ledger, Sink(topic=old))
-
-
-@pytest.mark.heavy
-def test_a_broker_that_has_just_started_is_asked_again(tmp_path: Path) -> None:
-    started = threading.Event()
-    with Broker(tmp_path) as restarted, ThreadPoolExecutor(READERS) as threads:
-        restarted.create_topics()
-        restarted.kill()
-
-        def read_until_started() -> set[int]:
-            found: set[int] = set()
-            while not started.is_set():
-                found.update(Topic(restarted.bootstrap_servers, answer_seconds_max=120.0).ends().values())
-            return found
-
-        reads = [threads.submit(read_until_started) for _ in range(READERS)]
-        try:
-            restarted.start()
-        finally:
-            started.set()
-        assert [read.result(120) for read in reads] == [{0}] * READERS
 
 
 def test_records_that_are_deleted_while_they_are_read_are_no_end(old: Topic, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,28 +42,6 @@ async def test_each_peer_keeps_one_endpoint_at_the_target() -> None:
         assert (link.traffic.requests, link.traffic.answers) == (12, 12)
 
 
-async def _fates(seed: int) -> tuple[Sequence[int], Sequence[int]]:
-    """Return which of a peer's numbered datagrams reach the target, and which answers return."""
-    profile = link_profile(LinkPlan(request_loss=0.3, answer_loss=0.3))
-    async with minimal_gateway(lambda request: [request]) as gateway, Link([gateway.address], profile, seed) as link:
-        transport, peer = await _open_peer(link.address)
-        traffic = link.traffic
-        for number in range(200):
-            transport.sendto(bytes((1, 1, number)))
-            await until_count(lambda: traffic.answers + traffic.requests_lost, number + 1, "answers or losses")
-        await until_count(lambda: len(peer.heard) + traffic.answers_lost, traffic.answers, "answers received or lost")
-        transport.close()
-        return [datagram[2] for _, datagram in gateway.requests], [datagram[2] for datagram in peer.heard]
-
-
-async def test_the_same_seed_gives_the_same_fate() -> None:
-    first, again, other = await _fates(7), await _fates(7), await _fates(8)
-    assert first == again
-    assert first != other
-    assert 100 < len(first[0]) < 180
-    assert 60 < len(first[1]) < len(first[0])
-
-
 async def test_whoever_is_registered_has_the_fate_of_its_name_whenever_it_comes() -> None:
     async def arrived(order: Sequence[str]) -> dict[str, list[int]]:
         profile = link_profile(LinkPlan(request_loss=0.5))

@@ -22,7 +22,6 @@ from simulators.evidence.row import Row
 from simulators.judge.remote import judge_remote_run
 from simulators.judge.sink import Sink
 from simulators.ledger import Acked, Begun, Ledger, Reported
-from simulators.oracle.verdict import Verdict
 from simulators.payloads import device_name, devices_of
 from simulators.run.options import RunOptions, parse
 from simulators.run.services import empty_folder
@@ -90,20 +89,6 @@ async def test_a_gateway_that_is_there_is_tested_and_what_is_unknown_is_said(tmp
     assert "Field test: small" in (tmp_path / "run" / "report.html").read_text()
 
 
-@pytest.mark.heavy
-async def test_the_sensors_of_each_run_in_the_field_have_names_of_their_own(tmp_path: Path) -> None:
-    begins = []
-    for place in (tmp_path / "a", tmp_path / "b"):
-        place.mkdir()
-        async with minimal_gateway() as gateway:
-            await _run(_command(place, gateway.address[1], 0.5))
-        lines = list(ledger.read(place / "out.jsonl"))
-        assert isinstance(lines[0], Begun)
-        begins.append(str(lines[0].run["devices"]))
-        assert all(line.event.device.startswith(begins[-1]) for line in lines if isinstance(line, Reported))
-    assert begins[0] != begins[1]
-
-
 @pytest.mark.guarantee(0)
 async def test_a_gateway_that_answers_nobody_is_no_verdict_and_no_success(tmp_path: Path) -> None:
     async with minimal_gateway(lambda _: []) as gateway:
@@ -113,14 +98,6 @@ async def test_a_gateway_that_answers_nobody_is_no_verdict_and_no_success(tmp_pa
     assert status == 1, output
     assert "No verdict" in output
     assert "unacked" in output
-
-
-async def test_the_ledger_of_another_run_is_not_touched(tmp_path: Path) -> None:
-    (tmp_path / "out.jsonl").write_text("truth")
-    status, output = await _run(_command(tmp_path, 9, 1))
-    assert status == 1
-    assert "name another --ledger" in output
-    assert (tmp_path / "out.jsonl").read_text() == "truth"
 
 
 async def test_an_interrupt_gives_the_report_so_far(tmp_path: Path) -> None:
@@ -166,16 +143,6 @@ def test_a_folder_of_somebody_else_is_not_emptied(tmp_path: Path) -> None:
     (tmp_path / "mine" / "old").touch()
     empty_folder(tmp_path / "mine")
     assert not (tmp_path / "mine" / "old").exists()
-
-
-def test_a_table_without_a_row_of_the_run_has_lost_all_that_was_acked_where_that_is_final(tmp_path: Path) -> None:
-    write_table(tmp_path / "table", [])
-    ledger_file, sink = write_ledger(tmp_path), Sink(table=tmp_path / "table")
-    verdict = judge_remote_run(ledger_file, sink)
-    assert (verdict.kept, verdict.lost, verdict.unknown, verdict.rows) == (False, 0, 27, 0)
-    verdict = judge_remote_run(ledger_file, sink, final=True)
-    assert (verdict.lost, verdict.unknown, verdict.rows) == (27, 0, 0)
-    assert "byte for byte" in str(verdict.violations[-1])
 
 
 def _played(file: Path, number: int) -> list[Row]:
@@ -231,12 +198,6 @@ def test_the_table_in_postgresql_is_read_as_the_job_writes_it(tmp_path: Path) ->
 
         with pytest.raises(PostgresError, match="does not exist"):
             judge_remote_run(file, Sink(postgres=connection, postgres_table="none"))
-
-
-def test_a_verdict_that_is_broken_names_all_that_is() -> None:
-    verdict = Verdict(events=1, acked=1, refused=0, given_up=0, transmissions=1, rows=2, doubled=1, premature=3)
-    assert verdict.faults == {"doubled": 1, "premature": 3}
-    assert not verdict.kept
 
 
 def test_without_the_packages_of_the_simulators_one_sentence_says_what_to_install() -> None:
