@@ -269,7 +269,7 @@ def _judge_schedule(
     With lanes the order of a device's events is that of each lane: each type is judged as a device of its own.
     With `once` no event may be in the topic twice.
     """
-    lines, rows, records = read(ledger), _rows(table.rows), map(_record_of, _places(cluster))
+    lines, rows, records = read(ledger), rows_of(table), records_of(cluster)
     if lanes:
         lines, rows, records = map(_reported_by_lane, lines), map(_row_by_lane, rows), map(_row_by_lane, records)
     with EvidenceDatabase() as evidence:
@@ -297,16 +297,16 @@ def _lane_of(device: str, type_: str) -> str:
     return f"{device} {type_}" if is_divided else device
 
 
-def _places(cluster: Cluster) -> Iterable[TableRow]:
+def records_of(cluster: Cluster) -> Iterable[Row]:
     """Yield all committed records of the topic, those that retention has deleted, too."""
     for number, place in enumerate(cluster.partitions):
         for offset in filter(place.is_visible, range(place.end)):
-            yield TableRow(number, offset, place.log[offset])
+            yield _record_of(TableRow(number, offset, place.log[offset]))
 
 
-def _rows(rows: Iterable[TableRow]) -> Iterable[Row]:
+def rows_of(table: Table) -> Iterable[Row]:
     """Yield the sensors' rows as the table has them, where ids are text."""
-    for record in map(_record_of, rows):
+    for record in map(_record_of, table.rows):
         if not record.device.startswith(DEVICE_RESERVED_PREFIX):
             id_, boot = (None if value is None else str(value) for value in (record.id, record.boot))
             yield record._replace(id=id_, boot=boot)
