@@ -7,14 +7,14 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from agent.store.layout import FILE_NAME, FLUSH_SOCKET_NAME
 from simulators.services import ports
 from tests.crashes.forked_agent import POLL_SECONDS, ForkedAgent
-from tests.crashes.sensor import ALARM, Ports, Sensor
+from tests.crashes.sensor import Ports, Sensor
 
 MEMORY_FILES = Path("/dev/shm")  # what a crash leaves is computed: the flushes of its copies prove nothing
 TRIES_FEW, TRIES_MANY = 3, 2_000
@@ -22,7 +22,6 @@ START_SECONDS_MAX, END_SECONDS_MAX = 120.0, 120.0
 SUSPICION = "set by the test"
 """Why a store is salvaged at its next opening, though nothing is wrong with it."""
 LOG_NAME = "agent.log"
-LANE = f'[[forward.lanes]]\nname = "alarms"\ntype = "{ALARM}"\npriority = 10\n'
 Hook = Callable[[], None]
 
 
@@ -38,9 +37,9 @@ def work_folder() -> Iterator[Path]:
 
 
 class CrashingGateway:
-    """A state folder, and an agent that is started on it again and again; with `lanes`, alarms have their own lane."""
+    """A state folder, and an agent that is started on it again and again."""
 
-    def __init__(self, folder: Path, *, lanes: bool = False) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.state = folder / "state"
         self.store = self.state / FILE_NAME
@@ -49,7 +48,6 @@ class CrashingGateway:
         configuration.write_text(
             f'[gateway]\nid = "gw1"\nstate_dir = "{self.state}"\n[coap]\nbind = "[::1]:{self.ports.coap}"\n'
             f'[http]\nbind = "127.0.0.1:{self.ports.http}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-            + (LANE if lanes else "")
         )
         self.agent = ForkedAgent(configuration, folder / LOG_NAME)
 
@@ -60,24 +58,19 @@ class CrashingGateway:
         if base is not None:
             shutil.copytree(base, self.state)
 
-    def live(
-        self, sensors: Sequence[Sensor], before: Hook = nothing, on_ack: Hook = nothing, tries: int = TRIES_MANY
-    ) -> str:
+    def live(self, sensor: Sensor, before: Hook) -> str:
         """Run the agent with a load once, and end it in order if it still runs; return what is wrong with its end."""
         self._start(before)
-        for sensor in sensors:
-            sensor.send(self.agent.is_alive, tries, on_ack)
-        sensors[-1].send_again(self.agent.is_alive, tries)
+        sensor.send(self.agent.is_alive, TRIES_FEW)
+        sensor.send_again(self.agent.is_alive, TRIES_FEW)
         return "" if self.agent.end(signal.SIGTERM, END_SECONDS_MAX) is not None else "the agent does not end"
 
-    def recover(self, sensors: Sequence[Sensor], before: Hook = nothing) -> list[str]:
+    def recover(self, sensor: Sensor) -> list[str]:
         """Run the agent without a fault until all events are acked, and end it; return what is wrong with that."""
-        self._start(before)
-        for sensor in sensors:
-            sensor.send(self.agent.is_alive, TRIES_MANY)
+        self._start(nothing)
+        sensor.send(self.agent.is_alive, TRIES_MANY)
         status = self.agent.end(signal.SIGTERM, END_SECONDS_MAX)
-        missing = (number for sensor in sensors for number in sensor.texts.keys() - sensor.acked)
-        found = [f"event {number} is never acked" for number in sorted(missing)]
+        found = [f"event {number} is never acked" for number in sorted(sensor.texts.keys() - sensor.acked)]
         return found if status == 0 else [*found, f"the agent ends with status {status} after the crash"]
 
     def kill(self, sensor: Sensor) -> None:

@@ -9,7 +9,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.store.files.folders import store_folders
 from agent.store.read.events import Epochs, read_packed
 from agent.store.recovery.verify import verify
 from agent.store.schema import database
@@ -28,22 +27,16 @@ class Contents:
 
 
 def read(store: Path) -> Contents:
-    """Read a store, and those of other lanes."""
+    """Read a store."""
     events, labels = [], []
-    for file in stores_with(store):
-        with closing(database.open_for_reading(file)) as connection:
-            epochs = Epochs.load(connection)
-            for event in read_packed(connection, 1, 1 << 40):
-                document = json.loads(b"{" + event.tail + b"}")
-                labels.append(epochs.label(event.position))
-                if document["device"] == DEVICE:
-                    events.append((document["id"], document["data"]["text"], labels[-1]))
+    with closing(database.open_for_reading(store)) as connection:
+        epochs = Epochs.load(connection)
+        for event in read_packed(connection, 1, 1 << 40):
+            document = json.loads(b"{" + event.tail + b"}")
+            labels.append(epochs.label(event.position))
+            if document["device"] == DEVICE:
+                events.append((document["id"], document["data"]["text"], labels[-1]))
     return Contents(tuple(events), tuple(labels))
-
-
-def stores_with(store: Path) -> list[Path]:
-    """Return a store and those of other lanes beside it."""
-    return [folder / store.name for folder in store_folders(store.parent).values()]
 
 
 def faults(store: Path, before: Contents, texts: Mapping[int, str], acked: Collection[int]) -> list[str]:
@@ -56,7 +49,5 @@ def faults(store: Path, before: Contents, texts: Mapping[int, str], acked: Colle
     found += [f"label {label} is there twice" for label, count in Counter(after.labels).items() if count > 1]
     labels = {number: label for number, _, label in after.events}
     found += [f"event {number} has another label" for number, _, label in before.events if labels.get(number) != label]
-    found += [
-        f"verify: {defect.check}: {defect.text}" for file in stores_with(store) for defect in verify(file).findings
-    ]
+    found += [f"verify: {defect.check}: {defect.text}" for defect in verify(store).findings]
     return found

@@ -1,9 +1,7 @@
 """A file system (FUSE) that passes everything on to a folder, and records each change and each flush.
 
-    python -m tests.crashes.recorded_disk MOUNT FOLDER RECORD
-
-Events that were acked are noted by the attribute `user.acked` of its root; `user.ended` has the steps written to the
-file RECORD. An unmounted file system goes on as long as another mount namespace has it, such as one of a container.
+Events that were receipted are noted by the attribute `user.acked` of its root; `user.ended` has the steps written to a
+file. An unmounted file system goes on as long as another mount namespace has it, such as one of a container.
 """
 
 from __future__ import annotations
@@ -143,7 +141,7 @@ def contents_of(folder: Path) -> dict[str, bytes]:
 
 
 @contextmanager
-def recorded(mount: Path, folder: Path, record: Path, module: str = "tests.crashes.recorded_disk") -> Iterator[None]:
+def recorded(mount: Path, folder: Path, record: Path, module: str) -> Iterator[None]:
     """Mount a folder, with its changes recorded, for the time of a block; raise ServiceError where that fails.
 
     The module is run with the three paths as arguments.
@@ -163,13 +161,3 @@ def steps_of(record: Path) -> list[Step]:
     """Return the recorded steps."""
     steps: list[Step] = pickle.loads(record.read_bytes())
     return steps
-
-
-def note_acked(mount: Path, events: set[int]) -> None:
-    """Record that events are acked by now."""
-    os.setxattr(mount, ACKED, " ".join(map(str, sorted(events))).encode())
-
-
-if __name__ == "__main__":
-    disk, backing, steps = map(Path, sys.argv[1:])
-    mfusepy.FUSE(RecordedDisk(backing, steps), str(disk), foreground=True, nothreads=True, hard_remove=True)

@@ -15,8 +15,6 @@ from random import Random
 from simulators import wire
 
 DEVICE = "urn:dev:mac:0000000000000001"
-ALARM = "alarm"
-"""The type of each event with an odd id: requests of several events have both types."""
 ANSWER_SECONDS_MAX = 0.4
 PAUSE_SECONDS = 0.005
 JSON_FORMAT = 50
@@ -49,12 +47,11 @@ class Sensor:
         """The texts of all events of the load."""
         self.acked: set[int] = set()
 
-    def send(self, is_alive: Callable[[], bool], tries: int, on_ack: Callable[[], None] = lambda: None) -> None:
+    def send(self, is_alive: Callable[[], bool], tries: int) -> None:
         """Send each request that is not acked yet, until it is, at most so often, or until the agent has ended."""
         for request in self._requests:
             if not self.acked.issuperset(request) and self._send(request, is_alive, tries):
                 self.acked.update(request)
-                on_ack()
 
     def send_again(self, is_alive: Callable[[], bool], tries: int) -> None:
         """Send the first request once more."""
@@ -70,10 +67,7 @@ class Sensor:
         return False
 
     def _post(self, request: dict[int, str]) -> bool:
-        events = [
-            {"device": DEVICE, "id": number, "data": {"text": text}} | ({"type": ALARM} if number % 2 else {})
-            for number, text in request.items()
-        ]
+        events = [{"device": DEVICE, "id": number, "data": {"text": text}} for number, text in request.items()]
         body = json.dumps(events if len(events) > 1 else events[0]).encode()
         try:
             return self._coap(body) if len(body) <= COAP_BYTES_MAX else self._http(body)

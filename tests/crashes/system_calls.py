@@ -24,7 +24,7 @@ from pathlib import Path
 from agent.store.files import swap
 from simulators.services.install import programs
 from tests.crashes import mutants, oracle
-from tests.crashes.gateway import SUSPICION, TRIES_FEW, CrashingGateway, Hook, nothing, work_folder
+from tests.crashes.gateway import SUSPICION, CrashingGateway, Hook, nothing, work_folder
 from tests.crashes.sensor import Sensor
 
 SOURCE = Path(__file__).with_suffix(".c")
@@ -122,9 +122,9 @@ class Runner:
         self._calls.unlink(missing_ok=True)
         self._gateway.replace(self._base)
         sensor = Sensor(self._gateway.ports, FIRST_ID)
-        hangs = self._gateway.live([sensor], before, tries=TRIES_FEW)
+        hangs = self._gateway.live(sensor, before)
         acked = sensor.acked | self._earlier.acked
-        wrong = ([hangs] if hangs else []) + self._gateway.recover([sensor])
+        wrong = ([hangs] if hangs else []) + self._gateway.recover(sensor)
         acked |= sensor.acked
         texts = sensor.texts | self._earlier.texts
         return wrong + oracle.faults(self._gateway.store, self._contents, texts, acked)
