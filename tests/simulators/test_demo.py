@@ -75,6 +75,7 @@ def test_sensors_and_events_fit_together(arguments: list[str], sensors: int, eve
         (["--sensors", "0"], "argument --sensors: at least 1 is needed"),
         (["--sensors", "many"], "argument --sensors: 'many' is no natural number"),
         (["--minutes", "-1"], "argument --minutes: '-1' is no natural number"),
+        (["--events", "0"], "argument --events: at least 1 is needed"),
     ],
 )
 def test_numbers_that_do_not_fit_together_are_refused_with_what_would(
@@ -84,18 +85,6 @@ def test_numbers_that_do_not_fit_together_are_refused_with_what_would(
         demo.parse([f"{arguments[0]}={arguments[1]}", *arguments[2:]], "demo")
     assert ended.value.code == 2
     assert capsys.readouterr().err.splitlines()[-1] == f"demo: error: {message}"
-
-
-def test_the_time_is_an_option() -> None:
-    assert demo.parse(["--seed", "7", "--minutes", "10"], "demo").scenario.seconds == 600.0
-
-
-@pytest.mark.parametrize("wrong", [["--events", "0"], ["--events", "-1"], ["--seed", "x"], ["--kill", "1"], ["more"]])
-def test_wrong_usage_is_refused(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        demo.parse(wrong, "demo")
-    assert ended.value.code == 2
-    assert "usage: demo" in capsys.readouterr().err
 
 
 def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,37 +19,30 @@ from tests.support.steppable_clock import SteppableClock
 from tests.support.udp import ask
 from tests.support.waiting import wait_until
 
-BOOT_1970 = f"-{int(time.time()) - 60}"
-RIGHT, BACK, AHEAD = "+0", f"-{14 * 86_400}", f"+{365 * 86_400}"
+BOOT_1970 = 60 - int(time.time())
+RIGHT, BACK, AHEAD = 0, -14 * 86_400, 365 * 86_400
+"""The offsets of wall clocks, in seconds."""
 
 
 class Gateway:
     """One gateway, restarted several times with another wall clock; its monotonic clocks are correct."""
 
-    def __init__(self, folder: Path, retention: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, retention: str) -> None:
         self.folder = folder
-        self._clock_file = folder / "clock"
-        self._environment = environment or {}
-        self._module = ("agent.cli.main",) if environment else ("tests.support.stepped_clock", str(self._clock_file))
+        self.clock = SteppableClock(folder)
         self._configuration = configured(folder, f'[identity]\nretention = "{retention}"\n', http="")
         self._port = 0
         self._number = 0
 
     @contextmanager
-    def running(self, wall: str) -> Iterator[None]:
+    def running(self, wall: int) -> Iterator[None]:
         """Run the agent with a wall clock, until a stop is requested."""
-        self.step(wall)
-        with agent_process(self._configuration, self._environment, self._module) as process:
+        self.clock.set(wall)
+        with agent_process(self._configuration, self.clock.environment) as process:
             process.start()
             self._port = wait_until_ready(process)["coap"]
             yield
             assert process.terminate() == 0
-
-    def step(self, wall: str) -> None:
-        """Set the wall clock, also under a running agent."""
-        new = self.folder / "clock.new"
-        new.write_text(wall + "\n")
-        new.rename(self._clock_file)
 
     def send(self, event: int) -> None:
         """Send an event with its own Message ID and Token, until it is acked."""
@@ -75,13 +68,13 @@ class Gateway:
 
 @pytest.mark.guarantee(2)
 @pytest.mark.parametrize("walls", [(BOOT_1970, RIGHT, BACK, AHEAD), (AHEAD, BACK, BOOT_1970, RIGHT)])
-def test_no_step_of_the_wall_clock_makes_the_gateway_forget(tmp_path: Path, walls: tuple[str, ...]) -> None:
+def test_no_step_of_the_wall_clock_makes_the_gateway_forget(tmp_path: Path, walls: tuple[int, ...]) -> None:
     gateway = Gateway(tmp_path, "7d")
     for number, wall in enumerate(walls):
         with gateway.running(wall):
             for event in range(number + 1):
                 gateway.send(event)
-            gateway.step(walls[(number + 1) % len(walls)])
+            gateway.clock.set(walls[(number + 1) % len(walls)])
             for event in range(number + 1):
                 gateway.send(event)
     stored = gateway.stored()
@@ -99,7 +92,7 @@ def test_the_retention_runs_on_time_that_has_passed_whatever_the_wall_says(tmp_p
     with gateway.running(AHEAD):
         gateway.send(1)
         since = time.monotonic()
-        gateway.step(BOOT_1970)
+        gateway.clock.set(BOOT_1970)
         wait_until(lambda: time.monotonic() - since > 4, "four seconds of running")
         gateway.send(2)
     with gateway.running(BACK):  # the opening checks for expired fingerprints, before the first commit
@@ -111,12 +104,9 @@ def test_the_retention_runs_on_time_that_has_passed_whatever_the_wall_says(tmp_p
 
 @pytest.mark.guarantee(5)
 def test_once_the_kernel_reports_a_synchronised_clock_an_event_declares_by_how_much_it_was_off(tmp_path: Path) -> None:
-    folder = tmp_path / "steppable"
-    folder.mkdir()
-    clock = SteppableClock(folder)
-    gateway = Gateway(tmp_path, "7d", clock.environment)
+    gateway = Gateway(tmp_path, "7d")
+    clock = gateway.clock
     clock.report(synchronised=False)
-    clock.set(-14 * 86_400)
     sent: dict[int, tuple[float, float]] = {}
 
     def send(event: int) -> None:
@@ -124,9 +114,9 @@ def test_once_the_kernel_reports_a_synchronised_clock_an_event_declares_by_how_m
         gateway.send(event)
         sent[event] = (before, time.time())
 
-    with gateway.running(RIGHT):
+    with gateway.running(BACK):
         send(1)
-    with gateway.running(RIGHT):  # in the same boot of the machine
+    with gateway.running(BACK):  # in the same boot of the machine
         send(2)
         clock.set(-86_400)
         send(3)

@@ -95,25 +95,18 @@ def capped(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_reports_of_all_clients_are_processed_while_there_are_no_events(
-    kafka: KafkaTopic, gateway: str, mode: str
-) -> None:
-    with capped(kafka.settings(mode), MemoryOutbox(), gateway) as uplink:
-        uplink.await_reports(CLIENTS[mode])
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_the_reports_of_all_clients_are_processed_while_another_lane_has_its_turn(
-    kafka: KafkaTopic, gateway: str, mode: str
+@pytest.mark.parametrize("events", [0, 10])
+def test_the_reports_of_all_clients_are_processed_while_there_are_no_events_or_another_lane_has_its_turn(
+    kafka: KafkaTopic, gateway: str, events: int, mode: str
 ) -> None:
     turns = Turns(SystemClock())
     other, turn = turns.of(10), turns.of(0)
     outbox = MemoryOutbox()
-    outbox.append(*readings(10))
-    other.ask(has_events=True)
+    outbox.append(*readings(events))
+    other.ask(has_events=bool(events))
     with capped(kafka.settings(mode), outbox, gateway, turn) as uplink:
-        uplink.await_reports(CLIENTS[mode], lambda: other.ask(has_events=True))
-        assert outbox.new == 10
+        uplink.await_reports(CLIENTS[mode], lambda: other.ask(has_events=bool(events)))
+        assert outbox.new == events
 
 
 @pytest.mark.parametrize("mode", MODES[:2])

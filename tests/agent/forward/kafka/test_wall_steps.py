@@ -93,19 +93,3 @@ def test_a_clock_that_is_set_back_while_kafka_is_away_delays_nothing(
             gateway.send(5)
             broker.start()
             wait_until(gateway.has_forwarded_all, "everything is forwarded", seconds=300)
-
-
-@pytest.mark.guarantee(4)
-@pytest.mark.kafka
-@pytest.mark.heavy
-@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
-def test_a_clock_that_is_set_back_and_forth_at_work_delays_nothing(
-    kafka: KafkaTopic, tmp_path: Path, delivery: str
-) -> None:
-    gateway = Gateway(tmp_path, kafka, delivery)
-    with running(gateway):
-        for seconds in (0, -HOURS, 5 * HOURS, 0, -24 * HOURS, -25 * HOURS, 0):
-            gateway.send(30)
-            gateway.clock.set(seconds)
-            gateway.send(30)
-            wait_until(gateway.has_forwarded_all, f"everything is forwarded after {seconds}", seconds=300)

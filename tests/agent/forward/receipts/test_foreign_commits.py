@@ -10,7 +10,7 @@ from agent.forward.receipts.hold import read_hold
 from agent.store.facts import RECEIPTS_HELD, RECEIPTS_TABLE
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.receipts.polling import EVENTS, CountingOutbox, processed, wait_for_polls
-from tests.agent.forward.running import forwarding, receipting
+from tests.agent.forward.running import receipting
 from tests.support.waiting import wait_for_count, wait_until
 
 BEYOND = 10**6
@@ -56,24 +56,6 @@ def test_a_commit_that_is_no_receipt_holds_and_pins_nothing_until_a_true_one_sta
 
     assert "receipts=flowing" in caplog.text
     assert outbox.fact(RECEIPTS_TABLE) == "table-1"
-
-
-@pytest.mark.kafka
-def test_receipts_of_the_topic_before_it_was_recreated_hold(
-    kafka: KafkaTopic, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
-) -> None:
-    of_the_old = kafka.receipt("table-0")
-    kafka.delete_topic()
-    anew = kafka.create_topic()
-
-    with receipting(kafka.settings(), outbox), forwarding(kafka.settings(), outbox):
-        wait_until(lambda: {batch.topic_id for batch in outbox.forwarded()} == {anew}, "all are sent again")
-        kafka.commit(None, of_the_old)
-        wait_until(lambda: "receipts=held" in caplog.text, "it is held")
-        assert processed(outbox) == 0
-        assert outbox.fact(RECEIPTS_TABLE) is None
-        kafka.commit(None, kafka.receipt())
-        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
 
 @pytest.mark.kafka

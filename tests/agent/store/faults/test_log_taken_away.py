@@ -27,7 +27,6 @@ from tests.agent.store.stores import (
     accept,
     declared,
     document,
-    holding_the_log,
     make_store,
     open_faulty,
     stored_events,
@@ -106,61 +105,6 @@ async def test_what_comes_after_the_log_is_gone_is_refused_and_stored_by_its_res
     # SQLite still has a removed log open. A truncated one is lost, which is reported; the file is unchanged.
     kept = range(20) if take_away in (remove, replace) else range(10)
     assert set(found) >= {*kept, *range(100, 110)}
-
-
-@pytest.mark.guarantee(7)
-@pytest.mark.parametrize("take_away", [truncate, remove, make_anew])
-@pytest.mark.parametrize("fails_before", ["", "INSERT INTO events", "COMMIT"])
-async def test_nothing_is_acked_into_a_log_that_was_taken_away_before_the_first_transaction_or_after_one_that_failed(
-    tmp_path: Path,
-    clock: HandClock,
-    take_away: Callable[[Path], None],
-    fails_before: str,
-    faulty: type[FaultyConnection],
-) -> None:
-    events = {number: Event("d", id=number, data={"text": TEXT}) for number in range(20)}
-    acked = set()
-    async with make_store(tmp_path / "live", clock) as store:
-        for number in range(5):
-            acked.add(number)
-            await accept(store, clock, events[number])
-    async with make_store(tmp_path / "live", clock, connect=open_faulty(faulty)) as store:
-        if fails_before:
-            for number in range(5, 10):
-                acked.add(number)
-                await accept(store, clock, events[number])
-            write_back(store)
-            faulty.fault = fails_before
-            assert (await accept(store, clock, events[10])).refusal
-        take_away(tmp_path / "live" / LOG)
-        faulty.fault = ""
-        for number in range(11, 15):
-            outcome = await accept(store, clock, events[number])
-            acked |= set() if outcome.refusal else {number}
-        killed = what_a_kill_leaves(tmp_path / "live", tmp_path / "killed")
-        assert acked.isdisjoint(range(11, 15)) == isinstance(damage_met(store), DamagedStoreError)
-    async with make_store(killed, clock) as store:
-        copies = await accept(store, clock, *(events[number] for number in sorted(acked)))
-        assert copies.duplicates == len(acked)
-        await accept(store, clock, *events.values())
-        assert sorted(ids(store)) == sorted(events)
-
-
-@pytest.mark.guarantee(7)
-@pytest.mark.parametrize("take_away", [remove, make_anew])
-async def test_a_log_that_was_removed_while_a_reader_holds_it_is_put_back(
-    tmp_path: Path, clock: HandClock, take_away: Callable[[Path], None]
-) -> None:
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, Event("d", id=0))
-        with holding_the_log(tmp_path):
-            for number in range(1, 5):
-                await accept(store, clock, Event("d", id=number))
-            take_away(tmp_path / LOG)
-            assert (await accept(store, clock, Event("d", id=5))).refusal
-            assert damage_met(store)
-    async with make_store(tmp_path, clock) as store:
-        assert set(ids(store)) >= set(range(5))
 
 
 @pytest.mark.parametrize("added", [-1, -1_000, 1 << 20, 1 << 31])

@@ -71,17 +71,3 @@ async def test_a_duplicate_is_acked_once_nothing_refused_lies_behind_the_last_co
     async with make_store(image, clock) as store:
         assert (await accept(store, clock, sensors.sent[1])).duplicates == 1
         assert not LogFrames(image / FILE_NAME).behind
-
-
-@pytest.mark.parametrize("fault", [Fault(Operation.WRITE, Error.FULL), Fault(Operation.FLUSH, Error.BROKEN)])
-async def test_labels_of_a_refused_commit_are_not_assigned_again(
-    tmp_path: Path, clock: HandClock, fault: Fault
-) -> None:
-    sensors, disk = Sensors(), FailingDisk()
-    async with make_store(tmp_path / "live", clock, connect=disk.connect) as store:
-        assert await sensors.send(store, clock, 1, 20)
-        with disk.failing(fault):
-            assert not await sensors.send(store, clock, 20, 80_000)  # too large for memory: written before its COMMIT
-        assert await sensors.send(store, clock, 1, 20)
-        stored = readings(stored_events(store))
-        assert stored[1].label.epoch != stored[22].label.epoch
