@@ -15,9 +15,6 @@ PURE_ONLY = {
     "tests/agent/store/fingerprints/test_index.py::test_a_step_of_the_sealing_reads_few_entries": (
         "replaces a method of FingerprintIndex"
     ),
-    "tests/agent/cli/manual/test_pages.py::test_the_files_are_written_with_nothing_but_pythons_own_library": (
-        "starts Python without the folder of installed packages, in which the compiled form is"
-    ),
     "tests/agent/test_damage.py::test_damage_that_the_purge_meets_makes_the_agent_salvage_and_go_on": _SECTION,
     **{
         "tests/agent/test_damage.py::test_the_damaged_store_of_one_lane_is_salvaged_and_the_other_lane_keeps_all"

@@ -1,4 +1,4 @@
-"""A cluster of three brokers: the loss of a leader, and too few remaining replicas."""
+"""A cluster of three brokers, and an unclean election."""
 
 from __future__ import annotations
 
@@ -25,14 +25,6 @@ MODES = ("at-least-once", "exactly-once")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     with KafkaCluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
-
-
-@pytest.fixture
-def kafka(cluster: KafkaCluster) -> KafkaTopic:
-    cluster.start()
-    side = KafkaTopic(cluster.bootstrap_servers, f"cluster.{uuid4().hex}", replicas=3)
-    side.create_topic()
-    return side
 
 
 def await_leader(kafka: KafkaTopic, number: int) -> None:
