@@ -82,6 +82,12 @@ class Sensor:
     ) -> None:
         self._socket.close()
 
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._socket.close()
+
     @property
     def port(self) -> int:
         port: int = self._socket.getsockname()[1]

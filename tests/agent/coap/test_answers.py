@@ -31,17 +31,15 @@ def test_the_table_has_every_status() -> None:
 @both_paths
 @pytest.mark.parametrize(("answer", "code", "rest"), TABLE, ids=lambda value: str(value)[:40])
 async def test_each_outcome_has_its_code_and_options(fast: bool, answer: Answer, code: int, rest: bytes) -> None:
-    async with serving(Recorder(answer), fast=fast) as server:
-        with Sensor(server.port) as sensor:
-            assert await sensor.ask(post(mid=7, token=b"abc")) == Response(ACK, code, 7, b"abc", rest)
+    async with serving(Recorder(answer), fast=fast) as server, Sensor(server.port) as sensor:
+        assert await sensor.ask(post(mid=7, token=b"abc")) == Response(ACK, code, 7, b"abc", rest)
 
 
 @both_paths
 async def test_a_non_confirmable_request_gets_a_non_confirmable_response(fast: bool) -> None:
-    async with serving(Recorder(), fast=fast) as server:
-        with Sensor(server.port) as sensor:
-            first = await sensor.ask(post(mid=7, token=b"abc", kind=NON))
-            second = await sensor.ask(post(mid=8, token=b"abd", kind=NON))
+    async with serving(Recorder(), fast=fast) as server, Sensor(server.port) as sensor:
+        first = await sensor.ask(post(mid=7, token=b"abc", kind=NON))
+        second = await sensor.ask(post(mid=8, token=b"abd", kind=NON))
     assert (first.kind, first.code, first.token, first.rest) == (NON, 0x44, b"abc", b"")
     assert (second.token, second.mid) == (b"abd", (first.mid + 1) & 0xFFFF)
 
@@ -52,9 +50,8 @@ async def test_the_delivery_says_what_the_request_said(fast: bool) -> None:
     words = tuple(
         (URI_QUERY, word) for word in (b"d=urn:dev:mac:0011223344556677", b"id=7", b"boot=3", b"t=1", b"type=x")
     )
-    async with serving(recorder, fast=fast) as server:
-        with Sensor(server.port) as sensor:
-            await sensor.ask(post(path="events", options=words, content_format=112))
+    async with serving(recorder, fast=fast) as server, Sensor(server.port) as sensor:
+        await sensor.ask(post(path="events", options=words, content_format=112))
     delivery = recorder.deliveries[0]
     assert (delivery.body, delivery.media, delivery.via) == (BODY, Media.SENML_CBOR, "coap")
     assert (delivery.sender, delivery.authenticated) == ("coap://[::1]", None)
@@ -67,9 +64,8 @@ async def test_the_delivery_says_what_the_request_said(fast: bool) -> None:
 @pytest.mark.parametrize("query", [(b"id",), (b"id=1", b"id=2")], ids=["without a value", "twice"])
 async def test_a_query_that_is_not_made_of_words_is_refused(fast: bool, query: tuple[bytes, ...]) -> None:
     recorder = Recorder()
-    async with serving(recorder, fast=fast) as server:
-        with Sensor(server.port) as sensor:
-            response = await sensor.ask(post(options=tuple((URI_QUERY, word) for word in query)))
+    async with serving(recorder, fast=fast) as server, Sensor(server.port) as sensor:
+        response = await sensor.ask(post(options=tuple((URI_QUERY, word) for word in query)))
     assert (response.code, response.rest[:1]) == (0x80, b"\xff")
     assert recorder.deliveries == []
 
@@ -92,9 +88,8 @@ async def test_the_format_is_named_or_else_told_by_the_first_byte(
     fast: bool, content_format: int | None, body: bytes, media: Media | None
 ) -> None:
     recorder = Recorder()
-    async with serving(recorder, fast=fast) as server:
-        with Sensor(server.port) as sensor:
-            await sensor.ask(post(content_format=content_format, payload=body))
+    async with serving(recorder, fast=fast) as server, Sensor(server.port) as sensor:
+        await sensor.ask(post(content_format=content_format, payload=body))
     assert recorder.deliveries[0].media is media
 
 
@@ -116,11 +111,10 @@ async def test_a_body_over_the_limit_is_refused_with_size1(fast: bool) -> None:
 
 
 async def test_a_truncated_datagram_that_is_no_request_is_not_answered() -> None:
-    async with serving(Recorder()) as server:
-        with Sensor(server.port) as sensor:
-            sensor.send(datagram(RST, 0, 9, b"", (), b"x" * 9_000))
-            sensor.send(datagram(CON, 0x45, 9, b"", (), b"x" * 9_000))
-            await sensor.expect_silence()
+    async with serving(Recorder()) as server, Sensor(server.port) as sensor:
+        sensor.send(datagram(RST, 0, 9, b"", (), b"x" * 9_000))
+        sensor.send(datagram(CON, 0x45, 9, b"", (), b"x" * 9_000))
+        await sensor.expect_silence()
 
 
 def test_a_diagnostic_is_cut_between_two_characters() -> None:

@@ -17,18 +17,17 @@ from tests.agent.coap.serving import both_paths, serving
 @both_paths
 async def test_draining_takes_nothing_more_and_answers_what_is_in_progress(fast: bool) -> None:
     recorder = Recorder(answer=None)
-    async with serving(recorder, fast=fast) as server:
-        with Sensor(server.port) as sensor:
-            sensor.send(post(mid=1))
-            await recorder.received(1)
-            draining = asyncio.create_task(server.drain())
-            await asyncio.sleep(0)
-            sensor.send(post(mid=2))
-            assert server.in_progress == 1
-            recorder.respond()
-            assert (await sensor.receive()).code == CHANGED
-            await draining
-            assert server.in_progress == 0
+    async with serving(recorder, fast=fast) as server, Sensor(server.port) as sensor:
+        sensor.send(post(mid=1))
+        await recorder.received(1)
+        draining = asyncio.create_task(server.drain())
+        await asyncio.sleep(0)
+        sensor.send(post(mid=2))
+        assert server.in_progress == 1
+        recorder.respond()
+        assert (await sensor.receive()).code == CHANGED
+        await draining
+        assert server.in_progress == 0
     assert len(recorder.deliveries) == 1
 
 
@@ -47,10 +46,9 @@ async def test_leaving_drains(fast: bool) -> None:
 @both_paths
 async def test_a_server_that_is_closed_waits_no_longer_than_its_bound(fast: bool) -> None:
     recorder = Recorder(answer=None)
-    async with serving(recorder, Tuning(drain_seconds_max=0.02), fast=fast) as server:
-        with Sensor(server.port) as sensor:
-            sensor.send(post())
-            await recorder.received(1)
+    async with serving(recorder, Tuning(drain_seconds_max=0.02), fast=fast) as server, Sensor(server.port) as sensor:
+        sensor.send(post())
+        await recorder.received(1)
     recorder.respond()  # too late, without effect
 
 

@@ -51,9 +51,8 @@ def link_local() -> tuple[str, int]:
 async def test_a_link_local_sensor_is_named_with_its_zone_and_answered() -> None:
     host, zone = link_local()
     recorder = Recorder()
-    async with serving(recorder) as server:
-        with Sensor(server.port, host, zone) as sensor:
-            assert (await sensor.ask(post())).code == CHANGED
+    async with serving(recorder) as server, Sensor(server.port, host, zone) as sensor:
+        assert (await sensor.ask(post())).code == CHANGED
     assert recorder.deliveries[0].sender == f"coap://[{host}%25{socket.if_indextoname(zone)}]"
 
 

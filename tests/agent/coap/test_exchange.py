@@ -16,13 +16,12 @@ from tests.agent.coap.serving import both_paths, serving
 @pytest.mark.guarantee(1)
 async def test_the_ack_is_withheld_until_the_outcome() -> None:
     recorder = Recorder(answer=None)
-    async with serving(recorder) as server:
-        with Sensor(server.port) as sensor:
-            sensor.send(post(mid=5))
-            await recorder.received(1)
-            await sensor.expect_silence()
-            recorder.respond()
-            assert await sensor.receive() == Response(ACK, 0x44, 5, b"\x01", b"")
+    async with serving(recorder) as server, Sensor(server.port) as sensor:
+        sensor.send(post(mid=5))
+        await recorder.received(1)
+        await sensor.expect_silence()
+        recorder.respond()
+        assert await sensor.receive() == Response(ACK, 0x44, 5, b"\x01", b"")
 
 
 async def test_a_retransmission_in_progress_is_met_with_silence_and_answered_once() -> None:
@@ -43,33 +42,30 @@ async def test_a_retransmission_in_progress_is_met_with_silence_and_answered_onc
 @pytest.mark.parametrize("status", [Status.DURABLE, Status.UNDECODABLE, Status.UNKNOWN_FORMAT, Status.TOO_LARGE])
 async def test_a_retransmission_after_a_lasting_answer_gets_the_same_answer(kind: int, status: Status) -> None:
     recorder = Recorder(Answer(status, reason="as it is"))
-    async with serving(recorder) as server:
-        with Sensor(server.port) as sensor:
-            first = await sensor.ask(post(kind=kind))
-            recorder.answer = Answer(Status.FORBIDDEN)
-            assert await sensor.ask(post(kind=kind)) == first
+    async with serving(recorder) as server, Sensor(server.port) as sensor:
+        first = await sensor.ask(post(kind=kind))
+        recorder.answer = Answer(Status.FORBIDDEN)
+        assert await sensor.ask(post(kind=kind)) == first
     assert len(recorder.deliveries) == 1
 
 
 @pytest.mark.guarantee(4)
 async def test_once_the_store_has_forgotten_events_a_retransmission_is_asked_about_again() -> None:
     recorder = Recorder()
-    async with serving(recorder) as server:
-        with Sensor(server.port) as sensor:
-            await sensor.ask(post())
-            server.forget_answers()
-            await sensor.ask(post())
+    async with serving(recorder) as server, Sensor(server.port) as sensor:
+        await sensor.ask(post())
+        server.forget_answers()
+        await sensor.ask(post())
     assert len(recorder.deliveries) == 2
 
 
 @pytest.mark.parametrize("status", [Status.UNAVAILABLE, Status.UNAUTHENTICATED, Status.FORBIDDEN])
 async def test_a_refusal_is_not_remembered(status: Status) -> None:
     recorder = Recorder(Answer(status))
-    async with serving(recorder) as server:
-        with Sensor(server.port) as sensor:
-            assert (await sensor.ask(post())).code != 0x44
-            recorder.answer = DURABLE
-            assert (await sensor.ask(post())).code == 0x44
+    async with serving(recorder) as server, Sensor(server.port) as sensor:
+        assert (await sensor.ask(post())).code != 0x44
+        recorder.answer = DURABLE
+        assert (await sensor.ask(post())).code == 0x44
     first, second = recorder.deliveries
     assert first.retransmission_key == second.retransmission_key
 
@@ -78,20 +74,18 @@ async def test_a_refusal_is_not_remembered(status: Status) -> None:
 @both_paths
 async def test_other_bytes_under_the_same_message_id_and_token_are_a_new_request(fast: bool) -> None:
     recorder = Recorder()
-    async with serving(recorder, fast=fast) as server:
-        with Sensor(server.port) as sensor:
-            await sensor.ask(post(mid=5, token=b"t", payload=BODY))
-            await sensor.ask(post(mid=5, token=b"t", payload=BODY[:-1] + b"\x02"))
+    async with serving(recorder, fast=fast) as server, Sensor(server.port) as sensor:
+        await sensor.ask(post(mid=5, token=b"t", payload=BODY))
+        await sensor.ask(post(mid=5, token=b"t", payload=BODY[:-1] + b"\x02"))
     first, second = recorder.deliveries
     assert first.retransmission_key != second.retransmission_key
 
 
 async def test_the_same_bytes_from_another_port_are_a_new_request() -> None:
     recorder = Recorder()
-    async with serving(recorder) as server:
-        with Sensor(server.port) as sensor, Sensor(server.port) as other:
-            await sensor.ask(post())
-            await other.ask(post())
+    async with serving(recorder) as server, Sensor(server.port) as sensor, Sensor(server.port) as other:
+        await sensor.ask(post())
+        await other.ask(post())
     first, second = recorder.deliveries
     assert first.retransmission_key != second.retransmission_key
 
@@ -122,14 +116,13 @@ async def test_a_restart_of_the_server_changes_no_proof() -> None:
 @both_paths
 async def test_requests_with_one_token_are_answered_each(fast: bool) -> None:
     recorder = Recorder(answer=None)
-    async with serving(recorder, fast=fast) as server:
-        with Sensor(server.port) as sensor:
-            sensor.send(post(mid=5, token=b"t"))
-            sensor.send(post(mid=6, token=b"t"))
-            await recorder.received(2)
-            recorder.respond()
-            recorder.respond()
-            assert {(await sensor.receive()).mid, (await sensor.receive()).mid} == {5, 6}
+    async with serving(recorder, fast=fast) as server, Sensor(server.port) as sensor:
+        sensor.send(post(mid=5, token=b"t"))
+        sensor.send(post(mid=6, token=b"t"))
+        await recorder.received(2)
+        recorder.respond()
+        recorder.respond()
+        assert {(await sensor.receive()).mid, (await sensor.receive()).mid} == {5, 6}
 
 
 async def test_too_many_requests_in_progress_are_refused_for_now() -> None:

@@ -44,75 +44,70 @@ def settled(kind: int, mid: int) -> bytes:
 @pytest.mark.parametrize("kind", [ACK, RST])
 async def test_after_an_empty_ack_the_answer_is_sent_until_it_is_settled(fast: bool, kind: int) -> None:
     recorder = Recorder(answer=None)
-    async with serving(recorder, SOON, fast=fast) as server:
-        with Sensor(server.port) as sensor:
-            assert await sensor.ask(post(mid=5, token=b"tok")) == Response(ACK, 0, 5, b"", b"")
-            recorder.respond()
-            first = await sensor.receive()
-            assert (first.kind, first.code, first.token, first.rest) == (CON, 0x44, b"tok", b"")
-            assert await sensor.receive() == first
-            sensor.send(settled(kind, first.mid))
-            await sensor.expect_silence()
+    async with serving(recorder, SOON, fast=fast) as server, Sensor(server.port) as sensor:
+        assert await sensor.ask(post(mid=5, token=b"tok")) == Response(ACK, 0, 5, b"", b"")
+        recorder.respond()
+        first = await sensor.receive()
+        assert (first.kind, first.code, first.token, first.rest) == (CON, 0x44, b"tok", b"")
+        assert await sensor.receive() == first
+        sensor.send(settled(kind, first.mid))
+        await sensor.expect_silence()
 
 
 async def test_a_retransmission_after_the_empty_ack_is_acknowledged_again() -> None:
     recorder = Recorder(answer=None)
-    async with serving(recorder, PATIENT) as server:
-        with Sensor(server.port) as sensor:
-            assert await sensor.ask(post(mid=5)) == Response(ACK, 0, 5, b"", b"")
-            assert await sensor.ask(post(mid=5)) == Response(ACK, 0, 5, b"", b"")
-            recorder.respond()
-            answer = await sensor.receive()
-            sensor.send(settled(ACK, answer.mid))
-            assert await sensor.ask(post(mid=5)) == Response(ACK, 0x44, 5, b"\x01", b"")
+    async with serving(recorder, PATIENT) as server, Sensor(server.port) as sensor:
+        assert await sensor.ask(post(mid=5)) == Response(ACK, 0, 5, b"", b"")
+        assert await sensor.ask(post(mid=5)) == Response(ACK, 0, 5, b"", b"")
+        recorder.respond()
+        answer = await sensor.receive()
+        sensor.send(settled(ACK, answer.mid))
+        assert await sensor.ask(post(mid=5)) == Response(ACK, 0x44, 5, b"\x01", b"")
     assert len(recorder.deliveries) == 1
 
 
 async def test_each_request_in_progress_gets_its_empty_ack_in_its_own_time() -> None:
     recorder = Recorder(answer=None)
     with SteppedLoop() as clock:
-        async with serving(recorder, Tuning(drain_seconds_max=0.05)) as server:
-            with Sensor(server.port) as sensor:
-                sensor.send(post(mid=5))
-                await recorder.received(1)
-                await clock.advance(12)
-                sensor.send(post(mid=6))
-                await recorder.received(2)
-                await clock.advance(9)
-                assert await sensor.receive() == Response(ACK, 0, 5, b"", b"")
-                await sensor.expect_silence()
-                await clock.advance(12)
-                assert await sensor.receive() == Response(ACK, 0, 6, b"", b"")
+        async with serving(recorder, Tuning(drain_seconds_max=0.05)) as server, Sensor(server.port) as sensor:
+            sensor.send(post(mid=5))
+            await recorder.received(1)
+            await clock.advance(12)
+            sensor.send(post(mid=6))
+            await recorder.received(2)
+            await clock.advance(9)
+            assert await sensor.receive() == Response(ACK, 0, 5, b"", b"")
+            await sensor.expect_silence()
+            await clock.advance(12)
+            assert await sensor.receive() == Response(ACK, 0, 6, b"", b"")
 
 
 async def test_a_late_refusal_is_told_and_not_remembered() -> None:
     recorder = Recorder(answer=None)
-    async with serving(recorder, PATIENT) as server:
-        with Sensor(server.port) as sensor:
-            await sensor.ask(post(mid=5))
-            recorder.respond(Answer(Status.UNAVAILABLE, retry_seconds=3))
-            late = await sensor.receive()
-            assert (late.kind, late.code) == (CON, 0xA3)
-            sensor.send(settled(ACK, late.mid))
-            sensor.send(post(mid=5))
-            await recorder.received(2)
-            recorder.respond()
-            while (await sensor.receive()).code != 0x44:
-                pass
+    async with serving(recorder, PATIENT) as server, Sensor(server.port) as sensor:
+        await sensor.ask(post(mid=5))
+        recorder.respond(Answer(Status.UNAVAILABLE, retry_seconds=3))
+        late = await sensor.receive()
+        assert (late.kind, late.code) == (CON, 0xA3)
+        sensor.send(settled(ACK, late.mid))
+        sensor.send(post(mid=5))
+        await recorder.received(2)
+        recorder.respond()
+        while (await sensor.receive()).code != 0x44:
+            pass
 
 
 async def test_a_non_confirmable_request_gets_no_empty_ack() -> None:
     recorder = Recorder(answer=None)
-    async with serving(recorder, PATIENT) as server:
-        with Sensor(server.port) as sensor:
-            sensor.send(post(mid=5, kind=NON))
-            assert await sensor.ask(post(mid=6)) == Response(
-                ACK, 0, 6, b"", b""
-            )  # the later one's empty ACK: no other was received
-            sensor.send(post(mid=5, kind=NON))
-            await sensor.expect_silence()
-            recorder.respond()
-            assert (await sensor.receive()).kind == NON
+    async with serving(recorder, PATIENT) as server, Sensor(server.port) as sensor:
+        sensor.send(post(mid=5, kind=NON))
+        assert await sensor.ask(post(mid=6)) == Response(
+            ACK, 0, 6, b"", b""
+        )  # the later one's empty ACK: no other was received
+        sensor.send(post(mid=5, kind=NON))
+        await sensor.expect_silence()
+        recorder.respond()
+        assert (await sensor.receive()).kind == NON
 
 
 @pytest.mark.parametrize("chance", [1.0, 1.25, 1.5])
@@ -150,18 +145,17 @@ async def test_an_answer_with_the_message_id_of_an_earlier_one_takes_its_place()
 async def test_answers_that_nobody_has_acknowledged_count_among_the_requests_in_progress() -> None:
     tuning = Tuning(empty_ack_seconds=0.02, exchanges_max=3, drain_seconds_max=0.05)
     recorder = Recorder(answer=None)
-    async with serving(recorder, tuning) as server:
-        with Sensor(server.port) as sensor, Sensor(server.port) as other:
-            late = []
-            for mid in range(3):
-                await sensor.ask(post(mid=mid))
-                recorder.respond()
-                late.append(await sensor.receive())
-            recorder.answer = DURABLE
-            assert (await other.ask(post(mid=8))).code == 0xA3
-            assert server.counters.refused == 1
-            sensor.send(settled(ACK, late[0].mid))
-            await sensor.expect_silence()
-            assert (await other.ask(post(mid=9))).code == CHANGED
-            assert (await other.ask(post(mid=10))).code == CHANGED
+    async with serving(recorder, tuning) as server, Sensor(server.port) as sensor, Sensor(server.port) as other:
+        late = []
+        for mid in range(3):
+            await sensor.ask(post(mid=mid))
+            recorder.respond()
+            late.append(await sensor.receive())
+        recorder.answer = DURABLE
+        assert (await other.ask(post(mid=8))).code == 0xA3
+        assert server.counters.refused == 1
+        sensor.send(settled(ACK, late[0].mid))
+        await sensor.expect_silence()
+        assert (await other.ask(post(mid=9))).code == CHANGED
+        assert (await other.ask(post(mid=10))).code == CHANGED
     assert len(recorder.deliveries) == 5

@@ -36,19 +36,17 @@ async def test_whoever_asks_is_told_the_time_and_nobody_else(fast: bool) -> None
 
 
 async def test_a_gateway_that_is_not_sure_of_the_time_tells_none() -> None:
-    async with serving(Recorder()) as server:
-        with Sensor(server.port) as sensor:
-            response = await sensor.ask(post(options=ASKING))
+    async with serving(Recorder()) as server, Sensor(server.port) as sensor:
+        response = await sensor.ask(post(options=ASKING))
     assert (response.code, response.rest) == (CHANGED, b"")
 
 
 async def test_a_retransmission_is_told_the_time_as_it_is_then() -> None:
     times = iter((NOW - 90_000, NOW))
     recorder = Recorder()
-    async with serving(recorder, now=lambda: next(times)) as server:
-        with Sensor(server.port) as sensor:
-            await sensor.ask(post(options=ASKING))
-            assert (await sensor.ask(post(options=ASKING))).rest == ANSWERED
+    async with serving(recorder, now=lambda: next(times)) as server, Sensor(server.port) as sensor:
+        await sensor.ask(post(options=ASKING))
+        assert (await sensor.ask(post(options=ASKING))).rest == ANSWERED
     assert recorder.deliveries[0].retransmission_key == recorder.deliveries[1].retransmission_key
 
 
@@ -62,10 +60,9 @@ async def test_a_refusal_tells_no_time() -> None:
 async def test_the_time_is_told_under_oscore_too(tmp_path: Path) -> None:
     oscore = OscoreServing((CREDENTIAL,), tmp_path / "numbers")
     client = ProtectedSensor(sensor_folder(tmp_path / "sensor"))
-    async with serving(Recorder(), oscore=oscore, now=lambda: NOW) as server:
-        with Sensor(server.port) as sensor:
-            await client.post(sensor)
-            message = Message(code=Code.POST, uri_path=("e",), uri_query=("now",), payload=BODY, echo=client.echo)
-            raw, reference = client.sealed(message)
-            answer = client.read(await sensor.ask_raw(raw), reference)
+    async with serving(Recorder(), oscore=oscore, now=lambda: NOW) as server, Sensor(server.port) as sensor:
+        await client.post(sensor)
+        message = Message(code=Code.POST, uri_path=("e",), uri_query=("now",), payload=BODY, echo=client.echo)
+        raw, reference = client.sealed(message)
+        answer = client.read(await sensor.ask_raw(raw), reference)
     assert (answer.code, cbor2.loads(answer.payload)) == (Code.CHANGED, NOW)

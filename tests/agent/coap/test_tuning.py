@@ -33,9 +33,8 @@ def test_coap_and_store_take_the_same_datagram_for_a_retransmission_for_as_long(
 async def test_by_default_a_retransmission_is_answered_from_memory_for_247_seconds_and_no_longer() -> None:
     recorder = Recorder()
     with SteppedLoop() as clock:
-        async with CoapServer(CoapSettings(bind="[::1]:0"), recorder) as server:
-            with Sensor(server.port) as sensor:
-                for seconds, deliveries in ((0, 1), (240, 1), (6, 1), (1.5, 2)):
-                    await clock.advance(seconds)
-                    assert (await sensor.ask(post(mid=5))).code == CHANGED
-                    assert len(recorder.deliveries) == deliveries
+        async with CoapServer(CoapSettings(bind="[::1]:0"), recorder) as server, Sensor(server.port) as sensor:
+            for seconds, deliveries in ((0, 1), (240, 1), (6, 1), (1.5, 2)):
+                await clock.advance(seconds)
+                assert (await sensor.ask(post(mid=5))).code == CHANGED
+                assert len(recorder.deliveries) == deliveries

@@ -55,11 +55,10 @@ async def test_a_datagram_that_raises_an_error_keeps_no_other_waiting() -> None:
             raise RuntimeError("the first one")
         respond(Answer(Status.DURABLE, accepted=1))
 
-    async with CoapServer(CoapSettings(bind="[::1]:0"), receive, tuning=QUICK) as server:
-        with Sensor(server.port) as sensor:
-            for number in range(DATAGRAMS):
-                sensor.send(post(number, number.to_bytes(2, "big")))
-            codes = [(await sensor.receive()).code for _ in range(DATAGRAMS - 1)]
+    async with CoapServer(CoapSettings(bind="[::1]:0"), receive, tuning=QUICK) as server, Sensor(server.port) as sensor:
+        for number in range(DATAGRAMS):
+            sensor.send(post(number, number.to_bytes(2, "big")))
+        codes = [(await sensor.receive()).code for _ in range(DATAGRAMS - 1)]
     assert set(codes) == {CHANGED}
     assert [str(error) for error in errors] == ["the first one"]
 

@@ -44,17 +44,16 @@ async def test_plain_blocks_never_join_protected_ones(
         part = body[16 * number : 16 * number + 16]
         return post(mid, payload=part, options=((BLOCK1, block(number, more)),))
 
-    async with serving(recorder, GENEROUS, oscore=offer) as server:
-        with Sensor(server.port) as socket:
-            await sensor.post(socket)
-            await second.post(socket)
-            raw, reference = sensor.block(body, 0, more=True)
-            assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CONTINUE
-            assert (await socket.ask(plain(500, 1, more=False))).code == (UNAUTHORIZED if required else INCOMPLETE)
-            raw, reference = second.block(body, 1, more=False)
-            assert second.read(await socket.ask_raw(raw), reference).code == Code.REQUEST_ENTITY_INCOMPLETE
-            raw, reference = sensor.block(body, 1, more=False)
-            assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CHANGED
+    async with serving(recorder, GENEROUS, oscore=offer) as server, Sensor(server.port) as socket:
+        await sensor.post(socket)
+        await second.post(socket)
+        raw, reference = sensor.block(body, 0, more=True)
+        assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CONTINUE
+        assert (await socket.ask(plain(500, 1, more=False))).code == (UNAUTHORIZED if required else INCOMPLETE)
+        raw, reference = second.block(body, 1, more=False)
+        assert second.read(await socket.ask_raw(raw), reference).code == Code.REQUEST_ENTITY_INCOMPLETE
+        raw, reference = sensor.block(body, 1, more=False)
+        assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CHANGED
     assert [delivery.body for delivery in recorder.deliveries[2:]] == [body]
     assert recorder.deliveries[2].authenticated == DEVICE
     assert not troubles(caplog)
@@ -107,13 +106,12 @@ def test_whatever_a_device_encrypts_is_answered_and_troubles_nobody(
 
     async def play() -> None:
         sensor, recorder = Inside(sensor_folder(folder / "sensor"), keeps_echo=False), Recorder()
-        async with serving(recorder, GENEROUS, oscore=offering(folder)) as server:
-            with Sensor(server.port) as socket:
-                await sensor.post(socket)
-                for plaintext in inside:
-                    raw, _ = sensor.holding(plaintext)
-                    assert INTERNAL_ERROR not in await message(socket, raw)
-                assert (await sensor.post(socket))[0].code == Code.CHANGED
+        async with serving(recorder, GENEROUS, oscore=offering(folder)) as server, Sensor(server.port) as socket:
+            await sensor.post(socket)
+            for plaintext in inside:
+                raw, _ = sensor.holding(plaintext)
+                assert INTERNAL_ERROR not in await message(socket, raw)
+            assert (await sensor.post(socket))[0].code == Code.CHANGED
 
     logging.getLogger().addHandler(log)
     try:

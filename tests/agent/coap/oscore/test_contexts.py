@@ -61,21 +61,20 @@ async def test_once_the_store_has_forgotten_events_a_retransmission_is_not_acked
 ) -> None:
     """It may be that event's: the sensor has to send it again in a new request, and it is then stored again."""
     recorder = Recorder()
-    async with serving(recorder, oscore=offering(tmp_path)) as server:
-        with Sensor(server.port) as socket:
-            _, acked = await sensor.post(socket)
-            recorder.answer = None
-            in_progress, reference = sensor.request()
-            socket.send(in_progress)
-            await recorder.received(2)
-            server.forget_answers()
-            assert (await socket.ask(acked)).code == UNAUTHORIZED
-            socket.send(in_progress)
-            await socket.expect_silence()
-            recorder.respond()
-            answer = await socket.receive_raw()
-            assert sensor.read(answer, reference).code == Code.CHANGED
-            assert await socket.ask_raw(in_progress) == answer
+    async with serving(recorder, oscore=offering(tmp_path)) as server, Sensor(server.port) as socket:
+        _, acked = await sensor.post(socket)
+        recorder.answer = None
+        in_progress, reference = sensor.request()
+        socket.send(in_progress)
+        await recorder.received(2)
+        server.forget_answers()
+        assert (await socket.ask(acked)).code == UNAUTHORIZED
+        socket.send(in_progress)
+        await socket.expect_silence()
+        recorder.respond()
+        answer = await socket.receive_raw()
+        assert sensor.read(answer, reference).code == Code.CHANGED
+        assert await socket.ask_raw(in_progress) == answer
     assert len(recorder.deliveries) == 2
 
 
@@ -106,18 +105,17 @@ async def test_a_flood_of_plain_slow_path_requests_leaves_the_budget_of_protecte
 
 
 async def test_the_answer_to_what_is_wrong_inside_is_protected(tmp_path: Path, sensor: ProtectedSensor) -> None:
-    async with serving(Recorder(), oscore=offering(tmp_path)) as server:
-        with Sensor(server.port) as socket:
-            await sensor.post(socket)
-            for code, path, expected in (
-                (Code.GET, "e", Code.METHOD_NOT_ALLOWED),
-                (Code.POST, "elsewhere", Code.NOT_FOUND),
-            ):
-                raw, reference = sensor.request(code=code, path=path)
-                assert sensor.read(await socket.ask_raw(raw), reference).code == expected
-            message = Message(code=Code.POST, uri_path=("e",), payload=BODY, if_match=[b"x"], echo=sensor.echo)
-            raw, reference = sensor.sealed(message)
-            assert sensor.read(await socket.ask_raw(raw), reference).code == Code.BAD_OPTION
+    async with serving(Recorder(), oscore=offering(tmp_path)) as server, Sensor(server.port) as socket:
+        await sensor.post(socket)
+        for code, path, expected in (
+            (Code.GET, "e", Code.METHOD_NOT_ALLOWED),
+            (Code.POST, "elsewhere", Code.NOT_FOUND),
+        ):
+            raw, reference = sensor.request(code=code, path=path)
+            assert sensor.read(await socket.ask_raw(raw), reference).code == expected
+        message = Message(code=Code.POST, uri_path=("e",), payload=BODY, if_match=[b"x"], echo=sensor.echo)
+        raw, reference = sensor.sealed(message)
+        assert sensor.read(await socket.ask_raw(raw), reference).code == Code.BAD_OPTION
 
 
 async def test_an_answer_that_comes_late_is_protected_and_sent_on_its_own(
@@ -142,23 +140,18 @@ async def test_no_datagram_with_the_option_upsets_the_server(
 ) -> None:
     random = Random(8613)
     recorder = Recorder()
-    async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server:
-        with Sensor(server.port) as socket:
-            await sensor.post(socket)
-            good, _ = sensor.request()
-            codes = set()
-            for mid in range(600):
-                options = write_options((Option(OSCORE, random.randbytes(random.randrange(24))),))
-                body = random.randbytes(random.randrange(1, 40))
-                codes.add(
-                    (await socket.ask(bytes((0x40, POST)) + mid.to_bytes(2, "big") + options + b"\xff" + body)).code
-                )
-            for mid in range(600):
-                at, bit = random.randrange(7, len(good)), random.randrange(8)
-                socket.send(
-                    good[:2] + mid.to_bytes(2, "big") + good[4:at] + bytes((good[at] ^ 1 << bit,)) + good[at + 1 :]
-                )
-                await socket.receive_all()
+    async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server, Sensor(server.port) as socket:
+        await sensor.post(socket)
+        good, _ = sensor.request()
+        codes = set()
+        for mid in range(600):
+            options = write_options((Option(OSCORE, random.randbytes(random.randrange(24))),))
+            body = random.randbytes(random.randrange(1, 40))
+            codes.add((await socket.ask(bytes((0x40, POST)) + mid.to_bytes(2, "big") + options + b"\xff" + body)).code)
+        for mid in range(600):
+            at, bit = random.randrange(7, len(good)), random.randrange(8)
+            socket.send(good[:2] + mid.to_bytes(2, "big") + good[4:at] + bytes((good[at] ^ 1 << bit,)) + good[at + 1 :])
+            await socket.receive_all()
     assert codes <= {BAD_REQUEST, UNAUTHORIZED, BAD_OPTION}
     assert [delivery for delivery in recorder.deliveries if delivery.authenticated] == recorder.deliveries[:1]
     assert not troubles(caplog), "seed 8613"
@@ -170,15 +163,14 @@ async def test_a_retransmission_of_what_was_refused_gets_the_refusal_and_a_new_r
 ) -> None:
     """Processing the same datagram again would be a replay (RFC 8613 section 7.4), so Max-Age is omitted."""
     recorder = Recorder()
-    async with serving(recorder, oscore=offering(tmp_path)) as server:
-        with Sensor(server.port) as socket:
-            await sensor.post(socket)
-            recorder.answer = Answer(Status.UNAVAILABLE, reason="full", retry_seconds=7)
-            raw, reference = sensor.request()
-            first = await socket.ask_raw(raw)
-            recorder.answer = DURABLE
-            assert await socket.ask_raw(raw) == first
-            answer = sensor.read(first, reference)
-            assert (answer.code, answer.opt.max_age) == (Code.SERVICE_UNAVAILABLE, 7)
-            assert (await sensor.post(socket))[0].code == Code.CHANGED
+    async with serving(recorder, oscore=offering(tmp_path)) as server, Sensor(server.port) as socket:
+        await sensor.post(socket)
+        recorder.answer = Answer(Status.UNAVAILABLE, reason="full", retry_seconds=7)
+        raw, reference = sensor.request()
+        first = await socket.ask_raw(raw)
+        recorder.answer = DURABLE
+        assert await socket.ask_raw(raw) == first
+        answer = sensor.read(first, reference)
+        assert (answer.code, answer.opt.max_age) == (Code.SERVICE_UNAVAILABLE, 7)
+        assert (await sensor.post(socket))[0].code == Code.CHANGED
     assert len(recorder.deliveries) == 3

@@ -62,12 +62,11 @@ async def test_a_number_of_any_length_under_any_code_is_refused(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, piv_bytes: int, code: int
 ) -> None:
     recorder = Recorder()
-    async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server:
-        with Sensor(server.port) as socket:
-            option = bytes((WITH_KID | piv_bytes,)) + b"\xff" * piv_bytes + KID
-            response = await socket.ask(claiming(5, option, code=code))
-            assert response.code in (BAD_REQUEST, BAD_OPTION)
-            await socket.expect_silence()
+    async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server, Sensor(server.port) as socket:
+        option = bytes((WITH_KID | piv_bytes,)) + b"\xff" * piv_bytes + KID
+        response = await socket.ask(claiming(5, option, code=code))
+        assert response.code in (BAD_REQUEST, BAD_OPTION)
+        await socket.expect_silence()
     assert not recorder.deliveries
     assert not troubles(caplog)
 
@@ -164,12 +163,11 @@ async def test_without_numbers_requests_are_refused_in_the_plain_and_the_log_say
 ) -> None:
     recorder = Recorder()
     (tmp_path / "numbers").write_text("in the way")
-    async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server:
-        with Sensor(server.port) as socket:
-            for _ in range(50):
-                assert (await socket.ask(forgetful.request()[0])).code == UNAVAILABLE
-            (line,) = troubles(caplog)
-            assert "oscore=unanswered" in line
-            (tmp_path / "numbers").unlink()
-            assert (await forgetful.post(socket))[0].code == Code.CHANGED
+    async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server, Sensor(server.port) as socket:
+        for _ in range(50):
+            assert (await socket.ask(forgetful.request()[0])).code == UNAVAILABLE
+        (line,) = troubles(caplog)
+        assert "oscore=unanswered" in line
+        (tmp_path / "numbers").unlink()
+        assert (await forgetful.post(socket))[0].code == Code.CHANGED
     assert len(recorder.deliveries) == 1

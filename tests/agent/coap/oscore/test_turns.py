@@ -115,16 +115,15 @@ async def test_the_event_loop_goes_on_while_numbers_are_reserved_on_a_slow_disk(
         assert may_end.wait(5)
         fsync(descriptor)
 
-    async with serving(Recorder(), GENEROUS, oscore=offering(tmp_path)) as server:
-        with Sensor(server.port) as socket:
-            raw, reference = sensor.request()
-            monkeypatch.setattr(os, "fsync", slow_fsync)
-            socket.send(raw)
-            await until(begun.is_set, "the disk is written to")
-            with Sensor(server.port) as other:
-                assert (await other.ask(post())).code == Code.CHANGED
-            may_end.set()
-            assert sensor.read(await socket.receive_raw(), reference).code == Code.UNAUTHORIZED
+    async with serving(Recorder(), GENEROUS, oscore=offering(tmp_path)) as server, Sensor(server.port) as socket:
+        raw, reference = sensor.request()
+        monkeypatch.setattr(os, "fsync", slow_fsync)
+        socket.send(raw)
+        await until(begun.is_set, "the disk is written to")
+        with Sensor(server.port) as other:
+            assert (await other.ask(post())).code == Code.CHANGED
+        may_end.set()
+        assert sensor.read(await socket.receive_raw(), reference).code == Code.UNAUTHORIZED
 
 
 @pytest.mark.guarantee(6)
@@ -132,15 +131,14 @@ async def test_uploads_of_strangers_push_out_none_under_oscore(tmp_path: Path, s
     recorder = Recorder()
     body = BODY.ljust(20, b"\x00")
 
-    async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server:
-        with Sensor(server.port) as socket:
-            await sensor.post(socket)
-            raw, reference = sensor.block(body, 0, more=True)
-            assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CONTINUE
-            for number in range(ASSEMBLIES_MAX):
-                with Sensor(server.port) as stranger:
-                    plain = post(number + 1, payload=body[:16], options=((BLOCK1, b"\x08"),))
-                    assert (await stranger.ask(plain)).code == Code.CONTINUE
-            raw, reference = sensor.block(body, 1, more=False)
-            assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CHANGED
+    async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server, Sensor(server.port) as socket:
+        await sensor.post(socket)
+        raw, reference = sensor.block(body, 0, more=True)
+        assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CONTINUE
+        for number in range(ASSEMBLIES_MAX):
+            with Sensor(server.port) as stranger:
+                plain = post(number + 1, payload=body[:16], options=((BLOCK1, b"\x08"),))
+                assert (await stranger.ask(plain)).code == Code.CONTINUE
+        raw, reference = sensor.block(body, 1, more=False)
+        assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CHANGED
     assert recorder.deliveries[-1].body == body

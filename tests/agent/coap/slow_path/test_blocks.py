@@ -129,12 +129,11 @@ def test_the_upload_that_has_rested_longest_makes_room() -> None:
 
 async def test_a_retransmitted_last_block_is_the_same_request() -> None:
     recorder = Recorder(Answer(Status.UNAVAILABLE))
-    async with serving(recorder) as server:
-        with Sensor(server.port) as sensor:
-            uploader = Uploader(sensor)
-            assert await uploader.upload(BODY) == [CONTINUE, CONTINUE, 0xA3]
-            recorder.answer = DURABLE
-            again = await sensor.ask(uploader.sent[-1])
+    async with serving(recorder) as server, Sensor(server.port) as sensor:
+        uploader = Uploader(sensor)
+        assert await uploader.upload(BODY) == [CONTINUE, CONTINUE, 0xA3]
+        recorder.answer = DURABLE
+        again = await sensor.ask(uploader.sent[-1])
     assert again.code == CHANGED
     first, second = recorder.deliveries
     assert (first.body, first.retransmission_key) == (second.body, second.retransmission_key)
@@ -142,31 +141,28 @@ async def test_a_retransmitted_last_block_is_the_same_request() -> None:
 
 async def test_uploads_with_different_request_tags_are_apart() -> None:
     recorder = Recorder()
-    async with serving(recorder) as server:
-        with Sensor(server.port) as sensor:
-            uploader = Uploader(sensor)
-            for body, tag in ((BODY, b"a"), (BODY[::-1], b"b")):
-                await uploader.block(0, True, body[:SIZE], (REQUEST_TAG, tag))
-            for number in (1, 2):
-                part = BODY[number * SIZE : (number + 1) * SIZE]
-                await uploader.block(number, number == 1, part, (REQUEST_TAG, b"a"))
+    async with serving(recorder) as server, Sensor(server.port) as sensor:
+        uploader = Uploader(sensor)
+        for body, tag in ((BODY, b"a"), (BODY[::-1], b"b")):
+            await uploader.block(0, True, body[:SIZE], (REQUEST_TAG, tag))
+        for number in (1, 2):
+            part = BODY[number * SIZE : (number + 1) * SIZE]
+            await uploader.block(number, number == 1, part, (REQUEST_TAG, b"a"))
     assert [delivery.body for delivery in recorder.deliveries] == [BODY]
 
 
 async def test_an_upload_over_the_limit_is_refused_with_its_last_block() -> None:
     recorder = Recorder()
-    async with serving(recorder) as server:
-        with Sensor(server.port) as sensor:
-            *before, last = await Uploader(sensor).upload(bytes(BODY_BYTES_MAX + 1))
+    async with serving(recorder) as server, Sensor(server.port) as sensor:
+        *before, last = await Uploader(sensor).upload(bytes(BODY_BYTES_MAX + 1))
     assert set(before) == {CONTINUE}
     assert last == 0x8D
     assert recorder.deliveries == []
 
 
 async def test_an_upload_that_announces_too_much_is_refused_at_once_with_size1() -> None:
-    async with serving(Recorder()) as server:
-        with Sensor(server.port) as sensor:
-            response = await Uploader(sensor).block(0, True, bytes(SIZE), (SIZE1, uint(BODY_BYTES_MAX + 1)))
+    async with serving(Recorder()) as server, Sensor(server.port) as sensor:
+        response = await Uploader(sensor).block(0, True, bytes(SIZE), (SIZE1, uint(BODY_BYTES_MAX + 1)))
     assert response.code == 0x8D
     assert uint(BODY_BYTES_MAX) in response.rest
 

@@ -42,9 +42,8 @@ EVENTS = (URI_PATH, b"events")
 
 
 async def answer_to(raw: bytes) -> Response:
-    async with serving(Recorder()) as server:
-        with Sensor(server.port) as sensor:
-            return await sensor.ask(raw)
+    async with serving(Recorder()) as server, Sensor(server.port) as sensor:
+        return await sensor.ask(raw)
 
 
 async def test_a_sensor_finds_the_events_and_their_formats() -> None:
@@ -114,10 +113,9 @@ async def test_options_that_may_be_ignored_are(options: tuple[tuple[int, bytes],
 
 
 async def test_no_response_is_honoured() -> None:
-    async with serving(Recorder()) as server:
-        with Sensor(server.port) as sensor:
-            sensor.send(post(kind=NON, options=((NO_RESPONSE, b"\x02"),)))
-            await sensor.expect_silence()
+    async with serving(Recorder()) as server, Sensor(server.port) as sensor:
+        sensor.send(post(kind=NON, options=((NO_RESPONSE, b"\x02"),)))
+        await sensor.expect_silence()
 
 
 @pytest.mark.parametrize(
@@ -164,24 +162,22 @@ async def test_a_confirmable_message_that_makes_no_sense_is_reset(raw: bytes) ->
 )
 async def test_what_deserves_no_answer_gets_none(raw: bytes) -> None:
     recorder = Recorder()
-    async with serving(recorder) as server:
-        with Sensor(server.port) as sensor:
-            sensor.send(raw)
-            await sensor.expect_silence()
+    async with serving(recorder) as server, Sensor(server.port) as sensor:
+        sensor.send(raw)
+        await sensor.expect_silence()
     assert recorder.deliveries == []
 
 
 async def test_too_many_slow_path_requests_in_progress_are_refused_for_now() -> None:
     recorder = Recorder(answer=None)
-    async with serving(recorder, Tuning(slow_per_second=1e6), fast=False) as server:
-        with Sensor(server.port) as sensor:
-            for mid in range(IN_PROGRESS_MAX):
-                sensor.send(post(mid=mid))
-            await recorder.received(IN_PROGRESS_MAX)
-            refused = await sensor.ask(post(mid=9_999))
-            assert (refused.code, refused.mid, refused.rest[:3]) == (0xA3, 9_999, b"\xd1\x01\x05")
-            for _ in range(IN_PROGRESS_MAX):
-                recorder.respond()
+    async with serving(recorder, Tuning(slow_per_second=1e6), fast=False) as server, Sensor(server.port) as sensor:
+        for mid in range(IN_PROGRESS_MAX):
+            sensor.send(post(mid=mid))
+        await recorder.received(IN_PROGRESS_MAX)
+        refused = await sensor.ask(post(mid=9_999))
+        assert (refused.code, refused.mid, refused.rest[:3]) == (0xA3, 9_999, b"\xd1\x01\x05")
+        for _ in range(IN_PROGRESS_MAX):
+            recorder.respond()
 
 
 @pytest.mark.guarantee(6)
