@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import re
 import selectors
 import shutil
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from agent.store.layout import FILE_NAME
 from simulators.services.process import Process
 from tests.docs.pages import ROOT
-from tests.support.agent_process import agent_process, configured
+from tests.firmware import wakings
+from tests.support.agent_process import stored_documents
 
 EXAMPLES = ROOT / "docs" / "examples"
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
@@ -27,23 +26,20 @@ Lose = Callable[[int, bool], bool]
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Process]:
-    with agent_process(configured(tmp_path, '[devices]\ndeny = ["urn:stranger"]\n', http="")) as process:
-        process.start()
-        process.wait_for_log("agent=ready")
+    with wakings.agent(tmp_path / "oncegate.toml", '[devices]\ndeny = ["urn:stranger"]\n') as process:
         yield process
 
 
 @contextmanager
 def link(agent: Process, lose: Lose) -> Iterator[int]:
     """Forward datagrams between one sensor and the agent; `lose` receives a datagram's number and its direction."""
-    (port,) = re.findall(r"coap=\[.*\]:(\d+)", agent.log())
     over = threading.Event()
     with (
         socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as near,
-        socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as far,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as far,
     ):
         near.bind(("::1", 0))
-        far.connect(("::1", int(port)))
+        far.connect((wakings.HOST, wakings.coap_port(agent)))
 
         def carry() -> None:
             sensor, numbers = None, {True: 0, False: 0}
@@ -72,15 +68,6 @@ def link(agent: Process, lose: Lose) -> Iterator[int]:
             thread.join()
 
 
-def events(folder: Path) -> list[dict[str, object]]:
-    command = [sys.executable, "-m", "agent.cli.main", "events", "--limit", "1000"]
-    done = subprocess.run(
-        [*command, "--config", str(folder / "oncegate.toml")], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    return [event for event in found if event["device"] == DEVICE]
-
-
 @pytest.fixture(scope="module")
 def sensor_in_c(tmp_path_factory: pytest.TempPathFactory) -> Path:
     compiler = shutil.which("cc") or shutil.which("gcc")
@@ -103,7 +90,7 @@ def test_the_sensor_in_c_brings_its_event_once(sensor_in_c: Path, agent: Process
         first = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert (first.returncode, first.stdout, again.stdout) == (0, "2.04\n", "2.04\n")
-    (event,) = events(tmp_path)
+    (event,) = (one for one in stored_documents(tmp_path / "state" / FILE_NAME) if one["device"] == DEVICE)
     assert (event["boot"], event["id"], event["data"]) == (3, 17, {"temperature": 21.1})
 
 

@@ -7,8 +7,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from agent.store.layout import FILE_NAME
 from simulators.link.faults import link_profile
 from simulators.link.udp import Link
 from simulators.scenario import LinkPlan
 from simulators.services.process import Process
-from tests.docs.pages import ROOT
-from tests.support.agent_process import agent_process, configured
+from tests.support.agent_process import agent_process, configured, stored_documents
 
 HOST = "127.0.0.1"
 SEED = 20
@@ -124,12 +122,8 @@ def judge(account: Account, state: Path, device: str) -> None:
 
 def events(configuration: Path, device: str) -> list[Label]:
     """Return boot and id of each event of a device in the store."""
-    command = [sys.executable, "-m", "agent.cli.main", "events", "--limit", "1000", "--device", device]
-    done = subprocess.run(
-        [*command, "--config", str(configuration)], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    return [(event["boot"], event["id"]) for event in found]
+    found = stored_documents(configuration.with_name("state") / FILE_NAME)
+    return [(event["boot"], event["id"]) for event in found if event["device"] == device]
 
 
 @contextmanager
