@@ -20,6 +20,7 @@ from cloud.jars import cache, coordinates, ivy
 from cloud.jars.coordinates import Jar
 
 PROGRAM = Path(sys.executable).parent / "oncegate-cloud"
+PINNED = coordinates.read_lock()[coordinates.SPARK]
 JOB = ("job", "--bootstrap-servers", "k:9092", "--table", "events", "--checkpoint", "checkpoint")
 
 
@@ -88,7 +89,7 @@ def test_spark_gets_the_packages_and_the_pinned_jars() -> None:
         assert {"cloud/job.py", "cloud/stream/batch.py", "contract/record.py"} <= set(opened.namelist())
     jars = {Path(jar) for jar in value(words, "--jars").split(",")}
     sums = {hashlib.sha256(jar.read_bytes()).hexdigest() for jar in jars}
-    assert sums == {jar.sha256 for jar in coordinates.read_lock()[coordinates.SPARK]}
+    assert sums == {jar.sha256 for jar in PINNED}
     assert words[words.index("--py-files") + 2 :] == [str(COMMANDS["job"].file), *JOB[1:]]
     assert "spark.driver.bindAddress=127.0.0.1" in words
 
@@ -127,12 +128,15 @@ def test_files_that_only_the_driver_in_the_cluster_has_are_not_read_here() -> No
     assert words[-2:] == list(options)
 
 
+def install_spark(folder: Path) -> None:
+    """Create what the program looks for in an installation of Spark."""
+    for name in ("bin/spark-submit", *(f"jars/{jar.coordinates.file_name}" for jar in PINNED)):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+
+
 def test_jars_that_a_spark_installation_has_are_not_sent(tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "spark-submit").touch(mode=0o755)
-    (tmp_path / "jars").mkdir()
-    for jar in coordinates.read_lock()[coordinates.SPARK]:
-        (tmp_path / "jars" / jar.coordinates.file_name).touch()
+    install_spark(tmp_path)
     words = submitted(*JOB, SPARK_HOME=str(tmp_path))
     assert words[0] == str(tmp_path / "bin" / "spark-submit")
     assert "--jars" not in words
@@ -146,11 +150,7 @@ def test_a_spark_home_without_spark_is_named(tmp_path: Path) -> None:
 
 def test_a_cache_that_cannot_be_written_is_named_with_its_variable(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    (tmp_path / "home" / "bin").mkdir(parents=True)
-    (tmp_path / "home" / "jars").mkdir()
-    (tmp_path / "home" / "bin" / "spark-submit").touch()
-    for jar in coordinates.read_lock()[coordinates.SPARK]:
-        (tmp_path / "home" / "jars" / jar.coordinates.file_name).touch()
+    install_spark(tmp_path / "home")
     done = call(*JOB, "--print", **{cache.VARIABLE: str(tmp_path / "file"), "SPARK_HOME": str(tmp_path / "home")})
     assert done.returncode == 1
     assert f"set {cache.VARIABLE} to a folder that can be written" in done.stderr
@@ -165,12 +165,11 @@ def test_a_table_in_s3_needs_the_connector(place: str, monkeypatch: pytest.Monke
         return ()
 
     monkeypatch.setattr("cloud.jars.download.ensure", note)
-    pinned = coordinates.read_lock()
     spark.jars_for(["--table", place], Path("/absent"))
     spark.jars_for([f"--table={place}"], Path("/absent"))
     spark.jars_for(["--table", "events"], Path("/absent"))
-    both = len(pinned[coordinates.SPARK]) + len(pinned[coordinates.S3A])
-    assert asked == [both, both, len(pinned[coordinates.SPARK])]
+    both = len(PINNED) + len(coordinates.read_lock()[coordinates.S3A])
+    assert asked == [both, both, len(PINNED)]
 
 
 def test_in_postgresql_maintenance_and_query_need_no_spark(tmp_path: Path) -> None:

@@ -141,19 +141,6 @@ def test_what_a_checkpoint_replaces_is_removed_once_the_checkpoint_is_on_disk(
 
 @pytest.mark.guarantee(5)
 @pytest.mark.heavy
-def test_a_job_cleans_its_log_beside_its_batches(
-    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_cleaning, "INTERVAL_SECONDS", 0.0)
-    age_log(folder, TWO_HOURS)
-    table = DeltaTable(spark, str(folder), TABLE)
-    table.append(spark.createDataFrame([], TABLE.schema), replace(COMMIT, batch=8))
-    wait_until(lambda: versions(folder) == [8, 9, 10], "the log is cleaned")
-    assert table.last_commit() == replace(COMMIT, batch=8)
-
-
-@pytest.mark.guarantee(5)
-@pytest.mark.heavy
 def test_a_log_that_cannot_be_cleaned_is_reported_and_ends_nothing(
     spark: SparkSession, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

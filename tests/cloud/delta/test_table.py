@@ -30,13 +30,6 @@ from tests.docs.pages import ROOT
 pytestmark = pytest.mark.spark
 
 
-def test_an_empty_commit_is_a_commit(spark: SparkSession, tmp_path: Path) -> None:
-    table = DeltaTable(spark, str(tmp_path / "events"), TABLE)
-    assert table.last_commit() is None
-    assert table.append(spark.createDataFrame([], TABLE.schema), COMMIT) == 0
-    assert table.last_commit() == COMMIT
-
-
 def test_the_older_claim_ends(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, str(tmp_path / "events"), TABLE)
     nothing = spark.createDataFrame([], TABLE.schema)
@@ -281,12 +274,6 @@ def test_a_property_that_the_tables_owner_has_set_stays(spark: SparkSession, tmp
     DeltaTable(spark, folder, TABLE)
     properties = spark.sql(f"DESCRIBE DETAIL delta.`{folder}`").collect()[0]["properties"]
     assert properties == {**TABLE.properties, "delta.checkpointInterval": "7"}
-
-
-def test_commits_of_others_are_looked_through(spark: SparkSession, tmp_path: Path) -> None:
-    table = table_of(spark, tmp_path, Gateway().records(counters(1, 2)))
-    spark.sql(f"DELETE FROM delta.`{tmp_path}/events` WHERE id = '1'")
-    assert table.last_commit() == COMMIT
 
 
 @pytest.mark.parametrize("left", ["", ".00000000000000000000.json.6d9c1c6a-7cb8-4a38-9a3d-5fd3bf5ad7ab.tmp"])

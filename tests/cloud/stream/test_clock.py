@@ -58,15 +58,6 @@ class Clock:
         return False
 
 
-def test_nothing_is_planned_before_the_clock_is_beyond_the_watermark(
-    spark: SparkSession, folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    clock = Clock(3.0)
-    assert wait_for_clock(Checkpoint(spark, str(folder), TOPIC), clock.pause, nothing, lambda: clock.now)
-    assert clock.now == 9.0  # the watermark is at 8
-    assert caplog.text.count("clock=behind") == 1
-
-
 @pytest.mark.guarantee(5)
 def test_while_a_clock_is_waited_for_receipts_are_repeated_and_so_is_the_warning(
     spark: SparkSession, folder: Path, caplog: pytest.LogCaptureFixture

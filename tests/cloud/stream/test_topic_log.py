@@ -140,19 +140,6 @@ def test_a_log_that_was_truncated_while_a_batch_was_read_gets_no_receipt(side: S
 
 
 @pytest.mark.heavy
-def test_a_leader_that_is_elected_anew_and_has_everything_changes_nothing(side: Side) -> None:
-    side.send(10)
-    read = side.read(10)
-    for end in (10, 20):
-        side.broker.kill()
-        side.broker.start()
-        epochs = side.log.check(read, {0: end})
-        assert epochs[0] > read.epochs[0]
-        side.send(10)
-        read = replace(read, ends={**read.ends, 0: end}, epochs=epochs)
-
-
-@pytest.mark.heavy
 def test_a_receipt_says_under_which_leader_the_log_was_read(side: Side) -> None:
     side.send(10)
     side.broker.kill()
