@@ -11,7 +11,7 @@ from agent.clock import Clock
 from agent.config.settings import DevicesSettings, IdentitySettings
 from agent.config.ways import ViaLimits, limits
 from agent.decode import REJECTED_BYTES_MAX, Decoded, Undecodable, UnknownFormat, decode
-from agent.delivery import Answer, Delivery, Respond, Status
+from agent.delivery import Answer, Delivery, ForeignFormat, Respond, Status
 from agent.identity.identify import identify
 from agent.identity.warnings import IdentityWarnings
 from agent.store.port import Candidate, Intake, Outcome, Reject, Submission
@@ -71,9 +71,11 @@ class Pipeline:
         try:
             decoded = self._admission.screen(delivery, decode(delivery))
         except (UnknownFormat, Undecodable, ForbiddenError) as error:
+            self._count_mapped(delivery, 0, 0, 1)
             self._refuse(delivery, respond, Answer(_REFUSALS[type(error)], reason=str(error)))
             return
-        self.counts[delivery.via].skipped += decoded.skipped
+        if delivery.media.__class__ is ForeignFormat:  # without a call: each event of a sensor passes here
+            self._count_mapped(delivery, len(decoded.events), decoded.skipped, len(decoded.rejected))
         if decoded.skipped and not decoded.events and not decoded.rejected:
             self._respond(delivery, respond, Answer(Status.DURABLE))
             return
@@ -147,6 +149,12 @@ class Pipeline:
         else:
             self.refuse(delivery.via, delivery.authenticated or delivery.sender, answer)
         respond(answer)
+
+    def _count_mapped(self, delivery: Delivery, events: int, skipped: int, rejected: int) -> None:
+        if isinstance(delivery.media, ForeignFormat):
+            mapped, name = self.counts[delivery.via].mapped, delivery.media.mapping.name
+            for outcome, number in (("event", events), ("skipped", skipped), ("rejected", rejected)):
+                mapped[name, outcome] += number
 
     def _count_refused(self, via: str, sender: str, answer: Answer) -> None:
         self.counts[via].refused[answer.status] += 1

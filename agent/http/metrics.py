@@ -186,8 +186,8 @@ def _events(sources: Sources) -> Iterator[Metric]:
     rejected = CounterMetricFamily(
         "oncegate_events_rejected", "Events rejected beside valid ones.", labels=("via", "reason")
     )
-    skipped = CounterMetricFamily(
-        "oncegate_messages_skipped", "Messages or elements that a mapping takes for no events.", labels=("via",)
+    mapped = CounterMetricFamily(
+        "oncegate_mapped", "What mappings made of messages or elements.", labels=("via", "mapping", "outcome")
     )
     acks = CounterMetricFamily("oncegate_acks", "Deliveries answered as durable.", labels=("via",))
     for via, counts in sources.counts.items():
@@ -196,11 +196,12 @@ def _events(sources: Sources) -> Iterator[Metric]:
         accepted.add_metric((via,), counts.accepted)
         duplicates.add_metric((via,), counts.duplicates + retransmissions)
         possible.add_metric((via,), counts.possible_duplicates)
-        skipped.add_metric((via,), counts.skipped)
+        for (mapping, outcome), number in sorted(counts.mapped.items()):
+            mapped.add_metric((via, mapping, outcome), number)
         acks.add_metric((via,), counts.acks)
         for reason in REASONS:
             rejected.add_metric((via, reason), counts.rejected[reason])
-    yield from (accepted, duplicates, possible, rejected, skipped, acks)
+    yield from (accepted, duplicates, possible, rejected, mapped, acks)
 
 
 def _ages(sources: Sources) -> Iterator[Metric]:

@@ -27,8 +27,8 @@ class DeliveryCounts:
     """New events that name an earlier one that they may repeat."""
     rejected: Counter[str] = field(default_factory=Counter)
     """Rejected events beside valid ones, by the kind of reason: `invalid` or `denied`."""
-    skipped: int = 0
-    """Messages, or elements of them, that a mapping takes for no events: acknowledged, and not stored."""
+    mapped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """What mappings made of messages or their elements, by mapping and outcome: `event`, `skipped` or `rejected`."""
     refused: Counter[Status] = field(default_factory=Counter)
     """Requests that were refused as a whole, by status; messages that were rejected as a whole, too."""
 

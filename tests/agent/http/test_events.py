@@ -160,8 +160,11 @@ async def test_a_webhook_that_is_repeated_is_one_event_by_its_mapping(tmp_path: 
         unknown = await served.client.post(b"{}", f"{POST}?mapping=the-things")
         mixed = await served.client.post(b"{}", f"{path}&d=urn:dev:x")
         wrong = await served.client.post(b'{"uplink_message":{}}', path)
-        stored = stored_events(served.store)
+        stored, metrics = stored_events(served.store), (await served.client.get("/metrics")).body.decode()
     assert [answer.document["accepted"] for answer in answers] == [1, 0]
+    for outcome, number in (("event", 2), ("skipped", 1), ("rejected", 1)):
+        labels = f'mapping="{uplink.mapping}",outcome="{outcome}",via="http"'
+        assert f"oncegate_mapped_total{{{labels}}} {number}.0" in metrics
     assert (skipped.code, skipped.document["accepted"]) == (200, 0)
     assert [answer.code for answer in (unknown, mixed, wrong)] == [400, 400, 400]
     assert "unknown mapping 'the-things'" in unknown.document["message"]
