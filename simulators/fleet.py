@@ -12,6 +12,7 @@ from simulators.errors import SimulatorError
 from simulators.payloads import SENSORS_MAX, PayloadGenerator, device_name, device_profile
 from simulators.scenario import Bug, FleetPlan, SensorKind
 from simulators.sensors.field import Field
+from simulators.sensors.mapped_network import MappedNetwork
 from simulators.sensors.relay import Relay
 from simulators.sensors.reporter import NonConfirmableSensor, Reporter
 from simulators.sensors.store_and_forward import StoreAndForwardSensor
@@ -31,6 +32,7 @@ _COAP: dict[SensorKind, type[Reporter] | type[StoreAndForwardSensor] | type[NonC
     SensorKind.STORE_AND_FORWARD: StoreAndForwardSensor,
     SensorKind.NON_CONFIRMABLE: NonConfirmableSensor,
 }
+NETWORKS = {SensorKind.ZIGBEE: ZigbeeNetwork, SensorKind.MAPPED: MappedNetwork}
 Run = Callable[[], Coroutine[None, None, None]]
 """Runs one sensor to its end."""
 
@@ -51,8 +53,8 @@ async def play(plans: Sequence[FleetPlan], field: Field) -> None:
     opened: list[CoapSensor] = []
     try:
         for number, plan in enumerate(plans):
-            if plan.kind is SensorKind.ZIGBEE:
-                runs.append(ZigbeeNetwork(field, plan, number).run)
+            if plan.kind in NETWORKS:
+                runs.append(NETWORKS[plan.kind](field, plan, number).run)
                 continue
             if plan.kind is SensorKind.ZIGBEE2MQTT:
                 runs.append(Zigbee2MqttObserver(field, plan, number).run)

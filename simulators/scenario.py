@@ -32,6 +32,16 @@ class SensorKind(StrEnum):
     """A simulated Zigbee network: devices of real models, published to an MQTT broker."""
     ZIGBEE2MQTT = "zigbee2mqtt"
     """Thermometers of the real Zigbee2MQTT without a radio; only with --local, and needs npm."""
+    MAPPED = "mapped"
+    """Devices of other products, published to an MQTT broker in their own formats, which mappings read."""
+
+    @property
+    def protocol(self) -> str:
+        """The scheme of its target."""
+        return _PROTOCOLS.get(self, "coap")
+
+
+_PROTOCOLS = {"http": "http", "zigbee": "mqtt", "zigbee2mqtt": "mqtt", "mapped": "mqtt"}
 
 
 class Bug(StrEnum):
@@ -248,7 +258,7 @@ class Scenario:
         """The schemes of the targets that its sensors need in the field; None where it runs only with --local."""
         if any(plan.kind is SensorKind.ZIGBEE2MQTT for plan in self.fleets):
             return None
-        return frozenset({"http": "http", "zigbee": "mqtt"}.get(plan.kind, "coap") for plan in self.fleets)
+        return frozenset(plan.kind.protocol for plan in self.fleets)
 
 
 def shipped() -> dict[str, Scenario]:

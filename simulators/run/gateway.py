@@ -8,8 +8,8 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from contract.event import Event
@@ -40,6 +40,8 @@ class GatewayOptions:
     lanes: tuple[LanePlan, ...] = ()
     delivery: str | None = None
     mqtt_port: int | None = None
+    mappings: Mapping[str, str] = field(default_factory=dict)
+    """Names of mappings, with the topics of the messages that they read."""
     patches: tuple[str, ...] = ()
     """MODULE:FUNCTION, see simulators/launch.py."""
 
@@ -184,6 +186,8 @@ class Gateway(ProcessService):
         # A TOML basic string is written as a JSON string is.
         options = self.options
         mqtt = f'\n[mqtt]\nenabled = true\nhost = "127.0.0.1"\nport = {options.mqtt_port}\n'
+        for mapping, topic in options.mappings.items():
+            mqtt += f'[[mqtt.subscriptions]]\ntopic = "{topic}"\nformat = "{mapping}"\n'
         delivery = "" if options.delivery is None else f'delivery = "{options.delivery}"\n'
         cap = f'bytes_per_second_max = "{options.bytes_per_second_max}"\n' if options.bytes_per_second_max else ""
         lanes = "".join(map(_lane, options.lanes))

@@ -44,20 +44,20 @@ async def link_to(
     kinds = {plan.kind for plan in scenario.fleets}
     async with AsyncExitStack() as stack:
         radio: Link | None = None
-        if kinds - {SensorKind.HTTP, SensorKind.ZIGBEE, SensorKind.ZIGBEE2MQTT}:
+        if any(kind.protocol == "coap" for kind in kinds):
             radio = await stack.enter_async_context(Link(coap, link_profile(scenario.link), seed))
 
-        async def stream(kind: SensorKind, target: Address | None) -> Address | None:
-            if kind not in kinds or target is None:
+        async def stream(target: Address | None, *users: SensorKind) -> Address | None:
+            if target is None or kinds.isdisjoint(users):
                 return None
             proxy = StreamLink(target, stream_profile(scenario.link), scenario.link.resets, seed)
             return (await stack.enter_async_context(proxy)).address
 
         yield Targets(
             coap=None if radio is None else radio.address,
-            http=await stream(SensorKind.HTTP, http),
+            http=await stream(http, SensorKind.HTTP),
             http_token=token,
-            mqtt=await stream(SensorKind.ZIGBEE, mqtt),
+            mqtt=await stream(mqtt, SensorKind.ZIGBEE, SensorKind.MAPPED),
             zigbee2mqtt=zigbee2mqtt,
             register_peer=(lambda _port, _name: None) if radio is None else radio.register_peer,
         )

@@ -65,8 +65,8 @@ async def _run_remote(options: RunOptions, home: Path, display: Display, stop: S
     http = options.targets.get("http")
     number = SystemRandom().randrange(1, RUNS)
     has_zigbee = any(plan.kind is SensorKind.ZIGBEE for plan in options.scenario.fleets)
-    mqtt = options.targets.get("mqtt") if has_zigbee else None
-    if mqtt is not None:
+    mqtt = options.targets.get("mqtt")
+    if mqtt is not None and has_zigbee:
         await asyncio.to_thread(require_no_network, mqtt)
     noted = await asyncio.to_thread(note_topic, options.sink)
     with Ledger(options.ledger_file, play.clock) as ledger:
@@ -84,7 +84,7 @@ async def _run_remote(options: RunOptions, home: Path, display: Display, stop: S
             if (erasure := options.sink.erasure(devices_of(number))) is not None:
                 display.fact("their events stay in the table; this statement erases them (docs/table.md, Procedures):")
                 display.fact(erasure)
-            if mqtt is not None:
+            if mqtt is not None and has_zigbee:
                 display.fact("their list stays on the MQTT broker until a Zigbee2MQTT starts; this command removes it:")
                 display.fact(f"mosquitto_pub -h {mqtt[0]} -p {mqtt[1]} -t {DEVICES_TOPIC} -r -n")
             statuses = [http] if http else []

@@ -15,6 +15,7 @@ from simulators.run.gateway import Gateway, GatewayOptions
 from simulators.run.job import Job
 from simulators.scenario import FaultKind, Scenario, SensorKind
 from simulators.sensors.field import Source
+from simulators.sensors.mapped_network import PRODUCTS
 from simulators.services.kafka.broker import Broker
 from simulators.services.mosquitto import Mosquitto
 from simulators.services.service import ProcessService
@@ -112,7 +113,7 @@ async def started(scenario: Scenario, folder: Path, overrides: Overrides, displa
         await _start(stack, broker)
         await asyncio.to_thread(broker.create_topics)
         mosquitto: Mosquitto | None = None
-        if any(plan.kind in (SensorKind.ZIGBEE, SensorKind.ZIGBEE2MQTT) for plan in scenario.fleets):
+        if any(plan.kind.protocol == "mqtt" for plan in scenario.fleets):
             mosquitto = Mosquitto(folder / "mosquitto")
             await _start(stack, mosquitto)
         display.phase("starting the Spark job and the agent")
@@ -155,5 +156,6 @@ def _options(scenario: Scenario, overrides: Overrides, number: int, mosquitto: M
         lanes=plan.lanes,
         delivery=overrides.delivery,
         mqtt_port=None if mosquitto is None else mosquitto.port,
+        mappings=PRODUCTS if any(fleet.kind is SensorKind.MAPPED for fleet in scenario.fleets) else {},
         patches=overrides.agent_patches,
     )

@@ -16,7 +16,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 from contract.event import Event
 from simulators.scenario import FleetPlan
 from simulators.sensors.field import Field
-from simulators.sensors.zigbee_network import BASE_TOPIC, CONNECT_SECONDS_MAX, NOT_DATA
+from simulators.sensors.mqtt_network import CONNECT_SECONDS_MAX
+from simulators.sensors.zigbee_network import BASE_TOPIC, NOT_DATA
 
 
 class Zigbee2MqttObserver:

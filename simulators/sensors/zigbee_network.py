@@ -1,12 +1,11 @@
 """A simulated Zigbee network: devices of real models, published by Zigbee2MQTT to an MQTT broker at QoS 1.
 
-The broker's PUBACK counts as the ACK (docs/zigbee2mqtt.md). The retained list of devices stays on the broker after the
-run: an agent that was down needs it for the messages that the broker has kept for it.
+The retained list of devices stays on the broker after the run: an agent that was down needs it for the messages that
+the broker has kept for it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import dataclass
 from functools import cache
@@ -17,19 +16,16 @@ from typing import Any
 
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
-from paho.mqtt.reasoncodes import ReasonCode
 
 from contract.event import Event, Value
 from simulators.errors import SimulatorError
-from simulators.payloads import SENSORS_MAX, address, is_simulated
+from simulators.payloads import is_simulated
 from simulators.scenario import FleetPlan
 from simulators.sensors.field import Field
+from simulators.sensors.mqtt_network import CONNECT_SECONDS_MAX, MqttNetwork, address_of
 
 BASE_TOPIC = "zigbee2mqtt"
 DEVICES_TOPIC = f"{BASE_TOPIC}/bridge/devices"
-CONNECT_SECONDS_MAX = 30.0
-PLACES_MAX = 1 << 11
-"""Largest number of devices in one network."""
 NOT_DATA = frozenset({"linkquality", "last_seen", "update", "update_available", "device"})
 """Fields about the radio and about Zigbee2MQTT itself."""
 _VARIES = frozenset({"temperature", "humidity", "power", "illuminance", "local_temperature"})
@@ -55,6 +51,11 @@ class ZigbeeDevice:
     published: dict[str, Any]
     time: int = 0
 
+    @property
+    def topic(self) -> str:
+        """The topic of its messages."""
+        return f"{BASE_TOPIC}/{self.name}"
+
     def next_event(self, now: int, random: Random) -> tuple[Event, dict[str, Any]]:
         """Return the next event and the message that Zigbee2MQTT publishes for it."""
         self.time = max(self.time + 1, now)
@@ -66,77 +67,21 @@ class ZigbeeDevice:
         return Event(f"urn:dev:mac:{self.address:016x}", time=self.time, data=data), message
 
 
-class ZigbeeNetwork:
-    """All devices of one network, behind one connection to the broker."""
+class ZigbeeNetwork(MqttNetwork):
+    """All devices of one network."""
 
     def __init__(self, field: Field, plan: FleetPlan, number: int) -> None:
         chosen = field.random(f"house {number}").sample(models(), k=min(plan.sensors, len(models())))
-        self._devices = [
+        devices = [
             ZigbeeDevice(
                 f"{model['model']}-{place}".replace("/", "_"),
-                _address(field.run, number, place),
+                address_of(field.run, number, place),
                 dict(model["published"]),
             )
             for place, model in enumerate(chosen[place % len(chosen)] for place in range(plan.sensors))
         ]
-        self._field = field
-        self._plan = plan
-        self._number = number
-        self._waiting: dict[int, int] = {}
-        self._connected = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        self._client = Client(CallbackAPIVersion.VERSION2)
-        self._client.max_inflight_messages_set(0)
-        self._client.on_connect = lambda *_: self._in_loop(self._connected.set)
-        self._client.on_publish = self._on_publish
-
-    async def run(self) -> None:
-        """Publish until the run is over and the broker has everything."""
-        assert self._field.targets.mqtt is not None
-        self._client.connect_async(*self._field.targets.mqtt)
-        self._client.loop_start()
-        try:
-            async with asyncio.timeout(CONNECT_SECONDS_MAX):
-                await self._connected.wait()
-            self._client.publish(DEVICES_TOPIC, json.dumps(self._list()), 1, retain=True)
-            async with asyncio.TaskGroup() as tasks:
-                for place in range(len(self._devices)):
-                    tasks.create_task(self._publish_of(place))
-            while self._waiting:  # noqa: ASYNC110 (set by callbacks from the client's thread)
-                await asyncio.sleep(0.05)
-        finally:
-            self._client.disconnect()
-            await asyncio.to_thread(self._client.loop_stop)
-
-    async def _publish_of(self, place: int) -> None:
-        device = self._devices[place]
-        schedule = self._field.random(f"house {self._number} device {place}")
-        async for moment in self._field.moments(schedule, self._plan.every_seconds):
-            event, message = device.next_event(self._field.time_of(moment, self._plan.clock_offset_seconds), schedule)
-            mark = self._field.ledger.reported(event)
-            self._field.ledger.sent(mark)
-            sent = self._client.publish(f"{BASE_TOPIC}/{device.name}", json.dumps(message), 1)
-            # The PUBACK arrives as a callback in this loop, so never before this line.
-            self._waiting[sent.mid] = mark
-
-    def _list(self) -> list[dict[str, str]]:
-        return [{"friendly_name": one.name, "ieee_address": f"0x{one.address:016x}"} for one in self._devices]
-
-    def _on_publish(self, client: Client, data: Any, message_id: int, reason: ReasonCode, properties: Any) -> None:
-        self._in_loop(self._acked, message_id)
-
-    def _acked(self, message_id: int) -> None:
-        mark = self._waiting.pop(message_id, None)
-        if mark is not None:
-            self._field.ledger.acked(mark)
-
-    def _in_loop(self, act: Any, *arguments: object) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(act, *arguments)
-
-
-def _address(run: int, network: int, place: int) -> int:
-    return address(SENSORS_MAX + network * PLACES_MAX + place, run)
+        listed = [{"friendly_name": one.name, "ieee_address": f"0x{one.address:016x}"} for one in devices]
+        super().__init__(field, plan, number, devices, {DEVICES_TOPIC: json.dumps(listed)})
 
 
 class ZigbeeBrokerError(SimulatorError):

@@ -9,7 +9,7 @@ from simulators.strict_toml import TomlError
 
 NAMES = (
     "quiet-house lossy-radio lost-acks ack-storm-after-outage three-days-offline two-gateways-one-sensor clock-chaos "
-    "brownouts card-full firmware-bug zigbee-house alarm-in-the-backlog"
+    "brownouts card-full firmware-bug zigbee-house mapped-payloads alarm-in-the-backlog"
 )
 SMALL = """
 name = "small"
