@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from agent.mappings.expressions import Evaluate, ExpressionError, Root, Work, compiled, is_true, template
+from agent.mappings.expressions import Evaluate, ExpressionError, Root, Work, compiled, template
+from agent.mappings.plain import is_true
 
 KEYS: Final = ("name", "each", "device", "type", "id", "boot", "time", "time_format", "data", "units", "ext", "skip")
 _IDENTIFYING: Final = ("each", "device", "type", "id", "boot", "time", "time_format", "data")
@@ -52,9 +53,9 @@ class EventMapping:
         """The mapping as it was written."""
         self._each = source.get("each")
         self._skip = source.get("skip")
-        self._fields = {key: evaluate for key, evaluate in source.items() if key not in ("each", "skip")}
+        checks = {**_CHECKS, "time": _TIMES[str(table.get("time_format", "ms"))]}
+        self._fields = [(key, source[key], check) for key, check in checks.items() if key in source]
         self._units = table.get("units")
-        self._time = _TIMES[str(table.get("time_format", "ms"))]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EventMapping) and self.table == other.table
@@ -65,7 +66,7 @@ class EventMapping:
     @property
     def identifies(self) -> bool:
         """Whether its events have an id or a time, without which no duplicate can be recognised."""
-        return "id" in self._fields or "time" in self._fields
+        return "id" in self.table or "time" in self.table
 
     @property
     def identity(self) -> Mapping[str, object]:
@@ -105,12 +106,11 @@ class EventMapping:
 
     def _entries(self, root: Root, work: Work) -> Entries:
         entries: Entries = {}
-        for key, evaluate in self._fields.items():
-            value = self._value(key, evaluate, root, work)
-            if value is None:
-                continue
+        for key, evaluate, check in self._fields:
             try:
-                entries[key] = self._time(value) if key == "time" else _checked(key, value)
+                value = evaluate(root, work)
+                if value is not None:
+                    entries[key] = check(value)
             except ValueError as error:
                 raise Unmapped(self._reason(key, str(error))) from None
         for key in ("device", "data"):
@@ -118,9 +118,8 @@ class EventMapping:
                 raise Unmapped(self._reason(key, "yields nothing"))
         if self._units is not None:
             entries["units"] = dict(self._units) if isinstance(self._units, dict) else self._units
-        ext = entries.setdefault("ext", {})
-        assert isinstance(ext, dict)
-        entries["ext"] = {EXT_NAME: self.name, **ext}
+        ext = entries.get("ext")
+        entries["ext"] = {EXT_NAME: self.name, **(ext if isinstance(ext, dict) else {})}
         return entries
 
     def _value(self, key: str, evaluate: Evaluate, root: Root, work: Work) -> object:
@@ -222,16 +221,32 @@ def _check_units(name: str, units: object) -> None:
         raise MappingError(f"{name}: units: expected a table of names and units")
 
 
-def _checked(key: str, value: object) -> object:
-    if key in ("data", "ext"):
-        if not isinstance(value, dict):
-            raise ValueError("yields no object")
-    elif key in ("id", "boot"):
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise ValueError("yields neither an integer nor text")
-    elif not isinstance(value, str):
+def _text(value: object) -> object:
+    if not isinstance(value, str):
         raise ValueError("yields no text")
     return value
+
+
+def _number_or_text(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError("yields neither an integer nor text")
+    return value
+
+
+def _object(value: object) -> object:
+    if not isinstance(value, dict):
+        raise ValueError("yields no object")
+    return value
+
+
+_CHECKS: Final[Mapping[str, Callable[[object], object]]] = {
+    "device": _text,
+    "type": _text,
+    "id": _number_or_text,
+    "boot": _number_or_text,
+    "data": _object,
+    "ext": _object,
+}
 
 
 def _milliseconds(value: object) -> int:
@@ -266,9 +281,12 @@ def _rfc3339(value: object) -> int:
         raise ValueError("yields no time of RFC 3339, such as 2026-01-01T00:00:00Z")
     date, time, fraction, zone = match.groups()
     moment = datetime.fromisoformat(f"{date}T{time}{'+00:00' if zone in ('Z', 'z') else zone}")
-    seconds = (moment - _EPOCH).total_seconds()
-    return int(seconds) * 1000 + _rounded(Decimal(f"0.{fraction or 0}") * 1000)
+    whole, rest = divmod(int((fraction or "0").ljust(18, "0")), 10**15)
+    whole += rest > _HALF or (rest == _HALF and whole % 2 == 1)
+    return (moment - _EPOCH) // _SECOND * 1000 + whole
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND: Final = timedelta(seconds=1)
+_HALF: Final = 10**15 // 2
 _TIMES: Final[Mapping[str, Callable[[object], int]]] = {"ms": _milliseconds, "s": _seconds, "rfc3339": _rfc3339}

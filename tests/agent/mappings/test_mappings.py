@@ -6,6 +6,7 @@ import json
 import tomllib
 from typing import Any
 
+import jmespath
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from agent.delivery import Delivery, ForeignFormat, Media
 from agent.mappings import builtin
 from agent.mappings.expressions import WORK_MAX
 from agent.mappings.mapping import EventMapping, MappingError, read
+from agent.mappings.plain import plain
 from contract.event import Event
 from contract.fingerprint import fingerprint
 from contract.record import encode_tail
@@ -194,6 +196,28 @@ BODIES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
     max_leaves=12,
 )
+
+
+PLAIN = st.recursive(
+    st.sampled_from(
+        ["@", "value", "data", "model", "ts", "[0]", "[-1]", "`0`", "`1`", "`true`", "`false`", "`null`", "`{}`", "''"]
+    ),
+    lambda inner: st.one_of(
+        st.builds("({} {} {})".format, inner, st.sampled_from(["||", "&&", "==", "!="]), inner),
+        st.builds("!{}".format, inner),
+        st.builds("{{a: {}, value: {}}}".format, inner, inner),
+        st.builds("{}.{}".format, st.sampled_from(["value", "data"]), st.sampled_from(["value", "{a: value}"])),
+        st.builds("{}[{}]".format, st.sampled_from(["value", "data"]), st.integers(-2, 2)),
+    ),
+    max_leaves=6,
+)
+
+
+@given(PLAIN, BODIES)
+def test_a_plain_expression_yields_what_the_interpreter_does(expression: str, body: Any) -> None:
+    found = plain(jmespath.compile(expression).parsed)
+    assert found is not None
+    assert repr(found(body)) == repr(jmespath.search(expression, body))
 
 
 @pytest.mark.parametrize("name", builtin.mappings())

