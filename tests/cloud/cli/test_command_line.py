@@ -71,6 +71,7 @@ def test_each_command_has_a_help_with_an_example_and_the_exit_status(name: str) 
             "4032 characters of table ids; a receipt has room for 4006",
         ),
         (("query", "--table", "t", "SELECT 1", "--deploy-mode", "cluster"), "the driver runs here, too"),
+        ((*JOB, "--master", "spark://h:7077", "--deploy-mode", "cluster"), "Spark runs a Python driver only here"),
         (("maintenance", "--table", "t", "--sink", "postgres"), "--sink postgres requires --connection FILE"),
         (("maintenance", "--table", "t", "--retain", "6d"), "--retain"),
         (("maintenance", "--table", "t", "--retain", "soon"), "--retain"),
