@@ -89,7 +89,7 @@ def run_on_checkpoint(
 
     topic, topic_id = settings.kafka.topic, admin.topic_id()
     log, ranges = TopicLog(admin, topic), admin.offset_ranges()
-    log.check_append_times()
+    log.check_settings()
     read = sink.last_commit()
     is_first = is_first_start(checkpoint, read)
     if read is not None and not (settings.read_again and is_first):

@@ -42,8 +42,9 @@ SCHEMA = StructType(
 
 _OTHER_RECORDS = (
     "batch {batch}: its records are in quarantine, and it has other records than before: the topic's log was truncated "
-    "and has grown again. Find out why; then start with a new checkpoint and --read-again; records in the table and "
-    "its quarantine are not written again"
+    "and has grown again, --retention was changed, or another copy of an event with a reused id came first. Find out "
+    "why; then start with a new checkpoint and --read-again; records in the table and its quarantine are not written "
+    "again"
 )
 
 

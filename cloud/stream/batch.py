@@ -80,7 +80,7 @@ class BatchWriter:
         planned = replace(planned, starts=offsets.complete_starts(planned.starts, planned.ends))
         logger.info("batch=%d stage=planned offsets=%d", batch, _offset_count(planned))
         check_clock(planned)
-        self._log.check_append_times()  # at the job's start the topic may have been empty
+        self._log.check_settings()  # at the job's start the topic may have been empty
         overlap = offsets.compare(planned.starts, planned.ends, self._last)
         # Before anything is read: the records are then from these leaders' log, or the check before the receipts finds
         # other leaders.

@@ -23,6 +23,7 @@ NO_ID = "A" * 22
 LOOK_BACK_OFFSETS = 100
 """How far before the end of a partition a record is looked for; markers of transactions have offsets as well."""
 _NO_SUCH_TOPIC = "UnknownTopicOrPartitionException"
+_NO_RIGHT = "AuthorizationException"
 _APPEND_TIME = "LogAppendTime"
 _TRUNCATED = "LogTruncationException"
 
@@ -61,6 +62,21 @@ class KafkaAdmin:
                 "deleted and recreated would not be detected, and events would be lost: use a service of docs/kafka.md"
             )
         return found
+
+    def is_compacted(self) -> bool:
+        """Whether Kafka compacts the topic; False also without the right to read its settings, DescribeConfigs."""
+        kinds = self._class("org.apache.kafka.common.config.ConfigResource$Type")
+        what = self._class("org.apache.kafka.common.config.ConfigResource")(kinds.TOPIC, self._topic)
+        try:
+            found = self._wait(
+                self._client.describeConfigs(self._class("java.util.List").of(what)).all(),
+                f"topic {self._topic}: its settings cannot be read",
+            )
+        except KafkaError as error:
+            if _NO_RIGHT in str(error):
+                return False
+            raise
+        return "compact" in str(found.get(what).get("cleanup.policy").value())
 
     def offset_ranges(self) -> dict[int, tuple[int, int]]:
         """Return the earliest and the latest offset of each partition."""

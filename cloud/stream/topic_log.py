@@ -57,11 +57,18 @@ class TopicLog:
             )
         return {p: end.leader_epoch for p, end in now.items() if end.leader_epoch is not None}
 
-    def check_append_times(self) -> None:
-        """Raise StopError where records do not have the broker's time of their append; a found one is remembered.
+    def check_settings(self) -> None:
+        """Raise StopError where Kafka compacts the topic, or records do not have the broker's time of their append.
 
-        A service may accept the topic's setting without applying it, so that the records alone show it.
+        A service may accept LogAppendTime without applying it, so that the records alone show it; a found one is
+        remembered. What compaction has removed, nothing shows: transactions leave gaps in the offsets, too.
         """
+        if self._admin.is_compacted():
+            raise StopError(
+                f"topic {self._topic}: Kafka compacts it, and keeps only the latest event of each device, read or not. "
+                "Set cleanup.policy=delete on the topic, and start again; what is lost already, an audit names, and "
+                "gateways that still have it send it by `oncegate replay`"
+            )
         if self._has_append_times:
             return
         found = self._admin.has_append_times()

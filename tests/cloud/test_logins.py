@@ -95,6 +95,7 @@ def test_a_wrong_password_ends_the_job_with_the_reason(secured: SecuredBroker, c
 def job_asks(spark: SparkSession, cloud: CloudSide, login: dict[str, str]) -> None:
     settings = KafkaSettings(login.pop("bootstrap.servers"), cloud.topic, cloud.group, 1_000, login)
     admin = KafkaAdmin(spark, settings)
+    assert not admin.is_compacted(), "without the right to know it"
     admin.commit(cloud.group, dict.fromkeys(admin.offset_ranges(), 0), dict.fromkeys(range(PARTITIONS), ""), {})
 
 

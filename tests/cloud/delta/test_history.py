@@ -120,13 +120,16 @@ def test_rows_that_somebody_takes_away_stop_the_job_at_each_start(
 
 @pytest.mark.guarantee(5)
 @pytest.mark.heavy
-def test_rows_taken_away_while_the_job_runs_stop_it_and_its_next_start(spark: SparkSession, folder: Path) -> None:
+@pytest.mark.parametrize("operation", ["DELETE", "RESTORE"])
+def test_rows_taken_away_while_the_job_runs_stop_it_and_its_next_start(
+    spark: SparkSession, folder: Path, operation: str
+) -> None:
     table, nothing = filled(spark, folder), spark.createDataFrame([], TABLE.schema)
-    spark.sql(f"DELETE FROM delta.`{folder}` WHERE id = '2'")
-    with pytest.raises(StopError, match="a DELETE by another program"):
+    spark.sql(TAKING_AWAY[operation].format(table=f"delta.`{folder}`", before=latest_version(folder) - 1))
+    with pytest.raises(StopError, match=f"a {operation} by another program"):
         table.append(nothing, replace(COMMIT, batch=3))
     restarted = DeltaTable(spark, str(folder), TABLE)
-    with pytest.raises(StopError, match="a DELETE by another program"):
+    with pytest.raises(StopError, match=f"a {operation} by another program"):
         restarted.check_rows()
     # A new checkpoint's claim supersedes it.
     restarted.append(nothing, replace(COMMIT, claim=2, batch=CLAIM_ONLY))

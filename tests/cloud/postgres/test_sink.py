@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -29,6 +30,7 @@ from simulators.services.postgres import Postgres
 from tests.cloud.gateway import Gateway, Record
 from tests.cloud.procedures import statements
 from tests.cloud.tables import ACCEPTED, DAY, DEVICE, counters, topic
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -246,6 +248,21 @@ def lose(side: Side, commit: Commit | None) -> None:
                 f"INSERT INTO {side.name}_owner VALUES (%s, %s, %s)".encode(),
                 (side.sink.id, commit.version, to_json(commit)),
             )
+
+
+@pytest.mark.guarantee(5)
+@pytest.mark.heavy
+def test_a_server_that_is_killed_while_executors_copy_has_nothing_of_the_batch(side: Side) -> None:
+    records = Gateway().records(counters(*range(20_000)), ACCEPTED)
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(side.write, records)
+        wait_until(lambda: bool(side.select("SELECT FROM pg_stat_progress_copy")), "an executor copies")
+        side.server.kill()
+        assert "PostgreSQL" in str(written.exception())
+    side.server.start()
+    assert side.select(f"SELECT FROM {side.name}") == []
+    side.batch -= 1
+    assert side.write(records).rows == len(records)
 
 
 @pytest.mark.guarantee(5)

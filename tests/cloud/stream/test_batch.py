@@ -38,7 +38,7 @@ class NoReceipts:
 class WholeLog:
     """A topic whose log is complete."""
 
-    def check_append_times(self) -> None:
+    def check_settings(self) -> None:
         pass
 
     def check(self, read: Commit, _ends: Offsets) -> Offsets:

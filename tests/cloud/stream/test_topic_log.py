@@ -71,7 +71,12 @@ def side(spark: SparkSession, broker: Broker) -> Side:
 
 def set_times(broker: Broker, topic: str, kind: str) -> None:
     """Set which time Kafka gives to the topic's next records."""
-    entry = ConfigEntry("message.timestamp.type", kind, incremental_operation=AlterConfigOpType.SET)
+    configure(broker, topic, "message.timestamp.type", kind)
+
+
+def configure(broker: Broker, topic: str, name: str, value: str) -> None:
+    """Set one of the topic's properties."""
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.incremental_alter_configs([resource])[resource].result(30)
@@ -80,15 +85,26 @@ def set_times(broker: Broker, topic: str, kind: str) -> None:
 @pytest.mark.guarantee(5)
 def test_records_without_the_time_of_their_append_stop_the_job_until_one_has_it(side: Side) -> None:
     set_times(side.broker, side.topic, "CreateTime")
-    side.log.check_append_times()  # an empty topic shows nothing
+    side.log.check_settings()  # an empty topic shows nothing
     side.send(5)
     with pytest.raises(StopError, match="ignores it"):
-        side.log.check_append_times()
+        side.log.check_settings()
     set_times(side.broker, side.topic, "LogAppendTime")
     with pytest.raises(StopError, match="ignores it"):
-        side.log.check_append_times()
+        side.log.check_settings()
     side.send(1)
-    side.log.check_append_times()
+    side.log.check_settings()
+
+
+@pytest.mark.guarantee(5)
+def test_a_topic_that_is_compacted_stops_the_job_until_it_is_not(side: Side) -> None:
+    side.log.check_settings()
+    for policy in ("compact", "compact,delete"):
+        configure(side.broker, side.topic, "cleanup.policy", policy)
+        with pytest.raises(StopError, match=r"compacts it.*Set cleanup\.policy=delete"):
+            side.log.check_settings()
+    configure(side.broker, side.topic, "cleanup.policy", "delete")
+    side.log.check_settings()
 
 
 def test_no_question_about_a_deleted_topic_creates_it(spark: SparkSession, tmp_path: Path) -> None:

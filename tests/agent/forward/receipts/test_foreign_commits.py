@@ -68,3 +68,16 @@ def test_offsets_of_an_aborted_transaction_are_no_receipt(kafka: KafkaTopic, out
         assert processed(outbox) == 0
         kafka.commit(None, kafka.receipt())
         wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+
+
+@pytest.mark.guarantee(4)
+@pytest.mark.kafka
+def test_where_any_commit_counts_what_a_foreign_consumer_has_read_is_processed_and_no_more(
+    kafka: KafkaTopic, outbox: CountingOutbox
+) -> None:
+    with receipting(kafka.settings(), outbox, any_commit=True):
+        wait_for_polls(outbox)
+        assert processed(outbox) == 0
+        kafka.consume_as_anybody()
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+    assert outbox.fact(RECEIPTS_TABLE) is None
