@@ -105,10 +105,6 @@ def test_the_examples_of_the_page_fit_their_schema(kind: str, text: str) -> None
         CDDL.validate_cbor(bytes.fromhex(text))
 
 
-def test_the_json_schema_is_one() -> None:
-    jsonschema.Draft202012Validator.check_schema(SCHEMA)
-
-
 def test_an_array_has_at_most_as_many_events_as_the_gateway_takes() -> None:
     for count, fits in ((1, True), (EVENTS_MAX, True), (EVENTS_MAX + 1, False), (0, False)):
         assert JSON_SCHEMA.is_valid([{"id": number} for number in range(count)]) == fits

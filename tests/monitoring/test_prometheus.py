@@ -19,7 +19,7 @@ from cloud.table.sink import Written
 from simulators.services import ports
 from simulators.services.process import Command, Process
 from tests.monitoring.test_monitoring import FOLDER, GATEWAY, JOB, METRIC, ROOT
-from tests.support.agent_process import agent_process
+from tests.support.agent_process import agent_process, configured
 from tests.support.debian_package import unpack
 
 pytestmark = pytest.mark.heavy
@@ -65,12 +65,8 @@ def report_batch(metrics: Metrics) -> None:
 def gateway_agent(folder: Path, port: int, more: str) -> Iterator[None]:
     """Run an agent without Kafka."""
     folder.mkdir()
-    toml = folder / "oncegate.toml"
-    toml.write_text(
-        f'[gateway]\nid = "{folder.name}"\nstate_dir = "{folder / "state"}"\n[coap]\nenabled = false\n'
-        f'[http]\nbind = "127.0.0.1:{port}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n{more}'
-    )
-    with agent_process(toml) as agent:
+    http = f"127.0.0.1:{port}"
+    with agent_process(configured(folder, more, gateway=folder.name, coap="", http=http)) as agent:
         agent.start()
         agent.wait_for_log("agent=ready")
         yield
