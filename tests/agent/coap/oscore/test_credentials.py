@@ -74,6 +74,13 @@ def test_a_bad_file_is_named_and_stops_no_other(tmp_path: Path, changes: dict[st
     assert bytes(16).hex() not in error
 
 
+def test_a_file_that_is_open_to_others_is_refused_with_the_command(tmp_path: Path) -> None:
+    file = written(tmp_path, "a", {}, mode=0o644)
+    files = read_credentials(tmp_path)
+    assert (files.credentials, len(files.errors)) == ((), 1)
+    assert f"{file}: open to others (mode 644): chmod 640" in files.errors[0]
+
+
 def test_two_files_with_one_sensor_id_are_both_named(tmp_path: Path) -> None:
     first, second = written(tmp_path, "a", {}), written(tmp_path, "b", {})
     files = read_credentials(tmp_path)
