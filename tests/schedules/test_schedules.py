@@ -47,33 +47,19 @@ def test_a_seed_repeats_its_schedule_to_the_last_step(tmp_path: Path, seed: int)
     assert traces[0].count("\n") > 1_000
 
 
-def _found(mutant: str) -> None:
+FOUND_SOON = {
+    "end-sent-again": [pytest.mark.guarantee(4)],
+    "fingerprint-forgotten": [],
+    "first-part-acked": [pytest.mark.guarantee(1)],
+    "middle-epochs-unknown": [pytest.mark.guarantee(4)],
+}
+
+
+@pytest.mark.parametrize(
+    "mutant", [pytest.param(name, marks=FOUND_SOON.get(name, [pytest.mark.heavy])) for name in sorted(MUTANTS)]
+)
+def test_a_mutant_is_found(mutant: str) -> None:
     done = run("--count", str(SCHEDULES_MAX), "--mutant", mutant)
     assert done.returncode == 1
     assert f"{mutant}: found by schedule" in done.stdout
     assert f" --mutant {mutant} --trace " in done.stdout
-
-
-def test_an_agent_that_recognises_nothing_is_found() -> None:
-    _found("fingerprint-forgotten")
-
-
-@pytest.mark.guarantee(1)
-def test_an_agent_that_acks_a_delivery_of_two_lanes_by_its_first_part_is_found() -> None:
-    _found("first-part-acked")
-
-
-@pytest.mark.guarantee(4)
-def test_an_agent_that_does_not_know_the_epochs_within_a_transaction_is_found() -> None:
-    _found("middle-epochs-unknown")
-
-
-@pytest.mark.guarantee(4)
-def test_an_agent_that_waits_for_an_end_until_the_client_requests_it_again_is_found() -> None:
-    _found("end-sent-again")
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("mutant", sorted(MUTANTS))
-def test_a_mutant_is_found(mutant: str) -> None:
-    _found(mutant)

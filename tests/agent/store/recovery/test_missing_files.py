@@ -29,11 +29,6 @@ def without_log(original: Original, tmp_path: Path) -> Path:
 
 
 @pytest.mark.guarantee(7)
-async def test_a_missing_log_is_said(without_log: Path) -> None:
-    assert (await survivors(without_log.parent)).gap_events == 1
-
-
-@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("agent_ends", ["killed", "in order"])
 async def test_a_log_that_another_program_has_written_back_and_removed_is_no_loss(
     tmp_path: Path, clock: HandClock, agent_ends: str
