@@ -66,7 +66,7 @@ def gateway_agent(folder: Path, port: int, more: str) -> Iterator[None]:
     """Run an agent without Kafka."""
     folder.mkdir()
     http = f"127.0.0.1:{port}"
-    with agent_process(configured(folder, more, gateway=folder.name, coap="", http=http)) as agent:
+    with agent_process(configured(folder, more, gateway=folder.name, http=http)) as agent:
         agent.start()
         agent.wait_for_log("agent=ready")
         yield
