@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from simulators.services import session
 from simulators.services.error import ServiceError
-from simulators.services.install import debian, jars, java
+from simulators.services.install import jars, java, programs
 from simulators.services.kafka.broker import Broker
 from simulators.services.postgres import Postgres
 from simulators.services.process import Command, Process
@@ -29,7 +29,6 @@ JOB = ROOT / "cloud" / "job.py"
 CONTENDERS = Path(__file__).with_name("spark.py")
 STREAMS = ROOT / "benchmarks" / "streams" / "Dedup.java"
 RUN_SECONDS_MAX = 600.0
-JDK = "openjdk-17-jdk-headless"
 WINDOW = "4h"
 STATE_AGE_SECONDS = 7200
 """Age of a state for fresh traffic: events are fresh from a quarter of the window on."""
@@ -142,9 +141,7 @@ class Bench:
 
     def streams(self, survivors: str = "") -> Timing:
         """Run the equivalent in Kafka Streams, which writes the survivors to a topic."""
-        compiler = shutil.which("javac")
-        if compiler is None:
-            raise ServiceError(f"there is no javac; run: {debian.by_hand(JDK)}")
+        compiler = programs.require("javac")
         folder = self._fresh("streams")
         classpath = ":".join([str(folder), *map(str, jars.paths(jars.STREAMS))])
         subprocess.run([compiler, "--release", "17", "-cp", classpath, "-d", str(folder), str(STREAMS)], check=True)

@@ -26,6 +26,8 @@ class Roots(TypedDict, total=False):
     overrides: list[str]
     only: list[str]
     """The groups that are kept; all, where absent."""
+    without: list[str]
+    """Artifacts that are left out."""
 
 
 def main() -> None:
@@ -44,6 +46,7 @@ def main() -> None:
 def _resolve(given: Roots) -> list[Jar]:
     pinned = _fetch(given.get("roots", []), _parse(given.get("overrides", [])))
     kept = given.get("only", {jar.coordinates.group for jar in pinned})
+    pinned = [jar for jar in pinned if jar.coordinates.artifact not in given.get("without", [])]
     return [*(jar for jar in pinned if jar.coordinates.group in kept), *_fetch(given.get("alone", []), None)]
 
 

@@ -31,6 +31,7 @@ HEAVY_PACKAGES = {
     "chromium": "chromium",
     "npm": "npm",
     "cc": "build-essential",
+    "javac": "default-jdk-headless",
     "strace": "strace",
     "qemu-aarch64-static": "qemu-user-static",
     "arch-test": "arch-test",

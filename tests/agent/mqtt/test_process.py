@@ -2,22 +2,28 @@
 
 import json
 import random
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from agent.status import read_status
 from simulators.services.mosquitto import Mosquitto
-from simulators.services.service import ProcessService
 from tests.agent.mqtt.agents import accepted, agent, rejected, stored
-from tests.agent.mqtt.nats import Nats
+from tests.agent.mqtt.foreign import ForeignBroker, artemis, nats
 from tests.agent.mqtt.publisher import Publisher
 from tests.support.waiting import wait_for_count, wait_until
 
 MESSAGES = 2_000
 KILLS = 4
 START = 1_763_706_000_000
+each_broker = pytest.mark.parametrize(
+    "kept_by",
+    ["mosquitto", *(pytest.param(name, marks=pytest.mark.heavy) for name in ("nats", "artemis"))],
+    indirect=True,
+)
 DEVICES = json.dumps([{"friendly_name": "t1", "ieee_address": "0x00158d0001234567"}])
 
 
@@ -30,43 +36,67 @@ def _readings(first: int, last: int, noise: int = 0) -> list[tuple[str, bytes]]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A broker that keeps its sessions below the folder `broker`."""
+
+    broker: Mosquitto | ForeignBroker
+    setting: str
+    """The setting of the agent that it needs."""
+    keeps_order: bool
+    """Artemis delivers some messages late, to other clients, too."""
+
+
 @pytest.fixture
-def kept_by(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[ProcessService, int, str]]:
-    """Yield a broker that keeps its sessions, its port, and the setting that it needs."""
-    with Nats(tmp_path / "nats") if request.param == "nats" else Mosquitto(tmp_path / "mosquitto") as running:
-        yield running, running.port, 'version = "3.1.1"\n' if request.param == "nats" else ""
+def kept_by(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
+    makers: dict[str, Callable[[Path], Mosquitto | ForeignBroker]] = {
+        "mosquitto": Mosquitto,
+        "nats": nats,
+        "artemis": artemis,
+    }
+    with makers[request.param](tmp_path / "broker") as running:
+        yield Kept(running, 'version = "3.1.1"\n' if request.param == "nats" else "", request.param != "artemis")
 
 
 @pytest.mark.guarantee(1)
-@pytest.mark.parametrize("kept_by", ["mosquitto", pytest.param("nats", marks=pytest.mark.heavy)], indirect=True)
-def test_sigkill_in_the_middle_loses_no_message_and_doubles_none(
-    kept_by: tuple[ProcessService, int, str], tmp_path: Path
-) -> None:
-    broker, port, setting = kept_by
+@each_broker
+def test_sigkill_of_agent_and_broker_loses_no_message_and_doubles_none(kept_by: Kept, tmp_path: Path) -> None:
+    broker, setting = kept_by.broker, kept_by.setting
     seed = random.randrange(1 << 32)
     print(f"seed={seed}")
     moments = random.Random(seed)
-    with agent(tmp_path, port, setting) as process:
-        with Publisher(port) as publisher:
+    with agent(tmp_path, broker.port, setting) as process:
+        with Publisher(broker.port) as publisher:
             publisher.publish("zigbee2mqtt/bridge/devices", DEVICES, retain=True)
             process.start()
             process.wait_for_log("mqtt=connected")
             publisher.publish_all(_readings(0, MESSAGES // 2))
             process.kill()
             publisher.publish_all(_readings(MESSAGES // 2, MESSAGES))
-        broker.stop()
+        if isinstance(broker, Mosquitto):
+            broker.stop()  # SIGKILL would lose what it has not saved yet
+        broker.kill()
         broker.start()
+        process.start()
         for kill in range(1, KILLS + 1):
-            process.start()
             enough = MESSAGES * kill // (KILLS + 1) + moments.randrange(100)
             wait_for_count(lambda: accepted(tmp_path), enough, "some are stored", or_more=True)
-            process.kill()
-        process.start()
+            killed = process if kill % 2 else broker
+            killed.kill()
+            killed.start()
         wait_for_count(lambda: accepted(tmp_path), MESSAGES, "all are stored")
         process.terminate()
-    assert read_status(tmp_path / "state", "gw1").mqtt_sessions_lost == 0
+        assert read_status(tmp_path / "state", "gw1").mqtt_sessions_lost == 0
+        broker.stop()
+        shutil.rmtree(tmp_path / "broker")
+        broker.start()
+        process.start()
+        process.wait_for_log("mqtt=session-lost")
+        process.terminate()
+    assert read_status(tmp_path / "state", "gw1").mqtt_sessions_lost == 1
     events = stored(tmp_path)
-    assert sorted(int(str(event["time"])) for event in events) == [START + number for number in range(MESSAGES)]
+    times = [int(str(event["time"])) for event in events]
+    assert (times if kept_by.keeps_order else sorted(times)) == list(range(START, START + MESSAGES))
     assert {str(event["device"]) for event in events} == {"urn:dev:mac:00158d0001234567"}
     assert {str(event["via"]) for event in events} == {"zigbee2mqtt"}
 
@@ -109,16 +139,21 @@ def test_sigterm_says_good_bye_and_leaves_nothing_acknowledged_undone(
 
 
 @pytest.mark.guarantee(3)
-def test_a_full_store_leaves_the_rest_with_the_broker(broker: Mosquitto, publisher: Publisher, tmp_path: Path) -> None:
-    publisher.publish("zigbee2mqtt/bridge/devices", DEVICES, retain=True)
-    with agent(tmp_path, broker.port, '[store]\nmax_bytes = "300KiB"\n') as process:
+@each_broker
+def test_a_full_store_leaves_the_rest_with_the_broker(kept_by: Kept, tmp_path: Path) -> None:
+    broker, setting = kept_by.broker, kept_by.setting
+    with (
+        agent(tmp_path, broker.port, f'{setting}[store]\nmax_bytes = "300KiB"\n') as process,
+        Publisher(broker.port) as publisher,
+    ):
+        publisher.publish("zigbee2mqtt/bridge/devices", DEVICES, retain=True)
         process.start()
         process.wait_for_log("mqtt=connected")
         publisher.publish_all(_readings(0, MESSAGES, noise=500))
         process.wait_for_log("the store is full")
         assert process.terminate() == 0
     assert 0 < accepted(tmp_path) < MESSAGES
-    with agent(tmp_path, broker.port) as process:
+    with agent(tmp_path, broker.port, setting) as process:
         process.start()
         wait_for_count(lambda: accepted(tmp_path), MESSAGES, "all are stored")
         assert process.terminate() == 0
