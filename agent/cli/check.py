@@ -186,7 +186,7 @@ def _warnings(sections: Mapping[str, Any], configuration: Path) -> Iterator[str]
     if len(enabled) == 3 and not any(enabled):
         yield "coap, http and mqtt are all disabled: no event can arrive"
     if "mqtt" in sections:
-        yield from _without_identity(sections["mqtt"])
+        yield from _subscriptions(sections["mqtt"])
     findings: list[Finding] = []
     lanes = len(sections["forward"].lanes) if "forward" in sections else 0
     if "forward" in sections and "identity" in sections:
@@ -207,8 +207,10 @@ def _warnings(sections: Mapping[str, Any], configuration: Path) -> Iterator[str]
             yield f"{finding.check}: {finding.text}; {finding.hint}"
 
 
-def _without_identity(mqtt: MqttSettings) -> Iterator[str]:
-    """Yield the subscriptions of whose messages no duplicate can be recognised."""
+def _subscriptions(mqtt: MqttSettings) -> Iterator[str]:
+    """Yield that there is none in effect, and those of whose messages no duplicate can be recognised."""
+    if mqtt.subscriptions and not mqtt.enabled:
+        yield "mqtt.subscriptions: mqtt.enabled is false: nothing is subscribed"
     for subscription in mqtt.subscriptions:
         if not subscription.identifies:
             yield f"mqtt.subscriptions {subscription.topic}: {UNIDENTIFIED}"

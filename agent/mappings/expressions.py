@@ -20,6 +20,13 @@ EXPRESSION_CHARACTERS_MAX: Final = 1_024
 _TEXT_UNIT: Final = 64
 """Characters of a text that count as one element."""
 _SIMPLE: Final = frozenset({"field", "index"})
+_SHARING: Final = frozenset({"multi_select_list", "multi_select_dict"})
+"""What may hold one value several times, so that its size grows with the power of its depth."""
+_FIRST_ONLY: Final = frozenset(
+    {"subexpression", "index_expression", "pipe", "projection", "value_projection", "filter_projection", "flatten"}
+)
+"""What applies all but its first part to what that yields."""
+NAMES: Final = ("body", "topic", "headers", "item")
 
 Root = Mapping[str, object]
 """What an expression sees: `body`, `topic`, `headers`, and with `each` also `item`."""
@@ -48,6 +55,9 @@ Evaluate = Callable[[Root, Work], object]
 """Applies an expression; returns None where it yields nothing. Raises ExpressionError."""
 
 
+_QUOTES: Final = """a name with other characters than letters, digits and _ is written in quotes: body."em:0\""""
+
+
 def compiled(text: str) -> Evaluate:
     """Compile an expression; raise ExpressionError where its syntax is wrong or a function is unknown."""
     if not 0 < len(text) <= EXPRESSION_CHARACTERS_MAX:
@@ -55,9 +65,10 @@ def compiled(text: str) -> Evaluate:
     try:
         tree = jmespath.compile(text).parsed
     except (exceptions.JMESPathError, RecursionError) as error:
-        raise ExpressionError(f"{text!r}: {str(error).splitlines()[0]}") from None
+        raise ExpressionError(f"{text!r}: {str(error).splitlines()[0]}; {_QUOTES}") from None
     _check_functions(tree, text)
-    found = plain(tree)
+    _check_names(tree, text)
+    found = None if _shares_what_shares(tree) else plain(tree)
     return _interpreted(tree, text) if found is None else lambda root, work: found(root)
 
 
@@ -130,6 +141,27 @@ def _check_functions(tree: Mapping[str, Any], text: str) -> None:
             _check_functions(child, text)
 
 
+def _check_names(tree: Mapping[str, Any], text: str) -> None:
+    """Raise ExpressionError where a name is none of those that an expression begins with."""
+    if tree["type"] == "field" and tree["value"] not in NAMES:
+        raise ExpressionError(f"{text!r}: unknown name {tree['value']!r}; it begins with one of {', '.join(NAMES)}")
+    if tree["type"] != "expref":
+        for child in tree["children"][: 1 if tree["type"] in _FIRST_ONLY else None]:
+            if isinstance(child, dict):
+                _check_names(child, text)
+
+
+def _shares_what_shares(tree: Mapping[str, Any]) -> bool:
+    """Whether an object is made of one that is made: only the interpreter counts what grows by that."""
+    children = tree["children"]
+    made = tree["type"] == "subexpression" and any(_makes(child) for child in children[:-1])
+    return made or any(_shares_what_shares(child) for child in children if isinstance(child, dict))
+
+
+def _makes(tree: Mapping[str, Any]) -> bool:
+    return tree["type"] in _SHARING or any(_makes(child) for child in tree["children"] if isinstance(child, dict))
+
+
 class _Functions(functions.Functions):
     @functions.signature({"types": ["string"]})
     def _func_lower(self, text: str) -> str:
@@ -137,7 +169,15 @@ class _Functions(functions.Functions):
 
     @functions.signature({"types": ["string"]}, {"types": ["string"]}, {"types": ["string"]})
     def _func_replace(self, text: str, old: str, new: str) -> str:
-        return text.replace(old, new) if old else text
+        if not old:
+            return text
+        _check_length(len(text) + text.count(old) * (len(new) - len(old)))
+        return text.replace(old, new)
+
+    @functions.signature({"types": ["string"]}, {"types": ["array-string"]})
+    def _func_join(self, between: str, texts: Sequence[str]) -> str:
+        _check_length(len(between) * len(texts) + sum(map(len, texts)))
+        return between.join(texts)
 
     @functions.signature({"types": ["object"]}, {"types": ["array-string"]})
     def _func_omit(self, entries: Mapping[str, object], names: Sequence[str]) -> Mapping[str, object]:
@@ -147,6 +187,11 @@ class _Functions(functions.Functions):
     @functions.signature({"types": ["string"]}, {"types": []})
     def _func_object(self, name: str, value: object) -> Mapping[str, object] | None:
         return None if value is None else {name: value}
+
+
+def _check_length(characters: int) -> None:
+    if characters > WORK_MAX * _TEXT_UNIT:
+        raise ExpressionError(f"the expressions take more than {WORK_MAX} steps for this message")
 
 
 _FUNCTIONS: Final = _Functions()
@@ -168,4 +213,17 @@ class _Interpreter(visitor.TreeInterpreter):
         elif isinstance(value, str):
             steps += len(value) // _TEXT_UNIT
         self._work.spend(steps)
+        if node["type"] in _SHARING or (node["type"] == "function_expression" and node["value"] == "merge"):
+            self._spend_within(value)
         return value
+
+    def _spend_within(self, value: object) -> None:
+        """Spend a step for each value within a value, as often as it is there."""
+        waiting = [value]
+        while waiting:
+            inner = waiting.pop()
+            if isinstance(inner, list | dict):
+                self._work.spend(len(inner))
+                waiting.extend(inner.values() if isinstance(inner, dict) else inner)
+            elif isinstance(inner, str):
+                self._work.spend(len(inner) // _TEXT_UNIT)

@@ -153,12 +153,16 @@ def test_a_configuration_without_mistakes_is_fine_and_one_that_accepts_nothing_i
 ) -> None:
     file.write_text(file.read_text().replace("SASL_SSL", "PLAINTEXT").replace(', "ssl.key.pem" = "geheim"', ""))
     assert oncegate("check", "--config", str(file)) == (0, f"{file}: fine\n", "")
+    file.write_text(file.read_text() + '[[mqtt.subscriptions]]\ntopic = "a"\nformat = "json"\n')
     for section in ("COAP", "HTTP", "MQTT"):
         monkeypatch.setenv(f"ONCEGATE_{section}__ENABLED", "false")
     status, out, _ = oncegate("check", "--config", str(file), "--json")
     result = json.loads(out)
     assert (status, result["fine"], result["mistakes"]) == (0, True, [])
-    assert result["warnings"] == ["coap, http and mqtt are all disabled: no event can arrive"]
+    assert result["warnings"] == [
+        "coap, http and mqtt are all disabled: no event can arrive",
+        "mqtt.subscriptions: mqtt.enabled is false: nothing is subscribed",
+    ]
 
 
 def test_a_memory_and_a_store_that_cannot_work_here_are_warned_about_in_the_words_of_doctor(

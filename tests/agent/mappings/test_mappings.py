@@ -148,6 +148,12 @@ def test_reserved_devices_and_types_are_refused_as_from_everybody() -> None:
         ('device = "d"\ndata = "body"\nunits = {t = 1}', "units: expected"),
         ('device = "d"\ndata = {t = 1}', "expected an expression, as text"),
         ('name = "json"\ndevice = "d"\ndata = "body"', "name: expected"),
+        ('device = "d"\ndata = { t = "body.Outside Temp" }', 'is written in quotes: body."em:0"'),
+        (
+            'device = "a:{dev}"\ndata = "body"',
+            "'dev': unknown name 'dev'; it begins with one of body, topic, headers, item",
+        ),
+        ('device = "d"\ndata = "body || [map(&a, body), bodi[*].x]"', "unknown name 'bodi'"),
     ],
 )
 def test_a_wrong_mapping_is_refused_with_key_and_reason(text: str, expected: str) -> None:
@@ -173,6 +179,13 @@ def test_the_same_event_has_the_same_fingerprint_as_in_our_own_format() -> None:
         "[body, body] | [[*], [*]][] | [@, @][] | [@, @][] | to_string(@)",
         "body[?contains(keys(@), 'x')] | [*].values(@)[] | [*].{a: @, b: @, c: @} | map(&values(@), @)[]",
         "sort_by(body, &to_string(@))[*].keys(@)[]",
+        "to_string(topic" + "|[@, @]" * 40 + ")",
+        "(topic" + "|[@, @]" * 40 + ") == (topic" + "|[@, @]" * 40 + ")",
+        "topic" + "|[@, @]" * 40,
+        "body[0].{a: @, b: @}" + ".{a: @, b: @}" * 40,
+        "body[0]" + " | merge(object('a', @), object('b', @))" * 20,
+        "replace(to_string(body), 'x', to_string(body))",
+        "join(to_string(body), body[*].to_string(@))",
     ],
 )
 def test_work_is_bounded_for_any_expression(expression: str) -> None:
