@@ -8,13 +8,13 @@ from uuid import uuid4
 import pytest
 
 from tests.agent.forward.broker import KafkaTopic, sequence
-from tests.agent.forward.checks import wait_until_forwarded
+from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.events import readings
 from tests.agent.forward.receipts.polling import processed
 from tests.agent.forward.running import forwarding, receipting
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.memory_outbox import MemoryOutbox
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_for_count, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
 
@@ -25,6 +25,58 @@ MODES = ("at-least-once", "exactly-once")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     with KafkaCluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
+
+
+@pytest.fixture
+def kafka(cluster: KafkaCluster) -> KafkaTopic:
+    cluster.start()
+    side = KafkaTopic(cluster.bootstrap_servers, f"cluster.{uuid4().hex}", replicas=3)
+    side.create_topic()
+    return side
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_leader_that_is_lost_takes_nothing_with_it(cluster: KafkaCluster, kafka: KafkaTopic, mode: str) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(5_000))
+
+    with forwarding(kafka.settings(mode), outbox, f"gw-{mode}"):
+        wait_until(lambda: outbox.new < 5_000, "some events are marked")
+        lost = cluster.node(kafka.leader(0))
+        lost.kill()
+        outbox.append(*readings(1_000, 5_000))
+        wait_until_forwarded(outbox)
+        lost.start()
+
+    assert_nothing_lost(kafka, outbox)
+    if mode == "exactly-once":
+        assert_each_once(kafka, outbox)
+    kafka.commit(None, kafka.receipt())
+    with receipting(kafka.settings(), outbox, f"gw-{mode}"):
+        wait_for_count(lambda: processed(outbox), 6_000, "all are processed, though leaders have changed")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_with_too_few_in_sync_nothing_is_marked_until_they_are_back(
+    cluster: KafkaCluster, kafka: KafkaTopic, mode: str
+) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(100))
+
+    with forwarding(kafka.settings(mode), outbox, f"gw-{mode}"):
+        wait_until_forwarded(outbox)
+        for broker in cluster.brokers[:2]:
+            broker.kill()
+        reads = outbox.reads
+        outbox.append(*readings(100, 100))
+        wait_until(lambda: outbox.reads > reads, "it tries")
+        assert outbox.new == 100
+        cluster.start()
+        wait_until_forwarded(outbox)
+
+    assert_nothing_lost(kafka, outbox)
+    if mode == "exactly-once":
+        assert_each_once(kafka, outbox)
 
 
 def await_leader(kafka: KafkaTopic, number: int) -> None:
