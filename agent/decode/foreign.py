@@ -26,9 +26,9 @@ def decode_foreign(body: bytes, format_: ForeignFormat, fallback: str) -> Decode
         try:
             event = to_event(entries, NO_PARAMETERS, fallback, may_have_ext=True)
             check_not_reserved(event)
-        except InvalidEvent as error:
+        except InvalidEvent as invalid:
             device = claimed_device(entries, NO_PARAMETERS, fallback)
-            reason = f"mapping {format_.mapping.name}: {error}"
+            reason = f"mapping {format_.mapping.name}: {invalid}"
             rejected.append(Rejected(device, reason, body[:REJECTED_BYTES_MAX]))
         else:
             events.append(event)

@@ -6,16 +6,15 @@ Beside JMESPath's own functions there are `lower(text)`, `replace(text, old, new
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import jmespath
 from jmespath import exceptions, functions, visitor
 
-from agent.mappings.plain import plain
+from agent.mappings.plain import evaluated, plain
+from agent.mappings.work import WORK_MAX, Evaluate, ExpressionError, Root, Work
 
-WORK_MAX: Final = 30_000
-"""Steps, and elements of intermediate results, that the expressions of one message may take; some 20 ms."""
 EXPRESSION_CHARACTERS_MAX: Final = 1_024
 _TEXT_UNIT: Final = 64
 """Characters of a text that count as one element."""
@@ -27,33 +26,6 @@ _FIRST_ONLY: Final = frozenset(
 )
 """What applies all but its first part to what that yields."""
 NAMES: Final = ("body", "topic", "headers", "item")
-
-Root = Mapping[str, object]
-"""What an expression sees: `body`, `topic`, `headers`, and with `each` also `item`."""
-
-
-class ExpressionError(ValueError):
-    """An expression cannot be compiled, or cannot be applied to this message."""
-
-
-class Work:
-    """Counts the work of the expressions of one message."""
-
-    __slots__ = ("left",)
-
-    def __init__(self) -> None:
-        self.left = WORK_MAX
-
-    def spend(self, steps: int) -> None:
-        """Raise ExpressionError where the work is used up."""
-        self.left -= steps
-        if self.left < 0:
-            raise ExpressionError(f"the expressions take more than {WORK_MAX} steps for this message")
-
-
-Evaluate = Callable[[Root, Work], object]
-"""Applies an expression; returns None where it yields nothing. Raises ExpressionError."""
-
 
 _QUOTES: Final = """a name with other characters than letters, digits and _ is written in quotes: body."em:0\""""
 
@@ -69,25 +41,12 @@ def compiled(text: str) -> Evaluate:
     _check_functions(tree, text)
     _check_names(tree, text)
     found = None if _shares_what_shares(tree) else plain(tree)
-    return _interpreted(tree, text) if found is None else lambda root, work: found(root)
+    return _interpreted(tree, text) if found is None else evaluated(found)
 
 
-def template(text: str) -> Evaluate:
-    """Compile a text with expressions in braces; where one of them yields nothing, the text does not either."""
-    parts = [part if at % 2 == 0 else compiled(part) for at, part in enumerate(_split(text))]
-
-    def evaluate(root: Root, work: Work) -> object:
-        found = []
-        for part in parts:
-            value = part if isinstance(part, str) else part(root, work)
-            if value is None:
-                return None
-            if not isinstance(value, str | int | float) or isinstance(value, bool):
-                raise ExpressionError(f"{text!r}: expected text or a number in braces")
-            found.append(value if isinstance(value, str) else _number(value))
-        return "".join(found)
-
-    return evaluate
+def pieces(text: str) -> list[str | Evaluate]:
+    """Compile a text with expressions in braces: literal parts and expressions in turns."""
+    return [part if at % 2 == 0 else compiled(part) for at, part in enumerate(_split(text))]
 
 
 def _split(text: str) -> list[str]:
@@ -109,10 +68,6 @@ def _split(text: str) -> list[str]:
     if depth:
         raise ExpressionError(f"{text!r}: the braces are not balanced")
     return [*parts, text[start:]]
-
-
-def _number(value: object) -> str:
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _interpreted(tree: Mapping[str, Any], text: str) -> Evaluate:

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from agent.mappings.expressions import Evaluate, ExpressionError, Root, Work, compiled, template
 from agent.mappings.plain import is_true
+from agent.mappings.work import Evaluate, ExpressionError, Root, Work
 
 KEYS: Final = ("name", "each", "device", "type", "id", "boot", "time", "time_format", "data", "units", "ext", "skip")
 _IDENTIFYING: Final = ("each", "device", "type", "id", "boot", "time", "time_format", "data")
@@ -163,13 +163,38 @@ def _compile(name: str, key: str, written: object) -> Evaluate:
 def _expression(written: object) -> Evaluate:
     if not isinstance(written, str):
         raise ExpressionError("expected an expression, as text")
+    from agent.mappings.expressions import compiled  # with jmespath, which most gateways need not
+
     return compiled(written)
 
 
 def _template(written: object) -> Evaluate:
     if not isinstance(written, str) or not written:
         raise ExpressionError("expected text, with expressions in braces")
-    return template(written)
+    from agent.mappings.expressions import pieces  # with jmespath, which most gateways need not
+
+    return _joined(pieces(written), written)
+
+
+def _joined(parts: Sequence[str | Evaluate], text: str) -> Evaluate:
+    """Return the function of a text with expressions; where one of them yields nothing, the text does not either."""
+
+    def evaluate(root: Root, work: Work) -> object:
+        found: list[str] = []
+        for part in parts:
+            value = part if isinstance(part, str) else part(root, work)
+            if value is None:
+                return None
+            if not isinstance(value, str | int | float) or isinstance(value, bool):
+                raise ExpressionError(f"{text!r}: expected text or a number in braces")
+            found.append(value if isinstance(value, str) else _number(value))
+        return "".join(found)
+
+    return evaluate
+
+
+def _number(value: object) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _device(written: object) -> Evaluate:

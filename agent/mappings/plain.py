@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from agent.mappings.work import Evaluate, Root, Work
+
 Plain = Callable[[object], object]
 """Applies an expression to a value; returns None where it yields nothing."""
 Tree = Mapping[str, Any]
@@ -27,6 +29,15 @@ def plain(tree: Tree) -> Plain | None:
             return None
         parts.append(part)
     return make(tree, parts)
+
+
+def evaluated(found: Plain) -> Evaluate:
+    """Return a plain expression in the form of all others."""
+
+    def evaluate(root: Root, work: Work) -> object:
+        return found(root)
+
+    return evaluate
 
 
 def is_true(value: object) -> bool:
