@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal, InvalidOperation
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from agent.mappings.plain import is_true
 from agent.mappings.work import Evaluate, ExpressionError, Root, Work
+
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 KEYS: Final = ("name", "each", "device", "type", "id", "boot", "time", "time_format", "data", "units", "ext", "skip")
 _IDENTIFYING: Final = ("each", "device", "type", "id", "boot", "time", "time_format", "data")
@@ -284,6 +286,8 @@ def _seconds(value: object) -> int:
 
 def _decimal(value: object) -> Decimal:
     """Return a number, or the number that a text is."""
+    from decimal import Decimal, InvalidOperation  # each gateway imports this module, and few have mappings
+
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError("yields no number")
     if isinstance(value, str) and not _NUMBER.fullmatch(value):
