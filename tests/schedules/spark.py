@@ -173,6 +173,9 @@ class KafkaAdmin:
     def has_append_times(self) -> bool | None:
         return self._ask("append times", lambda: any(one.low < one.end for one in self._cluster.partitions) or None)
 
+    def is_compacted(self) -> bool:
+        return False  # without a step: no schedule changes the topic's settings
+
     def truncations(self, places: Mapping[int, LogEnd]) -> dict[int, str]:
         ends = {
             number: self._ask(f"epoch {number}", self._end_of_epoch(number, place)) for number, place in places.items()

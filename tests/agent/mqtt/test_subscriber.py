@@ -25,7 +25,7 @@ from tests.agent.mqtt.gateway import (
 )
 from tests.agent.mqtt.publisher import Publisher
 from tests.agent.mqtt.raw_broker import publish, raw_broker
-from tests.support.waiting import wait_until
+from tests.support.waiting import until, wait_until
 
 EVENTS = (Subscription("plant/{device}/events", Media.JSON),)
 TAKEN_OVER = b"\xe0\x02\x8e\x00"
@@ -252,6 +252,8 @@ async def test_who_knows_the_gateways_id_cannot_take_its_session(broker: Mosquit
     take_session(broker.port, f"oncegate-{GATEWAY}")
     async with running(recorder, broker.port, subscriptions=EVENTS):
         await recorder.until(deliveries=1)
+    ends = (f"oncegate/{GATEWAY}/state", b"offline")
+    await until(lambda: publisher.received.count(ends) == 2, "it has told its second end, too")
     other = Recorder()
     await begin_session(other, publisher, broker.port, subscriptions=EVENTS)
     assert other.client_id != recorder.client_id

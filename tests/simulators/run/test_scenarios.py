@@ -14,8 +14,8 @@ from simulators.run.play import Stop
 from simulators.run.run import run
 from simulators.scenario import find, shipped
 
-ELSEWHERE = {"alarm-in-the-backlog", "layers", "zigbee2mqtt"}
-"""Those with a test of their own, and the one for a benchmark."""
+ELSEWHERE = {"layers", "zigbee2mqtt"}
+"""The one for a benchmark, and the one with a test of its own."""
 
 
 @pytest.mark.guarantee(0)
