@@ -13,9 +13,13 @@ CACHE := $${ONCEGATE_CACHE:-$$HOME/.cache/oncegate}
 HANG_SECONDS_MAX := 1200
 # One for each of two cores; each folder that starts a service stays in one of them.
 IN_PROCESSES := -n 2 --no-loadscope-reorder
+ALL := -m 'not heavy' -o faulthandler_timeout=$(HANG_SECONDS_MAX)
+FAILED := -n 0 -v -x --last-failed --last-failed-no-failures none
 # What needs no service, no Java, no root and no network.
 QUICK := $(addprefix tests/,contract structure simulators/oracle simulators/link $(addprefix agent/,certificates config \
   decode identity mappings store/format store/read store/schema telemetry))
+# What has failed runs once more, alone; what then passes is named again: it is unsteady, a fault of the test or of us.
+once_more = { $(1) || { [ $$? = 1 ] && echo 'once more, alone, what has failed:' && $(2); }; }
 # If a hang that no signal ends has ended the run, its lines are printed last: a log may keep only its end.
 stacks_last = mkdir -p build; $(1) 2> build/test-errors.txt || { code=$$?; \
   grep -v /site-packages/ build/test-errors.txt | tail -n 60 >&2; exit $$code; }
@@ -59,7 +63,7 @@ demo: setup ## Run the whole path on real services, with kills, and a verdict; S
 
 .PHONY: test
 test: lint programs ## Check style, types and dependencies, then run the tests, end to end included
-	@$(call stacks_last,$(BIN)/pytest -m 'not heavy' $(IN_PROCESSES) -o faulthandler_timeout=$(HANG_SECONDS_MAX))
+	@$(call stacks_last,$(call once_more,$(BIN)/pytest $(ALL) $(IN_PROCESSES),$(BIN)/pytest $(ALL) $(FAILED)))
 
 .PHONY: quick
 quick: $(READY) ## Run the tests that need no service, no Java, no root and no network: a minute, for who has changed a line
@@ -73,7 +77,7 @@ test-all: lint ## Run everything that `test` runs, and the heavy suites
 .PHONY: test-ci
 test-ci: programs ## Run CI's heavy tests, 41 minutes at most: its list, and a twelfth of all others by the number of commits
 	@$(BIN)/python -m simulators.services programs heavy
-	$(call stacks_last,$(BIN)/python -m tests.ci)
+	$(call stacks_last,$(call once_more,$(BIN)/python -m tests.ci,$(BIN)/pytest -m heavy $(FAILED)))
 
 .PHONY: test-nightly
 test-nightly: programs ## Run all heavy tests in order, and print a table; SHARE=0 to 11 a twelfth, 12 what was never measured

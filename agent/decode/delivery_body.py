@@ -15,6 +15,7 @@ from agent.decode.decoded import (
     UnknownFormat,
 )
 from agent.decode.event_map import check_not_reserved, claimed_device, to_event
+from agent.decode.foreign import decode_foreign
 from agent.decode.query import NO_PARAMETERS, QueryParameters, read_query
 from agent.delivery import Delivery, ForeignFormat, Media
 from contract.event import Event
@@ -38,8 +39,6 @@ def decode(delivery: Delivery) -> Decoded:
     if len(delivery.body) > BODY_BYTES_MAX:
         raise Undecodable(f"the body is longer than {BODY_BYTES_MAX} bytes")
     if isinstance(delivery.media, ForeignFormat):
-        from agent.decode.foreign import decode_foreign  # with jmespath, which most gateways need not
-
         return decode_foreign(delivery.body, delivery.media, delivery.authenticated or delivery.sender)
     query = read_query(delivery.query) if delivery.query else NO_PARAMETERS
     fallback = delivery.authenticated or delivery.sender

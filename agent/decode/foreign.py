@@ -38,7 +38,7 @@ def decode_foreign(body: bytes, format_: ForeignFormat, fallback: str) -> Decode
 def _document(body: bytes) -> object:
     """Return the JSON value; a body that is no JSON is its text."""
     try:
-        return json.read(body)
+        return json.read_foreign(body)
     except Undecodable:
         try:
             return body.decode().strip()

@@ -83,6 +83,9 @@ def _interpreted(tree: Mapping[str, Any], text: str) -> Evaluate:
 
 
 def _first_line(error: Exception) -> str:
+    if isinstance(error, exceptions.JMESPathTypeError):  # its own text holds the value
+        expected = " or ".join(map(str, error.expected_types))
+        return f"{error.function_name}() takes {expected}, not {error.actual_type}"
     lines = str(error).splitlines()
     return lines[0] if lines else type(error).__name__
 

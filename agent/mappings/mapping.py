@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, final
 
 from agent.mappings.plain import is_true
 from agent.mappings.work import Evaluate, ExpressionError, Root, Work
@@ -21,7 +21,7 @@ OWN_FORMATS: Final = frozenset({"json", "cbor", "senml-json", "senml-cbor"})
 """Names that no mapping may have."""
 EXT_NAME: Final = "mapping"
 """The entry of `ext` that names the mapping."""
-_RFC3339: Final = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,18}))?(Z|z|[+-]\d\d:\d\d)", re.ASCII)
+_RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.(\d{1,18}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _NUMBER: Final = re.compile(r"-?\d{1,20}(?:\.\d{1,18})?", re.ASCII)
 
 Entries = dict[str, object]
@@ -36,7 +36,8 @@ class Unmapped(ValueError):  # noqa: N818  # the name states the problem
     """A message, or one event of it, is no event of this mapping."""
 
 
-@dataclass(frozen=True, slots=True)
+@final
+@dataclass(slots=True, init=False)
 class Mapped:
     """What a mapping makes of a message."""
 
@@ -44,6 +45,10 @@ class Mapped:
     """Of each element the entries, or why it is no event."""
     skipped: int
     """How many elements `skip` leaves out."""
+
+    def __init__(self, events: Sequence[Entries | Unmapped], skipped: int) -> None:
+        self.events = events
+        self.skipped = skipped
 
 
 class EventMapping:
@@ -308,14 +313,13 @@ def _rfc3339(value: object) -> int:
     match = _RFC3339.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise ValueError("yields no time of RFC 3339, such as 2026-01-01T00:00:00Z")
-    date, time, fraction, zone = match.groups()
-    moment = datetime.fromisoformat(f"{date}T{time}{'+00:00' if zone in ('Z', 'z') else zone}")
+    fraction, zone = match.groups()
+    moment = datetime.fromisoformat(match.string[:_SECONDS_END] + zone.upper())
     whole, rest = divmod(int((fraction or "0").ljust(18, "0")), 10**15)
     whole += rest > _HALF or (rest == _HALF and whole % 2 == 1)
-    return (moment - _EPOCH) // _SECOND * 1000 + whole
+    return int(moment.timestamp()) * 1000 + whole
 
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_SECOND: Final = timedelta(seconds=1)
 _HALF: Final = 10**15 // 2
+_SECONDS_END: Final = len("2026-01-01T00:00:00")
 _TIMES: Final[Mapping[str, Callable[[object], int]]] = {"ms": _milliseconds, "s": _seconds, "rfc3339": _rfc3339}

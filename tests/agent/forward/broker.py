@@ -67,12 +67,16 @@ class KafkaTopic:
         """Create the topic and return its id once all of its partitions answer."""
         new = NewTopic(self.topic, self.partitions, self._replicas, config=topics.settings(replicas=self._replicas))
         # A broker that was paused is not a controller at first, and librdkafka does not retry in time.
-        wait_until(
-            lambda: self._admin.list_topics(timeout=ANSWER_SECONDS_MAX).controller_id >= 0, "a controller is there"
-        )
+        wait_until(self._has_controller, "a controller is there")
         self._admin.create_topics([new])[self.topic].result(ANSWER_SECONDS_MAX)
         wait_until(self._answers, "the topic's partitions answer")
         return str(self.topic_id())
+
+    def _has_controller(self) -> bool:
+        try:
+            return self._admin.list_topics(timeout=ANSWER_SECONDS_MAX).controller_id >= 0
+        except KafkaException:
+            return False
 
     def configure_topic(self, name: str, value: str) -> None:
         """Set one of the topic's properties."""

@@ -125,6 +125,19 @@ def test_what_is_no_event_is_rejected_with_mapping_key_and_expression(body: str,
     assert reason(mapping, body) == expected
 
 
+def test_a_reason_holds_no_value_however_large() -> None:
+    mapping = made('device = "d"\ndata = "omit(body, [topic[0]])"')
+    assert reason(mapping, json.dumps(list(range(9_000)))).endswith("omit() takes object, not array")
+
+
+def test_of_a_key_that_is_there_twice_the_last_counts() -> None:
+    mapping = made('device = "d"\ndata = "body.v"')
+    [event] = decoded(mapping, '{"v":{"t":1,"t":2}}').events
+    assert event.data == {"t": 2}
+    [event] = decoded(mapping, '{"v":{"t":{"$bytes":"AQ"}}}').events
+    assert event.data == {"t": b"\1"}
+
+
 def test_reserved_devices_and_types_are_refused_as_from_everybody() -> None:
     mapping = made('device = "{body.d}"\ntype = "{body.t}"\ndata = { v = "body.v" }')
     assert "the gateways themselves" in reason(mapping, '{"d":"urn:oncegate:gateway:gw1","t":"x","v":1}')
