@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from agent.delivery import Answer, Delivery, ForeignFormat, Receive
+from agent.delivery import Answer, Delivery, ForeignFormat, Media, Receive
 from agent.http.auth.access import Access
 from agent.http.auth.tokens import Role
 from agent.http.head import Head
@@ -90,7 +90,8 @@ class Events:
 
     def _foreign(self, head: Head, words: Mapping[str, str]) -> ForeignFormat:
         """Return the format that the query names; the mapping alone says what identifies the event."""
-        head.media()  # a type that needs a preflight request, as for our own formats
+        if head.media() is not Media.JSON:  # a type that needs a preflight request, as for our own formats
+            raise refusal(415, "unknown format", "a mapping reads JSON", ("Accept", "application/json"))
         if len(words) > 1:
             raise refusal(400, "undecodable", f"query: beside {MAPPING} there are no other words")
         mapping = self._mappings().get(words[MAPPING])

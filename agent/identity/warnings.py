@@ -37,7 +37,7 @@ _ADVICE: Final = {
     Danger.BACKWARDS: "event ids decreased without `boot` or `time`: after a restart, events with equal id and data"
     " would be dropped as duplicates; send `boot` or `time`",
     Danger.EARLY: "its time is before 2000: `time` is in milliseconds since 1970, not in seconds, and not the time"
-    " since the device started",
+    " since the device started (a mapping: time_format)",
     Danger.CASE: "another device has the same name but for upper and lower case: they are two devices; use one"
     " spelling, lower case in MAC addresses",
 }

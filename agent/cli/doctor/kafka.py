@@ -72,7 +72,7 @@ def check_broker(connection: KafkaConnection) -> tuple[Finding, TopicDescription
 def _unreached(connection: KafkaConnection, error: KafkaException) -> Finding:
     settings = connection.settings
     if code_of(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
-        hint = create_command(settings)
+        hint = create_command(settings, len(connection.admin.list_topics(timeout=REQUEST_SECONDS_MAX).brokers))
         return wrong("topic", f"topic {settings.topic} does not exist, or the agent may not describe it", hint)
     if code_of(error) == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         return wrong(

@@ -189,12 +189,13 @@ def topic_id(description: TopicDescription) -> str:
 _TO_URL_SAFE = str.maketrans("+/", "-_")
 
 
-def create_command(settings: KafkaSettings) -> str:
+def create_command(settings: KafkaSettings, brokers: int = topics.REPLICAS) -> str:
     """Return the command that creates the topic with the settings that the guarantees depend on."""
-    options = " ".join(f"--config {key}={value}" for key, value in topics.settings().items())
+    replicas = min(brokers, topics.REPLICAS)
+    options = " ".join(f"--config {key}={value}" for key, value in topics.settings(replicas).items())
     return (
         f"{admin_command('kafka-topics.sh', settings)} --create --topic {settings.topic} "
-        f"--partitions {topics.PARTITIONS} --replication-factor {topics.REPLICAS} {options}"
+        f"--partitions {topics.PARTITIONS} --replication-factor {replicas} {options}"
     )
 
 

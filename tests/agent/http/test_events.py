@@ -159,6 +159,7 @@ async def test_a_webhook_that_is_repeated_is_one_event_by_its_mapping(tmp_path: 
         skipped = await served.client.post(b'{"join_accept":{}}', path)
         unknown = await served.client.post(b"{}", f"{POST}?mapping=the-things")
         mixed = await served.client.post(b"{}", f"{path}&d=urn:dev:x")
+        cbor = await served.client.post(b"\xa0", path, "application/cbor")
         wrong = await served.client.post(b'{"uplink_message":{}}', path)
         stored, metrics = stored_events(served.store), (await served.client.get("/metrics")).body.decode()
     assert [answer.document["accepted"] for answer in answers] == [1, 0]
@@ -166,7 +167,7 @@ async def test_a_webhook_that_is_repeated_is_one_event_by_its_mapping(tmp_path: 
         labels = f'mapping="{uplink.mapping}",outcome="{outcome}",via="http"'
         assert f"oncegate_mapped_total{{{labels}}} {number}.0" in metrics
     assert (skipped.code, skipped.document["accepted"]) == (200, 0)
-    assert [answer.code for answer in (unknown, mixed, wrong)] == [400, 400, 400]
+    assert [answer.code for answer in (unknown, mixed, wrong, cbor)] == [400, 400, 400, 415]
     assert "unknown mapping 'the-things'" in unknown.document["message"]
     assert "mapping the-things-stack-v3: device" in wrong.document["message"]
     assert b'"device":"urn:dev:mac:0004a30b001c0530"' in stored[1].tail

@@ -113,7 +113,7 @@ def test_settings_above_the_needed_are_enough() -> None:
 def test_a_topic_that_is_missing_comes_with_the_command_that_creates_it(broker: Broker) -> None:
     (finding,) = examine(broker, "nowhere")
     assert finding.condition is Condition.WRONG
-    assert "--create --topic nowhere --partitions 12 --replication-factor 3" in finding.hint
+    assert "--create --topic nowhere --partitions 12 --replication-factor 1" in finding.hint
 
 
 @pytest.mark.parametrize("place", ["properties", "file"])
