@@ -3,6 +3,8 @@
 import os
 import random
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -12,14 +14,16 @@ from urllib.request import urlopen
 import pytest
 
 from agent.config.lanes import DEFAULT_LANE, LANES_MAX
+from agent.store.files import swap
 from agent.store.files.folders import store_folders
-from agent.store.layout import FILE_NAME, FLUSH_SOCKET_NAME
+from agent.store.layout import FILE_NAME, FLUSH_SOCKET_NAME, PAGE_BYTES
 from agent.store.read.events import Epochs, read_packed
 from agent.store.schema import database
 from contract.event import Label
 from simulators import wire
 from simulators.services.process import Process
 from tests.support.agent_process import configured, stored_documents, wait_until_ready
+from tests.support.posting_gateway import PostingGateway
 from tests.support.waiting import wait_until
 
 KILLS, KILLS_MANY = 3, 200
@@ -264,3 +268,67 @@ def test_what_the_agent_writes_is_not_for_others_whatever_umask_it_gets(
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "state").rglob("*")}
     assert {FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}.open", FLUSH_SOCKET_NAME} <= modes.keys()
     assert {name: oct(mode) for name, mode in modes.items() if mode & 0o007} == {}
+
+
+COMMITS = 60
+
+
+@pytest.mark.guarantee(7)
+def test_a_reader_that_is_open_at_the_restart_is_no_damage_and_stops_nobody(tmp_path: Path) -> None:
+    with PostingGateway(tmp_path, tmp_path / "state").process() as gateway:
+        gateway.start()
+        for _ in range(5):
+            assert gateway.post() == 200
+        with closing(database.open_for_reading(gateway.store)) as reader:
+            reader.execute("BEGIN")
+            before = reader.execute("SELECT count(*) FROM events").fetchone()
+            for _ in range(COMMITS):
+                assert gateway.post() == 200
+            gateway.agent.kill()
+            length = gateway.store.stat().st_size
+            with closing(database.open_for_reading(gateway.store)) as another:
+                pages: int = another.execute("PRAGMA page_count").fetchone()[0]
+            assert length < pages * PAGE_BYTES, "the reader keeps the file's last pages in the log"
+            gateway.start()
+            assert gateway.post() == 200
+            assert "store=damaged" not in gateway.agent.log()
+            assert reader.execute("SELECT count(*) FROM events").fetchone() == before
+        assert gateway.post() == 200
+        assert gateway.stored().keys() == gateway.acked
+        assert not any(swap.damaged_files(gateway.store))
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.heavy
+def test_a_gateway_installs_without_pyspark_and_java(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    environment = tmp_path / "gateway"
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    pip = [str(environment / "bin" / "python"), "-m", "pip"]
+    subprocess.run([*pip, "install", "-q", "-c", str(ROOT / "constraints.txt"), str(_checkout(tmp_path))], check=True)
+    installed = subprocess.run([*pip, "list", "--format=freeze"], check=True, capture_output=True, text=True).stdout
+    assert "pyspark" not in installed
+    without_java = {"PATH": str(environment / "bin"), "HOME": str(tmp_path)}
+    command = environment / "bin" / "oncegate"
+    version = subprocess.run([command, "version"], check=True, capture_output=True, text=True, env=without_java).stdout
+    assert version.startswith("oncegate ")
+    imports = "import agent.service, sys; sys.exit('pyspark' in sys.modules)"
+    subprocess.run([environment / "bin" / "python", "-c", imports], check=True, env=without_java, cwd=tmp_path)
+    with capsys.disabled():
+        print(f"\ngateway installation: {_megabytes(environment):.1f} MB with pip, {installed.count(chr(10))} packages")
+
+
+def _checkout(tmp_path: Path) -> Path:
+    """Copy the tracked sources, so that building leaves nothing in the checkout."""
+    copy = tmp_path / "checkout"
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for name in filter(None, names.split("\0")):
+        if (ROOT / name).is_file():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            (copy / name).write_bytes((ROOT / name).read_bytes())
+    return copy
+
+
+def _megabytes(folder: Path) -> float:
+    return sum(os.lstat(file).st_size for file in folder.rglob("*") if not file.is_symlink()) / 1e6

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.machinery import ExtensionFileLoader
+from importlib.metadata import version
+from pathlib import Path
+from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from agent import release
+from agent.backoff import BACKOFF_SECONDS_FIRST, BACKOFF_SECONDS_MAX, Backoff
 from agent.runtime import LARGE_BYTES
+from contract import fingerprint
+from tests.agent.http.serving import serving
+from tests.support.agent_process import agent_process, configured
 
 # By default, glibc takes further blocks of the size of a freed one from its heap, and keeps them.
 _PROGRAM = f"""
@@ -54,3 +65,50 @@ def test_the_memory_in_which_the_kafka_client_compresses_a_request_is_used_again
     """It takes and frees this block for each request, and the kernel clears each of its pages at the first touch."""
     said = subprocess.run([sys.executable, "-c", _CLIENT], capture_output=True, text=True, check=True).stdout
     assert int(said) < 100
+
+
+VERSION = version("oncegate")
+
+
+def test_the_form_is_that_of_the_loaded_module() -> None:
+    compiled = isinstance(fingerprint.__loader__, ExtensionFileLoader)
+    assert release.form() == ("compiled" if compiled else "pure")
+
+
+def test_the_command_prints_version_and_form() -> None:
+    command = [sys.executable, "-m", "agent.cli.main", "version"]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert printed == f"oncegate {VERSION} {release.form()}\n"
+
+
+async def test_status_metrics_and_live_view_have_version_and_form(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        documents = [(await served.client.get(f"/api/v1/{name}")).document for name in ("status", "live")]
+        metrics = (await served.client.get("/metrics")).body.decode()
+    assert [(found["version"], found["form"]) for found in documents] == [(VERSION, release.form())] * 2
+    assert f'oncegate_build_info{{form="{release.form()}",version="{VERSION}"}} 1.0' in metrics
+
+
+def test_the_log_begins_with_version_and_form(tmp_path: Path) -> None:
+    with agent_process(configured(tmp_path, http="")) as agent:
+        agent.start()
+        agent.wait_for_log("agent=ready")
+        first = agent.log().partition("\n")[0]
+    assert f"agent=starting version={VERSION} form={release.form()}" in first
+
+
+@given(seed=st.integers(), attempts=st.integers(1, 100))
+def test_waits_are_bounded_and_start_small_after_a_success(seed: int, attempts: int) -> None:
+    backoff = Backoff(Random(seed))
+
+    waits = [backoff.next_seconds() for _ in range(attempts)]
+    backoff.reset()
+
+    assert all(BACKOFF_SECONDS_FIRST / 2 <= wait <= BACKOFF_SECONDS_MAX for wait in waits)
+    assert backoff.next_seconds() <= BACKOFF_SECONDS_FIRST
+
+
+def test_two_gateways_do_not_come_back_together() -> None:
+    one, other = Backoff(Random(1)), Backoff(Random(2))
+
+    assert [one.next_seconds() for _ in range(5)] != [other.next_seconds() for _ in range(5)]

@@ -1,4 +1,6 @@
-"""Claims of the documents that no other test covers."""
+"""Claims, links and figures of the documents that no other test covers."""
+
+from __future__ import annotations
 
 import json
 import re
@@ -13,12 +15,17 @@ from agent.config.settings import KafkaSettings
 from agent.decode import decode
 from agent.delivery import Delivery, Media
 from agent.forward.kafka.topic import create_command
+from agent.forward.kafka.uplink import Uplink
+from agent.http.auth.tokens import Role, read_tokens
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database
 from contract import topics
 from simulators import strict_toml
 from simulators.scenario import Scenario
-from tests.docs.pages import ROOT, blocks
+from tests.agent.http.serving import EVENT, FINGERPRINT, serving
+from tests.agent.store.stores import HandClock
+from tests.docs.pages import PAGES, ROOT, blocks, name
+from tests.support.guarantees import GUARANTEES, WHOLE_PATH, marked
 
 DOCS = ROOT / "docs"
 
@@ -77,3 +84,87 @@ def test_the_page_has_the_agents_command_that_creates_the_topic_and_the_reason_o
 def test_the_example_of_a_field_test_is_a_scenario() -> None:
     (example,) = blocks(DOCS / "field-test.md", "toml")
     assert strict_toml.parse(example, Scenario, "the example").name == "greenhouse"
+
+
+FILE = re.compile(r"`((?:agent|cloud|contract|simulators|tests|docs)/[\w./-]*)(?:::\w+)?`")
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)]*))?\)")
+
+
+def test_every_guarantee_has_its_tests() -> None:
+    numbers = {int(number) for number in re.findall(r"^## (\d)\.", GUARANTEES.read_text(), flags=re.MULTILINE)}
+    assert len(numbers) == 8
+    assert set(marked()) == {WHOLE_PATH, *numbers}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    assert [file for file in FILE.findall(page.read_text()) if not (ROOT / file).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    links = [link for link in LINK.findall(page.read_text()) if "://" not in link[0]]
+    assert [link for link, _ in links if not (page.parent / link).exists()] == []
+    anchored = [(page.parent / link if link else page, anchor) for link, anchor in links if anchor]
+    assert [anchor for target, anchor in anchored if anchor not in anchors(target)] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of the headings, as a renderer creates them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+README = ROOT / "README.md"
+KEPT = ROOT / "docs" / "benchmarks"
+
+
+def test_the_line_of_figures_in_the_readme_is_kept() -> None:
+    [line] = re.findall(r"^\*\*Measured\*\* .*?(?=\n\n)", README.read_text(), re.DOTALL | re.MULTILINE)
+    figures = [
+        float(one.replace(",", "")) for one in re.findall(r"(?<![\w.])\d[\d,]*(?:\.\d+)?", line.replace("\n", " "))
+    ]
+    kept = {name: json.loads((KEPT / f"{name}.json").read_text()) for name in ("agent", "gateway", "layers")}
+    by_name = {one["name"]: one["value"] for part in ("agent", "gateway") for one in kept[part]["figures"]}
+    usual = kept["layers"]["outcomes"][0]
+    assert figures == [
+        round(by_name["CoAP, 256 outstanding"]),
+        round(by_name["memory (RSS), idle"]),  # with Kafka, when all is settled
+        round(by_name["memory, idle"]),  # without Kafka, just after the start
+        round(by_name["start to READY, median"], 2),
+        *(usual[name] for name in ("lost", "doubled", "events", "transmissions")),
+    ]
+
+
+PAGE = ROOT / "docs" / "http.md"
+
+
+async def test_the_metrics_of_the_page_are_those_of_the_server(tmp_path: Path) -> None:
+    async with serving(tmp_path, uplink=Uplink(1_000, HandClock())) as served:
+        heard = await served.client.get("/metrics")
+    shown = set(re.findall(r"^# TYPE (\S+)", heard.body.decode(), re.MULTILINE))
+    said = set(re.findall(r"^\| `(oncegate_\w+)[{`]", PAGE.read_text(), re.MULTILINE))
+    assert said == {name for name in shown if not name.startswith("oncegate_process_")}
+
+
+async def test_the_paths_of_the_page_are_those_of_the_server(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        heard = await served.client.get("/none")
+    said = re.findall(r"^\| `(/\S*)` \|", PAGE.read_text(), re.MULTILINE)
+    assert set(said) == set(heard.document["message"].removeprefix("there are ").split(", "))
+
+
+async def test_the_example_is_answered_as_it_says(tmp_path: Path) -> None:
+    example = blocks(PAGE, "sh")[0]
+    assert EVENT.decode() in example
+    async with serving(tmp_path) as served:
+        heard = await served.client.post(EVENT)
+    assert heard.body.decode() == blocks(PAGE, "json")[0].strip()
+    assert FINGERPRINT in heard.body.decode()
+
+
+def test_the_token_file_of_the_page_is_taken(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.touch(mode=0o640)
+    file.write_text(blocks(PAGE, "tokens")[0])
+    assert len(read_tokens(file)) == len(Role)

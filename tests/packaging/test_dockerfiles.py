@@ -15,6 +15,8 @@ from dockerfile_parse import DockerfileParser  # type: ignore[import-untyped]  #
 from agent.config import load
 from cloud import settings as job
 from cloud.cli import spark
+from simulators.services.install import programs
+from tests.docs.test_claims import LINK
 from tests.packaging.roots import CHECKOUT
 
 FOLDER = CHECKOUT / "packaging" / "container"
@@ -64,3 +66,25 @@ def test_the_job_of_the_compose_file_takes_its_arguments() -> None:
     settings = job.parse(own)
     assert (words[program + 1], settings.tables.table) == ("job", "events")
     assert settings.tables.connection is not None
+
+
+def test_each_link_of_an_installed_document_leads_to_an_installed_file(tmp_path: Path) -> None:
+    subprocess.run(["sh", CHECKOUT / "packaging" / "documents.sh", tmp_path], check=True)
+    pages = sorted(tmp_path.rglob("*.md"))
+    links = [(page, link) for page in pages for link, _ in LINK.findall(page.read_text()) if "://" not in link]
+    assert (tmp_path / "README.md") in pages
+    assert (tmp_path / "README.md", "LICENSE") in links
+    assert [(page.name, link) for page, link in links if not (page.parent / link).exists()] == []
+
+
+def test_shellcheck_warns_of_nothing() -> None:
+    packaging = [file for file in (CHECKOUT / "packaging").iterdir() if _is_script(file)]
+    assert {"install.sh", "postinst", "postrm", "prerm"} <= {file.name for file in packaging}
+    command: list[str | Path] = [programs.require("shellcheck"), "--severity=warning", *packaging]
+    command.append(CHECKOUT / ".ci" / "run")
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def _is_script(file: Path) -> bool:
+    return file.is_file() and file.read_bytes().startswith(b"#!/bin/sh")

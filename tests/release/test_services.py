@@ -1,10 +1,17 @@
-"""The documents and the compose file name the versions of the services that the tests run."""
+"""Versions, notes, archives and checksums of a release, and the services that documents and compose file name."""
 
+import os
 import re
+import tarfile
 import tomllib
+from pathlib import Path
 
+import pytest
 import yaml
 
+from release import checksums, sdist
+from release.changelog import Section, check_tag, section_of
+from release.errors import ReleaseError
 from tests.docs.pages import PAGES, ROOT, name
 
 JARS = tomllib.loads((ROOT / "simulators" / "services" / "install" / "jars.toml").read_text())
@@ -77,3 +84,103 @@ def test_a_gateway_installs_the_pinned_packages_and_each_has_its_checksums() -> 
     }
     needed = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["oscore"]]
     assert {re.split("[<>=;]", requirement)[0] for requirement in needed} <= chosen.keys()
+
+
+CHANGELOG = """# Changelog
+
+## [0.2.0] - unreleased
+
+### Added
+
+- One.
+
+## [0.1.0] - 2026-11-23
+
+- First.
+"""
+
+
+def test_a_section_ends_where_the_next_begins() -> None:
+    assert section_of(CHANGELOG, "0.2.0") == Section("0.2.0", "unreleased", "### Added\n\n- One.\n")
+    assert section_of(CHANGELOG, "0.1.0") == Section("0.1.0", "2026-11-23", "- First.\n")
+
+
+@pytest.mark.parametrize("changelog", ["", CHANGELOG, "## [0.3.0] - 2026-11-23\n\n## [0.2.0] - unreleased\n- One.\n"])
+def test_a_version_without_notes_is_not_released(changelog: str) -> None:
+    with pytest.raises(ReleaseError, match=r"no section about 0.3.0; write `## \[0.3.0\] - DATE`"):
+        section_of(changelog, "0.3.0")
+
+
+@pytest.mark.parametrize(
+    ("version", "tag", "reason"),
+    [
+        ("0.1.0", "v0.2.0", r"the tag is v0.2.0, and the version in pyproject.toml is 0.1.0; expected v0.1.0"),
+        ("0.2.0", "v0.2.0", r"0.2.0 is unreleased; write the date of its release"),
+    ],
+)
+def test_a_tag_needs_the_version_and_a_date(version: str, tag: str, reason: str) -> None:
+    with pytest.raises(ReleaseError, match=reason):
+        check_tag(section_of(CHANGELOG, version), tag)
+
+
+def test_a_tag_of_the_version_with_a_date_is_taken() -> None:
+    check_tag(section_of(CHANGELOG, "0.1.0"), "v0.1.0")
+
+
+EPOCH = 1_700_000_000
+
+
+def pack(folder: Path, names: list[str], mode: int, mtime: int) -> Path:
+    """Pack files as an sdist, in this order, as another machine would."""
+    folder.mkdir()
+    archive = folder / "oncegate-1.tar.gz"
+    with tarfile.open(archive, "w:gz") as packed:
+        for name in names:
+            file = folder / name
+            file.write_text(f"content of {name}\n")
+            file.chmod(mode | (0o100 if name.endswith(".sh") else 0))
+            os.utime(file, (mtime, mtime))
+            packed.add(file, f"oncegate-1/{name}")
+    return archive
+
+
+def test_order_times_rights_and_owners_leave_no_trace(tmp_path: Path) -> None:
+    one = pack(tmp_path / "one", ["a.py", "b.sh"], 0o664, 1_800_000_000)
+    other = pack(tmp_path / "other", ["b.sh", "a.py"], 0o600, 1_600_000_000)
+    assert one.read_bytes() != other.read_bytes()
+    for archive in (one, other):
+        sdist.normalize(archive, EPOCH)
+    assert one.read_bytes() == other.read_bytes()
+    with tarfile.open(one) as packed:
+        members = [(member.name, member.mode, member.mtime, member.uname) for member in packed]
+        assert members == [("oncegate-1/a.py", 0o644, EPOCH, ""), ("oncegate-1/b.sh", 0o755, EPOCH, "")]
+        script = packed.extractfile("oncegate-1/b.sh")
+        assert script is not None
+        assert script.read() == b"content of b.sh\n"
+
+
+def test_checksums_name_each_file_once(tmp_path: Path) -> None:
+    (tmp_path / "b").write_bytes(b"")
+    (tmp_path / "a").write_bytes(b"abc")
+    checksums.write(tmp_path)
+    checksums.write(tmp_path)  # its own file is not in it
+    assert (tmp_path / checksums.NAME).read_text() == (
+        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  a\n"
+        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  b\n"
+    )
+
+
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+PARTS = ("agent", "cloud", "contract", "packaging", "release", "simulators", "systemd", ".github")
+SUFFIXES = {".py", ".sh", ".service", ".yml", ".yaml", ".html", ".js", ".1", ""}
+
+
+def test_the_version_stands_in_pyproject_only() -> None:
+    files = [file for part in PARTS for file in (ROOT / part).rglob("*") if file.is_file() and file.suffix in SUFFIXES]
+    assert len(files) > 200
+    assert [str(file) for file in files if f'"{VERSION}"' in file.read_text(errors="replace")] == []
+
+
+def test_the_documents_name_this_version() -> None:
+    assert f"Version {VERSION} " in (ROOT / "README.md").read_text()
+    assert f"./dist/oncegate_{VERSION}+deb13_arm64.deb" in (ROOT / "docs" / "operations.md").read_text()

@@ -1,4 +1,4 @@
-"""Every kind of sensor with a minimal gateway: its requests, its end, its ledger."""
+"""Every kind of sensor with a minimal gateway: its payloads, its requests, its end, its ledger."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from uuid import uuid4
 import cbor2
 import pytest
 
+from agent.decode import decode
+from agent.delivery import Delivery, Media
 from contract.event import Event
 from simulators import fleet
 from simulators.ledger import Acked, GivenUp, Ledger, Line, Reported, Sent, read
 from simulators.link.faults import link_profile
 from simulators.link.udp import Link
-from simulators.payloads import DeviceProfile, KnownBy, PayloadFormat, PayloadGenerator
+from simulators.oracle.statement import canonical
+from simulators.payloads import DeviceProfile, KnownBy, PayloadFormat, PayloadGenerator, device_profile, identified_by
 from simulators.scenario import Bug, FleetPlan, LinkPlan, SensorKind
 from simulators.sensors.endpoint import Timing
 from simulators.sensors.field import Field, Targets
@@ -308,3 +311,32 @@ async def test_the_same_seed_gives_the_same_field_test(tmp_path: Path) -> None:
     first, again, other = await reported(7), await reported(7), await reported(8)
     assert first == again
     assert first != other
+
+
+NOW = 1_763_706_000_123
+SENSORS = 12
+
+
+@pytest.mark.parametrize("index", range(SENSORS))
+def test_what_a_generator_encodes_is_what_is_understood(index: int) -> None:
+    generator = PayloadGenerator(device_profile(index), Random(index))
+    for _ in range(50):
+        event = generator.next_event(NOW)
+        request = generator.request(event)
+        query = dict(word.split("=", 1) for word in request.query)
+        delivery = Delivery(request.payload, Media(request.content_format), "coap", "coap://[::1]", query=query)
+        (understood,) = decode(delivery).events
+        assert _said(understood) == _said(event)
+        assert identified_by(event) is generator.profile.known_by
+
+
+def test_no_two_events_share_an_id_or_a_time() -> None:
+    for index in range(SENSORS):
+        generator = PayloadGenerator(device_profile(index), Random(index))
+        events = [generator.next_event(NOW) for _ in range(100)]
+        if generator.profile.known_by is not KnownBy.NEITHER:
+            assert len({(event.id, event.time) for event in events}) == 100
+
+
+def _said(event: Event) -> tuple[object, ...]:
+    return event.device, event.type, event.id, event.time, canonical(event.data)

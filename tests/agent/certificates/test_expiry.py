@@ -15,7 +15,7 @@ from agent.cli.doctor.finding import Condition
 from agent.config.settings import GatewaySettings, HttpSettings, KafkaSettings, MqttSettings, Settings
 from tests.agent.http.client import Client
 from tests.agent.http.serving import serving
-from tests.agent.http.test_tls import CERTIFICATE, KEY, trusting
+from tests.agent.http.test_access import CERTIFICATE, KEY, trusting
 from tests.support.logins.certificates import Authority
 
 DAY_SECONDS = 86_400

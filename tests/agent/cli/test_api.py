@@ -14,7 +14,7 @@ from agent.cli.api import AgentUnreachableError, Api, ApiError, own_api, read_to
 from agent.cli.sensor.senders import Body, HttpSender, Result
 from agent.config.settings import HttpSettings
 from tests.agent.http.serving import EVENT, FINGERPRINT, serving, token_file
-from tests.agent.http.test_tls import CERTIFICATE, KEY
+from tests.agent.http.test_access import CERTIFICATE, KEY
 from tests.support.logins.certificates import Authority
 
 DAY_SECONDS = timedelta(days=1).total_seconds()

@@ -1,14 +1,20 @@
-"""`oncegate events`: selected, followed, and in the form for people or programs."""
+"""`oncegate events` and `rejected`: selected, followed, in a form for people or programs; all duplicates count."""
 
 import json
 import signal
+import socket
+import stat
 import subprocess
+from contextlib import closing
 from fnmatch import fnmatchcase
+from pathlib import Path
 from threading import Thread
 
 import pytest
 
 from agent.store.read import documents
+from contract.event import Event
+from contract.fingerprint import fingerprint
 from contract.timestamp import rfc3339
 from tests.agent.cli.running import Run, RunningAgent
 from tests.support.waiting import wait_until
@@ -112,3 +118,109 @@ def test_a_terminal_gets_a_table_and_a_pipe_gets_json(running_agent: RunningAgen
     assert [text.split()[0] for text in heads] == ["accepted", '{"fingerprint":', "accepted", '{"fingerprint":']
     assert heads[0].split()[5:] == ["new", "urn:table", "id", "1:", "value", "1", "Cel"]
     assert running_agent.oncegate(*words, "--table", "--json").returncode == 2
+
+
+DEVICE = "urn:duplicates"
+
+
+def duplicates(agent: RunningAgent) -> int:
+    (status,) = agent.shown("status")
+    return int(status["duplicates"])
+
+
+@pytest.mark.guarantee(2)
+def test_commands_show_duplicates_the_moment_they_are_acked(running_agent: RunningAgent) -> None:
+    found = fingerprint(Event(DEVICE, id=1, data={"value": 1})).hex()
+    running_agent.post(DEVICE, 1)
+    before = duplicates(running_agent)
+    for copies in (1, 2):
+        running_agent.post(DEVICE, 1)
+        listed = running_agent.shown("events", "--duplicates", "--limit", "1000")
+        assert sum(one["fingerprint"] == found for one in listed) == copies
+        assert duplicates(running_agent) == before + copies
+    running_agent.post(DEVICE, 1)
+    (trace,) = running_agent.shown("trace", found)
+    assert len(trace["duplicates"]) == 3
+
+
+@pytest.mark.guarantee(2)
+def test_the_status_counts_what_coap_answers_from_its_memory(running_agent: RunningAgent) -> None:
+    running_agent.post(DEVICE, 2)
+    before = duplicates(running_agent)
+    body = json.dumps({"device": DEVICE, "id": 3, "data": {"value": 1}}).encode()
+    datagram = b"\x40\x02\x12\x34" + b"\xb6events" + b"\x11\x32" + b"\xff" + body
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as sensor:
+        sensor.settimeout(10)
+        sensor.connect(("127.0.0.1", running_agent.coap_port))
+        for _ in range(3):
+            sensor.send(datagram)
+            assert sensor.recv(100)[1] == 0x44  # 2.04 Changed
+    assert duplicates(running_agent) == before + 2
+
+
+INVALID = b'{"device":"urn:rejected:1","id":1,"data":{"x":"\xe9"},"colour":1}'.replace(b"\xe9", "é".encode())
+DENIED = b'{"device":"urn:denied:2","id":1}'
+
+
+@pytest.fixture(scope="module")
+def numbers(running_agent: RunningAgent) -> list[int]:
+    """Have two events rejected; return their numbers."""
+    api = running_agent.api
+    body = b'[{"device":"urn:valid","id":1},' + INVALID + b"," + DENIED + b"]"
+    assert api.post("/api/v1/events", body, "application/json").document["rejected"] == 2
+    listed = api.get("/api/v1/rejected?limit=2").document
+    return [one["number"] for one in reversed(listed)]
+
+
+def test_they_are_listed_in_order_with_reason_and_bytes(running_agent: RunningAgent, numbers: list[int]) -> None:
+    done = running_agent.oncegate("rejected", "--limit", "2")
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(one["number"], one["via"], bytes.fromhex(one["raw"])) for one in found] == [
+        (numbers[0], "http", INVALID),
+        (numbers[1], "http", b""),
+    ]
+    assert found[0]["reason"] == "unknown field 'colour'"
+    table = running_agent.oncegate("rejected", "--limit", "2", "--table").stdout.splitlines()
+    assert table[0].split() == ["number", "received", "via", "device", "reason", "and", "beginning"]
+    assert """unknown field 'colour': {"device":"urn:rejected: …""" in table[1]
+    assert "is not allowed ([devices] allow, deny)" in table[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "places"),
+    [
+        (("--reason", "COLOUR"), [0]),
+        (("--device", "urn:denied:*"), [1]),
+        (("--via", "http"), [0, 1]),
+        (("--via", "mqtt"), []),
+    ],
+)
+def test_they_are_selected(
+    words: tuple[str, ...], places: list[int], running_agent: RunningAgent, numbers: list[int]
+) -> None:
+    lines = running_agent.oncegate("rejected", *words).stdout.splitlines()
+    found = [json.loads(line)["number"] for line in lines]  # other tests have had events rejected, too
+    assert [number for number in found if number in numbers] == [numbers[place] for place in places]
+
+
+def test_the_bytes_of_one_are_written_as_they_arrived(running_agent: RunningAgent, numbers: list[int]) -> None:
+    command = running_agent.command("rejected", "--raw", "--number", str(numbers[0]))
+    assert subprocess.run(command, capture_output=True, check=True).stdout == INVALID
+    assert running_agent.oncegate("rejected", "--raw").returncode == 2
+    shown = running_agent.on_terminal("rejected", "--raw", "--number", str(numbers[0]))
+    assert "these bytes could control this terminal" in shown
+    assert "colour" not in shown
+    assert running_agent.oncegate("rejected", "--raw", "--number", "999999").returncode == 1
+    missing = running_agent.oncegate("rejected", "--number", "999999")
+    assert (missing.returncode, "no such rejected event" in missing.stderr) == (1, True)
+
+
+def test_a_download_is_a_new_file_for_its_owner(
+    running_agent: RunningAgent, numbers: list[int], tmp_path: Path
+) -> None:
+    file = tmp_path / "rejected.jsonl"
+    done = running_agent.oncegate("rejected", "--download", str(file))
+    assert (done.returncode, done.stdout, stat.S_IMODE(file.stat().st_mode)) == (0, "", 0o600)
+    assert [json.loads(line)["number"] for line in file.read_text().splitlines()][-2:] == numbers
+    again = running_agent.oncegate("rejected", "--download", str(file))
+    assert (again.returncode, "File exists" in again.stderr) == (1, True)

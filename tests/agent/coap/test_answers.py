@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import pytest
+from aiocoap import Message  # type: ignore[import-untyped] # aiocoap carries no types
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.coap.answer import DIAGNOSTIC_BYTES_MAX, diagnostic
+from agent.coap.exchange import ResponseCache
+from agent.coap.message import MessageFormatError, Option, join, read_options, split, uint, write_options
+from agent.coap.server import CoapServer
+from agent.coap.tuning import Tuning
+from agent.config.settings import CoapSettings
 from agent.delivery import Answer, Media, Status
+from agent.store.fingerprints.transient import EXCHANGE_LIFETIME_MS
 from tests.agent.coap.recorder import DURABLE, Recorder
-from tests.agent.coap.sensor import ACK, BODY, CON, NON, RST, URI_QUERY, Response, Sensor, datagram, post
+from tests.agent.coap.sensor import ACK, BODY, CHANGED, CON, NON, RST, URI_QUERY, Response, Sensor, datagram, post
 from tests.agent.coap.serving import BODY_BYTES_MAX, both_paths, serving
+from tests.agent.coap.stepped_loop import SteppedLoop
 
 TABLE = [
     (DURABLE, 0x44, b""),
@@ -121,3 +131,80 @@ def test_a_diagnostic_is_cut_between_two_characters() -> None:
     cut = diagnostic("é" * 40)
     assert len(cut) == DIAGNOSTIC_BYTES_MAX
     assert diagnostic("a" + "é" * 40).decode() == "a" + "é" * 31
+
+
+NUMBERS = st.integers(0, 65_000).filter(lambda number: number not in (3, 8, 11, 15, 20, 35, 39))  # those are text
+OPTIONS = st.lists(st.builds(Option, NUMBERS, st.binary(max_size=600)), max_size=6).map(
+    lambda options: tuple(sorted(options, key=lambda option: option.number))
+)
+HEADS = st.binary(min_size=3, max_size=11).map(lambda rest: bytes((0x40 | len(rest) - 3,)) + rest)
+
+
+@given(OPTIONS)
+def test_options_that_are_written_read_back(options: tuple[Option, ...]) -> None:
+    assert read_options(write_options(options)) == options
+
+
+@given(HEADS, OPTIONS, st.binary(max_size=50))
+def test_aiocoap_reads_the_same(head: bytes, options: tuple[Option, ...], payload: bytes) -> None:
+    read = Message.decode(join(head, write_options(options), payload))
+    assert (read.token, read.payload) == (head[4:], payload)
+    assert [option.number for option in read.opt.option_list()] == [option.number for option in options]
+
+
+@given(HEADS, st.binary(max_size=40))
+def test_any_bytes_are_a_message_or_an_error(head: bytes, rest: bytes) -> None:
+    try:
+        parts = split(head + rest)
+    except MessageFormatError:
+        return
+    assert join(*parts) == head + rest
+    assert sum(len(option.value) for option in read_options(parts[1])) <= len(parts[1])
+
+
+@pytest.mark.parametrize(("value", "written"), [(0, b""), (255, b"\xff"), (256, b"\x01\x00")])
+def test_an_unsigned_integer_has_no_leading_zero_byte(value: int, written: bytes) -> None:
+    assert uint(value) == written
+
+
+def test_what_has_outlived_its_lifetime_is_let_go() -> None:
+    cache = ResponseCache(lifetime_seconds=10, answers_max=5)
+    cache.put(b"a", 0.0, b"answer")
+    cache.put(b"b", 1.0, b"answer")
+    cache.put(b"c", 10.5, b"answer")
+    assert len(cache) == 2
+
+
+def test_the_oldest_answer_makes_room() -> None:
+    cache = ResponseCache(lifetime_seconds=10, answers_max=2)
+    for retransmission_key in (b"a", b"b", b"c"):
+        cache.put(retransmission_key, 0.0, retransmission_key)
+    assert [cache.get(retransmission_key, 0.0) for retransmission_key in (b"a", b"b", b"c")] == [None, b"b", b"c"]
+
+
+MAX_LATENCY_SECONDS = 100
+"""Not a setting: the RFC's maximum time of a datagram in the network."""
+
+
+def test_the_defaults_are_the_rfcs() -> None:
+    tuning = Tuning()
+    assert (tuning.ack_timeout_seconds, tuning.ack_random_factor, tuning.retransmits_max) == (2, 1.5, 4)
+    span = tuning.ack_timeout_seconds * (2**tuning.retransmits_max - 1) * tuning.ack_random_factor
+    processing = tuning.ack_timeout_seconds
+    assert tuning.exchange_lifetime_seconds == span + 2 * MAX_LATENCY_SECONDS + processing == 247
+
+
+@pytest.mark.guarantee(2)
+def test_coap_and_store_take_the_same_datagram_for_a_retransmission_for_as_long() -> None:
+    assert Tuning().exchange_lifetime_seconds * 1_000 == EXCHANGE_LIFETIME_MS == 247_000
+
+
+@pytest.mark.guarantee(2)
+async def test_by_default_a_retransmission_is_answered_from_memory_for_247_seconds_and_no_longer() -> None:
+    recorder = Recorder()
+    with SteppedLoop() as clock:
+        async with CoapServer(CoapSettings(bind="[::1]:0"), recorder) as server, Sensor(server.port) as sensor:
+            for seconds, deliveries in ((0, 1), (240, 1), (6, 1), (1.5, 2)):
+                await clock.advance(seconds)
+                assert (await sensor.ask(post(mid=5))).code == CHANGED
+                assert len(recorder.deliveries) == deliveries

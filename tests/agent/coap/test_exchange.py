@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from random import Random
 
 import pytest
 
+from agent.coap.counters import Counters
+from agent.coap.exchange import SeparateResponses
 from agent.coap.tuning import Tuning
+from agent.coap.udp import endpoint_of
 from agent.delivery import Answer, Status
 from tests.agent.coap.recorder import DURABLE, Recorder
-from tests.agent.coap.sensor import ACK, BODY, CON, NON, Response, Sensor, post
+from tests.agent.coap.sensor import ACK, BODY, CHANGED, CON, NON, RST, Response, Sensor, datagram, post
 from tests.agent.coap.serving import both_paths, serving
+from tests.agent.coap.stepped_loop import SteppedLoop
 
 
 @pytest.mark.guarantee(1)
@@ -139,3 +144,148 @@ async def test_too_many_requests_in_progress_are_refused_for_now() -> None:
             recorder.respond()
             assert await sensor.receive() == Response(ACK, 0x44, 6, b"\x01", b"")
         assert server.counters.refused == 1
+
+
+SOON = Tuning(empty_ack_seconds=0.02, ack_timeout_seconds=0.02, ack_random_factor=1.1)
+PATIENT = Tuning(empty_ack_seconds=0.02, drain_seconds_max=0.05)
+
+ENDPOINT = endpoint_of(("::1", 5_683, 0, 0), b"")
+A_MOMENT = 0.2
+"""More than the machine needs for a step, less than any wait."""
+
+
+class Chance(Random):
+    """Always returns the same factor."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self._factor = factor
+
+    def uniform(self, a: float, b: float) -> float:
+        assert (a, b) == (1, Tuning().ack_random_factor)
+        return self._factor
+
+
+def settled(kind: int, mid: int) -> bytes:
+    return datagram(kind, 0, mid, b"")
+
+
+@both_paths
+@pytest.mark.parametrize("kind", [ACK, RST])
+async def test_after_an_empty_ack_the_answer_is_sent_until_it_is_settled(fast: bool, kind: int) -> None:
+    recorder = Recorder(answer=None)
+    async with serving(recorder, SOON, fast=fast) as server, Sensor(server.port) as sensor:
+        assert await sensor.ask(post(mid=5, token=b"tok")) == Response(ACK, 0, 5, b"", b"")
+        recorder.respond()
+        first = await sensor.receive()
+        assert (first.kind, first.code, first.token, first.rest) == (CON, 0x44, b"tok", b"")
+        assert await sensor.receive() == first
+        sensor.send(settled(kind, first.mid))
+        await sensor.expect_silence()
+
+
+async def test_a_retransmission_after_the_empty_ack_is_acknowledged_again() -> None:
+    recorder = Recorder(answer=None)
+    async with serving(recorder, PATIENT) as server, Sensor(server.port) as sensor:
+        assert await sensor.ask(post(mid=5)) == Response(ACK, 0, 5, b"", b"")
+        assert await sensor.ask(post(mid=5)) == Response(ACK, 0, 5, b"", b"")
+        recorder.respond()
+        answer = await sensor.receive()
+        sensor.send(settled(ACK, answer.mid))
+        assert await sensor.ask(post(mid=5)) == Response(ACK, 0x44, 5, b"\x01", b"")
+    assert len(recorder.deliveries) == 1
+
+
+async def test_each_request_in_progress_gets_its_empty_ack_in_its_own_time() -> None:
+    recorder = Recorder(answer=None)
+    with SteppedLoop() as clock:
+        async with serving(recorder, Tuning(drain_seconds_max=0.05)) as server, Sensor(server.port) as sensor:
+            sensor.send(post(mid=5))
+            await recorder.received(1)
+            await clock.advance(12)
+            sensor.send(post(mid=6))
+            await recorder.received(2)
+            await clock.advance(9)
+            assert await sensor.receive() == Response(ACK, 0, 5, b"", b"")
+            await sensor.expect_silence()
+            await clock.advance(12)
+            assert await sensor.receive() == Response(ACK, 0, 6, b"", b"")
+
+
+async def test_a_late_refusal_is_told_and_not_remembered() -> None:
+    recorder = Recorder(answer=None)
+    async with serving(recorder, PATIENT) as server, Sensor(server.port) as sensor:
+        await sensor.ask(post(mid=5))
+        recorder.respond(Answer(Status.UNAVAILABLE, retry_seconds=3))
+        late = await sensor.receive()
+        assert (late.kind, late.code) == (CON, 0xA3)
+        sensor.send(settled(ACK, late.mid))
+        sensor.send(post(mid=5))
+        await recorder.received(2)
+        recorder.respond()
+        while (await sensor.receive()).code != 0x44:
+            pass
+
+
+async def test_a_non_confirmable_request_gets_no_empty_ack() -> None:
+    recorder = Recorder(answer=None)
+    async with serving(recorder, PATIENT) as server, Sensor(server.port) as sensor:
+        sensor.send(post(mid=5, kind=NON))
+        assert await sensor.ask(post(mid=6)) == Response(
+            ACK, 0, 6, b"", b""
+        )  # the later one's empty ACK: no other was received
+        sensor.send(post(mid=5, kind=NON))
+        await sensor.expect_silence()
+        recorder.respond()
+        assert (await sensor.receive()).kind == NON
+
+
+@pytest.mark.parametrize("chance", [1.0, 1.25, 1.5])
+async def test_the_waits_between_retransmissions_are_doubled(chance: float) -> None:
+    """RFC 7252 section 4.2: the first lasts ACK_TIMEOUT to ACK_TIMEOUT * ACK_RANDOM_FACTOR seconds."""
+    tuning, counters, sent = Tuning(), Counters(), []
+    with SteppedLoop() as clock:
+        responses = SeparateResponses(lambda *what: sent.append(what), tuning, counters, Chance(chance))
+        responses.send(b"\x40\x44\x00\x07", ENDPOINT)
+        for transmissions, waits in enumerate((1, 2, 4, 8, 16), 1):
+            await clock.advance(tuning.ack_timeout_seconds * chance * waits - A_MOMENT)
+            assert (len(sent), len(responses), counters.given_up) == (transmissions, 1, 0)
+            await clock.advance(2 * A_MOMENT)
+        assert sent == [(b"\x40\x44\x00\x07", ENDPOINT)] * (1 + tuning.retransmits_max)
+        assert (len(responses), counters.given_up) == (0, 1)
+
+
+async def test_an_answer_with_the_message_id_of_an_earlier_one_takes_its_place() -> None:
+    tuning, counters, chance = Tuning(), Counters(), 1.25
+    sent: list[bytes] = []
+    with SteppedLoop() as clock:
+        responses = SeparateResponses(lambda what, _: sent.append(what), tuning, counters, Chance(chance))
+        responses.send(b"\x40\x44\x00\x07", ENDPOINT)
+        await clock.advance(A_MOMENT)
+        responses.send(b"\x40\x44\x00\x07later", ENDPOINT)
+        await clock.advance(tuning.ack_timeout_seconds * chance - A_MOMENT / 2)
+        assert sent == [b"\x40\x44\x00\x07", b"\x40\x44\x00\x07later"], "the timer of the earlier one is cancelled"
+        await clock.advance(A_MOMENT)
+        assert sent[2:] == [b"\x40\x44\x00\x07later"]
+        assert responses.settle(ENDPOINT.address, b"\x00\x07")
+        assert len(responses) == 0
+
+
+@pytest.mark.guarantee(6)
+async def test_answers_that_nobody_has_acknowledged_count_among_the_requests_in_progress() -> None:
+    tuning = Tuning(empty_ack_seconds=0.02, exchanges_max=3, drain_seconds_max=0.05)
+    recorder = Recorder(answer=None)
+    async with serving(recorder, tuning) as server, Sensor(server.port) as sensor, Sensor(server.port) as other:
+        late = []
+        for mid in range(3):
+            await sensor.ask(post(mid=mid))
+            recorder.respond()
+            late.append(await sensor.receive())
+        recorder.answer = DURABLE
+        assert (await other.ask(post(mid=8))).code == 0xA3
+        assert server.counters.refused == 1
+        sensor.send(settled(ACK, late[0].mid))
+        await sensor.expect_silence()
+        assert (await other.ask(post(mid=9))).code == CHANGED
+        assert (await other.ask(post(mid=10))).code == CHANGED
+    assert len(recorder.deliveries) == 5

@@ -1,4 +1,6 @@
-"""The configuration: which values are read or refused, and the messages."""
+"""The configuration, with lanes and subscriptions: which values are read or refused, and the messages."""
+
+from __future__ import annotations
 
 import re
 import tomllib
@@ -6,16 +8,17 @@ import unicodedata
 from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
 from agent.config.example import example
+from agent.config.lanes import LANES_MAX, Lane, read_lanes
 from agent.config.load import SECTIONS, Source, key_of, parse
 from agent.config.mistakes import ConfigurationError
 from agent.config.origins import settings_hash
 from agent.config.settings import CoapSettings, DevicesSettings, HttpSettings, Settings
-from agent.config.subscriptions import Subscription
+from agent.config.subscriptions import Subscription, base_topic, read_subscriptions
 from agent.delivery import Media
 
 MINIMAL = {"gateway": {"id": "gw1"}, "kafka": {"bootstrap_servers": "localhost:9092"}}
@@ -253,3 +256,92 @@ def test_the_hash_of_the_settings_differs_with_each_value_but_the_id_and_secrets
     assert len({hashed({}), hashed({}, linger="6"), *map(hashed, others)}) == 5
     devices = (DevicesSettings(), DevicesSettings(deny=("a",)))  # as the settings of a way in of another package
     assert len({settings_hash(replace(read({}), sources={"plc": one})) for one in devices}) == 2
+
+
+ALARMS = {"name": "alarms", "priority": 10, "type": "alarm*"}
+
+
+def test_lanes_are_read_in_their_order() -> None:
+    doors = {"name": "doors", "priority": -1, "device": "urn:door:*", "type": "open", "time_to_live": "2h"}
+    assert read_lanes([ALARMS, doors]) == (
+        Lane("alarms", 10, type="alarm*"),
+        Lane("doors", -1, device="urn:door:*", type="open", time_to_live_seconds=7_200.0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("lanes", "reason"),
+    [
+        ({}, "expected tables"),
+        ([{"name": "a", "priority": 1}], "device or type"),
+        ([{"name": "a", "type": "b"}], "priority"),
+        ([ALARMS | {"topic": "x"}], "not 'topic'"),
+        ([ALARMS | {"name": "../up"}], "lower-case"),
+        ([ALARMS | {"name": "default"}], "not default"),
+        ([ALARMS | {"priority": "high"}], "whole number"),
+        ([ALARMS | {"priority": True}], "whole number"),
+        ([ALARMS | {"device": ""}], "text"),
+        ([ALARMS | {"time_to_live": "soon"}], "duration"),
+        ([ALARMS | {"time_to_live": 0}], "above zero"),
+        ([ALARMS, ALARMS], "of its own"),
+        ([ALARMS | {"name": f"lane-{number}"} for number in range(LANES_MAX + 1)], f"{LANES_MAX} lanes at most"),
+    ],
+)
+def test_what_is_no_lane_is_refused_with_the_reason(lanes: Any, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        read_lanes(lanes)
+
+
+@pytest.mark.parametrize(
+    ("topic", "meant", "not_meant"),
+    [
+        ("a/b", ["a/b"], ["a", "a/b/c", "a/c", "A/b"]),
+        ("a/+/c", ["a/b/c", "a//c"], ["a/b", "a/b/c/d"]),
+        ("a/#", ["a", "a/b", "a/b/c"], ["b", "ab"]),
+        ("#", ["a", "a/b"], ["$SYS/broker"]),
+        ("+/b", ["a/b"], ["$SYS/b"]),
+        ("a/{device}/events", ["a/x/events"], ["a/events", "a/x/y/events"]),
+    ],
+)
+def test_a_filter_means_its_topics(topic: str, meant: list[str], not_meant: list[str]) -> None:
+    subscription = Subscription(topic, Media.JSON)
+    assert [topic for topic in [*meant, *not_meant] if subscription.matches(topic)] == meant
+
+
+def test_the_topic_names_the_device_where_it_is_told_to() -> None:
+    assert Subscription("a/{device}/events", Media.JSON).device("a/urn:dev:ow:1/events") == "urn:dev:ow:1"
+    assert Subscription("a/{device}/#", Media.JSON).device("a//events") is None
+    assert Subscription("a/+/events", Media.JSON).device("a/b/events") is None
+
+
+def test_tables_are_read() -> None:
+    tables = [{"topic": "a/{device}", "format": "senml-cbor"}, {"topic": "b/#", "format": "json"}]
+    assert read_subscriptions(tables) == (Subscription("a/{device}", Media.SENML_CBOR), Subscription("b/#", Media.JSON))
+    assert Subscription("a/{device}", Media.CBOR).filter == "a/+"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        3,
+        {"topic": "a"},
+        {"topic": "a", "format": 5},
+        {"topic": "a", "format": "json", "qos": 1},
+        *({"topic": topic, "format": "json"} for topic in ("", "a/#/b", "a#", "a+/b", "x{device}", "$share/g/a", 5)),
+        {"topic": "{device}/{device}", "format": "json"},
+    ],
+)
+def test_a_mistake_is_refused(table: object) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        read_subscriptions([table])
+
+
+def test_subscriptions_are_a_list() -> None:
+    with pytest.raises(ValueError, match="expected tables"):
+        read_subscriptions({"topic": "a", "format": "json"})
+
+
+@pytest.mark.parametrize("topic", ["a/", "/a", "a/+", "#", "{device}", 3])
+def test_a_base_topic_is_plain(topic: object) -> None:
+    with pytest.raises(ValueError, match="without wildcards"):
+        base_topic(topic)

@@ -1,4 +1,4 @@
-"""Files of any type and content: read, or refused with a reason; the reader never blocks."""
+"""Files of any type and content: read, or refused with a reason and its line; the reader never blocks."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from agent.config import files, load
 from agent.config.mistakes import ConfigurationError
 from agent.config.settings import HttpSettings, KafkaSettings, MqttSettings
+from agent.config.toml_lines import line_at, lines_of
 from agent.forward.errors import KafkaSettingsError
 from agent.forward.kafka.client import given_properties
 from agent.http.auth.tls import open_tls
@@ -86,3 +87,68 @@ def test_a_file_as_large_as_may_be_is_read(tmp_path: Path) -> None:
 def test_any_text_is_toml_or_a_toml_error(text: str) -> None:
     with suppress(tomllib.TOMLDecodeError):
         assert isinstance(files.parse_toml(text), dict)
+
+
+TEXT = """# a comment with [brackets] and = signs
+title = "x" # [no table]
+[gateway]
+id = "gw1"
+"quoted key" = 1
+text = \"\"\"
+[not.a.table]
+id = 2
+\"\"\"
+list = [
+  "a]", # ] = [
+  "b",
+]
+[kafka.properties]
+"linger.ms" = 5
+sasl.mechanism = 'PLAIN=['
+inline = { a = 1, b = [1, 2] }
+
+[[mqtt.subscriptions]]
+topic = "a"
+[[mqtt.subscriptions]]
+topic = "b"
+"""
+
+
+def test_every_key_has_its_line() -> None:
+    tomllib.loads(TEXT)
+    lines = lines_of(TEXT)
+    assert lines == {
+        ("title",): 2,
+        ("gateway",): 3,
+        ("gateway", "id"): 4,
+        ("gateway", "quoted key"): 5,
+        ("gateway", "text"): 6,
+        ("gateway", "list"): 10,
+        ("kafka", "properties"): 14,
+        ("kafka", "properties", "linger.ms"): 15,
+        ("kafka", "properties", "sasl"): 16,
+        ("kafka", "properties", "sasl", "mechanism"): 16,
+        ("kafka", "properties", "inline"): 17,
+        ("mqtt", "subscriptions"): 19,
+        ("mqtt", "subscriptions", "topic"): 20,
+    }
+    assert line_at(lines, ("kafka", "properties", "inline", "b")) == 17
+    assert line_at(lines, ("store", "max_bytes")) is None
+
+
+VALUES = st.sampled_from(
+    ["1", '"a # [b] = c"', "'{'", '"""\nx = 1\n[y]\n"""', "[\n1, # ]\n2\n]", "{ a = 1 }", "'''\n'''", "true # ["]
+)
+NOISE = st.lists(st.sampled_from(["", "# c = 1", "  ", "# [t]"]), max_size=2)
+
+
+@given(st.lists(st.tuples(NOISE, VALUES), min_size=1, max_size=8))
+def test_lines_are_those_at_which_the_keys_were_written(entries: list[tuple[list[str], str]]) -> None:
+    text, expected = "[section]\n", {}
+    for number, (noise, value) in enumerate(entries):
+        text += "".join(f"{line}\n" for line in noise)
+        expected[f"key{number}"] = text.count("\n") + 1
+        text += f"key{number} = {value}\n"
+    assert set(tomllib.loads(text)["section"]) == set(expected)
+    found = lines_of(text)
+    assert {key: found["section", key] for key in expected} == expected

@@ -1,20 +1,27 @@
-"""Bearer tokens: who may post and who may read."""
+"""Who may post and who may read: bearer tokens, what is the loopback, and HTTPS with a test's certificate."""
 
 from __future__ import annotations
 
 import json
 import logging
+import socket
+import ssl
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from agent.config.settings import HttpSettings
+from agent.http.address import parse_listen_address, uri_host
 from agent.http.auth.access import open_access
+from agent.http.auth.tls import open_tls
 from agent.http.auth.tokens import read_tokens
 from agent.http.errors import HttpBindError, HttpSettingsError
-from tests.agent.http.client import Raw, post_bytes
+from agent.http.limits import Limits
+from tests.agent.http.client import Client, Raw, post_bytes
 from tests.agent.http.serving import EVENT, FINGERPRINT, serving, token_file
 from tests.agent.store.stores import stored_events
+from tests.support.waiting import until
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 OTHER = EVENT.replace(b"3c4", b"3c5")
@@ -209,3 +216,121 @@ async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         with pytest.raises(HttpBindError, match=rf"http\.bind: cannot listen on {bind}"):
             async with serving(tmp_path / "other", bind=bind):
                 pass
+
+
+@pytest.mark.parametrize(
+    ("bind", "loopback"),
+    [
+        ("127.0.0.1:0", True),
+        ("127.9.9.9:0", True),
+        ("[::1]:0", True),
+        ("0.0.0.0:0", False),
+        ("[::]:0", False),
+        ("[::ffff:127.0.0.1]:0", True),
+        ("[::ffff:192.0.2.1]:0", False),
+        ("[fe80::1%lo]:0", False),
+    ],
+)
+def test_only_the_loopback_is_taken_for_it(bind: str, loopback: bool) -> None:
+    assert parse_listen_address(bind).loopback is loopback
+
+
+@pytest.mark.parametrize("bind", ["127.0.0.1:0", "[::]:0"])
+def test_an_answer_leaves_at_once(bind: str) -> None:
+    """Asyncio sets TCP_NODELAY only on sockets with protocol TCP; without it an answer can take 40 ms longer."""
+    with parse_listen_address(bind).listen() as listening:
+        assert listening.proto == socket.IPPROTO_TCP
+
+
+def test_all_addresses_are_ipv6_and_ipv4() -> None:
+    with parse_listen_address("[::]:0").listen() as listening:
+        port = listening.getsockname()[1]
+        for host in ("127.0.0.1", "::1"):
+            socket.create_connection((host, port)).close()
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        (("192.0.2.1", 1), "192.0.2.1"),
+        (("::ffff:192.0.2.1", 1, 0, 0), "192.0.2.1"),
+        (("2001:db8::1", 1, 0, 0), "[2001:db8::1]"),
+        (("fe80::1", 1, 0, socket.if_nametoindex("lo")), "[fe80::1%25lo]"),
+        (("fe80::1%lo", 1, 0, socket.if_nametoindex("lo")), "[fe80::1%25lo]"),
+    ],
+)
+def test_a_host_is_written_as_in_a_uri(address: tuple[str | int, ...], expected: str) -> None:
+    assert uri_host(address) == expected
+
+
+CERTIFICATE, KEY = Path(__file__).with_name("localhost.crt"), Path(__file__).with_name("localhost.key")
+
+
+def trusting() -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(CERTIFICATE))
+
+
+async def test_an_event_is_taken_over_tls(tmp_path: Path) -> None:
+    async with serving(tmp_path, tls_certificate=CERTIFICATE, tls_key=KEY) as served:
+        response = await Client(served.server.port, trusting()).post(EVENT)
+        too_large = await Client(served.server.port, trusting()).post(EVENT.ljust(100_000))
+    assert (response.code, too_large.code) == (200, 413)
+
+
+async def test_where_there_is_tls_nothing_is_served_without_it(tmp_path: Path) -> None:
+    async with serving(tmp_path, tls_certificate=CERTIFICATE, tls_key=KEY) as served, Raw(served.server.port) as raw:
+        raw.send(post_bytes(EVENT))
+        assert b"HTTP" not in await raw.receive_all()
+
+
+async def test_old_versions_of_tls_are_refused(tmp_path: Path) -> None:
+    context = trusting()
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+    async with serving(tmp_path, tls_certificate=CERTIFICATE, tls_key=KEY) as served:
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await Client(served.server.port, context).post(EVENT)
+
+
+@pytest.mark.guarantee(6)
+async def test_handshakes_that_do_not_end_take_no_connection_from_the_others(tmp_path: Path) -> None:
+    limits = Limits(tls_connections_max=6)
+    async with (
+        serving(tmp_path, tls_certificate=CERTIFICATE, tls_key=KEY, limits=limits) as served,
+        AsyncExitStack() as stack,
+    ):
+        for _ in range(20):
+            await stack.enter_async_context(Raw(served.server.port, "127.0.0.2"))
+        assert served.server.connections <= 3
+        response = await Client(served.server.port, trusting()).post(EVENT)
+    assert response.code == 200
+
+
+@pytest.mark.guarantee(6)
+@pytest.mark.parametrize("begun", [b"", b"\x16\x03\x01"])
+async def test_a_client_that_leaves_in_its_handshake_leaves_nothing_behind(tmp_path: Path, begun: bytes) -> None:
+    async with serving(tmp_path, tls_certificate=CERTIFICATE, tls_key=KEY) as served:
+        for _ in range(10):
+            async with Raw(served.server.port) as raw:
+                raw.send(begun)
+                await until(lambda: served.server.connections > 0, "it is accepted")
+        await until(lambda: not served.server.connections, "it is forgotten")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        HttpSettings(tls_certificate=CERTIFICATE),
+        HttpSettings(tls_key=KEY),
+        HttpSettings(tls_certificate=CERTIFICATE, tls_key=CERTIFICATE),
+        HttpSettings(tls_certificate=Path("/none.crt"), tls_key=KEY),
+    ],
+)
+def test_what_cannot_work_is_named(settings: HttpSettings) -> None:
+    with pytest.raises(HttpSettingsError, match=r"http\.tls_certificate.*http\.tls_key"):
+        open_tls(settings)
+
+
+def test_without_a_certificate_there_is_no_tls() -> None:
+    assert open_tls(HttpSettings()) is None

@@ -23,7 +23,7 @@ from agent.pace import TURN_SECONDS_MAX
 from tests.agent.coap.stepped_loop import SteppedLoop
 from tests.agent.http.client import Client, Raw, post_bytes
 from tests.agent.http.serving import EVENT, Served, serving
-from tests.agent.http.test_tls import CERTIFICATE, KEY, trusting
+from tests.agent.http.test_access import CERTIFICATE, KEY, trusting
 from tests.support.loop_turns import LoopTurns
 from tests.support.waiting import until
 

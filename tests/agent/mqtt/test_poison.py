@@ -1,4 +1,4 @@
-"""Malformed messages: none blocks the subscriber, ends the agent, or exhausts its memory."""
+"""Malformed messages and floods: none blocks subscriber or event loop, ends the agent, or exhausts its memory."""
 
 from __future__ import annotations
 
@@ -18,13 +18,17 @@ from paho.mqtt.properties import Properties
 
 from agent.config.subscriptions import Subscription
 from agent.decode import REJECTED_BYTES_MAX
-from agent.delivery import Media
+from agent.delivery import Delivery, Media, Respond
+from agent.mqtt.connection import READS_PER_TURN
 from agent.mqtt.zigbee_names import LIST_BYTES_MAX
+from agent.pace import TURN_SECONDS_MAX
 from simulators.services.mosquitto import Mosquitto
-from tests.agent.mqtt.gateway import Options, Recorder, begin_session, running
+from tests.agent.coap.stepped_loop import SteppedLoop
+from tests.agent.mqtt.gateway import DURABLE, Options, Recorder, begin_session, running
 from tests.agent.mqtt.publisher import SECONDS_MAX, Publisher
 from tests.agent.mqtt.raw_broker import PUBLISH, SUBACK, packet, publish, raw_broker
-from tests.support.waiting import wait_until
+from tests.support.loop_turns import LoopTurns
+from tests.support.waiting import until, wait_until
 
 EVENTS = (Subscription("plant/{device}/events", Media.JSON),)
 TOPIC = b"plant/a/events"
@@ -225,3 +229,42 @@ async def test_a_message_whose_payload_lies_behind_endless_properties_is_not_tak
     ((delivery, reason),) = recorder.recorded
     assert delivery.sender == "mqtt:zigbee2mqtt/lamp"
     assert reason == "not a valid message: its properties are too long"
+
+
+MESSAGE = publish(b"plant/a/events", b"1")
+
+
+class Counting(Recorder):
+    """Records which messages arrive in which turn of the loop; each takes its time."""
+
+    def __init__(self, clock: SteppedLoop, seconds_each: float) -> None:
+        super().__init__()
+        self.turns = LoopTurns()
+        self._clock = clock
+        self._seconds_each = seconds_each
+
+    def receive(self, delivery: Delivery, respond: Respond) -> None:
+        self.turns.note()
+        self._clock.step(self._seconds_each)
+        respond(DURABLE)
+
+
+async def _most_in_a_turn(messages: int, seconds_each: float) -> int:
+    with SteppedLoop() as clock:
+        recorder = Counting(clock, seconds_each)
+        async with raw_broker("5") as broker, running(recorder, broker.port, subscriptions=EVENTS):
+            await broker.until_connected(1)
+            with recorder.turns.counting():
+                await broker.send(messages * MESSAGE)
+                await until(lambda: recorder.turns.total == messages, "all are taken")
+    return recorder.turns.most
+
+
+@pytest.mark.guarantee(6)
+async def test_readers_of_one_connection_do_not_multiply() -> None:
+    assert await _most_in_a_turn(20_000, 0.0) <= READS_PER_TURN
+
+
+@pytest.mark.guarantee(6)
+async def test_slow_bodies_take_no_more_than_their_turn() -> None:
+    assert await _most_in_a_turn(100, TURN_SECONDS_MAX / 2) <= 2

@@ -1,26 +1,48 @@
-"""The store's guarantees, on a real file."""
+"""The store's guarantees, on a real file: its gaps, its flush socket, and what a disk refuses."""
 
 import asyncio
+import errno
 import logging
+import os
+import socket
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from agent.status import read_status
-from agent.store.layout import FILE_NAME
-from agent.store.port import Outcome, Reject, Submission
+from agent.store.errors import DamagedStoreError, StoreError
+from agent.store.files import swap
+from agent.store.files.write_ahead_log import WriteAheadLog
+from agent.store.fingerprints.transient import Lifetimes
+from agent.store.flush_socket import FlushSocket
+from agent.store.layout import FILE_NAME, FLUSH_SOCKET_NAME, socket_path
+from agent.store.memory import load
+from agent.store.port import OutboxError, Outcome, Reject, Submission
+from agent.store.read import flush_request
+from agent.store.read.flush_request import request_flush
+from agent.store.schema import database, gaps
+from agent.store.schema.gaps import GAPS_MAX, Gap
+from agent.store.write.committer import LABEL_RANGES_MAX, declarations
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint
 from tests.agent.store.stores import (
     GATEWAY,
+    FaultyConnection,
     HandClock,
     accept,
+    batch,
     candidate,
+    commits,
     crash_image,
+    declared,
+    document,
     make_store,
+    open_faulty,
     stored_events,
     submit,
 )
+from tests.support.waiting import wait_until
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 KEY = b"p" * 16
@@ -141,3 +163,210 @@ async def test_the_writer_logs_nothing_per_event(
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, ONE)
     assert not caplog.records
+
+
+EVENT = Event("urn:dev:mac:00158d0001a2b3c4", id=1, data={"t": 21})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder in which the path of a socket is longer than Linux allows."""
+    long = tmp_path / ("long" * 30)
+    long.mkdir()
+    return long
+
+
+@pytest.mark.guarantee(2)
+async def test_whoever_asks_finds_the_counts_on_the_disk(folder: Path) -> None:
+    clock = HandClock()
+    async with make_store(folder, clock) as store, FlushSocket(folder, store.flush):
+        await accept(store, clock, EVENT)
+        for copies in (1, 2):
+            await accept(store, clock, EVENT)
+            assert read_status(folder, GATEWAY).duplicates == copies - 1
+            assert await asyncio.to_thread(request_flush, folder)
+            assert read_status(folder, GATEWAY).duplicates == copies
+        written = commits(store)
+        assert await asyncio.to_thread(request_flush, folder)
+        assert commits(store) == written, "nothing was pending, and nothing is written"
+
+
+async def test_without_an_agent_nobody_answers(folder: Path) -> None:
+    assert not request_flush(folder / "missing")
+    assert not request_flush(folder)
+    descriptor = os.open(folder, os.O_PATH)
+    with socket.socket(socket.AF_UNIX) as left_by_a_kill:
+        left_by_a_kill.bind(socket_path(descriptor))
+    os.close(descriptor)
+    assert not request_flush(folder)
+    async with FlushSocket(folder, lambda: None):
+        assert await asyncio.to_thread(request_flush, folder)
+    assert not (folder / FLUSH_SOCKET_NAME).exists()
+
+
+async def test_a_flush_that_fails_is_not_answered_and_the_next_one_is(folder: Path) -> None:
+    failures = [StoreError("the disk is full")]
+
+    def flush() -> None:
+        if failures:
+            raise failures.pop()
+
+    async with FlushSocket(folder, flush):
+        assert not await asyncio.to_thread(request_flush, folder)
+        assert await asyncio.to_thread(request_flush, folder)
+
+
+async def test_a_reader_does_not_wait_for_a_disk_that_hangs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flush_request, "ANSWER_SECONDS_MAX", 0.05)
+    hangs = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def flush() -> None:
+        asyncio.run_coroutine_threadsafe(hangs.wait(), loop).result()
+
+    async with FlushSocket(folder, flush):
+        assert not await asyncio.to_thread(request_flush, folder)
+        hangs.set()
+
+
+async def test_a_folder_that_takes_no_socket_keeps_nobody_from_starting(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / FLUSH_SOCKET_NAME).mkdir()
+    async with FlushSocket(folder, lambda: None):
+        assert not await asyncio.to_thread(request_flush, folder)
+    assert "flush_socket=failed" in caplog.text
+
+
+def test_of_declared_gaps_the_latest_are_remembered_and_of_others_all(tmp_path: Path) -> None:
+    with closing(database.open_for_service(tmp_path / "events.db")) as connection:
+        connection.execute("BEGIN")
+        gaps.insert(connection, *(Gap(2 * number, 2 * number, "test") for number in range(1, GAPS_MAX + 6)))
+        assert len(gaps.undeclared(gaps.load(connection))) == GAPS_MAX + 5
+        gaps.declare(connection, 5_000)
+        assert len(gaps.load(connection)) == GAPS_MAX + 5, "the commit that declares them may not count"
+        gaps.insert(connection, Gap(6_000, 6_000, "test"))
+        gaps.declare(connection, 6_001)
+        kept = gaps.load(connection)
+    assert (kept[0].first, kept[-1].first, len(kept)) == (14, 6_000, GAPS_MAX)
+
+
+@pytest.mark.guarantee(7)
+async def test_more_holes_than_are_remembered_are_salvaged_once_and_all_declared(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gaps, "GAPS_MAX", 10)
+    async with make_store(tmp_path, clock) as store:
+        for number in range(60):
+            await accept(store, clock, Event("d", id=number))
+    with closing(database.open_for_service(tmp_path / FILE_NAME)) as connection:
+        connection.execute("DELETE FROM events WHERE first_position % 2 = 0 AND first_position < 56")
+    swap.suspect(tmp_path / FILE_NAME, "set by the test")
+    for life in range(3):
+        async with make_store(tmp_path, clock) as store:
+            await accept(store, clock, Event("d", id=f"later {life}"))
+            events = stored_events(store)
+            assert not store.failed.done()
+            assert not swap.suspicion(tmp_path / FILE_NAME)
+            assert sum(b'"device":"d"' in event.tail for event in events) == 60 - 26 + 1 + life
+            assert [gap["count"] for gap in declared(events)] == [26]
+
+
+@pytest.mark.guarantee(3)
+def test_a_declaration_that_is_given_up_is_made_again(tmp_path: Path) -> None:
+    with closing(database.open_for_service(tmp_path / "events.db")) as connection:
+        gaps.insert(connection, Gap(1, 10, "test"))
+        gaps.declare(connection, 15)
+        gaps.insert(connection, Gap(30, 40, "test"))
+        assert gaps.undeclared(gaps.load(connection)) == [Gap(30, 40, "test")]
+        gaps.insert(connection, Gap(11, 20, "test"))
+        assert gaps.undeclared(gaps.load(connection)) == [Gap(30, 40, "test"), Gap(1, 20, "test")]
+
+
+def test_many_gaps_of_one_reason_take_few_events(tmp_path: Path, clock: HandClock) -> None:
+    with closing(database.open_for_service(tmp_path / "events.db")) as connection:
+        memory = load(connection, clock, Lifetimes())
+    memory.epochs.add(1, "epoch")
+    memory.undeclared.extend(Gap(2 * number, 2 * number, "test") for number in range(1, LABEL_RANGES_MAX + 2))
+    memory.undeclared.append(Gap(900, 899, "test"))
+    events = [document(candidate)["data"] for candidate in declarations(GATEWAY, memory, clock)]
+    assert [data["count"] for data in events] == [LABEL_RANGES_MAX, 1]
+    assert events[1]["labels"] == [["epoch", 2 * LABEL_RANGES_MAX + 2, 2 * LABEL_RANGES_MAX + 2]]
+    assert (events[0]["found_to_epoch"], events[0]["found_to_sequence"]) == ("epoch", 899)
+
+
+async def test_a_damaged_fact_is_raised_and_never_taken_for_none(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock) as store:
+        store.outbox.set_fact("receipts.table", "table-1")
+        await accept(store, clock, ONE)
+    path = tmp_path / FILE_NAME
+    path.write_bytes(path.read_bytes().replace(b"table-1", b"table-2"))
+    async with make_store(tmp_path, clock) as store:
+        with pytest.raises(DamagedStoreError, match="facts"):
+            store.outbox.fact("receipts.table")
+        assert swap.suspicion(path)
+    async with make_store(tmp_path, clock) as store:
+        assert store.outbox.fact("receipts.table") is None
+        await accept(store, clock, TWO)
+        assert [b"gateway.gap" in event.tail for event in stored_events(store)].count(True) == 1
+
+
+@pytest.mark.guarantee(1)
+async def test_a_commit_counts_though_the_length_of_the_log_cannot_be_read_after_it(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: WriteAheadLog) -> bool:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    async with make_store(tmp_path, clock) as store:
+        monkeypatch.setattr(WriteAheadLog, "is_long", fail)
+        assert (await accept(store, clock, ONE)).accepted == 1
+        assert (await accept(store, clock, ONE)).duplicates == 1
+        assert not store.failed.done()
+
+
+async def test_retransmissions_in_progress_share_a_failed_commit(
+    tmp_path: Path, clock: HandClock, faulty: type[FaultyConnection]
+) -> None:
+    async with make_store(tmp_path, clock, connect=open_faulty(faulty), commit_delay_ms_max=200) as store:
+        faulty.fault = "INSERT INTO events"
+        outcomes = await asyncio.gather(*(submit(store, clock, NAMELESS, key=KEY) for _ in range(2)))
+        assert all(outcome.refusal for outcome in outcomes)
+
+
+async def test_what_fails_between_commits_is_tried_again_after_a_while_and_not_at_each_delivery(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, faulty: type[FaultyConnection], clock: HandClock
+) -> None:
+    async with make_store(tmp_path, clock, connect=open_faulty(faulty)) as store:
+        await accept(store, clock, ONE)
+        store.outbox.mark_forwarded(batch(1, 2))
+        wait_until(lambda: store._maintenance._marks_since is not None, "the marks are noticed")
+        clock.pass_seconds(3)
+        faulty.fault = "INSERT OR REPLACE INTO batches"
+        for _ in range(10):
+            assert (await accept(store, clock, ONE)).duplicates == 1
+        assert faulty.hits == 1
+        assert sum("maintenance-failed" in record.getMessage() for record in caplog.records) == 1
+        faulty.fault = ""
+        clock.pass_seconds(6)
+
+        def forwarded() -> bool:
+            store.trouble()  # a turn of the writer
+            with closing(database.open_for_reading(tmp_path / FILE_NAME)) as connection:
+                return bool(connection.execute("SELECT last FROM batches").fetchone())
+
+        wait_until(forwarded, "the marks are on disk")
+
+
+@pytest.mark.guarantee(3)
+async def test_a_fact_that_the_disk_refuses_is_an_error_that_says_so_and_can_be_tried_again(
+    tmp_path: Path, faulty: type[FaultyConnection]
+) -> None:
+    async with make_store(tmp_path, HandClock(), connect=open_faulty(faulty)) as store:
+        for fault in ("INSERT OR REPLACE INTO facts", "COMMIT"):
+            faulty.fault = fault
+            with pytest.raises(OutboxError, match="disk is full"):
+                store.outbox.set_fact("a", "b")
+            faulty.fault = ""
+            store.outbox.set_fact("a", fault)
+            assert store.outbox.fact("a") == fault

@@ -1,13 +1,19 @@
-"""The stores of several lanes: a delivery is divided, answered as a whole, and recognised when it comes again."""
+"""The stores of several lanes and their folders: a delivery is divided, answered as a whole, and recognised again."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import asyncio
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from agent.clock import Clock
 from agent.config.lanes import DEFAULT_LANE, Lane
@@ -21,10 +27,14 @@ from agent.config.settings import (
 )
 from agent.status import read_status
 from agent.store.counts import EventCounts
+from agent.store.errors import StoreError
+from agent.store.files import use_mark
+from agent.store.files.folders import LANES_FOLDER, foreign_folders, store_folders
 from agent.store.lanes.stores import LaneStores, lane_stores
-from agent.store.port import Reject, StoredEvent
+from agent.store.layout import FILE_NAME
+from agent.store.port import Outcome, Reject, StoredEvent
 from agent.store.schema import database
-from contract.event import Event
+from contract.event import Event, Label
 from tests.agent.store.stores import (
     GATEWAY,
     START,
@@ -203,3 +213,208 @@ async def test_what_the_agent_has_written_is_counted_once(tmp_path: Path, clock:
     async with opened(tmp_path, clock, ALARMS, DOORS) as stores:
         await accept(stores.intake, clock, READING, ALARM, DOOR)
         assert stores.written_bytes() == stores.by_lane[DEFAULT_LANE].written_bytes()
+
+
+def make_file(place: Path) -> None:
+    place.write_text("")
+
+
+def make_dangling_link(place: Path) -> None:
+    place.symlink_to(place.parent / "missing" / "alarms")
+
+
+def make_link_to_itself(place: Path) -> None:
+    place.symlink_to(place.name)
+
+
+@pytest.mark.parametrize("make", [make_file, make_dangling_link, make_link_to_itself])
+async def test_something_else_in_the_place_of_a_lanes_folder_is_named(
+    tmp_path: Path, clock: HandClock, make: Callable[[Path], None]
+) -> None:
+    place = tmp_path / LANES_FOLDER / "alarms"
+    place.parent.mkdir()
+    make(place)
+    with pytest.raises(StoreError, match=f"{place}: neither a folder nor a link to one"):
+        await opened(tmp_path, clock, ALARMS).__aenter__()
+    place.unlink()
+    async with opened(tmp_path, clock, ALARMS) as stores:  # nothing was changed, and nothing is locked
+        assert (await accept(stores.intake, clock, READING, ALARM)).accepted == 2
+
+
+async def test_a_file_in_the_place_of_all_lanes_is_named(tmp_path: Path, clock: HandClock) -> None:
+    (tmp_path / LANES_FOLDER).write_text("")
+    with pytest.raises(StoreError, match="Not a directory"):
+        await opened(tmp_path, clock, ALARMS).__aenter__()
+
+
+async def test_a_lanes_folder_may_be_a_link_to_a_folder_of_its_own(tmp_path: Path, clock: HandClock) -> None:
+    state, other = tmp_path / "state", tmp_path / "other"
+    other.mkdir()
+    (state / LANES_FOLDER).mkdir(parents=True)
+    (state / LANES_FOLDER / "alarms").symlink_to(other)
+    async with opened(state, clock, ALARMS) as stores:
+        await accept(stores.intake, clock, READING, ALARM)
+        assert sizes(stores) == {DEFAULT_LANE: 1, "alarms": 1}
+    assert (other / FILE_NAME).exists()
+
+
+@pytest.mark.parametrize("target", ["..", "doors"])
+async def test_two_lanes_never_have_one_store(tmp_path: Path, clock: HandClock, target: str) -> None:
+    doors = replace(ALARMS, name="doors", type="door")
+    async with opened(tmp_path, clock, doors):
+        pass
+    (tmp_path / LANES_FOLDER / "alarms").symlink_to(target)
+    with pytest.raises(StoreError, match="is using this store"):
+        await opened(tmp_path, clock, doors, ALARMS).__aenter__()
+
+
+@pytest.mark.parametrize("name", [DEFAULT_LANE, "Alarms", "alarms.bak", "alarms gone", "-alarms"])
+async def test_a_store_under_a_name_that_no_lane_can_have_is_not_used_and_named(
+    tmp_path: Path, clock: HandClock, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    async with opened(tmp_path, clock, ALARMS) as stores:
+        await accept(stores.intake, clock, READING, ALARM)
+    foreign = tmp_path / LANES_FOLDER / name
+    shutil.copytree(tmp_path / LANES_FOLDER / "alarms", foreign)
+    async with opened(tmp_path, clock, ALARMS) as stores:
+        assert sizes(stores) == {DEFAULT_LANE: 1, "alarms": 1}
+        await accept(stores.intake, clock, OTHER)
+        assert sizes(stores) == {DEFAULT_LANE: 2, "alarms": 1}
+    assert foreign_folders(tmp_path) == [foreign]
+    assert f"lanes=foreign folder={foreign}" in caplog.text
+    assert store_folders(tmp_path) == {DEFAULT_LANE: tmp_path, "alarms": tmp_path / LANES_FOLDER / "alarms"}
+
+
+async def test_a_lane_that_is_left_and_whose_file_is_missing_declares_the_loss(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    async with opened(tmp_path, clock, ALARMS) as stores:
+        await accept(stores.intake, clock, ALARM)
+    file = tmp_path / LANES_FOLDER / "alarms" / FILE_NAME
+    file.unlink()
+    use_mark.mark_of(file).touch()
+    async with opened(tmp_path, clock) as stores:
+        await stores.turn()
+        assert any(b"gateway.gap" in event.tail for event in stored_events(stores.by_lane["alarms"]))
+
+
+async def test_lanes_that_are_left_have_their_share_of_the_bound(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(tmp_path, clock, ALARMS) as stores:
+        configured = stores.bytes_max
+    async with opened(tmp_path, clock) as stores:
+        assert stores.bytes_max == configured
+        assert set(stores.by_lane) == {DEFAULT_LANE, "alarms"}
+
+
+@pytest.mark.guarantee(4)
+async def test_a_lane_from_an_older_copy_assigns_no_label_again_and_the_other_lane_recognises_resends(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    lane, copy = tmp_path / LANES_FOLDER / "alarms", tmp_path / "copy"
+    given: dict[Label, bytes] = {}
+    other = replace(ALARM, id=30)
+    for events in ((READING, ALARM), (OTHER, other), (OTHER, other, replace(ALARM, id=31))):
+        clock.pass_seconds(5)
+        async with opened(tmp_path, clock, ALARMS) as stores:
+            outcome = await accept(stores.intake, clock, *events)
+            for store in stores.by_lane.values():
+                for event in stored_events(store):
+                    assert given.setdefault(event.label, event.fingerprint) == event.fingerprint
+        if not copy.exists():
+            shutil.copytree(lane, copy)
+        else:
+            shutil.rmtree(lane)
+            shutil.copytree(copy, lane)
+    assert (outcome.accepted, outcome.duplicates) == (2, 1)  # the copy does not have the alarm
+
+
+LANES = (Lane("alarms", 10, type="alarm"), Lane("doors", -1, device="urn:door"))
+KINDS = (("urn:a", "reading"), ("urn:a", "alarm"), ("urn:door", "reading"), ("urn:door", "alarm"))
+LANE_OF = (DEFAULT_LANE, "alarms", "doors", "alarms")
+
+EVENTS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 12)), min_size=1, max_size=6)
+"""Each the index of a kind, and an id."""
+STEP = st.one_of(
+    st.tuples(st.just("deliver"), EVENTS),
+    st.tuples(st.just("fail"), st.sampled_from([DEFAULT_LANE, "alarms", "doors"])),
+    st.tuples(st.just("restart"), st.none()),
+)
+
+
+class _Gateway:
+    """The stores of a gateway on one folder, whose commits fail in a lane where that is wanted."""
+
+    def __init__(self, folder: Path, clock: HandClock) -> None:
+        self._clock = clock
+        self._settings = Settings(
+            GatewaySettings(GATEWAY, folder), KafkaSettings("127.0.0.1:1"), forward=ForwardSettings(lanes=LANES)
+        )
+        self._faults = {lane: type("Faulty", (FaultyConnection,), {"fault": ""}) for lane in {*LANE_OF}}
+        self.stores: LaneStores
+
+    def open(self) -> LaneStores:
+        self.stores = lane_stores(self._settings, self._clock)
+        for lane, faulty in self._faults.items():
+            self.stores.by_lane[lane]._connect = open_faulty(faulty)
+        return self.stores
+
+    def fail(self, lane: str, *, fails: bool) -> None:
+        self._faults[lane].fault = "COMMIT" if fails else ""  # type: ignore[attr-defined]
+
+    async def deliver(self, *events: Event) -> Outcome:
+        return await accept(self.stores.intake, self._clock, *events)
+
+
+def _event(kind: int, number: int) -> Event:
+    device, type_ = KINDS[kind]
+    return Event(device, type=type_, id=number, data={"x": number})
+
+
+async def _run(steps: list[tuple[str, object]], folder: Path) -> None:
+    clock = HandClock()
+    gateway = _Gateway(folder, clock)
+    acked: set[tuple[int, int]] = set()
+    failing: str | None = None
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(gateway.open())
+        for name, value in steps:
+            clock.pass_seconds(1)
+            if name == "restart":
+                if failing is not None:
+                    gateway.fail(failing, fails=False)
+                    failing = None
+                await stack.aclose()
+                await stack.enter_async_context(gateway.open())
+            elif name == "fail":
+                assert isinstance(value, str)
+                failing = value
+            else:
+                assert isinstance(value, list)
+                if failing is not None:
+                    gateway.fail(failing, fails=True)
+                outcome = await gateway.deliver(*(_event(*one) for one in value))
+                if outcome.refusal:
+                    assert failing is not None
+                else:
+                    assert outcome.accepted + outcome.duplicates == len(value) == len(outcome.fingerprints)
+                    acked.update(value)
+                if failing is not None:
+                    gateway.fail(failing, fails=False)
+                    failing = None
+        lanes = {
+            lane: [event.fingerprint for event in stored_events(store)]
+            for lane, store in gateway.stores.by_lane.items()
+        }
+        labels = Counter(event.label for store in gateway.stores.by_lane.values() for event in stored_events(store))
+    assert max(Counter(name for names in lanes.values() for name in names).values(), default=1) == 1
+    assert max(labels.values(), default=1) == 1
+    for kind, number in acked:
+        assert candidate(clock, _event(kind, number)).fingerprint in lanes[LANE_OF[kind]]
+
+
+@pytest.mark.guarantee(1)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(STEP, min_size=1, max_size=25))
+def test_nothing_acked_is_missing_and_nothing_is_stored_twice(steps: list[tuple[str, object]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(_run(steps, Path(folder)))

@@ -1,6 +1,7 @@
-"""Forwarded batches: those that wait for a receipt are merged where they are many, in memory and on disk."""
+"""Forwarded batches, merged where they are many, in memory and on disk; and ranges of positions as sets."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,9 @@ from agent.store import progress
 from agent.store.counts import EventCounts
 from agent.store.port import Batch, Offsets, Outbox
 from agent.store.progress import Progress
-from agent.store.ranges import Coverage
+from agent.store.ranges import Coverage, Ranges
 from contract.event import Event
-from tests.agent.store.stores import TOPIC_ID, HandClock, accept, make_store
+from tests.agent.store.stores import TOPIC_ID, HandClock, accept, batch, make_store
 
 EVENTS = 60
 FEW = 8
@@ -114,3 +115,39 @@ def _do(each: Progress, step: str, position: int) -> None:
     elif position not in forwarded_positions(each.forwarded()):
         each.mark_forwarded(one(position, leader_epoch=position // 20))
     each.written(each.pending())
+
+
+SPANS = st.tuples(st.integers(1, 60), st.integers(0, 9)).map(lambda pair: (pair[0], pair[0] + pair[1]))
+
+
+def positions(spans: list[tuple[int, int]]) -> set[int]:
+    return {position for first, last in spans for position in range(first, last + 1)}
+
+
+@given(st.lists(SPANS, max_size=12))
+def test_ranges_hold_what_was_added_and_never_touch(spans: list[tuple[int, int]]) -> None:
+    ranges = list(Ranges(spans))
+    assert positions(ranges) == positions(spans)
+    assert all(left[1] + 1 < right[0] for left, right in pairwise(ranges))
+
+
+@given(st.lists(SPANS, max_size=6), st.lists(SPANS, max_size=6), st.integers(0, 70), st.integers(0, 80))
+def test_the_next_new_range_is_the_first_that_nothing_covers(
+    forwarded: list[tuple[int, int]], processed: list[tuple[int, int]], after: int, end: int
+) -> None:
+    taken = positions(processed)
+    batches = []
+    for first, last in forwarded:
+        if not taken & positions([(first, last)]):
+            taken |= positions([(first, last)])
+            batches.append(batch(first, last))
+    new = [position for position in range(after + 1, end + 1) if position not in taken]
+    found = Coverage(batches, processed).next_new(after, end)
+    if not new:
+        assert found is None
+    else:
+        assert found is not None
+        first, last = found
+        assert first == new[0]
+        assert positions([found]) <= set(new)
+        assert last == end or last + 1 in taken

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from cloud.audit import check_output
+from cloud.auditing import account
 from cloud.auditing.settings import parse
 from cloud.auditing.store import Series, Store, TopicSpan
+from cloud.auditing.table import TableView, read_table
+from cloud.delta.sink import QUARANTINE, TABLE
+from cloud.delta.table import DeltaTable
 from cloud.errors import StopError
+from cloud.postgres.sink import open_postgres
+from cloud.stream.records import read_records
+from cloud.table.commits import CLAIM_ONLY, Commit
+from cloud.table.devices import Devices
+from cloud.table.rows import decode
+from contract.event import Event, gateway_device
+from simulators.services.postgres import Postgres
+from tests.cloud.gateway import Gateway
+from tests.cloud.tables import ALL_LATE, topic
 
 pytestmark = pytest.mark.spark
 
@@ -66,3 +83,64 @@ def test_tables_whose_creation_was_killed_are_created(spark: SparkSession, tmp_p
     assert store.leaves().collect() == []
     ranges, unwritten = store.ranges(spark.createDataFrame([], "gateway string, epoch string, sequence bigint"))
     assert ranges.collect() == unwritten.collect() == []
+
+
+G, ENDED, NEXT = "gw-1", "00000000000000a1", "00000000000000a2"
+CLAIM = Commit("t", "c", 1, CLAIM_ONLY, "events", "id", {}, {}, {})
+HOUR = 3_600_000
+RECEIVED = 1_700_000_000_123
+APPENDED = RECEIVED + 5 * HOUR
+"""The gateway had no connection for five hours, or its clock was behind."""
+EVENTS = (
+    Event(gateway_device(G), "gateway.started", "e", data={"previous_epoch": ENDED, "previous_sequence": 9}),
+    Event(gateway_device(G), "gateway.gap", "x", data={"labels": [[ENDED, 2, 3]], "count": 2, "reason": "damage"}),
+)
+
+
+def records(spark: SparkSession) -> DataFrame:
+    return read_records(topic(spark, Gateway(G, NEXT).records(EVENTS, RECEIVED), APPENDED))
+
+
+def view(spark: SparkSession, *options: str) -> TableView:
+    return read_table(spark, parse(["--bootstrap-servers", "unused:9092", "--output", "unused", *options]).tables)
+
+
+def millis(frame: DataFrame, column: str) -> list[int]:
+    return [row[0] for row in frame.select(F.unix_millis(column)).collect()]
+
+
+def check(found: TableView) -> None:
+    """All moments of the view are those of the append."""
+    assert millis(found.rows, "appended") == [APPENDED] * len(EVENTS)
+    ended, gaps = account.endings(found.gateway_events), account.declared(found.gateway_events)
+    assert [millis(frame, "since") for frame in (ended, gaps)] == [[APPENDED]] * 2
+    assert states(account.holes(gaps.limit(0), ended)) == [account.PENDING, account.MISSING]
+
+
+def states(holes: DataFrame) -> Sequence[str]:
+    """Return the state of the only hole a second before and at the end of an hour of grace."""
+    moments = (datetime.fromtimestamp(APPENDED // 1000 + seconds, UTC) for seconds in (3_599, 3_600))
+    return [account.overdue(holes, F.lit(moment), 3_600).collect()[0]["status"] for moment in moments]
+
+
+def test_what_an_epoch_lacks_may_arrive_until_the_grace_after_the_append_of_its_end(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    for name, layout in (("events", TABLE), ("events_quarantine", QUARANTINE)):
+        DeltaTable(spark, f"{tmp_path}/{name}", layout)
+    decode(records(spark)).write.format("delta").mode("append").save(f"{tmp_path}/events")
+    check(view(spark, "--table", f"{tmp_path}/events"))
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("style", ["-c TimeZone=Asia/Kolkata", "-c DateStyle=German"])
+def test_postgres_has_the_same_times_whatever_its_zone_and_style(
+    spark: SparkSession, postgres: Postgres, tmp_path: Path, style: str
+) -> None:
+    table = f"t{uuid4().hex}"
+    sink = open_postgres(postgres.connection, table, f"{table}_quarantine", Devices(spark, None), 86_400)
+    sink.claim(CLAIM)
+    sink.write(records(spark), replace(CLAIM, batch=0, ends={0: len(EVENTS)}), ALL_LATE)
+    connection = postgres.write_connection(tmp_path / "connection")
+    connection.write_text(f"{connection.read_text().strip()} options='{style}'\n")
+    check(view(spark, "--sink", "postgres", "--table", table, "--connection", str(connection)))

@@ -1,14 +1,22 @@
-"""The sensors of a run: how long they report."""
+"""How long the sensors of a run report, and for how long its receipts are awaited."""
 
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+from rich.console import Console
+
+from simulators.display import Display
+from simulators.judge.remote import Clock
 from simulators.ledger import Ledger, Reported, read
+from simulators.run.gateway import GatewayStatus
 from simulators.run.play import Reports, Stop, clock, sensors
+from simulators.run.waiting import INTERRUPTED_SECONDS_MAX, STANDSTILL_SECONDS_MAX, wait_for_receipts
 from simulators.scenario import FleetPlan, Scenario, SensorKind
 from simulators.sensors.field import Targets
 from tests.simulators.run.minimal_gateway import minimal_gateway
@@ -63,3 +71,49 @@ async def test_sensors_report_no_longer_than_the_scenario_where_no_fault_is_left
         async with minimal_gateway() as gateway, asyncio.timeout(60):
             await sensors(SCENARIO, 1, ledger, Targets(coap=gateway.address), Stop())
     assert 0 < ledger.counts.events < 100
+
+
+EVENTS = 40
+
+
+class SlowPath:
+    """A clock, and a gateway whose events get receipts at a fixed interval, except for `stays` of them."""
+
+    def __init__(self, seconds_each: float, stays: int = 0) -> None:
+        self.now = 0.0
+        self._each = seconds_each
+        self._stays = stays
+
+    def status(self) -> GatewayStatus:
+        left = max(self._stays, EVENTS - int(self.now / self._each))
+        return GatewayStatus(accepted=EVENTS, duplicates=0, new=0, forwarded=left)
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    async def wait(self, stop: Stop | None = None) -> int:
+        clock = Clock(lambda: self.now, self.sleep)
+        display = Display(Console(file=io.StringIO()))
+        (status,) = await wait_for_receipts([self], display, stop, clock)
+        return status.outbox
+
+
+@pytest.mark.guarantee(0)
+async def test_receipts_that_come_slowly_are_all_awaited() -> None:
+    path = SlowPath(seconds_each=STANDSTILL_SECONDS_MAX - 1)
+    assert await path.wait() == 0
+    assert path.now > 30 * STANDSTILL_SECONDS_MAX
+
+
+async def test_receipts_that_come_no_more_are_missing() -> None:
+    path = SlowPath(seconds_each=1, stays=3)
+    assert await path.wait() == 3
+    assert STANDSTILL_SECONDS_MAX < path.now < EVENTS + STANDSTILL_SECONDS_MAX + 5
+
+
+async def test_who_interrupts_waits_shorter() -> None:
+    stop = Stop()
+    stop()
+    path = SlowPath(seconds_each=1, stays=3)
+    assert await path.wait(stop) == 3
+    assert path.now < EVENTS + INTERRUPTED_SECONDS_MAX + 5

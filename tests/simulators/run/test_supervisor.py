@@ -1,4 +1,4 @@
-"""Services that end by themselves and are started again, as their units say."""
+"""Services that end by themselves: noticed even where a fault follows, and started again as their units say."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from simulators.display import Display
 from simulators.errors import RunError
 from simulators.judge.remote import Clock
 from simulators.ledger import Ledger
-from simulators.run import supervisor
+from simulators.run import faults, supervisor
 from simulators.run.gateway import Gateway
 from simulators.run.job import Job
+from simulators.run.play import Reports
 from simulators.run.services import Services
 from simulators.run.supervisor import Supervisor, Unit, supervised
 from simulators.run.waiting import wait_for_job
+from simulators.scenario import Fault, FaultKind, FaultTarget
 from simulators.services.kafka.broker import Broker
-from simulators.services.process import Process
+from simulators.services.mosquitto import Mosquitto
+from simulators.services.process import Command, Process
 
 SECONDS_MAX = 30.0
 UNIT = "[Service]\nRestart=always\nRestartSec=0.01\nRestartPreventExitStatus=2\n"
@@ -106,3 +109,53 @@ async def test_a_job_that_never_reads_is_not_awaited_for_ever(services: Services
 
     with pytest.raises(RunError, match="does not read"):
         await wait_for_job(services, clock=Clock(lambda: float(next(times)), pass_over))
+
+
+FAILS_AT_ITS_END = "trap 'echo the reason; exit 3' TERM; echo runs; while :; do sleep 0.02; done"
+
+
+def ended(process: Process) -> Process:
+    """Return a process of the same command that has ended by itself."""
+    crashed = Process(replace(process.command, arguments=("sh", "-c", "echo the reason; exit 3")))
+    crashed.start()
+    assert crashed.wait(SECONDS_MAX) == 3
+    return crashed
+
+
+@pytest.fixture
+def services_down(tmp_path: Path) -> Services:
+    """Return services_down that are all down on purpose."""
+    gateway = Gateway(tmp_path / "gateway-1", tmp_path / "agent.log", "127.0.0.1:1")
+    job = Job(tmp_path / "cloud", tmp_path / "job.log", "127.0.0.1:1")
+    broker = Broker(tmp_path / "kafka")
+    broker.process = Process(Command("kafka", ("true",), tmp_path / "kafka.log"))
+    return Services(broker, [gateway], job, down={"kafka", "job", "agent"})
+
+
+@pytest.mark.parametrize("what", [FaultKind.KILL, FaultKind.RESTART, FaultKind.DISK_FULL])
+async def test_an_agent_that_ended_by_itself_just_before_a_fault_is_noticed(
+    services_down: Services, what: FaultKind, tmp_path: Path
+) -> None:
+    services_down.gateways[0].process = ended(services_down.gateways[0].process)
+    services_down.down.discard("agent")
+    with (
+        Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger,
+        pytest.RaisesGroup(pytest.RaisesExc(RunError, match=r"(?s)agent: ended by itself with status 3.*the reason")),
+    ):
+        fault, display = Fault(0.0, FaultTarget.AGENT, what, 0.0), Display(Console(file=io.StringIO()))
+        await faults.play([fault], services_down, ledger, display, Reports())
+
+
+def test_a_broker_of_mqtt_that_ended_by_itself_is_noticed(services_down: Services, tmp_path: Path) -> None:
+    services_down.mosquitto = Mosquitto(tmp_path / "mosquitto")
+    services_down.mosquitto.process = ended(services_down.mosquitto.process)
+    assert "mosquitto: ended by itself with status 3" in str(services_down.unexpected_end())
+
+
+def test_an_agent_that_fails_when_it_is_asked_to_end_is_noticed(services_down: Services) -> None:
+    command = replace(services_down.gateways[0].process.command, arguments=("sh", "-c", FAILS_AT_ITS_END))
+    services_down.gateways[0].process = Process(command)
+    services_down.gateways[0].process.start()
+    services_down.gateways[0].process.wait_for_log("runs", SECONDS_MAX)
+    with pytest.raises(RunError, match=r"(?s)agent: ended with status 3 after SIGTERM.*the reason"):
+        services_down.stop()

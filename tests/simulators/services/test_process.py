@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from simulators.services import session
+from simulators.services import session, spark
 from simulators.services.process import Command, Process
 from tests.support.waiting import wait_until
 
@@ -79,3 +79,8 @@ def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
         parent.kill()
 
     wait_until(lambda: not session.members(child), "the child's session is empty")
+
+
+def test_the_archive_is_the_same_for_the_same_sources(tmp_path: Path) -> None:
+    first = spark.pack(("contract",), tmp_path / "first.zip").read_bytes()
+    assert spark.pack(("contract",), tmp_path / "second.zip").read_bytes() == first

@@ -1,15 +1,16 @@
-"""Expired events are not sent; the gateway's own are, and so are those that may have been sent before."""
+"""What expires is not sent, but for the gateway's own; and a lane waits for those of higher priority that can send."""
 
 from __future__ import annotations
 
 import pytest
 
-from agent.forward.delivery.lanes import Expiry
+from agent.forward.delivery.lanes import WAITED_FOR_MS, Expiry, Turns
 from agent.forward.forwarder import ForwardedLane
 from contract.event import Event, gateway_device
 from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.events import readings
 from tests.agent.forward.running import forwarding
+from tests.agent.store.stores import HandClock
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_until
 
@@ -64,3 +65,44 @@ def test_nothing_that_has_expired_is_in_the_topic(kafka: KafkaTopic, gateway: st
         wait_until(lambda: not outbox.new, "all is sent or given up")
         wait_until(lambda: {sequence(record) for record in kafka.records()} == {1, 6, 7, 8}, "what is sent is there")
     assert set(outbox.given_up) == {2, 3, 4, 5}
+
+
+def test_a_lane_waits_while_one_of_higher_priority_has_events() -> None:
+    turns = Turns(HandClock())
+    high, low, lowest = turns.of(10), turns.of(0), turns.of(-1)
+    assert low.ask(has_events=True)
+    assert not lowest.ask(has_events=True)
+    assert high.ask(has_events=True)
+    assert not low.ask(has_events=True)
+    assert not lowest.ask(has_events=True)
+    high.ask(has_events=False)
+    assert low.ask(has_events=True)
+    low.ask(has_events=False)
+    assert lowest.ask(has_events=True)
+
+
+def test_lanes_of_equal_priority_do_not_wait_for_each_other() -> None:
+    turns = Turns(HandClock())
+    one, other = turns.of(3), turns.of(3)
+    assert one.ask(has_events=True)
+    assert other.ask(has_events=True)
+
+
+def test_a_lane_without_events_does_not_withdraw_what_another_of_its_priority_has_asked() -> None:
+    turns = Turns(HandClock())
+    one, other, low = turns.of(3), turns.of(3), turns.of(0)
+    one.ask(has_events=True)
+    other.ask(has_events=False)
+    assert not low.ask(has_events=True)
+
+
+@pytest.mark.guarantee(4)
+def test_nobody_waits_for_a_lane_that_does_not_ask_again() -> None:
+    clock = HandClock()
+    turns = Turns(clock)
+    stuck, low = turns.of(10), turns.of(0)
+    stuck.ask(has_events=True)
+    clock.pass_seconds(WAITED_FOR_MS / 1000 - 1)
+    assert not low.ask(has_events=True)
+    clock.pass_seconds(1)
+    assert low.ask(has_events=True)

@@ -1,10 +1,22 @@
-"""Intent and marker: parsed as written, regardless of bytes that the client reads beyond the end."""
+"""Intent and marker are parsed as written, whatever follows; a transaction that fails meanwhile is reported."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.forward.delivery.exactly_once import TransactionalSession
+from agent.forward.delivery.in_flight import InFlightBatch
+from agent.forward.delivery.session import SessionContext
 from agent.forward.delivery.transaction import Intent, Marker, parse_marker, read_intent
+from agent.forward.delivery.transactional import TransactionalProducer
+from agent.forward.errors import SessionError
+from agent.forward.kafka.client import LastError
 from agent.store.port import Batch, LabelRange, Offsets
 from contract.event import Label
 
@@ -50,3 +62,22 @@ def test_an_intent_holds_the_labels_of_its_events_in_each_epoch_and_no_others() 
     assert all(intent.holds(Label(*label)) for label in given)
     for epoch, number in ((EPOCH, 4), (EPOCH, 10), (middle, 3), (last, 2), ("d" * 16, 1)):
         assert not intent.holds(Label(epoch, number))
+
+
+def test_a_transaction_that_has_failed_meanwhile_is_reported_with_its_reason() -> None:
+    class FailedProducer:
+        """Has librdkafka's state after a delivery report has ended its transaction."""
+
+        def produce(self, *_: Any, **__: Any) -> None:
+            raise KafkaException(KafkaError(KafkaError._STATE, "Unable to produce message: Local: Erroneous state"))
+
+        def send_offsets_to_transaction(self, *_: Any) -> None:
+            raise KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed"))
+
+    context = cast("SessionContext", SimpleNamespace(topic="events", gateway="gw1"))
+    transactions = TransactionalProducer(cast("Any", FailedProducer()), LastError(), None, 9.0)
+    topic = cast("Any", SimpleNamespace(leader_epochs={}))
+    session = TransactionalSession(context, transactions, cast("Any", None), topic, None, 0, set())
+
+    with pytest.raises(SessionError, match="Topic authorization failed"):
+        session._hand_over((b"d", b"{}", []), InFlightBatch(1, {}))

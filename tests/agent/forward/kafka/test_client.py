@@ -1,16 +1,38 @@
-"""The properties of our clients, and the warnings that they log."""
+"""Our clients: their properties, files and warnings, calls that may never return, and what they send and ask."""
 
+from __future__ import annotations
+
+import gc
+import json
 import threading
+import time
+import weakref
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.config.settings import KafkaSettings
-from agent.forward.errors import KafkaSettingsError, UnreachableError
+from agent.forward.errors import KafkaSettingsError, TopicMissingError, UnreachableError
 from agent.forward.forwarder import mode_of
-from agent.forward.kafka.client import LastError, producer_config, wait_for
+from agent.forward.kafka import client, topic
+from agent.forward.kafka.attempt import attempt
+from agent.forward.kafka.client import LastError, open_admin, producer_config, wait_for
+from agent.forward.kafka.hours import Hours
+from agent.forward.kafka.login_files import CHECK_MS, LoginFiles, SessionStop, login_files
+from agent.forward.kafka.record import encode
+from agent.forward.kafka.topic import TopicWatch
+from contract.event import Event, Label
+from contract.record import STATEMENT, read_stated_label
+from simulators.services.kafka.broker import Broker
+from tests.agent.forward.broker import KafkaTopic
+from tests.agent.store.stores import HandClock
+from tests.support.memory_outbox import stored
 
 FIXED: dict[str, str | None] = {"acks": "all", "transactional.id": None}
 
@@ -78,3 +100,200 @@ def test_a_producer_creates_no_topic(delivery: str) -> None:
     topics = reader.list_topics(timeout=10).topics
     reader.close()
     assert not topics
+
+
+def test_an_answer_is_given_and_an_error_raised() -> None:
+    def fail() -> None:
+        raise KeyError("x")
+
+    assert attempt(lambda: 7, 60, threading.Event(), "a call") == 7
+    with pytest.raises(KeyError):
+        attempt(fail, 60, threading.Event(), "a call")
+
+
+def test_a_call_that_hangs_is_left_behind() -> None:
+    never = threading.Event()
+
+    with pytest.raises(UnreachableError, match="the call that hangs"):
+        attempt(never.wait, 0.2, threading.Event(), "the call that hangs")
+
+    never.set()
+
+
+def test_a_call_that_hangs_does_not_keep_the_agent_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.forward.kafka.attempt.STOP_SECONDS_MAX", 0.2)
+    never, stop = threading.Event(), threading.Event()
+    stop.set()
+
+    with pytest.raises(UnreachableError):
+        attempt(never.wait, 3_600, stop, "a call")
+
+    never.set()
+
+
+def test_what_a_failing_call_has_opened_is_released_with_its_error() -> None:
+    class Client:
+        pass
+
+    opened: list[weakref.ref[Client]] = []
+
+    def fail() -> None:
+        client = Client()
+        opened.append(weakref.ref(client))
+        raise KeyError(str(client))
+
+    gc.disable()  # without the collector, which comes after many more allocations
+    try:
+        with pytest.raises(KeyError) as raised:
+            attempt(fail, 60, threading.Event(), "a call")
+        del raised
+        assert [client() for client in opened] == [None]
+    finally:
+        gc.enable()
+
+
+class FakeAdmin:
+    """Answers every query about a topic with the same result."""
+
+    def __init__(self, code: int) -> None:
+        self._code = code
+
+    def describe_topics(self, *_: Any, **__: Any) -> dict[str, Future[Any]]:
+        answer: Future[Any] = Future()
+        answer.set_exception(KafkaException(KafkaError(self._code)))
+        return {"topic": answer}
+
+    def poll(self, _: float) -> int:
+        return 0
+
+
+def watch(code: int) -> tuple[TopicWatch, list[FakeAdmin]]:
+    opened: list[FakeAdmin] = []
+
+    def reopen() -> AdminClient:
+        opened.append(FakeAdmin(KafkaError.UNKNOWN_TOPIC_OR_PART))
+        return cast("AdminClient", opened[-1])
+
+    return TopicWatch(cast("AdminClient", FakeAdmin(code)), "topic", LastError(), reopen), opened
+
+
+def test_a_client_that_got_no_answer_is_replaced() -> None:
+    looked, opened = watch(KafkaError._TIMED_OUT)
+    with pytest.raises(UnreachableError):
+        looked.read_id(threading.Event())
+    assert len(opened) == 1
+    with pytest.raises(TopicMissingError):
+        looked.read_id(threading.Event())
+    assert len(opened) == 1, "one that answers stays"
+
+
+@pytest.mark.guarantee(4)
+@pytest.mark.kafka
+def test_the_partitions_ends_are_waited_for_together(
+    broker: Broker, kafka: KafkaTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the wall clock was set back during the request, the client itself does not end it."""
+    limit = 1.0
+    monkeypatch.setattr(client, "ANSWER_SECONDS_MAX", limit)
+    monkeypatch.setattr(topic, "REQUEST_SECONDS_MAX", 60.0)
+    looked = TopicWatch(open_admin(kafka.settings(), LastError()), kafka.topic, LastError())
+    broker.pause()
+    begin = time.monotonic()
+    try:
+        assert looked.ends(range(12), threading.Event()) == {}
+    finally:
+        broker.resume()
+    assert time.monotonic() - begin < 6 * limit, "not one limit for each of the twelve"
+
+
+@pytest.mark.guarantee(4)
+@pytest.mark.kafka
+def test_a_leader_without_an_answer_is_not_one_without_epochs(
+    broker: Broker, kafka: KafkaTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client ends such a request without an error, with offsets below 0."""
+    monkeypatch.setattr(topic, "REQUEST_SECONDS_MAX", 1.0)
+    looked = TopicWatch(open_admin(kafka.settings(), LastError()), kafka.topic, LastError())
+    assert looked.ends([0], threading.Event())
+    broker.pause()
+    try:
+        assert looked.ends([0], threading.Event()) == {}
+    finally:
+        broker.resume()
+
+
+def settings(tmp_path: Path) -> KafkaSettings:
+    file = tmp_path / "kafka.properties"
+    file.write_text("sasl.password=first\n")
+    properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "a"}
+    return KafkaSettings("127.0.0.1:1", properties=properties, properties_file=file)
+
+
+def looks(files: LoginFiles, clock: HandClock, count: int = 3) -> list[bool]:
+    found = []
+    for _ in range(count):
+        clock.running += CHECK_MS
+        found.append(files.renewed())
+    return found
+
+
+def test_a_renewed_file_counts_once_two_looks_agree(tmp_path: Path) -> None:
+    chosen, clock = settings(tmp_path), HandClock()
+    files = LoginFiles(chosen, clock)
+    assert looks(files, clock) == [False, False, False]
+    assert chosen.properties_file is not None
+    chosen.properties_file.write_text("sasl.password=second-one\n")
+    assert looks(files, clock, 2) == [False, True]
+
+
+def test_files_with_which_no_client_opens_leave_the_session_as_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    chosen, clock = settings(tmp_path), HandClock()
+    stop = threading.Event()
+    session = SessionStop(stop, LoginFiles(chosen, clock), Hours((), clock))
+    assert chosen.properties_file is not None
+    chosen.properties_file.write_text("no such line\n")
+    for _ in range(4):
+        clock.running += CHECK_MS
+        assert not session.is_set()
+    assert caplog.text.count("login=unusable") == 1
+    chosen.properties_file.write_text("sasl.password=third\n")
+    clock.running += CHECK_MS
+    assert not session.is_set()
+    clock.running += CHECK_MS
+    assert session.is_set()
+    assert session.renewed
+    assert not stop.is_set()
+
+
+def test_the_files_are_those_that_the_properties_name() -> None:
+    chosen = KafkaSettings("b:1", properties={"ssl.ca.location": "/ca.pem", "sasl.oauthbearer.assertion.file": "/jwt"})
+    assert login_files(chosen) == {"ssl.ca.location": Path("/ca.pem"), "sasl.oauthbearer.assertion.file": Path("/jwt")}
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
+NAMES = st.none() | st.integers(-(2**63), 2**64 - 1) | TEXT
+EVENTS = st.builds(
+    Event,
+    device=TEXT,
+    type=TEXT,
+    id=NAMES,
+    boot=NAMES,
+    time=st.none() | st.integers(-(10**12), 10**13),
+    data=st.none() | st.dictionaries(TEXT, st.integers(-9, 9) | TEXT, max_size=3),
+    units=st.none(),
+    offset_ms=st.none() | st.integers(-(10**6), 10**6),
+)
+
+
+@given(event=EVENTS)
+def test_value_and_headers_tell_of_the_same_event(event: Event) -> None:
+    key, text, listed = encode(stored(7, event), "gw-1")
+
+    value = json.loads(text)
+    headers = dict(listed)
+    assert key == event.device.encode()
+    assert value["device"] == event.device
+    assert value["fingerprint"].encode() == headers["ce_id"]
+    assert read_stated_label(headers[STATEMENT]) == (value["gateway"], Label(value["epoch"], value["sequence"]))

@@ -1,21 +1,38 @@
-"""The position that `events.db.open` records at each commit: acked events that are missing are declared."""
+"""A log that is gone, older or changed, at a commit, an end or a start: what is missing is declared."""
 
 import errno
 import os
 import resource
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from agent.store.errors import DamagedStoreError
 from agent.store.event_store import EventStore
-from agent.store.files import use_mark
-from agent.store.layout import FILE_NAME, LOG_FRAME_BYTES
+from agent.store.files import swap, use_mark
+from agent.store.layout import FILE_NAME, LOG_FRAME_BYTES, LOG_HEADER_BYTES
+from agent.store.schema import database, disk_space
 from contract.event import Event
-from tests.agent.store.faults.test_log_taken_away import LOG, ids, what_a_kill_leaves
-from tests.agent.store.stores import HandClock, accept, make_store, stored_events, write_back
+from tests.agent.store.faults.test_log_taken_away import (
+    LOG,
+    TEXT,
+    damage_met,
+    ids,
+    make_anew,
+    overwrite,
+    remove,
+    replace,
+    shorten,
+    truncate,
+    what_a_kill_leaves,
+)
+from tests.agent.store.stores import HandClock, accept, crash_image, make_store, stored_events, write_back
 
 EVENTS = [Event("d", id=number) for number in range(9)]
 FILES_MAX = 256
@@ -172,3 +189,136 @@ async def test_an_older_log_is_recognised_though_no_event_was_committed_to_the_p
         assert ids(store) == [*range(3), 101]
     [kept] = killed.glob("*.damaged-*-older-wal")
     assert kept.read_bytes() == older
+
+
+@pytest.mark.guarantee(7)
+@pytest.mark.parametrize("take_away", [truncate, shorten, remove, replace, overwrite, make_anew])
+async def test_a_log_that_was_taken_away_before_the_end_is_no_silent_loss(
+    tmp_path: Path, clock: HandClock, take_away: Callable[[Path], None]
+) -> None:
+    async with make_store(tmp_path, clock) as store:
+        for number in range(10):
+            await accept(store, clock, Event("d", id=number, data={"text": TEXT}))
+        write_back(store)
+        for number in range(10, 20):
+            await accept(store, clock, Event("d", id=number, data={"text": TEXT}))
+        take_away(tmp_path / LOG)
+    assert isinstance(damage_met(store), DamagedStoreError)
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, Event("d", id=20))
+        assert b"gateway.gap" in b"".join(event.tail for event in stored_events(store))
+        kept = range(20) if take_away in (remove, replace, make_anew) else range(10)
+        assert set(ids(store)) >= {*kept, 20}
+
+
+@pytest.mark.guarantee(7)
+async def test_a_reader_that_ends_between_the_last_checkpoint_and_the_last_close_leaves_no_suspicion(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers: list[sqlite3.Connection] = []
+
+    class Outlived(sqlite3.Connection):
+        """The reader ends after it has kept the log from being emptied."""
+
+        def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+            cursor = super().execute(sql, *parameters)
+            if readers and sql == "PRAGMA wal_checkpoint(TRUNCATE)":
+                readers.pop().close()
+            return cursor
+
+    monkeypatch.setattr(database, "empty_log", partial(database.empty_log, wait_ms=50))
+    async with make_store(tmp_path, clock, connect=lambda path: database.open_for_service(path, Outlived)) as store:
+        await accept(store, clock, Event("d", id=0))
+        readers.append(database.open_for_reading(tmp_path / FILE_NAME))
+        readers[0].execute("BEGIN")
+        readers[0].execute("SELECT count(*) FROM events").fetchone()
+    assert not readers
+    assert not (tmp_path / LOG).exists()
+    assert use_mark.noted(tmp_path / FILE_NAME) is None
+    clock.boot_name = "boot-2"
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, Event("d", id=1))
+        assert not any(b"gateway.gap" in event.tail for event in stored_events(store))
+
+
+def leave_one_frame(log: Path) -> None:
+    os.truncate(log, LOG_HEADER_BYTES + LOG_FRAME_BYTES)
+
+
+@pytest.mark.guarantee(7)
+@pytest.mark.parametrize("take_away", [truncate, leave_one_frame, remove, replace, overwrite, make_anew])
+async def test_no_copy_is_acked_of_what_stood_in_a_log_that_was_taken_away(
+    tmp_path: Path, clock: HandClock, take_away: Callable[[Path], None]
+) -> None:
+    events = [Event("d", id=number, data={"text": TEXT}) for number in range(9)]
+    async with make_store(tmp_path, clock) as store:
+        assert (await accept(store, clock, *events)).accepted == 9
+        assert (await accept(store, clock, *events)).duplicates == 9
+        take_away(tmp_path / LOG)
+        assert (await accept(store, clock, *events)).refusal
+        assert isinstance(damage_met(store), DamagedStoreError)
+    async with make_store(tmp_path, clock) as store:
+        assert not (await accept(store, clock, *events)).refusal
+        assert sorted(ids(store)) == [*range(9)]
+
+
+@pytest.mark.guarantee(7)
+async def test_a_log_of_which_others_have_cut_off_what_no_longer_counts_is_no_damage(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    async with make_store(tmp_path, clock) as store:
+        for number in range(9):
+            await accept(store, clock, Event("d", id=number, data={"text": TEXT}))
+        write_back(store)
+        await accept(store, clock, Event("d", id=9))
+        os.truncate(tmp_path / LOG, (tmp_path / LOG).stat().st_size - LOG_FRAME_BYTES)
+        assert (await accept(store, clock, *(Event("d", id=number) for number in (9, 10)))).duplicates == 1
+        assert not damage_met(store)
+
+
+@pytest.mark.guarantee(7)
+async def test_an_older_copy_of_the_log_is_not_written_into_the_file_to_make_room(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_space, "LOG_BYTES_EXPECTED", 0)
+    async with make_store(tmp_path, clock) as store:
+        for number in range(40):
+            await accept(store, clock, Event("d", id=number, data={"text": os.urandom(1_500).hex()}))
+        older = (tmp_path / LOG).read_bytes()
+        write_back(store)
+        for number in range(100, 120):
+            await accept(store, clock, Event("d", id=number, data={"text": os.urandom(1_500).hex()}))
+        assert (tmp_path / LOG).read_bytes()[:LOG_HEADER_BYTES] != older[:LOG_HEADER_BYTES]
+        with (tmp_path / LOG).open("r+b") as file:
+            file.write(older)
+        before = (tmp_path / FILE_NAME).read_bytes()
+        with pytest.raises(DamagedStoreError):
+            store._writer.call(store._transactions.capacity.limit_log)
+        assert (tmp_path / FILE_NAME).read_bytes() == before
+        assert (await accept(store, clock, Event("d", id=120))).refusal
+    async with make_store(tmp_path, clock) as store:
+        assert set(ids(store)) >= set(range(40))
+
+
+@pytest.mark.parametrize("length", [32, 4096, 100_000])
+async def test_a_log_of_zeros_is_an_empty_one(tmp_path: Path, clock: HandClock, length: int) -> None:
+    async with make_store(tmp_path / "live", clock) as store:
+        await accept(store, clock, Event("d", id=0))
+        write_back(store)
+        killed = crash_image(tmp_path / "live", tmp_path / "killed")
+    (killed / LOG).write_bytes(bytes(length))
+    async with make_store(killed, clock) as store:
+        assert not any(swap.damaged_files(killed / FILE_NAME))
+        assert (await accept(store, clock, Event("d", id=0), Event("d", id=1))).duplicates == 1
+        assert not store.failed.done()
+
+
+async def test_a_log_whose_header_alone_is_zeros_is_damage(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path / "live", clock) as store:
+        await accept(store, clock, Event("d", id=0))
+        killed = crash_image(tmp_path / "live", tmp_path / "killed")
+    with (killed / LOG).open("r+b") as file:
+        file.write(bytes(32))
+    async with make_store(killed, clock) as store:
+        assert any(swap.damaged_files(killed / FILE_NAME))
+        assert (await accept(store, clock, Event("d", id=0))).duplicates == 1

@@ -1,11 +1,14 @@
-"""Migrations: a file of an earlier schema is migrated with all its contents, after any interruption."""
+"""A file of an earlier schema is migrated with all its contents, after any interruption; statements on epochs."""
+
+from __future__ import annotations
 
 import random
 import shutil
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +20,7 @@ from agent.store.layout import FILE_NAME
 from agent.store.recovery.open import open_store
 from agent.store.recovery.verify import verify
 from agent.store.schema import database
+from agent.store.schema.tables import EpochStart, epoch_of
 from contract.event import Event
 from tests.agent.store.faults.power_cuts import images
 from tests.agent.store.faults.recording import Recording
@@ -115,3 +119,31 @@ async def test_a_file_of_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: P
         async with make_store(tmp_path, HandClock()):
             pass
     assert path.read_bytes() == before
+
+
+COUNT, EVENTS = 10_000, 3
+"""How many epochs, and how many events each has."""
+
+
+class CountedEpochs(Sequence[tuple[int, EpochStart]]):
+    """Epochs that count how often one is read."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+
+    def __len__(self) -> int:
+        return COUNT
+
+    def __getitem__(self, at: Any) -> Any:
+        self.reads += 1
+        return 2 + at * EVENTS, EpochStart(f"epoch {at}", "boot", 0, 0, trusted=True, service_ms=0)
+
+
+@pytest.mark.parametrize(
+    ("position", "expected"), [(1, None), (2, 0), (4, 0), (5, 1), (EVENTS * COUNT, COUNT - 1), (1 << 40, COUNT - 1)]
+)
+def test_the_epoch_of_a_position_is_found_among_many_in_a_few_steps(position: int, expected: int | None) -> None:
+    epochs = CountedEpochs()
+    found = epoch_of(epochs, position)
+    assert (found and found.epoch) == (None if expected is None else f"epoch {expected}")
+    assert epochs.reads < 20

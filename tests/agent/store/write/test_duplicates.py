@@ -1,4 +1,4 @@
-"""Duplicates without a commit of their own: they are added to the latest row, whose checksum stays correct."""
+"""Duplicates without a commit of their own, and equal data of one Zigbee device within two seconds."""
 
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +14,7 @@ from agent.store.schema import database
 from agent.store.write import maintenance
 from contract.event import Event
 from tests.agent.store.faults.failing_disk import Error, FailingDisk, Fault, Operation
-from tests.agent.store.stores import GATEWAY, HandClock, accept, commits, make_store
+from tests.agent.store.stores import GATEWAY, HandClock, accept, commits, make_store, stored_events, submit
 from tests.support.waiting import until
 
 ONE, TWO = (Event("urn:dev:mac:00158d0001a2b3c4", id=number, data={"t": 21}) for number in (1, 2))
@@ -116,3 +116,39 @@ async def test_copies_that_were_refused_with_their_event_are_not_counted(tmp_pat
             assert (await accept(store, clock, ONE, ONE)).refusal
         assert (await accept(store, clock, ONE, ONE)).duplicates == 1
     assert read_status(tmp_path, GATEWAY).duplicates == 1
+
+
+DEVICE = "urn:dev:mac:00158d0001234567"
+MARK = b'"possible_duplicate_of"'
+
+
+@pytest.mark.guarantee(2)
+@pytest.mark.parametrize(("seconds", "is_marked"), [(0, True), (2, True), (2.1, False)])
+async def test_equal_data_within_two_seconds_is_kept_and_names_the_earlier(
+    tmp_path: Path, seconds: float, is_marked: bool, clock: HandClock
+) -> None:
+    async with make_store(tmp_path, clock) as store:
+        await submit(store, clock, Event(DEVICE, time=1, data={"action": "single"}), via="zigbee2mqtt")
+        clock.pass_seconds(seconds)
+        await submit(store, clock, Event(DEVICE, time=2, data={"action": "single"}), via="zigbee2mqtt")
+        started, first, second = stored_events(store)
+    assert MARK not in started.tail + first.tail
+    assert (MARK in second.tail) is is_marked
+    assert (first.fingerprint.hex().encode() in second.tail) is is_marked
+
+
+async def test_other_data_another_device_and_other_ways_in_are_not_marked(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock) as store:
+        await submit(store, clock, Event(DEVICE, time=1, data={"action": "single"}), via="zigbee2mqtt")
+        await submit(store, clock, Event(DEVICE, time=2, data={"action": "double"}), via="zigbee2mqtt")
+        await submit(store, clock, Event(f"{DEVICE}8", time=3, data={"action": "single"}), via="zigbee2mqtt")
+        await submit(store, clock, Event(DEVICE, time=4, data={"action": "single"}), via="coap")
+        events = stored_events(store)
+    assert [MARK in event.tail for event in events] == [False] * 5
+
+
+async def test_an_equal_stamp_is_the_same_event(tmp_path: Path, clock: HandClock) -> None:
+    event = Event(DEVICE, time=1, data={"action": "single"})
+    async with make_store(tmp_path, clock) as store:
+        assert (await submit(store, clock, event, via="zigbee2mqtt")).accepted == 1
+        assert (await submit(store, clock, event, via="zigbee2mqtt")).duplicates == 1
