@@ -34,12 +34,10 @@ from agent.store.errors import DamagedStoreError, DiskFullError
 from agent.store.flush_socket import FlushSocket
 from agent.store.lanes.stores import LaneStores, lane_stores
 from agent.store.write.writer import do_nothing
-from agent.systemd.notify import Notifier
-from agent.systemd.supervision import supervise, wait_for_space
+from agent.systemd.supervision import Notifier, supervise, wait_for_space
 from agent.telemetry.counters import Transport
 from agent.telemetry.links import Links, LinksOfLanes
-from agent.telemetry.process_state import LaneState, ProcessState
-from agent.telemetry.recent_errors import RecentErrors
+from agent.telemetry.process_state import LaneState, ProcessState, RecentErrors
 
 if TYPE_CHECKING:
     from agent.observability import Observation

@@ -11,8 +11,7 @@ from typing import Any
 
 from agent import release
 from agent.config.lanes import DEFAULT_LANE
-from agent.forward.delivery.held import read_held
-from agent.forward.delivery.in_doubt import read_in_doubt
+from agent.forward.delivery.in_doubt import read_held, read_in_doubt
 from agent.forward.receipts.hold import read_hold
 from agent.mqtt.session import read_session
 from agent.store.counts import EventCounts
@@ -32,7 +31,7 @@ from agent.store.files.folders import store_folders
 from agent.store.fingerprints import fingerprint_rows
 from agent.store.layout import FILE_NAME
 from agent.store.read.events import Epochs, read_packed
-from agent.store.read.states import States
+from agent.store.read.kept import States
 from agent.store.schema import database, disk_space, gaps, tables
 from agent.store.schema.untrusted_clock import read_untrusted_clock
 from agent.telemetry.refusals import RecentRequests

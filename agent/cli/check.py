@@ -91,8 +91,7 @@ def _mistakes_around(sections: Mapping[str, Any], source: Source) -> Iterator[Mi
 
 
 def _http_mistakes(settings: HttpSettings, source: Source) -> Iterator[Mistake]:
-    from agent.http.auth.access import open_access
-    from agent.http.auth.tls import open_tls
+    from agent.http.auth.access import open_access, open_tls
     from agent.http.errors import HttpSettingsError
 
     opens: tuple[Callable[[HttpSettings], object], ...] = (open_access, open_tls) if settings.enabled else ()

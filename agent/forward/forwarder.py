@@ -25,11 +25,9 @@ from agent.forward.errors import ClonedError, KafkaSettingsError, RefusedError, 
 from agent.forward.kafka.client import LastError, describe, open_admin, producer_config
 from agent.forward.kafka.connect import check_reachable
 from agent.forward.kafka.health import Link
-from agent.forward.kafka.hours import CHECK_SECONDS, Hours
-from agent.forward.kafka.login_files import LoginFiles, SessionStop
+from agent.forward.kafka.login_files import CHECK_SECONDS, Hours, LoginFiles, SessionStop, WallSteps
 from agent.forward.kafka.topic import TopicWatch, create_command
 from agent.forward.kafka.uplink import Uplink, open_uplink
-from agent.forward.kafka.wall_steps import WallSteps
 from agent.store.facts import FORWARDER_STOPPED
 from agent.store.port import Outbox, OutboxError
 from agent.telemetry.links import Links

@@ -23,7 +23,7 @@ from agent.http.metric_sources import Sources
 from agent.identity.warnings import Danger
 from agent.status import GatewayStatus
 from agent.store.counts import EventCounts
-from agent.telemetry.uplink import UplinkState
+from agent.telemetry.process_state import UplinkState
 from contract.record import ClockTrust
 
 REASONS = ("invalid", "denied")

@@ -17,8 +17,7 @@ from agent.config.settings import HttpSettings
 from agent.delivery import Receive, Refuse, refuse_uncounted
 from agent.http.address import parse_listen_address, uri_host
 from agent.http.application import Application
-from agent.http.auth.access import open_access
-from agent.http.auth.tls import open_tls
+from agent.http.auth.access import open_access, open_tls
 from agent.http.connection.acceptor import Acceptor
 from agent.http.connection.protocol import Protocol
 from agent.http.connection.whole_post import EVENTS_PATH

@@ -1,14 +1,16 @@
-"""The state that is in the agent's process only, for the views."""
+"""The state that is in the agent's process only, for the views: the uplink's, and the latest warnings."""
 
 from __future__ import annotations
 
+import logging
+import threading
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from agent.log_pairs import pairs
 from agent.telemetry.links import Links, LinksOfLanes
-from agent.telemetry.recent_errors import RecentErrors
-from agent.telemetry.uplink import UplinkState
 
 
 class CappedUplink(Protocol):
@@ -38,3 +40,50 @@ class ProcessState:
     """None where no cap is set."""
     lanes: Mapping[str, LaneState] = field(default_factory=dict)
     """Of each lane by its name; empty without lanes."""
+
+
+ERRORS_MAX = 50
+CHARACTERS_MAX = 1_000
+"""Of a message, and of each of its values: a reason may contain text of a sender."""
+
+
+class RecentErrors(logging.Handler):
+    """Keeps the latest warnings and errors of this process's log."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._errors: deque[dict[str, object]] = deque(maxlen=ERRORS_MAX)
+        self._lock = threading.Lock()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Store a log record."""
+        entry = {
+            "time": int(record.created * 1000),
+            "level": record.levelname.lower(),
+            "message": record.getMessage()[:CHARACTERS_MAX],
+            "fields": {key: value[:CHARACTERS_MAX] for key, value in pairs(record)},
+        }
+        with self._lock:
+            self._errors.append(entry)
+
+    def errors(self) -> list[dict[str, object]]:
+        """Return the latest warnings and errors, in order."""
+        with self._lock:
+            return list(self._errors)
+
+
+@dataclass(frozen=True, slots=True)
+class UplinkState:
+    """What was sent over a capped uplink, and what an event takes of it."""
+
+    bytes_per_second_max: int
+    sent_bytes: int
+    """Since the start, retries and the requests about the topic included."""
+    bytes_per_event: float
+    """For each event that was sent lately; 0 where none was."""
+
+    def seconds_left(self, events: int) -> float | None:
+        """Return how long it takes to send so many events; None where it is not known yet what one takes."""
+        if not events:
+            return 0.0
+        return events * self.bytes_per_event / self.bytes_per_second_max if self.bytes_per_event else None

@@ -95,7 +95,7 @@ def _measure(settings: Settings, *, as_json: bool) -> int:
 
 
 def _repin(settings: Settings) -> int:
-    from agent.cli.doctor.repin import RepinError, repin
+    from agent.cli.doctor.receipts import RepinError, repin
 
     try:
         before, table = repin(settings)

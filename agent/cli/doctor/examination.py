@@ -7,21 +7,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from pkgutil import resolve_name
 
-from agent.cli.doctor.certificates import check_certificates
 from agent.cli.doctor.files import check_files, check_oscore, check_secrets
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
 from agent.cli.doctor.machine import (
+    check_certificates,
     check_clock,
     check_fingerprints,
     check_memory,
     check_mount,
+    check_ports,
     check_python,
     check_space,
     check_sqlite,
     check_store_bound,
+    check_threads,
 )
-from agent.cli.doctor.ports import check_ports
-from agent.cli.doctor.threads import check_threads
 from agent.cli.doctor.wear import check_wear
 from agent.clock import SystemClock
 from agent.config import ways

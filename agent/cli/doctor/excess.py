@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
 from typing import Final
 
-from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__ lacks the first
     AclOperation,
     AdminClient,
@@ -15,11 +16,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
 )
 
 from agent.cli.doctor.finding import Finding, fine, warning
-from agent.cli.doctor.group_rights import read_group_rights
 from agent.cli.doctor.kafka import KafkaConnection
 from agent.forward.delivery.transaction import GROUP_PREFIX
 from agent.forward.forwarder import transactional_id
-from agent.forward.kafka.client import REQUEST_SECONDS_MAX, answer_deadline, describe, wait_for
+from agent.forward.kafka.client import REQUEST_SECONDS_MAX, answer_deadline, code_of, describe, wait_for
 
 _CHECK: Final = "rights"
 _PAGE: Final = "docs/kafka.md, Rights"
@@ -115,3 +115,39 @@ def no_gateway(name: str) -> str:
 
 def _listed(names: list[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+RETRY_SECONDS: Final = 0.2
+_MOVING: Final = frozenset(
+    (
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    )
+)
+"""The group's coordinator is being elected, or loads its offsets, as after a restart of a broker."""
+
+
+def read_group_rights(admin: AdminClient, group: str) -> frozenset[AclOperation] | None:
+    """Return the rights on a group, whether it exists or not; None where the service does not state them.
+
+    Raise KafkaException where no broker answers.
+    """
+    deadline = time.monotonic() + REQUEST_SECONDS_MAX
+    while True:
+        try:
+            return _ask(admin, group)
+        except KafkaException as error:
+            if code_of(error) == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                return frozenset()
+            if code_of(error) not in _MOVING or time.monotonic() > deadline:
+                raise
+        time.sleep(RETRY_SECONDS)
+
+
+def _ask(admin: AdminClient, group: str) -> frozenset[AclOperation] | None:
+    question = admin.describe_consumer_groups(
+        [group], include_authorized_operations=True, request_timeout=REQUEST_SECONDS_MAX
+    )[group]
+    stated = wait_for(question, threading.Event()).authorized_operations
+    return frozenset(stated) if stated else None  # without any right there is an error

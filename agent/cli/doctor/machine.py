@@ -1,23 +1,28 @@
-"""Checks the machine: clock, Python's and SQLite's releases, file system, space, memory."""
+"""Checks the machine: clock, releases, file system, space, memory, threads, ports, certificates."""
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import sqlite3
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from agent.certificates.expiry import Certificate, certificates
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
 from agent.clock import Clock
+from agent.config import ways
 from agent.config.lanes import DEFAULT_LANE, LANE_SHARE
-from agent.config.settings import GatewaySettings, IdentitySettings, StoreSettings
+from agent.config.settings import GatewaySettings, IdentitySettings, Settings, StoreSettings
 from agent.store.files.folders import store_folders
 from agent.store.layout import FILE_NAME
 from agent.store.read.remembered import read_remembered
 from agent.store.schema import database
-from agent.terminal import duration, size
+from agent.terminal import count, duration, size
 from contract.record import ClockTrust
 from contract.timestamp import rfc3339
 
@@ -195,3 +200,132 @@ def existing(folder: Path) -> Path:
     while not folder.exists():
         folder = folder.parent
     return folder
+
+
+SERVICE_TASKS: Final = Path("/sys/fs/cgroup/system.slice/oncegate.service/pids.max")
+CLIENTS_MAX: Final = 5
+"""The producer, one client each for the topic and the records of a transaction, and two for the receipts."""
+CLIENT_TASKS: Final = 5
+"""Threads of one client besides its brokers': main, callbacks, bootstrap and coordinators."""
+LANE_TASKS: Final = 4
+"""Threads of a lane beside the default one and its clients: writer, forwarder, receipts, an abandoned call."""
+AGENT_TASKS: Final = 24
+"""All other threads: loop, writer, workers, abandoned calls into a client."""
+
+
+def tasks_max(brokers: int, lanes: int = 0) -> int:
+    """Return the maximum number of the agent's threads with this number of brokers, and of lanes beside the default."""
+    clients = CLIENTS_MAX * (brokers + CLIENT_TASKS)
+    return (1 + lanes) * clients + lanes * LANE_TASKS + AGENT_TASKS
+
+
+def check_threads(brokers: int, lanes: int = 0, limit_file: Path = SERVICE_TASKS) -> Iterator[Finding]:
+    """Check the service's limit of threads; yield nothing where it has none."""
+    try:
+        limit = limit_file.read_text().strip()
+    except OSError:  # the service does not run, or the machine has no unified cgroups
+        return
+    if not limit.isdigit():
+        return
+    needed = tasks_max(brokers, lanes)
+    of_lanes = f" and {1 + lanes} lanes" if lanes else ""
+    text = f"{brokers} brokers{of_lanes}: up to {needed} threads of TasksMax={limit}"
+    if needed > int(limit):
+        hint = f"raise it: systemctl edit oncegate, [Service], TasksMax={2 * needed}"
+        yield wrong("threads", f"{text}: without threads the Kafka client aborts the agent", hint)
+    else:
+        yield fine("threads", text)
+
+
+PROC = Path("/proc")
+_LISTENING = "0A"
+"""TCP's state in /proc/net/tcp."""
+
+
+def check_ports(settings: Settings) -> Iterator[Finding]:
+    """Check that the ports are used by the agent, or free."""
+    runs = database.in_use(settings.gateway.state_dir / FILE_NAME)
+    for name, way in ways.enabled(settings).items():
+        if way.listens is not None:
+            section = name if name in ways.OWN else f"{ways.SECTION}{name}"
+            part = settings.sources[name] if name in settings.sources else getattr(settings, name)
+            yield _check(f"{section}.bind", part.bind, way.listens, runs=runs)
+
+
+def _check(name: str, bind: str, kind: socket.SocketKind, *, runs: bool) -> Finding:
+    host, _, port = bind.rpartition(":")
+    protocol = "UDP" if kind is socket.SOCK_DGRAM else "TCP"
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=kind, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        return wrong("ports", f"{name}: {bind!r} is not [address]:port", "see docs/configuration.md")
+    family, _, _, _, address = found[0]
+    try:
+        _bind(family, kind, address)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            hint = f"set {name} to an address of this machine"
+            return wrong("ports", f"{name}: {protocol} {bind}: {error.strerror}", hint)
+        if runs:
+            return fine("ports", f"{name}: {protocol} {bind} is in use, and the agent runs")
+        owner = _owner(int(port), kind)
+        return wrong("ports", f"{name}: {protocol} {bind} is in use by {owner}", f"stop it, or change {name}")
+    if runs and int(port):
+        return wrong("ports", f"{name}: the agent runs, but does not listen on {protocol} {bind}", "restart the agent")
+    return fine("ports", f"{name}: {protocol} {bind} is free")
+
+
+def _bind(family: int, kind: socket.SocketKind, address: tuple[object, ...]) -> None:
+    with socket.socket(family, kind) as probe:
+        if kind is socket.SOCK_STREAM:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the agent does
+        if family == socket.AF_INET6:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        probe.bind(address)
+
+
+def _owner(port: int, kind: socket.SocketKind) -> str:
+    """Return the name of the process that uses a port, where it is visible."""
+    protocol = "udp" if kind is socket.SOCK_DGRAM else "tcp"
+    inodes = set()
+    for table in (f"{protocol}", f"{protocol}6"):
+        for line in (PROC / "net" / table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if int(fields[1].rpartition(":")[2], 16) == port and (protocol == "udp" or fields[3] == _LISTENING):
+                inodes.add(f"socket:[{fields[9]}]")
+    for process in PROC.glob("[0-9]*"):
+        try:
+            if any(str(descriptor.readlink()) in inodes for descriptor in (process / "fd").iterdir()):
+                return f"{(process / 'comm').read_text().strip()} (process {process.name})"
+        except OSError:
+            continue  # it has ended, or is not accessible
+    return "another process"
+
+
+DAYS_MIN: Final = 30
+_DAY_MS: Final = 86_400_000
+_RENEW: Final = {
+    "kafka": "replace the file: the agent begins a new session with it",
+    "mqtt": "replace the file, then: systemctl restart oncegate",
+    "http": "replace the file, then: systemctl restart oncegate",
+}
+
+
+def check_certificates(settings: Settings, now: int) -> Iterator[Finding]:
+    """Check each certificate of the configuration; `now` is in milliseconds since 1970 UTC."""
+    for certificate in certificates(settings):
+        yield _check_certificate(certificate, now)
+
+
+def _check_certificate(certificate: Certificate, now: int) -> Finding:
+    what = f"{certificate.connection}, {certificate.role}: {certificate.source}"
+    if certificate.expires is None:
+        return warning("certificate", f"{what}: {certificate.error}", "check the path, and that the file is in PEM")
+    left_ms = int(certificate.expires.timestamp() * 1000) - now
+    day = certificate.expires.strftime("%Y-%m-%d")
+    if left_ms <= 0:
+        return wrong("certificate", f"{what}: expired on {day}", _RENEW[certificate.connection])
+    text = f"{what}: {count(left_ms // _DAY_MS, 'day')} until it expires, on {day}"
+    if left_ms < DAYS_MIN * _DAY_MS:
+        return warning("certificate", text, _RENEW[certificate.connection])
+    return fine("certificate", text)

@@ -1,19 +1,31 @@
-"""Receipts: whether the group commits, whose table it is, and how far it is behind."""
+"""Receipts: whether the group commits, whose table it is, how far it is behind; and pinning another table by hand."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
-from agent.cli.doctor.kafka import KafkaConnection
-from agent.config.settings import ReceiptSettings
-from agent.forward.errors import SessionError
+from agent.cli.doctor.kafka import KafkaConnection, check_broker
+from agent.clock import SystemClock
+from agent.config.lanes import DEFAULT_LANE
+from agent.config.settings import ReceiptSettings, Settings
+from agent.forward.errors import ForwardError, SessionError
 from agent.forward.kafka.attempt import close
 from agent.forward.kafka.client import open_reader
 from agent.forward.receipts.group_offsets import GroupOffsets
 from agent.forward.receipts.rules import Rules, View, choose_table, objection
 from agent.status import GatewayStatus
+from agent.store.errors import StoreError
+from agent.store.facts import RECEIPTS_TABLE
+from agent.store.files import use_mark
+from agent.store.lanes.stores import lane_stores
+from agent.store.layout import FILE_NAME
+from agent.store.port import OutboxError
+from agent.store.schema import database
 from agent.terminal import count, duration
 
 OUTSTANDING_SECONDS_MAX = 3_600
@@ -83,3 +95,57 @@ def check_outstanding(status: GatewayStatus, now: int) -> Finding:
         at = "the cloud's job" if status.events.forwarded >= status.events.new else "Kafka"
         return warning("receipts", text, f"check {at} first")
     return fine("receipts", text)
+
+
+class RepinError(Exception):
+    """No table can be pinned; the message has the remedy."""
+
+
+def repin(settings: Settings) -> tuple[str | None, str]:
+    """Pin the table whose receipts the group has now; return the old table and the new one; raise RepinError."""
+    table = _table(settings)
+    folder = settings.gateway.state_dir
+    if not (folder / FILE_NAME).exists() and not use_mark.lacks_file(folder / FILE_NAME):
+        raise RepinError("there is no store yet: the agent pins the table of its first receipt")
+    if database.in_use(folder / FILE_NAME):
+        raise RepinError("the agent runs, and it alone writes to its store: systemctl stop oncegate, then try again")
+    _become_owner(folder)
+    try:
+        return asyncio.run(_pin(settings, table)), table
+    except (StoreError, OutboxError) as error:
+        raise RepinError(str(error)) from error
+
+
+def _table(settings: Settings) -> str:
+    connection = KafkaConnection.open(settings.kafka)
+    finding, topic = check_broker(connection)
+    if topic is None:
+        raise RepinError(finding.text)
+    try:
+        view = read_group(connection, settings.receipts, len(topic.partitions))
+    except ForwardError as error:
+        raise RepinError(str(error)) from error
+    tables = {receipt.table for receipt in view.receipts()}
+    if len(tables) != 1:
+        objections = (objection(number, seen, view.topic_id, Rules(None)) for number, seen in view.partitions.items())
+        reason = next(filter(None, objections), "nothing is committed")
+        found = f"receipts of {', '.join(sorted(tables))}" if tables else f"no receipt that counts ({reason})"
+        raise RepinError(f"group {settings.receipts.group} has {found}: expected those of one table")
+    return tables.pop()
+
+
+async def _pin(settings: Settings, table: str) -> str | None:
+    """Pin the table in each lane; return that of the default lane before."""
+    async with lane_stores(settings, SystemClock()) as stores:
+        before = await asyncio.to_thread(stores.outboxes[DEFAULT_LANE].fact, RECEIPTS_TABLE)
+        for outbox in stores.outboxes.values():
+            await asyncio.to_thread(outbox.set_fact, RECEIPTS_TABLE, table)
+    return before
+
+
+def _become_owner(folder: Path) -> None:
+    """Become the folder's owner where root runs this, so that the agent can still write to its files."""
+    owner = folder.stat()
+    if os.geteuid() == 0 and owner.st_uid != 0:
+        os.setegid(owner.st_gid)
+        os.seteuid(owner.st_uid)

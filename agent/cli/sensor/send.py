@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from agent.cli import api
 from agent.cli import arguments as arguments_
+from agent.cli.arguments import timestamp
 from agent.cli.failures import FAILURE, USAGE, print_error
-from agent.cli.sensor import reading
 from agent.coap.errors import CoapError, CredentialsError
 from agent.config import load
 from agent.config.mistakes import ConfigurationError
@@ -24,6 +25,7 @@ from agent.terminal import Colour, count, json_line, paint, printable
 if TYPE_CHECKING:
     from agent.cli.sensor.protection import SensorContext
     from agent.cli.sensor.senders import Body, Result, Sender
+
 
 EXAMPLES = """examples:
   oncegate send temperature=21.5 --device urn:dev:mac:00158d0001a2b3c4 --id 17
@@ -51,21 +53,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "values",
         nargs="+",
-        type=reading.read_value,
+        type=read_value,
         metavar="NAME=VALUE",
         help="a reading; numbers, true, false, null and JSON are read as such, anything else is text",
     )
     parser.add_argument("--device", required=True, metavar="URN", help="the device of the event")
-    parser.add_argument("--id", type=reading.read_number_or_text, metavar="ID", help="the sensor's own event id")
-    parser.add_argument(
-        "--boot", type=reading.read_number_or_text, metavar="BOOT", help="the sensor's boot count or id"
-    )
-    parser.add_argument(
-        "--time", type=reading.read_time, metavar="TIME", help="now, milliseconds, or a date and a time"
-    )
+    parser.add_argument("--id", type=read_number_or_text, metavar="ID", help="the sensor's own event id")
+    parser.add_argument("--boot", type=read_number_or_text, metavar="BOOT", help="the sensor's boot count or id")
+    parser.add_argument("--time", type=read_time, metavar="TIME", help="now, milliseconds, or a date and a time")
     parser.add_argument("--type", metavar="TYPE", help="kind of event (default: reading)")
     parser.add_argument(
-        "--unit", action="append", type=reading.read_unit, default=[], metavar="NAME=UNIT", help="the unit of a reading"
+        "--unit", action="append", type=read_unit, default=[], metavar="NAME=UNIT", help="the unit of a reading"
     )
     target = parser.add_mutually_exclusive_group()
     target.add_argument("--coap", metavar="HOST[:PORT]", help="the gateway (default: this machine)")
@@ -92,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Send the event, and print the outcome of each request; return 1 where one was not stored."""
     with ExitStack() as opened:
         try:
-            event = reading.event_of(arguments)
+            event = event_of(arguments)
             sender = _sender(arguments, opened)
         except (ValueError, api.ApiError, CredentialsError) as error:
             print_error(str(error))
@@ -185,3 +183,58 @@ def _line(result: Result) -> str:
     tries = count(result.transmissions, "transmission")
     words.append(f"{tries}, {result.seconds:.3f} s" if result.stored else f"{printable(result.reason)} ({tries})")
     return "  ".join(word for word in words if word)
+
+
+NOW = "now"
+
+
+def read_value(text: str) -> tuple[str, object]:
+    """Read NAME=VALUE: VALUE is JSON where it can be read as such, else text."""
+    name, equals, written = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected NAME=VALUE, such as temperature=21.5")
+    try:
+        value = json.loads(written, parse_constant=lambda _: written)
+    except (ValueError, RecursionError):
+        value = written
+    return name, value
+
+
+def read_unit(text: str) -> tuple[str, str]:
+    """Read NAME=UNIT."""
+    name, equals, unit = text.partition("=")
+    if not equals or not name or not unit:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected NAME=UNIT, such as temperature=Cel")
+    return name, unit
+
+
+def read_number_or_text(text: str) -> int | str:
+    """Read decimal digits without a leading zero as an integer, as the query of a CoAP request is read."""
+    decimal = text.isascii() and text.isdecimal() and (text[0] != "0" or text == "0")
+    return int(text) if decimal else text
+
+
+def read_time(text: str) -> int:
+    """Read `now`, or a timestamp; return milliseconds since 1970 UTC."""
+    return time.time_ns() // 1_000_000 if text == NOW else timestamp(text)
+
+
+def event_of(arguments: argparse.Namespace) -> dict[str, object]:
+    """Return the event as a map of its fields; raise ValueError where a name occurs twice."""
+    event: dict[str, object] = {"device": arguments.device}
+    for name in ("type", "id", "boot", "time"):
+        if (value := getattr(arguments, name)) is not None:
+            event[name] = value
+    event["data"] = _unique(arguments.values)
+    if arguments.unit:
+        event["units"] = _unique(arguments.unit)
+    return event
+
+
+def _unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for name, value in pairs:
+        if name in values:
+            raise ValueError(f"{name!r} occurs twice")
+        values[name] = value
+    return values

@@ -16,8 +16,7 @@ from agent.store.errors import StoreError, naming
 from agent.store.files.folders import store_folders
 from agent.store.layout import FILE_NAME
 from agent.store.port import StoredEvent
-from agent.store.read.kept import positions_of, read_kept
-from agent.store.read.states import FORWARDED, LOST, NEW, PROCESSED
+from agent.store.read.kept import FORWARDED, LOST, NEW, PROCESSED, positions_of, read_kept
 from agent.store.schema import database
 from agent.terminal import Colour, count, json_line, paint, printable
 

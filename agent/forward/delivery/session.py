@@ -11,9 +11,9 @@ from agent.clock import Clock
 from agent.forward.delivery.lanes import Expiry, Turn
 from agent.forward.delivery.oversized import Oversized
 from agent.forward.kafka.health import Link
+from agent.forward.kafka.login_files import WallSteps
 from agent.forward.kafka.topic import TopicView, TopicWatch
 from agent.forward.kafka.uplink import Uplink
-from agent.forward.kafka.wall_steps import WallSteps
 from agent.store.port import Outbox
 
 START = 0

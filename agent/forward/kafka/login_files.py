@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from agent.clock import Clock
+from agent.config.readers import Span
 from agent.config.settings import KafkaSettings
-from agent.forward.errors import KafkaSettingsError
+from agent.forward.errors import ClockSetBackError, KafkaSettingsError
 from agent.forward.kafka.client import FILE_SUFFIXES, LastError, given_properties, open_admin
-from agent.forward.kafka.hours import Hours
+from contract.record import ClockTrust
 
 CHECK_MS: Final = 2_000
 """How often the files are checked; a new state counts once two checks agree, since several files change together."""
@@ -112,3 +114,52 @@ def _stamp(path: Path) -> _Stamp | None:
     except OSError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+CHECK_SECONDS: Final = 1.0
+"""How often it is checked whether the hours have begun."""
+_DAY_MINUTES: Final = 24 * 60
+
+
+class Hours:
+    """Spans of local time; without any, and while the clock is untrusted, all hours count."""
+
+    def __init__(self, spans: Sequence[Span], clock: Clock) -> None:
+        self._spans = spans
+        self._clock = clock
+
+    def include_now(self) -> bool:
+        """Whether the uplink may be used now."""
+        return self.next_begin() is None
+
+    def next_begin(self) -> str | None:
+        """Return the local time from which the uplink may be used, such as `22:00`; None where it may now."""
+        if not self._spans or self._clock.trust() is ClockTrust.UNTRUSTED:
+            return None
+        local = time.localtime(self._clock.wall_ms() / 1000)
+        minute = local.tm_hour * 60 + local.tm_min
+        if any((minute - first) % _DAY_MINUTES < (last - first) % _DAY_MINUTES for first, last in self._spans):
+            return None
+        begin = min((first for first, _ in self._spans), key=lambda first: (first - minute) % _DAY_MINUTES)
+        return f"{begin // 60:02}:{begin % 60:02}"
+
+
+STEP_MS_MAX: Final = 1_000
+"""A smaller step lengthens a wait by a negligible time."""
+
+
+class WallSteps:
+    """Compares the wall clock with the monotonic one, from one check to the next."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ahead = self._difference()
+
+    def check(self) -> None:
+        """Raise ClockSetBackError where the wall clock was set back since the last check."""
+        before, self._ahead = self._ahead, self._difference()
+        if before - self._ahead > STEP_MS_MAX:
+            raise ClockSetBackError(f"the wall clock was set back by {(before - self._ahead) / 1000:.0f} s")
+
+    def _difference(self) -> int:
+        return self._clock.wall_ms() - self._clock.monotonic_ms()

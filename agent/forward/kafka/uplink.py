@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from agent.clock import Clock
 from agent.config.settings import KafkaSettings
-from agent.telemetry.uplink import UplinkState
+from agent.telemetry.process_state import UplinkState
 
 BURST_SECONDS: Final = 1.0
 """How much may be sent at once, in seconds of the cap."""

@@ -17,13 +17,11 @@ from agent.forward.kafka.attempt import close
 from agent.forward.kafka.client import LastError, open_admin, open_reader
 from agent.forward.kafka.connect import check_reachable
 from agent.forward.kafka.health import UNREACHABLE, UNSUPPORTED
-from agent.forward.kafka.hours import Hours
-from agent.forward.kafka.login_files import LoginFiles
+from agent.forward.kafka.login_files import Hours, LoginFiles
 from agent.forward.receipts.group_offsets import GroupOffsets
 from agent.forward.receipts.hold import Hold, read_hold
-from agent.forward.receipts.resends import Resends
 from agent.forward.receipts.rules import BatchDecision, Rules, Verdict, View, choose_table, decide, is_taken
-from agent.forward.receipts.truncation import Decided, Leadership, overrule, records_to_check
+from agent.forward.receipts.truncation import Decided, Leadership, Resends, overrule, records_to_check
 from agent.store.facts import RECEIPTS_HELD, RECEIPTS_TABLE
 from agent.store.port import Batch, Outbox, OutboxError
 from agent.telemetry.links import LinkName, Links, LinkState

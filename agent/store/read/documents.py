@@ -6,10 +6,12 @@ sqlite-utils is imported only when something is read, so that the service's star
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from glob import escape
+from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 
@@ -19,10 +21,8 @@ from agent.store.fingerprints import fingerprint_rows
 from agent.store.forwarding_times import ForwardingTimes
 from agent.store.layout import FILE_NAME
 from agent.store.read.events import Epochs
-from agent.store.read.kept import KeptEvent, read_kept
-from agent.store.read.missing_ids import missing_ids
+from agent.store.read.kept import NEW, PROCESSED, KeptEvent, States, read_kept
 from agent.store.read.selection import ALL, Entry, Selection, select_between, select_latest
-from agent.store.read.states import NEW, PROCESSED, States
 from agent.store.read.trace import DUPLICATES_MAX, Trace, fingerprint_at, trace
 from agent.store.schema import database, tables
 from contract.record import encode_value, read_header_fields
@@ -199,3 +199,31 @@ def _trace_document(one: Trace, gateway: str, table: str | None, times: Forwardi
         document["receipt"] = table
     document["duplicates"] = [rfc3339(received) for received in one.duplicates]
     return document
+
+
+@dataclass(frozen=True, slots=True)
+class MissingIds:
+    """The ids from first to last, of which no event was found; `boot` is that of the events around them."""
+
+    boot: int | str | None
+    first: int
+    last: int
+
+
+def missing_ids(events: Iterable[Mapping[str, object]]) -> list[MissingIds]:
+    """Return the ids that are missing between the lowest and the highest one of each boot.
+
+    Ids of which less than half occur are no counter, such as times or random numbers.
+    """
+    ids: defaultdict[int | str | None, set[int]] = defaultdict(set)
+    for event in events:
+        id_, boot = event.get("id"), event.get("boot")
+        if isinstance(id_, int) and (boot is None or isinstance(boot, int | str)):
+            ids[boot].add(id_)
+    return [
+        MissingIds(boot, before + 1, after - 1)
+        for boot, found in ids.items()
+        if 2 * len(found) > max(found) - min(found)
+        for before, after in pairwise(sorted(found))
+        if after > before + 1
+    ]

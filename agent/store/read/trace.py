@@ -11,7 +11,7 @@ from agent.store.fingerprints.transient import split
 from agent.store.format.packing import unpack_readable
 from agent.store.port import Batch, StoredEvent
 from agent.store.read.events import Epochs, read_packed, stored
-from agent.store.read.states import States
+from agent.store.read.kept import States
 from agent.store.schema import tables
 from agent.store.schema.database import Reads, snapshot
 from agent.store.schema.tables import EpochStart

@@ -21,7 +21,7 @@ from agent.store.format.packing import PackedEvent, unpack_readable
 from agent.store.ranges import Ranges
 from agent.store.read.connection import open_database
 from agent.store.read.events import Epochs, check_commit
-from agent.store.read.states import NEW, PROCESSED, States
+from agent.store.read.kept import NEW, PROCESSED, States
 from agent.store.recovery.inspect import inspect_files
 from agent.store.schema import database, gaps, tables
 from agent.store.schema.tables import Commit

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.certificates.expiry import CertificateRole, certificates
-from agent.certificates.validity import read_pem
-from agent.cli.doctor.certificates import check_certificates
+from agent.certificates.expiry import CertificateRole, certificates, read_pem
 from agent.cli.doctor.finding import Condition
+from agent.cli.doctor.machine import check_certificates
 from agent.config.settings import GatewaySettings, HttpSettings, KafkaSettings, MqttSettings, Settings
 from tests.agent.http.client import Client
 from tests.agent.http.serving import serving

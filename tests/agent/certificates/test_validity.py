@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.certificates.validity import CertificateError, read_der, read_pem
+from agent.certificates.expiry import CertificateError, read_der, read_pem
 from tests.support.logins.certificates import Authority
 
 FIRST, LAST = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) for year in (1951, 9999))

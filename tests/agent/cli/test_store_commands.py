@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.forward.delivery.held import HeldEvent, write_held
+from agent.forward.delivery.in_doubt import HeldEvent, write_held
 from agent.forward.receipts.hold import Hold
 from agent.store.facts import OVERSIZED, RECEIPTS_HELD
 from agent.store.layout import FILE_NAME

@@ -17,7 +17,7 @@ from agent.config.settings import HttpSettings, KafkaSettings, MqttSettings
 from agent.config.toml_lines import line_at, lines_of
 from agent.forward.errors import KafkaSettingsError
 from agent.forward.kafka.client import given_properties
-from agent.http.auth.tls import open_tls
+from agent.http.auth.access import open_tls
 from agent.http.auth.tokens import read_tokens
 from agent.http.errors import HttpSettingsError
 from agent.mqtt.client import connect_separately

@@ -14,7 +14,7 @@ from agent.clock import SystemClock
 from agent.config import readers
 from agent.config.settings import ReceiptSettings
 from agent.forward.kafka.health import CLOSED
-from agent.forward.kafka.hours import Hours
+from agent.forward.kafka.login_files import Hours
 from agent.forward.receipts.poller import ReceiptPoller
 from agent.telemetry.links import LinkName, Links
 from contract.record import ClockTrust

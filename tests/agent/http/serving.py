@@ -33,8 +33,7 @@ from agent.store.schema import database
 from agent.telemetry.counters import Transport
 from agent.telemetry.history import History
 from agent.telemetry.links import Links, LinksOfLanes
-from agent.telemetry.process_state import LaneState, ProcessState
-from agent.telemetry.recent_errors import RecentErrors
+from agent.telemetry.process_state import LaneState, ProcessState, RecentErrors
 from tests.agent.http.client import Client
 from tests.agent.store.stores import GATEWAY, HandClock, make_store
 

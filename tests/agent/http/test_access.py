@@ -13,8 +13,7 @@ import pytest
 
 from agent.config.settings import HttpSettings
 from agent.http.address import parse_listen_address, uri_host
-from agent.http.auth.access import open_access
-from agent.http.auth.tls import open_tls
+from agent.http.auth.access import open_access, open_tls
 from agent.http.auth.tokens import read_tokens
 from agent.http.errors import HttpBindError, HttpSettingsError
 from agent.http.limits import Limits

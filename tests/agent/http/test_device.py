@@ -10,8 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from agent.decode.event_map import DEVICE_CHARACTERS_MAX
-from agent.store.read.documents import DEVICE_EVENTS_MAX, DEVICE_TAIL_BYTES_MAX
-from agent.store.read.missing_ids import MissingIds, missing_ids
+from agent.store.read.documents import DEVICE_EVENTS_MAX, DEVICE_TAIL_BYTES_MAX, MissingIds, missing_ids
 from tests.agent.http.serving import Served, serving
 
 DEVICE = "urn:dev:ops:*[x]"

@@ -10,7 +10,7 @@ from pathlib import Path
 from agent.http.page import POLICY
 from agent.store.port import Candidate, Outcome
 from agent.telemetry.activity import DEVICES_MAX, FEED_MAX, TAIL_BYTES_MAX, Activity
-from agent.telemetry.recent_errors import CHARACTERS_MAX, ERRORS_MAX, RecentErrors
+from agent.telemetry.process_state import CHARACTERS_MAX, ERRORS_MAX, RecentErrors
 from contract.event import Event
 from contract.record import ClockTrust, Shared
 from tests.agent.http.serving import EVENT, FINGERPRINT, serving

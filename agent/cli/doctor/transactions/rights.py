@@ -9,9 +9,8 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # its __all__ lacks it
 
-from agent.cli.doctor.excess import no_gateway
+from agent.cli.doctor.excess import no_gateway, read_group_rights
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
-from agent.cli.doctor.group_rights import read_group_rights
 from agent.cli.doctor.kafka import KafkaConnection
 from agent.config.settings import KafkaSettings
 from agent.forward.delivery.transaction import GROUP_PREFIX

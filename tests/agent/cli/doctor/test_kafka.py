@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
     ResourceType,
 )
 
-from agent.cli.doctor import group_rights, receipts
+from agent.cli.doctor import excess, receipts
 from agent.cli.doctor.excess import EVERYTHING, check_excess
 from agent.cli.doctor.finding import Condition, Finding
 from agent.cli.doctor.kafka import (
@@ -336,7 +336,7 @@ def test_the_rights_on_the_id_and_the_group_of_each_lane_are_checked_and_no_tran
     running.commit_transaction(SECONDS_MAX)  # raises where another producer has taken the id
 
 
-@pytest.mark.parametrize("code", sorted(group_rights._MOVING))
+@pytest.mark.parametrize("code", sorted(excess._MOVING))
 def test_a_groups_coordinator_that_is_being_elected_is_asked_again(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     errors = iter([KafkaError(code), KafkaError(code)])
 
@@ -345,8 +345,8 @@ def test_a_groups_coordinator_that_is_being_elected_is_asked_again(monkeypatch: 
             raise KafkaException(error)
         return frozenset({AclOperation.READ})
 
-    monkeypatch.setattr(group_rights, "RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(group_rights, "_ask", answer)
+    monkeypatch.setattr(excess, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(excess, "_ask", answer)
     assert rights._refusal_of_group(KafkaConnection.open(KafkaSettings("127.0.0.1:1")), "gw1") is None
 
 
@@ -354,8 +354,8 @@ def test_a_group_without_a_coordinator_is_not_checked_and_no_right_is_named(monk
     def answer(*_: object) -> None:
         raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))
 
-    monkeypatch.setattr(group_rights, "REQUEST_SECONDS_MAX", -1.0)
-    monkeypatch.setattr(group_rights, "_ask", answer)
+    monkeypatch.setattr(excess, "REQUEST_SECONDS_MAX", -1.0)
+    monkeypatch.setattr(excess, "_ask", answer)
     finding = rights._refusal_of_group(KafkaConnection.open(KafkaSettings("127.0.0.1:1")), "gw1")
     assert finding is not None
     assert "not checked" in finding.text

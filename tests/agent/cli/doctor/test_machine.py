@@ -23,15 +23,16 @@ from agent.cli.doctor.machine import (
     check_fingerprints,
     check_memory,
     check_mount,
+    check_ports,
     check_python,
     check_space,
     check_sqlite,
     check_store_bound,
+    check_threads,
     mount_of,
+    tasks_max,
 )
 from agent.cli.doctor.measure import MeasureError, Measurement, Stored, measure
-from agent.cli.doctor.ports import check_ports
-from agent.cli.doctor.threads import check_threads, tasks_max
 from agent.cli.doctor.wear import card_health, check_wear
 from agent.clock import SystemClock
 from agent.config.settings import (

@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from agent.cli.doctor.finding import Condition, Finding
-from agent.cli.doctor.mqtt import VERSION_TOPIC, check_mqtt, check_session, judge_mosquitto
-from agent.cli.doctor.zigbee2mqtt import check_zigbee2mqtt
+from agent.cli.doctor.mqtt import VERSION_TOPIC, check_mqtt, check_session, check_zigbee2mqtt, judge_mosquitto
 from agent.config.settings import MqttSettings
 from agent.config.subscriptions import Subscription
 from agent.mappings import builtin

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.cli import commands
-from agent.cli.sensor import reading
+from agent.cli.sensor import send as send_command
 from tests.agent.cli.running import RunningAgent
 
 
@@ -120,4 +120,4 @@ def test_a_gateway_that_is_not_there_is_unanswered(running_agent: RunningAgent) 
 
 def test_readings_may_stand_on_both_sides_of_the_options() -> None:
     arguments = commands.parse(["send", "a=1", "--device", "x", "b=two", "--id", "0"])
-    assert reading.event_of(arguments) == {"device": "x", "id": 0, "data": {"a": 1, "b": "two"}}
+    assert send_command.event_of(arguments) == {"device": "x", "id": 0, "data": {"a": 1, "b": "two"}}

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.config.settings import KafkaSettings
-from agent.forward.delivery.held import HeldEvent, read_held, write_held
-from agent.forward.delivery.in_doubt import InDoubtBatches, read_in_doubt
+from agent.forward.delivery.in_doubt import HeldEvent, InDoubtBatches, read_held, read_in_doubt, write_held
 from agent.forward.delivery.oversized import REASON
 from agent.store.facts import IN_DOUBT, OVERSIZED
 from contract.event import Event

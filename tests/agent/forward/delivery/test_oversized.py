@@ -10,7 +10,7 @@ import pytest
 
 from agent.config.settings import KafkaSettings
 from agent.forward.delivery import oversized
-from agent.forward.delivery.held import read_held
+from agent.forward.delivery.in_doubt import read_held
 from agent.forward.delivery.oversized import HELD_MAX, REASON, RETRY_MS, Oversized
 from agent.forward.errors import UnreachableError
 from agent.forward.kafka.health import UNREACHABLE

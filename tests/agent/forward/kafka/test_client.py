@@ -23,8 +23,7 @@ from agent.forward.forwarder import mode_of
 from agent.forward.kafka import client, topic
 from agent.forward.kafka.attempt import attempt
 from agent.forward.kafka.client import LastError, open_admin, producer_config, wait_for
-from agent.forward.kafka.hours import Hours
-from agent.forward.kafka.login_files import CHECK_MS, LoginFiles, SessionStop, login_files
+from agent.forward.kafka.login_files import CHECK_MS, Hours, LoginFiles, SessionStop, login_files
 from agent.forward.kafka.record import encode
 from agent.forward.kafka.topic import TopicWatch
 from contract.event import Event, Label

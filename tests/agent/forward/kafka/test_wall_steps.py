@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.forward.errors import ClockSetBackError
-from agent.forward.kafka.wall_steps import STEP_MS_MAX, WallSteps
+from agent.forward.kafka.login_files import STEP_MS_MAX, WallSteps
 from simulators.services.kafka.broker import Broker
 from simulators.services.process import Command, Process
 from tests.agent.forward.broker import KafkaTopic

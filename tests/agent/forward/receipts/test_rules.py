@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.forward.receipts.poller import JITTER, pauses
-from agent.forward.receipts.resends import RESEND_SECONDS, Resends
 from agent.forward.receipts.rules import PartitionView, Rules, Verdict, View, choose_table, decide, is_taken, objection
+from agent.forward.receipts.truncation import RESEND_SECONDS, Resends
 from agent.store.port import Batch, Offsets
 from contract.receipt import Receipt
 
