@@ -14,10 +14,8 @@ from tests.ci.selection import (
     SHARE_SECONDS_MAX,
     SHARES,
     Heavy,
-    Selection,
     function_of,
     read_tests,
-    share_of_commit,
 )
 from tests.docs.pages import ROOT
 
@@ -39,16 +37,6 @@ def test_the_list_and_each_share_exist_fit_into_their_time_and_are_shown() -> No
         assert sum(map(heavy.seconds_of, share)) <= SHARE_SECONDS_MAX
 
 
-def test_each_entry_names_a_test_that_is_there() -> None:
-    heavy = read_tests()
-    for file, _, function in (function_of(entry).partition("::") for entry in (*heavy.first, *heavy.seconds)):
-        assert f"def {function}(" in (ROOT / file).read_text(), (file, function)
-
-
-def test_the_share_is_one_of_those_there_are() -> None:
-    assert share_of_commit() in range(SHARES)
-
-
 @given(
     st.dictionaries(st.text("abc", min_size=1, max_size=3), st.floats(1, 600), max_size=40),
     st.lists(st.text("abc", min_size=1, max_size=3), unique=True, max_size=60),
@@ -62,16 +50,3 @@ def test_each_test_stands_in_the_list_or_in_one_share(
     assert len(shares) == SHARES + 1
     assert all((function_of(test) in seconds) is (share is not shares[-1]) for share in shares for test in share)
     assert sorted([*heavy.first_of(tests), *(test for share in shares for test in share)]) == sorted(tests)
-
-
-def test_an_entry_that_is_no_heavy_test_is_an_error() -> None:
-    with pytest.raises(pytest.UsageError, match=r"no heavy test: tests/some.py::test_that_is_not_heavy"):
-        Heavy(("tests/some.py::test_that_is_not_heavy",)).first_of(["tests/some.py::test_another"])
-
-
-def test_a_test_that_would_end_after_the_time_is_left_out(request: pytest.FixtureRequest) -> None:
-    heavy = Heavy((request.node.nodeid,), {request.node.nodeid: 180})
-    selection = Selection(heavy, lists=True, shares=(), seconds_max=179)
-    selection.pytest_collection_modifyitems(request.config, [request.node])
-    with pytest.raises(pytest.skip.Exception, match=r"17[0-9] s are left, and it takes 180 s"):
-        selection.pytest_runtest_setup(request.node)

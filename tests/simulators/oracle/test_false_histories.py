@@ -59,6 +59,11 @@ SECOND_EPOCH_FIRST = [
     *(row_of(event, place, "e")._replace(offset=10 + place) for place, event in enumerate((A, B), start=1)),
     *(row_of(event, place, "f")._replace(offset=place) for place, event in enumerate((C, D), start=1)),
 ]
+REPEAT = TOPIC[0]._replace(offset=50)
+EXCHANGED = [
+    TOPIC[1]._replace(epoch=TOPIC[0].epoch, sequence=TOPIC[0].sequence, offset=TOPIC[0].offset),
+    TOPIC[0]._replace(epoch=TOPIC[1].epoch, sequence=TOPIC[1].sequence, offset=TOPIC[1].offset),
+]
 ID, ID_AS_TEXT = Event(DEVICE, id=1, data={"y": 1}), Event(DEVICE, id="1", data={"y": 1})
 
 FALSE = {
@@ -170,6 +175,37 @@ FALSE = {
     ),
     "a restamped event has two rows of one label": History(
         "doubled", RESTAMPED, [row_of(FIVE), row_of(NINE)], rows(FIVE)
+    ),
+    **{
+        f"a row has another {name} than its record": History(
+            "mislabelled",
+            LINES,
+            [TOPIC[0]._replace(**{name: value}), *TOPIC[1:]],
+            TOPIC,  # type: ignore[arg-type]
+        )
+        for name, value in (("sequence", 9_000), ("epoch", "other"), ("offset", 9_000))
+    },
+    **{
+        f"an event has another {name} than its sensor has sent": _both(
+            "invented",
+            LINES,
+            [TOPIC[0]._replace(**{name: value}), *TOPIC[1:]],  # type: ignore[arg-type]
+        )
+        for name, value in (("device", "urn:dev:9"), ("type", "alarm"), ("boot", 3))
+    },
+    "the job has lost a record": History("lost", LINES, TOPIC[1:], TOPIC),
+    "the job has written a record and its repeat": History("doubled", LINES, [*TOPIC, REPEAT], [*TOPIC, REPEAT]),
+    "a row was never in the topic": History("doubled", LINES, [*TOPIC, RELABELLED], TOPIC),
+    "a row has other data than its record": History(
+        "changed", LINES, [TOPIC[0]._replace(data={"t": -1}), *TOPIC[1:]], TOPIC
+    ),
+    "the record of a row is gone": History("invented", LINES, TOPIC, TOPIC[1:]),
+    "two rows have exchanged their labels": History("mislabelled", LINES, [*EXCHANGED, *TOPIC[2:]], TOPIC),
+    "two events have one label": _both(
+        "mislabelled", LINES, [TOPIC[0], TOPIC[1]._replace(epoch="e", sequence=1), *TOPIC[2:]]
+    ),
+    "offsets are swapped": _both(
+        "disordered", LINES, [TOPIC[0]._replace(offset=2), TOPIC[1]._replace(offset=1), *TOPIC[2:]]
     ),
     "a gateway acks nobody and stores nothing": _both(
         "unacked", [line for line in LINES if not isinstance(line, Acked)], []
