@@ -1,11 +1,15 @@
 """The agent as a real process on a damaged store: it continues, and declares what is lost."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -21,13 +25,43 @@ from agent.store.layout import FILE_NAME, PAGE_BYTES
 from agent.store.port import Batch, Offsets
 from agent.store.read import section
 from contract.event import Event
+from simulators.services.install import programs
 from simulators.services.process import Process
 from tests.agent.store.stores import HandClock, accept, batch, make_store
 from tests.support.agent_process import configured, stored_documents
-from tests.support.disks.bad_sectors import BadSectors
 from tests.support.disks.small_disk import fill, small_disk
 from tests.support.posting_gateway import PostingGateway
 from tests.support.waiting import wait_until
+
+_SOURCE = Path(__file__).with_suffix(".c")
+
+
+@dataclass(frozen=True, slots=True)
+class BadSectors:
+    """Unreadable bytes of one file, identified by its inode."""
+
+    library: Path
+    inode: int
+    first: int
+    last: int
+
+    @classmethod
+    def of(cls, file: Path, first: int, last: int, folder: Path) -> BadSectors:
+        """Build the library that makes the bytes unreadable."""
+        library = folder / "bad_sectors.so"
+        subprocess.run([programs.require("cc"), "-O2", "-shared", "-fPIC", "-o", library, _SOURCE], check=True)
+        return cls(library, file.stat().st_ino, first, last)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The environment that activates the library."""
+        return {
+            "LD_PRELOAD": str(self.library),
+            "BAD_INODE": str(self.inode),
+            "BAD_FIRST": str(self.first),
+            "BAD_LAST": str(self.last),
+        }
+
 
 COMMITS = 40
 SECTION_EVENTS = 30

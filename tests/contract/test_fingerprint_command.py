@@ -9,7 +9,7 @@ import pytest
 
 from agent.cli.sensor import fingerprint
 from contract.record import json_text
-from tests.contract.vectors import VECTORS, Vector
+from tests.contract.test_fingerprint import VECTORS, Vector
 
 EVENT = {"device": "urn:dev:mac:00158d0001a2b3c4", "id": 17, "data": {"temperature": 21.5}}
 FINGERPRINT = "1876d2e5f34f91105e52555b000b5edc"

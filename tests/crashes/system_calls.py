@@ -17,15 +17,20 @@ import shutil
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent.store.files import swap
+from agent.store.read.events import Epochs, read_packed
+from agent.store.recovery.verify import verify
+from agent.store.schema import database
+from contract.event import Label
 from simulators.services.install import programs
-from tests.crashes import mutants, oracle
+from tests.crashes import mutants
 from tests.crashes.gateway import SUSPICION, CrashingGateway, Hook, nothing, work_folder
-from tests.crashes.sensor import Sensor
+from tests.crashes.sensor import DEVICE, Sensor
 
 SOURCE = Path(__file__).with_suffix(".c")
 _KILL, _TORN, _SHORT, _FAIL = 1, 2, 3, 4
@@ -91,7 +96,7 @@ class Runner:
         self._arm = ctypes.CDLL(os.environ["LD_PRELOAD"]).arm
         self._base: Path | None = None
         self._earlier = Sensor(self._gateway.ports, FIRST_ID_BEFORE)
-        self._contents = oracle.Contents((), ())
+        self._contents = Contents((), ())
         if scenario != "new":
             self._base = self._prepare(folder / "base")
 
@@ -127,14 +132,14 @@ class Runner:
         wrong = ([hangs] if hangs else []) + self._gateway.recover(sensor)
         acked |= sensor.acked
         texts = sensor.texts | self._earlier.texts
-        return wrong + oracle.faults(self._gateway.store, self._contents, texts, acked)
+        return wrong + faults(self._gateway.store, self._contents, texts, acked)
 
     def _prepare(self, base: Path) -> Path:
         """Make the store of an agent that was killed; with the scenario `salvage`, one that is to be salvaged."""
         self._gateway.replace(None)
         self._gateway.kill(self._earlier)
         shutil.copytree(self._gateway.state, base)
-        self._contents = oracle.read(self._gateway.store)
+        self._contents = read(self._gateway.store)
         if self._scenario == "salvage":
             swap.suspect(base / self._gateway.store.name, SUSPICION)
         return base
@@ -217,3 +222,40 @@ def _arguments() -> argparse.Namespace:
 
 if __name__ == "__main__":
     main()
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The stored events of a sensor in order of their labels, and all labels."""
+
+    events: tuple[tuple[int, str, Label], ...]
+    """Id, text and label."""
+    labels: tuple[Label, ...]
+    """Of all events, the gateway's own included."""
+
+
+def read(store: Path) -> Contents:
+    """Read a store."""
+    events, labels = [], []
+    with closing(database.open_for_reading(store)) as connection:
+        epochs = Epochs.load(connection)
+        for event in read_packed(connection, 1, 1 << 40):
+            document = json.loads(b"{" + event.tail + b"}")
+            labels.append(epochs.label(event.position))
+            if document["device"] == DEVICE:
+                events.append((document["id"], document["data"]["text"], labels[-1]))
+    return Contents(tuple(events), tuple(labels))
+
+
+def faults(store: Path, before: Contents, texts: Mapping[int, str], acked: Collection[int]) -> list[str]:
+    """Return what is wrong with a store of which these events were acked, and which had these contents before."""
+    after = read(store)
+    copies = Counter(number for number, _, _ in after.events)
+    found = [f"event {number} is acked and not there" for number in sorted(set(acked) - copies.keys())]
+    found += [f"event {number} is there {count} times" for number, count in sorted(copies.items()) if count > 1]
+    found += [f"event {number} has another text" for number, text, _ in after.events if texts[number] != text]
+    found += [f"label {label} is there twice" for label, count in Counter(after.labels).items() if count > 1]
+    labels = {number: label for number, _, label in after.events}
+    found += [f"event {number} has another label" for number, _, label in before.events if labels.get(number) != label]
+    found += [f"verify: {defect.check}: {defect.text}" for defect in verify(store).findings]
+    return found

@@ -18,7 +18,7 @@ from agent.decode.decoded import EVENTS_MAX
 from agent.decode.event_map import FIELDS
 from agent.delivery import Delivery, Media
 from tests.docs.pages import ROOT
-from tests.docs.test_sensors import EXAMPLES
+from tests.docs.test_readme import EXAMPLES
 
 FOLDER = ROOT / "docs" / "schemas"
 SCHEMA = json.loads((FOLDER / "event.schema.json").read_text())

@@ -29,7 +29,7 @@ DENIED = "urn:stranger"
 CERTIFICATE = ROOT / "tests" / "agent" / "http" / "localhost.crt"
 TRUSTED = f'{{"security.protocol" = "SSL", "ssl.ca.location" = "{CERTIFICATE}"}}'
 BY_OTHERS = {"oncegate_audit_findings", "oncegate_audit_sections", "oncegate_audit_timestamp_seconds"}
-"""Metrics of the audit: tests/cloud/auditing/test_metrics.py."""
+"""Metrics of the audit: tests/cloud/auditing/test_report.py."""
 
 
 def configuration(folder: Path, gateways: Sequence[int], job: int) -> Path:

@@ -6,17 +6,20 @@ systemd does not boot there: the agent is started as its unit does, by its user 
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from simulators.services import ports
+from simulators.services.install import programs
 from simulators.services.process import Command, Process
-from tests.packaging import emulation, roots
+from tests.packaging import roots
 from tests.packaging.conftest import build_package
 from tests.packaging.roots import PATH, Root
 from tests.packaging.sensor import Sensor, ids_in
@@ -39,7 +42,7 @@ def arm64_package(release: str, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def arm64_root(release: str, tmp_path: Path) -> Iterator[Root]:
     if not roots.may_build():
         pytest.skip("only root can make systems")
-    with emulation.arm64():
+    with arm64():
         roots.build(tmp_path / "root.tar", roots.SUITES[release], INCLUDED, "arm64")
         yield roots.unpack(tmp_path / "root.tar", tmp_path / "root")
     subprocess.run(["rm", "-rf", "--one-file-system", str(tmp_path / "root")], check=True)
@@ -99,3 +102,31 @@ def test_the_installed_agent_keeps_what_it_has_acked_over_a_kill(
     assert len(ids) == len(set(ids))
     assert sensor.acked <= set(ids)
     assert len(sensor.acked) > 1_000
+
+
+_FOLDER = Path("/proc/sys/fs/binfmt_misc")
+_NAME = "qemu-aarch64"
+"""The name under which mmdebstrap looks for it."""
+_MAGIC = r"\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00"
+_MASK = r"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff"
+"""The head of an ELF file for this processor, whatever its ABI; an executable, or a shared object."""
+
+
+@contextmanager
+def arm64() -> Iterator[None]:
+    """Register programs for arm64 with the kernel, in any root; a registration that exists is used and stays."""
+    if platform.machine() == "aarch64":
+        yield
+        return
+    qemu = programs.require("qemu-aarch64-static")
+    if not (_FOLDER / "register").exists():
+        subprocess.run(["mount", "-t", "binfmt_misc", "binfmt_misc", str(_FOLDER)], check=True)
+    if (_FOLDER / _NAME).exists():
+        yield
+        return
+    # F: the kernel opens the program now, so that roots need no copy of it.
+    (_FOLDER / "register").write_text(f":{_NAME}:M::{_MAGIC}:{_MASK}:{qemu}:F")
+    try:
+        yield
+    finally:
+        (_FOLDER / _NAME).write_text("-1")

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import shutil
 import tomllib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,15 +18,50 @@ from hypothesis import strategies as st
 from agent.config.identity_rules import IdentityRule, read_rules
 from agent.config.load import Source, parse
 from agent.config.mistakes import ConfigurationError
+from agent.config.settings import DevicesSettings, IdentitySettings, StoreSettings
+from agent.delivery import Answer, Delivery, Media
 from agent.identity.identify import rule_for
 from agent.identity.warnings import LINES_MAX, LINES_SECONDS, Danger, IdentityWarnings
-from agent.store.port import Candidate, Outcome
+from agent.pipeline import Pipeline
+from agent.store.event_store import EventStore
+from agent.store.port import Candidate, Outcome, StoredEvent
 from contract.event import Event
 from contract.fingerprint import IDENTITY_FIELDS
 from contract.record import ClockTrust, Shared
-from tests.agent.identity.gateway import DEVICE, gateway
-from tests.agent.store.stores import HandClock, crash_image
+from tests.agent.store.stores import GATEWAY, HandClock, crash_image, stored_events
 from tests.docs.pages import ROOT, blocks
+
+DEVICE = "urn:dev:mac:00158d0001a2b3c4"
+
+
+@dataclass(slots=True)
+class Gateway:
+    store: EventStore
+    pipeline: Pipeline
+
+    async def take(self, body: object, media: Media = Media.JSON, key: bytes | None = None, **more: object) -> Answer:
+        """Deliver one body, an object as JSON, and wait for the answer."""
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        delivery = Delivery(raw, media, "coap", "coap://[fe80::1]", retransmission_key=key, **more)  # type: ignore[arg-type]
+        self.pipeline.receive(delivery, answered.set_result)
+        async with asyncio.timeout(60):
+            return await answered
+
+    def events(self) -> list[StoredEvent]:
+        """Return the events of devices, in order."""
+        return [event for event in stored_events(self.store) if b'"via":"gateway"' not in event.tail]
+
+
+@asynccontextmanager
+async def gateway(
+    folder: Path, clock: HandClock, *rules: IdentityRule, devices: DevicesSettings | None = None
+) -> AsyncIterator[Gateway]:
+    """Open a gateway with these identity rules."""
+    settings = IdentitySettings(rules=rules)
+    async with EventStore(folder, GATEWAY, StoreSettings(), settings, clock) as store:
+        yield Gateway(store, Pipeline(settings, clock, store, devices))
+
 
 UNTIMED = ("device", "type", "id", "boot", "data")
 WITHOUT_TIME = IdentityRule("urn:dev:mac:*", UNTIMED)

@@ -17,9 +17,8 @@ from agent.mqtt.packets import Message
 from agent.mqtt.zigbee_names import DEVICES, GROUPS, LIST_BYTES_MAX, Kind, ZigbeeNames
 from agent.pace import TURN_SECONDS_MAX
 from tests.agent.coap.stepped_loop import SteppedLoop
-from tests.agent.mqtt.device_lists import learn
 from tests.agent.mqtt.gateway import Recorder
-from tests.agent.mqtt.test_pending import RecordingSource, reception, take_list, zigbee
+from tests.agent.mqtt.test_pending import RecordingSource, learn, reception, take_list, zigbee
 from tests.support.calls import counted_calls
 from tests.support.waiting import until
 

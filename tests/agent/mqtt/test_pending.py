@@ -12,13 +12,13 @@ import pytest
 from agent.config.settings import MqttSettings
 from agent.config.subscriptions import TOPIC_BYTES_MAX, Subscription
 from agent.delivery import Answer, Delivery, Media, Respond, Status
+from agent.mqtt.device_list import DeviceListReader
 from agent.mqtt.packets import Message
 from agent.mqtt.reception import Reception, ReceptionLimits
 from agent.mqtt.routes import Routes
 from agent.mqtt.zigbee_names import UNKNOWN_NAMES_MAX, ZigbeeNames
 from agent.pace import TURN_SECONDS_MAX
 from tests.agent.coap.stepped_loop import SteppedLoop
-from tests.agent.mqtt.device_lists import learn
 from tests.agent.mqtt.gateway import DURABLE, Recorder
 from tests.support.loop_turns import LoopTurns
 from tests.support.waiting import until
@@ -287,3 +287,8 @@ def _told() -> ZigbeeNames:
     names = ZigbeeNames()
     learn(names, LIST.topic.removeprefix("zigbee2mqtt/"), LIST.payload)
     return names
+
+
+def learn(names: ZigbeeNames, topic: str, payload: bytes) -> bool:
+    """Whether the payload was a list."""
+    return bool(DeviceListReader(names.update, topic, payload).read(lambda: False))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import subprocess
 from pathlib import Path
 
@@ -8,9 +9,13 @@ from pyspark.sql import SparkSession
 
 from cloud.errors import FlushError, StopError
 from cloud.runtime.disk import FlushedFolders
+from cloud.runtime.outcome import NEXT_STEP, exit_status
+from cloud.runtime.terminal import printable
 from cloud.stream.checkpoint import Checkpoint
+from simulators.services.spark import submit
 from tests.support.disks.failing_disk import UNWRITABLE, failing_disk
 from tests.support.disks.small_disk import small_disk
+from tests.support.waiting import log_bytes, wait_for_end, wait_for_work
 
 
 def test_what_cannot_be_flushed_is_named(tmp_path: Path) -> None:
@@ -59,3 +64,63 @@ def test_no_start_goes_on_where_a_disk_that_has_become_read_only_has_no_record_o
             folders.flush()  # a read-only disk has nothing to flush
         with pytest.raises(StopError, match=r"cannot be written: .*\(Read-only file system\)"):
             Checkpoint(spark, str(disk_folder), "events").check_flush()
+
+
+logger = logging.getLogger(__name__)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (StopError("do this"), "stage=failed error='do this'"),
+        (ValueError("[KIND] what\nJVM stacktrace"), f"stage=failed error='ValueError: [KIND] what' hint={NEXT_STEP!r}"),
+    ],
+)
+def test_an_error_is_logged_in_a_sentence(error: Exception, message: str, caplog: pytest.LogCaptureFixture) -> None:
+    def program() -> int:
+        raise error
+
+    assert exit_status(program, logger) == 1
+    [record] = caplog.records
+    assert record.getMessage() == message
+
+
+@pytest.mark.guarantee(6)
+def test_what_senders_have_named_acts_on_no_terminal() -> None:
+    assert printable("missing: gw\x1b[2J\u202e\x9b é😀") == "missing: gw\\x1b[2J\\u202e\\x9b é😀"
+
+
+STANDSTILL_SECONDS_MAX = 180.0
+NOT_ASKED = 3
+JOB = f"""
+import sys
+from cloud.session import open_session
+from cloud.runtime.shutdown import StopRequest
+
+stop = StopRequest()
+stop.listen(open_session())
+print("stage=listening", flush=True)
+sys.exit(0 if stop.wait(600) else {NOT_ASKED})
+"""
+
+
+@pytest.mark.heavy
+@pytest.mark.spark
+def test_a_request_that_only_the_java_machine_hears_ends_a_job_that_has_no_stream_yet(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(JOB)
+    job = submit(script, (), tmp_path)
+    try:
+        wait_for_work(
+            job,
+            lambda: job.log().count("stage=listening"),
+            1,
+            "listens",
+            STANDSTILL_SECONDS_MAX,
+            work=lambda: log_bytes(job),
+        )
+        job.request_end()
+        assert wait_for_end(job, STANDSTILL_SECONDS_MAX) == 0
+        assert "Exception" not in job.log()
+    finally:
+        job.kill()

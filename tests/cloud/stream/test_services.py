@@ -14,7 +14,7 @@ from cloud.stream.kafka_admin import KafkaAdmin
 from simulators.services import ports
 from simulators.services.install import jars
 from simulators.services.kafka.broker import Broker, Listener
-from tests.agent.forward.version_link import WITHOUT_TOPIC_IDS, VersionLink
+from tests.agent.forward.kafka.test_services import WITHOUT_TOPIC_IDS, VersionLink
 from tests.cloud.gateway import Gateway, readings
 from tests.cloud.running import PARTITIONS, CloudSide
 

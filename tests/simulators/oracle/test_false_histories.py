@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import given, settings
 
 from contract.event import Event
 from simulators.evidence.row import Row
@@ -14,6 +15,7 @@ from simulators.ledger import Acked, Happened, Line, Refused, Reported, Sent
 from simulators.oracle.evidence_database import AHEAD, RESTORED
 from simulators.oracle.verdict import Scope
 from tests.simulators.oracle.judged_field import NOW, audit, row_of, rows, sent_and_acked
+from tests.simulators.oracle.true_histories import Run, true_histories
 
 DEVICE = "urn:dev:1"
 A, B, C, D = EVENTS = [Event(DEVICE, id=number, data={"t": number}) for number in range(4)]
@@ -59,6 +61,10 @@ SECOND_EPOCH_FIRST = [
     *(row_of(event, place, "e")._replace(offset=10 + place) for place, event in enumerate((A, B), start=1)),
     *(row_of(event, place, "f")._replace(offset=place) for place, event in enumerate((C, D), start=1)),
 ]
+LABEL: dict[str, Any] = {"sequence": 9_000, "epoch": "other", "offset": 9_000}
+IDENTITY: dict[str, Any] = {"device": "urn:dev:9", "type": "alarm", "boot": 3}
+OTHER_ROWS = [(name, [TOPIC[0]._replace(**{name: value}), *TOPIC[1:]]) for name, value in LABEL.items()]
+OTHER_EVENTS = [(name, [TOPIC[0]._replace(**{name: value}), *TOPIC[1:]]) for name, value in IDENTITY.items()]
 REPEAT = TOPIC[0]._replace(offset=50)
 EXCHANGED = [
     TOPIC[1]._replace(epoch=TOPIC[0].epoch, sequence=TOPIC[0].sequence, offset=TOPIC[0].offset),
@@ -177,21 +183,12 @@ FALSE = {
         "doubled", RESTAMPED, [row_of(FIVE), row_of(NINE)], rows(FIVE)
     ),
     **{
-        f"a row has another {name} than its record": History(
-            "mislabelled",
-            LINES,
-            [TOPIC[0]._replace(**{name: value}), *TOPIC[1:]],
-            TOPIC,  # type: ignore[arg-type]
-        )
-        for name, value in (("sequence", 9_000), ("epoch", "other"), ("offset", 9_000))
+        f"a row has another {name} than its record": History("mislabelled", LINES, table, TOPIC)
+        for name, table in OTHER_ROWS
     },
     **{
-        f"an event has another {name} than its sensor has sent": _both(
-            "invented",
-            LINES,
-            [TOPIC[0]._replace(**{name: value}), *TOPIC[1:]],  # type: ignore[arg-type]
-        )
-        for name, value in (("device", "urn:dev:9"), ("type", "alarm"), ("boot", 3))
+        f"an event has another {name} than its sensor has sent": _both("invented", LINES, topic)
+        for name, topic in OTHER_EVENTS
     },
     "the job has lost a record": History("lost", LINES, TOPIC[1:], TOPIC),
     "the job has written a record and its repeat": History("doubled", LINES, [*TOPIC, REPEAT], [*TOPIC, REPEAT]),
@@ -228,3 +225,13 @@ def test_whatever_is_named_of_a_row_names_the_event() -> None:
     (violation,) = audit(LINES, shifted, TOPIC).violations
     assert violation.marks == (1,)
     assert "there is no such record" in str(violation)
+
+
+@pytest.mark.guarantee(0)
+@given(true_histories())
+@settings(max_examples=60, deadline=None)
+def test_a_true_history_is_never_accused(true: Run) -> None:
+    verdict = audit(true.lines, true.table, true.topic, true.scope)
+    assert verdict.faults == {}, verdict.violations
+    alone = audit(true.lines, true.table, scope=true.scope)
+    assert alone.faults == {}, alone.violations

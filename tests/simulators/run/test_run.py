@@ -29,7 +29,7 @@ from simulators.services.postgres import Postgres
 from tests.simulators.oracle.delta_tables import write_table
 from tests.simulators.oracle.judged_field import row_of
 from tests.simulators.run.minimal_gateway import minimal_gateway
-from tests.simulators.written_ledger import write_ledger
+from tests.simulators.test_report import write_ledger
 
 SECONDS_MAX = 120
 SCENARIO = """

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from agent.coap.errors import CredentialsError
 from agent.coap.oscore.credentials import CredentialFiles, create_credential, read_credentials
-from tests.agent.config.unreadable_files import UNREADABLE, outcome
+from tests.agent.config.test_files import UNREADABLE, outcome
 from tests.docs.pages import ROOT, blocks
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"

@@ -22,9 +22,39 @@ from agent.coap.slow_path.blocks import (
 )
 from agent.delivery import Answer, Status
 from tests.agent.coap.recorder import DURABLE, Recorder
-from tests.agent.coap.sensor import CHANGED, CONTINUE, SIZE1, Sensor
+from tests.agent.coap.sensor import BLOCK1, CHANGED, CONTINUE, SIZE1, Response, Sensor, post
 from tests.agent.coap.serving import BODY_BYTES_MAX, serving
-from tests.agent.coap.slow_path.uploads import BODY, SIZE, Uploader, blocks
+
+BODY = bytes(range(150))
+SIZE = 64
+
+
+def blocks(body: bytes = BODY, run: int = 0) -> list[Block]:
+    """Split a body; each run has its own datagrams."""
+    starts = range(0, len(body), SIZE)
+    return [
+        Block(start, SIZE, start + SIZE < len(body), body[start : start + SIZE], f"{run} {start}".encode())
+        for start in starts
+    ]
+
+
+class Uploader:
+    """A sensor that sends in blocks, and records what it sent."""
+
+    def __init__(self, sensor: Sensor) -> None:
+        self._sensor = sensor
+        self._mids = count(1)
+        self.sent: list[bytes] = []
+
+    async def block(self, number: int, more: bool, payload: bytes, *options: tuple[int, bytes]) -> Response:
+        option = BLOCK1, uint(number << 4 | more << 3 | 2)
+        self.sent.append(post(mid=next(self._mids), payload=payload, options=(option, *options)))
+        return await self._sensor.ask(self.sent[-1])
+
+    async def upload(self, body: bytes) -> list[int]:
+        starts = range(0, len(body), SIZE)
+        return [(await self.block(at // SIZE, at + SIZE < len(body), body[at : at + SIZE])).code for at in starts]
+
 
 REQUEST_TAG = 292
 """RFC 9175 section 3."""

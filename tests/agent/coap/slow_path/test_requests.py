@@ -33,7 +33,7 @@ from tests.agent.coap.sensor import (
     post,
 )
 from tests.agent.coap.serving import serving
-from tests.agent.coap.slow_path.uploads import SIZE, Uploader
+from tests.agent.coap.slow_path.test_blocks import SIZE, Uploader
 from tests.support.waiting import until
 
 ACCEPT, OBSERVE, IF_MATCH, PROXY_URI, PROXY_SCHEME, NO_RESPONSE = 17, 6, 1, 35, 39, 258

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import socket
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
 
 import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from agent.config.settings import KafkaSettings
+from agent.forward.kafka.client import LastError
 from agent.forward.kafka.health import FAILING, UNREACHABLE
+from agent.forward.receipts.group_offsets import GroupOffsets, read_receipt
+from agent.forward.receipts.hold import read_hold
 from agent.forward.receipts.poller import FLOWING
-from agent.store.facts import RECEIPTS_TABLE
+from agent.store.facts import RECEIPTS_HELD, RECEIPTS_TABLE
 from agent.store.port import Batch, Offsets, OutboxError
 from agent.telemetry.links import LinkName
+from contract.receipt import Receipt
 from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import wait_until_forwarded
@@ -140,3 +150,142 @@ def test_without_receipts_forwarded_is_done() -> None:
 
     with receipting(KafkaSettings("127.0.0.1:1"), outbox, enabled=False):
         wait_for_count(lambda: processed(outbox), 1, "it is processed")
+
+
+BEYOND = 10**6
+"""An offset above the end of each log."""
+
+
+@pytest.mark.guarantee(4)
+@pytest.mark.kafka
+@pytest.mark.parametrize(
+    ("commit", "reason"),
+    [
+        (lambda kafka: kafka.commit(None, ""), "a foreign consumer"),
+        (lambda kafka: kafka.commit(None, kafka.receipt("wrong").replace("wrong", "wrong,")), "in another form"),
+        (lambda kafka: kafka.consume_as_anybody(), "a foreign consumer"),
+        (lambda kafka: kafka.commit(BEYOND, kafka.receipt("wrong")), "is beyond the log's end"),
+        (lambda kafka: kafka.commit(None, kafka.receipt("wrong", first=BEYOND)), "begins above the group's own offset"),
+        (
+            lambda kafka: kafka.commit(None, kafka.receipt("wrong"), leader_epochs=dict.fromkeys(range(4), 9)),
+            "is of leader epoch 9, but epoch 0 answers",
+        ),
+    ],
+)
+def test_a_commit_that_is_no_receipt_holds_and_pins_nothing_until_a_true_one_stands_there(
+    kafka: KafkaTopic,
+    outbox: CountingOutbox,
+    caplog: pytest.LogCaptureFixture,
+    commit: Callable[[KafkaTopic], None],
+    reason: str,
+) -> None:
+    commit(kafka)
+
+    with receipting(kafka.settings(), outbox):
+        wait_until(lambda: bool(outbox.fact(RECEIPTS_HELD)), "it is held")
+        wait_for_polls(outbox)
+        assert processed(outbox) == 0
+        assert caplog.text.count("receipts=held") == 1
+        hold = read_hold(outbox.fact(RECEIPTS_HELD))
+        assert hold is not None
+        assert reason in hold.reason
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+        wait_until(lambda: read_hold(outbox.fact(RECEIPTS_HELD)) is None, "commands beside the agent read it")
+
+    assert "receipts=flowing" in caplog.text
+    assert outbox.fact(RECEIPTS_TABLE) == "table-1"
+
+
+@pytest.mark.kafka
+def test_offsets_of_an_aborted_transaction_are_no_receipt(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
+    kafka.commit(0, kafka.receipt())
+    kafka.abort_commit(kafka.receipt())
+
+    with receipting(kafka.settings(), outbox):
+        wait_for_polls(outbox)
+        assert processed(outbox) == 0
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+
+
+@pytest.mark.guarantee(4)
+@pytest.mark.kafka
+def test_where_any_commit_counts_what_a_foreign_consumer_has_read_is_processed_and_no_more(
+    kafka: KafkaTopic, outbox: CountingOutbox
+) -> None:
+    with receipting(kafka.settings(), outbox, any_commit=True):
+        wait_for_polls(outbox)
+        assert processed(outbox) == 0
+        kafka.consume_as_anybody()
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+    assert outbox.fact(RECEIPTS_TABLE) is None
+
+
+TABLE = "a199db6a-28c3-4828-8c77-370382fddc32"
+
+
+RECEIPT = Receipt(TABLE, 17, "nDCRGbaQT4C6Yy0VbBGzCg")
+SUCCESSOR = replace(RECEIPT, succeeds=TABLE)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "read"),
+    [
+        (str(RECEIPT), RECEIPT),
+        (f"{RECEIPT}\x01", RECEIPT),
+        (f"{RECEIPT}7", RECEIPT),
+        (f"{RECEIPT}é", RECEIPT),
+        (str(SUCCESSOR), SUCCESSOR),
+        (f"{SUCCESSOR}\x02", SUCCESSOR),
+        (f"{SUCCESSOR}7", SUCCESSOR),
+        (f"{RECEIPT}:{TABLE}", RECEIPT),
+        ("a consumer's own words", None),
+        ("", None),
+    ],
+)
+def test_what_stands_beyond_the_end_is_not_taken_for_a_receipt(metadata: str, read: Receipt | None) -> None:
+    assert read_receipt(TopicPartition("topic", 0, 1, metadata)) == read
+
+
+class Overread:
+    """The client's value if the bytes beyond the end are not UTF-8."""
+
+    @property
+    def metadata(self) -> str:
+        return str(RECEIPT).encode().__add__(b"\xff").decode()
+
+
+def test_bytes_that_are_no_text_are_cut_off() -> None:
+    assert read_receipt(Overread()) == RECEIPT
+
+
+class Unsettled:
+    """A client whose group's coordinator is not elected yet, as for the first group of a new cluster."""
+
+    def __init__(self, *answers: int) -> None:
+        self._answers = list(answers)
+
+    def committed(self, question: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        if self._answers:
+            raise KafkaException(KafkaError(self._answers.pop(0)))
+        return [TopicPartition(one.topic, one.partition, 7) for one in question]
+
+
+def read(consumer: Unsettled) -> dict[int, TopicPartition]:
+    group = GroupOffsets(cast("AdminClient", None), cast("Consumer", consumer), "topic", LastError())
+    return group._committed([0, 1], threading.Event())
+
+
+def test_a_coordinator_that_is_being_elected_is_asked_again() -> None:
+    waiting = (
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    )
+    assert {number: answer.offset for number, answer in read(Unsettled(*waiting)).items()} == {0: 7, 1: 7}
+
+
+def test_a_refusal_is_told_at_once() -> None:
+    with pytest.raises(KafkaException, match="GROUP_AUTHORIZATION_FAILED"):
+        read(Unsettled(KafkaError.GROUP_AUTHORIZATION_FAILED))
