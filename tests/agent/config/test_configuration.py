@@ -40,53 +40,6 @@ def test_the_addresses_of_brokers_are_read(servers: str) -> None:
     assert read({"kafka": {"bootstrap_servers": servers}}).kafka.bootstrap_servers == servers
 
 
-KEYS: dict[str, dict[str, tuple[object, object]]] = {
-    "gateway": {"id": ("gw2", "gw2"), "state_dir": ("/tmp/x", Path("/tmp/x")), "clock": ("trusted", "trusted")},
-    "coap": {"enabled": (False, False), "bind": ("127.0.0.1:1", "127.0.0.1:1"), "max_body_bytes": ("2KiB", 2048)},
-    "http": {
-        "enabled": (False, False),
-        "bind": ("[::1]:2", "[::1]:2"),
-        "max_body_bytes": ("1KiB", 1024),
-        **{key: (f"/{key}", Path(f"/{key}")) for key in ("token_file", "tls_certificate", "tls_key")},
-    },
-    "devices": {"allow": (["urn:a:*", "urn:b"], ("urn:a:*", "urn:b")), "deny": (["urn:a:1"], ("urn:a:1",))},
-    "mqtt": {
-        **dict.fromkeys(("enabled", "tls"), (True, True)),
-        **{key: (key, key) for key in ("host", "username", "base_topic")},
-        "port": (8883, 8883),
-        "version": ("3.1.1", "3.1.1"),
-        "session_expiry": ("1h", 3600),
-        **{
-            key: (f"/{key}", Path(f"/{key}"))
-            for key in ("password_file", "tls_ca_file", "tls_certificate_file", "tls_key_file")
-        },
-        "max_body_bytes": ("1KiB", 1024),
-        "subscriptions": ([{"topic": "a/{device}", "format": "cbor"}], (Subscription("a/{device}", Media.CBOR),)),
-    },
-    "identity": {"retention": ("1d", 86_400), "resend_window": ("10s", 10), "resend_horizon": ("1h", 3_600)},
-    "store": {
-        "max_bytes": ("2GiB", 2 << 30),
-        "keep_processed": ("2m", 120),
-        "commit_delay_ms_max": (5, 5),
-        "commit_events_max": (9, 9),
-    },
-    "kafka": {
-        "bootstrap_servers": ("a:1", "a:1"),
-        "topic": ("t", "t"),
-        "properties": ({"linger.ms": 7, "enable.x": True}, {"linger.ms": "7", "enable.x": "true"}),
-    },
-    "receipts": {"enabled": (False, False), "group": ("g", "g"), "poll_seconds": (2, 2), "any_commit": (True, True)},
-}
-"""Of each section its keys, each as it is written and as it is read."""
-
-
-@pytest.mark.parametrize("section", KEYS)
-def test_every_key_is_read(section: str) -> None:
-    settings = getattr(read({section: {key: written for key, (written, _) in KEYS[section].items()}}), section)
-    found = {key_of(field): getattr(settings, field.name) for field in fields(settings)}
-    assert {key: found[key] for key in KEYS[section]} == {key: value for key, (_, value) in KEYS[section].items()}
-
-
 def test_the_environment_overrides_the_file() -> None:
     settings = read({}, {"ONCEGATE_RECEIPTS__POLL_SECONDS": "5s", "ONCEGATE_COAP__ENABLED": "false", "HOME": "/"})
     assert (settings.receipts.poll_seconds, settings.coap.enabled) == (5, False)

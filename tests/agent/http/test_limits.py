@@ -115,26 +115,6 @@ async def test_a_client_sees_the_refusal_of_a_body_that_it_is_still_sending(tmp_
 
 
 @pytest.mark.guarantee(6)
-async def test_without_a_word_the_server_has_these_limits(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served, AsyncExitStack() as stack:
-        raws = [
-            await stack.enter_async_context(Raw(served.server.port, f"127.0.0.{2 + number % 2}"))
-            for number in range(Limits().connections_max)
-        ]
-        raws[-1].send(post_bytes(EVENT))
-        assert (await raws[-1].receive()).code == 200
-        with pytest.raises(ConnectionError):
-            await served.client.post(EVENT)
-        for raw in raws[: Limits().requests_in_progress_max]:
-            raw.send(post_bytes(EVENT)[:-1])
-        refused = raws[-1]
-        refused.send(GET)  # answered after the others have begun
-        assert (await refused.receive()).code == 200
-        refused.send(post_bytes(EVENT))
-        assert (await refused.receive()).code == 503
-
-
-@pytest.mark.guarantee(6)
 async def test_more_requests_than_the_limit_are_told_to_come_back_and_cost_no_body(tmp_path: Path) -> None:
     responds: list[Respond] = []
     limits = Limits(requests_in_progress_max=2)

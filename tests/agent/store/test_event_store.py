@@ -24,7 +24,7 @@ from agent.store.read.flush_request import request_flush
 from agent.store.schema import database, gaps
 from agent.store.schema.gaps import GAPS_MAX, Gap
 from agent.store.write.committer import LABEL_RANGES_MAX, declarations
-from contract.event import Event, Label
+from contract.event import Event
 from contract.fingerprint import fingerprint
 from tests.agent.store.stores import (
     GATEWAY,
@@ -49,16 +49,6 @@ KEY = b"p" * 16
 ONE = Event(DEVICE, id=1, data={"t": 21})
 TWO = Event(DEVICE, id=2, data={"t": 21})
 NAMELESS = Event(DEVICE, data={"t": 21})
-
-
-async def test_an_accepted_event_is_read_back_with_label_and_fingerprint(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock) as store:
-        outcome = await accept(store, clock, ONE)
-        started, event = stored_events(store)
-    assert (outcome.accepted, outcome.duplicates, outcome.fingerprints) == (1, 0, (fingerprint(ONE),))
-    assert (started.label.sequence, event.label) == (1, Label(started.label.epoch, 2))
-    assert event.fingerprint == fingerprint(ONE)
-    assert b'"type":"gateway.started","id":"%s"' % started.label.epoch.encode() in started.tail
 
 
 async def test_an_opening_that_stores_nothing_writes_nothing(tmp_path: Path, clock: HandClock) -> None:

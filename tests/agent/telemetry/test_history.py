@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -110,24 +110,6 @@ async def test_the_counters_are_sampled_while_the_agent_runs(monkeypatch: pytest
 UP = LinkState("connected", up=True)
 DOWN = LinkState("unreachable", up=False, level=logging.WARNING)
 HELD = LinkState("held", up=False, level=logging.WARNING, logs_each_reason=True)
-
-
-@pytest.fixture
-def set_level() -> Iterator[Callable[[int], None]]:
-    root = logging.getLogger()
-    level = root.level
-    yield root.setLevel
-    root.setLevel(level)
-
-
-@pytest.mark.parametrize("level", [logging.DEBUG, logging.WARNING, logging.CRITICAL])
-def test_a_recovery_is_seen_at_every_log_level(level: int, set_level: Callable[[int], None]) -> None:
-    set_level(level)
-    links = Links(HandClock())
-    links.report(LinkName.KAFKA, DOWN, "connection refused")
-    links.report(LinkName.KAFKA, UP)
-    assert document_of(links.reports())["kafka"]["up"] is True
-    assert links.state(LinkName.KAFKA) == UP
 
 
 def test_since_is_when_the_state_began_and_the_reason_is_the_latest() -> None:

@@ -66,11 +66,6 @@ def test_a_protected_event_is_accepted_once_and_only_the_first_request_is_challe
     assert int(number.read_text().split()[0]) > used
 
 
-def test_a_gateway_that_requires_oscore_refuses_what_is_not_protected(gateway: RunningAgent) -> None:
-    done = gateway.oncegate("send", *EVENT)
-    assert (done.returncode, "OSCORE" in done.stdout) == (1, True), done
-
-
 def test_the_device_is_the_one_of_the_credentials(gateway: RunningAgent) -> None:
     status, (result,), _ = send(gateway, "a=1", "--device", OTHER, "--id", "1")
     assert (status, result["outcome"], result["code"]) == (1, "refused", "4.03")

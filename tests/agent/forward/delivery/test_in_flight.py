@@ -31,17 +31,6 @@ def batches(window: InFlightWindow, count: int) -> list[Batch]:
     return [confirmed.batch("id", LEADERS) for confirmed in window.take_confirmed(count)]
 
 
-def test_a_flight_is_acked_by_its_last_report_only() -> None:
-    sending = in_flight(5, 2)
-
-    sending.report(None, delivered(3, 70))
-    before = sending.acked
-    sending.report(None, delivered(3, 71))
-
-    assert (before, sending.acked) == (False, True)
-    assert sending.batch("id", LEADERS) == Batch(5, 6, "id", {3: Offsets(70, 71, 4)})
-
-
 @pytest.mark.parametrize("before", [{}, {3: 3}, {2: 4}])
 @pytest.mark.parametrize("after", [{3: 4}, {2: 3, 3: 5}])
 def test_a_batch_whose_leader_is_not_the_same_before_its_first_send_and_after_its_last_ack_is_none(

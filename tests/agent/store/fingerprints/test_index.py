@@ -141,38 +141,6 @@ def test_a_segment_has_each_fingerprint_of_its_memtable_once_at_its_latest_posit
     assert all(0 <= moments[entry.position] - entry.service_ms < 2 * MOMENT_MS for entry in entries)
 
 
-def test_what_is_given_up_is_forgotten_wherever_it_lies_and_may_come_again(connection: sqlite3.Connection) -> None:
-    known = FingerprintIndex(IndexBounds(1 << 20, 64))
-    sealing = Sealing(known, lambda: connection, transactions(connection), lambda: 0)
-    added = some(150)
-    known.add(1, 0, b"".join(added))
-    while sealing.step():
-        pass
-    known.forget(10, 20)
-    known.forget(140, 145)
-    gone = {*range(10, 21), *range(140, 146)}
-    for position, piece in enumerate(added, 1):
-        assert known.position(piece, lambda: connection) == (None if position in gone else position)
-    known.add(151, 0, added[9] + added[139])
-    assert (known.position(added[9], lambda: connection), known.position(added[139], lambda: connection)) == (151, 152)
-    known.add(153, 0, b"".join(some(100, 3)))
-    while sealing.step():
-        pass
-    assert (known.position(added[9], lambda: connection), known.position(added[139], lambda: connection)) == (151, 152)
-
-
-def test_sealed_fingerprints_are_past_their_retention_to_the_moment(connection: sqlite3.Connection) -> None:
-    known = FingerprintIndex(IndexBounds(1 << 20, 64))
-    sealing = Sealing(known, lambda: connection, transactions(connection), lambda: 0)
-    added = some(64)
-    for place, piece in enumerate(added):
-        known.add(place + 1, place * MOMENT_MS, piece)
-    while sealing.step():
-        pass
-    known.expire(0, 30 * MOMENT_MS)
-    assert [known.position(piece, lambda: connection) for piece in added] == [None] * 30 + list(range(31, 65))
-
-
 def test_a_block_that_is_past_its_retention_leaves_memory(connection: sqlite3.Connection) -> None:
     known = FingerprintIndex(IndexBounds(1 << 20, 64))
     added = some(100)

@@ -75,29 +75,6 @@ class Stored:
         ]
 
 
-async def test_once_the_clock_is_trusted_an_event_declares_by_how_much_it_was_off(tmp_path: Path) -> None:
-    clock = untrusted()
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, reading(1))
-        clock.pass_seconds(30)
-        await accept(store, clock, reading(2))
-        clock.pass_seconds(30)
-        synchronise(clock, START)
-        await accept(store, clock, reading(3))
-        found = Stored.of(store)
-        started = found.own[0]
-        assert found.clocks == [
-            {
-                "boot": "boot-1",
-                "epoch": started[0],
-                "first": 1,
-                "last": 3,
-                "correction_ms": START - IN_1970 - 60_000,
-            }
-        ]
-        assert [trust.value for *_, trust in found.readings] == ["untrusted", "untrusted", "trusted"]
-
-
 async def test_no_event_of_a_sensor_is_needed_for_it(tmp_path: Path) -> None:
     clock = untrusted()
     async with make_store(tmp_path, clock) as store:

@@ -145,10 +145,3 @@ async def test_other_data_another_device_and_other_ways_in_are_not_marked(tmp_pa
         await submit(store, clock, Event(DEVICE, time=4, data={"action": "single"}), via="coap")
         events = stored_events(store)
     assert [MARK in event.tail for event in events] == [False] * 5
-
-
-async def test_an_equal_stamp_is_the_same_event(tmp_path: Path, clock: HandClock) -> None:
-    event = Event(DEVICE, time=1, data={"action": "single"})
-    async with make_store(tmp_path, clock) as store:
-        assert (await submit(store, clock, event, via="zigbee2mqtt")).accepted == 1
-        assert (await submit(store, clock, event, via="zigbee2mqtt")).duplicates == 1
