@@ -2,15 +2,7 @@
 
     oncegate-cloud consumer --bootstrap-servers localhost:9092 --connection ./postgres --table consumed
 
-Up to as many consumers as there are partitions may run in one group. `--commit` sets when the offset is committed:
-
-    transaction   with the result, in PostgreSQL (the default): each event once, after any crash or rebalance
-    before        to Kafka, then the result: at most once; a crash loses the events being written
-    auto          by the Kafka client, every few seconds: at least once; a crash repeats the events since then
-
-The last two exist for comparison, and write into a table without a key. `--webhook URL` calls a URL for each new event,
-with its fingerprint as Idempotency-Key, until it answers 2xx. A call that fails is retried after increasing delays, up
-to five minutes, and does not delay the others. Calls are in no particular order, and none is given up.
+Up to as many consumers as there are partitions may run in one group.
 
 Exit status: 0 ended by SIGTERM or SIGINT; 1 a failure, which the log names; 2 wrong usage.
 """
@@ -31,10 +23,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from cloud import kafka_options
 from cloud.errors import JobError, StopError
-from cloud.plain_consumer.table import CommitMode, ConsumerTable, Move, StaleError
+from cloud.plain_consumer.table import ConsumerTable, Move, StaleError
 from cloud.plain_consumer.topic import TopicIdReader
 from cloud.plain_consumer.values import Entry, read_message
-from cloud.plain_consumer.webhook import Webhook
 from cloud.postgres.connection import read_connection
 from cloud.runtime.outcome import exit_status
 from cloud.runtime.program_log import log_to_stderr
@@ -61,8 +52,6 @@ class ConsumerSettings:
     group: str
     connection: Path
     table: str
-    commit: CommitMode
-    webhook: str | None
     properties: dict[str, str]
 
 
@@ -78,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(settings: ConsumerSettings, stop: threading.Event) -> int:
     connection = read_connection(settings.connection)
-    with ConsumerTable(connection, settings.table, settings.group, settings.topic, settings.commit) as table:
+    with ConsumerTable(connection, settings.table, settings.group, settings.topic) as table:
         try:
             Reader(settings, table).run(stop)
         except KafkaException as error:
@@ -91,12 +80,10 @@ class Reader:
 
     def __init__(self, settings: ConsumerSettings, table: ConsumerTable) -> None:
         self._topic = settings.topic
-        self._commit = settings.commit
         self._table = table
-        self._webhook = Webhook(settings.webhook, table) if settings.webhook else None
         self._topic_ids = TopicIdReader(settings.bootstrap_servers, settings.properties, settings.topic)
         self._topic_id = ""
-        """Id of the topic that the table's offsets belong to; empty where Kafka keeps the offsets."""
+        """Id of the topic that the table's offsets belong to."""
         self._has_unknown = False
         """Whether a key that is not known here has been reported."""
         self._next: dict[int, int] = {}
@@ -104,12 +91,11 @@ class Reader:
         self._consumer = Consumer(
             {
                 "isolation.level": "read_committed",
-                # With offsets in the table, records that retention has deleted are a loss that must be reported.
-                "auto.offset.reset": "error" if settings.commit is CommitMode.TRANSACTION else "earliest",
+                "auto.offset.reset": "error",  # records that retention has deleted are a loss that must be reported
                 **settings.properties,
                 "bootstrap.servers": settings.bootstrap_servers,
                 "group.id": settings.group,
-                "enable.auto.commit": settings.commit is CommitMode.AUTO,
+                "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
             }
         )
@@ -117,35 +103,27 @@ class Reader:
     def run(self, stop: threading.Event) -> None:
         """Poll, write and commit until `stop` is set."""
         self._consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._lost, on_lost=self._lost)
-        logger.info("stage=subscribed topic=%s commit=%s", self._topic, self._commit.value)
+        logger.info("stage=subscribed topic=%s", self._topic)
         try:
             while not stop.is_set():
                 polled = self._consumer.consume(BATCH_MESSAGES_MAX, WAIT_SECONDS)
                 if entries := [read_message(message) for message in polled if _is_record(message)]:
                     self._write(entries)
-                if self._webhook is not None:
-                    self._webhook.deliver(stop)
         finally:
             self._close()
 
     def _write(self, entries: list[Entry]) -> None:
         self._report_unknown(entries)
         ends = {entry.partition: entry.offset + 1 for entry in entries}  # the last of each: they come in order
-        if self._commit is CommitMode.BEFORE:
-            commit = partial(self._consumer.commit, offsets=self._places(ends), asynchronous=False)
-            within(ANSWER_SECONDS_MAX, commit, "the commit of the offsets")
-            logger.info("stage=offsets records=%d", len(entries))
         self._check_topic()
         moves = [Move(partition, self._next.get(partition, 0), end) for partition, end in ends.items()]
         try:
-            rows = self._table.write(entries, moves, self._topic_id, calls=self._webhook is not None)
+            rows = self._table.write(entries, moves, self._topic_id)
         except StaleError as error:
             logger.warning("stage=rejected error=%r", str(error))
             self._seek_to_table([place.partition for place in self._consumer.assignment()])
             return
         self._next |= ends
-        if self._commit is CommitMode.AUTO:
-            self._consumer.store_offsets(offsets=self._places(ends))
         logger.info("stage=committed records=%d rows=%d", len(entries), rows)
 
     def _report_unknown(self, entries: list[Entry]) -> None:
@@ -164,10 +142,9 @@ class Reader:
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Begin at the table's offsets, whatever the group has committed in Kafka."""
-        if self._commit is CommitMode.TRANSACTION:
-            self._topic_id = self._topic_ids.read()
-            self._next = self._table.next_offsets([place.partition for place in partitions], self._topic_id)
-            consumer.assign([TopicPartition(self._topic, place.partition, self._start(place)) for place in partitions])
+        self._topic_id = self._topic_ids.read()
+        self._next = self._table.next_offsets([place.partition for place in partitions], self._topic_id)
+        consumer.assign([TopicPartition(self._topic, place.partition, self._start(place)) for place in partitions])
         logger.info("stage=assigned partitions=%s", sorted(place.partition for place in partitions))
 
     def _lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -187,7 +164,7 @@ class Reader:
 
     def _check_topic(self) -> None:
         """Raise StopError where the topic was recreated; called after a read, so that it covers these records."""
-        if self._commit is CommitMode.TRANSACTION and (now := self._topic_ids.read()) != self._topic_id:
+        if (now := self._topic_ids.read()) != self._topic_id:
             raise StopError(
                 f"topic {self._topic}: it was recreated while it was read, with the id {now} instead of "
                 f"{self._topic_id}; none of its records is in the table"
@@ -220,16 +197,12 @@ def parse(arguments: Sequence[str]) -> ConsumerSettings:
     """Read the arguments; wrong usage ends the process with status 2 and a message."""
     options = parser()
     given = options.parse_args(arguments)
-    if given.webhook and given.commit is not CommitMode.TRANSACTION:
-        options.error("--webhook requires --commit transaction")
     return ConsumerSettings(
         bootstrap_servers=given.bootstrap_servers,
         topic=given.topic,
         group=given.group,
         connection=given.connection,
         table=given.table,
-        commit=given.commit,
-        webhook=given.webhook,
         properties=kafka_options.properties(given),
     )
 
@@ -254,14 +227,6 @@ def parser() -> argparse.ArgumentParser:
         help="file with libpq's connection string, which only its owner may read",
     )
     add("--table", type=table_name, required=True, metavar="NAME", help="created if absent")
-    add(
-        "--commit",
-        type=CommitMode,
-        choices=list(CommitMode),
-        default=CommitMode.TRANSACTION,
-        help="default: transaction",
-    )
-    add("--webhook", metavar="URL", help="called for each new event; only with --commit transaction")
     kafka_options.add_options(parser, is_java=False)
     return parser
 

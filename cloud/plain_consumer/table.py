@@ -1,4 +1,4 @@
-"""The consumer's table: results and offsets, in one transaction in mode `transaction`."""
+"""The consumer's table: results and offsets in one transaction."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from enum import StrEnum
 from types import TracebackType
 from typing import Self
 
@@ -29,7 +28,7 @@ _TYPES = {
 }
 _COLUMNS = ", ".join(_TYPES)
 _FIELDS = ", ".join(f"{name} {kind}" for name, kind in _TYPES.items())
-_TABLE = f"CREATE TABLE IF NOT EXISTS {{table}} ({_FIELDS}<key>)"
+_TABLE = f"CREATE TABLE IF NOT EXISTS {{table}} ({_FIELDS}, PRIMARY KEY (fingerprint))"
 _NEW = f"CREATE TEMPORARY TABLE {{new}} ({_FIELDS}) ON COMMIT DELETE ROWS"
 _QUARANTINE = """
     CREATE TABLE IF NOT EXISTS {quarantine} (kafka_partition integer, kafka_offset bigint, reason text, value bytea)
@@ -39,11 +38,6 @@ _OFFSETS = """
     (grp text, topic text, partition integer, next bigint NOT NULL, topic_id text NOT NULL,
      PRIMARY KEY (grp, topic, partition))
 """
-_CALLS = """
-    CREATE TABLE IF NOT EXISTS {calls}
-    (fingerprint bytea PRIMARY KEY, body text, failures integer NOT NULL DEFAULT 0,
-     due timestamptz NOT NULL DEFAULT now())
-"""
 # For a member that the group has removed, `was` no longer matches.
 _MOVE = """
     INSERT INTO {offsets} AS o VALUES (%(group)s, %(topic)s, %(partition)s, %(next)s, %(topic_id)s)
@@ -51,20 +45,6 @@ _MOVE = """
     WHERE o.next = %(was)s AND o.topic_id = excluded.topic_id
 """
 _NEXT = "SELECT partition, next, topic_id FROM {offsets} WHERE grp = %(group)s AND topic = %(topic)s"
-_DUE = "SELECT fingerprint, body FROM {calls} WHERE due <= now() ORDER BY due LIMIT %s"
-_POSTPONE = """
-    UPDATE {calls} SET failures = failures + 1,
-        due = now() + make_interval(secs => least(power(2, least(failures, 30)), %(seconds_max)s))
-    WHERE fingerprint = %(fingerprint)s RETURNING failures
-"""
-
-
-class CommitMode(StrEnum):
-    """When the offset is committed."""
-
-    TRANSACTION = "transaction"
-    BEFORE = "before"
-    AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +61,19 @@ class StaleError(JobError):
 
 
 class ConsumerTable:
-    """Rows, quarantine, offsets and due calls, over one connection."""
+    """Rows, quarantine and offsets, over one connection."""
 
-    def __init__(self, connection: str, table: str, group: str, topic: str, commit: CommitMode) -> None:
+    def __init__(self, connection: str, table: str, group: str, topic: str) -> None:
         self._conninfo = connection
         self._of = {"group": group, "topic": topic}
-        self._commit = commit
-        suffixes = {"table": "", "quarantine": "_quarantine", "offsets": "_offsets", "calls": "_calls", "new": "_new"}
+        suffixes = {"table": "", "quarantine": "_quarantine", "offsets": "_offsets", "new": "_new"}
         self._names = {name: identifier(table, suffix) for name, suffix in suffixes.items()}
         self._names["new"] = sql.Identifier("oncegate_new")
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
         self._connection = self._open.enter_context(connected(self._conninfo))
-        key = ", PRIMARY KEY (fingerprint)" if self._commit is CommitMode.TRANSACTION else ""
-        for statement in (_TABLE.replace("<key>", key), _QUARANTINE, _OFFSETS, _CALLS, _NEW):
+        for statement in (_TABLE, _QUARANTINE, _OFFSETS, _NEW):
             self._connection.execute(self._sql(statement))
         columns.widen(self._connection, self._names["table"], _TYPES)
         return self
@@ -120,31 +98,16 @@ class ConsumerTable:
             )
         return {partition: offset for partition, offset, _ in found if partition in partitions}
 
-    def write(self, entries: Sequence[Entry], moves: Sequence[Move], topic_id: str, *, calls: bool) -> int:
-        """Write entries, moves and, with `calls`, the calls to be made in one transaction; return the new rows."""
+    def write(self, entries: Sequence[Entry], moves: Sequence[Move], topic_id: str) -> int:
+        """Write entries and moves in one transaction; return the new rows."""
         with durable_transaction(self._connection):
-            rows = self._insert(entries, calls=calls)
+            rows = self._insert(entries)
             logger.info("stage=result rows=%d", rows)
-            if self._commit is CommitMode.TRANSACTION:
-                for move in moves:
-                    self._move(move, topic_id)
+            for move in moves:
+                self._move(move, topic_id)
         return rows
 
-    def calls_due(self, limit: int) -> list[tuple[bytes, str]]:
-        """Return the fingerprint and body of due calls, the longest due first."""
-        return self._connection.execute(self._sql(_DUE), (limit,)).fetchall()
-
-    def postpone(self, fingerprint: bytes, seconds_max: float) -> int:
-        """Delay a call that has failed, twice as long each time; return the number of its failures."""
-        given = {"fingerprint": fingerprint, "seconds_max": seconds_max}
-        row = self._connection.execute(self._sql(_POSTPONE), given).fetchone()
-        return row[0] if row else 0
-
-    def called(self, fingerprint: bytes) -> None:
-        """Remove a call that was answered."""
-        self._connection.execute(self._sql("DELETE FROM {calls} WHERE fingerprint = %s"), (fingerprint,))
-
-    def _insert(self, entries: Sequence[Entry], *, calls: bool) -> int:
+    def _insert(self, entries: Sequence[Entry]) -> int:
         good = [entry for entry in entries if entry.reason is None]
         bad = [entry for entry in entries if entry.reason is not None]
         with self._connection.cursor() as cursor:
@@ -158,11 +121,7 @@ class ConsumerTable:
                     self._sql("INSERT INTO {quarantine} VALUES (%s, %s, %s, %s)"),
                     (one.partition, one.offset, one.reason, one.value),
                 )
-            once = "ON CONFLICT DO NOTHING" if self._commit is CommitMode.TRANSACTION else ""
-            insert_calls = "INSERT INTO {calls} SELECT fingerprint, data FROM inserted ON CONFLICT DO NOTHING"
-            insert = f"INSERT INTO {{table}} ({_COLUMNS}) SELECT {_COLUMNS} FROM {{new}} {once}"
-            if calls:
-                insert = f"WITH inserted AS ({insert} RETURNING fingerprint, data) {insert_calls}"
+            insert = f"INSERT INTO {{table}} ({_COLUMNS}) SELECT {_COLUMNS} FROM {{new}} ON CONFLICT DO NOTHING"
             return cursor.execute(self._sql(insert)).rowcount
 
     def _move(self, move: Move, topic_id: str) -> None:

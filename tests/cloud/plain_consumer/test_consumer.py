@@ -25,9 +25,6 @@ from tests.support.waiting import wait_for_work
 
 pytestmark = pytest.mark.kafka
 
-END_SECONDS_MAX = 60.0
-"""How long a member may take to end; longer than it waits for Kafka meanwhile."""
-
 
 def test_dead_between_result_and_offset_it_writes_each_event_once(side: ConsumerSide) -> None:
     gateway = Gateway()
@@ -50,47 +47,6 @@ def test_dead_between_result_and_offset_it_writes_each_event_once(side: Consumer
     assert side.members[-1].terminate() == 0
 
 
-@pytest.mark.heavy
-def test_offsets_first_lose_what_was_in_progress(side: ConsumerSide) -> None:
-    side.send(Gateway().records(readings(20)))
-    side.start("--commit", "before")
-    side.wait_for_rows(20)
-    with side.locked(""):
-        side.send(Gateway(sequence=20).records(readings(15, start=20)))
-        side.wait("stage=offsets records=15")
-        side.members[-1].kill()
-    side.send(Gateway(sequence=40).records(readings(1, start=40)))
-    side.start("--commit", "before")
-    side.wait_for_rows(21)
-    assert side.ids() == [*range(20), 40]
-
-
-@pytest.mark.heavy
-def test_auto_commit_writes_again_what_came_since(side: ConsumerSide) -> None:
-    side.send(Gateway().records(readings(20)))
-    options = ("--commit", "auto", "--kafka", "auto.commit.interval.ms=3600000")
-    side.start(*options)
-    side.wait_for_rows(20)
-    side.members[-1].kill()
-    side.start(*options)
-    side.wait_for_rows(40)
-    assert side.ids() == sorted([*range(20), *range(20)])
-
-
-@pytest.mark.heavy
-def test_it_ends_when_asked_to_though_the_broker_never_answers_the_commit_at_its_end(side: ConsumerSide) -> None:
-    side.send(Gateway().records(readings(20)))
-    member = side.start("--commit", "auto", "--kafka", "auto.commit.interval.ms=3600000")
-    side.wait_for_rows(20)
-    side.broker.pause()
-    try:
-        member.request_end()
-        assert member.wait(END_SECONDS_MAX) == 0
-    finally:
-        side.broker.resume()
-    assert "stage=closing error='closing the client: no answer within" in member.log()
-
-
 def test_a_commit_that_nobody_answers_fails_in_its_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         quiet = {
@@ -110,7 +66,7 @@ def test_a_row_set_back_by_an_operator_loses_no_record_of_a_partition_without_a_
     gateway = Gateway()
     ends = ("--bootstrap-servers", side.broker.bootstrap_servers, "--topic", side.name, "--group", side.name)
     settings = consumer.parse([*ends, "--connection", str(side.connection), "--table", side.name])
-    with ConsumerTable(side.server.connection, side.name, side.name, side.name, settings.commit) as table:
+    with ConsumerTable(side.server.connection, side.name, side.name, side.name) as table:
         reader = consumer.Reader(settings, table)
         reader._consumer.subscribe([side.name], on_assign=reader._assigned, on_revoke=reader._lost)
         side.send(gateway.records(readings(10)))
@@ -170,7 +126,7 @@ def test_a_topic_made_anew_under_a_running_member_stops_it(side: ConsumerSide) -
     assert "recreated" in side.members[-1].log()
 
 
-@pytest.mark.parametrize("wrong", [("--table", "a b"), ("--commit", "never"), ("--commit", "auto", "--webhook", "x")])
+@pytest.mark.parametrize("wrong", [("--table", "a b"), ("--commit", "auto")])
 def test_wrong_usage_is_refused(wrong: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         consumer.parse(["--bootstrap-servers", "k:1", "--connection", "c", "--table", "t", *wrong])
