@@ -105,6 +105,19 @@ class LogFrames:
         self.frames, self.behind = self.behind[:committed], self.behind[committed:]
 
 
+def newest_header(path: Path, log: LogFrames) -> bytes:
+    """Return the file's header as of the log's last commit; empty where there is none, or the disk cannot read it."""
+    frame = next((frame for frame in reversed(log.frames) if frame.page == 1), None)
+    where, at = (path, 0) if frame is None else (log.path, frame.at)
+    if not where.exists():
+        return b""
+    file = os.open(where, os.O_RDONLY)
+    try:
+        return read_piece(file, at, HEADER_BYTES)
+    finally:
+        os.close(file)
+
+
 class PageVersions:
     """All versions of all pages; a page that cannot be read is empty."""
 

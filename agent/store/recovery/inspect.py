@@ -7,8 +7,9 @@ from pathlib import Path
 
 from agent.store.errors import DamagedStoreError
 from agent.store.files import use_mark
-from agent.store.files.sqlite_pages import HEADER_BYTES, LogFrames, read_piece
+from agent.store.files.sqlite_pages import HEADER_BYTES, LogFrames, newest_header, read_piece
 from agent.store.layout import PAGE_BYTES
+from agent.store.schema.database import check_version
 
 _MAGIC = b"SQLite format 3\0"
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
@@ -23,7 +24,10 @@ The frames of a failed commit are cut off before the next one is written (write_
 
 
 def inspect_files(path: Path) -> None:
-    """Raise DamagedStoreError if the files are damaged. Call it before SQLite opens and changes them."""
+    """Raise DamagedStoreError if the files are damaged, StoreError if only a newer release may open them.
+
+    Call it before SQLite opens and changes them.
+    """
     if use_mark.lacks_file(path):
         raise DamagedStoreError(f"{path}: missing, though its log or the mark of its use is there")
     log = LogFrames(path)
@@ -31,6 +35,7 @@ def inspect_files(path: Path) -> None:
         header = _beginning(path, HEADER_BYTES)
         if not _is_header(header):
             raise DamagedStoreError(f"{path}: its header is not what SQLite writes")
+        check_version(path, *_version(newest_header(path, log)))
         _inspect_length(path, header, log)
     if log.unreadable:
         raise DamagedStoreError(f"{log.path}: the disk cannot read all of it")
@@ -38,6 +43,15 @@ def inspect_files(path: Path) -> None:
         raise DamagedStoreError(f"{log.path}: its header is not what SQLite writes")
     if log.commits_behind_damage > _TORN_COMMITS_MAX:
         raise DamagedStoreError(f"{log.path}: damaged, with {log.commits_behind_damage} commits behind it")
+
+
+def schema_version(path: Path) -> int:
+    """Return the version of the store's schema; 0 where it cannot be read."""
+    return _version(newest_header(path, LogFrames(path)))[0]
+
+
+def _version(header: bytes) -> tuple[int, int]:
+    return int.from_bytes(header[60:64], "big"), int.from_bytes(header[68:72], "big")
 
 
 def _inspect_length(path: Path, header: bytes, log: LogFrames) -> None:

@@ -16,7 +16,7 @@ from agent.store.files.write_ahead_log import is_of_earlier_round
 from agent.store.fingerprints.index import DEFAULT_BOUNDS, IndexBounds
 from agent.store.fingerprints.transient import Lifetimes
 from agent.store.memory import Memory, load
-from agent.store.recovery.inspect import inspect_files
+from agent.store.recovery.inspect import inspect_files, schema_version
 from agent.store.recovery.salvage import salvage
 from agent.store.schema import database, disk_space, gaps, tables
 from agent.store.schema.database import Connect
@@ -111,6 +111,11 @@ def _has_older_log(path: Path) -> bool:
 def _replace(path: Path, clock: Clock, reason: str) -> None:
     time = datetime.fromtimestamp(clock.wall_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
     log.error("store=damaged reason=%r", reason)
+    if (version := schema_version(path)) > len(database.migrations()):
+        raise StoreError(
+            f"{path}: damaged ({reason}), and its schema {version} is of a newer release, which alone salvages all of "
+            "it: install that one"
+        )
     needed_bytes = database.disk_bytes(path)
     try:
         new = swap.prepare(path)

@@ -16,8 +16,12 @@ from agent.store.errors import DamagedStoreError, StoreError
 from agent.store.files import use_mark
 from agent.store.layout import PAGE_BYTES
 
+BREAKING_STEP = 0
+"""The latest step that does more than add tables, indices and facts: a release without it refuses the store."""
 _APPLICATION = 0x4F67_0000
-"""In the file's header with the version added: a damaged version is not mistaken for a newer release's."""
+"""In the file's header with the breaking step and the version as its last bytes.
+
+So a damaged version is not mistaken for a newer release's."""
 _BUSY_MS = 5_000
 _INCREMENTAL = 2
 _CACHE_KILOBYTES = 512
@@ -89,10 +93,14 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
         raise StoreError(f"{path}: its write-ahead log is missing; `oncegate run` declares the lost events")
     connection = open_as_it_is(path)
     try:
-        version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+        version, application = _version(connection)
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
-    except sqlite3.DatabaseError:
-        return connection  # damaged: the next read raises
+        check_version(path, version, application)
+    except (sqlite3.DatabaseError, DamagedStoreError):
+        return connection  # the next read raises, or `verify` reports it
+    except StoreError:
+        connection.close()
+        raise
     if version < len(migrations()):
         connection.close()
         raise StoreError(f"{path}: schema {version} is of an earlier release; `oncegate run` brings it forward")
@@ -189,25 +197,41 @@ def disk_bytes(path: Path) -> int:
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring the schema forward, one transaction for each step."""
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    application: int = connection.execute("PRAGMA application_id").fetchone()[0]
-    if application != (_APPLICATION + version if version else 0):
-        raise DamagedStoreError(f"{path}: schema {version} does not fit application id {application:#x}")
-    steps = migrations()
-    if version > len(steps):
-        raise StoreError(
-            f"{path}: schema {version} is of a newer release (this one supports {len(steps)}); install that one"
-        )
-    for number, statements in enumerate(steps[version:], version + 1):
+    """Bring the schema forward, one transaction for each step; a newer one that only adds to ours stays as it is."""
+    version, application = _version(connection)
+    check_version(path, version, application)
+    for number, statements in enumerate(migrations()[version:], version + 1):
         connection.executescript(
             f"BEGIN IMMEDIATE;\n{statements}\nPRAGMA user_version = {number};\n"
-            f"PRAGMA application_id = {_APPLICATION + number};\nCOMMIT;"
+            f"PRAGMA application_id = {_APPLICATION + (min(BREAKING_STEP, number) << 8) + number};\nCOMMIT;"
         )
+
+
+def check_version(path: Path, version: int, application: int) -> None:
+    """Check both numbers of a header.
+
+    Raise StoreError where only a newer release may open the store, DamagedStoreError where they do not fit each other.
+    """
+    breaking, told = divmod(application - _APPLICATION, 1 << 8) if application else (0, 0)
+    if told != version or not 0 <= breaking <= version:
+        raise DamagedStoreError(f"{path}: schema {version} does not fit application id {application:#x}")
+    if breaking > (supported := len(migrations())):
+        raise StoreError(
+            f"{path}: schema {version} is of a newer release (this one supports {supported}); install that one"
+        )
+
+
+def _version(connection: sqlite3.Connection) -> tuple[int, int]:
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    application: int = connection.execute("PRAGMA application_id").fetchone()[0]
+    return version, application
 
 
 def migrations() -> list[str]:
-    """Return the SQL of each step from an empty file to this release's schema. A released step never changes."""
+    """Return the SQL of each step from an empty file to this release's schema.
+
+    A released step never changes; one that does more than add raises BREAKING_STEP, one release after what it needs.
+    """
     folder = files("agent.store.schema").joinpath("migrations")
     steps = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
     return [step.read_text() for step in steps]

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,7 +22,7 @@ from agent.store.recovery.open import open_store
 from agent.store.recovery.verify import verify
 from agent.store.schema import database
 from agent.store.schema.tables import EpochStart, epoch_of
-from contract.event import Event
+from contract.event import Event, Label
 from tests.agent.store.faults.power_cuts import images
 from tests.agent.store.faults.recording import Recording
 from tests.agent.store.stores import (
@@ -55,6 +56,10 @@ async def fingerprints(tmp_path: Path) -> list[bytes]:
         for number in range(20):
             await accept(store, clock, Event(DEVICE, id=number))
         return [event.fingerprint for event in stored_events(store)]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
 
 
 def version(path: Path) -> int:
@@ -106,19 +111,48 @@ def test_no_power_cut_during_a_migration_loses_anything(
     del connection
 
 
-async def test_a_file_of_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
-    async with make_store(tmp_path, HandClock()) as store:
-        await accept(store, HandClock(), Event(DEVICE, id=1))
+@pytest.mark.guarantee(3)
+async def test_the_release_before_goes_on_with_a_store_of_the_next_one(
+    tmp_path: Path, fingerprints: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, steps = HandClock(), database.migrations()
+    labels: list[Label] = []
+    for number, release in enumerate([[*steps, NEXT_STEP], steps, [*steps, NEXT_STEP]], 20):
+        monkeypatch.setattr(database, "migrations", partial(list, release))
+        async with make_store(tmp_path, clock) as store:
+            for known in range(number):
+                assert (await accept(store, clock, Event(DEVICE, id=known))).duplicates == 1
+            assert (await accept(store, clock, Event(DEVICE, id=number))).accepted == 1
+            labels = [event.label for event in stored_events(store)]
+        assert not verify(tmp_path / FILE_NAME).findings
+        assert read_status(tmp_path, GATEWAY).accepted == number + 1
+    assert version(tmp_path / FILE_NAME) == len(steps) + 1
+    assert len(set(labels)) == len(labels) > len(fingerprints) + 2
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+async def test_a_newer_store_that_only_its_release_can_open_is_left_as_it_is(
+    tmp_path: Path, fingerprints: list[bytes], monkeypatch: pytest.MonkeyPatch, is_damaged: bool
+) -> None:
+    with monkeypatch.context() as newer:
+        steps = [*database.migrations(), NEXT_STEP]
+        newer.setattr(database, "migrations", lambda: steps)
+        newer.setattr(database, "BREAKING_STEP", 0 if is_damaged else len(steps))
+        async with make_store(tmp_path / "newer", HandClock()) as store:
+            await accept(store, HandClock(), Event(DEVICE, id=1))
+            for name, content in contents(tmp_path / "newer").items():  # as a kill leaves them
+                (tmp_path / name).write_bytes(content)
     path = tmp_path / FILE_NAME
-    newer = version(path) + 1
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute(f"PRAGMA user_version = {newer}")
-        connection.execute(f"PRAGMA application_id = {0x4F67_0000 + newer}")
-    before = path.read_bytes()
-    with pytest.raises(StoreError, match="newer release"):
+    if is_damaged:
+        path.write_bytes(path.read_bytes()[:8] + bytes(8) + path.read_bytes()[16:])
+    before = contents(tmp_path)
+    with pytest.raises(StoreError, match=r"of a newer release.*install that one"):
         async with make_store(tmp_path, HandClock()):
             pass
-    assert path.read_bytes() == before
+    assert contents(tmp_path) == before
+    if not is_damaged:
+        with pytest.raises(StoreError, match="newer release"):
+            read_status(tmp_path, GATEWAY)
 
 
 COUNT, EVENTS = 10_000, 3
