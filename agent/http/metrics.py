@@ -65,7 +65,8 @@ class _Agent(Collector):
         for code, count in dict(sources.responses).items():
             responses.add_metric((str(code),), count)
         yield responses
-        buckets = [("+Inf" if bound == float("inf") else str(bound), count) for bound, count in _buckets(sources)]
+        cumulative = sources.commits().cumulative()
+        buckets = [("+Inf" if bound == float("inf") else str(bound), count) for bound, count in cumulative]
         yield HistogramMetricFamily(
             "oncegate_commit_seconds",
             "From the beginning of a transaction until it was on disk.",
@@ -214,7 +215,3 @@ def _ages(sources: Sources) -> Iterator[Metric]:
     ):
         age = 0.0 if since is None else max(0, now - since) / 1000
         yield GaugeMetricFamily(f"oncegate_oldest_{name}_seconds", f"Age of the first event {meaning}.", value=age)
-
-
-def _buckets(sources: Sources) -> list[tuple[float, int]]:
-    return sources.commits().cumulative()

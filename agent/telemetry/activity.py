@@ -129,7 +129,11 @@ class Activity:
 
     def feed(self, after: int) -> list[dict[str, object]]:
         """Return the entries after a number, in order."""
-        return [_feed_document(entry) for entry in list(self._feed) if entry.number > after]
+        return [
+            _with_values({**asdict(entry), "fingerprint": entry.fingerprint.hex()}, entry.tail)
+            for entry in list(self._feed)
+            if entry.number > after
+        ]
 
     def _device(self, device: str, received: int) -> DeviceActivity:
         seen = self._devices.get(device)
@@ -151,10 +155,6 @@ class Activity:
 
 def _device_document(device: str, seen: DeviceActivity) -> dict[str, object]:
     return {"device": device, **_with_values(asdict(seen), seen.tail)}
-
-
-def _feed_document(entry: FeedEntry) -> dict[str, object]:
-    return _with_values({**asdict(entry), "fingerprint": entry.fingerprint.hex()}, entry.tail)
 
 
 def _with_values(document: dict[str, object], tail: bytes) -> dict[str, object]:

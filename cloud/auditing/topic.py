@@ -172,7 +172,8 @@ def content() -> Column:
 
 def said() -> Column:
     """Return what a record says, as `told`; it takes as long as all else that an audit reads of the record."""
-    return told(F.col("key").cast("string"), _type(), _data(F.col("value").cast("string")))
+    type_ = F.substr(_header("ce_type"), F.lit(len(TYPE_PREFIX) + 1))
+    return told(F.col("key").cast("string"), type_, _data(F.col("value").cast("string")))
 
 
 def told(device: Column, type_: Column, data: Column) -> Column:
@@ -180,10 +181,6 @@ def told(device: Column, type_: Column, data: Column) -> Column:
     parts = (F.coalesce(part, F.lit("")).cast("binary") for part in (device, type_, data))
     joined = reduce(lambda one, other: F.concat(one, F.lit(b"\0"), other), parts)
     return F.substring(F.sha2(joined, 256), 1, _CONTENT_DIGITS)
-
-
-def _type() -> Column:
-    return F.substr(_header("ce_type"), F.lit(len(TYPE_PREFIX) + 1))
 
 
 def _data(text: Column) -> Column:

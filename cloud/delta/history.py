@@ -60,7 +60,8 @@ class DeltaHistory:
         """
         for limit in _PAGES:
             rows = self._newest(limit)
-            found = [_read_row(row, commit) for row in rows if (commit := parse(row["userMetadata"]))]
+            parsed = ((parse(row["userMetadata"]), row["operationMetrics"]) for row in rows)
+            found = [LogEntry(commit, _rows(metrics)) for commit, metrics in parsed if commit]
             if found:
                 self._seen, self._highest = rows[0]["version"], _highest(found)
                 return self._highest
@@ -95,7 +96,7 @@ class DeltaHistory:
 
         An entry that expired was removed behind later ones.
         """
-        if self._seen is None or self._has_entry(self._seen):
+        if self._seen is None or jvm.exists(self._spark, self._entry_path(self._seen)):
             return None
         is_there = jvm.exists(self._spark, f"{self._path}/_delta_log")
         return None if is_there and self._newest(1)[0]["version"] >= self._seen else self._seen
@@ -135,9 +136,6 @@ class DeltaHistory:
         removes = _removes_rows(info)
         return _removes_files(self._file(version) or "") if removes is None else removes
 
-    def _has_entry(self, version: int) -> bool:
-        return jvm.exists(self._spark, self._entry_path(version))
-
     def _file(self, version: int) -> str | None:
         return jvm.read_text(self._spark, self._entry_path(version))
 
@@ -161,10 +159,6 @@ class DeltaHistory:
 
 def _highest(entries: list[LogEntry]) -> LogEntry:
     return max(entries, key=lambda entry: entry.commit.version)
-
-
-def _read_row(row: Row, commit: Commit) -> LogEntry:
-    return LogEntry(commit, _rows(row["operationMetrics"]))
 
 
 def _actions(text: str) -> Iterator[dict[str, Any]]:

@@ -206,11 +206,8 @@ class DeltaTable:
         """Set the properties that are not set, in a table that another program has created."""
         missing = {name: value for name, value in self._layout.properties.items() if name not in present}
         if missing:
-            self._spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({_pairs(missing)})")
-
-
-def _pairs(properties: Mapping[str, str]) -> str:
-    return ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+            pairs = ", ".join(f"'{name}' = '{value}'" for name, value in missing.items())
+            self._spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({pairs})")
 
 
 def excludes_writers(spark: SparkSession, path: str) -> bool:

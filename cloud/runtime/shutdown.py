@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from types import FrameType
 
 from pyspark.sql import SparkSession
 
@@ -25,7 +24,7 @@ class StopRequest:
     def listen(self, spark: SparkSession) -> None:
         """Handle the signals of both processes; by default the JVM would end in the middle of a batch."""
         for number in STOP_SIGNALS:
-            signal.signal(number, self._on_signal)
+            signal.signal(number, lambda *_: self.stop())
         jvm.accept_callbacks(spark)
         jvm_signal = jvm.java_class(spark, "sun.misc.Signal")
         for number in STOP_SIGNALS:
@@ -38,9 +37,6 @@ class StopRequest:
     def wait(self, seconds: float) -> bool:
         """Wait for a request, at most `seconds`; return whether there is one."""
         return self._requested.wait(seconds)
-
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        self.stop()
 
 
 class _JvmHandler:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from cloud.table.id_reuse import ID_REUSED
-from cloud.tracing.facts import EpochFacts, Evidence, Label, Record, TopicSearch
+from cloud.tracing.facts import EpochFacts, Evidence, Label, TopicSearch
 from cloud.wording import counted
 from contract.timestamp import rfc3339
 
@@ -91,7 +91,8 @@ def judge(evidence: Evidence) -> Status:
         return Status.DUPLICATE
     if audited is not None and (audited.duplicate_of or {"accepted", "vanished"} & set(audited.statuses)):
         return Status.VANISHED
-    if records and all(_is_ahead(evidence, one) for one in records):
+    ends = evidence.receipts.ends
+    if records and all(ends.get(one.partition, 0) <= one.offset for one in records):
         return Status.UNPROCESSED
     if records or (audited is not None and audited.unwritten is not None):
         return Status.UNWRITTEN
@@ -105,11 +106,6 @@ def _without_record(label: Label | None, epoch: EpochFacts | None) -> Status:
     if label.sequence <= max(epoch.last or 0, epoch.ended or 0):
         return Status.MISSING
     return Status.AHEAD if epoch.ended is None else Status.UNKNOWN
-
-
-def _is_ahead(evidence: Evidence, record: Record) -> bool:
-    """Whether no receipt is beyond the record."""
-    return evidence.receipts.ends.get(record.partition, 0) <= record.offset
 
 
 def _gateway(evidence: Evidence) -> Iterator[str]:

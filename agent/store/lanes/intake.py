@@ -40,7 +40,7 @@ class LaneIntake:
             divided = tuple([candidates[place] for place in of_lane])
             rejects = submission.rejects if lane == DEFAULT_LANE else ()
             key, uptime_ms = submission.retransmission_key, submission.uptime_ms
-            self._stores[lane].submit(Submission(divided, rejects, key, joined.done_of(part), uptime_ms, is_part=True))
+            self._stores[lane].submit(Submission(divided, rejects, key, _Done(joined, part), uptime_ms, is_part=True))
 
 
 class JoinedOutcome:
@@ -50,10 +50,6 @@ class JoinedOutcome:
         self._submission = submission
         self._places = places
         self._outcomes: dict[int, Outcome] = {}
-
-    def done_of(self, part: int) -> _Done:
-        """Return what receives the outcome of a part."""
-        return _Done(self, part)
 
     def add(self, part: int, outcome: Outcome) -> None:
         """Note the outcome of a part; the last one answers the submission."""

@@ -157,8 +157,8 @@ def _unknown_start(epoch: str) -> EpochStart:
 
 def _declared_epochs(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
     """Yield the epochs that events name, each with its first position."""
-    for _, events in _commits(connection):
-        for event in events:
+    for first, count, packed in tables.commits_between(connection):
+        for event in unpack_readable(first, count, packed):
             if started := read_started(event.tail):
                 yield event.position, started.epoch
                 if started.previous:
@@ -183,11 +183,6 @@ def _give_up(connection: sqlite3.Connection, kept: Ranges, reason: str) -> int:
     tables.replace_processed(connection, processed)
     gaps.insert(connection, *(Gap(first, last, reason) for first, last in holes), Gap(end + 1, end, reason))
     return sum(last - first + 1 for first, last in holes)
-
-
-def _commits(connection: sqlite3.Connection) -> Iterator[tuple[int, list[PackedEvent]]]:
-    for first, count, packed in tables.commits_between(connection):
-        yield first, list(unpack_readable(first, count, packed))
 
 
 def complete_fingerprints(connection: sqlite3.Connection) -> None:

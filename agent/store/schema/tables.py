@@ -226,7 +226,7 @@ def load_batches(connection: Reads) -> list[Batch]:
     """Return the batches that wait for their receipt, in order."""
     rows = connection.execute("SELECT first, last, topic_id, partitions, checksum FROM batches ORDER BY first")
     return [
-        Batch(first, last, topic_id, _offsets_from_json(partitions))
+        Batch(first, last, topic_id, {int(number): Offsets(*each) for number, each in json.loads(partitions).items()})
         for first, last, topic_id, partitions in verified("batches", rows)
     ]
 
@@ -314,7 +314,3 @@ def _reject(number: int, received: object, device: object, via: object, reason: 
 def _offsets_to_json(offsets: Offsets) -> list[int]:
     leader_epochs = [] if offsets.leader_epoch is None else [offsets.leader_epoch]
     return [offsets.lowest, offsets.highest, *leader_epochs]
-
-
-def _offsets_from_json(partitions: str) -> dict[int, Offsets]:
-    return {int(number): Offsets(*offsets) for number, offsets in json.loads(partitions).items()}

@@ -11,7 +11,7 @@ from agent.coap.oscore.serving import OscoreServing
 from agent.coap.server import CoapServer
 from agent.coap.tuning import Tuning
 from agent.config.settings import CoapSettings
-from tests.agent.coap.recorder import Recorder
+from tests.agent.recorder import Recorder
 
 BODY_BYTES_MAX = 4_096
 both_paths = pytest.mark.parametrize("fast", [True, False], ids=["fast", "aiocoap"])

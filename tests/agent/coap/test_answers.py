@@ -15,10 +15,10 @@ from agent.coap.tuning import Tuning
 from agent.config.settings import CoapSettings
 from agent.delivery import Answer, Media, Status
 from agent.store.fingerprints.transient import EXCHANGE_LIFETIME_MS
-from tests.agent.coap.recorder import DURABLE, Recorder
 from tests.agent.coap.sensor import ACK, BODY, CHANGED, CON, NON, RST, URI_QUERY, Response, Sensor, datagram, post
 from tests.agent.coap.serving import BODY_BYTES_MAX, both_paths, serving
 from tests.agent.coap.stepped_loop import SteppedLoop
+from tests.agent.recorder import DURABLE, Recorder
 
 TABLE = [
     (DURABLE, 0x44, b""),

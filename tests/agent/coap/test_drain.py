@@ -14,10 +14,10 @@ from agent.coap.tuning import Tuning
 from agent.config.settings import CoapSettings
 from agent.delivery import Answer, Delivery, Respond, Status
 from agent.pace import TURN_SECONDS_MAX
-from tests.agent.coap.recorder import Recorder
 from tests.agent.coap.sensor import BODY, CHANGED, Sensor, post
 from tests.agent.coap.serving import both_paths, serving
 from tests.agent.coap.stepped_loop import SteppedLoop
+from tests.agent.recorder import Recorder
 from tests.support.loop_turns import LoopTurns
 from tests.support.waiting import until
 

@@ -16,9 +16,9 @@ from agent.coap.oscore.serving import OscoreServing
 from agent.coap.udp import endpoint_of
 from agent.delivery import Answer, Status
 from tests.agent.coap.oscore.protected import CREDENTIAL, ProtectedSensor, sensor_folder
-from tests.agent.coap.recorder import Recorder
 from tests.agent.coap.sensor import BODY, CHANGED, NON, URI_QUERY, Sensor, post
 from tests.agent.coap.serving import serving
+from tests.agent.recorder import Recorder
 from tests.support.waiting import until
 
 LOOPBACK = socket.if_nametoindex("lo")

@@ -24,6 +24,7 @@ from tests.agent.coap.stepped_loop import SteppedLoop
 from tests.agent.http.client import Client, Raw, post_bytes
 from tests.agent.http.serving import EVENT, Served, serving
 from tests.agent.http.test_access import CERTIFICATE, KEY, trusting
+from tests.agent.recorder import Recorder
 from tests.support.loop_turns import LoopTurns
 from tests.support.waiting import until
 
@@ -116,22 +117,17 @@ async def test_a_client_sees_the_refusal_of_a_body_that_it_is_still_sending(tmp_
 
 @pytest.mark.guarantee(6)
 async def test_more_requests_than_the_limit_are_told_to_come_back_and_cost_no_body(tmp_path: Path) -> None:
-    responds: list[Respond] = []
-    limits = Limits(requests_in_progress_max=2)
-
-    def receive(delivery: Delivery, respond: Respond) -> None:
-        responds.append(respond)
-
-    async with serving(tmp_path, limits=limits, receive=receive) as served, AsyncExitStack() as stack:
+    recorder, limits = Recorder(answer=None), Limits(requests_in_progress_max=2)
+    async with serving(tmp_path, limits=limits, receive=recorder) as served, AsyncExitStack() as stack:
         raws = [await stack.enter_async_context(Raw(served.server.port)) for _ in range(2)]
         for raw in raws:
             raw.send(post_bytes(EVENT))
-        await until(lambda: len(responds) == 2, "two requests in progress")
+        await recorder.received(2)
         refused = await served.client.post(EVENT)
         assert (refused.code, refused.fields["Retry-After"]) == (503, "1")
         assert (await served.client.get("/healthz")).code == 200
-        for respond in responds:
-            respond(Answer(Status.DURABLE, accepted=1))
+        for _ in raws:
+            recorder.respond()
         assert [(await raw.receive()).code for raw in raws] == [200, 200]
 
 
@@ -156,44 +152,17 @@ async def test_slow_bodies_take_no_more_than_their_turn(tmp_path: Path) -> None:
     assert turns.most <= 2
 
 
-async def test_draining_ends_the_idle_answers_what_is_in_progress_and_takes_nothing_more(tmp_path: Path) -> None:
-    responds: list[Respond] = []
-
-    def receive(delivery: Delivery, respond: Respond) -> None:
-        responds.append(respond)
-
-    async with (
-        serving(tmp_path, receive=receive) as served,
-        Raw(served.server.port) as idle,
-        Raw(served.server.port) as busy,
-    ):
-        busy.send(post_bytes(EVENT) + post_bytes(EVENT))
-        await until(lambda: len(responds) == 1, "a request in progress")
-        draining = asyncio.create_task(served.server.drain())
-        assert await idle.receive_all() == b""
-        responds[0](Answer(Status.DURABLE, accepted=1))
-        assert (await busy.receive()).code == 200
-        assert await busy.receive_all() == b""
-        await draining
-    assert len(responds) == 1
-
-
 async def test_a_server_that_is_closed_waits_no_longer_than_its_bound_and_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    responds: list[Respond] = []
-    limits = Limits(drain_seconds_max=0.05)
-
-    def receive(delivery: Delivery, respond: Respond) -> None:
-        responds.append(respond)
-
-    async with serving(tmp_path, receive=receive, limits=limits) as served, Raw(served.server.port) as raw:
+    recorder, limits = Recorder(answer=None), Limits(drain_seconds_max=0.05)
+    async with serving(tmp_path, receive=recorder, limits=limits) as served, Raw(served.server.port) as raw:
         raw.send(post_bytes(EVENT))
-        await until(lambda: len(responds) == 1, "a request in progress")
+        await recorder.received(1)
         await served.server.drain()
         response = await raw.receive()
         assert (response.code, response.fields["retry-after"]) == (503, "5")
-    responds[0](Answer(Status.DURABLE))  # too late, without effect
+    recorder.respond()  # too late, without effect
     assert "Traceback" not in caplog.text
 
 

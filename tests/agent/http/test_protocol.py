@@ -12,10 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.delivery import Answer, Respond, Status
+from agent.delivery import Answer, Status
 from agent.http.connection.whole_post import read_whole_post
 from tests.agent.http.client import Raw, post_bytes
 from tests.agent.http.serving import EVENT, serving
+from tests.agent.recorder import Recorder
 from tests.support.waiting import until
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -219,51 +220,52 @@ def test_what_is_read_is_what_the_library_would_read() -> None:
 
 
 async def test_a_request_that_arrives_before_the_answer_is_answered_after_it(tmp_path: Path) -> None:
-    waiting: list[Respond] = []
-    async with (
-        serving(tmp_path, receive=lambda _, respond: waiting.append(respond)) as served,
-        Raw(served.server.port) as raw,
-    ):
+    recorder = Recorder(answer=None)
+    async with serving(tmp_path, receive=recorder) as served, Raw(served.server.port) as raw:
         raw.send(WHOLE)
-        await until(lambda: len(waiting) == 1, "the first is in progress")
+        await recorder.received(1)
         raw.send(WHOLE + GET)
         await served.client.get("/healthz")  # what was sent before has been read by then
-        waiting[0](Answer(Status.DURABLE, accepted=1))
+        recorder.respond()
         first = await raw.receive()
-        await until(lambda: len(waiting) == 2, "the second is in progress")
-        waiting[1](Answer(Status.DURABLE, duplicates=1))
+        await recorder.received(2)
+        recorder.respond(Answer(Status.DURABLE, duplicates=1))
         second, third = await raw.receive(), await raw.receive()
     assert [first.document["accepted"], second.document["duplicates"], third.code] == [1, 1, 200]
 
 
-async def test_a_closing_server_answers_it_and_nothing_behind_it(tmp_path: Path) -> None:
-    waiting: list[Respond] = []
+@pytest.mark.parametrize("first", [WHOLE, WHOLE * 2], ids=["apart", "together"])
+async def test_a_closing_server_ends_the_idle_answers_what_is_in_progress_and_nothing_behind_it(
+    tmp_path: Path, first: bytes
+) -> None:
+    recorder = Recorder(answer=None)
     async with (
-        serving(tmp_path, receive=lambda _, respond: waiting.append(respond)) as served,
+        serving(tmp_path, receive=recorder) as served,
         Raw(served.server.port) as idle,
         Raw(served.server.port) as raw,
     ):
-        raw.send(WHOLE)
-        await until(lambda: len(waiting) == 1, "it is in progress")
-        raw.send(WHOLE)
+        raw.send(first)
+        await recorder.received(1)
+        raw.send((WHOLE * 2).removeprefix(first))
         draining = asyncio.create_task(served.server.drain())
         assert await idle.receive_all() == b""
-        waiting[0](Answer(Status.DURABLE, accepted=1))
+        recorder.respond()
         answer = await raw.receive_all()
         await draining
-    assert (answer.count(b"HTTP/1.1 200"), b"connection: close" in answer.lower(), len(waiting)) == (1, True, 1)
+    assert (answer.count(b"HTTP/1.1 200"), b"connection: close" in answer.lower()) == (1, True)
+    assert len(recorder.deliveries) == 1
 
 
 async def test_an_outcome_after_the_client_has_left_is_dropped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    waiting: list[Respond] = []
-    async with serving(tmp_path, receive=lambda _, respond: waiting.append(respond)) as served:
+    recorder = Recorder(answer=None)
+    async with serving(tmp_path, receive=recorder) as served:
         async with Raw(served.server.port) as raw:
             raw.send(WHOLE)
-            await until(lambda: len(waiting) == 1, "it is in progress")
+            await recorder.received(1)
         await until(lambda: not served.server.connections, "the connection is over")
-        waiting[0](Answer(Status.DURABLE, accepted=1))
+        recorder.respond()
         await until(lambda: served.responses[200] == 1, "the outcome is counted")
     assert [record.message for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
 

@@ -17,10 +17,10 @@ from agent.delivery import Answer, Status
 from tests.agent.coap.oscore import claims
 from tests.agent.coap.oscore.claims import BAD_OPTION, BAD_REQUEST, OSCORE, UNAUTHORIZED, troubles
 from tests.agent.coap.oscore.protected import DEVICE, ProtectedSensor, posted_by_aiocoap, sensor_folder
-from tests.agent.coap.recorder import DURABLE, Recorder
 from tests.agent.coap.sensor import BODY, CON, GET, POST, URI_PATH, Sensor, datagram, post
 from tests.agent.coap.serving import serving
 from tests.agent.coap.slow_path.twin_servers import GENEROUS
+from tests.agent.recorder import DURABLE, Recorder
 
 LARGE = b"\xa1\x64data\xa1\x61x\x59\x07\xd0" + bytes(2_000)
 

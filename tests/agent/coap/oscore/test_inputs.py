@@ -32,10 +32,10 @@ from tests.agent.coap.oscore.claims import (
     troubles,
 )
 from tests.agent.coap.oscore.protected import CREDENTIAL, DEVICE, ProtectedSensor, sensor_folder
-from tests.agent.coap.recorder import Recorder
 from tests.agent.coap.sensor import BLOCK1, BODY, CHANGED, Sensor, post
 from tests.agent.coap.serving import serving
 from tests.agent.coap.slow_path.twin_servers import GENEROUS
+from tests.agent.recorder import Recorder
 
 KID = CREDENTIAL.sensor_id
 WITH_KID = 0x08

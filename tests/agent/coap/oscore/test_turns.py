@@ -17,11 +17,11 @@ from agent.coap.slow_path.blocks import ASSEMBLIES_MAX
 from agent.pace import TURN_SECONDS_MAX
 from tests.agent.coap.oscore.protected import ProtectedSensor
 from tests.agent.coap.oscore.test_contexts import offering
-from tests.agent.coap.recorder import Recorder
 from tests.agent.coap.sensor import BLOCK1, BODY, Sensor, post
 from tests.agent.coap.serving import serving
 from tests.agent.coap.slow_path.twin_servers import GENEROUS
 from tests.agent.coap.stepped_loop import SteppedLoop
+from tests.agent.recorder import Recorder
 from tests.support.loop_turns import LoopTurns
 from tests.support.waiting import until
 

@@ -21,9 +21,9 @@ from agent.coap.slow_path.blocks import (
     TooLargeError,
 )
 from agent.delivery import Answer, Status
-from tests.agent.coap.recorder import DURABLE, Recorder
 from tests.agent.coap.sensor import BLOCK1, CHANGED, CONTINUE, SIZE1, Response, Sensor, post
 from tests.agent.coap.serving import BODY_BYTES_MAX, serving
+from tests.agent.recorder import DURABLE, Recorder
 
 BODY = bytes(range(150))
 SIZE = 64

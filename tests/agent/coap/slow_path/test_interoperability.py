@@ -14,8 +14,8 @@ from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 
 from agent.coap.tuning import Tuning
 from agent.delivery import Media
-from tests.agent.coap.recorder import Recorder
 from tests.agent.coap.serving import serving
+from tests.agent.recorder import Recorder
 
 COAP_CLIENT = next(filter(None, map(shutil.which, ("coap-client-notls", "coap-client", "coap-client-gnutls"))), None)
 needs_libcoap = pytest.mark.skipif(COAP_CLIENT is None, reason="libcoap's client is missing: Debian's libcoap3-bin")

@@ -12,7 +12,6 @@ from agent.coap.slow_path.budget import SENDER_SHARE, Budget, WaitingLine
 from agent.coap.slow_path.resource import IN_PROGRESS_MAX
 from agent.coap.tuning import Tuning
 from agent.coap.udp import endpoint_of
-from tests.agent.coap.recorder import Recorder
 from tests.agent.coap.sensor import (
     ACK,
     CHANGED,
@@ -34,6 +33,7 @@ from tests.agent.coap.sensor import (
 )
 from tests.agent.coap.serving import serving
 from tests.agent.coap.slow_path.test_blocks import SIZE, Uploader
+from tests.agent.recorder import Recorder
 from tests.support.waiting import until
 
 ACCEPT, OBSERVE, IF_MATCH, PROXY_URI, PROXY_SCHEME, NO_RESPONSE = 17, 6, 1, 35, 39, 258

@@ -13,8 +13,8 @@ from agent.coap.server import CoapServer
 from agent.coap.tuning import Tuning
 from agent.config.settings import CoapSettings
 from agent.delivery import Answer, Delivery, Respond, Status
-from tests.agent.coap.recorder import DURABLE
 from tests.agent.coap.sensor import CON, EMPTY, RST, Response, Sensor, datagram
+from tests.agent.recorder import DURABLE
 
 GENEROUS = Tuning(slow_per_second=1e9, protected_per_second=1e9)
 _LOOP_TURNS = 20
