@@ -18,7 +18,7 @@ from agent.store.fingerprints.transient import Lifetimes
 from agent.store.flush_socket import FlushSocket
 from agent.store.layout import FILE_NAME, FLUSH_SOCKET_NAME, socket_path
 from agent.store.memory import load
-from agent.store.port import OutboxError, Outcome, Reject, Submission
+from agent.store.port import OutboxError, Outcome, Submission
 from agent.store.read import flush_request
 from agent.store.read.flush_request import request_flush
 from agent.store.schema import database, gaps
@@ -132,18 +132,6 @@ async def test_each_opening_has_an_epoch_of_its_own_and_names_the_end_of_the_pre
     assert [event.label.sequence for event in events] == [1, 2, 1, 2]
     assert events[2].label.epoch != first
     assert b'"data":{"previous_epoch":"%s","previous_sequence":2,' % first.encode() in events[2].tail
-
-
-async def test_a_pack_that_comes_again_brings_its_invalid_events_once(tmp_path: Path, clock: HandClock) -> None:
-    first, other = (Reject(DEVICE, "coap", clock.wall_ms(), "NaN", raw) for raw in (b"raw", b"other"))
-    async with make_store(tmp_path, clock) as store:
-        for _ in range(3):
-            await submit(store, clock, ONE, rejects=(first,))
-        assert read_status(tmp_path, GATEWAY).rejected == 1
-        await submit(store, clock, ONE, rejects=(first, other))
-        for _ in range(2):
-            await submit(store, clock, rejects=(first,))
-    assert read_status(tmp_path, GATEWAY).rejected == 4
 
 
 async def test_the_writer_logs_nothing_per_event(

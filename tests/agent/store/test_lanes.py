@@ -145,15 +145,16 @@ async def test_a_delivery_of_which_one_part_is_refused_is_refused_and_its_resend
         assert stores.trouble() == ""
 
 
-async def test_a_pack_that_comes_again_brings_its_invalid_events_once_though_its_events_are_of_another_lane(
-    tmp_path: Path, clock: HandClock
+@pytest.mark.parametrize("event", [READING, ALARM], ids=["one lane", "its events are of another lane"])
+async def test_a_pack_that_comes_again_brings_its_invalid_events_once(
+    tmp_path: Path, clock: HandClock, event: Event
 ) -> None:
     first, other = (Reject("urn:a", "coap", START, "no data", raw) for raw in (b"raw", b"other"))
     async with opened(tmp_path, clock, ALARMS) as stores:
         for _ in range(3):
-            await accept(stores.intake, clock, ALARM, rejects=(first,))
+            await accept(stores.intake, clock, event, rejects=(first,))
         assert read_status(tmp_path, GATEWAY).rejected == 1
-        await accept(stores.intake, clock, ALARM, rejects=(first, other))
+        await accept(stores.intake, clock, event, rejects=(first, other))
         for _ in range(2):
             await accept(stores.intake, clock, rejects=(first,))
     assert read_status(tmp_path, GATEWAY).rejected == 4
