@@ -63,14 +63,6 @@ def test_a_label_joins_only_where_it_must(monkeypatch: pytest.MonkeyPatch, capsy
     assert capsys.readouterr().out == FINGERPRINT + "\n"
 
 
-def test_fields_without_id_and_time_give_a_dash(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    give(monkeypatch, json.dumps(EVENT).encode())
-    assert run("--fields", "device,type,data") == 0
-    assert capsys.readouterr().out == "-\n"
-
-
 @pytest.mark.parametrize(
     ("body", "message"),
     [

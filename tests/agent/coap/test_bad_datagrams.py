@@ -19,7 +19,7 @@ from tests.support.udp import ask
 
 SEED = 7252
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
-CHUNK = 64
+DATAGRAMS, CHUNK = 20_000, 64
 """Bad datagrams between two events; the ack of each paces the flood."""
 JOURNAL_LINES_MAX = 100
 GROWTH_BYTES_MAX = 12 << 20
@@ -60,19 +60,19 @@ def bad(random: Random) -> bytes:
     return bytes(raw)
 
 
-def survive(agent: Gateway, datagrams: int) -> None:
-    """Send this number of bad datagrams with events between them, and check the agent."""
+@pytest.mark.guarantee(1)
+def test_twenty_thousand_bad_datagrams_leave_the_agent_alive_and_every_event_stored(agent: Gateway) -> None:
     random = Random(SEED)
     acked, settled = list[int](), 0
     with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as stranger:
         stranger.connect(("::1", agent.port))
-        for chunk in range(datagrams // CHUNK):
+        for chunk in range(DATAGRAMS // CHUNK):
             for _ in range(CHUNK):
                 stranger.send(bad(random))
             number = len(acked) + 1
             assert ask("::1", agent.port, event(number), number % 65_536) == "2.04", f"seed {SEED}"
             acked.append(number)
-            if chunk == datagrams // CHUNK // 2:
+            if chunk == DATAGRAMS // CHUNK // 2:
                 settled = agent.resident_bytes()
     assert agent.process.alive
     growth = agent.resident_bytes() - settled
@@ -83,8 +83,3 @@ def survive(agent: Gateway, datagrams: int) -> None:
     own = [found["id"] for found in stored(agent.folder) if found["device"] == DEVICE and found.get("boot") == 1]
     taken = [number for number in own if isinstance(number, int) and number < 1 << 30]
     assert [number for number in taken if number in set(acked)] == acked
-
-
-@pytest.mark.guarantee(1)
-def test_twenty_thousand_bad_datagrams_leave_the_agent_alive_and_every_event_stored(agent: Gateway) -> None:
-    survive(agent, 20_000)
