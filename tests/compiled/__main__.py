@@ -23,7 +23,7 @@ COMPILED_PACKAGES = ("agent", "contract")
 def main() -> int:
     """Return pytest's exit status."""
     kept = sorted(FOLDER.glob("*.whl")) if os.environ.get("KEEP") == "1" else []
-    wheel = kept[-1] if kept else build_wheel(FOLDER, compiled=True)
+    wheel = kept[-1] if kept else build_wheel(FOLDER)
     python = make_environment(FOLDER / "environment", wheel)
     tests = _copy_without_sources(FOLDER / "checkout")
     runs = [sys.argv[1:]] if sys.argv[1:] else [TESTS, TWO_FORMS]

@@ -16,7 +16,7 @@ from tests.compiled.environment import build_wheel, make_environment
 
 @pytest.fixture(scope="session")
 def compiled_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_wheel(tmp_path_factory.mktemp("compiled"), compiled=True)
+    return build_wheel(tmp_path_factory.mktemp("compiled"))
 
 
 @pytest.fixture(scope="session")

@@ -17,11 +17,11 @@ MODULES = [f"{package}.{name}" for package, names in COMPILED["modules"].items()
 BUILD_SECONDS_MAX = 1_800
 
 
-def build_wheel(folder: Path, *, compiled: bool) -> Path:
-    """Build the wheel of the checkout and return its path."""
+def build_wheel(folder: Path) -> Path:
+    """Build the compiled wheel of the checkout and return its path."""
     done = subprocess.run(
         [str(ROOT / "packaging" / "wheel.sh"), str(folder)],
-        env={**os.environ, "PIP": f"{sys.executable} -m pip", "ONCEGATE_COMPILE": str(int(compiled))},
+        env={**os.environ, "PIP": f"{sys.executable} -m pip", "ONCEGATE_COMPILE": "1"},
         capture_output=True,
         text=True,
         check=False,
