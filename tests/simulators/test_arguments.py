@@ -8,23 +8,10 @@ from pathlib import Path
 import pytest
 
 from simulators import cli
-from simulators.demo import main as demo
 from simulators.judge.command import main as judge
 from simulators.report.command import main as report
-from simulators.run.command import main as run
 
 Command = Callable[[Sequence[str], str], int]
-
-
-@pytest.mark.parametrize("seed", ["-1", "x", "1.5", "\u0661", ""])
-@pytest.mark.parametrize(("command", "arguments"), [(run, ["lossy-radio", "--local"]), (demo, [])])
-def test_a_seed_is_a_natural_number(
-    command: Command, arguments: list[str], seed: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        command([*arguments, f"--seed={seed}"], "sim")
-    assert ended.value.code == 2
-    assert f"{seed!r} is no natural number" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [judge, report])

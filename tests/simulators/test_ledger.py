@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -100,23 +99,6 @@ def test_a_line_that_is_no_entry_is_named(tmp_path: Path, line: str) -> None:
     path.write_text('{"sent":1,"at":0}\n' + line + "\n")
     with pytest.raises(LedgerError, match="line 2"):
         list(read(path))
-
-
-def test_memory_does_not_grow_with_the_ledger(tmp_path: Path) -> None:
-    def play(events: int) -> None:
-        for _ in range(events):
-            mark = ledger.reported(EVENT)
-            ledger.sent(mark)
-            ledger.acked(mark)
-
-    with Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger:
-        play(100)
-        tracemalloc.start()
-        before, _ = tracemalloc.get_traced_memory()
-        play(20_000)
-        after, _ = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-    assert after - before < 20_000
 
 
 def test_a_killed_simulator_leaves_what_it_has_done(tmp_path: Path) -> None:

@@ -8,16 +8,11 @@ import pytest
 
 from benchmarks.layers.__main__ import VARIANTS
 from simulators import launch, strict_toml
-from simulators.scenario import Bug, FaultKind, FaultTarget, Scenario, SensorKind, find, shipped
-from simulators.sensors import zigbee_network
+from simulators.scenario import Bug, FaultKind, FaultTarget, Scenario, SensorKind, shipped
 from simulators.strict_toml import TomlError
 from tests.simulators import mutants
 from tests.simulators.test_mutants import MUTANTS
 
-NAMES = (
-    "quiet-house lossy-radio lost-acks ack-storm-after-outage three-days-offline two-gateways-one-sensor clock-chaos "
-    "brownouts card-full firmware-bug zigbee-house mapped-payloads alarm-in-the-backlog"
-)
 SMALL = """
 name = "small"
 description = "Something."
@@ -33,13 +28,6 @@ def _parse(text: str) -> Scenario:
     return strict_toml.parse(text, Scenario, "my.toml")
 
 
-def test_the_scenarios_come_along_under_their_own_names() -> None:
-    scenarios = shipped()
-    assert {*NAMES.split(), "zigbee2mqtt", "layers"} == scenarios.keys()
-    assert all(name == scenario.name for name, scenario in scenarios.items())
-    assert find("lossy-radio") == scenarios["lossy-radio"]
-
-
 def test_together_they_play_every_sort_bug_part_and_fault() -> None:
     scenarios = shipped().values()
     fleets = [fleet for scenario in scenarios for fleet in scenario.fleets]
@@ -48,17 +36,6 @@ def test_together_they_play_every_sort_bug_part_and_fault() -> None:
     faults = [fault for scenario in scenarios for fault in scenario.faults]
     assert {fault.kind for fault in faults} == set(FaultKind)
     assert {fault.target for fault in faults} == set(FaultTarget)
-
-
-def test_the_zigbee_network_has_thirty_real_models() -> None:
-    fleet = find("zigbee-house").fleets[0]
-    models = {model["model"] for model in zigbee_network.models()}
-    assert min(fleet.sensors, len(models)) >= 30
-
-
-def test_what_is_not_given_has_its_default() -> None:
-    scenario = _parse(SMALL)
-    assert (scenario.seconds, scenario.link.request_loss, scenario.gateway.count) == (5.0, 0.0, 1)
 
 
 @pytest.mark.parametrize(

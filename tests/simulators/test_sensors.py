@@ -82,13 +82,6 @@ def _lines(tmp_path: Path) -> list[Line]:
     return list(read(tmp_path / "ledger.jsonl"))
 
 
-async def test_an_ack_ends_the_event(tmp_path: Path) -> None:
-    async with reporter(tmp_path, KnownBy.ID, acked) as (sensor, gateway, ledger):
-        await sensor.report(sensor.generator.next_event(0))
-        assert (ledger.counts.transmissions, ledger.counts.acked) == (1, 1)
-        assert len(gateway.requests) == 1
-
-
 async def test_a_retransmission_is_the_same_datagram(tmp_path: Path) -> None:
     async with reporter(tmp_path, KnownBy.ID, Deaf(4)) as (sensor, gateway, ledger):
         await sensor.report(sensor.generator.next_event(0))

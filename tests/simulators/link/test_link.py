@@ -5,11 +5,11 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from simulators import fleet
 from simulators.ledger import Acked, Ledger, Reported, Sent, read
-from simulators.link.faults import NO_FAULTS, LinkProfile, Packet, link_profile, stream_profile
+from simulators.link.faults import NO_FAULTS, link_profile, stream_profile
 from simulators.link.tcp import StreamLink
 from simulators.link.udp import Link
 from simulators.payloads import PayloadFormat
@@ -17,7 +17,7 @@ from simulators.scenario import FleetPlan, LinkOutage, LinkPlan, SensorKind
 from simulators.sensors.endpoint import Timing
 from simulators.sensors.field import Field, Targets
 from tests.simulators.run.minimal_gateway import minimal_gateway
-from tests.support.waiting import until, until_count
+from tests.support.waiting import until_count
 
 
 class _Peer(asyncio.DatagramProtocol):
@@ -92,46 +92,6 @@ async def test_both_gateways_hear_a_sensor_and_both_are_heard() -> None:
         transport.close()
 
 
-async def test_faults_compose_and_may_duplicate() -> None:
-    class Twice:
-        def apply(self, packet: Packet) -> Sequence[Packet]:
-            return (packet, packet)
-
-    profile = LinkProfile(lambda _: (Twice(), Twice()), lambda _: ())
-    async with minimal_gateway(lambda request: [request]) as gateway, Link([gateway.address], profile, seed=1) as link:
-        transport, peer = await _open_peer(link.address)
-        transport.sendto(b"x\x01")
-        await until_count(lambda: len(peer.heard), 4, "answers")
-        assert len(gateway.requests) == 4
-        transport.close()
-
-
-async def test_a_target_that_is_away_is_only_a_loss() -> None:
-    async with minimal_gateway() as gateway:
-        address = gateway.address
-    async with Link([address], NO_FAULTS, seed=1) as link:
-        transport, peer = await _open_peer(link.address)
-        transport.sendto(b"gone")
-        await until_count(lambda: link.traffic.requests, 1, "requests")
-        loop = asyncio.get_running_loop()
-        back, _ = await loop.create_datagram_endpoint(_Echo, local_addr=address)
-        try:
-            transport.sendto(b"there")
-            # The first one may reach its target late, and be answered, too.
-            await until(lambda: b"there" in peer.heard, "the answer")
-        finally:
-            back.close()
-            transport.close()
-
-
-class _Echo(asyncio.DatagramProtocol):
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.DatagramTransport, transport)  # the selector's own is none by its class
-
-    def datagram_received(self, data: bytes, addr: Any) -> None:
-        self.transport.sendto(data, addr)
-
-
 SECONDS_MAX = 60
 
 
@@ -180,13 +140,6 @@ async def _post(address: tuple[str, int]) -> bytes:
         await close(writer)
 
 
-async def test_a_clear_line_carries_both_ways() -> None:
-    bodies: list[bytes] = []
-    async with server(OK, bodies) as target, StreamLink(target, stream_profile(LinkPlan()), 0.0, 1) as link:
-        assert await _post(link.address) == OK
-    assert bodies == [b"body"]
-
-
 async def test_a_reset_takes_the_answer_of_a_request_that_has_arrived() -> None:
     bodies: list[bytes] = []
     async with server(OK, bodies) as target, StreamLink(target, stream_profile(LinkPlan()), 1.0, 1) as link:
@@ -202,13 +155,6 @@ async def test_a_dead_line_stalls_and_loses_nothing() -> None:
         begin = asyncio.get_running_loop().time()
         assert await _post(link.address) == OK
         assert asyncio.get_running_loop().time() - begin >= 0.4
-
-
-async def test_a_target_that_is_away_is_a_connection_that_ends() -> None:
-    async with server(OK, []) as target:
-        pass
-    async with StreamLink(target, stream_profile(LinkPlan()), 0.0, 1) as link:
-        assert await _post(link.address) == b""
 
 
 async def test_a_relay_posts_again_what_has_no_answer(tmp_path: Path) -> None:

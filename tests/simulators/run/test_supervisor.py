@@ -20,7 +20,7 @@ from simulators.run.gateway import Gateway
 from simulators.run.job import Job
 from simulators.run.play import Reports
 from simulators.run.services import Services
-from simulators.run.supervisor import Supervisor, Unit, supervised
+from simulators.run.supervisor import Supervisor, supervised
 from simulators.run.waiting import wait_for_job
 from simulators.scenario import Fault, FaultKind, FaultTarget
 from simulators.services.kafka.broker import Broker
@@ -34,11 +34,6 @@ READS_ONCE_RESTARTED = (
     "if [ -e ended ]; then echo cloud.stream.progress query=1; exec sleep 60; fi; touch ended; exit 1"
 )
 POLL_SECONDS = 0.02
-
-
-def test_services_are_restarted_as_their_units_say() -> None:
-    assert Unit.read("oncegate.service") == Unit(1.0, frozenset())
-    assert Unit.read("oncegate-cloud.service") == Unit(15.0, frozenset({2}))
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import pytest
 from cloud.jars import download, ivy, java
 from cloud.jars.coordinates import Coordinates, Jar
 from cloud.jars.error import JarError
-from simulators.services.install import jars
 
 GOOD = b"the bytes that were pinned"
 COORDINATES = Coordinates("org.example", "part", "1.0")
@@ -78,15 +77,6 @@ def test_a_jar_that_was_not_fetched_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(JarError, match=r"org\.example:part:1\.0: was not fetched"):
         download.ensure([JAR], tmp_path, fetch=fetch_nothing)
-
-
-def test_the_lock_pins_all_sets_by_checksum() -> None:
-    pinned = jars.pinned()
-
-    cloud, foreign = {jars.SPARK, jars.STREAMS, jars.S3, jars.S3A}, {jars.ARTEMIS, jars.CALIFORNIUM}
-    assert set(pinned) == {jars.BROKER, jars.BROKER_3_9, jars.TLC} | cloud | foreign
-    assert all(len(bytes.fromhex(jar.sha256)) == 32 for of in pinned.values() for jar in of)
-    assert len({jar.coordinates for jar in pinned[jars.BROKER]}) == len(pinned[jars.BROKER])
 
 
 def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:

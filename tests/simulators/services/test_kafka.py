@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
 from contract import topics
 from simulators.services.kafka.broker import Broker
-from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 
@@ -36,19 +34,3 @@ def test_the_topic_has_the_settings_of_the_promise(broker: Broker) -> None:
 
     assert {name: found[name].value for name in topics.settings(1)} == topics.settings(1)
     assert len(partitions) == topics.PARTITIONS
-
-
-def test_topics_that_exist_are_left_as_they_are(broker: Broker) -> None:
-    broker.create_topics("kept", partitions=2)
-    before = described(broker, "kept")
-    broker.create_topics("kept", topics.EVENTS, partitions=5)
-    assert described(broker, "kept") == before
-    assert before[1] == 2
-
-
-def described(broker: Broker, topic: str) -> tuple[str, int]:
-    """Return the topic's id and its number of partitions, once the broker has the created topic."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    wait_until(lambda: topic in admin.list_topics(timeout=SECONDS_MAX).topics, "the broker has the topic")
-    found = admin.describe_topics(TopicCollection([topic]))[topic].result(timeout=SECONDS_MAX)
-    return str(found.topic_id), len(found.partitions)

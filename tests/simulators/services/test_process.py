@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from simulators.services import session, spark
+from simulators.services import session
 from simulators.services.process import Command, Process
 from tests.support.waiting import wait_until
 
@@ -28,18 +28,6 @@ sys.stdin.read()
 
 def shell(script: str, folder: Path) -> Process:
     return Process(Command("child", ("/bin/sh", "-c", script), folder / "child.log"))
-
-
-def test_kill_leaves_no_child_of_the_child(tmp_path: Path) -> None:
-    process = shell(FAMILY, tmp_path)
-    process.start()
-    process.wait_for_log("started", 60)
-
-    process.kill()
-
-    assert not process.alive
-    assert process.exit_status == -9
-    assert session.members(process.pid) == []
 
 
 def test_terminate_kills_what_does_not_end_in_time(tmp_path: Path) -> None:
@@ -79,8 +67,3 @@ def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
         parent.kill()
 
     wait_until(lambda: not session.members(child), "the child's session is empty")
-
-
-def test_the_archive_is_the_same_for_the_same_sources(tmp_path: Path) -> None:
-    first = spark.pack(("contract",), tmp_path / "first.zip").read_bytes()
-    assert spark.pack(("contract",), tmp_path / "second.zip").read_bytes() == first
