@@ -41,7 +41,7 @@ def test_a_compiled_wheel_runs_from_a_clean_environment(compiled_wheel: Path, tm
     assert sum(objects.values()) <= INSTALLED_MEGABYTES_MAX * 10**6
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "gateway"], check=True)
     python = tmp_path / "gateway" / "bin" / "python"
-    pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    pip: list[str | Path] = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
     subprocess.run([*pip, "-c", ROOT / "constraints.txt", compiled_wheel], check=True)
     (tmp_path / "oncegate.toml").write_text(CONFIGURATION)
     for arguments, printed in (

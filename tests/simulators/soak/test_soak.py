@@ -12,7 +12,7 @@ from simulators.oracle.verdict import Verdict
 from simulators.scenario import FaultKind, FaultTarget
 from simulators.soak import plan, results
 from simulators.soak.__main__ import main
-from simulators.soak.run import POINTS_MAX, summary, thinned, with_repeated_records
+from simulators.soak.run import with_repeated_records
 from tests.docs.pages import ROOT
 
 PAGE = ROOT / "docs" / results.PAGE
@@ -36,21 +36,6 @@ def test_each_part_kills_each_service_and_a_long_soak_has_every_fault() -> None:
     kinds = Counter(one.kind for one in faults)
     assert set(kinds) == set(FaultKind) - {FaultKind.BACKUP, FaultKind.RESTORE}
     assert kinds[FaultKind.KILL] > 300
-
-
-@pytest.mark.parametrize("events_per_second", [20, 80, 400])
-def test_the_sensors_report_at_the_rate(events_per_second: int) -> None:
-    fleets = plan.scenario(1, 60.0, 60.0, events_per_second).fleets
-    assert sum(one.sensors / one.every_seconds for one in fleets) == pytest.approx(events_per_second, rel=0.1)
-
-
-def test_the_start_the_middle_and_the_end_of_a_value_are_medians() -> None:
-    samples = [
-        {"seconds": number, "agent memory": number, **({"job files": 5} if number else {})} for number in range(100)
-    ]
-    assert summary(samples) == {"agent memory": (4, 50, 94), "job files": (5, 5, 5)}
-    assert len(thinned(samples * 7)) <= POINTS_MAX
-    assert thinned([]) == []
 
 
 def test_exactly_once_a_repeated_record_is_doubled() -> None:
