@@ -1,4 +1,4 @@
-"""CI's heavy tests exist, fit into their time, each runs within SHARES commits, and the command says which run."""
+"""CI's heavy tests exist, fit into their time, and the command says which run."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.ci.selection import (
     LIST_SECONDS_MAX,
     SHARE_SECONDS_MAX,
     SHARES,
-    Heavy,
     function_of,
     read_tests,
 )
@@ -35,18 +32,3 @@ def test_the_list_and_each_share_exist_fit_into_their_time_and_are_shown() -> No
     assert sum(map(heavy.seconds_of, first)) <= LIST_SECONDS_MAX
     for share in heavy.shares_of(tests)[:SHARES]:
         assert sum(map(heavy.seconds_of, share)) <= SHARE_SECONDS_MAX
-
-
-@given(
-    st.dictionaries(st.text("abc", min_size=1, max_size=3), st.floats(1, 600), max_size=40),
-    st.lists(st.text("abc", min_size=1, max_size=3), unique=True, max_size=60),
-    st.data(),
-)
-def test_each_test_stands_in_the_list_or_in_one_share(
-    seconds: dict[str, float], tests: list[str], data: st.DataObject
-) -> None:
-    heavy = Heavy(tuple(data.draw(st.lists(st.sampled_from(tests), unique=True))) if tests else (), seconds)
-    shares = heavy.shares_of(tests)
-    assert len(shares) == SHARES + 1
-    assert all((function_of(test) in seconds) is (share is not shares[-1]) for share in shares for test in share)
-    assert sorted([*heavy.first_of(tests), *(test for share in shares for test in share)]) == sorted(tests)

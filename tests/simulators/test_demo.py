@@ -9,30 +9,7 @@ from pathlib import Path
 import pytest
 
 from simulators import demo
-from simulators.run.job import Job
 from simulators.scenario import FaultKind, FaultTarget
-
-
-def test_the_job_is_followed_by_its_log(tmp_path: Path) -> None:
-    job = Job(tmp_path / "cloud", tmp_path / "job.log", "127.0.0.1:1")
-
-    def in_a_batch(*lines: str) -> bool:
-        (tmp_path / "job.log").write_text("".join(f"2026-01-01 INFO cloud.stream.batch {line}\n" for line in lines))
-        return job.in_a_batch
-
-    assert not in_a_batch()
-    assert not in_a_batch("batch=6 stage=receipt offsets=3")
-    lines = ["batch=7 stage=planned offsets=9", "batch=7 stage=write passes=1"]
-    assert in_a_batch(*lines)
-    assert in_a_batch(*lines, "batch=7 stage=committed rows=9")
-    assert not in_a_batch(*lines, "batch=7 stage=receipt offsets=9", "batch=7 stage=done rows_in=9")
-
-
-def test_a_random_seed_is_chosen_where_none_is_given() -> None:
-    assert demo.parse([], "demo").seed != demo.parse([], "demo").seed
-    assert demo.parse(["--seed", "7", "--events", "5000", "--kills", "0"], "demo").scenario == demo.scenario(
-        7, 240, 5_000, 0
-    )
 
 
 def test_the_faults_of_a_seed_are_kills_of_agent_and_job_and_an_outage_of_the_broker() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -88,36 +87,6 @@ def test_what_a_gateway_had_accepted_before_the_run_is_not_the_runs(tmp_path: Pa
     text = (tmp_path / "report.html").read_text()
     assert ">30<" in text
     assert ">199<" not in text
-
-
-@pytest.mark.parametrize("lines", range(4))
-def test_a_nearly_empty_ledger_is_drawn_without_warnings(lines: int, tmp_path: Path) -> None:
-    at = 1_763_706_000_000
-    every = ({"run": {}, "at": at}, {"event": 1, "at": at, "device": "urn:a"}, {"sent": 1, "at": at})
-    file = tmp_path / "ledger.jsonl"
-    file.write_text("".join(f"{json.dumps(line)}\n" for line in every[:lines]))
-    done = subprocess.run(
-        (sys.executable, "-m", "simulators.cli", "report", str(file)), capture_output=True, text=True, check=True
-    )
-    assert (done.stdout, done.stderr) == (f"{tmp_path / 'report.html'}\n", "")
-
-
-def sample(file: Path, *values: dict[str, int]) -> None:
-    with file.open("a") as written:
-        for one in values:
-            written.write(json.dumps({"sample": one, "at": 1_763_706_009_000}) + "\n")
-
-
-def test_the_flow_has_both_branches_of_what_was_sent_again(tmp_path: Path) -> None:
-    file = write_ledger(tmp_path)
-    sample(file, {"accepted_before": 100, "duplicates_before": 7}, {"accepted": 130, "duplicates": 7 + 20})
-    verdict = judge_remote_run(file, Sink())
-    page.write(file, verdict, Arrivals(), tmp_path / "report.html")
-    text = (tmp_path / "report.html").read_text()
-    sent_again = verdict.transmissions - 30
-    assert "20 duplicates, recognised" in text
-    assert f"{sent_again - 20} lost on the air" in text
-    assert "sent again" not in text.partition("<svg")[2].partition("</svg>")[0]
 
 
 def test_the_flow_states_what_became_of_events_without_an_ack(tmp_path: Path) -> None:

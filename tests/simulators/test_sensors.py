@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -170,24 +169,6 @@ async def test_a_separate_answer_counts_and_is_acked(tmp_path: Path) -> None:
             while not gateway.acks:  # noqa: ASYNC110 (nobody signals)
                 await asyncio.sleep(0.01)
         assert gateway.acks == [b"\x60\x00\xab\xcd"]
-
-
-async def test_a_large_body_goes_block_by_block_and_counts_once(tmp_path: Path) -> None:
-    bodies: list[bytes] = []
-
-    def blockwise(request: bytes) -> Sequence[bytes]:
-        bodies.append(request.split(b"\xff", 1)[1])
-        return acked(request, CONTINUE if len(bodies[-1]) == 64 else 0x44)
-
-    profile = DeviceProfile("urn:dev:mac:02005e0000000001", KnownBy.ID, PayloadFormat.JSON, large_payloads=True)
-    plan = replace(PLAN, block_bytes=64)
-    async with reporter(tmp_path, KnownBy.ID, blockwise, plan=plan) as (sensor, _, ledger):
-        sensor.generator = PayloadGenerator(profile, Random(1))
-        event = sensor.generator.next_event(0)
-        await sensor.report(event)
-        assert (ledger.counts.transmissions, ledger.counts.acked) == (1, 1)
-    assert len(bodies) > 2
-    assert json.loads(b"".join(bodies))["data"] == event.data
 
 
 async def _play(
