@@ -17,7 +17,7 @@ from agent.config import load
 from agent.terminal import json_line, paint
 
 if TYPE_CHECKING:
-    from agent.cli.top.figures import Figures, Sample
+    from agent.cli.top.figures import Sample
 
 EXAMPLES = """examples:
   oncegate top
@@ -103,35 +103,18 @@ def _show(interval: float, api: Api, first: Sample) -> None:
     from agent.cli.top.screen import Screen
 
     with Screen() as screen:
-        view = _View(first, between(first, first))
+        before, figures, trouble = first, between(first, first), ""
         note = f"q quits  every {interval:g} s  {api.url}"
         while True:
-            screen.draw(frame(view.figures, *screen.size, note, view.trouble))
-            due = view.before.at + interval if not view.trouble else time.monotonic() + interval
+            screen.draw(frame(figures, *screen.size, note, trouble))
+            due = (time.monotonic() if trouble else before.at) + interval
             if screen.wait(due - time.monotonic()) in _QUIT:
                 return
             if time.monotonic() < due:
                 continue
             try:
-                view.update(take(api))
+                after = take(api)
             except ApiError as error:
-                view.fail(str(error))
-
-
-class _View:
-    """The displayed state: the latest figures, and since when there are no newer ones."""
-
-    def __init__(self, before: Sample, figures: Figures) -> None:
-        self.before = before
-        self.figures = figures
-        self.trouble = ""
-
-    def update(self, after: Sample) -> None:
-        """Show the figures since the sample before."""
-        from agent.cli.top.figures import between
-
-        self.figures, self.before, self.trouble = between(self.before, after), after, ""
-
-    def fail(self, reason: str) -> None:
-        """Show why there are no figures, and since when."""
-        self.trouble = self.trouble or f"agent not responding since {time.strftime('%H:%M:%S')}: {reason}"
+                trouble = trouble or f"agent not responding since {time.strftime('%H:%M:%S')}: {error}"
+            else:
+                before, figures, trouble = after, between(before, after), ""
