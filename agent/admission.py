@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final
 
 from agent.config.settings import DevicesSettings
 from agent.decode import Decoded, Rejected
-from agent.delivery import Delivery
+from agent.delivery import Delivery, ForeignFormat
 
 _DEVICES_KEPT: Final = 4_096
 _DENIED: Final = "is not allowed ([devices] allow, deny)"
 _UNPROVEN: Final = "has credentials: use them"
+_ANONYMOUS: Final = "this gateway takes events only from authenticated senders ([devices] require)"
+_PROOFS: Final = {"coap": "oscore", "http": "token"}
+"""How a sender proves who it is, by `via`."""
+AUTH, RELAY = "auth", "relay"
+"""The entries of `ext` that state how the sender was authenticated, and which relay it is."""
 
 
 class ForbiddenError(Exception):
     """The sender may not send these events; the message contains the reason."""
+
+
+class UnauthenticatedError(ForbiddenError):
+    """The sender has to prove who it is."""
 
 
 class Admission:
@@ -26,6 +35,7 @@ class Admission:
 
     def __init__(self, settings: DevicesSettings) -> None:
         self._lists = bool(settings.allow or settings.deny)
+        self._admits_anonymous = not settings.requires_proof
         self._admits = lru_cache(maxsize=_DEVICES_KEPT)(lambda device: _admits(settings, device))
         self._protected: frozenset[str] = frozenset()
 
@@ -37,17 +47,24 @@ class Admission:
         self._protected |= {_caseless(device) for device in devices}
 
     def screen(self, delivery: Delivery, decoded: Decoded) -> Decoded:
-        """Return the admitted events; raise ForbiddenError where none is.
+        """Return the admitted events, which state who has sent them; raise ForbiddenError where none is.
 
         A sender that claims to be another device is refused with all its events: otherwise it could claim a victim's
         next fingerprint first. Events of a device that is not admitted are rejected, so that they do not block others
         of the same relay.
         """
         if delivery.authenticated is None:
+            if not self._admits_anonymous:
+                raise UnauthenticatedError(_ANONYMOUS)
             if self._protected:
                 decoded = _without(decoded, lambda device: _caseless(device) not in self._protected, _UNPROVEN)
-        elif not delivery.relay:
-            _check_own(delivery.authenticated, decoded)
+            if delivery.media.__class__ is ForeignFormat:
+                _state(decoded, {})
+        else:
+            if not delivery.relay:
+                _check_own(delivery.authenticated, decoded)
+            relay = {RELAY: delivery.authenticated} if delivery.relay else {}
+            _state(decoded, {AUTH: _PROOFS.get(delivery.via, delivery.via), **relay})
         return _without(decoded, self._admits, _DENIED) if self._lists else decoded
 
 
@@ -66,6 +83,14 @@ def _without(decoded: Decoded, admits: Callable[[str], bool], reason: str) -> De
         (*decoded.rejected, *(Rejected(device, f"this device {reason}", b"") for device in denied)),
         decoded.skipped,
     )
+
+
+def _state(decoded: Decoded, sender: Mapping[str, str]) -> None:
+    """State in `ext` what is proven about the sender; what a payload says of that goes."""
+    for event in decoded.events:
+        said = event.ext or {}
+        if sender or AUTH in said or RELAY in said:
+            event.ext = {**sender, **{name: one for name, one in said.items() if name not in (AUTH, RELAY)}}
 
 
 def _check_own(authenticated: str, decoded: Decoded) -> None:
@@ -87,4 +112,4 @@ def _matches(device: str, patterns: Sequence[str]) -> bool:
 
 def is_denial(reason: str) -> bool:
     """Whether an event was rejected because of its device, and not because of its content."""
-    return reason.endswith((_DENIED, _UNPROVEN))
+    return reason.endswith((_DENIED, _UNPROVEN, _ANONYMOUS))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from time import monotonic
 from typing import Final
 
-from agent.admission import Admission, ForbiddenError, is_denial
+from agent.admission import Admission, ForbiddenError, UnauthenticatedError, is_denial
 from agent.clock import Clock
 from agent.config.settings import DevicesSettings, IdentitySettings
 from agent.config.ways import ViaLimits, limits
@@ -25,6 +25,7 @@ _REFUSALS: Final[Mapping[type[Exception], Status]] = {
     UnknownFormat: Status.UNKNOWN_FORMAT,
     Undecodable: Status.UNDECODABLE,
     ForbiddenError: Status.FORBIDDEN,
+    UnauthenticatedError: Status.UNAUTHENTICATED,
 }
 _BUSY: Final = Answer(Status.UNAVAILABLE, reason="too many deliveries in progress", retry_seconds=BUSY_RETRY_SECONDS)
 

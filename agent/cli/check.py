@@ -20,6 +20,7 @@ from agent.config import load
 from agent.config.load import SECTIONS, Source, key_of
 from agent.config.mistakes import ConfigurationError, Mistake
 from agent.config.settings import (
+    DevicesSettings,
     ForwardSettings,
     HttpSettings,
     IdentitySettings,
@@ -185,7 +186,7 @@ def _warnings(sections: Mapping[str, Any], configuration: Path) -> Iterator[str]
     if len(enabled) == 3 and not any(enabled):
         yield "coap, http and mqtt are all disabled: no event can arrive"
     if "mqtt" in sections:
-        yield from _subscriptions(sections["mqtt"])
+        yield from _subscriptions(sections["mqtt"], sections.get("devices", DevicesSettings()))
     findings: list[Finding] = []
     lanes = len(sections["forward"].lanes) if "forward" in sections else 0
     if "forward" in sections and "identity" in sections:
@@ -206,8 +207,10 @@ def _warnings(sections: Mapping[str, Any], configuration: Path) -> Iterator[str]
             yield f"{finding.check}: {finding.text}; {finding.hint}"
 
 
-def _subscriptions(mqtt: MqttSettings) -> Iterator[str]:
+def _subscriptions(mqtt: MqttSettings, devices: DevicesSettings) -> Iterator[str]:
     """Yield that there is none in effect, and those of whose messages no duplicate can be recognised."""
+    if mqtt.enabled and devices.requires_proof:
+        yield "devices.require: nobody is authenticated to the gateway over MQTT, and all of its messages are rejected"
     if mqtt.subscriptions and not mqtt.enabled:
         yield "mqtt.subscriptions: mqtt.enabled is false: nothing is subscribed"
     for subscription in mqtt.subscriptions:

@@ -106,6 +106,16 @@ class DevicesSettings:
     deny: tuple[str, ...] = option(
         readers.patterns, "devices whose events are refused, ignoring case; takes precedence over `allow`", default=()
     )
+    require: str = option(
+        readers.choice("nothing", "authenticated"),
+        "`authenticated`: only senders with a token or OSCORE credentials, and nothing over MQTT",
+        default="nothing",
+    )
+
+    @property
+    def requires_proof(self) -> bool:
+        """Whether anonymous senders are refused."""
+        return self.require == "authenticated"
 
 
 @dataclass(frozen=True, slots=True)

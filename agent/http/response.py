@@ -17,6 +17,8 @@ NO_OTHER_SITE: Final = (
 """Fields by which a browser keeps a response from pages of other sites, and takes it for nothing else."""
 MEDIA_TYPES: Final = "application/json, application/cbor, application/senml+json, application/senml+cbor"
 
+CHALLENGE: Final = ("WWW-Authenticate", 'Bearer realm="oncegate"')
+"""The field without which no response is a 401 (RFC 9110 section 11.6.1)."""
 _CODES: Final = {
     Status.UNDECODABLE: 400,
     Status.UNAUTHENTICATED: 401,
@@ -93,6 +95,7 @@ def response_to(answer: Answer) -> Response:
             },
         )
     fields = [retry_after(answer.retry_seconds)] if answer.status is Status.UNAVAILABLE else []
+    fields += [CHALLENGE] if answer.status is Status.UNAUTHENTICATED else []
     return refusal(_CODES[answer.status], answer.status.value, answer.reason, *fields).response
 
 

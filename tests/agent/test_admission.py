@@ -8,7 +8,8 @@ from agent.admission import Admission, ForbiddenError
 from agent.coap.answer import DIAGNOSTIC_BYTES_MAX, diagnostic
 from agent.config.settings import DevicesSettings, IdentitySettings
 from agent.decode import decode
-from agent.delivery import Answer, Delivery, Media, Status
+from agent.delivery import Answer, Delivery, ForeignFormat, Media, Status
+from agent.mappings.mapping import read
 from agent.pipeline import Pipeline
 from agent.store.port import Outcome, Submission
 from tests.agent.store.stores import HandClock
@@ -46,10 +47,12 @@ def take(
     relay: bool = False,
     allow: Sequence[str] = (),
     deny: Sequence[str] = (),
+    require: str = "nothing",
+    media: Media | ForeignFormat = Media.JSON,
 ) -> tuple[Answer, Intake]:
     intake, answers = Intake(), list[Answer]()
-    pipeline = Pipeline(IdentitySettings(), HandClock(), intake, DevicesSettings(tuple(allow), tuple(deny)))
-    pipeline.receive(Delivery(body, Media.JSON, "http", "http://[::1]", authenticated, relay=relay), answers.append)
+    pipeline = Pipeline(IdentitySettings(), HandClock(), intake, DevicesSettings(tuple(allow), tuple(deny), require))
+    pipeline.receive(Delivery(body, media, "http", "http://[::1]", authenticated, relay=relay), answers.append)
     (answer,) = answers
     counts = pipeline.counts["http"]
     assert (counts.accepted, counts.rejected.total()) == (answer.accepted, answer.rejected)
@@ -142,3 +145,29 @@ def test_a_stranger_in_a_pack_is_put_aside_and_the_others_are_taken() -> None:
     screened = admission.screen(delivery, decode(delivery))
     assert [event.device for event in screened.events] == ["urn:x:2"]
     assert [(rejected.device, rejected.raw) for rejected in screened.rejected] == [("urn:x:1", b"")]
+
+
+@pytest.mark.parametrize(
+    ("authenticated", "relay", "stated"),
+    [(None, False, None), (OWN, False, {"auth": "token"}), ("urn:r", True, {"auth": "token", "relay": "urn:r"})],
+)
+def test_an_event_states_who_has_proven_to_have_sent_it(
+    authenticated: str | None, relay: bool, stated: dict[str, str] | None
+) -> None:
+    _, intake = take(body(OWN), authenticated, relay=relay)
+    assert [one.event.ext for one in intake.submissions[0].candidates] == [stated]
+
+
+@pytest.mark.parametrize("authenticated", [None, OWN])
+def test_no_payload_states_who_has_sent_it(authenticated: str | None) -> None:
+    mapping = read({"name": "made", "device": OWN, "data": "body", "ext": "body.ext"})
+    said = b'{"ext":{"auth":"oscore","relay":"urn:r","rssi":-70}}'
+    _, intake = take(said, authenticated, media=ForeignFormat(mapping, [], {}))
+    ext = intake.submissions[0].candidates[0].event.ext
+    assert ext == {"mapping": "made", "rssi": -70, **({"auth": "token"} if authenticated else {})}
+
+
+def test_anonymous_senders_are_refused_where_proof_is_required() -> None:
+    answer, intake = take(body(OWN), require="authenticated")
+    assert (answer.status, intake.submissions) == (Status.UNAUTHENTICATED, [])
+    assert take(body(OWN), OWN, require="authenticated")[0].status is Status.DURABLE

@@ -11,13 +11,12 @@ from agent.http.address import is_loopback, parse_listen_address
 from agent.http.auth.tokens import Holder, Role, Tokens, read_tokens
 from agent.http.errors import HttpSettingsError
 from agent.http.head import Head
-from agent.http.response import Refusal, refusal
+from agent.http.response import CHALLENGE, Refusal, refusal
 
 _SCHEME = "bearer"
 _LOCALHOST = "localhost"
 _OTHER_SITES = ("cross-site", "same-site")
 """What a browser says where a page of another site asks: it could not read the answer, but cause work."""
-_CHALLENGE = ("WWW-Authenticate", 'Bearer realm="oncegate"')
 
 
 class Access:
@@ -93,7 +92,7 @@ def _holder(tokens: Tokens, head: Head) -> Holder:
 
 
 def _unauthorized(message: str) -> Refusal:
-    return refusal(401, "unauthenticated", message, _CHALLENGE)
+    return refusal(401, "unauthenticated", message, CHALLENGE)
 
 
 def open_tls(settings: HttpSettings) -> ssl.SSLContext | None:
