@@ -13,9 +13,10 @@ from cloud.delta.table import DeltaTable, Layout, Table, excludes_writers
 from cloud.runtime import jvm
 from cloud.sinks import Tables
 from cloud.table import id_reuse, lookup, rows
-from cloud.table.commits import BatchCounts, Commit, count_rows
+from cloud.table.commits import Commit
 from cloud.table.devices import Devices
 from cloud.table.freshness import Horizon, is_fresh
+from cloud.table.lookup import BatchCounts, count_rows
 from cloud.table.sink import Written
 
 logger = logging.getLogger(__name__)

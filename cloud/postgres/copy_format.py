@@ -8,19 +8,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType, StringType, TimestampType
 
-from cloud.table import rows
+from cloud.table import layout, rows
 from contract.fields import OBJECTS
 
-STAGED: dict[str, DataType] = {
-    **rows.COLUMNS,
-    "reason": StringType(),
-    "shared": StringType(),
-    "fresh": StringType(),
-    "kafka_key": BinaryType(),
-    "headers": StringType(),
-    "value": BinaryType(),
-}
-"""The columns that are staged of each survivor: those of its row, and those that the quarantine needs."""
+_TYPES: dict[str, DataType] = {kind.simpleString(): kind for kind in (*rows.COLUMNS.values(), BinaryType())}
+STAGED = {name: _TYPES[kind] for name, kind in layout.STAGED.items()}
 
 _NULL = r"\N"
 _NUL, _REPLACEMENT = "\x00", "\ufffd"
@@ -40,9 +32,8 @@ def staged(survivors: DataFrame, devices: DataFrame | None) -> DataFrame:
     also = [name for name in STAGED if name not in rows.COLUMNS]
     whole = survivors.withColumn("headers", F.to_json("headers")).withColumn("fresh", F.col("fresh").cast("string"))
     decoded = rows.decode(whole, devices, also)
-    texts = [name for name, kind in rows.COLUMNS.items() if isinstance(kind, StringType)]
     has_nul = F.lit(False)
-    for name in texts:
+    for name in layout.TEXTS:
         for form in (_NUL, _NUL_IN_JSON) if name in OBJECTS else (_NUL,):
             has_nul = has_nul | F.coalesce(F.contains(F.col(name), F.lit(form)), F.lit(False))
     raw = F.when(has_nul, F.col("value")).otherwise(F.col("raw"))

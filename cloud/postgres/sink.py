@@ -6,9 +6,7 @@ The unique key on the fingerprint excludes duplicates, so no look-up is needed; 
 from __future__ import annotations
 
 import logging
-import re
 import secrets
-import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -16,11 +14,11 @@ import psycopg
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from cloud.errors import StopError
-from cloud.postgres import columns
 from cloud.postgres import connection as postgres_connection
-from cloud.postgres.connection import connected, durable_transaction, identifier
+from cloud.postgres.connection import connected, durable_transaction
 from cloud.postgres.copy_format import STAGED, lines, staged
-from cloud.postgres.statements import EVENTS, QUARANTINE, Statements
+from cloud.postgres.statements import Statements
+from cloud.postgres.tables import PostgresTables, warn_if_unsafe
 from cloud.sinks import Tables
 from cloud.table.commits import BATCH_BITS, Commit, parse, to_json
 from cloud.table.devices import Devices
@@ -28,8 +26,6 @@ from cloud.table.freshness import Horizon, is_fresh
 from cloud.table.sink import Written
 
 LINES_AT_ONCE = 500
-_COMMENT = "oncegate:"
-_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _STAGING, _STAGING_BYTES = "_staging_", 6
 
 logger = logging.getLogger(__name__)
@@ -41,11 +37,10 @@ class PostgresSink:
     def __init__(self, connection: str, table: str, quarantine: str, devices: Devices, retention_seconds: int) -> None:
         self._connection = connection
         self._table = table
-        self._quarantine = quarantine
-        self._sql = Statements(table, quarantine)
+        with connected(connection) as opened:
+            self._tables = PostgresTables(opened, table, quarantine, retention_seconds)
+        self._sql = self._tables.sql
         self._devices = devices
-        self._retention_seconds = retention_seconds
-        self._id = self._open()
         self._known: int | None = None
         """The version of the table's last commit that this sink has read or made."""
         self._has_dropped_left = False
@@ -54,7 +49,7 @@ class PostgresSink:
 
     @property
     def id(self) -> str:
-        return self._id
+        return self._tables.id
 
     def last_commit(self) -> Commit | None:
         with connected(self._connection) as connection:
@@ -68,7 +63,7 @@ class PostgresSink:
     def check(self) -> None:
         known = self._known  # before the last commit, which a batch may be making
         with connected(self._connection) as connection:
-            self._check_id(connection)
+            self._tables.check_id(connection)
             last = self._last(connection)
             if known is not None and (last is None or last.version < known):
                 raise self._changed(connection)
@@ -109,56 +104,10 @@ class PostgresSink:
     def _take(self, connection: psycopg.Connection, staging: str, sent: int, commit: Commit) -> Written:
         if connection.execute(self._sql(Statements.ADVANCE), self._owner(commit)).rowcount == 0:
             raise self._changed(connection)
-        counted = connection.execute(self._sql(Statements.COUNT, staging)).fetchone()
-        there, good, late, bad = counted or (0, 0, 0, 0)
-        if there < sent:
+        counted = connection.execute(self._sql("SELECT count(*) FROM {staging}", staging)).fetchone()
+        if (there := counted[0] if counted else 0) < sent:
             raise StopError(f"table {self._table}: {sent} rows were sent, {there} are staged; nothing is committed")
-        of = {"topic_id": commit.topic_id, "topic": commit.topic, "retention": self._retention_seconds}
-        connection.execute(self._sql(Statements.SET_ASIDE_DATA, staging))
-        rows = connection.execute(self._sql(Statements.INSERT, staging)).rowcount
-        self._check_id(connection)  # the insertion's lock keeps the table until the commit
-        connection.execute(self._sql(Statements.QUARANTINE_BAD, staging), of)
-        reused = connection.execute(self._sql(Statements.QUARANTINE_REUSED, staging), of).rowcount
-        connection.execute(self._sql(Statements.DROP_STAGING, staging))
-        return Written(rows, late, bad + reused, good - rows - reused)
-
-    def _open(self) -> str:
-        """Create the tables that are absent, and return the id of the events' table."""
-        with connected(self._connection) as connection, connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(hashtext('oncegate'))")  # for two first starts at once
-            connection.execute(self._sql(Statements.CREATE_OWNER))
-            connection.execute(self._sql.create_quarantine)
-            regclass = self._sql("{table}").as_string(connection)
-            if (row := connection.execute("SELECT to_regclass(%s)", (regclass,)).fetchone()) and row[0] is None:
-                connection.execute(self._sql.create_table)
-                connection.execute(self._sql(Statements.CREATE_RECEIVED))
-                connection.execute(self._sql(Statements.CREATE_OWN))
-                comment = f"{_COMMENT}{uuid.uuid4()}"
-                connection.execute(self._sql(f"COMMENT ON TABLE {{table}} IS '{comment}'"))
-            comment = self._comment(connection)
-            if not comment.startswith(_COMMENT) or not _ID.fullmatch(comment.removeprefix(_COMMENT)):
-                raise StopError(
-                    f"table {self._table}: it is not of this job (its comment is {comment!r}, not '{_COMMENT}<id>'): "
-                    f"use another. If its comment was changed, restore it; the id is in {self._table}_owner"
-                )
-            columns.widen(connection, identifier(self._table), EVENTS)
-            columns.widen(connection, identifier(self._quarantine), QUARANTINE)
-        return comment.removeprefix(_COMMENT)
-
-    def _check_id(self, connection: psycopg.Connection) -> None:
-        """Raise StopError where the table is not the one that was opened."""
-        if (comment := self._comment(connection)) != f"{_COMMENT}{self._id}":
-            raise StopError(
-                f"table {self._table}: its comment is {comment!r}, and this job has opened the table {self._id}: it "
-                "was dropped and recreated while the job ran, or its comment was changed. Nothing more is "
-                f"committed. If it is the same table, set its comment to '{_COMMENT}{self._id}', and start again. "
-                f"Otherwise start with a new checkpoint and --succeeds {self._id}"
-            )
-
-    def _comment(self, connection: psycopg.Connection) -> str:
-        regclass = self._sql("{table}").as_string(connection)
-        row = connection.execute(self._sql(Statements.READ_ID), (regclass,)).fetchone()
-        return (row[0] if row else None) or ""
+        return self._tables.take(connection, staging, commit.topic, commit.topic_id)
 
     def _check_claim(self, connection: psycopg.Connection) -> None:
         """Raise StopError where another job has committed since, whose staging table must stay."""
@@ -178,10 +127,10 @@ class PostgresSink:
         return [row[0] for row in found]
 
     def _owner(self, commit: Commit) -> dict[str, Any]:
-        return {"id": self._id, "version": commit.version, "metadata": to_json(commit), "known": self._known}
+        return {"id": self.id, "version": commit.version, "metadata": to_json(commit), "known": self._known}
 
     def _last(self, connection: psycopg.Connection) -> Commit | None:
-        row = connection.execute(self._sql(Statements.LAST), (self._id,)).fetchone()
+        row = connection.execute(self._sql(Statements.LAST), (self.id,)).fetchone()
         return parse(row[0]) if row else None
 
     def _changed(self, connection: psycopg.Connection) -> StopError:
@@ -231,7 +180,5 @@ def open_tables(_: SparkSession, tables: Tables, devices: Devices, retention: in
 def open_postgres(connection: str, table: str, quarantine: str, devices: Devices, retention: int) -> PostgresSink:
     """Open the tables, which are created if absent; warn about a server that does not flush."""
     with postgres_connection.connected(connection) as opened:
-        row = opened.execute("SHOW fsync").fetchone()
-    if row and row[0] != "on":
-        logger.warning("postgres=unsafe reason='fsync=off' effect='a power failure loses receipted events'")
+        warn_if_unsafe(opened)
     return PostgresSink(connection, table, quarantine, devices, retention)

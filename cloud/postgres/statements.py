@@ -5,9 +5,7 @@ from __future__ import annotations
 from psycopg import sql
 
 from cloud.postgres.connection import identifier
-from cloud.postgres.copy_format import STAGED
-from cloud.table import rows
-from cloud.table.id_reuse import ID_REUSED
+from cloud.table.layout import COLUMNS, STAGED, Reason
 from contract.fields import OBJECTS
 from contract.record import ClockTrust
 
@@ -20,7 +18,7 @@ _TYPES = {
     "date": "date",
 }
 """Objects are text, not json, since the gateway's digest is of the text."""
-EVENTS = {name: _TYPES[kind.simpleString()] for name, kind in rows.COLUMNS.items()}
+EVENTS = {name: _TYPES[kind] for name, kind in COLUMNS.items()}
 """The columns of the table, and their types."""
 
 QUARANTINE = {
@@ -36,6 +34,10 @@ QUARANTINE = {
     "quarantined_at": "timestamp with time zone",
     "digest": "bytea",
 }
+
+STAGING = {name: _TYPES[kind] for name, kind in STAGED.items()}
+"""The columns of a staging table, and their types."""
+_STAGED = ", ".join(f"{name} {kind}" for name, kind in STAGING.items())
 
 _NO_OBJECT = " OR ".join(f"jsonb_typeof({name}::jsonb) <> 'object'" for name in OBJECTS)
 _ONE_NO_OBJECT = " OR ".join(f"jsonb_typeof(one.{name}::jsonb) <> 'object'" for name in OBJECTS)
@@ -55,7 +57,7 @@ class Statements:
             "table": identifier(table),
             "quarantine": identifier(quarantine),
             "owner": identifier(table, "_owner"),
-            "columns": sql.SQL(", ").join(map(sql.Identifier, rows.COLUMNS)),
+            "columns": sql.SQL(", ").join(map(sql.Identifier, COLUMNS)),
         }
         self._table = table
 
@@ -87,8 +89,7 @@ class Statements:
         ON CONFLICT (fingerprint) DO NOTHING
     """
     COUNT = """
-        SELECT count(*),
-               count(DISTINCT (kafka_partition, kafka_offset)) FILTER (WHERE reason IS NULL),
+        SELECT count(DISTINCT (kafka_partition, kafka_offset)) FILTER (WHERE reason IS NULL),
                count(DISTINCT (kafka_partition, kafka_offset)) FILTER (WHERE reason IS NULL AND fresh = 'false'),
                count(DISTINCT (kafka_partition, kafka_offset)) FILTER (WHERE reason IS NOT NULL)
         FROM {staging}
@@ -127,12 +128,13 @@ class Statements:
     """
     # After INSERT the table has the first one, so that others of the same batch are compared with it, too.
     QUARANTINE_REUSED = f"""
-        {_INTO_QUARANTINE} '{ID_REUSED}', s.kafka_key, s.value, s.headers, s.appended, s.processed_at, {_DIGEST}
+        {_INTO_QUARANTINE} '{Reason.ID_REUSED}', s.kafka_key, s.value, s.headers, s.appended, s.processed_at, {_DIGEST}
         FROM {{staging}} s JOIN {{table}} t USING (fingerprint)
         WHERE s.reason IS NULL AND s.shared = 'none' AND (s.epoch, s.sequence) <> (t.epoch, t.sequence)
           AND abs(extract(epoch FROM {_accepted("s")} - {_accepted("t")})) > %(retention)s
         ON CONFLICT DO NOTHING
     """
+    CREATE_TEMPORARY = f"CREATE TEMPORARY TABLE {{staging}} ({_STAGED}) ON COMMIT DROP"
     DROP_STAGING = "DROP TABLE {staging}"
     # Only what a job has made, since others may name tables similarly.
     LEFT_STAGING = """
@@ -141,9 +143,10 @@ class Statements:
         AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass(%(table)s))
     """
 
-    def __call__(self, text: str, staging: str = "") -> sql.Composed:
+    def __call__(self, text: str, staging: str | sql.Identifier = "") -> sql.Composed:
         """Return a statement with the names filled in."""
-        return sql.SQL(text).format(**self._names, staging=identifier(self._table, staging))
+        of = identifier(self._table, staging) if isinstance(staging, str) else staging
+        return sql.SQL(text).format(**self._names, staging=of)
 
     @property
     def create_table(self) -> sql.Composed:
@@ -160,8 +163,7 @@ class Statements:
 
     def create_staging(self, staging: str) -> sql.Composed:
         """Return the statement that creates the staging table of one batch, which need not survive a crash."""
-        columns = ", ".join(f"{name} {_TYPES[kind.simpleString()]}" for name, kind in STAGED.items())
-        return self("CREATE UNLOGGED TABLE {staging} (" + columns + ")", staging)
+        return self("CREATE UNLOGGED TABLE {staging} (" + _STAGED + ")", staging)
 
     def copy(self, staging: str) -> sql.Composed:
         """Return the statement that copies lines into the staging table."""

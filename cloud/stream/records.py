@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cloud.table import id_reuse
+from cloud.table.layout import Reason
 from contract.event import TYPE_RESERVED_PREFIX
 from contract.fields import VERSION
 from contract.record import (
@@ -164,20 +165,20 @@ def _newer() -> Column:
 def _reason() -> Column:
     """Return the name of the first check that a record fails; null for none."""
     checks = {
-        "headers": _headers_are_ours(),
-        "fingerprint": F.col("id").rlike(r"^[0-9a-f]{32}\z"),
-        "label": F.col("epoch").rlike(r"^[0-9a-f]{16}\z")
+        Reason.HEADERS: _headers_are_ours(),
+        Reason.FINGERPRINT: F.col("id").rlike(r"^[0-9a-f]{32}\z"),
+        Reason.LABEL: F.col("epoch").rlike(r"^[0-9a-f]{16}\z")
         & F.col("sequence").rlike(_COUNT)
         & (F.col("sequence").try_cast("bigint") <= NUMBER_MAX),
-        "timestamps": _is_timestamp("event_time")
+        Reason.TIMESTAMPS: _is_timestamp("event_time")
         & _is_timestamp("received")
         & ((F.col("bound_text") == UNKNOWN) | _is_timestamp("bound")),
-        "clock": F.col("clock").isin([clock.value for clock in ClockTrust]),
-        "shared": F.col("shared").isin([shared.value for shared in Shared]),
-        "value": _value_is_whole(),
-        "contradiction": _value_says_the_same(),
+        Reason.CLOCK: F.col("clock").isin([clock.value for clock in ClockTrust]),
+        Reason.SHARED: F.col("shared").isin([shared.value for shared in Shared]),
+        Reason.VALUE: _value_is_whole(),
+        Reason.CONTRADICTION: _value_says_the_same(),
     }
-    failed = [F.when(~F.coalesce(check, F.lit(False)), F.lit(name)) for name, check in checks.items()]
+    failed = [F.when(~F.coalesce(check, F.lit(False)), F.lit(reason.value)) for reason, check in checks.items()]
     return F.coalesce(*failed)
 
 

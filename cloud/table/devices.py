@@ -13,9 +13,8 @@ from pyspark.sql.types import ArrayType, StringType
 
 from cloud.errors import StopError
 from cloud.runtime import jvm
+from cloud.table import layout
 
-COLUMNS = {"device_name": "name", "site": "site", "tags": "tags"}
-"""The table's columns by those of the file; all are text, an array is joined with commas."""
 DEVICES_MAX = 1_000_000
 """The limit, since the file is broadcast to every executor with each batch."""
 
@@ -43,7 +42,7 @@ class Devices:
             self._stamp, self._frame = self._look(path), self._read(path)
 
     def frame(self) -> DataFrame | None:
-        """Return the present devices: the columns device and COLUMNS, each device once; None without a file.
+        """Return the present devices: the columns device and layout.DEVICE, each device once; None without a file.
 
         A changed file that cannot be read is logged once, and the earlier devices stay in use.
         """
@@ -76,7 +75,7 @@ class Devices:
         if times > 1:
             raise StopError(f"devices {path}: {device} is listed {times} times")
         logger.info("devices=%d file=%s", len(found), path)
-        schema = ", ".join(f"{name} string" for name in ("device", *COLUMNS))
+        schema = ", ".join(f"{name} string" for name in ("device", *layout.DEVICE))
         return self._spark.createDataFrame(found, schema)
 
 
@@ -92,11 +91,11 @@ def read(spark: SparkSession, path: str) -> DataFrame:
         field.name: F.array_join(field.name, ",") if isinstance(field.dataType, ArrayType) else F.col(field.name)
         for field in found.schema
     }
-    columns = {"device": "device", **COLUMNS}
+    columns = {"device": "device", **layout.DEVICE}
     chosen = [text.get(name, F.lit(None)).cast(StringType()).alias(column) for column, name in columns.items()]
     return found.select(*chosen).filter(F.col("device").isNotNull())
 
 
 def join(rows: DataFrame, devices: DataFrame) -> DataFrame:
-    """Return the rows with the COLUMNS of their devices; null where the device is not listed."""
-    return rows.drop(*COLUMNS).join(F.broadcast(devices), on="device", how="left")
+    """Return the rows with the layout.DEVICE of their devices; null where the device is not listed."""
+    return rows.drop(*layout.DEVICE).join(F.broadcast(devices), on="device", how="left")

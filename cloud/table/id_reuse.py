@@ -13,9 +13,9 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from cloud.table.layout import Reason
 from contract.record import ClockTrust, Shared
 
-ID_REUSED = "id_reused"
 SPAN_BYTES = 8
 _LABEL = ("epoch", "sequence")
 
@@ -58,7 +58,7 @@ def reused_ids(late: DataFrame, found: DataFrame, retention_seconds: int, *, has
     return (
         without_time.join(F.broadcast(earlier), on="fingerprint", how="inner")
         .filter(other_label & (apart > retention_seconds * 1000))
-        .withColumn("reason", F.lit(ID_REUSED))
+        .withColumn("reason", F.lit(Reason.ID_REUSED.value))
     )
 
 

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from datetime import date
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from cloud.table import id_reuse
-from cloud.table.rows import DAY_OUTSIDE
+from cloud.table.freshness import Horizon, latest_ahead
+from cloud.table.layout import DAY_OUTSIDE
+from cloud.table.rows import day_of
+from contract.record import Shared
 
 DAYS_MAX = 1000
 """The number of days up to which a look-up is limited to them; with more it reads all days."""
@@ -33,6 +36,21 @@ class Search:
     """First and last time that is part of an identity, in microseconds since 1970 UTC."""
     received: Span | None = None
     """First and last acceptance of events whose label is part of the identity, in the same unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCounts:
+    """Counts of one batch's survivors."""
+
+    rows: int
+    bad: int
+    late: int
+    has_equals: bool
+    """Whether equal fingerprints have passed the dedup, under keys of different spans."""
+    search: Search
+    """The part of the table where duplicates of the late events can be."""
+    ahead: int | None
+    """As in `Written`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +95,35 @@ def without_found(survivors: DataFrame, found: Matches | None) -> DataFrame:
     if found is None or found.count == 0:
         return survivors
     return survivors.join(F.broadcast(found.rows.select("fingerprint")), on="fingerprint", how="left_anti")
+
+
+def count_rows(judged: DataFrame, horizon: Horizon) -> BatchCounts:
+    """Count the survivors in one pass; `judged` are they with the column `fresh`."""
+    bad = F.col("reason").isNotNull()
+    late = ~bad & ~F.col("fresh")
+    anywhere = late & id_reuse.is_without_time()
+    by_time, by_label = (late & (F.col("shared") == shared.value) for shared in (Shared.TIME, Shared.LABEL))
+    row = judged.agg(
+        F.count("*").alias("rows"),
+        F.count_if(bad).alias("bad"),
+        F.count_if(late).alias("late"),
+        F.count_if(anywhere).alias("anywhere"),
+        F.count_distinct(F.when(anywhere, F.col("fingerprint"))).alias("different"),
+        F.collect_set(F.when(late, day_of())).alias("days"),
+        *_span(by_time, "event_time"),
+        *_span(by_label, "received"),
+        latest_ahead(horizon).alias("ahead"),
+    ).collect()[0]
+    spans = (_read_span(row, name) for name in ("event_time", "received"))
+    search = Search(row["late"]) if row["anywhere"] else Search(row["late"], tuple(row["days"]), *spans)
+    return BatchCounts(row["rows"], row["bad"], row["late"], row["anywhere"] > row["different"], search, row["ahead"])
+
+
+def _span(which: Column, name: str) -> tuple[Column, Column]:
+    time = F.when(which, F.unix_micros(name))
+    return F.min(time).alias(f"{name}_first"), F.max(time).alias(f"{name}_last")
+
+
+def _read_span(row: Row, name: str) -> tuple[int, int] | None:
+    first, last = row[f"{name}_first"], row[f"{name}_last"]
+    return None if first is None else (first, last)

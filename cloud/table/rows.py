@@ -1,7 +1,6 @@
 """The rows of the table."""
 
 from collections.abc import Sequence
-from datetime import date
 from functools import cache, reduce
 from operator import or_
 
@@ -19,62 +18,20 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from cloud.table import devices
+from cloud.table import devices, layout
+from cloud.table.layout import AHEAD_DAYS_MAX, DAY_OUTSIDE, PAST_DAYS_MAX, YEARS
 from contract.event import TIME_MAX, TIME_MIN
 from contract.fields import FIELDS, OBJECTS, Field, Kind, exact_text
 from contract.record import DATA_START, VIA_START, Shared
 
-TYPES: dict[Kind, DataType] = {
-    Kind.TEXT: StringType(),
-    Kind.WORD: StringType(),
-    Kind.NAME: StringType(),
-    Kind.INTEGER: LongType(),
-    Kind.TIME: TimestampType(),
-    Kind.OBJECT: StringType(),
-    Kind.FINGERPRINT: BinaryType(),
+_TYPES: dict[str, DataType] = {
+    kind.simpleString(): kind
+    for kind in (BinaryType(), StringType(), TimestampType(), LongType(), IntegerType(), DateType())
 }
-_STATED = {
-    "clock": StringType(),
-    "appended": TimestampType(),
-    "gateway": StringType(),
-    "epoch": StringType(),
-    "sequence": LongType(),
-}
-
-
-def _of_fields() -> dict[str, DataType]:
-    """Return the columns of the fields; what the gateway states about the acceptance is behind its time."""
-    columns: dict[str, DataType] = {}
-    for field in FIELDS:
-        columns[field.column] = TYPES[field.kind]
-        if field.name == "received":
-            columns |= _STATED
-    return columns
-
-
-COLUMNS: dict[str, DataType] = {
-    "fingerprint": BinaryType(),
-    **_of_fields(),
-    "kafka_partition": IntegerType(),
-    "kafka_offset": LongType(),
-    "processed_at": TimestampType(),
-    "device_name": StringType(),
-    "site": StringType(),
-    "tags": StringType(),
-    "raw": BinaryType(),
-    "day": DateType(),
-}
-"""`raw`: the value, only where it could not be decoded."""
+COLUMNS = {name: _TYPES[kind] for name, kind in layout.COLUMNS.items()}
 SCHEMA = StructType([StructField(name, kind) for name, kind in COLUMNS.items()])
 
 PARTITIONED_BY = ("day",)
-YEARS = (2000, 2100)
-DAY_OUTSIDE = date(1970, 1, 1)
-"""The common partition of all times outside YEARS, or far from the record's append."""
-PAST_DAYS_MAX, AHEAD_DAYS_MAX = 366, 2
-"""The distance from the append within which a day has its own partition. A sensor may send any time, and each
-partition is a folder with its own files."""
-
 _INTEGERS = (Kind.INTEGER, Kind.TIME)
 _VALUE = StructType(
     [StructField(field.name, LongType() if field.kind in _INTEGERS else StringType()) for field in FIELDS]

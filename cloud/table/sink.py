@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
-
-from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING, Protocol
 
 from cloud.table.commits import Commit
-from cloud.table.freshness import Horizon
+
+if TYPE_CHECKING:  # there are writers without Spark
+    from pyspark.sql import DataFrame
+
+    from cloud.table.freshness import Horizon
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cloud.table.id_reuse import ID_REUSED
+from cloud.table.layout import Reason
 from cloud.tracing.facts import EpochFacts, Evidence, Label, TopicSearch
 from cloud.wording import counted
 from contract.timestamp import rfc3339
@@ -209,7 +209,7 @@ def advice(status: Status, evidence: Evidence) -> str:
     again = f"on {gateway}, as long as it keeps the event: sudo oncegate replay{names}"
     ask = "events --device DEVICE" if fingerprint is None else f"trace {fingerprint}"
     restore = "start the job with a new checkpoint and --read-again, which writes what the topic still has"
-    if any(one.reason == ID_REUSED for one in evidence.quarantined) and status is Status.QUARANTINED:
+    if any(one.reason == Reason.ID_REUSED for one in evidence.quarantined) and status is Status.QUARANTINED:
         return "The device has used an id again; the earlier event is in the table. Let it send boot or time as well."
     done = "Nothing is to be done. A reader that misses it filters the table, or has not read it since."
     return {

@@ -35,7 +35,7 @@ from cloud.table import rows
 from cloud.table.commits import BATCH_BITS, Commit, parse, to_json
 from cloud.table.devices import Devices
 from cloud.table.freshness import Horizon, is_fresh
-from cloud.table.id_reuse import ID_REUSED
+from cloud.table.layout import Reason
 from cloud.table.sink import Written
 from cloud.tracing.table import Dialect
 
@@ -80,7 +80,7 @@ _QUARANTINED = """
 # The table has the first of two events with one id, so that others of the same batch are compared with it, too.
 _QUARANTINE = f"""
     INSERT INTO {{quarantine}}
-    SELECT $topic_id, $topic, s.kafka_partition, s.kafka_offset, coalesce(s.reason, '{ID_REUSED}'), s.kafka_key,
+    SELECT $topic_id, $topic, s.kafka_partition, s.kafka_offset, coalesce(s.reason, '{Reason.ID_REUSED}'), s.kafka_key,
            s.value, s.headers, s.appended, s.processed_at
     FROM staged s LEFT JOIN {{table}} t ON s.fingerprint = t.fingerprint AND s.reason IS NULL
     WHERE s.reason IS NOT NULL

@@ -13,9 +13,9 @@ from cloud.delta.sink import TABLE
 from cloud.delta.table import DeltaTable
 from cloud.stream.records import read_records
 from cloud.table import id_reuse, lookup
-from cloud.table.commits import Commit, count_rows
+from cloud.table.commits import Commit
 from cloud.table.freshness import Horizon
-from cloud.table.lookup import Search
+from cloud.table.lookup import Search, count_rows
 from cloud.table.rows import decode
 from contract.event import Event
 from tests.cloud import big_topic

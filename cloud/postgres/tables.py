@@ -1,0 +1,90 @@
+"""Events and quarantine in PostgreSQL: opened, checked, and filled from a staging table, with or without Spark."""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+
+import psycopg
+from psycopg import sql
+
+from cloud.errors import StopError
+from cloud.postgres import columns
+from cloud.postgres.connection import identifier
+from cloud.postgres.statements import EVENTS, QUARANTINE, Statements
+from cloud.table.sink import Written
+
+_COMMENT = "oncegate:"
+_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+logger = logging.getLogger(__name__)
+
+
+class PostgresTables:
+    """The tables of one writer, or of several that share them; the events' comment is their id."""
+
+    def __init__(self, connection: psycopg.Connection, table: str, quarantine: str, retention_seconds: int) -> None:
+        """Create the tables that are absent; raise StopError where they are of another program."""
+        self.sql = Statements(table, quarantine)
+        self._table = table
+        self._quarantine = quarantine
+        self._retention_seconds = retention_seconds
+        self.id = self._open(connection)
+
+    def check_id(self, connection: psycopg.Connection) -> None:
+        """Raise StopError where the table is not the one that was opened."""
+        if (comment := self._comment(connection)) != f"{_COMMENT}{self.id}":
+            raise StopError(
+                f"table {self._table}: its comment is {comment!r}, and this job has opened the table {self.id}: it "
+                "was dropped and recreated while the job ran, or its comment was changed. Nothing more is "
+                f"committed. If it is the same table, set its comment to '{_COMMENT}{self.id}', and start again. "
+                f"Otherwise start with a new checkpoint and --succeeds {self.id}"
+            )
+
+    def take(self, connection: psycopg.Connection, staging: str | sql.Identifier, topic: str, topic_id: str) -> Written:
+        """Move the rows of a staging table into the tables, and drop it, within the caller's transaction."""
+        counted = connection.execute(self.sql(Statements.COUNT, staging)).fetchone()
+        good, late, bad = counted or (0, 0, 0)
+        of = {"topic_id": topic_id, "topic": topic, "retention": self._retention_seconds}
+        connection.execute(self.sql(Statements.SET_ASIDE_DATA, staging))
+        rows = connection.execute(self.sql(Statements.INSERT, staging)).rowcount
+        self.check_id(connection)  # the insertion's lock keeps the table until the commit
+        connection.execute(self.sql(Statements.QUARANTINE_BAD, staging), of)
+        reused = connection.execute(self.sql(Statements.QUARANTINE_REUSED, staging), of).rowcount
+        connection.execute(self.sql(Statements.DROP_STAGING, staging))
+        return Written(rows, late, bad + reused, good - rows - reused)
+
+    def _open(self, connection: psycopg.Connection) -> str:
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(hashtext('oncegate'))")  # for two first starts at once
+            connection.execute(self.sql(Statements.CREATE_OWNER))
+            connection.execute(self.sql.create_quarantine)
+            regclass = self.sql("{table}").as_string(connection)
+            if (row := connection.execute("SELECT to_regclass(%s)", (regclass,)).fetchone()) and row[0] is None:
+                connection.execute(self.sql.create_table)
+                connection.execute(self.sql(Statements.CREATE_RECEIVED))
+                connection.execute(self.sql(Statements.CREATE_OWN))
+                comment = f"{_COMMENT}{uuid.uuid4()}"
+                connection.execute(self.sql(f"COMMENT ON TABLE {{table}} IS '{comment}'"))
+            comment = self._comment(connection)
+            if not comment.startswith(_COMMENT) or not _ID.fullmatch(comment.removeprefix(_COMMENT)):
+                raise StopError(
+                    f"table {self._table}: it is not of this job (its comment is {comment!r}, not '{_COMMENT}<id>'): "
+                    f"use another. If its comment was changed, restore it; the id is in {self._table}_owner"
+                )
+            columns.widen(connection, identifier(self._table), EVENTS)
+            columns.widen(connection, identifier(self._quarantine), QUARANTINE)
+        return comment.removeprefix(_COMMENT)
+
+    def _comment(self, connection: psycopg.Connection) -> str:
+        regclass = self.sql("{table}").as_string(connection)
+        row = connection.execute(self.sql(Statements.READ_ID), (regclass,)).fetchone()
+        return (row[0] if row else None) or ""
+
+
+def warn_if_unsafe(connection: psycopg.Connection) -> None:
+    """Warn about a server that does not flush."""
+    row = connection.execute("SHOW fsync").fetchone()
+    if row and row[0] != "on":
+        logger.warning("postgres=unsafe reason='fsync=off' effect='a power failure loses receipted events'")
