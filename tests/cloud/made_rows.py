@@ -75,11 +75,6 @@ def write_table(spark: SparkSession, made: list[Row], folder: Path) -> Path:
 def create_table(connection: psycopg.Connection, name: str, made: list[Row]) -> None:
     """Create a table in PostgreSQL as the job does, with the rows."""
     connection.execute(Statements(name, f"{name}_quarantine").create_table)
-    insert_rows(connection, name, made)
-
-
-def insert_rows(connection: psycopg.Connection, name: str, made: list[Row]) -> None:
-    """Insert rows by the names of the job's columns."""
     columns = sql.SQL(", ").join(map(sql.Identifier, rows.COLUMNS))
     places = sql.SQL(", ").join(sql.Placeholder() * len(rows.COLUMNS))
     insert = sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(sql.Identifier(name), columns, places)

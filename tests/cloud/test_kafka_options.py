@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from cloud import consumer, kafka_options, settings
+from cloud import kafka_options
 from cloud.settings import parse
 
 REQUIRED = ("--bootstrap-servers", "k:9092", "--table", "/t", "--checkpoint", "/c")
@@ -26,11 +25,6 @@ def test_a_file_holds_properties_with_spaces_and_quotes_and_an_argument_stands_a
     file.write_text(f"# of the plant\n\nsecurity.protocol=SASL_SSL\n  sasl.jaas.config = {JAAS}\nfetch.min.bytes=1\n")
     given = parse([*REQUIRED, "--kafka-properties", str(file), "--kafka", "fetch.min.bytes=2"])
     assert given.kafka.properties == {"security.protocol": "SASL_SSL", "sasl.jaas.config": JAAS, "fetch.min.bytes": "2"}
-
-
-@pytest.mark.parametrize(("parser", "secret"), [(settings, "sasl.jaas.config"), (consumer, "sasl.password")])
-def test_the_help_names_a_secret_as_the_client_of_the_command_does(parser: ModuleType, secret: str) -> None:
-    assert f"secrets such as {secret};" in " ".join(parser.parser().format_help().split())
 
 
 @pytest.mark.guarantee(5)

@@ -1,25 +1,35 @@
-"""The sensor's side of OSCORE: aiocoap's context; the test controls each datagram."""
+"""The sensor's side of OSCORE: aiocoap's context, and requests that only claim to be protected."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
 from aiocoap import Message  # type: ignore[import-untyped] # aiocoap carries no types
 from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
-from aiocoap.numbers.types import CON  # type: ignore[import-untyped]
+from aiocoap.numbers.types import CON as CONFIRMABLE  # type: ignore[import-untyped]
 from aiocoap.oscore import FilesystemSecurityContext  # type: ignore[import-untyped]
 
 from agent.cli.sensor.credentials import sensor_side
 from agent.coap.oscore.credentials import Credential
-from tests.agent.coap.sensor import BODY, Sensor
+from agent.coap.oscore.serving import Freshness, OscoreServing
+from tests.agent.coap.sensor import BODY, CON, POST, Sensor, datagram
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 CREDENTIAL = Credential(DEVICE, bytes(range(16)), b"salt", b"\x01")
 CLIENT_SECONDS = 120
+UNAUTHORIZED, BAD_REQUEST, BAD_OPTION, INCOMPLETE, INTERNAL_ERROR, UNAVAILABLE = 0x81, 0x80, 0x82, 0x88, 0xA0, 0xA3
+OSCORE = 9
+LOOP_TURNS = 20
+"""More than aiocoap needs between a request and its answer."""
+
+both = pytest.mark.parametrize("required", [True, False], ids=["required", "offered"])
 
 
 def sensor_folder(folder: Path, credential: Credential = CREDENTIAL) -> Path:
@@ -62,7 +72,7 @@ class ProtectedSensor:
         """Protect a message that the test has built."""
         protected, reference = self.context.protect(message)
         self._mid += 1
-        protected.mtype, protected.mid, protected.token = CON, self._mid, self._mid.to_bytes(2, "big")
+        protected.mtype, protected.mid, protected.token = CONFIRMABLE, self._mid, self._mid.to_bytes(2, "big")
         protected.remote = None
         return protected.encode(), reference
 
@@ -88,3 +98,27 @@ class ProtectedSensor:
             raw, reference = self.request(payload, answer.opt.echo)
             answer = self.read(await sensor.ask_raw(raw), reference)
         return answer, raw
+
+
+def offering(
+    folder: Path, *credentials: Credential, required: bool = True, freshness: Freshness = Freshness.START
+) -> OscoreServing:
+    return OscoreServing(credentials or (CREDENTIAL,), folder / "numbers", required, freshness)
+
+
+def claiming(mid: int, option: bytes, payload: bytes = bytes(24), code: int = POST, kind: int = CON) -> bytes:
+    """Build a request that claims to be protected."""
+    return datagram(kind, code, mid, mid.to_bytes(2, "big"), ((OSCORE, option),), payload)
+
+
+def troubles(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+async def message(socket: Sensor, raw: bytes) -> set[int]:
+    """Send, and return the codes of all answers; some datagrams have none."""
+    socket.send(raw)
+    codes = {response.code for response in await socket.receive_all()}
+    for _ in range(LOOP_TURNS):
+        await asyncio.sleep(0)
+    return codes | {response.code for response in await socket.receive_all()}

@@ -14,9 +14,18 @@ from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 from agent.coap.message import Option, write_options
 from agent.coap.tuning import Tuning
 from agent.delivery import Answer, Status
-from tests.agent.coap.oscore import claims
-from tests.agent.coap.oscore.claims import BAD_OPTION, BAD_REQUEST, OSCORE, UNAUTHORIZED, troubles
-from tests.agent.coap.oscore.protected import DEVICE, ProtectedSensor, posted_by_aiocoap, sensor_folder
+from tests.agent.coap.oscore import protected
+from tests.agent.coap.oscore.protected import (
+    BAD_OPTION,
+    BAD_REQUEST,
+    DEVICE,
+    OSCORE,
+    UNAUTHORIZED,
+    ProtectedSensor,
+    posted_by_aiocoap,
+    sensor_folder,
+    troubles,
+)
 from tests.agent.coap.sensor import BODY, CON, GET, POST, URI_PATH, Sensor, datagram, post
 from tests.agent.coap.serving import serving
 from tests.agent.coap.slow_path.twin_servers import GENEROUS
@@ -25,7 +34,7 @@ from tests.agent.recorder import DURABLE, Recorder
 LARGE = b"\xa1\x64data\xa1\x61x\x59\x07\xd0" + bytes(2_000)
 
 
-offering = partial(claims.offering, required=False)
+offering = partial(protected.offering, required=False)
 
 
 @pytest.mark.guarantee(2)

@@ -18,20 +18,23 @@ from hypothesis import strategies as st
 from agent.coap.message import Option, write_options
 from agent.coap.oscore.credentials import Credential
 from agent.coap.slow_path.bridge import PROTECTED_ANSWERS_MAX
-from tests.agent.coap.oscore.claims import (
+from tests.agent.coap.oscore.protected import (
     BAD_OPTION,
     BAD_REQUEST,
+    CREDENTIAL,
+    DEVICE,
     INCOMPLETE,
     INTERNAL_ERROR,
     UNAUTHORIZED,
     UNAVAILABLE,
+    ProtectedSensor,
     both,
     claiming,
     message,
     offering,
+    sensor_folder,
     troubles,
 )
-from tests.agent.coap.oscore.protected import CREDENTIAL, DEVICE, ProtectedSensor, sensor_folder
 from tests.agent.coap.sensor import BLOCK1, BODY, CHANGED, Sensor, post
 from tests.agent.coap.serving import serving
 from tests.agent.coap.slow_path.twin_servers import GENEROUS
