@@ -74,12 +74,6 @@ async def test_who_is_stopped_has_not_seen_a_standstill() -> None:
     assert not await stands_still(driven.count, 30, lambda: driven.now > 3, driven.clock)
 
 
-async def test_without_a_standstill_asked_for_it_is_judged_at_once() -> None:
-    driven = HandDrivenClock(1)
-    assert await stands_still(driven.count, 0, clock=driven.clock)
-    assert driven.now == 0
-
-
 def _played(folder: Path, *events: Event, ended: bool = True) -> Path:
     with Ledger(folder / "ledger.jsonl", lambda: 1_763_706_000_000) as written:
         written.begin({"devices": devices_of(7), "seed": 7, "scenario": {"name": "small", "description": "It."}})
@@ -146,17 +140,6 @@ def test_one_of_two_equal_events_may_be_in_transit_too(tmp_path: Path) -> None:
     verdict = judge_remote_run(ledger_file, sink)
     assert (verdict.kept, verdict.faults, verdict.unknown) == (False, {}, 1)
     assert judge_remote_run(ledger_file, sink, final=True).faults == {"lost": 1}
-
-
-def test_what_came_after_a_run_was_judged_is_found_by_judging_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _played(tmp_path)
-    write_table(tmp_path / "table", ROWS[:1])
-    assert _judge(monkeypatch, tmp_path) == 1
-    write_table(tmp_path / "table", ROWS[1:])
-    assert _judge(monkeypatch, tmp_path) == 0
-    assert _verdict(tmp_path)["kept"] is True
 
 
 def test_an_interrupted_run_stays_one_and_what_it_acked_must_be_there_at_last(

@@ -62,19 +62,6 @@ def test_what_is_written_is_read_back_in_order(tmp_path: Path) -> None:
     ]
 
 
-def test_counts_follow_what_is_in_flight(tmp_path: Path) -> None:
-    with Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger:
-        first, second = ledger.reported(EVENT), ledger.reported(Event("d", id=1))
-        assert (ledger.counts.in_flight, ledger.counts.open) == (0, 2)
-        ledger.sent(first)
-        ledger.sent(first, again=True)
-        ledger.sent(second)
-        assert ledger.counts.in_flight == 2
-        ledger.acked(first)
-        assert (ledger.counts.events, ledger.counts.transmissions, ledger.counts.acked) == (2, 3, 1)
-        assert (ledger.counts.in_flight, ledger.counts.open) == (1, 1)
-
-
 def test_the_ledger_of_another_run_is_never_changed(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     path.write_text("truth\n")

@@ -202,11 +202,3 @@ def test_a_run_without_acks_is_no_success(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert "no result: no event of these devices was acked" in done.stdout, done
     assert done.returncode == 1
-
-
-def test_a_record_that_the_device_has_not_sent_is_named_so(tmp_path: Path) -> None:
-    written(tmp_path, (DEVICE,))
-    write_table(tmp_path / "cloud" / "table", rows(1, 2, 3, 4, 9))
-    done = run(tmp_path)
-    assert "record of an event that the ledger does not have" in done.stdout, done
-    assert done.returncode == 1

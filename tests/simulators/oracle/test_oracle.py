@@ -18,6 +18,10 @@ from simulators.oracle.verdict import BROKEN, Scope, Verdict, from_document, sen
 from tests.simulators.oracle.judged_field import ALL, LEDGER, NOW, TABLE, audit, row_of, rows, sent_and_acked
 
 
+def reported(*events: Event) -> list[Line]:
+    return [Reported(0, mark, event) for mark, event in enumerate(events, start=1)]
+
+
 def test_an_existing_ledger_is_kept() -> None:
     verdict = audit(LEDGER, reversed(TABLE))
     assert verdict.kept
@@ -36,7 +40,7 @@ def test_an_unacked_event_may_be_there_once_or_not_at_all() -> None:
 
 def test_unacked_twins_with_neither_are_counted() -> None:
     event = Event("d", data={"a": 1})
-    lines: list[Line] = [Reported(0, 1, event), Reported(0, 2, event), Sent(0, 1), Sent(0, 2), Acked(0, 2)]
+    lines = [*reported(event, event), Sent(0, 1), Sent(0, 2), Acked(0, 2)]
     twins = rows(event, event, event)
     verdicts = [audit(lines, twins[:count]) for count in range(4)]
     assert [(one.lost, one.doubled) for one in verdicts] == [(1, 0), (0, 0), (0, 0), (0, 1)]
@@ -44,44 +48,21 @@ def test_unacked_twins_with_neither_are_counted() -> None:
 
 def test_an_ack_on_the_very_line_before_the_next_transmission_decides() -> None:
     first, second = Event("d", id=1), Event("d", id=2)
-    lines: list[Line] = [
-        Reported(0, 1, first),
-        Reported(0, 2, second),
-        Sent(0, 1),
-        Acked(1, 1),
-        Sent(1, 2),
-        Acked(2, 2),
-    ]
+    lines = [*reported(first, second), Sent(0, 1), Acked(1, 1), Sent(1, 2), Acked(2, 2)]
     assert audit(lines, rows(first, second)).kept
     assert audit(lines, rows(second, first)).disordered == 1
 
 
 def test_of_several_later_events_the_one_that_was_acked_first_decides() -> None:
     a, b, c = (Event("d", id=number) for number in range(3))
-    reported: list[Line] = [
-        Reported(0, 1, a),
-        Reported(0, 2, b),
-        Reported(0, 3, c),
-        Sent(0, 2),
-        Acked(1, 2),
-        Sent(1, 1),
-        Sent(1, 3),
-    ]
-    lines: list[Line] = [*reported, Acked(2, 3), Acked(2, 1)]
+    lines = [*reported(a, b, c), Sent(0, 2), Acked(1, 2), Sent(1, 1), Sent(1, 3), Acked(2, 3), Acked(2, 1)]
     assert audit(lines, rows(b, c, a)).kept
     assert audit(lines, rows(a, b, c)).disordered == 1
 
 
 def test_events_under_way_at_once_may_come_in_any_order() -> None:
     first, second = Event("d", id=1), Event("d", id=2)
-    lines: list[Line] = [
-        Reported(0, 1, first),
-        Reported(0, 2, second),
-        Sent(0, 1),
-        Sent(0, 2),
-        Acked(1, 2),
-        Acked(1, 1),
-    ]
+    lines = [*reported(first, second), Sent(0, 1), Sent(0, 2), Acked(1, 2), Acked(1, 1)]
     assert audit(lines, [row_of(first, 7), row_of(second, 4)]).kept
 
 
@@ -289,15 +270,7 @@ def test_a_restamped_resend_that_says_what_another_event_says_is_one_with_it_and
 
 def test_a_second_request_pays_for_an_equal_events_copy_since_nobody_can_tell_them_apart() -> None:
     twin = Event("d", data={"a": 1})
-    lines: list[Line] = [
-        Reported(0, 1, twin),
-        Sent(0, 1),
-        Sent(1, 1),
-        Acked(2, 1),
-        Reported(3, 2, twin),
-        Sent(3, 2),
-        Acked(4, 2),
-    ]
+    lines = [*reported(twin, twin), Sent(0, 1), Sent(1, 1), Acked(2, 1), Sent(3, 2), Acked(4, 2)]
     assert audit(lines, rows(twin, twin, twin)).declared == {"resent-without-proof": 1}
     assert audit(lines, rows(twin, twin, twin, twin)).faults == {"doubled": 1}
 
@@ -345,19 +318,19 @@ def test_a_run_that_acked_and_stored_nothing_is_no_verdict() -> None:
     assert replace(GOOD, acked=0, rows=1).kept
 
 
-def test_what_was_judged_too_soon_is_no_verdict() -> None:
-    verdict = replace(GOOD, arriving=True, unknown=2)
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [
+        (replace(GOOD, arriving=True, unknown=2), "judge again later"),
+        (replace(GOOD, unknown=2), "--final"),
+    ],
+    ids=["judged too soon", "may still be in transit"],
+)
+def test_what_is_not_there_yet_is_no_verdict(verdict: Verdict, said: str) -> None:
     assert not verdict.kept
-    assert "judge again later" in sentence(verdict)
+    assert said in sentence(verdict)
     assert "2 acked events are not there" in sentence(verdict)
     assert "Nothing was lost" not in sentence(verdict)
-
-
-def test_what_may_still_be_in_transit_is_no_verdict() -> None:
-    verdict = replace(GOOD, unknown=2)
-    assert not verdict.kept
-    assert "No verdict. 2 acked events are not there" in sentence(verdict)
-    assert "--final" in sentence(verdict)
 
 
 def test_an_interrupted_run_says_what_is_not_judged() -> None:
