@@ -36,7 +36,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud import sinks
-from cloud.auditing import account, forgery, metrics, report, sections
+from cloud.auditing import account, forgery, report, sections
 from cloud.auditing.findings import NAMED_MAX, Findings, Named, Subject, find, is_to_locate, locate
 from cloud.auditing.settings import AuditSettings, parse
 from cloud.auditing.store import Series, Store, TopicSpan
@@ -74,7 +74,7 @@ def _run(settings: AuditSettings) -> int:
     if settings.report is not None:
         Path(settings.report).write_text(report.page(findings), encoding="utf-8")
     if settings.metrics_file is not None:
-        metrics.write(findings, settings.metrics_file)
+        report.write_metrics(findings, settings.metrics_file)
     return 0 if findings.is_whole else 1
 
 

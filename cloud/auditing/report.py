@@ -1,10 +1,12 @@
-"""The report of an audit, as text and as a self-contained HTML page."""
+"""The report of an audit: text, a self-contained HTML page, and metrics in a file, since no process remains to ask."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from pathlib import Path
 
 from cloud.auditing import forgery
 from cloud.auditing.account import COUNTED
@@ -14,6 +16,8 @@ from cloud.runtime.terminal import printable
 from cloud.wording import counted
 
 LINES_MAX = 20
+METRICS_MODE = 0o644
+"""The exporter runs as another user, whatever the umask of the audit's unit."""
 _NARROW_COLUMNS = 4
 """A table with more columns becomes a list on a phone."""
 
@@ -216,3 +220,26 @@ def _cell(name: str, value: object) -> str:
 
 def _range(first: int, last: int) -> str:
     return str(first) if first == last else f"{first} to {last}"
+
+
+def write_metrics(findings: Findings, path: Path) -> None:
+    """Replace the file in one step; docs/cloud.md explains each metric."""
+    from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+    registry = CollectorRegistry()
+    labels = Gauge("oncegate_audit_labels", "Labels of all audits, by status", ["status"], registry=registry)
+    for status, count in findings.counts.items():
+        labels.labels(status).set(count)
+    sections = Gauge(
+        "oncegate_audit_sections", "Sections of the gateways' hash chains, by status", ["status"], registry=registry
+    )
+    for status in STATUSES:
+        sections.labels(status).set(findings.sections[status].sections if status in findings.sections else 0)
+    Gauge("oncegate_audit_findings", "Labels and events that are not as they should be", registry=registry).set(
+        sum(findings.faults().values())
+    )
+    Gauge("oncegate_audit_timestamp_seconds", "Time of the end of the last audit", registry=registry).set(time.time())
+    written = path.with_name(f"{path.name}.new")  # the exporter reads *.prom alone
+    written.write_bytes(generate_latest(registry))
+    written.chmod(METRICS_MODE)
+    written.replace(path)

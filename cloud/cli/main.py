@@ -9,7 +9,7 @@ import sys
 from cloud.cli import commands, spark
 from cloud.cli.commands import PROGRAM, Engine, Invocation
 from cloud.errors import JobError
-from cloud.jars.error import JarError
+from cloud.jars.coordinates import JarError
 from cloud.runtime.outcome import NEXT_STEP, sentence
 
 

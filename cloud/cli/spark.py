@@ -17,7 +17,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from cloud import kafka_options
 from cloud.jars import cache, coordinates, download, ivy, java
-from cloud.jars.error import JarError
+from cloud.jars.coordinates import JarError
 from contract import credentials
 from contract.files import PrivateFileError, read_private
 

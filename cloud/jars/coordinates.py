@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cloud.jars.error import JarError
-
 LOCK_FILE = Path(__file__).with_name("jars.lock")
 _HEADER = "# Set, jar and SHA-256 of each jar; made from simulators/services/install/jars.toml by: make lock\n"
 
@@ -16,6 +14,10 @@ SPARK = "spark"
 """Spark's connector to Kafka, and Delta; pyspark has all others."""
 S3A = "s3a"
 """Spark's connector to S3."""
+
+
+class JarError(Exception):
+    """A jar cannot be downloaded, or is not the pinned one; the message contains what to do."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cloud.jars import cache, ivy
-from cloud.jars.coordinates import Coordinates, Jar, sha256_of
-from cloud.jars.error import JarError
+from cloud.jars.coordinates import Coordinates, Jar, JarError, sha256_of
 
 
 class Fetch(Protocol):

@@ -10,8 +10,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from cloud.jars import java
-from cloud.jars.coordinates import Coordinates, parse_coordinates
-from cloud.jars.error import JarError
+from cloud.jars.coordinates import Coordinates, JarError, parse_coordinates
 
 SETTINGS_VARIABLE = "ONCEGATE_IVY_SETTINGS"
 # Ivy's types for jars; not those for tests, sources and documentation.

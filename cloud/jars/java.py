@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from cloud.jars.error import JarError
+from cloud.jars.coordinates import JarError
 
 VERSION_MIN = 17
 _SYSTEM_RUNTIMES = Path("/usr/lib/jvm")

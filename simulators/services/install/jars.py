@@ -8,8 +8,7 @@ from pathlib import Path
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cloud.jars import coordinates, download
-from cloud.jars.coordinates import Jar
-from cloud.jars.error import JarError
+from cloud.jars.coordinates import Jar, JarError
 from simulators.services.error import ServiceError
 
 LOCK_FILE = Path(__file__).with_name("jars.lock")

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from cloud.audit import span_to_read
-from cloud.auditing import metrics, report
+from cloud.auditing import report
 from cloud.auditing.store import Store, TopicSpan
 from cloud.auditing.topic import Topic
 from cloud.committed import Committed
@@ -77,7 +77,7 @@ def test_the_exporter_of_another_user_reads_the_metrics_whatever_the_umask(tmp_p
     before = os.umask(UMASK)
     try:
         for _ in range(2):
-            metrics.write(WHOLE, file)
+            report.write_metrics(WHOLE, file)
     finally:
         os.umask(before)
     assert oct(file.stat().st_mode)[-3:] == "644"
@@ -86,7 +86,7 @@ def test_the_exporter_of_another_user_reads_the_metrics_whatever_the_umask(tmp_p
 
 
 def test_the_alerts_on_the_audit_read_what_it_writes(tmp_path: Path) -> None:
-    metrics.write(WHOLE, tmp_path / "audit.prom")
+    report.write_metrics(WHOLE, tmp_path / "audit.prom")
     written = set(re.findall(r"^(oncegate_audit_\w+)", (tmp_path / "audit.prom").read_text(), re.MULTILINE))
     named = {name for expression in JOB.alerts() for name in METRIC.findall(expression) if "_audit_" in name}
     assert len(named & written) == len(named) == 3

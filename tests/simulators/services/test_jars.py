@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from cloud.jars import download, ivy, java
-from cloud.jars.coordinates import Coordinates, Jar
-from cloud.jars.error import JarError
+from cloud.jars.coordinates import Coordinates, Jar, JarError
 
 GOOD = b"the bytes that were pinned"
 COORDINATES = Coordinates("org.example", "part", "1.0")
