@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.config.lanes import Lane
+from agent.decode.event_map import DEVICE_CHARACTERS_MAX
 from agent.forward.kafka.health import REACHABLE, UNREACHABLE
 from agent.forward.kafka.uplink import Uplink
 from agent.http.response import Refusal
@@ -20,10 +24,11 @@ from agent.http.views import CachedView, Searches
 from agent.status import read_status
 from agent.store.errors import StoreError
 from agent.store.facts import FORWARDER_STOPPED
+from agent.store.read.documents import DEVICE_EVENTS_MAX, DEVICE_TAIL_BYTES_MAX, MissingIds, missing_ids
 from agent.telemetry.history import TICK_SECONDS
 from agent.telemetry.links import LinkName
 from contract.timestamp import rfc3339
-from tests.agent.http.serving import EVENT, FINGERPRINT, serving
+from tests.agent.http.serving import EVENT, FINGERPRINT, Served, serving
 from tests.agent.store.stores import GATEWAY, START, FaultyConnection, HandClock, batch, open_faulty
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -331,3 +336,80 @@ async def test_the_live_view_has_each_lane_with_what_waits_and_its_links(tmp_pat
     assert states == {"alarms": {"kafka": "unreachable"}, "default": {"kafka": "reachable"}, "bulk": {}}
     assert live["links"]["kafka"]["state"] == "unreachable"
     assert live["links"]["kafka"]["reason"] == "lane alarms: refused"
+
+
+ASKED_DEVICE = "urn:dev:ops:*[x]"
+DEVICE_PATH = "/api/v1/device?device="
+
+
+async def send_events(served: Served, *ids: int, device: str = ASKED_DEVICE, **fields: object) -> None:
+    body = [{"device": device, "id": id_, "data": {"t": id_}, **fields} for id_ in ids]
+    assert (await served.client.post(json.dumps(body).encode())).code == 200
+
+
+async def ask_device(served: Served, device: str = ASKED_DEVICE) -> dict[str, Any]:
+    response = await served.client.get(DEVICE_PATH + quote(device))
+    assert response.code == 200, response.body
+    found: dict[str, Any] = response.document
+    return found
+
+
+async def test_it_has_the_events_of_this_device_only_with_duplicates_and_missing_ids(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        await send_events(served, 1, 2, 5)
+        await send_events(served, 2)
+        await send_events(served, 3, device="urn:dev:ops:y[x]")  # which ASKED_DEVICE would match as a pattern
+        found = await ask_device(served)
+    assert [(event["id"], event["data"], event["state"]) for event in found["events"]] == [
+        (1, {"t": 1}, "new"),
+        (2, {"t": 2}, "new"),
+        (5, {"t": 5}, "new"),
+    ]
+    (duplicate,) = found["duplicates"]
+    assert duplicate == {"received": served.clock.now, "fingerprint": found["events"][1]["fingerprint"]}
+    assert found["missing_ids"] == [{"boot": None, "first": 3, "last": 4}]
+    assert (found["activity"]["events"], found["activity"]["duplicates"]) == (3, 1)
+    assert found["warnings"] == {}
+
+
+async def test_it_has_what_endangers_the_identity_and_what_to_do(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        await send_events(served, 7, time=1_767_225_600)
+        await send_events(served, 8, 3)
+        await send_events(served, 2)
+        found = await ask_device(served)
+    assert list(found["warnings"]) == ["backwards", "time-before-2000"]
+    assert "send `boot` or `time`" in found["warnings"]["backwards"]
+
+
+async def test_a_device_that_was_never_heard_has_nothing(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        found = await ask_device(served, "urn:none")
+    assert (found["events"], found["duplicates"], found["missing_ids"], found["activity"]) == ([], [], [], None)
+
+
+async def test_the_list_is_bounded_and_has_no_long_data(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        await send_events(served, 1, data={"x": "x" * DEVICE_TAIL_BYTES_MAX})
+        assert [event["data"] for event in (await ask_device(served))["events"]] == [None]
+        await send_events(served, *range(2, DEVICE_EVENTS_MAX + 50))
+        events = (await ask_device(served))["events"]
+    assert [event["id"] for event in events] == list(range(50, DEVICE_EVENTS_MAX + 50))
+
+
+@pytest.mark.parametrize("device", ["", "x" * (DEVICE_CHARACTERS_MAX + 1)])
+async def test_a_name_that_no_device_can_have_is_refused(device: str, tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        assert (await served.client.get(DEVICE_PATH + device)).code == 400
+
+
+def test_missing_ids_are_those_of_each_boot_and_of_counters_only() -> None:
+    def events(boot: object, *ids: object) -> list[dict[str, object]]:
+        return [{"id": id_} if boot is None else {"id": id_, "boot": boot} for id_ in ids]
+
+    assert missing_ids(events(None, 4, 1, 2)) == [MissingIds(None, 3, 3)]
+    assert missing_ids(events(1, 1, 2, 3) + events(2, 1, 3)) == [MissingIds(2, 2, 2)]
+    assert missing_ids(events(None, 1, 5, 9)) == []
+    assert missing_ids(events(None, 1_767_225_600, 1_767_225_660)) == []
+    assert missing_ids(events(None, "1", "3")) == []
+    assert missing_ids([{"state": "damaged"}, {"id": 7}]) == []
