@@ -140,7 +140,7 @@ def _add_sink_options(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--succeeds",
-        type=_table_id,
+        type=table_id,
         metavar="ID[,ID]",
         help="ids of the tables that this one replaces, so that gateways accept the new one",
     )
@@ -170,9 +170,7 @@ def _add_processing_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="begin a new checkpoint at the topic's earliest offset; events in the table are not written again",
     )
-    add(
-        "--metrics", type=_address, metavar="HOST:PORT", help="serve metrics for Prometheus at /metrics of this address"
-    )
+    add("--metrics", type=address, metavar="HOST:PORT", help="serve metrics for Prometheus at /metrics of this address")
 
 
 def _window(text: str) -> int:
@@ -193,7 +191,8 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _table_id(text: str) -> str:
+def table_id(text: str) -> str:
+    """Return ids of tables, with commas between them."""
     if not all(map(_TABLE_ID.fullmatch, text.split(","))):
         raise argparse.ArgumentTypeError(f"{text!r} is not a table id")
     if len(text) > SUCCEEDS_CHARACTERS_MAX:
@@ -204,7 +203,8 @@ def _table_id(text: str) -> str:
     return text
 
 
-def _address(text: str) -> tuple[str, int]:
+def address(text: str) -> tuple[str, int]:
+    """Return host and port."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")

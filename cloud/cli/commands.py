@@ -99,6 +99,7 @@ COMMANDS = {
             Engine.SESSION,
         ),
         _command("consumer", "write each event into PostgreSQL once, without Spark", Engine.NEVER),
+        _command("relay", "give receipts for consumers that give none", Engine.NEVER),
     )
 }
 _EXAMPLES = f"""\

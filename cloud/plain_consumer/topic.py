@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from cloud.errors import JobError, StopError
+from cloud.errors import KafkaError, StopError
 
 REQUEST_SECONDS_MAX = 30.0
 ANSWER_SECONDS_MAX = 40.0
@@ -24,18 +24,18 @@ class TopicIdReader:
 
     def __init__(self, bootstrap_servers: str, properties: Mapping[str, str], topic: str) -> None:
         given = {name: value for name, value in properties.items() if not name.startswith(_OF_MEMBERS)}
-        self._admin = AdminClient({**given, "bootstrap.servers": bootstrap_servers})
+        self.admin = AdminClient({**given, "bootstrap.servers": bootstrap_servers})
         self._topic = topic
 
     def read(self) -> str:
-        """Return the topic's present id in the form of Kafka's tools; raise JobError where there is no topic."""
-        described = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=REQUEST_SECONDS_MAX)
+        """Return the topic's present id in the form of Kafka's tools; raise KafkaError where there is none."""
+        described = self.admin.describe_topics(TopicCollection([self._topic]), request_timeout=REQUEST_SECONDS_MAX)
         try:
             found = str(described[self._topic].result(ANSWER_SECONDS_MAX).topic_id).translate(_TO_URL_SAFE)
         except TimeoutError as error:
-            raise JobError(f"topic {self._topic}: no answer within {ANSWER_SECONDS_MAX:g} s") from error
+            raise KafkaError(f"topic {self._topic}: no answer within {ANSWER_SECONDS_MAX:g} s") from error
         except KafkaException as error:
-            raise JobError(f"topic {self._topic}: {error.args[0].str()}") from error
+            raise KafkaError(f"topic {self._topic}: {error.args[0].str()}") from error
         if found == _NO_ID:
             raise StopError(f"topic {self._topic}: this Kafka service has no topic ids (KIP-516)")
         return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,9 +14,9 @@ from pyspark.sql import SparkSession
 from cloud.errors import KafkaError, StopError
 from cloud.runtime import jvm
 from cloud.settings import KafkaSettings
+from cloud.stream.topic_log import ANSWER_SECONDS_MAX, LogEnd
 from cloud.table.commits import Offsets
 
-ANSWER_SECONDS_MAX = 30
 NO_ID = "A" * 22
 """The id of zeros, which the client returns where a service has no topic ids."""
 LOOK_BACK_OFFSETS = 100
@@ -26,14 +25,6 @@ _NO_SUCH_TOPIC = "UnknownTopicOrPartitionException"
 _NO_RIGHT = "AuthorizationException"
 _APPEND_TIME = "LogAppendTime"
 _TRUNCATED = "LogTruncationException"
-
-
-@dataclass(frozen=True, slots=True)
-class LogEnd:
-    """The end of a partition, and its leader epoch (None where the broker does not return it)."""
-
-    offset: int
-    leader_epoch: int | None
 
 
 class KafkaAdmin:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from cloud.errors import StopError
-from cloud.stream.checkpoint import PlannedBatch
 from cloud.table.commits import Commit, Offsets
+
+if TYPE_CHECKING:  # the relay runs without Spark
+    from cloud.stream.checkpoint import PlannedBatch
 
 _EARLIEST = -2
 """Spark's number for the earliest offset."""
+WITH_A_NEW_TABLE = "Start with a new table and a new checkpoint, and name this table by --succeeds"
 
 
 class Overlap(Enum):
@@ -65,7 +69,7 @@ def check_log(topic: str, topic_id: str, last: Commit | None, log: Mapping[int, 
     if last is None or not last.ends:
         return
     if last.topic_id != topic_id:
-        raise StopError(another_topic(topic, last.topic_id, topic_id))
+        raise StopError(f"{another_topic(topic, last.topic_id, topic_id)}. {WITH_A_NEW_TABLE}")
     for partition, end in last.ends.items():
         earliest = log.get(partition, (0, 0))[0]
         if earliest > end:
@@ -94,8 +98,8 @@ def check_plan(topic: str, planned: PlannedBatch | None, log: Mapping[int, tuple
 
 
 def another_topic(topic: str, known: str, now: str) -> str:
-    """Return the message for a topic that is not the one that the table has read."""
+    """Return the message for a topic that is not the one that was read."""
     return (
-        f"the table has read the topic with the id {known}, topic {topic} has the id {now}: it is another one, or was "
-        "deleted and recreated. Start with a new table and a new checkpoint, and name this table by --succeeds"
+        f"the topic that was read has the id {known}, topic {topic} has the id {now}: it is another one, or was "
+        "deleted and recreated"
     )

@@ -10,8 +10,7 @@ import threading
 from collections.abc import Callable
 
 from cloud.errors import FlushError, KafkaError, SinkError
-from cloud.stream.kafka_admin import KafkaAdmin
-from cloud.stream.topic_log import TopicLog
+from cloud.stream.topic_log import ReadLog, TopicClient
 from cloud.table.commits import Commit
 from contract.receipt import Receipt
 
@@ -27,8 +26,8 @@ class Receipts:
 
     def __init__(
         self,
-        admin: KafkaAdmin,
-        log: TopicLog,
+        admin: TopicClient,
+        log: ReadLog,
         group: str,
         succeeds: str | None,
         flush: Callable[[], None],

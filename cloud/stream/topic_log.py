@@ -8,27 +8,69 @@ the new log is long enough.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 from cloud.errors import KafkaError, StopError
 from cloud.stream import offsets
-from cloud.stream.kafka_admin import ANSWER_SECONDS_MAX, KafkaAdmin, LogEnd
 from cloud.table.commits import Commit, Offsets
 
+ANSWER_SECONDS_MAX = 30
 RETRY_SECONDS = 0.5
 """The pause before a request is repeated because a former leader has answered it."""
 
 
-class TopicLog:
-    """Checks the topic between a batch's plan and its commit, and again before its receipts."""
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """The end of a partition, and its leader epoch (None where the broker does not return it)."""
 
-    def __init__(self, admin: KafkaAdmin, topic: str, patience_seconds: float = ANSWER_SECONDS_MAX) -> None:
-        self._admin = admin
+    offset: int
+    leader_epoch: int | None
+
+
+class TopicClient(Protocol):
+    """Requests about one topic; each raises KafkaError where Kafka does not answer."""
+
+    def topic_id(self) -> str:
+        """Return the topic's id; raise StopError where there is none."""
+
+    def ends(self, partitions: Iterable[int], /) -> dict[int, LogEnd]:
+        """Return the present ends of partitions."""
+
+    def truncations(self, places: Mapping[int, LogEnd], /) -> dict[int, str]:
+        """Return the cause for each partition whose log was truncated below the offset that was read."""
+
+    def commit(self, group: str, offsets: Offsets, metadata: Mapping[int, str], leader_epochs: Offsets, /) -> None:
+        """Commit a group's offsets with metadata and leader epochs, by partition."""
+
+
+class TopicAdmin(TopicClient, Protocol):
+    """What the job requests beside."""
+
+    def is_compacted(self) -> bool:
+        """Whether Kafka compacts the topic."""
+
+    def has_append_times(self) -> bool | None:
+        """Whether the latest records have the broker's time of their append; None where there is none."""
+
+    def latest_append(self) -> int:
+        """Return the latest append time of a record."""
+
+
+class ReadLog:
+    """Checks that the topic and its log are still those that were read."""
+
+    if_truncated: ClassVar[str]
+    """What the operator does."""
+    if_replaced: ClassVar[str]
+
+    def __init__(self, client: TopicClient, topic: str, patience_seconds: float = ANSWER_SECONDS_MAX) -> None:
+        self._client = client
         self._topic = topic
         self._patience_seconds = patience_seconds
         self._epochs: Offsets = {}
         """The latest known leader epochs, by partition."""
-        self._has_append_times = False
 
     def check(self, read: Commit, ends: Offsets) -> Offsets:
         """Return the leader epochs under which the log contains all records of `read`, and reaches to `ends`.
@@ -42,7 +84,7 @@ class TopicLog:
             places = _under_new_leaders(read, now)
             truncated = {
                 partition: f"offset {places[partition].offset}: {cause}"
-                for partition, cause in self._admin.truncations(places).items()
+                for partition, cause in self._client.truncations(places).items()
             }
         except KafkaError:
             self._check_id(read.topic_id)  # a topic recreated with fewer partitions has no leader for the others
@@ -51,11 +93,48 @@ class TopicLog:
         short = {p: f"offset {end}: it ends at {now[p].offset}" for p, end in wanted.items() if now[p].offset < end}
         for partition, where in sorted({**short, **truncated}.items()):
             raise StopError(
-                f"topic {self._topic}, partition {partition}: the log was truncated below {where}. Records that the "
-                "table does not have are, or will be, at these offsets. Find out why; then start with a new checkpoint "
-                "and --read-again; events in the table are not written again"
+                f"topic {self._topic}, partition {partition}: the log was truncated below {where}. Unread records "
+                f"are, or will be, at these offsets. {self.if_truncated}"
             )
         return {p: end.leader_epoch for p, end in now.items() if end.leader_epoch is not None}
+
+    def _ends(self, wanted: Offsets, read: Commit) -> dict[int, LogEnd]:
+        """Return the ends of the partitions; raise KafkaError where only former leaders answer.
+
+        A leader that is cut off from its successor answers with a log that is no longer valid.
+        """
+        known = self._remember(read.epochs)
+        deadline = time.monotonic() + self._patience_seconds
+        while former := _by_former_leaders(now := self._client.ends(wanted), wanted, known):
+            self._check_id(read.topic_id)  # the leader epochs of a recreated topic begin again
+            if time.monotonic() >= deadline:
+                raise KafkaError(f"topic {self._topic}: only former leaders answer: {former}, known epochs: {known}")
+            time.sleep(RETRY_SECONDS)
+        self._remember({p: end.leader_epoch for p, end in now.items() if end.leader_epoch is not None})
+        return now
+
+    def _remember(self, epochs: Offsets) -> Offsets:
+        later = {p: max(epoch, self._epochs.get(p, epoch)) for p, epoch in epochs.items()}
+        self._epochs = {**self._epochs, **later}
+        return self._epochs
+
+    def _check_id(self, known: str) -> None:
+        if (now := self._client.topic_id()) != known:
+            raise StopError(f"{offsets.another_topic(self._topic, known, now)}. {self.if_replaced}")
+
+
+class TopicLog(ReadLog):
+    """Checks the topic between a batch's plan and its commit, and again before its receipts."""
+
+    if_truncated = (
+        "Find out why; then start with a new checkpoint and --read-again; events in the table are not written again"
+    )
+    if_replaced = offsets.WITH_A_NEW_TABLE
+
+    def __init__(self, admin: TopicAdmin, topic: str, patience_seconds: float = ANSWER_SECONDS_MAX) -> None:
+        super().__init__(admin, topic, patience_seconds)
+        self._admin = admin
+        self._has_append_times = False
 
     def check_settings(self) -> None:
         """Raise StopError where Kafka compacts the topic, or records do not have the broker's time of their append.
@@ -84,30 +163,6 @@ class TopicLog:
     def latest_append(self) -> int:
         """Return the latest append time of a record, in milliseconds; raise KafkaError where no leader answers."""
         return self._admin.latest_append()
-
-    def _ends(self, wanted: Offsets, read: Commit) -> dict[int, LogEnd]:
-        """Return the ends of the partitions; raise KafkaError where only former leaders answer.
-
-        A leader that is cut off from its successor answers with a log that is no longer valid.
-        """
-        known = self._remember(read.epochs)
-        deadline = time.monotonic() + self._patience_seconds
-        while former := _by_former_leaders(now := self._admin.ends(wanted), wanted, known):
-            self._check_id(read.topic_id)  # the leader epochs of a recreated topic begin again
-            if time.monotonic() >= deadline:
-                raise KafkaError(f"topic {self._topic}: only former leaders answer: {former}, known epochs: {known}")
-            time.sleep(RETRY_SECONDS)
-        self._remember({p: end.leader_epoch for p, end in now.items() if end.leader_epoch is not None})
-        return now
-
-    def _remember(self, epochs: Offsets) -> Offsets:
-        later = {p: max(epoch, self._epochs.get(p, epoch)) for p, epoch in epochs.items()}
-        self._epochs = {**self._epochs, **later}
-        return self._epochs
-
-    def _check_id(self, known: str) -> None:
-        if (now := self._admin.topic_id()) != known:
-            raise StopError(offsets.another_topic(self._topic, known, now))
 
 
 def _by_former_leaders(now: Mapping[int, LogEnd], wanted: Offsets, known: Offsets) -> dict[int, LogEnd]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from cloud.committed import Committed, objection
+from cloud.committed import Committed, metadata_of, objection
 from cloud.errors import JobError
 from cloud.plain_consumer.topic import TopicIdReader
 from cloud.tracing.facts import Label, ReceiptedOffsets, Record, Span, TopicSearch, Wanted
@@ -66,7 +66,7 @@ class TracedTopic:
         except KafkaException as error:
             raise JobError(f"the group's offsets: {error.args[0].str()}") from error
         committed = {
-            answer.partition: Committed(answer.offset, answer.leader_epoch, _metadata(answer))
+            answer.partition: Committed(answer.offset, answer.leader_epoch, metadata_of(answer))
             for answer in answers
             if answer.offset >= 0
         }
@@ -133,14 +133,6 @@ def read_record(message: Message) -> Record:
         _label(headers.get(STATEMENT, b"")),
         _time(_text(headers.get("ce_time"))),
     )
-
-
-def _metadata(committed: TopicPartition) -> str:
-    """Return the metadata, behind which the client may return foreign bytes."""
-    try:
-        return committed.metadata or ""
-    except UnicodeDecodeError as error:
-        return error.object.decode(errors="replace")
 
 
 def _matching(wanted: Wanted | Span) -> Callable[[Record], bool]:

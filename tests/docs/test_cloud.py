@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from cloud.cli.commands import COMMANDS, Engine
 from cloud.jars import coordinates, ivy, java
+from cloud.relaying.metrics import RelayMetrics
 from cloud.session import PARQUET, SETTINGS
 from cloud.stream.metrics import Metrics
 from tests.docs.pages import ROOT
@@ -22,11 +24,11 @@ SPARK_SQL = re.search(r"^spark-sql .*$", TABLE, re.MULTILINE)
 RUNS_IN_SPARK = {Engine.ALWAYS: "yes", Engine.DELTA: "for Delta", Engine.SESSION: "for Delta", Engine.NEVER: "no"}
 
 
-def test_the_metrics_of_the_page_are_those_of_the_job() -> None:
-    shown = {
-        f"{family.name}_total" if family.type == "counter" else family.name for family in Metrics().registry.collect()
-    }
-    assert set(re.findall(r"^\| `(oncegate_cloud_\w+)[{`]", PAGE, re.MULTILINE)) == shown
+@pytest.mark.parametrize(("page", "registry"), [("cloud", Metrics().registry), ("relay", RelayMetrics(None).registry)])
+def test_the_metrics_of_the_page_are_those_of_the_program(page: str, registry: CollectorRegistry) -> None:
+    shown = {f"{family.name}_total" if family.type == "counter" else family.name for family in registry.collect()}
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    assert set(re.findall(rf"^\| `(oncegate_{page}_\w+)[{{`]", text, re.MULTILINE)) == shown
 
 
 def test_the_commands_of_the_page_are_those_of_the_program() -> None:

@@ -119,12 +119,12 @@ def receipt_of_one_more() -> None:
 
 def log_unchecked_by_the_job() -> None:
     """Read on in a topic or a log that has lost records."""
-    from cloud.stream.topic_log import TopicLog
+    from cloud.stream.topic_log import ReadLog
 
-    def check(self: TopicLog, read: Any, ends: Any) -> dict[int, int]:
-        return {number: end.leader_epoch or 0 for number, end in self._admin.ends({**read.ends, **ends}).items()}
+    def check(self: ReadLog, read: Any, ends: Any) -> dict[int, int]:
+        return {number: end.leader_epoch or 0 for number, end in self._client.ends({**read.ends, **ends}).items()}
 
-    TopicLog.check = check  # type: ignore[method-assign]
+    ReadLog.check = check  # type: ignore[method-assign]
     from cloud.stream import offsets
 
     offsets.check_log = lambda *_: None

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from cloud.errors import KafkaError
 from cloud.runtime.disk import FlushedFolders
 from cloud.stream.checkpoint import Claim, PlannedBatch
-from cloud.stream.kafka_admin import LogEnd
+from cloud.stream.topic_log import LogEnd
 from cloud.table.commits import Commit, Offsets
 from cloud.table.freshness import Horizon
 from cloud.table.sink import Written

@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 
 from cloud.errors import KafkaError, StopError
 from cloud.settings import KafkaSettings
-from cloud.stream.kafka_admin import KafkaAdmin, LogEnd
+from cloud.stream.kafka_admin import KafkaAdmin
 from cloud.stream.receipts import Receipts
-from cloud.stream.topic_log import TopicLog
+from cloud.stream.topic_log import LogEnd, TopicLog
 from cloud.table.commits import Commit
 from simulators.services.kafka.broker import Broker
 from tests.cloud.gateway import Gateway, readings, send

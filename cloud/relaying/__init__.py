@@ -1,0 +1,1 @@
+"""The relay: receipts for consumers that give none."""
