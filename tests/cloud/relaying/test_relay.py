@@ -250,6 +250,7 @@ def test_a_topic_made_anew_holds_and_the_next_relay_begins_where_its_groups_are(
 
 
 @pytest.mark.guarantee(5)
+@pytest.mark.heavy
 @pytest.mark.parametrize(("has_epochs", "grown"), [(True, 200), (True, 0), (False, 200)])
 def test_a_log_that_was_truncated_holds(side: Side, has_epochs: bool, grown: int) -> None:
     side.send(5)
@@ -282,6 +283,7 @@ def look_until_answered(running: Relay) -> None:
     wait_until(looked, "the broker answers")
 
 
+@pytest.mark.heavy
 def test_a_leader_that_was_elected_holds_nothing(side: Side) -> None:
     side.send(5)
     worker = Worker(side, side.group()).work(3)
