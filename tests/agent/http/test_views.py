@@ -8,6 +8,7 @@ import math
 import subprocess
 import sys
 import threading
+import tracemalloc
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +17,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.config.lanes import Lane
+from agent.config.settings import DevicesSettings
 from agent.decode.event_map import DEVICE_CHARACTERS_MAX
 from agent.forward.kafka.health import REACHABLE, UNREACHABLE
 from agent.forward.kafka.uplink import Uplink
@@ -24,7 +26,9 @@ from agent.http.views import CachedView, Searches
 from agent.status import read_status
 from agent.store.errors import StoreError
 from agent.store.facts import FORWARDER_STOPPED
+from agent.store.port import Reject
 from agent.store.read.documents import DEVICE_EVENTS_MAX, DEVICE_TAIL_BYTES_MAX, MissingIds, missing_ids
+from agent.store.read.rejected import RejectSelection
 from agent.telemetry.history import TICK_SECONDS
 from agent.telemetry.links import LinkName
 from contract.timestamp import rfc3339
@@ -413,3 +417,68 @@ def test_missing_ids_are_those_of_each_boot_and_of_counters_only() -> None:
     assert missing_ids(events(None, 1_767_225_600, 1_767_225_660)) == []
     assert missing_ids(events(None, "1", "3")) == []
     assert missing_ids([{"state": "damaged"}, {"id": 7}]) == []
+
+
+BEFORE, AFTER = b'[{"device":"urn:good","id":1},', b"]"
+NOT_A_MAP, UNKNOWN_FIELD = b'{"device":"urn:a","id":1,"data":3}', '{"device":"urn:ü","id":1,"colour":"red"}'.encode()
+DENIED = b'{"device":"urn:denied","id":1}'
+REJECTED_PATH = "/api/v1/rejected"
+LONG = f"device={'*a' * 129}"
+
+
+async def reject_three(served: Served) -> None:
+    for event in (NOT_A_MAP, UNKNOWN_FIELD, DENIED):
+        assert (await served.client.post(BEFORE + event + AFTER)).document["rejected"] == 1
+
+
+async def ask_rejected(served: Served, query: str) -> list[dict[str, Any]]:
+    response = await served.client.get(f"{REJECTED_PATH}?{query}")
+    assert response.code == 200, response.body
+    found: list[dict[str, Any]] = response.document
+    return found
+
+
+async def test_they_have_reason_and_bytes_and_are_selected(tmp_path: Path) -> None:
+    async with serving(tmp_path, devices=DevicesSettings(deny=("urn:denied",))) as served:
+        await reject_three(served)
+        everything = await ask_rejected(served, "")
+        assert [one["number"] for one in everything] == [3, 2, 1]
+        assert [bytes.fromhex(one["raw"]) for one in everything] == [b"", UNKNOWN_FIELD, NOT_A_MAP]
+        assert everything[1]["reason"] == "unknown field 'colour'"
+        assert (everything[2]["device"], everything[2]["via"]) == ("urn:a", "http")
+        for query, numbers in (
+            ("via=http&limit=2", [3, 2]),
+            ("via=coap", []),
+            ("device=urn:%3F", [2, 1]),
+            ("device=urn:u%CC%88", [2]),
+            ("reason=UNKNOWN%20field", [2]),
+            ("reason=allow", [3]),
+            ("before=3", [2, 1]),
+            ("before=3&limit=1", [2]),
+        ):
+            assert [one["number"] for one in await ask_rejected(served, query)] == numbers, query
+
+
+@pytest.mark.parametrize("query", ["via=smoke", "limit=0", "limit=1001", "limit=x", "before=-1", "limt=3", LONG])
+async def test_a_wrong_query_is_refused_and_names_the_word(query: str, tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        response = await served.client.get(f"{REJECTED_PATH}?{query}")
+    assert response.code == 400
+    assert response.document["message"].startswith(query.partition("=")[0] + ": ")
+
+
+@pytest.mark.guarantee(6)
+def test_patterns_that_clients_choose_take_bounded_memory() -> None:
+    rejects = [(1, Reject("urn:a", "http", 0, "a reason", b""))]
+
+    def select(first: int, last: int) -> int:
+        for number in range(first, last):
+            assert not RejectSelection(device=f"{number:0256}").select(rejects)
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        before = select(0, 1_000)
+        assert select(1_000, 1_500) - before < 1 << 20
+    finally:
+        tracemalloc.stop()
