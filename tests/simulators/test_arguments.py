@@ -1,15 +1,18 @@
-"""The options that the commands share."""
+"""The options that the commands share, and the demo's."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from simulators import cli
+from simulators import cli, demo
 from simulators.judge.command import main as judge
 from simulators.report.command import main as report
+from simulators.scenario import FaultKind, FaultTarget
 
 Command = Callable[[Sequence[str], str], int]
 
@@ -34,3 +37,68 @@ def test_a_mistyped_command_names_the_nearest_one(
     assert ended.value.code == 2
     suggested = f"; did you mean {meant}?" if meant else "; see oncegate-sim --help"
     assert capsys.readouterr().err == f"oncegate-sim: unknown command {word!r}{suggested}\n"
+
+
+def test_the_faults_of_a_seed_are_kills_of_agent_and_job_and_an_outage_of_the_broker() -> None:
+    faults = demo.scenario(7, 240, 10_000, 3).faults
+    assert faults == demo.scenario(7, 240, 10_000, 3).faults != demo.scenario(8, 240, 10_000, 3).faults
+    kinds = {target: [one.kind for one in faults if one.target is target] for target in FaultTarget}
+    assert kinds[FaultTarget.AGENT] == kinds[FaultTarget.JOB] == [FaultKind.KILL] * 3
+    assert kinds[FaultTarget.KAFKA] == [FaultKind.DOWN]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sensors", "events"),
+    [
+        ([], 240, 10_000),
+        (["--events", "3000"], 240, 3_000),
+        (["--events", "50"], 5, 50),
+        (["--events", "1"], 1, 1),
+        (["--sensors", "1"], 1, 10_000),
+        (["--sensors", "5000"], 5_000, 50_000),
+        (["--sensors", "5", "--events", "50"], 5, 50),
+        (["--sensors", "32768"], 32_768, 327_680),
+    ],
+)
+def test_sensors_and_events_fit_together(arguments: list[str], sensors: int, events: int) -> None:
+    scenario = demo.parse(arguments, "demo").scenario
+    (plan,) = scenario.fleets
+    assert plan.sensors == sensors
+    assert sensors / plan.every_seconds <= demo.EVENTS_PER_SECOND + 1e-6
+    assert scenario.seconds / plan.every_seconds * sensors == pytest.approx(demo.MORE * events)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--sensors", "6", "--events", "59"],
+            "argument --sensors: 6 sensors need --events 60 at least, or no --events",
+        ),
+        (["--sensors", "32769"], "argument --sensors: at most 32768 are possible"),
+        (["--sensors", "0"], "argument --sensors: at least 1 is needed"),
+        (["--sensors", "many"], "argument --sensors: 'many' is no natural number"),
+        (["--minutes", "-1"], "argument --minutes: '-1' is no natural number"),
+        (["--events", "0"], "argument --events: at least 1 is needed"),
+    ],
+)
+def test_numbers_that_do_not_fit_together_are_refused_with_what_would(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        demo.parse([f"{arguments[0]}={arguments[1]}", *arguments[2:]], "demo")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"demo: error: {message}"
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    done = _simulators("demo", "--folder", str(tmp_path))
+    assert done.returncode == 1
+    assert "something else" in done.stdout
+    assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def _simulators(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "simulators.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
