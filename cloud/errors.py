@@ -25,5 +25,13 @@ class ReelectedError(JobError):
     """A leader was elected after the query's consumers began to read; new consumers read the batch again."""
 
 
+class HookError(JobError):
+    """The user's own function has failed; nothing of the batch is receipted, and the next try may succeed."""
+
+
+class HookTimeError(JobError):
+    """The user's own function has not returned within its time; it may still be running in this process."""
+
+
 class EndingError(JobError):
-    """A batch began while the job was ending; nothing of it is written, and the next start begins with it."""
+    """A batch was not finished when the job ended; nothing of it is receipted, and the next start goes on with it."""

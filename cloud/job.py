@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pkgutil import resolve_name
+from typing import cast
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -36,6 +37,7 @@ from cloud.stream.checkpoint import Checkpoint
 from cloud.stream.claim import claim_table, is_first_start
 from cloud.stream.clock import wait_for_clock
 from cloud.stream.dedup import drop_duplicates
+from cloud.stream.effects import Effects, no_effects
 from cloud.stream.kafka_admin import KafkaAdmin
 from cloud.stream.observer import NullObserver, Observer
 from cloud.stream.progress import ProgressLines
@@ -44,7 +46,8 @@ from cloud.stream.records import observed, read_records
 from cloud.stream.source import read_topic
 from cloud.stream.topic_log import TopicLog
 from cloud.table.devices import Devices
-from cloud.table.sink import Sink
+from cloud.table.sink import EffectsSink, Sink
+from cloud.table.transform import Transform
 
 logger = logging.getLogger("cloud.job")
 
@@ -102,12 +105,16 @@ def run_on_checkpoint(
         flush = partial(checkpoint.flush, folders)
         group = settings.kafka.group
         receipts = Receipts(admin, log, group, settings.succeeds, flush, sink.check, time.monotonic)
+        effects = open_effects(settings, checkpoint, sink, flush, observer, stop)
+        if not effects():
+            return
         receipts.commit(last)
         offsets.check_plan(topic, checkpoint.unfinished(), ranges)
 
         if not wait_for_clock(checkpoint, stop.wait, receipts.repeat):
             return
-        writer = BatchWriter(checkpoint, sink, receipts, last, settings.window_seconds, log=log, observer=observer)
+        parts = (checkpoint, sink, receipts, last, settings.window_seconds)
+        writer = BatchWriter(*parts, log=log, observer=observer, effects=effects)
         survivors = survivors_of(spark, settings, offsets.starting_offsets(topic, last, ranges))
         spark.streams.addListener(ProgressLines(observer))
         supervise(partial(start, survivors, writer, settings), writer, receipts, stop)
@@ -122,8 +129,28 @@ def qualify(spark: SparkSession, settings: JobSettings) -> JobSettings:
 def open_sink(spark: SparkSession, settings: JobSettings) -> Sink:
     """Open the table, which is created if absent."""
     devices = Devices(spark, settings.devices)
-    sink: Sink = resolve_name(settings.tables.kind.opens)(spark, settings.tables, devices, settings.retention_seconds)
+    processing: dict[str, object] = {}
+    if settings.tables.kind.is_processing:
+        transform = None if settings.transform is None else Transform(settings.transform)
+        processing = {"transform": transform, "keeps_new": settings.effects is not None}
+    opens = resolve_name(settings.tables.kind.opens)
+    sink: Sink = opens(spark, settings.tables, devices, settings.retention_seconds, **processing)
     return sink
+
+
+def open_effects(
+    settings: JobSettings,
+    checkpoint: Checkpoint,
+    sink: Sink,
+    flush: Callable[[], None],
+    observer: Observer,
+    stop: StopRequest,
+) -> Callable[[], bool]:
+    """Return what makes the user's effects of the table's latest batch."""
+    if settings.effects is None:
+        return no_effects
+    new = cast("EffectsSink", sink)  # of the kinds that take the option
+    return Effects(settings.effects, new, checkpoint, flush, stop.wait, observer, settings.effects_seconds_max)
 
 
 def open_observer(address: tuple[str, int] | None) -> Observer:
@@ -178,7 +205,7 @@ def supervise(begin: Callable[[], StreamingQuery], writer: BatchWriter, receipts
         logger.info("stage=stopping")
         query.stop()
     if isinstance(writer.error, ReelectedError | EndingError):
-        return  # a stop was requested, and nothing of the batch is written
+        return  # a stop was requested, and nothing of the batch is receipted
     if writer.error is not None:
         raise writer.error
     query.awaitTermination()

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from cloud import kafka_options, sinks
+from cloud import hooks, kafka_options, sinks
 from cloud.errors import StopError
+from cloud.hooks import Hook
 from cloud.sinks import Tables
 from contract.receipt import GROUP_DEFAULT, TOPIC_ID_CHARACTERS, Receipt
 from contract.topics import EVENTS
@@ -61,6 +62,9 @@ class JobSettings:
     devices: str | None = None
     metrics: tuple[str, int] | None = None
     """Host and port of the metrics for Prometheus."""
+    transform: Hook | None = None
+    effects: Hook | None = None
+    effects_seconds_max: int = 600
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -85,9 +89,12 @@ def parse(arguments: Sequence[str]) -> JobSettings:
         given.max_offsets_per_trigger,
         kafka_options.properties(given),
     )
+    tables = sinks.read(options, given)
+    if not (given.transform is None and given.effects is None) and not tables.kind.is_processing:
+        options.error(f"--sink {tables.kind.name} takes neither --transform nor --effects")
     return JobSettings(
         kafka=kafka,
-        tables=sinks.read(options, given),
+        tables=tables,
         checkpoint=given.checkpoint.rstrip("/"),
         window_seconds=given.window,
         trigger_seconds=given.trigger,
@@ -96,6 +103,9 @@ def parse(arguments: Sequence[str]) -> JobSettings:
         read_again=given.read_again,
         devices=given.devices,
         metrics=given.metrics,
+        transform=given.transform,
+        effects=given.effects,
+        effects_seconds_max=given.effects_limit,
     )
 
 
@@ -165,6 +175,25 @@ def _add_processing_options(parser: argparse.ArgumentParser) -> None:
         help="the gateways' identity.retention (%(default)s)",
     )
     add("--max-offsets-per-trigger", type=_positive, default=400_000, metavar="N", help="default: %(default)s")
+    add(
+        "--transform",
+        type=hooks.find,
+        metavar="MODULE:FUNCTION",
+        help="your function of the new rows, DataFrame to DataFrame, before they are in the table: docs/processing.md",
+    )
+    add(
+        "--effects",
+        type=hooks.find,
+        metavar="MODULE:FUNCTION",
+        help="your function of rows and key, called with the rows that are new in the table, before the receipts",
+    )
+    add(
+        "--effects-limit",
+        type=seconds,
+        default="10m",
+        metavar="TIME",
+        help="time after which a call of --effects has failed, and the job ends; default: %(default)s",
+    )
     add(
         "--read-again",
         action="store_true",

@@ -26,7 +26,11 @@ class SinkKind:
     name: str
     """The name of its entry point, and of `--sink`."""
     opens: str
-    """Returns a `cloud.table.sink.Sink`, given Spark, `Tables`, devices, and the gateways' retention in seconds."""
+    """Returns a `cloud.table.sink.Sink`, given Spark, `Tables`, devices, and the gateways' retention in seconds.
+
+    Where `is_processing`, given `transform`, a `cloud.table.transform.Transform` or None, and `keeps_new`, whether it
+    is to be a `cloud.table.sink.EffectsSink`.
+    """
     views: str
     """Returns a `cloud.auditing.table.TableView`, given Spark and the tables."""
     identifies: str
@@ -42,6 +46,8 @@ class SinkKind:
 
     Otherwise they are folders that Spark reads, and that the job flushes.
     """
+    is_processing: bool = False
+    """Whether it takes the user's own processing."""
 
 
 DELTA: Final = SinkKind(
@@ -52,6 +58,7 @@ DELTA: Final = SinkKind(
     asks="cloud.query:ask_delta",
     dialect="cloud.tracing.table:SPARK",
     maintains="cloud.maintenance:maintain_delta",
+    is_processing=True,
 )
 POSTGRES: Final = SinkKind(
     "postgres",
@@ -62,6 +69,7 @@ POSTGRES: Final = SinkKind(
     dialect="cloud.tracing.table:POSTGRES",
     maintains="cloud.maintenance:maintain_postgres",
     is_database=True,
+    is_processing=True,
 )
 OWN: Final = {kind.name: kind for kind in (DELTA, POSTGRES)}
 """The job's own; a driver in a cluster has the archive of the packages alone, without their entry points."""

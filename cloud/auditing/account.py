@@ -36,15 +36,19 @@ def judge(records: DataFrame, rows: DataFrame, quarantine: DataFrame) -> DataFra
     )
     raw = quarantine.select(*RECORD).distinct().withColumn("is_raw", F.lit(True))
     same = reduce(lambda one, other: one & other, (F.col(name) == F.col(f"of_{name}") for name in LABEL))
+    rejected = (
+        quarantine.select(F.col("rejected").alias("fingerprint")).distinct().withColumn("is_rejected", F.lit(True))
+    )
     joined = records.join(there, on="fingerprint", how="left").join(raw, on=list(RECORD), how="left")
-    flat = joined.select("*", "of.*").drop("of")
+    flat = joined.join(rejected, on="fingerprint", how="left").select("*", "of.*").drop("of")
     status = (
         F.when(F.coalesce(same, F.lit(False)), ACCEPTED)
         .when(F.col("is_raw"), QUARANTINED)
         .when(F.col("matches").isNotNull(), DUPLICATE)
+        .when(F.col("is_rejected"), QUARANTINED)
         .otherwise(UNWRITTEN)
     )
-    return flat.withColumn("status", status).drop("is_raw")
+    return flat.withColumn("status", status).drop("is_raw", "is_rejected")
 
 
 def labels(judged: DataFrame) -> DataFrame:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
@@ -89,6 +90,21 @@ class DeltaHistory:
                 ours += 1
                 if ours == 2 or commit.batch == CLAIM_ONLY:
                     return None
+        return None
+
+    def files_of_batch(self) -> tuple[Commit, list[str]] | None:
+        """Return the latest commit of a batch that was read or made, and the files that it has added.
+
+        None where there is none; a claim is no batch.
+        """
+        for version in range(-1 if self._seen is None else self._seen, -1, -1):
+            if (text := self._file(version)) is None:
+                return None
+            actions = list(_actions(text))
+            info: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
+            commit = parse(info.get("userMetadata"))
+            if commit is not None and commit.batch != CLAIM_ONLY:
+                return commit, [unquote(one["add"]["path"]) for one in actions if "add" in one]
         return None
 
     def lost_version(self) -> int | None:

@@ -24,6 +24,9 @@ from cloud.table.commits import Commit, Offsets
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _PLACE = ["topic_id", "kafka_partition", "kafka_offset"]
 _CONTENT = ["kafka_key", "value", "headers"]
+BESIDE = ("reason", "kafka_key", "value", "headers", "seen")
+"""What is taken of a record beside the columns of its row."""
+TAKEN = ("kafka_partition", "kafka_offset", "appended", *BESIDE)
 SCHEMA = StructType(
     [
         StructField("topic_id", StringType()),
@@ -42,9 +45,9 @@ SCHEMA = StructType(
 
 _OTHER_RECORDS = (
     "batch {batch}: its records are in quarantine, and it has other records than before: the topic's log was truncated "
-    "and has grown again, --retention was changed, or another copy of an event with a reused id came first. Find out "
-    "why; then start with a new checkpoint and --read-again; records in the table and its quarantine are not written "
-    "again"
+    "and has grown again, --retention was changed, the transform rejects others, or another copy of an event with a "
+    "reused id came first. Find out why; then start with a new checkpoint and --read-again; records in the table and "
+    "its quarantine are not written again"
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -12,12 +13,13 @@ from cloud.delta import log_cleaning, quarantine
 from cloud.delta.table import DeltaTable, Layout, Table, excludes_writers
 from cloud.runtime import jvm
 from cloud.sinks import Tables
-from cloud.table import id_reuse, lookup, rows
+from cloud.table import id_reuse, lookup, rows, widening
 from cloud.table.commits import Commit
 from cloud.table.devices import Devices
 from cloud.table.freshness import Horizon, is_fresh
 from cloud.table.lookup import BatchCounts, count_rows
-from cloud.table.sink import Written
+from cloud.table.sink import NewRows, Written
+from cloud.table.transform import Transform
 
 logger = logging.getLogger(__name__)
 
@@ -46,15 +48,25 @@ class DeltaSink:
     """A `Sink` of two Delta tables in folders."""
 
     def __init__(
-        self, spark: SparkSession, table: Table, quarantine_table: Table, devices: Devices, retention_seconds: int
+        self,
+        spark: SparkSession,
+        table: Table,
+        quarantine_table: Table,
+        devices: Devices,
+        retention_seconds: int,
+        transform: Transform | None = None,
     ) -> None:
         self._spark = spark
         self._table = table
         self._quarantine_table = quarantine_table
         self._devices = devices
         self._retention_seconds = retention_seconds
+        self._transform = transform
         self._expects_fresh: bool | None = None
-        """Whether to expect neither late nor bad rows, as in the latest batch; affects only the speed."""
+        """Whether to expect neither late nor bad rows, as in the latest batch; affects only the speed.
+
+        A transform's rows are computed once for table and quarantine, so there is no write in one pass.
+        """
 
     @property
     def id(self) -> str:
@@ -75,9 +87,14 @@ class DeltaSink:
     def claim(self, commit: Commit) -> None:
         self._table.append(self._spark.createDataFrame([], rows.SCHEMA), commit)
 
+    def new_rows(self) -> NewRows | None:
+        """Return the rows of the table's latest batch, for the user's effects."""
+        found = self._table.new_rows()
+        return None if found is None else NewRows(f"{self.id}-{found[0].version}", found[1])
+
     def write(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:
         if self._expects_fresh is None:
-            self._expects_fresh = horizon.can_be_fresh
+            self._expects_fresh = horizon.can_be_fresh and self._transform is None
         written = self._write_in_one_pass(survivors, commit, horizon) if self._expects_fresh else None
         return written or self._write_with_look_up(survivors, commit, horizon)
 
@@ -89,7 +106,7 @@ class DeltaSink:
             F.when(is_plain, F.lit(True)).otherwise(F.raise_error(F.lit(_LATE_OR_BAD)).cast("boolean"))
         )
         try:
-            return Written(self._append(plain, commit))
+            return Written(self._table.append(rows.decode(plain, self._devices.frame()), commit))
         except jvm.FAILURES as error:
             if _LATE_OR_BAD not in str(error):
                 raise
@@ -107,21 +124,25 @@ class DeltaSink:
             logger.info(
                 "batch=%d stage=read rows=%d late=%d bad=%d", commit.batch, counts.rows, counts.late, counts.bad
             )
-            self._expects_fresh = not counts.late and not counts.bad
+            self._expects_fresh = not counts.late and not counts.bad and self._transform is None
             good = judged.filter(F.col("reason").isNull())
             late = self._look_up(good.filter(~F.col("fresh")), counts, commit)
-            if counts.bad or late.reused is not None:
-                self._quarantine(quarantine.bad_records(judged), late.reused, commit)
-            logger.info("batch=%d stage=write passes=2", commit.batch)
+            unfit = [quarantine.bad_records(judged)] if counts.bad else []
+            unfit += [] if late.reused is None else [late.reused]
             once = id_reuse.first_of_each(good) if counts.has_equals else good
-            written = self._append(lookup.without_found(once, late.found), commit.born_after(counts.ahead))
-            quarantined = counts.bad + late.reused_count
-            return Written(written, counts.late, quarantined, counts.rows - quarantined - written, counts.ahead)
+            new, born = lookup.without_found(once, late.found), commit.born_after(counts.ahead)
+            if self._transform is None:
+                written, rejected = self._write_both(rows.decode(new, self._devices.frame()), unfit, born), 0
+            else:
+                with self._transform.of(rows.decode(new, self._devices.frame(), quarantine.BESIDE)) as made:
+                    rejected = made.rejected
+                    self._table.widen(made.columns, widening.OF_TRANSFORM)
+                    written = self._write_both(made.kept(), [*unfit, *([made.refused()] if rejected else [])], born)
+            bad = counts.bad + late.reused_count
+            found = counts.rows - bad - rejected - written
+            return Written(written, counts.late, bad, found, counts.ahead, rejected)
         finally:
             judged.unpersist()
-
-    def _append(self, survivors: DataFrame, commit: Commit) -> int:
-        return self._table.append(rows.decode(survivors, self._devices.frame()), commit)
 
     def _look_up(self, late: DataFrame, counts: BatchCounts, commit: Commit) -> Late:
         if not counts.late:
@@ -135,23 +156,42 @@ class DeltaSink:
         count = reused.count()
         return Late(found, reused if count else None, count)
 
-    def _quarantine(self, bad: DataFrame, reused: DataFrame | None, commit: Commit) -> None:
-        logger.info("batch=%d stage=quarantine", commit.batch)
-        records = bad if reused is None else bad.unionByName(reused.select(bad.columns))
-        written = quarantine.put(self._quarantine_table, records, commit)
-        logger.info("batch=%d stage=quarantined rows=%d", commit.batch, written)
+    def _write_both(self, new: DataFrame, unfit: list[DataFrame], commit: Commit) -> int:
+        """Write the records that are no rows into quarantine, then the rows; return the number of rows."""
+        if unfit:
+            logger.info("batch=%d stage=quarantine", commit.batch)
+            records = reduce(DataFrame.unionByName, (frame.select(*quarantine.TAKEN) for frame in unfit))
+            written = quarantine.put(self._quarantine_table, records, commit)
+            logger.info("batch=%d stage=quarantined rows=%d", commit.batch, written)
+        logger.info("batch=%d stage=write passes=2", commit.batch)
+        return self._table.append(new, commit)
 
 
-def open_tables(spark: SparkSession, tables: Tables, devices: Devices, retention: int) -> DeltaSink:
-    """Open the folders of these tables."""
-    return open_delta(spark, tables.table, tables.quarantine, devices, retention)
+def open_tables(
+    spark: SparkSession,
+    tables: Tables,
+    devices: Devices,
+    retention: int,
+    *,
+    transform: Transform | None = None,
+    keeps_new: bool = False,
+) -> DeltaSink:
+    """Open the folders of these tables; the log of a Delta table always tells of its new rows."""
+    return open_delta(spark, tables.table, tables.quarantine, devices, retention, transform)
 
 
-def open_delta(spark: SparkSession, table: str, quarantine_path: str, devices: Devices, retention: int) -> DeltaSink:
+def open_delta(
+    spark: SparkSession,
+    table: str,
+    quarantine_path: str,
+    devices: Devices,
+    retention: int,
+    transform: Transform | None = None,
+) -> DeltaSink:
     """Open both tables, which are created if absent."""
     if not excludes_writers(spark, table):
         logger.warning(
             "table=%s excludes=one-process hint='start no second job on it, and stop this one for maintenance'", table
         )
     tables = DeltaTable(spark, table, TABLE), DeltaTable(spark, quarantine_path, QUARANTINE)
-    return DeltaSink(spark, *tables, devices, retention)
+    return DeltaSink(spark, *tables, devices, retention, transform)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -23,6 +24,7 @@ from cloud.table.commits import Commit, to_json
 
 logger = logging.getLogger(__name__)
 
+_GLOB = re.compile(r"[\\*?\[\]{}]")
 _SINGLE_DRIVER_SCHEMES = ("s3", "s3a", "s3n")
 """Schemes for which Delta's own log store excludes concurrent writers only within one process. Of two commits under one
 version the later replaces the earlier, whose rows are lost."""
@@ -51,6 +53,12 @@ class Table(Protocol):
     def rows(self) -> DataFrame:
         """Return the table's present rows; later commits do not change the frame."""
 
+    def widen(self, schema: StructType, *by: tuple[str, str]) -> None:
+        """Add the columns that the table lacks; raise StopError where one has another type."""
+
+    def new_rows(self) -> tuple[Commit, DataFrame] | None:
+        """Return the latest commit of a batch, and the rows that it has added; None where there are none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -76,7 +84,7 @@ class DeltaTable:
         self._history = DeltaHistory(spark, path)
         last_versions.check(spark, path)
         self._create()
-        self._widen()
+        self.widen(layout.schema)
         detail = self._detail()
         self._id: str = detail["id"]
         self._set_properties(detail["properties"])
@@ -117,6 +125,26 @@ class DeltaTable:
 
     def rows(self) -> DataFrame:
         return self._spark.read.format("delta").load(self._path)
+
+    def new_rows(self) -> tuple[Commit, DataFrame] | None:
+        """Return the latest commit of a batch, and the rows that it has added; None where there are none.
+
+        Raise StopError where their files are gone.
+        """
+        found = self._history.files_of_batch()
+        if found is None or not found[1]:
+            return None
+        commit, files = found
+        paths = [f"{self._path}/{name}" for name in files]
+        if gone := [path for path in paths if not jvm.exists(self._spark, path)]:
+            raise StopError(
+                f"table {self._path}: {gone[0]} is gone, with rows of batch {commit.batch} whose effects are not done: "
+                "maintenance has compacted the table and removed its old files while the job was stopped. Make these "
+                f"effects by hand, for the rows whose kafka_offset is in {commit.starts} to {commit.ends}, start once "
+                "without --effects until the next batch is written, and go on with it"
+            )
+        escaped = [_GLOB.sub(r"\\g<0>", path) for path in paths]
+        return commit, self._spark.read.schema(self.rows().schema).option("basePath", self._path).parquet(*escaped)
 
     def append(self, rows: DataFrame, commit: Commit) -> int:
         self._check_versions()
@@ -174,6 +202,24 @@ class DeltaTable:
         metrics = self._spark.sql(f"OPTIMIZE {self._name}").select("metrics").collect()[0]["metrics"]
         return int(metrics["numFilesRemoved"]), int(metrics["numFilesAdded"])
 
+    def widen(self, schema: StructType, *by: tuple[str, str]) -> None:
+        """Add the columns that the table lacks; those that this job does not know stay as they are.
+
+        Raise StopError where one has another type.
+        """
+        present, expected = (
+            {field.name: field.dataType.simpleString() for field in columns} for columns in (self.rows().schema, schema)
+        )
+        if names := widening.missing(self._path, present, expected, *by):
+            columns = ", ".join(f"`{name.replace('`', '``')}` {expected[name]}" for name in names)
+            try:
+                self._spark.sql(f"ALTER TABLE {self._name} ADD COLUMNS ({columns})")
+            except jvm.FAILURES as error:
+                told = str(error).strip().splitlines()
+                cause = next((line for line in told if "[" in line), told[0])
+                raise StopError(f"table {self._path}: Delta refuses the columns {columns}: {cause}") from error
+            logger.info("table=%s stage=widened columns=%s", self._path, ",".join(names))
+
     def opened_folder(self) -> FlushedFolders:
         """Return its folder, opened to flush what is written from now on; nothing where the disk is not local."""
         return FlushedFolders(disk.local_folders(self._spark, [self._path]))
@@ -190,17 +236,6 @@ class DeltaTable:
         """
         nothing = self._spark.createDataFrame([], self._layout.schema).write.format("delta").mode("ignore")
         nothing.partitionBy(*self._layout.partitioned_by).options(**self._layout.properties).save(self._path)
-
-    def _widen(self) -> None:
-        """Add the columns that a table of an earlier job lacks; those that this job does not know stay as they are."""
-        present, expected = (
-            {field.name: field.dataType.simpleString() for field in schema}
-            for schema in (self.rows().schema, self._layout.schema)
-        )
-        if names := widening.missing(self._path, present, expected):
-            columns = ", ".join(f"{name} {expected[name]}" for name in names)
-            self._spark.sql(f"ALTER TABLE {self._name} ADD COLUMNS ({columns})")
-            logger.info("table=%s stage=widened columns=%s", self._path, ",".join(names))
 
     def _set_properties(self, present: Mapping[str, str]) -> None:
         """Set the properties that are not set, in a table that another program has created."""

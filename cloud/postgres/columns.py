@@ -18,11 +18,17 @@ _PRESENT = """
 """
 
 
-def widen(connection: psycopg.Connection, table: sql.Identifier, columns: Mapping[str, str]) -> None:
+def present(connection: psycopg.Connection, table: sql.Identifier) -> dict[str, str]:
+    """Return the columns of a table, and their types."""
+    return dict(connection.execute(_PRESENT, (table.as_string(connection),)).fetchall())
+
+
+def widen(
+    connection: psycopg.Connection, table: sql.Identifier, columns: Mapping[str, str], *by: tuple[str, str]
+) -> None:
     """Add the columns that a table lacks, given with their types; raise StopError where one has another type."""
     name_of_table = table.as_string(connection)
-    present: dict[str, str] = dict(connection.execute(_PRESENT, (name_of_table,)).fetchall())
-    for name in widening.missing(name_of_table, present, columns):
+    for name in widening.missing(name_of_table, present(connection, table), columns, *by):
         added = sql.SQL("ALTER TABLE {} ADD COLUMN {} " + columns[name]).format(table, sql.Identifier(name))
         connection.execute(added)
         logger.info("table=%s stage=widened column=%s", name_of_table, name)

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, DataType, StringType, TimestampType
+from pyspark.sql.types import BinaryType, DataType, StringType, StructType, TimestampType
 
 from cloud.table import layout, rows
+from cloud.table.transform import Transformed, reason
 from contract.fields import OBJECTS
 
 _TYPES: dict[str, DataType] = {kind.simpleString(): kind for kind in (*rows.COLUMNS.values(), BinaryType())}
 STAGED = {name: _TYPES[kind] for name, kind in layout.STAGED.items()}
 
+_PLACE = ["kafka_partition", "kafka_offset"]
 _NULL = r"\N"
 _NUL, _REPLACEMENT = "\x00", "\ufffd"
 _NUL_IN_JSON = r"\u0000"
@@ -21,6 +23,20 @@ _NUL_PATTERN = r"(?<!\\)((?:\\\\)*+)\\u0000"
 """_NUL_IN_JSON, where its backslash is not itself escaped."""
 _ESCAPES = {"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"}
 _MOMENT = "yyyy-MM-dd HH:mm:ss.SSSSSSxxx"
+
+
+def own_columns(columns: StructType) -> dict[str, DataType]:
+    """Return the names under which a transform's columns are staged: its own may be among STAGED."""
+    return {f"own_{number}": field.dataType for number, field in enumerate(columns)}
+
+
+def with_transformed(made: Transformed) -> DataFrame:
+    """Return what was staged, with the transform's columns and the reasons of its rejected rows."""
+    names = zip(own_columns(made.columns).items(), made.columns, strict=True)
+    own = [without_nul(field.name, kind).alias(name) for (name, kind), field in names]
+    refused = F.replace(reason(), F.lit(_NUL), F.lit(_REPLACEMENT)).alias("refused")
+    joined = made.entered.join(made.rows.select(*_PLACE, *own, refused), on=_PLACE, how="left")
+    return joined.withColumn("reason", F.coalesce("reason", "refused")).drop("refused")
 
 
 def staged(survivors: DataFrame, devices: DataFrame | None) -> DataFrame:
@@ -37,7 +53,7 @@ def staged(survivors: DataFrame, devices: DataFrame | None) -> DataFrame:
         for form in (_NUL, _NUL_IN_JSON) if name in OBJECTS else (_NUL,):
             has_nul = has_nul | F.coalesce(F.contains(F.col(name), F.lit(form)), F.lit(False))
     raw = F.when(has_nul, F.col("value")).otherwise(F.col("raw"))
-    return decoded.withColumn("raw", raw).select(*(_without_nul(name, kind) for name, kind in STAGED.items()))
+    return decoded.withColumn("raw", raw).select(*(without_nul(name, kind) for name, kind in STAGED.items()))
 
 
 def lines(frame: DataFrame, columns: Mapping[str, DataType]) -> DataFrame:
@@ -61,10 +77,11 @@ def _text(value: Column, kind: DataType) -> Column:
     return value
 
 
-def _without_nul(name: str, kind: DataType) -> Column:
+def without_nul(name: str, kind: DataType) -> Column:
+    """Return a column, in whose texts NUL is replaced."""
     if not isinstance(kind, StringType):
-        return F.col(name)
-    text = F.col(name)
+        return F.col(f"`{name.replace('`', '``')}`")
+    text = F.col(f"`{name.replace('`', '``')}`")
     if name in OBJECTS:
         replaced = F.regexp_replace(text, _NUL_PATTERN, f"$1{_REPLACEMENT}")
         text = F.when(F.contains(text, F.lit(_NUL_IN_JSON)), replaced).otherwise(text)

@@ -8,22 +8,27 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import psycopg
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.types import DataType, StructType
 
 from cloud.errors import StopError
+from cloud.postgres import columns
 from cloud.postgres import connection as postgres_connection
-from cloud.postgres.connection import connected, durable_transaction
-from cloud.postgres.copy_format import STAGED, lines, staged
-from cloud.postgres.statements import Statements
-from cloud.postgres.tables import PostgresTables, warn_if_unsafe
+from cloud.postgres.connection import connected, durable_transaction, identifier
+from cloud.postgres.copy_format import STAGED, lines, own_columns, staged, with_transformed
+from cloud.postgres.statements import Statements, kind_of, type_of
+from cloud.postgres.tables import Own, PostgresTables, warn_if_unsafe
 from cloud.sinks import Tables
+from cloud.table import rows, widening
 from cloud.table.commits import BATCH_BITS, Commit, parse, to_json
 from cloud.table.devices import Devices
 from cloud.table.freshness import Horizon, is_fresh
-from cloud.table.sink import Written
+from cloud.table.sink import NewRows, Written
+from cloud.table.transform import Transform
 
 LINES_AT_ONCE = 500
 _STAGING, _STAGING_BYTES = "_staging_", 6
@@ -34,13 +39,27 @@ logger = logging.getLogger(__name__)
 class PostgresSink:
     """A `Sink` of three tables: events, quarantine, and the owner's row with the offsets."""
 
-    def __init__(self, connection: str, table: str, quarantine: str, devices: Devices, retention_seconds: int) -> None:
+    def __init__(
+        self,
+        connection: str,
+        table: str,
+        quarantine: str,
+        devices: Devices,
+        retention_seconds: int,
+        transform: Transform | None = None,
+        *,
+        keeps_new: bool = False,
+    ) -> None:
         self._connection = connection
         self._table = table
         with connected(connection) as opened:
             self._tables = PostgresTables(opened, table, quarantine, retention_seconds)
+            if keeps_new:
+                opened.execute(self._tables.sql(Statements.CREATE_NEW))
         self._sql = self._tables.sql
         self._devices = devices
+        self._transform = transform
+        self._keeps_new = keeps_new
         self._known: int | None = None
         """The version of the table's last commit that this sink has read or made."""
         self._has_dropped_left = False
@@ -79,6 +98,24 @@ class PostgresSink:
             self._known = commit.version
             self._drop_left(connection)
 
+    def new_rows(self) -> NewRows | None:
+        """Return the rows of the table's latest batch, for the user's effects; the executors read them."""
+        with connected(self._connection) as connection:
+            version, count = connection.execute(self._sql(Statements.NEW)).fetchone() or (None, 0)
+            found = columns.present(connection, identifier(self._table))
+            own = {name: kind for name, type_ in found.items() if (kind := kind_of(type_)) and name not in rows.COLUMNS}
+            statement = self._sql(Statements.READ_NEW, own=[(name, name) for name in own]).as_string(connection)
+        if not count:
+            return None
+        spark = SparkSession.builder.getOrCreate()
+        parts = min(spark.sparkContext.defaultParallelism, -(-count // LINES_AT_ONCE))
+        read = spark.sparkContext.range(parts, numSlices=parts).mapPartitions(
+            _Reader(self._connection, statement, parts)
+        )
+        kinds = {name: kind.simpleString() for name, kind in rows.COLUMNS.items()} | own
+        schema = ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in kinds.items())
+        return NewRows(f"{self.id}-{version}", spark.createDataFrame(read, schema, verifySchema=False))
+
     def write(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:
         staging = f"{_STAGING}{secrets.token_hex(_STAGING_BYTES)}"
         judged = survivors.withColumn("fresh", is_fresh(horizon))
@@ -87,27 +124,49 @@ class PostgresSink:
             if not self._has_dropped_left:  # a job that was killed in a batch starts again under the same claim
                 self._check_claim(connection)
                 self._drop_left(connection)
-            connection.execute(self._sql.create_staging(staging))
+            frame = staged(judged, self._devices.frame())
             logger.info("batch=%d stage=write passes=1", commit.batch)
-            sent = self._copy(staged(judged, self._devices.frame()), staging, connection)
+            if self._transform is None:
+                sent, own = self._copy(frame, staging, {}, connection), Own()
+            else:
+                with self._transform.of(frame) as made:
+                    names = own_columns(made.columns)
+                    self._widen(made.columns, connection)
+                    sent = self._copy(with_transformed(made), staging, names, connection)
+                    own = Own(made.columns.names, made.rejected)
             logger.info("batch=%d stage=staged rows=%d", commit.batch, sent)
             with durable_transaction(connection):
-                written = self._take(connection, staging, sent, commit)
+                written = self._take(connection, staging, sent, commit, own)
             self._known = commit.version
         return written
 
-    def _copy(self, frame: DataFrame, staging: str, connection: psycopg.Connection) -> int:
-        """Copy the frame by the executors; return the number of lines that successful tasks have sent."""
-        copier = _Copier(self._connection, self._sql.copy(staging).as_string(connection))
-        return int(lines(frame, STAGED).rdd.mapPartitions(copier).sum())
+    def _widen(self, own: StructType, connection: psycopg.Connection) -> None:
+        """Add the columns of a transform that the table lacks."""
+        columns_of: dict[str, str] = {}
+        for field in own:
+            if (kind := type_of(field.dataType.simpleString())) is None:
+                raise StopError(
+                    f"table {self._table}: the transform's column {field.name} has the type "
+                    f"{field.dataType.simpleString()}, which PostgreSQL has no column for: make a text of it by to_json"
+                )
+            columns_of[field.name] = kind
+        columns.widen(connection, identifier(self._table), columns_of, widening.OF_TRANSFORM)
 
-    def _take(self, connection: psycopg.Connection, staging: str, sent: int, commit: Commit) -> Written:
+    def _copy(self, frame: DataFrame, staging: str, own: dict[str, DataType], connection: psycopg.Connection) -> int:
+        """Copy the frame by the executors; return the number of lines that successful tasks have sent."""
+        kinds = {name: kind.simpleString() for name, kind in own.items()}
+        connection.execute(self._sql.create_staging(staging, kinds))
+        copier = _Copier(self._connection, self._sql.copy(staging).as_string(connection))
+        return int(lines(frame, {**STAGED, **own}).rdd.mapPartitions(copier).sum())
+
+    def _take(self, connection: psycopg.Connection, staging: str, sent: int, commit: Commit, own: Own) -> Written:
         if connection.execute(self._sql(Statements.ADVANCE), self._owner(commit)).rowcount == 0:
             raise self._changed(connection)
         counted = connection.execute(self._sql("SELECT count(*) FROM {staging}", staging)).fetchone()
         if (there := counted[0] if counted else 0) < sent:
             raise StopError(f"table {self._table}: {sent} rows were sent, {there} are staged; nothing is committed")
-        return self._tables.take(connection, staging, commit.topic, commit.topic_id)
+        version = commit.version if self._keeps_new else None
+        return self._tables.take(connection, staging, commit.topic, commit.topic_id, replace(own, version=version))
 
     def _check_claim(self, connection: psycopg.Connection) -> None:
         """Raise StopError where another job has committed since, whose staging table must stay."""
@@ -170,15 +229,51 @@ class _Copier:
         yield sent
 
 
-def open_tables(_: SparkSession, tables: Tables, devices: Devices, retention: int) -> PostgresSink:
+class _Reader:
+    """Reads a part of the latest batch's rows in an executor."""
+
+    def __init__(self, connection: str, statement: str, parts: int) -> None:
+        self._connection = connection
+        self._statement = statement
+        self._parts = parts
+
+    def __call__(self, numbers: Iterable[int]) -> Iterator[tuple[Any, ...]]:
+        with connected(self._connection, autocommit=False) as connection:
+            connection.execute("SET TIME ZONE 'UTC'")
+            for number in numbers:
+                with connection.cursor(name="new") as cursor:  # of the server, so that not all are in memory
+                    cursor.execute(self._statement.encode(), {"parts": self._parts, "part": number})
+                    yield from cursor
+
+
+def open_tables(
+    _: SparkSession,
+    tables: Tables,
+    devices: Devices,
+    retention: int,
+    *,
+    transform: Transform | None = None,
+    keeps_new: bool = False,
+) -> PostgresSink:
     """Open these tables in the database that their connection file names."""
     assert tables.connection is not None
     connection = postgres_connection.read_connection(tables.connection)
-    return open_postgres(connection, tables.table, tables.quarantine, devices, retention)
+    return open_postgres(
+        connection, tables.table, tables.quarantine, devices, retention, transform, keeps_new=keeps_new
+    )
 
 
-def open_postgres(connection: str, table: str, quarantine: str, devices: Devices, retention: int) -> PostgresSink:
+def open_postgres(
+    connection: str,
+    table: str,
+    quarantine: str,
+    devices: Devices,
+    retention: int,
+    transform: Transform | None = None,
+    *,
+    keeps_new: bool = False,
+) -> PostgresSink:
     """Open the tables, which are created if absent; warn about a server that does not flush."""
     with postgres_connection.connected(connection) as opened:
         warn_if_unsafe(opened)
-    return PostgresSink(connection, table, quarantine, devices, retention)
+    return PostgresSink(connection, table, quarantine, devices, retention, transform, keeps_new=keeps_new)

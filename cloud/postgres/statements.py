@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from psycopg import sql
 
 from cloud.postgres.connection import identifier
@@ -16,6 +18,12 @@ _TYPES = {
     "bigint": "bigint",
     "int": "integer",
     "date": "date",
+    "boolean": "boolean",
+    "smallint": "smallint",
+    "tinyint": "smallint",
+    "float": "real",
+    "double": "double precision",
+    "timestamp_ntz": "timestamp without time zone",
 }
 """Objects are text, not json, since the gateway's digest is of the text."""
 EVENTS = {name: _TYPES[kind] for name, kind in COLUMNS.items()}
@@ -49,6 +57,18 @@ def _accepted(row: str) -> str:
     return f"coalesce(least({good}, {row}.appended), {row}.received)"
 
 
+def kind_of(type_: str) -> str | None:
+    """Return the type of Spark for one of PostgreSQL; None where there is none."""
+    if type_.startswith("numeric("):
+        return type_.replace("numeric", "decimal")
+    return next((kind for kind, found in _TYPES.items() if found == type_), None)
+
+
+def type_of(kind: str) -> str | None:
+    """Return the type of PostgreSQL for one of Spark; None where there is none."""
+    return _TYPES.get(kind, kind.replace("decimal", "numeric") if kind.startswith("decimal(") else None)
+
+
 class Statements:
     """The statements about a table, its quarantine, and the table of its owner."""
 
@@ -57,7 +77,7 @@ class Statements:
             "table": identifier(table),
             "quarantine": identifier(quarantine),
             "owner": identifier(table, "_owner"),
-            "columns": sql.SQL(", ").join(map(sql.Identifier, COLUMNS)),
+            "new": identifier(table, "_new"),
         }
         self._table = table
 
@@ -83,10 +103,25 @@ class Statements:
     )
     # Of equal fingerprints in staging (a repeated task, a reused id) the first accepted one is inserted.
     INSERT = f"""
-        INSERT INTO {{table}} ({{columns}})
-        SELECT DISTINCT ON (fingerprint) {{columns}} FROM {{staging}} s WHERE reason IS NULL
+        INSERT INTO {{table}} ({{into}})
+        SELECT DISTINCT ON (fingerprint) {{staged}} FROM {{staging}} s WHERE reason IS NULL
         ORDER BY fingerprint, {_accepted("s")}, epoch, sequence
         ON CONFLICT (fingerprint) DO NOTHING
+    """
+    # The rows that the latest batch has inserted, for the user's effects: written in its transaction.
+    CREATE_NEW = """
+        CREATE TABLE IF NOT EXISTS {new}
+        (fingerprint bytea PRIMARY KEY, version bigint NOT NULL, number bigint NOT NULL)
+    """
+    FORGET_NEW = "TRUNCATE {new}"
+    INSERT_AND_KEEP = f"""
+        WITH added AS ({INSERT} RETURNING fingerprint)
+        INSERT INTO {{new}} SELECT fingerprint, %(version)s, row_number() OVER () FROM added
+    """
+    NEW = "SELECT max(version), count(*) FROM {new}"
+    READ_NEW = """
+        SELECT {into} FROM {table}
+        WHERE fingerprint IN (SELECT n.fingerprint FROM {new} n WHERE n.number %% %(parts)s = %(part)s)
     """
     COUNT = """
         SELECT count(DISTINCT (kafka_partition, kafka_offset)) FILTER (WHERE reason IS NULL),
@@ -121,17 +156,22 @@ class Statements:
     """
     # After a truncation of the log another record may have the place of one in quarantine.
     _DIGEST = "sha256(convert_to(json_build_array(s.kafka_key, s.value, s.headers)::text, 'UTF8'))"
+    _IS_REUSED = (
+        "s.shared = 'none' AND (s.epoch, s.sequence) <> (t.epoch, t.sequence) "
+        f"AND abs(extract(epoch FROM {_accepted('s')} - {_accepted('t')})) > %(retention)s"
+    )
+    # A rejected row that the table has already is a duplicate.
     QUARANTINE_BAD = f"""
         {_INTO_QUARANTINE} s.reason, s.kafka_key, s.value, s.headers, s.appended, s.processed_at, {_DIGEST}
-        FROM {{staging}} s WHERE s.reason IS NOT NULL
+        FROM {{staging}} s LEFT JOIN {{table}} t USING (fingerprint)
+        WHERE s.reason IS NOT NULL AND (t.fingerprint IS NULL OR {_IS_REUSED})
         ON CONFLICT DO NOTHING
     """
     # After INSERT the table has the first one, so that others of the same batch are compared with it, too.
     QUARANTINE_REUSED = f"""
         {_INTO_QUARANTINE} '{Reason.ID_REUSED}', s.kafka_key, s.value, s.headers, s.appended, s.processed_at, {_DIGEST}
         FROM {{staging}} s JOIN {{table}} t USING (fingerprint)
-        WHERE s.reason IS NULL AND s.shared = 'none' AND (s.epoch, s.sequence) <> (t.epoch, t.sequence)
-          AND abs(extract(epoch FROM {_accepted("s")} - {_accepted("t")})) > %(retention)s
+        WHERE s.reason IS NULL AND {_IS_REUSED}
         ON CONFLICT DO NOTHING
     """
     CREATE_TEMPORARY = f"CREATE TEMPORARY TABLE {{staging}} ({_STAGED}) ON COMMIT DROP"
@@ -143,10 +183,16 @@ class Statements:
         AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass(%(table)s))
     """
 
-    def __call__(self, text: str, staging: str | sql.Identifier = "") -> sql.Composed:
-        """Return a statement with the names filled in."""
+    def __call__(
+        self, text: str, staging: str | sql.Identifier = "", own: Sequence[tuple[str, str]] = ()
+    ) -> sql.Composed:
+        """Return a statement with the names filled in; `own` are a transform's columns, with their staged names."""
+        into, staged = (
+            sql.SQL(", ").join(map(sql.Identifier, [*COLUMNS, *names]))
+            for names in ([name for name, _ in own], [name for _, name in own])
+        )
         of = identifier(self._table, staging) if isinstance(staging, str) else staging
-        return sql.SQL(text).format(**self._names, staging=of)
+        return sql.SQL(text).format(**self._names, into=into, staged=staged, staging=of)
 
     @property
     def create_table(self) -> sql.Composed:
@@ -161,9 +207,10 @@ class Statements:
         key = "PRIMARY KEY (topic_id, kafka_partition, kafka_offset, digest)"
         return self("CREATE TABLE IF NOT EXISTS {quarantine} (" + columns + f", {key})")
 
-    def create_staging(self, staging: str) -> sql.Composed:
+    def create_staging(self, staging: str, own: Mapping[str, str]) -> sql.Composed:
         """Return the statement that creates the staging table of one batch, which need not survive a crash."""
-        return self("CREATE UNLOGGED TABLE {staging} (" + _STAGED + ")", staging)
+        columns = ", ".join([_STAGED, *(f"{name} {type_of(kind)}" for name, kind in own.items())])
+        return self("CREATE UNLOGGED TABLE {staging} (" + columns + ")", staging)
 
     def copy(self, staging: str) -> sql.Composed:
         """Return the statement that copies lines into the staging table."""

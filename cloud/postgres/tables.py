@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import re
 import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import psycopg
 from psycopg import sql
@@ -19,6 +21,17 @@ _COMMENT = "oncegate:"
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What a staging table has by the user's own processing."""
+
+    columns: Sequence[str] = ()
+    """Those of the transform, staged as own_0, own_1 …"""
+    rejected: int = 0
+    version: int | None = None
+    """That of the batch, where its new fingerprints are to be kept for the effects."""
 
 
 class PostgresTables:
@@ -42,18 +55,31 @@ class PostgresTables:
                 f"Otherwise start with a new checkpoint and --succeeds {self.id}"
             )
 
-    def take(self, connection: psycopg.Connection, staging: str | sql.Identifier, topic: str, topic_id: str) -> Written:
+    def take(
+        self,
+        connection: psycopg.Connection,
+        staging: str | sql.Identifier,
+        topic: str,
+        topic_id: str,
+        own: Own = Own(),
+    ) -> Written:
         """Move the rows of a staging table into the tables, and drop it, within the caller's transaction."""
         counted = connection.execute(self.sql(Statements.COUNT, staging)).fetchone()
         good, late, bad = counted or (0, 0, 0)
         of = {"topic_id": topic_id, "topic": topic, "retention": self._retention_seconds}
         connection.execute(self.sql(Statements.SET_ASIDE_DATA, staging))
-        rows = connection.execute(self.sql(Statements.INSERT, staging)).rowcount
+        pairs = [(name, f"own_{number}") for number, name in enumerate(own.columns)]
+        if own.version is None:
+            rows = connection.execute(self.sql(Statements.INSERT, staging, pairs)).rowcount
+        else:
+            connection.execute(self.sql(Statements.FORGET_NEW))
+            insert = self.sql(Statements.INSERT_AND_KEEP, staging, pairs)
+            rows = connection.execute(insert, {"version": own.version}).rowcount
         self.check_id(connection)  # the insertion's lock keeps the table until the commit
         connection.execute(self.sql(Statements.QUARANTINE_BAD, staging), of)
         reused = connection.execute(self.sql(Statements.QUARANTINE_REUSED, staging), of).rowcount
         connection.execute(self.sql(Statements.DROP_STAGING, staging))
-        return Written(rows, late, bad + reused, good - rows - reused)
+        return Written(rows, late, bad + reused - own.rejected, good - rows - reused, rejected=own.rejected)
 
     def _open(self, connection: psycopg.Connection) -> str:
         with connection.transaction():

@@ -8,7 +8,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no types
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import ensure_callback_server_started
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 FAILURES = (PySparkException, Py4JJavaError)
 """The exceptions that a failed call of Spark raises, from Python or from the JVM."""
@@ -74,6 +74,12 @@ def read_text(spark: SparkSession, path: str) -> str | None:
         return str(java_class(spark, "org.apache.commons.io.IOUtils").toString(stream, "UTF-8"))
     finally:
         stream.close()
+
+
+def release(checkpointed: DataFrame) -> None:
+    """Free what a frame of `localCheckpoint` holds, which else stays until the garbage collector comes to it."""
+    frame: Any = checkpointed
+    frame._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
 
 def delta_log(spark: SparkSession, path: str) -> Any:

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from cloud.errors import KafkaError
+from cloud.errors import JobError, KafkaError
 
 _Answer = TypeVar("_Answer")
 
 
-def within(seconds: float, call: Callable[[], _Answer], what: str) -> _Answer:
-    """Run a call in a thread, and return its result or raise its exception; raise KafkaError after `seconds`.
+def within(seconds: float, call: Callable[[], _Answer], what: str, error_after: type[JobError] = KafkaError) -> _Answer:
+    """Run a call in a thread, and return its result or raise its exception; raise `error_after` after `seconds`.
 
     A commit waits without limit for a connected broker that does not answer (librdkafka issue 3740). The thread of
     such a call is abandoned.
@@ -26,8 +26,8 @@ def within(seconds: float, call: Callable[[], _Answer], what: str) -> _Answer:
         except BaseException as error:  # noqa: BLE001  # raised below, in the caller's thread
             answer.set_exception(error)
 
-    threading.Thread(target=run, name="kafka-call", daemon=True).start()
+    threading.Thread(target=run, name="unbounded-call", daemon=True).start()
     try:
         return answer.result(seconds)
     except TimeoutError:
-        raise KafkaError(f"{what}: no answer within {seconds:g} s") from None
+        raise error_after(f"{what}: no answer within {seconds:g} s") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
@@ -11,6 +12,7 @@ from pyspark.sql import DataFrame
 from cloud.errors import EndingError, JobError, ReelectedError, StopError
 from cloud.stream import offsets
 from cloud.stream.checkpoint import Checkpoint, PlannedBatch
+from cloud.stream.effects import no_effects
 from cloud.stream.observer import Observer
 from cloud.stream.offsets import Overlap
 from cloud.stream.receipts import Receipts
@@ -25,7 +27,7 @@ logger = logging.getLogger(__name__)
 class BatchWriter:
     """Writes batches, one after the other; Spark calls it, after a restart with the batch that is not done yet."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # its parts
         self,
         checkpoint: Checkpoint,
         sink: Sink,
@@ -35,6 +37,7 @@ class BatchWriter:
         *,
         log: TopicLog,
         observer: Observer,
+        effects: Callable[[], bool] = no_effects,
     ) -> None:
         self._checkpoint = checkpoint
         self._sink = sink
@@ -43,6 +46,7 @@ class BatchWriter:
         self._window_seconds = window_seconds
         self._log = log
         self._observer = observer
+        self._effects = effects
         self._busy = threading.Lock()
         """Held while a batch is being written."""
         self._closed = False
@@ -90,6 +94,8 @@ class BatchWriter:
             logger.info("batch=%d stage=skipped", batch)
         else:
             self._last = self._write(survivors, planned, overlap)
+            if not self._effects():
+                raise EndingError(f"batch {batch}: the job is ending, and its next start makes the batch's effects")
         if self._receipts.commit(self._last):
             self._observer.receipted(batch)
 

@@ -22,6 +22,7 @@ from cloud.table.commits import Offsets
 
 _CLAIMS = "oncegate-claims"
 """The folder with a file for each claim, named by its number: none is ever replaced, so that no kill leaves none."""
+_EFFECTS_DONE = "oncegate-effects-done"
 _FLUSH_FAILED = "oncegate-flush-failed"
 _PROBE = "oncegate-probe"
 _WRONG_CHECKSUM = "ChecksumException"
@@ -132,6 +133,17 @@ class Checkpoint:
                 f"{reason}. A flush that succeeds now proves nothing: data written since the last receipt may be lost. "
                 f"Check disk and table, then remove {self._folder}/{_FLUSH_FAILED}"
             )
+
+    def read_done(self) -> str | None:
+        """Return the key of the latest rows whose effects are done; None where there is none, or it is not whole."""
+        try:
+            return jvm.read_text(self._spark, f"{self._folder}/{_EFFECTS_DONE}")
+        except Py4JJavaError:
+            return None
+
+    def write_done(self, key: str) -> None:
+        """Keep the key of rows whose effects are done."""
+        self._write(self._path(_EFFECTS_DONE), key)
 
     def write_claim(self, claim: Claim) -> None:
         """Write the claim atomically, before it is made in the table."""

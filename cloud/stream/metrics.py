@@ -29,6 +29,7 @@ class Metrics:
         self.late = self._counter("late_total", "Events that may be older than the dedup's state")
         self.late_share = self._gauge("late_share", "Share of late events in the latest batch's survivors")
         self.quarantined = self._counter("quarantined_total", "Records that went to quarantine")
+        self.rejected = self._counter("rejected_total", "Events that the transform has rejected")
         self.unknown = self._counter("unknown_total", "Records with words or headers that this release does not know")
         self.dropped = self._counter("dropped_by_watermark_total", "Rows that Spark dropped by their time: an error")
         self.input_rate = self._gauge("input_records_per_second", "Rate of arrival in the latest batch")
@@ -38,6 +39,8 @@ class Metrics:
         self.lag = self._gauge("lag_records", "Unread records of the partition with the most of them")
         self.batch_seconds = self._histogram("batch_seconds", "Duration of a batch")
         self.receipt_age = self._histogram("receipt_age_seconds", "Time from a batch's oldest append to its receipt")
+        self.effects_seconds = self._histogram("effects_seconds", "Time until a batch's effects succeed")
+        self.effects_failures = self._counter("effects_failures_total", "Calls of the effects that have failed")
         self.receipt_time = self._gauge("receipt_timestamp_seconds", "Time of the latest receipts")
         self.report_time = self._gauge(
             "report_timestamp_seconds", "Time of the stream's latest report, or of the start"
@@ -54,6 +57,7 @@ class Metrics:
         self.late.inc(written.late)
         self.late_share.set(written.late / max(1, written.rows + written.found))
         self.quarantined.inc(written.bad)
+        self.rejected.inc(written.rejected)
 
     def receipted(self, batch: int) -> None:
         self._receipted[batch] = time.time()
@@ -79,6 +83,12 @@ class Metrics:
         self.unknown.inc(observed["unknown"])
         if receipted is not None and observed["oldest"] is not None:
             self.receipt_age.observe(max(0.0, receipted - observed["oldest"] / 1000))
+
+    def effects_failed(self) -> None:
+        self.effects_failures.inc()
+
+    def effects_done(self, seconds: float) -> None:
+        self.effects_seconds.observe(seconds)
 
     def idle(self) -> None:
         self.report_time.set_to_current_time()

@@ -24,6 +24,12 @@ class Observer(Protocol):
     def idle(self) -> None:
         """Receive Spark's regular report that there is nothing to read."""
 
+    def effects_failed(self) -> None:
+        """Receive notice that the user's effects have failed, and are made again."""
+
+    def effects_done(self, seconds: float) -> None:
+        """Receive the time that a batch's effects have taken, with their repetitions."""
+
 
 class NullObserver:
     """An `Observer` that ignores everything."""
@@ -38,4 +44,10 @@ class NullObserver:
         pass
 
     def idle(self) -> None:
+        pass
+
+    def effects_failed(self) -> None:
+        pass
+
+    def effects_done(self, seconds: float) -> None:
         pass

@@ -26,6 +26,8 @@ class Written:
     """Duplicates that are no row, since the table, or an earlier one of the batch, is the event already."""
     ahead: int | None = None
     """As returned by `latest_ahead`, in milliseconds; the commit's birth is not earlier."""
+    rejected: int = 0
+    """Events that the transform rejects, whose records went to quarantine, too."""
 
 
 class Sink(Protocol):
@@ -52,3 +54,19 @@ class Sink(Protocol):
 
     def write(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:
         """Commit one batch, each event once; raise StopError where another job has claimed the table since."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewRows:
+    """What the latest batch of a table has added."""
+
+    key: str
+    """Of this batch alone, in all tables: the table's id and the number of the commit."""
+    rows: DataFrame
+
+
+class EffectsSink(Protocol):
+    """A sink that knows the rows of its latest batch."""
+
+    def new_rows(self) -> NewRows | None:
+        """Return the rows that the latest batch has added; None where there are none."""

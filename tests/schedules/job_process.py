@@ -76,6 +76,7 @@ class Job:
             succeeds=None,
             folders=(),
             window_seconds=spark.WINDOW_SECONDS,
+            effects=None,
         )
         session: Any = SimpleNamespace(streams=SimpleNamespace(addListener=lambda _: None))
         checkpoint: Any = spark.Checkpoint(self._scheduler, self._folder)

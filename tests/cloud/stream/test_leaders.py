@@ -8,13 +8,12 @@ from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from cloud import job
 from cloud.runtime.shutdown import StopRequest
 from cloud.settings import JobSettings, parse
 from cloud.stream.checkpoint import Checkpoint
-from cloud.table.sink import Written
+from cloud.stream.observer import NullObserver
 from simulators.services.kafka.broker import Broker
 from tests.cloud.gateway import Gateway, readings, send
 from tests.cloud.stream.cut_log import cut_log
@@ -50,8 +49,8 @@ class Side:
         return self.spark.read.format("delta").load(self.settings.tables.table).collect()
 
 
-class AfterBatches:
-    """A `Observer` that does something once after the first receipt, and ends the job with its last batch."""
+class AfterBatches(NullObserver):
+    """An `Observer` that does something once after the first receipt, and ends the job with its last batch."""
 
     def __init__(self, last_batch: int) -> None:
         self.stop = StopRequest()
@@ -60,20 +59,11 @@ class AfterBatches:
     def after_first(self) -> None:
         """Run between two batches."""
 
-    def written(self, batch: int, written: Written) -> None:
-        pass
-
     def receipted(self, batch: int) -> None:
         if batch == 0:
             self.after_first()
         if batch == self.last_batch:
             self.stop.stop()
-
-    def progressed(self, progress: StreamingQueryProgress) -> None:
-        pass
-
-    def idle(self) -> None:
-        pass
 
 
 @pytest.mark.guarantee(5)

@@ -1,0 +1,249 @@
+"""The user's effects: each new row once under one key, whatever ends the job between two steps."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import Any, cast
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from cloud import hooks, job
+from cloud.errors import HookTimeError, JobError
+from cloud.runtime.shutdown import StopRequest
+from cloud.settings import parse
+from cloud.stream.batch import BatchWriter
+from cloud.stream.checkpoint import Checkpoint
+from cloud.stream.effects import RETRY_SECONDS_MAX, Effects
+from cloud.stream.observer import NullObserver
+from cloud.stream.receipts import Receipts
+from cloud.table.sink import NewRows
+from tests.cloud.gateway import Gateway, Record, readings
+from tests.cloud.running import DELTA, POSTGRES, CloudSide
+
+EVENTS = 3
+MODULE = """
+from pyspark.sql import functions as F
+CALLS = []
+def transform(rows):
+    numbered = rows.withColumn("n", F.col("id").cast("int"))
+    return numbered.withColumn("reject", F.when(F.col("n") % 10 == 9, "nine"))
+def effects(rows, key):
+    CALLS.append((key, sorted((row["n"], row["type"], row["data"]) for row in rows.collect())))
+"""
+
+
+class KilledError(JobError):
+    """Ends a job at a step, as a kill does for all that comes after it."""
+
+
+@dataclass(slots=True)
+class EffectsSide:
+    """A topic, its table, and jobs in the test's own process."""
+
+    spark: SparkSession
+    cloud: CloudSide
+    gateway: Gateway = field(default_factory=Gateway)
+    sent: list[int] = field(default_factory=list)
+    """By offset the number of the event."""
+    first: Record | None = None
+
+    def run(self) -> None:
+        """Send new events, the first one again, and one that is rejected; run a job until all are receipted."""
+        start = 10 * (len(self.sent) // (EVENTS + 2))
+        *new, rejected = self.gateway.records([*readings(EVENTS, start=start), *readings(1, start=start + 9)])
+        self.first = self.first or new[0]
+        self.cloud.send([*new, self.first, rejected], 0)
+        self.sent += [*range(start, start + EVENTS), 0, start + 9]
+        ends = ("--bootstrap-servers", self.cloud.bootstrap_servers, "--topic", self.cloud.topic)
+        places = (
+            "--group",
+            self.cloud.group,
+            *self.cloud.sink_options(),
+            "--checkpoint",
+            self.cloud.place("checkpoint"),
+        )
+        own = ("--trigger", "1s", "--transform", "plant:transform", "--effects", "plant:effects")
+        settings = job.qualify(self.spark, parse([*ends, *places, *own]))
+        folder, stop = Checkpoint(self.spark, settings.checkpoint, self.cloud.topic), StopRequest()
+        job.run_on_checkpoint(self.spark, settings, folder, UntilReceipted(self, stop), stop)
+
+    def wrong(self) -> list[str]:
+        """Return what is wrong with the effects, of which whoever stores the key keeps the first call of each."""
+        calls: list[tuple[str, list[tuple[Any, ...]]]] = sys.modules["plant"].CALLS
+        kept = dict(calls)
+        wrong = [f"{key} has had other rows before" for key, rows in calls if rows != kept[key]]
+        order = list(dict.fromkeys(key for key, _ in calls))
+        places = [order.index(key) for key, _ in calls]
+        wrong += ["a batch came again after a later one" for one, other in pairwise(places) if other < one]
+        made = Counter(number for rows in kept.values() for number, *_ in rows)
+        due = {number for number in self.sent[: self.cloud.receipted()] if number % 10 != 9}
+        wrong += [f"{number} is receipted and has no effect" for number in sorted(due - made.keys())]
+        too_many = {number: count for number, count in made.items() if count > 1 or number % 10 == 9}
+        return wrong + [f"{number} has {count} effects" for number, count in too_many.items()]
+
+
+class UntilReceipted(NullObserver):
+    """Ends the job once all is receipted."""
+
+    def __init__(self, side: EffectsSide, stop: StopRequest) -> None:
+        self._side, self._stop = side, stop
+
+    def receipted(self, batch: int) -> None:
+        if self._side.cloud.receipted() == len(self._side.sent):
+            self._stop.stop()
+
+
+@contextmanager
+def killed(kind: type, name: str, *, call: int = 1, after: bool = False) -> Iterator[None]:
+    """Kill the job at the given call of a method, before or after it does its work."""
+    method, calls = getattr(kind, name), iter(range(1, 1000))
+
+    def work(*arguments: Any, **named: Any) -> Any:
+        is_it = next(calls) == call
+        if is_it and not after:
+            raise KilledError(name)
+        done = method(*arguments, **named)
+        if is_it:
+            raise KilledError(name)
+        return done
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, name, work)
+        yield
+
+
+@pytest.fixture
+def effects_side(spark: SparkSession, cloud: CloudSide, monkeypatch: pytest.MonkeyPatch) -> Iterator[EffectsSide]:
+    monkeypatch.chdir(cloud.folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (cloud.folder / "plant.py").write_text(MODULE)
+    yield EffectsSide(spark, cloud)
+    sys.modules.pop("plant", None)
+
+
+KILLS: list[Callable[[], Any]] = [
+    partial(killed, Effects, "__call__", call=2),
+    partial(killed, Effects, "_call"),
+    partial(killed, Effects, "_call", after=True),
+    partial(killed, Checkpoint, "write_done"),
+    partial(killed, Checkpoint, "write_done", after=True),
+    partial(killed, Receipts, "commit", call=2),
+]
+
+
+@pytest.mark.guarantee(5)
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.heavy
+@pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
+def test_each_new_row_has_its_effect_once_wherever_the_job_is_killed(effects_side: EffectsSide) -> None:
+    for kill in KILLS:
+        with kill(), pytest.raises(KilledError):
+            effects_side.run()
+        assert effects_side.wrong() == []
+    with killed(Effects, "_call", after=True), pytest.raises(KilledError):
+        effects_side.run()
+    effects_side.cloud.remove_checkpoint()  # the table is taken over
+    effects_side.run()
+    assert effects_side.wrong() == []
+    assert effects_side.cloud.receipted() == len(effects_side.sent)
+
+
+@pytest.mark.guarantee(5)
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.heavy
+@pytest.mark.parametrize("mutant", ["receipt", "progress"])
+def test_a_receipt_or_the_progress_before_the_effect_is_revealed(effects_side: EffectsSide, mutant: str) -> None:
+    effects_side.run()
+    write, call = BatchWriter._write, Effects._call
+
+    def receipt_first(self: BatchWriter, *arguments: Any) -> Any:
+        last = write(self, *arguments)
+        self._receipts.commit(last)
+        return last
+
+    def progress_first(self: Effects, new: NewRows) -> None:
+        self._progress.write_done(new.key)
+        call(self, new)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if mutant == "receipt":
+            patch.setattr(BatchWriter, "_write", receipt_first)
+        else:
+            patch.setattr(Effects, "_call", progress_first)
+        patch.setattr("cloud.stream.effects.within", _die)
+        with pytest.raises(KilledError):
+            effects_side.run()
+    if mutant == "progress":
+        effects_side.run()
+    assert any("is receipted and has no effect" in one for one in effects_side.wrong())
+
+
+def _die(*_: object) -> None:
+    raise KilledError("in the effects")
+
+
+class Memory:
+    """A sink with one batch, and the progress of its effects."""
+
+    def __init__(self, key: str | None) -> None:
+        self.key = key
+        self.done: str | None = None
+
+    def new_rows(self) -> NewRows | None:
+        return None if self.key is None else NewRows(self.key, cast("DataFrame", None))
+
+    def read_done(self) -> str | None:
+        return self.done
+
+    def write_done(self, key: str) -> None:
+        self.done = key
+
+
+def effects_of(call: Callable[..., Any], memory: Memory, wait: Callable[[float], bool], limit: float = 60.0) -> Effects:
+    hook = hooks.Hook("plant:effects", lambda: call)
+    return Effects(hook, memory, memory, lambda: None, wait, NullObserver(), limit)
+
+
+def test_effects_that_fail_are_made_again_after_growing_delays_until_they_succeed() -> None:
+    delays: list[float] = []
+    memory = Memory("t-1")
+
+    def fails(_: DataFrame, key: str) -> None:
+        assert memory.done is None
+        if len(delays) < 8:
+            raise OSError(key)
+
+    def wait(seconds: float) -> bool:
+        delays.append(seconds)
+        return False
+
+    effects = effects_of(fails, memory, wait)
+    assert effects()
+    assert delays == [1, 2, 4, 8, 16, 32, RETRY_SECONDS_MAX, RETRY_SECONDS_MAX]
+    assert memory.done == "t-1"
+    assert effects()  # nothing more
+    assert effects_of(fails, Memory(None), lambda _: True)()  # a table without a batch
+    assert len(delays) == 8
+
+
+def test_effects_are_not_done_when_a_stop_is_requested_or_their_time_is_over() -> None:
+    memory, over = Memory("t-1"), threading.Event()
+
+    def fails(_: DataFrame, key: str) -> None:
+        raise OSError(key)
+
+    assert not effects_of(fails, memory, lambda _: True)()
+    with pytest.raises(HookTimeError, match="plant:effects: no answer within"):
+        effects_of(lambda *_: over.wait(), memory, lambda _: False, 0.1)()
+    over.set()
+    assert memory.done is None

@@ -1,0 +1,304 @@
+"""The user's own processing, by the examples of docs/processing.md, on both sinks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cloud import hooks, processing
+from cloud.delta.sink import open_delta
+from cloud.errors import HookError, StopError
+from cloud.postgres.sink import open_postgres
+from cloud.stream.records import read_records
+from cloud.table.commits import BATCH_BITS, CLAIM_ONLY
+from cloud.table.devices import Devices
+from cloud.table.rows import COLUMNS
+from cloud.table.sink import Sink, Written
+from cloud.table.transform import Transform
+from contract.event import Event
+from simulators.services.kafka.broker import Broker
+from simulators.services.postgres import Postgres
+from tests.cloud.gateway import Gateway, Record, now, readings
+from tests.cloud.running import DELTA, POSTGRES, CloudSide
+from tests.cloud.tables import ACCEPTED, ALL_LATE, COMMIT, DEVICE, topic
+from tests.docs.pages import ROOT, blocks
+
+pytestmark = pytest.mark.spark
+
+EXAMPLES = "\n".join(blocks(ROOT / "docs" / "processing.md", "python"))
+METERS = f"device,customer,tariff\n{DEVICE},Ada,night\n"
+RETENTION = 7 * 86_400
+
+
+@pytest.fixture
+def plant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Yield the folder in which a job would be started, with the examples as a module."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plant.py").write_text(EXAMPLES.replace("/etc/oncegate", str(tmp_path)))
+    (tmp_path / "meters.csv").write_text(METERS)
+    path = list(sys.path)
+    yield tmp_path
+    sys.path[:] = path
+    sys.modules.pop("plant", None)
+
+
+@dataclass(slots=True)
+class Side:
+    """A table, to which batches are written through a transform."""
+
+    spark: SparkSession
+    folder: Path
+    postgres: Postgres | None
+    name: str
+    batch: int = 0
+    sink: Any = None
+
+    def open(self, transform: Callable[..., Any] | None) -> Sink:
+        made = None if transform is None else Transform(hooks.Hook("plant:transform", lambda: transform))
+        own = (Devices(self.spark, None), RETENTION, made)
+        if self.postgres is not None:
+            return open_postgres(self.postgres.connection, self.name, f"{self.name}_quarantine", *own, keeps_new=True)
+        return open_delta(self.spark, str(self.folder / "events"), str(self.folder / "events_quarantine"), *own)
+
+    def write(self, transform: Callable[..., Any] | None, records: list[Record]) -> Written:
+        sink = self.sink = self.open(transform)
+        if not self.batch:
+            sink.claim(replace(COMMIT, batch=CLAIM_ONLY, ends={}))
+        self.batch += 1
+        return sink.write(read_records(topic(self.spark, records)), replace(COMMIT, batch=self.batch), ALL_LATE)
+
+    def table(self) -> CloudSide:
+        """Return a reader of the tables."""
+        return CloudSide("unused:9092", self.name, self.folder, postgres=self.postgres)
+
+
+@pytest.fixture(params=[DELTA, POSTGRES])
+def side(spark: SparkSession, plant: Path, request: pytest.FixtureRequest) -> Side:
+    postgres = request.getfixturevalue("postgres") if request.param == POSTGRES else None
+    return Side(spark, plant, postgres, f"t{uuid4().hex}")
+
+
+def temperatures(*values: object) -> list[Record]:
+    events = [Event(DEVICE, id=number, data={"temperature": value}) for number, value in enumerate(values)]  # type: ignore[dict-item]
+    return Gateway().records(events, ACCEPTED)
+
+
+@pytest.mark.guarantee(5)
+def test_the_pages_transform_adds_columns_and_rejects_what_is_implausible(side: Side) -> None:
+    examples = hooks.find("plant:transform").load()
+
+    def transform(rows: DataFrame) -> DataFrame:
+        assert rows.filter("fingerprint IS NULL").isEmpty()  # what is not well-formed is no row
+        made: DataFrame = examples(rows)
+        return made
+
+    records = [*temperatures(21.5, "warm", 900), Record(b"k", b"v", [])]
+    written = side.write(transform, records)
+    assert (written.rows, written.bad, written.rejected, written.found) == (2, 1, 1, 0)
+    assert side.write(transform, records[:3]).rows == 0  # a batch again
+    assert side.write(None, temperatures(1, 1, 1, 5)[3:]).rows == 1  # a job without the transform
+    found = side.table()
+    rows = sorted(found.rows(), key=lambda row: int(row["id"]))
+    assert [(row["id"], row["temperature"], row["customer"], row["tariff"]) for row in rows] == [
+        ("0", 21.5, "Ada", "night"),
+        ("1", None, "Ada", "night"),
+        ("3", None, None, None),
+    ]
+    assert rows[0].keys() == {*COLUMNS, "temperature", "customer", "tariff"}
+    quarantined = {(row["reason"], bytes(row["value"])) for row in found.quarantined()}
+    assert quarantined == {("headers", b"v"), ("rejected: temperature out of range", records[2].value)}
+
+
+def doubled(rows: DataFrame) -> DataFrame:
+    return rows.unionByName(rows.filter("id = '1'"))
+
+
+def swapped(rows: DataFrame) -> DataFrame:
+    return rows.filter("id <> '0'").unionByName(rows.filter("id = '1'"))
+
+
+def invented(rows: DataFrame) -> DataFrame:
+    return rows.unionByName(rows.filter("id = '1'").withColumn("kafka_offset", F.lit(99).cast("bigint")))
+
+
+WRONG: list[tuple[Callable[[DataFrame], Any], str]] = [
+    (lambda rows: rows.filter("id <> '1'"), "of 3 rows it has 1 lost"),
+    (doubled, "of 3 rows it has 1 doubled"),
+    (swapped, "of 3 rows it has 1 lost, 1 doubled"),
+    (invented, "of 3 rows it has 1 invented"),
+    (lambda rows: rows.withColumn("data", F.lit("{}")), "of 3 rows it has 3 changed"),
+    (lambda rows: rows.withColumn("site", F.col("units")).withColumn("units", F.lit("x")), "3 changed"),
+    (lambda rows: rows.drop("units"), "it does not return the column units"),
+    (lambda rows: rows.withColumn("units", F.lit(1)), "its column units has the type int, and the job's has string"),
+    (lambda rows: rows.withColumn("x", F.lit(None)), "its column x has no type"),
+    (lambda rows: rows.select("*", F.lit(1).alias("DATA")), "two columns with the name data"),
+    (lambda rows: rows.withColumn("reject", F.lit(1)), "its column reject has the type int"),
+    (lambda rows: None, "it returns NoneType, not a DataFrame"),
+]
+
+
+@pytest.mark.guarantee(5)
+def test_a_transform_that_does_not_return_the_same_rows_writes_nothing(side: Side) -> None:
+    """Each on the same table: no one before has left anything."""
+    for transform, told in WRONG:
+        with pytest.raises(StopError, match=told):
+            side.write(transform, temperatures(1, 2, 3))
+    assert (side.table().rows(), side.table().quarantined()) == ([], [])
+    assert side.write(lambda rows: rows, temperatures(1, 2, 3)).rows == 3
+
+
+@pytest.mark.guarantee(5)
+def test_a_column_of_another_type_stops_with_both_types_and_the_way_on(side: Side) -> None:
+    odd = 'value "of" `x`' if side.postgres else "value`x"
+    assert side.write(lambda rows: rows.withColumn(odd, F.lit("a\tb\\\x00")), temperatures(1)).rows == 1
+    [row] = side.table().rows() if side.postgres else [{odd: "a\tb\\\ufffd"}]
+    assert row[odd] == "a\tb\\\ufffd"
+    kinds = ("text", "double precision") if side.postgres else ("string", "double")
+    with pytest.raises(StopError) as stopped:
+        side.write(lambda rows: rows.withColumn(odd, F.lit(1.5)), temperatures(1, 2))
+    for part in (odd, *kinds, "Give the transform's column another name"):
+        assert part in str(stopped.value)
+
+
+def test_columns_of_every_type(side: Side) -> None:
+    kinds = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal(9,3)", "binary", "date")
+    kinds += ("timestamp", *(("timestamp_ntz",) if side.postgres else ()))
+    of = {f"c{number}": F.lit(None if kind == "binary" else "1").cast("string") for number, kind in enumerate(kinds)}
+    values = {name: value.try_cast(kind) for (name, value), kind in zip(of.items(), kinds, strict=True)}
+    for _ in range(2):
+        side.write(lambda rows: rows.withColumns(values), temperatures(1, 2))
+    rows = side.table().rows()
+    assert [(row["c0"], row["c4"], float(row["c7"])) for row in rows] == [(True, 1, 1.0)] * 2
+    name, told = (
+        ("a", "the transform's column a has the type array<int>") if side.postgres else ("a b", "Delta refuses")
+    )
+    with pytest.raises(StopError, match=told):
+        side.write(lambda rows: rows.withColumn(name, F.array(F.lit(1))), temperatures(1))
+
+
+FAILING = """
+from pyspark.sql import functions as F
+def at_once(rows):
+    raise ValueError("no table\\nof meters")
+def unknown(rows):
+    return rows.withColumn("x", F.col("temperatur"))
+@F.udf("string")
+def named(data):
+    return data.missing
+def on_an_executor(rows):
+    return rows.withColumn("x", named("data"))
+def in_spark(rows):
+    return rows.withColumn("x", F.col("data").cast("int"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "told"),
+    [
+        ("at_once", 4, "ValueError: no table"),
+        ("unknown", 6, "AnalysisException: [UNRESOLVED_COLUMN"),
+        ("on_an_executor", 9, "AttributeError: 'str' object has no attribute 'missing'"),
+        ("in_spark", 13, "[CAST_INVALID_INPUT]"),
+    ],
+)
+def test_an_error_of_the_users_code_is_one_line_with_its_place(
+    spark: SparkSession, plant: Path, name: str, line: int, told: str
+) -> None:
+    (plant / "plant.py").write_text(FAILING)
+    side = Side(spark, plant, None, "unused")
+    with pytest.raises(HookError) as failed:
+        side.write(hooks.find(f"plant:{name}").load(), temperatures(1))
+    said = str(failed.value)
+    assert said.startswith(f"plant:transform: {plant}/plant.py:{line}: ")
+    assert told in said
+    assert "\n" not in said
+    assert len(said) < 1_000
+
+
+def test_the_pages_effects_are_made_once_under_one_key(side: Side, postgres: Postgres, broker: Broker) -> None:
+    transform, effects = hooks.find("plant:transform").load(), hooks.find("plant:effects").load()
+    into_postgres = hooks.find("plant:into_postgres").load()
+    postgres.write_connection(side.folder / "postgres")
+    billed = CloudSide("unused:9092", "billed", side.folder, postgres=postgres)
+    with psycopg.connect(postgres.connection) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS billed (device text, customer text, temperature float8)")
+        connection.execute("TRUNCATE billed")
+    keys = []
+    for records in (temperatures(99.5, 900, 20), temperatures(99.5, 900, 20, 90)):
+        side.write(transform, records)
+        new = side.sink.new_rows()
+        assert new is not None
+        keys.append(new.key)
+        for _ in range(2):  # as after a crash
+            effects(new.rows, new.key)
+            into_postgres(new.rows, new.key)
+    assert keys == [f"{side.sink.id}-{(COMMIT.claim << BATCH_BITS) + batch}" for batch in (2, 3)]
+    hot = sorted(row["temperature"] for row in side.table().delta_rows("hot"))
+    assert hot == [90, 99.5]
+    assert sorted(row["temperature"] for row in billed.rows()) == [20, 90, 99.5]
+    name = f"alarms.{uuid4().hex}"
+    broker.create_topics(name, partitions=1)
+    processing.send_to_topic(new.rows, broker.bootstrap_servers, name, compression_type="gzip")
+    reader = side.spark.read.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap_servers)
+    [sent] = reader.option("subscribe", name).load().collect()
+    assert bytes(sent["key"]).decode() in bytes(sent["value"]).decode()
+    assert json.loads(sent["value"])["temperature"] == 90
+
+
+@pytest.mark.guarantee(5)
+@pytest.mark.kafka
+@pytest.mark.heavy
+@pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
+def test_a_job_with_a_transform_accounts_for_each_event(cloud: CloudSide, plant: Path) -> None:
+    """The duplicate of a rejected event has neither a row nor a record in quarantine."""
+    hot, neighbour = Event(DEVICE, id=7, time=now(), data={"temperature": 900}), Gateway("gw-2", "00000000000000b2")
+    cloud.send([*Gateway().records([*readings(3), hot]), neighbour.record(hot)], 0)
+    cloud.start("--transform", "plant:transform")
+    cloud.wait_for_receipts(5)
+    assert cloud.stop() == 0
+    assert [row["reason"] for row in cloud.quarantined()] == ["rejected: temperature out of range"]
+    assert {(row["temperature"], row["tariff"]) for row in cloud.rows()} == {(None, "night")}
+    assert len(cloud.rows()) == 3
+    assert cloud.wait_for_end(cloud.audit()) == 0, cloud.jobs[-1].log()[-3000:]
+    (plant / "plant.py").write_text(FAILING)
+    cloud.send(Gateway("gw-3", "00000000000000c3").records(readings(1)), 0)
+    cloud.start("--transform", "plant:on_an_executor")
+    assert cloud.wait_for_end() == 1
+    [line] = [line for line in cloud.jobs[-1].log().splitlines() if "stage=failed" in line]
+    assert f"plant:on_an_executor: {plant}/plant.py:9: AttributeError" in line
+    assert cloud.receipted() == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("plant", "'plant' is not MODULE:FUNCTION"),
+        ("plent:transform", "no module plent in {folder} or on PYTHONPATH"),
+        ("plant:transfrom", "has no function transfrom"),
+        ("syntax:transform", "syntax cannot be imported: {folder}/syntax.py:1: SyntaxError"),
+    ],
+)
+def test_a_wrong_name_is_told_in_one_sentence(plant: Path, name: str, told: str) -> None:
+    (plant / "syntax.py").write_text("def transform(:\n")
+    with pytest.raises(argparse.ArgumentTypeError) as refused:
+        hooks.find(name)
+    assert told.format(folder=plant) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_module_that_cannot_be_imported_ends_the_job_at_its_start(plant: Path) -> None:
+    (plant / "broken.py").write_text("# as a deployment that lacks a package\nimport no\ndef transform(): pass\n")
+    hook = hooks.find("broken:transform")  # importing may need Spark's session
+    with pytest.raises(HookError, match=f"broken:transform: {plant}/broken.py:2: ModuleNotFoundError: No module"):
+        Transform(hook)
