@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from types import ModuleType
+from pathlib import Path
 
 import pytest
 
@@ -62,10 +62,12 @@ OURS = [snippet for snippet in SNIPPETS if snippet.program in ("oncegate", "once
 
 
 @pytest.mark.parametrize("snippet", sorted(set(OURS), key=str), ids=str)
-def test_a_command_of_a_page_has_options_that_exist(snippet: Snippet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_of_a_page_has_options_that_exist(
+    snippet: Snippet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)
-    vars(plant := ModuleType("plant")).update(transform=parsed, effects=parsed)  # the reader's own
-    monkeypatch.setitem(sys.modules, "plant", plant)
+    (tmp_path / "plant.py").write_text("\n".join(blocks(ROOT / "docs" / "processing.md", "python")))
+    monkeypatch.syspath_prepend(tmp_path)
     if snippet.words[1] in NO_COMMANDS:
         return
     try:
