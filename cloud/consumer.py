@@ -1,8 +1,9 @@
-"""Write every event of the topic into PostgreSQL once, without Spark: result and offset in one transaction.
+"""Write every event of the topic into PostgreSQL once, and give the gateways receipts, without Spark and Java.
 
-    oncegate-cloud consumer --bootstrap-servers localhost:9092 --connection ./postgres --table consumed
+    oncegate-cloud consumer --bootstrap-servers localhost:9092 --connection ./postgres --table events
 
-Up to as many consumers as there are partitions may run in one group.
+The table is the job's, and audit, query and trace read it with `--sink postgres`. Up to as many consumers as there are
+partitions share the work.
 
 Exit status: 0 ended by SIGTERM or SIGINT; 1 a failure, which the log names; 2 wrong usage.
 """
@@ -14,196 +15,374 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka import KafkaError as Code
+from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # its __all__ lacks it
 
-from cloud import kafka_options
-from cloud.errors import JobError, StopError
-from cloud.plain_consumer.table import ConsumerTable, Move, StaleError
-from cloud.plain_consumer.topic import TopicIdReader
-from cloud.plain_consumer.values import Entry, read_message
+from cloud import kafka_options, settings
+from cloud.errors import JobError, KafkaError, StopError
+from cloud.plain_consumer.devices import DeviceFile
+from cloud.plain_consumer.metrics import ConsumerMetrics
+from cloud.plain_consumer.records import Appended, Judged, judge
+from cloud.plain_consumer.table import ConsumerTable, Place, StaleError
 from cloud.postgres.connection import read_connection
+from cloud.relaying.kafka import ANSWER_SECONDS_MAX, RelayKafka
 from cloud.runtime.outcome import exit_status
 from cloud.runtime.program_log import log_to_stderr
 from cloud.runtime.unbounded_calls import within
 from cloud.sinks import table_name
+from cloud.stream.receipts import Receipts
+from cloud.stream.topic_log import ReadLog
+from cloud.table.commits import Commit
+from contract.fields import VERSION
+from contract.receipt import GROUP_DEFAULT
 from contract.topics import EVENTS
 
 logger = logging.getLogger("cloud.consumer")
 
+
 BATCH_MESSAGES_MAX = 5000
 WAIT_SECONDS = 0.5
-ANSWER_SECONDS_MAX = 30.0
-"""The time limit of a commit and of closing the client."""
-_HARMLESS = (KafkaError._MAX_POLL_EXCEEDED, KafkaError._PARTITION_EOF)
+CLOSE_SECONDS_MAX = 30.0
+_HARMLESS = (Code._MAX_POLL_EXCEEDED, Code._PARTITION_EOF)
 """Errors after which the next poll is sufficient."""
+_LOST = (Code._AUTO_OFFSET_RESET, Code._LOG_TRUNCATION)
+"""Errors about the log, which `Reader._resume` explains."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What is read, and as which member of the group."""
+
+    bootstrap_servers: str
+    topic: str
+    group: str
+    instance: str | None
+    succeeds: str | None
+    properties: dict[str, str]
+
+    def member(self) -> Consumer:
+        """Return a member that has not joined yet; what the contract requires cannot be overridden."""
+        own = {} if self.instance is None else {"group.instance.id": self.instance}
+        return Consumer(
+            {
+                **self.properties,
+                **own,
+                "bootstrap.servers": self.bootstrap_servers,
+                "group.id": self.group,
+                "isolation.level": "read_committed",
+                "partition.assignment.strategy": "cooperative-sticky",
+                "auto.offset.reset": "error",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSettings:
     """The options of the command line."""
 
-    bootstrap_servers: str
-    topic: str
-    group: str
+    subscription: Subscription
     connection: Path
     table: str
-    properties: dict[str, str]
+    quarantine: str
+    retention_seconds: int
+    devices: Path | None
+    metrics: tuple[str, int] | None
 
 
 def main(arguments: Sequence[str]) -> int:
     """Consume until a stop is requested; return the exit status."""
-    settings = parse(arguments)
+    given = parse(arguments)
     log_to_stderr()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    return exit_status(partial(_run, settings, stop), logger)
+    return exit_status(partial(_run, given, stop), logger)
 
 
-def _run(settings: ConsumerSettings, stop: threading.Event) -> int:
-    connection = read_connection(settings.connection)
-    with ConsumerTable(connection, settings.table, settings.group, settings.topic) as table:
+def _run(given: ConsumerSettings, stop: threading.Event) -> int:
+    metrics, devices = ConsumerMetrics(given.metrics), DeviceFile(given.devices)
+    connection = read_connection(given.connection)
+    with ConsumerTable(connection, given.table, given.quarantine, given.retention_seconds) as table:
         try:
-            Reader(settings, table).run(stop)
+            Reader(given.subscription, table, devices, metrics).run(stop)
         except KafkaException as error:
-            raise JobError(str(error)) from error
+            raise JobError(f"Kafka's client: {error.args[0].str()}") from error
     return 0
 
 
-class Reader:
-    """A member of the group, which writes the records of its partitions into the table."""
+class MemberKafka(RelayKafka):
+    """A `TopicClient` that commits as a member of the group."""
 
-    def __init__(self, settings: ConsumerSettings, table: ConsumerTable) -> None:
-        self._topic = settings.topic
+    def __init__(self, subscription: Subscription, member: Consumer) -> None:
+        super().__init__(subscription.bootstrap_servers, subscription.topic, subscription.properties)
+        self.reader_group = subscription.group
+        self._member = member
+
+    def is_compacted(self) -> bool:
+        """Whether Kafka compacts the topic; False also without the right to read its settings."""
+        what = ConfigResource(ConfigResource.Type.TOPIC, self._topic)
+        asked = self._admin.describe_configs([what], request_timeout=ANSWER_SECONDS_MAX)[what]
+        try:
+            found = asked.result(ANSWER_SECONDS_MAX)
+        except (KafkaException, TimeoutError):
+            return False
+        return "compact" in str(found["cleanup.policy"].value)
+
+    def _client(self, group: str) -> Consumer:
+        return self._member
+
+
+class PlaceLog(ReadLog):
+    """Checks that the topic is the one that the table has read."""
+
+    if_truncated = (
+        "Find out why; then delete the partition's row from the table of places and start again: it is read from its "
+        "beginning, events in the table are not written again, and gateways send again what they still have"
+    )
+    if_replaced = "Use another table, with --succeeds and the id of this one"
+
+
+class Reader:
+    """Polls, writes and gives receipts."""
+
+    def __init__(
+        self, subscription: Subscription, table: ConsumerTable, devices: DeviceFile, counts: ConsumerMetrics
+    ) -> None:
+        self._topic = subscription.topic
         self._table = table
-        self._topic_ids = TopicIdReader(settings.bootstrap_servers, settings.properties, settings.topic)
-        self._topic_id = ""
-        """Id of the topic that the table's offsets belong to."""
-        self._has_unknown = False
-        """Whether a key that is not known here has been reported."""
-        self._next: dict[int, int] = {}
-        """The table's next offset in each assigned partition, as far as known."""
-        self._consumer = Consumer(
-            {
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "error",  # records that retention has deleted are a loss that must be reported
-                **settings.properties,
-                "bootstrap.servers": settings.bootstrap_servers,
-                "group.id": settings.group,
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-            }
+        self._devices = devices
+        self._metrics = counts
+        self._consumer = subscription.member()
+        self._kafka = MemberKafka(subscription, self._consumer)
+        self._log = PlaceLog(self._kafka, self._topic)
+        self._receipts = Receipts(
+            *(self._kafka, self._log, subscription.group, subscription.succeeds),
+            *(lambda: None, self._check_places, time.monotonic),
         )
+        self._topic_id = ""
+        self._places: dict[int, Place] = {}
+        """The table's places in the assigned partitions."""
+        self._batch = 0
+        self._is_due = False
+        """Whether the places have changed since the last receipts."""
+        self._is_stale = False
+        """Whether another member has moved one of the places."""
+        self._newest = VERSION
+        self._has_unknown = False
 
     def run(self, stop: threading.Event) -> None:
-        """Poll, write and commit until `stop` is set."""
+        """Poll, write and give receipts until `stop` is set."""
         self._consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._lost, on_lost=self._lost)
-        logger.info("stage=subscribed topic=%s", self._topic)
+        logger.info("stage=subscribed topic=%s table=%s", self._topic, self._table.id)
         try:
             while not stop.is_set():
-                polled = self._consumer.consume(BATCH_MESSAGES_MAX, WAIT_SECONDS)
-                if entries := [read_message(message) for message in polled if _is_record(message)]:
-                    self._write(entries)
+                self.turn()
         finally:
-            self._close()
+            self.close()
 
-    def _write(self, entries: list[Entry]) -> None:
-        self._report_unknown(entries)
-        ends = {entry.partition: entry.offset + 1 for entry in entries}  # the last of each: they come in order
-        self._check_topic()
-        moves = [Move(partition, self._next.get(partition, 0), end) for partition, end in ends.items()]
+    def turn(self) -> None:
+        """Poll once, write what was read, and give the receipts that are due."""
+        polled = self._consumer.consume(BATCH_MESSAGES_MAX, WAIT_SECONDS)
+        records = [message for message in polled if self._is_record(message)]
         try:
-            rows = self._table.write(entries, moves, self._topic_id)
-        except StaleError as error:
-            logger.warning("stage=rejected error=%r", str(error))
-            self._seek_to_table([place.partition for place in self._consumer.assignment()])
-            return
-        self._next |= ends
-        logger.info("stage=committed records=%d rows=%d", len(entries), rows)
+            if self._is_stale:
+                self._resume()
+            elif records:
+                self._write(records)
+        except KafkaError as error:  # nothing is written, and all is read again
+            logger.warning("stage=retrying error=%r", str(error))
+            self._is_stale = True
+        if not self._is_due:
+            self._receipts.repeat()
+        elif not self._is_stale:
+            self._is_due = False
+            if self._receipts.commit(self._read(self._places)):
+                self._metrics.receipted()
+        self._metrics.turned()
 
-    def _report_unknown(self, entries: list[Entry]) -> None:
-        """Report once that a later gateway sends what this release ignores."""
-        names = sorted({name for entry in entries for name in entry.unknown})
-        if names and not self._has_unknown:
-            self._has_unknown = True
-            logger.warning("stage=read unknown=%r hint='a later release of the cloud may know them'", names[:5])
-
-    def _close(self) -> None:
+    def close(self) -> None:
         """Leave the group; without an answer in time, the group notices as after a crash."""
         try:
-            within(ANSWER_SECONDS_MAX, self._consumer.close, "closing the client")
+            within(CLOSE_SECONDS_MAX, self._consumer.close, "closing the client")
         except JobError as error:
             logger.warning("stage=closing error=%r", str(error))
 
-    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Begin at the table's offsets, whatever the group has committed in Kafka."""
-        self._topic_id = self._topic_ids.read()
-        self._next = self._table.next_offsets([place.partition for place in partitions], self._topic_id)
-        consumer.assign([TopicPartition(self._topic, place.partition, self._start(place)) for place in partitions])
-        logger.info("stage=assigned partitions=%s", sorted(place.partition for place in partitions))
+    def _write(self, polled: Sequence[Message]) -> None:
+        """Write what is behind the places, unless the log has other records there by now."""
+        records = [one for one in polled if (place := self._places.get(_partition(one))) and _offset(one) >= place.next]
+        if not records:
+            return
+        began = time.monotonic()
+        last = {_partition(message): message for message in records}  # they come in order
+        was = {partition: self._places[partition] for partition in last}
+        now = {p: Place(was[p].first, _offset(one) + 1, one.leader_epoch() or 0) for p, one in last.items()}
+        try:
+            epochs = self._log.check(self._read(now), {})
+        except StopError as error:
+            self._log.check(self._read(self._places), {})  # ends it where what the table has read is lost, too
+            logger.warning("stage=dropped records=%d reason=%r", len(records), str(error))
+            self._is_stale = True
+            return
+        now = {p: Place(place.first, place.next, epochs[p]) for p, place in now.items()}
+        known, seen = self._devices.known(), datetime.now(UTC)
+        judged = [
+            judge(message.key(), message.value(), message.headers() or (), _appended(message), seen, known)  # type: ignore[arg-type]  # its stubs allow texts
+            for message in records
+        ]
+        self._report_news(judged)
+        try:
+            written = self._table.write((one.row for one in judged), was, now, self._topic, self._topic_id)
+        except StaleError as error:
+            logger.warning("stage=rejected error=%r", str(error))
+            self._is_stale = True
+            return
+        self._places |= now
+        self._batch += 1
+        self._is_due = True
+        self._metrics.wrote(written, judged, time.monotonic() - began)
+        logger.info("batch=%d stage=committed records=%d rows=%d", self._batch, len(records), written.rows)
 
-    def _lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        for place in partitions:
-            self._next.pop(place.partition, None)
-        logger.info("stage=revoked partitions=%s", sorted(place.partition for place in partitions))
-
-    def _seek_to_table(self, partitions: list[int]) -> None:
-        """Continue at the table's offsets, in partitions still assigned, after others have moved one of them.
-
-        Nothing of the last poll is written, also in partitions without an offset in the table. A seek that fails ends
-        the consumer: it would skip these records; the next start begins at the table's offsets.
-        """
-        self._next = self._table.next_offsets(partitions, self._topic_id)
-        for place in self._places({one: self._start(TopicPartition(self._topic, one)) for one in partitions}):
-            self._consumer.seek(place)
-
-    def _check_topic(self) -> None:
-        """Raise StopError where the topic was recreated; called after a read, so that it covers these records."""
-        if (now := self._topic_ids.read()) != self._topic_id:
-            raise StopError(
-                f"topic {self._topic}: it was recreated while it was read, with the id {now} instead of "
-                f"{self._topic_id}; none of its records is in the table"
+    def _report_news(self, judged: Sequence[Judged]) -> None:
+        """Report once that gateways have a newer contract, and once what this release ignores."""
+        if (contract := max(one.contract for one in judged)) > self._newest:
+            self._newest = contract
+            logger.warning(
+                "contract=%d known=%d effect='what it adds to the value outside ext is not in the table' "
+                "hint='install the release of the cloud that belongs to the gateways'",
+                *(contract, VERSION),
             )
+        if not self._has_unknown and any(one.is_newer for one in judged):
+            self._has_unknown = True
+            logger.warning("batch=%d effect='words, headers or keys that this release ignores'", self._batch + 1)
 
-    def _start(self, place: TopicPartition) -> int:
-        # Without an offset in the table: the beginning, which is not 0 where retention has deleted records.
-        return self._next.get(place.partition) or self._consumer.get_watermark_offsets(place, timeout=30)[0]
+    def _assigned(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        """Begin at the table's places, whatever the group has committed in Kafka."""
+        begun = self._begin([one.partition for one in partitions])
+        consumer.incremental_assign(self._positions(begun))
+        self._places |= begun
+        self._is_due = True
+        logger.info("stage=assigned partitions=%s", sorted(begun))
 
-    def _places(self, offsets: dict[int, int]) -> list[TopicPartition]:
-        return [TopicPartition(self._topic, partition, offset) for partition, offset in offsets.items()]
+    def _lost(self, _: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        for one in partitions:
+            self._places.pop(one.partition, None)
+        self._is_due = True
+        logger.info("stage=revoked partitions=%s", sorted(one.partition for one in partitions))
+
+    def _begin(self, partitions: Sequence[int]) -> dict[int, Place]:
+        """Return the table's places, which are the topic's beginning where it has none.
+
+        Raise StopError where the topic is another one, is compacted, or has lost what the table has not read.
+        """
+        if self._kafka.is_compacted():
+            raise StopError(
+                f"topic {self._topic}: Kafka compacts it, and keeps only the latest event of each device, read or not. "
+                "Set cleanup.policy=delete on the topic, and start again"
+            )
+        self._topic_id = self._kafka.topic_id()
+        there = self._table.places(self._topic_id)
+        known = {partition: there[partition] for partition in partitions if partition in there}
+        earliest = self._kafka.earliest(partitions)
+        epochs = self._log.check(self._read(known), {p: earliest[p] for p in partitions if p not in known})
+        for partition, place in known.items():
+            if (first := earliest[partition]) > place.next:
+                raise StopError(
+                    f"topic {self._topic}, partition {partition}: its retention has deleted offsets {place.next} to "
+                    f"{first - 1}, which the table has not read. Find out why the consumer was behind; then delete "
+                    "the partition's row from the table of places, and start again: gateways send again what they have"
+                )
+        new = {p: Place(earliest[p], earliest[p], epochs[p]) for p in partitions if p not in known}
+        self._table.begin(new, self._topic_id)
+        there = self._table.places(self._topic_id)
+        return {partition: there[partition] for partition in partitions}
+
+    def _resume(self) -> None:
+        """Continue at the table's places, without what was fetched; a seek that fails ends the consumer."""
+        self._places = self._begin(list(self._places))
+        for position in self._positions(self._places):
+            self._consumer.seek(position)
+        self._is_due, self._is_stale = True, False
+
+    def _check_places(self) -> None:
+        """Raise StaleError where the table has other places, before receipts are repeated."""
+        there = self._table.places(self._topic_id)
+        if any((found := there.get(p)) is None or found.next != place.next for p, place in self._places.items()):
+            self._is_stale = True
+            raise StaleError("another member has moved the table's places")
+
+    def _positions(self, places: Mapping[int, Place]) -> list[TopicPartition]:
+        return [TopicPartition(self._topic, p, place.next, leader_epoch=place.epoch) for p, place in places.items()]
+
+    def _read(self, places: Mapping[int, Place]) -> Commit:
+        """Return what the table has read, in the form of the job's commits."""
+        ends = {partition: place.next for partition, place in places.items()}
+        first = {partition: place.first for partition, place in places.items()}
+        epochs = {partition: place.epoch for partition, place in places.items()}
+        return Commit(self._table.id, "", 0, self._batch, self._topic, self._topic_id, {}, ends, first, epochs=epochs)
+
+    def _is_record(self, message: Message) -> bool:
+        error = message.error()
+        if error is None:
+            return True
+        if error.code() in _LOST:
+            self._is_stale = True
+        elif error.code() not in _HARMLESS and not error.retriable():
+            raise KafkaException(error)
+        logger.warning("stage=polling error=%r", str(error))
+        return False
 
 
-def _is_record(message: Message) -> bool:
-    error = message.error()
-    if error is None:
-        return True
-    if error.code() == KafkaError._AUTO_OFFSET_RESET:
-        raise JobError(
-            f"partition {message.partition()}: the topic no longer has records that the table has not read "
-            f"({error.str()}); to continue without them, correct the partition's row in the table of offsets"
-        )
-    if error.code() not in _HARMLESS and not error.retriable():
-        raise KafkaException(error)
-    logger.warning("stage=polling error=%r", str(error))
-    return False
+def _partition(message: Message) -> int:
+    return message.partition() or 0
+
+
+def _offset(message: Message) -> int:
+    return message.offset() or 0
+
+
+def _appended(message: Message) -> Appended:
+    kind, milliseconds = message.timestamp()
+    return Appended(_partition(message), _offset(message), milliseconds if kind == TIMESTAMP_LOG_APPEND_TIME else None)
 
 
 def parse(arguments: Sequence[str]) -> ConsumerSettings:
     """Read the arguments; wrong usage ends the process with status 2 and a message."""
     options = parser()
     given = options.parse_args(arguments)
+    quarantine = given.quarantine or f"{given.table}_quarantine"
+    if quarantine == given.table:
+        options.error("argument --quarantine: must differ from --table")
     return ConsumerSettings(
-        bootstrap_servers=given.bootstrap_servers,
-        topic=given.topic,
-        group=given.group,
+        Subscription(
+            bootstrap_servers=given.bootstrap_servers,
+            topic=given.topic,
+            group=given.group,
+            instance=given.instance_id,
+            succeeds=given.succeeds,
+            properties=kafka_options.properties(given),
+        ),
         connection=given.connection,
         table=given.table,
-        properties=kafka_options.properties(given),
+        quarantine=quarantine,
+        retention_seconds=given.retention,
+        devices=given.devices,
+        metrics=given.metrics,
     )
 
 
@@ -218,7 +397,12 @@ def parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
     add("--topic", default=EVENTS, help="default: %(default)s")
-    add("--group", default="oncegate-consumer", help="default: %(default)s")
+    add("--group", default=GROUP_DEFAULT, help="group whose committed offsets are the receipts; default: %(default)s")
+    add(
+        "--instance-id",
+        metavar="NAME",
+        help="a name of this instance that it keeps, so that a restart within session.timeout.ms moves no partition",
+    )
     add(
         "--connection",
         type=kafka_options.secret_path,
@@ -227,6 +411,14 @@ def parser() -> argparse.ArgumentParser:
         help="file with libpq's connection string, which only its owner may read",
     )
     add("--table", type=table_name, required=True, metavar="NAME", help="created if absent")
+    add("--quarantine", type=table_name, metavar="NAME", help="table of the quarantine; default: <table>_quarantine")
+    add(
+        "--devices",
+        type=Path,
+        metavar="FILE",
+        help="CSV with the columns device, name, site, tags; read again when it changes",
+    )
+    settings.add_shared_options(parser)
     kafka_options.add_options(parser, is_java=False)
     return parser
 

@@ -129,6 +129,7 @@ def parser() -> argparse.ArgumentParser:
     _add_source_options(parser)
     _add_sink_options(parser)
     _add_processing_options(parser)
+    add_shared_options(parser)
     kafka_options.add_options(parser, is_java=True)
     return parser
 
@@ -148,12 +149,6 @@ def _add_sink_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="CSV or Parquet with the columns device, name, site, tags; read again when it changes",
     )
-    add(
-        "--succeeds",
-        type=table_id,
-        metavar="ID[,ID]",
-        help="ids of the tables that this one replaces, so that gateways accept the new one",
-    )
 
 
 def _add_processing_options(parser: argparse.ArgumentParser) -> None:
@@ -167,13 +162,6 @@ def _add_processing_options(parser: argparse.ArgumentParser) -> None:
         help="time for which the state keeps events; default: %(default)s",
     )
     add("--trigger", type=seconds, default="2s", metavar="TIME", help="time between batches; default: %(default)s")
-    add(
-        "--retention",
-        type=_retention,
-        default="7d",
-        metavar="TIME",
-        help="the gateways' identity.retention (%(default)s)",
-    )
     add("--max-offsets-per-trigger", type=_positive, default=400_000, metavar="N", help="default: %(default)s")
     add(
         "--transform",
@@ -198,6 +186,24 @@ def _add_processing_options(parser: argparse.ArgumentParser) -> None:
         "--read-again",
         action="store_true",
         help="begin a new checkpoint at the topic's earliest offset; events in the table are not written again",
+    )
+
+
+def add_shared_options(parser: argparse.ArgumentParser) -> None:
+    """Add what the consumer without Spark has, too."""
+    add = parser.add_argument
+    add(
+        "--succeeds",
+        type=table_id,
+        metavar="ID[,ID]",
+        help="ids of the tables that this one replaces, so that gateways accept the new one",
+    )
+    add(
+        "--retention",
+        type=_retention,
+        default="7d",
+        metavar="TIME",
+        help="the gateways' identity.retention (%(default)s)",
     )
     add("--metrics", type=address, metavar="HOST:PORT", help="serve metrics for Prometheus at /metrics of this address")
 

@@ -1,9 +1,8 @@
-"""The consumer's table: results and offsets in one transaction."""
+"""The consumer's tables: those of the job, and beside its owner's row the place of each partition."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -11,71 +10,67 @@ from typing import Self
 
 from psycopg import sql
 
-from cloud.errors import JobError, StopError
-from cloud.plain_consumer.values import Entry
-from cloud.postgres import columns
+from cloud.errors import SinkError, StopError
 from cloud.postgres.connection import connected, durable_transaction, identifier
+from cloud.postgres.statements import STAGING, Statements
+from cloud.postgres.tables import PostgresTables, warn_if_unsafe
+from cloud.table.sink import Written
 
-logger = logging.getLogger(__name__)
-
-_TYPES = {
-    "fingerprint": "bytea",
-    **dict.fromkeys(("device", "type", "id"), "text"),
-    "time": "bigint",
-    **dict.fromkeys(("data", "ext"), "text"),
-    "kafka_partition": "integer",
-    "kafka_offset": "bigint",
-}
-_COLUMNS = ", ".join(_TYPES)
-_FIELDS = ", ".join(f"{name} {kind}" for name, kind in _TYPES.items())
-_TABLE = f"CREATE TABLE IF NOT EXISTS {{table}} ({_FIELDS}, PRIMARY KEY (fingerprint))"
-_NEW = f"CREATE TEMPORARY TABLE {{new}} ({_FIELDS}) ON COMMIT DELETE ROWS"
-_QUARANTINE = """
-    CREATE TABLE IF NOT EXISTS {quarantine} (kafka_partition integer, kafka_offset bigint, reason text, value bytea)
+OWNER = '{"oncegate":"consumer"}'
+"""The owner's row of a table with places, which a job refuses as it does one of a newer job."""
+_NEW = sql.Identifier("oncegate_new")
+_KEY = "PRIMARY KEY (id, partition)"
+# Under the id of the events' table, so that one made anew has no places.
+_CREATE = f"""
+    CREATE TABLE IF NOT EXISTS {{places}}
+    (id text, partition integer, first bigint NOT NULL, next bigint NOT NULL, epoch integer NOT NULL,
+     topic_id text NOT NULL, {_KEY})
 """
-_OFFSETS = """
-    CREATE TABLE IF NOT EXISTS {offsets}
-    (grp text, topic text, partition integer, next bigint NOT NULL, topic_id text NOT NULL,
-     PRIMARY KEY (grp, topic, partition))
+_BEGIN = """
+    INSERT INTO {places} VALUES (%(id)s, %(partition)s, %(first)s, %(next)s, %(epoch)s, %(topic_id)s)
+    ON CONFLICT DO NOTHING
 """
 # For a member that the group has removed, `was` no longer matches.
 _MOVE = """
-    INSERT INTO {offsets} AS o VALUES (%(group)s, %(topic)s, %(partition)s, %(next)s, %(topic_id)s)
-    ON CONFLICT (grp, topic, partition) DO UPDATE SET next = excluded.next
-    WHERE o.next = %(was)s AND o.topic_id = excluded.topic_id
+    UPDATE {places} SET next = %(next)s, epoch = %(epoch)s
+    WHERE id = %(id)s AND partition = %(partition)s AND next = %(was)s AND topic_id = %(topic_id)s
 """
-_NEXT = "SELECT partition, next, topic_id FROM {offsets} WHERE grp = %(group)s AND topic = %(topic)s"
+_READ = "SELECT partition, first, next, epoch, topic_id FROM {places} WHERE id = %s"
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """A move of a partition's offset from `was`, the value that this member has read, to `next`."""
+class Place:
+    """How far the table has read a partition, without a gap from `first` on, and of which leader epoch that is."""
 
-    partition: int
-    was: int
+    first: int
     next: int
+    epoch: int
 
 
-class StaleError(JobError):
-    """Another member has moved the offset; the transaction is rolled back."""
+class StaleError(SinkError):
+    """Another member has moved a place; the transaction is rolled back."""
 
 
 class ConsumerTable:
-    """Rows, quarantine and offsets, over one connection."""
+    """Rows, quarantine and places, over one connection."""
 
-    def __init__(self, connection: str, table: str, group: str, topic: str) -> None:
+    def __init__(self, connection: str, table: str, quarantine: str, retention_seconds: int) -> None:
         self._conninfo = connection
-        self._of = {"group": group, "topic": topic}
-        suffixes = {"table": "", "quarantine": "_quarantine", "offsets": "_offsets", "new": "_new"}
-        self._names = {name: identifier(table, suffix) for name, suffix in suffixes.items()}
-        self._names["new"] = sql.Identifier("oncegate_new")
+        self._given = (table, quarantine, retention_seconds)
+        self._places = {"places": identifier(table, "_places")}
+        self._table = table
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
         self._connection = self._open.enter_context(connected(self._conninfo))
-        for statement in (_TABLE, _QUARANTINE, _OFFSETS, _NEW):
-            self._connection.execute(self._sql(statement))
-        columns.widen(self._connection, self._names["table"], _TYPES)
+        warn_if_unsafe(self._connection)
+        self._tables = PostgresTables(self._connection, *self._given)
+        self._connection.execute(self._sql(_CREATE))
+        owner = {"id": self.id, "version": 0, "metadata": OWNER}
+        self._connection.execute(self._tables.sql(Statements.FIRST_CLAIM), owner)
+        row = self._connection.execute(self._tables.sql(Statements.LAST), (self.id,)).fetchone()
+        if row is None or row[0] != OWNER:
+            raise StopError(f"table {self._table}: a job writes it. Use another, with --succeeds {self.id}")
         return self
 
     def __exit__(
@@ -83,52 +78,54 @@ class ConsumerTable:
     ) -> None:
         self._open.__exit__(kind, error, trace)
 
-    def next_offsets(self, partitions: Sequence[int], topic_id: str) -> dict[int, int]:
-        """Return the table's next offsets; partitions without one are left out.
+    @property
+    def id(self) -> str:
+        """Return the id by which receipts name the table."""
+        return self._tables.id
 
-        Raise StopError where the table has read another topic of this name, since its offsets are of other records.
-        """
-        found = self._connection.execute(self._sql(_NEXT), self._of).fetchall()
-        if others := {was for _partition, _next, was in found} - {topic_id}:
+    def places(self, topic_id: str) -> dict[int, Place]:
+        """Return the places; raise StopError where they are of another topic of this name, or the table is another."""
+        self._tables.check_id(self._connection)
+        found = self._connection.execute(self._sql(_READ), (self.id,)).fetchall()
+        if others := {row[4] for row in found} - {topic_id}:
             raise StopError(
-                f"topic {self._of['topic']}: the table has read the topic with the id {', '.join(sorted(others))}, "
-                f"this one has {topic_id}: it was recreated, and the table's offsets do not apply to it. To read it "
-                f"from its beginning, delete the rows of group {self._of['group']} from the table of offsets; events "
-                "in the table are not written again"
+                f"table {self._table}: it has read the topic with the id {', '.join(sorted(others))}, and this one has "
+                f"{topic_id}: it was deleted and recreated, or is another one. Use another table, with --succeeds "
+                f"{self.id}"
             )
-        return {partition: offset for partition, offset, _ in found if partition in partitions}
+        return {partition: Place(first, next_, epoch) for partition, first, next_, epoch, _ in found}
 
-    def write(self, entries: Sequence[Entry], moves: Sequence[Move], topic_id: str) -> int:
-        """Write entries and moves in one transaction; return the new rows."""
+    def begin(self, places: Mapping[int, Place], topic_id: str) -> None:
+        """Store the places of partitions that have none."""
         with durable_transaction(self._connection):
-            rows = self._insert(entries)
-            logger.info("stage=result rows=%d", rows)
-            for move in moves:
-                self._move(move, topic_id)
-        return rows
+            for partition, place in places.items():
+                self._connection.execute(self._sql(_BEGIN), self._values(partition, place, topic_id))
 
-    def _insert(self, entries: Sequence[Entry]) -> int:
-        good = [entry for entry in entries if entry.reason is None]
-        bad = [entry for entry in entries if entry.reason is not None]
-        with self._connection.cursor() as cursor:
-            with cursor.copy(self._sql("COPY {new} FROM STDIN (FORMAT binary)")) as copy:
-                copy.set_types(list(_TYPES.values()))
-                for one in good:
-                    said = (one.fingerprint, one.device, one.type, one.id, one.time, one.data, one.ext)
-                    copy.write_row((*said, one.partition, one.offset))
-            for one in bad:
-                cursor.execute(
-                    self._sql("INSERT INTO {quarantine} VALUES (%s, %s, %s, %s)"),
-                    (one.partition, one.offset, one.reason, one.value),
-                )
-            insert = f"INSERT INTO {{table}} ({_COLUMNS}) SELECT {_COLUMNS} FROM {{new}} ON CONFLICT DO NOTHING"
-            return cursor.execute(self._sql(insert)).rowcount
+    def write(
+        self,
+        rows: Iterable[Sequence[object]],
+        was: Mapping[int, Place],
+        now: Mapping[int, Place],
+        topic: str,
+        topic_id: str,
+    ) -> Written:
+        """Write rows of `layout.STAGED` and move the places in one transaction; raise StaleError where one differs."""
+        with durable_transaction(self._connection):
+            for partition, place in sorted(now.items()):  # in order, since each move locks its row
+                given = self._values(partition, place, topic_id) | {"was": was[partition].next}
+                if self._connection.execute(self._sql(_MOVE), given).rowcount != 1:
+                    raise StaleError(f"partition {partition}: another member has moved it from {was[partition].next}")
+            self._connection.execute(self._tables.sql(Statements.CREATE_TEMPORARY, _NEW))
+            statement = self._tables.sql("COPY {staging} FROM STDIN (FORMAT binary)", _NEW)
+            with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
+                copy.set_types(list(STAGING.values()))
+                for row in rows:
+                    copy.write_row(row)
+            return self._tables.take(self._connection, _NEW, topic, topic_id)
 
-    def _move(self, move: Move, topic_id: str) -> None:
-        given = {**self._of, "partition": move.partition, "next": move.next, "was": move.was, "topic_id": topic_id}
-        moved = self._connection.execute(self._sql(_MOVE), given)
-        if moved.rowcount != 1:
-            raise StaleError(f"partition {move.partition}: another member has moved the offset from {move.was}")
+    def _values(self, partition: int, place: Place, topic_id: str) -> dict[str, object]:
+        of = {"id": self.id, "partition": partition, "topic_id": topic_id}
+        return of | {"first": place.first, "next": place.next, "epoch": place.epoch}
 
     def _sql(self, text: str) -> sql.Composed:
-        return sql.SQL(text).format(**self._names)
+        return sql.SQL(text).format(**self._places)

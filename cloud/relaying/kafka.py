@@ -39,6 +39,8 @@ class RelayKafka:
         self._topic = topic
         self._settings: dict[str, Any] = {**properties, "bootstrap.servers": bootstrap_servers}
         self._open_ids = partial(TopicIdReader, bootstrap_servers, properties, topic)
+        self.reader_group = "oncegate-relay"
+        """Named by a reader that joins none."""
         self._open()
 
     def _open(self) -> None:
@@ -106,7 +108,7 @@ class RelayKafka:
         reader = Consumer(
             {
                 **self._settings,
-                "group.id": "oncegate-relay",
+                "group.id": self.reader_group,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
                 "isolation.level": "read_uncommitted",

@@ -4,52 +4,34 @@ from __future__ import annotations
 
 import time
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from cloud.stream.progress import dropped_by_watermark, duplicates, lag
 from cloud.stream.records import OBSERVATION
+from cloud.table.metrics import BatchMetrics
 from cloud.table.sink import Written
 
-PREFIX = "oncegate_cloud"
-_SECONDS = (0.25, 0.5, 1, 2, 3, 4, 6, 10, 20, 60, 300, 3600)
 _STATE_DISK_BYTES = "rocksdbSstFileSize"
 
 
-class Metrics:
+class Metrics(BatchMetrics):
     """An `Observer` that serves its counts over HTTP."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+        super().__init__()
         self._receipted: dict[int, float] = {}
         """When a batch was receipted, in seconds since 1970 UTC, for batches that Spark has not reported yet."""
-        self.input = self._counter("records_total", "Records read from the topic")
-        self.rows = self._counter("rows_total", "Events that are new in the table")
-        self.duplicates = self._counter("duplicates_total", "Duplicates dropped, by where the earlier one was", "by")
         self.late = self._counter("late_total", "Events that may be older than the dedup's state")
         self.late_share = self._gauge("late_share", "Share of late events in the latest batch's survivors")
-        self.quarantined = self._counter("quarantined_total", "Records that went to quarantine")
         self.rejected = self._counter("rejected_total", "Events that the transform has rejected")
-        self.unknown = self._counter("unknown_total", "Records with words or headers that this release does not know")
         self.dropped = self._counter("dropped_by_watermark_total", "Rows that Spark dropped by their time: an error")
         self.input_rate = self._gauge("input_records_per_second", "Rate of arrival in the latest batch")
         self.processed_rate = self._gauge("processed_records_per_second", "Rate of processing in the latest batch")
         self.state_rows = self._gauge("state_rows", "Keys in the dedup's state, as RocksDB estimates them")
         self.state_disk = self._gauge("state_disk_bytes", "RocksDB's files on disk, at the latest snapshot")
         self.lag = self._gauge("lag_records", "Unread records of the partition with the most of them")
-        self.batch_seconds = self._histogram("batch_seconds", "Duration of a batch")
-        self.receipt_age = self._histogram("receipt_age_seconds", "Time from a batch's oldest append to its receipt")
         self.effects_seconds = self._histogram("effects_seconds", "Time until a batch's effects succeed")
         self.effects_failures = self._counter("effects_failures_total", "Calls of the effects that have failed")
-        self.receipt_time = self._gauge("receipt_timestamp_seconds", "Time of the latest receipts")
-        self.report_time = self._gauge(
-            "report_timestamp_seconds", "Time of the stream's latest report, or of the start"
-        )
-        self.report_time.set_to_current_time()
-
-    def serve(self, host: str, port: int) -> None:
-        """Serve the metrics on http://host:port/metrics until the process ends."""
-        start_http_server(port, host, self.registry)
 
     def written(self, batch: int, written: Written) -> None:  # the methods of an Observer
         self.rows.inc(written.rows)
@@ -92,12 +74,3 @@ class Metrics:
 
     def idle(self) -> None:
         self.report_time.set_to_current_time()
-
-    def _counter(self, name: str, help_: str, *labels: str) -> Counter:
-        return Counter(f"{PREFIX}_{name}", help_, labels, registry=self.registry)
-
-    def _gauge(self, name: str, help_: str) -> Gauge:
-        return Gauge(f"{PREFIX}_{name}", help_, registry=self.registry)
-
-    def _histogram(self, name: str, help_: str) -> Histogram:
-        return Histogram(f"{PREFIX}_{name}", help_, registry=self.registry, buckets=_SECONDS)

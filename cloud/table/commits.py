@@ -63,7 +63,10 @@ def parse(metadata: str | None) -> Commit | None:
     if not isinstance(fields, dict) or "oncegate" not in fields:
         return None
     if (written := fields.pop("oncegate")) != FORMAT:
-        raise StopError(f"the table's commits have format {written}, this job supports {FORMAT}: use a newer job")
+        raise StopError(
+            f"the table's commits have format {written}, this job supports {FORMAT}: a newer job writes it, or "
+            "`oncegate-cloud consumer`"
+        )
     for name in ("starts", "ends", "first", "epochs"):
         fields[name] = {int(partition): int(offset) for partition, offset in fields[name].items()}
     return Commit(**fields)

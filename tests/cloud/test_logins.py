@@ -24,7 +24,7 @@ from tests.cloud.plain_consumer.consuming import ConsumerSide
 from tests.cloud.running import PARTITIONS, CloudSide
 from tests.docs.recipes import LOGINS, install_cloud
 from tests.docs.rights import rights
-from tests.support.logins.secured_broker import AUDIT, CLOUD, CONSUMER, PASSWORDS, SecuredBroker, secured_broker
+from tests.support.logins.secured_broker import AUDIT, CLOUD, PASSWORDS, SecuredBroker, secured_broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.heavy]
 
@@ -139,13 +139,13 @@ def test_without_one_of_their_rights_job_and_audit_are_refused(
 
 def test_the_consumer_needs_its_two_rights_alone(secured: SecuredBroker, postgres: Postgres, tmp_path: Path) -> None:
     side = ConsumerSide(secured.broker, postgres, tmp_path, f"consumer{uuid4().hex}")
-    side.bootstrap_servers, group = secured.sasl, "oncegate-consumer"
+    side.bootstrap_servers = secured.sasl
     properties = tmp_path / "kafka.properties"
     properties.touch(mode=0o600)
-    properties.write_text("".join(f"{name}={value}\n" for name, value in secured.login(CONSUMER).items()))
-    own = [one for one in rights(side.name, "job") if one.principal == f"User:{CONSUMER}"]
+    properties.write_text("".join(f"{name}={value}\n" for name, value in secured.login(CLOUD).items()))
+    own = [one for one in rights(side.name, side.name) if one.principal == f"User:{CLOUD}"]
     secured.create(own)
-    options = ("--group", group, "--kafka-properties", str(properties))
+    options = ("--kafka-properties", str(properties))
     try:
         for missing in own:
             secured.revoke(missing)
@@ -156,6 +156,7 @@ def test_the_consumer_needs_its_two_rights_alone(secured: SecuredBroker, postgre
         side.send(Gateway().records(readings(5)))
         side.start(*options)
         side.wait_for_rows(5)
+        side.wait("stage=receipt")
         assert side.members[-1].terminate() == 0
     finally:
         for member in side.members:

@@ -199,9 +199,10 @@ def words_of(command: str) -> list[str]:
     return " ".join(environment[word[1:]] if word.startswith("$") else word for word in start.split()[2:]).split()
 
 
-@pytest.mark.parametrize("command", ["cloud", "audit", "maintenance"])
+@pytest.mark.parametrize("command", ["cloud", "audit", "maintenance", "consumer@"])
 def test_a_unit_starts_a_command_that_is_accepted(command: str) -> None:
-    assert parse(words_of(command)).command.name == ("job" if command == "cloud" else command)
+    names = {"cloud": "job", "consumer@": "consumer"}
+    assert parse(words_of(command)).command.name == names.get(command, command)
 
 
 def test_the_audit_may_write_to_the_places_of_the_template() -> None:

@@ -6,10 +6,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from cloud.committed import metadata_of
+from contract.receipt import parse
 from simulators.services.kafka.broker import Broker
 from simulators.services.postgres import Postgres
 from simulators.services.process import Command, Process
@@ -55,11 +59,39 @@ class ConsumerSide:
         wait_for_work(self.members[-1], lambda: len(self.ids()), count, "rows", WAIT_SECONDS_MAX)
 
     def ids(self) -> list[int]:
+        if self.select(f"SELECT to_regclass('{self.name}')") == [(None,)]:
+            return []
+        return sorted(int(row[0]) for row in self.select("SELECT id FROM {}"))
+
+    def select(self, statement: str) -> list[tuple[Any, ...]]:
+        """Execute a statement, with {} for the table's name."""
         with psycopg.connect(self.server.connection) as connection:
-            exists = connection.execute("SELECT to_regclass(%s)", (self.name,)).fetchone()
-            if exists is None or exists[0] is None:
-                return []
-            return sorted(int(row[0]) for row in connection.execute(f"SELECT id FROM {self.name}".encode()))
+            found = connection.execute(statement.format(self.name).encode())
+            return found.fetchall() if found.description else []
+
+    def log(self) -> str:
+        return self.members[-1].log()
+
+    def reader(self) -> Consumer:
+        """Return a client of the group that is no member."""
+        return Consumer({"bootstrap.servers": self.broker.bootstrap_servers, "group.id": self.name})
+
+    def receipts(self) -> dict[int, int]:
+        """Return the offsets of those commits that are receipts."""
+        try:
+            with self.reader() as reader:
+                found = reader.committed([TopicPartition(self.name, partition) for partition in (0, 1)], timeout=30)
+        except KafkaException:  # a coordinator that has just been elected
+            return {}
+        return {one.partition: one.offset for one in found if one.offset >= 0 and parse(metadata_of(one))}
+
+    def wait_for_receipts(self, wanted: dict[int, int]) -> None:
+        self.members[-1].wait_until(lambda: self.receipts() == wanted, f"receipts {wanted}", WAIT_SECONDS_MAX)
+
+    def wait_for_lock(self) -> None:
+        """Wait until a transaction waits for another."""
+        waiting = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        self.members[-1].wait_until(lambda: self.select(waiting) == [(True,)], "a lock", WAIT_SECONDS_MAX)
 
     def make_topic_anew(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.broker.bootstrap_servers})

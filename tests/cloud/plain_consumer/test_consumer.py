@@ -1,50 +1,124 @@
-"""The plain consumer on a real broker and a real PostgreSQL, and the failures that dedup alone does not cover."""
+"""The consumer on a real broker and a real PostgreSQL, and the failures that dedup alone does not cover."""
 
 from __future__ import annotations
 
 import socket
-import threading
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import time
+from pathlib import Path
 
-import psycopg
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
 
-from cloud import consumer
-from cloud.errors import KafkaError
-from cloud.plain_consumer.table import ConsumerTable
-from cloud.plain_consumer.values import Entry, read_message
+from agent.forward.receipts.rules import PartitionView, Rules, Verdict, View, decide
+from agent.store.port import Batch, Offsets
+from cloud import audit, consumer
+from cloud.auditing.settings import parse as audit_settings
+from cloud.errors import KafkaError, StopError
+from cloud.postgres.sink import open_postgres
 from cloud.runtime.unbounded_calls import within
-from tests.cloud.gateway import Gateway, Record, readings, without_header
+from cloud.table.devices import Devices
+from contract import receipt
+from contract.event import Event
+from tests.cloud.gateway import Gateway, readings, with_header, without_header
 from tests.cloud.plain_consumer.consuming import WAIT_SECONDS_MAX, ConsumerSide
-from tests.support.waiting import wait_for_work
+from tests.cloud.stream.cut_log import cut_log
+from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.guarantee(5)]
+
+DAY = 86_400_000
 
 
-def test_dead_between_result_and_offset_it_writes_each_event_once(side: ConsumerSide) -> None:
+def test_killed_before_and_after_its_commit_it_loses_and_doubles_nothing_and_gives_the_receipts(
+    side: ConsumerSide,
+) -> None:
     gateway = Gateway()
     first = gateway.records(readings(20))
     side.send(first)
     side.start()
-    side.wait_for_rows(20)
-    with side.locked("_offsets"):
+    side.wait_for_receipts({0: 20, 1: 0})
+    with side.locked("_places"):
         side.send([*gateway.records(readings(15, start=20)), *first[:5], without_header(first[0], "ce_id")])
-        side.wait("stage=result rows=15")
+        side.wait_for_lock()
         side.members[-1].kill()
     assert side.ids() == list(range(20))
+
+    with side.locked("_places"):
+        side.start()
+        side.wait_for_lock()
+        side.broker.pause()
+    try:
+        side.wait_for_rows(35)  # the result, which Kafka does not know of
+        side.members[-1].kill()
+    finally:
+        side.broker.resume()
     side.start()
-    side.wait_for_rows(35)
-    side.wait("stage=committed")
+    side.wait_for_receipts({0: 41, 1: 0})
     assert side.ids() == list(range(35))
-    with psycopg.connect(side.server.connection) as connection:
-        reasons = connection.execute(f"SELECT reason FROM {side.name}_quarantine".encode()).fetchall()
-    assert len(reasons) == 1
+    assert side.select("SELECT reason FROM {}_quarantine") == [("fingerprint",)]
     assert side.members[-1].terminate() == 0
+
+
+def test_its_receipts_are_those_that_gateways_accept_whatever_another_has_committed(side: ConsumerSide) -> None:
+    side.send(Gateway().records(readings(10)))
+    side.start()
+    side.wait_for_receipts({0: 10, 1: 0})
+    side.members[-1].terminate()
+    reader = side.reader()
+    reader.commit(offsets=[TopicPartition(side.name, 0, 3), TopicPartition(side.name, 1, 7)], asynchronous=False)
+    side.start("--succeeds", "earlier")
+    side.wait_for_receipts({0: 10, 1: 0})
+
+    committed = reader.committed([TopicPartition(side.name, p) for p in (0, 1)], timeout=30)
+    receipts = [receipt.parse(one.metadata) for one in committed]
+    assert receipts[0] is not None
+    assert receipts[0].succeeded == ["earlier"]
+    epochs = [one.leader_epoch for one in committed]
+    partitions = {
+        p: PartitionView(one.offset, receipts[p], ends, epochs[p], epochs[p])
+        for p, (one, ends) in enumerate(zip(committed, (10, 0), strict=True))
+    }
+    view = View(receipts[0].topic_id, partitions)
+    for highest, verdict in ((9, Verdict.PROCESSED), (10, Verdict.RETURN)):
+        batch = Batch(1, 10, receipts[0].topic_id, {0: Offsets(0, highest, epochs[0])})
+        assert decide(batch, view, Rules(receipts[0].table)).verdict is verdict
+
+
+@pytest.mark.heavy
+def test_a_member_that_is_put_out_of_the_group_while_it_writes_doubles_nothing(side: ConsumerSide) -> None:
+    """It exceeds max.poll.interval.ms; the partitions have moved, with a batch in progress."""
+    side.send(Gateway().records(readings(20)))
+    slow = side.start("--kafka", "max.poll.interval.ms=6000")
+    side.wait_for_receipts({0: 20, 1: 0})
+    with side.locked("_quarantine"):
+        side.send(Gateway(sequence=20).records(readings(15, start=20)))
+        side.send([without_header(record, "ce_id") for record in Gateway().records(readings(1))])
+        side.wait_for_lock()
+        other = side.start()
+        side.wait("partitions=[0, 1]")
+    wait_until(lambda: "stage=rejected" in other.log() + slow.log(), "a refused transaction", WAIT_SECONDS_MAX)
+    side.send(Gateway(sequence=40).records(readings(5, start=35)))
+    side.wait_for_receipts({0: 41, 1: 0})
+    assert side.ids() == list(range(40))
+    assert (slow.terminate(), other.terminate()) == (0, 0)
+
+
+@pytest.mark.heavy
+def test_what_a_killed_instance_had_is_taken_over(side: ConsumerSide) -> None:
+    gateway = Gateway()
+    members = [side.start("--instance-id", name) for name in ("a", "b")]
+    for member in members:
+        member.wait_for_log("stage=assigned", WAIT_SECONDS_MAX)
+    for partition in (0, 1):
+        side.send(gateway.records(readings(10, start=10 * partition)), partition)
+    side.wait_for_receipts({0: 10, 1: 10})
+    members[0].kill()
+    for partition in (0, 1):
+        side.send(gateway.records(readings(10, start=20 + 10 * partition)), partition)
+    side.wait_for_receipts({0: 20, 1: 20})
+    assert side.ids() == list(range(40))
 
 
 def test_a_commit_that_nobody_answers_fails_in_its_time() -> None:
@@ -61,125 +135,104 @@ def test_a_commit_that_nobody_answers_fails_in_its_time() -> None:
             within(0.5, lambda: reader.commit(offsets=[place], asynchronous=False), "the commit")
 
 
-def test_a_row_set_back_by_an_operator_loses_no_record_of_a_partition_without_a_row(side: ConsumerSide) -> None:
-    """One poll has records of both partitions; its transaction is rolled back, and all of them are read again."""
-    gateway = Gateway()
-    ends = ("--bootstrap-servers", side.broker.bootstrap_servers, "--topic", side.name, "--group", side.name)
-    settings = consumer.parse([*ends, "--connection", str(side.connection), "--table", side.name])
-    with ConsumerTable(side.server.connection, side.name, side.name, side.name) as table:
-        reader = consumer.Reader(settings, table)
-        reader._consumer.subscribe([side.name], on_assign=reader._assigned, on_revoke=reader._lost)
-        side.send(gateway.records(readings(10)))
-        reader._write(poll(reader, 10))
-        side.send(gateway.records(readings(5, start=10)))
-        side.send(gateway.records(readings(5, start=15)), partition=1)
-        both = poll(reader, 10)
-        with psycopg.connect(side.server.connection) as operator:
-            operator.execute(f"UPDATE {side.name}_offsets SET next = next - 3 WHERE partition = 0".encode())
-        reader._write(both)
-        assert side.ids() == list(range(10))
-
-        side.send(gateway.records(readings(1, start=20)), partition=1)
-        while not {14, 20} <= set(side.ids()):  # the last record of each partition
-            reader._write(poll(reader, 1))
-        reader._close()
-    assert side.ids() == list(range(21))
-
-
-def poll(reader: consumer.Reader, count: int) -> list[Entry]:
-    """Read at least `count` records."""
-    entries: list[Entry] = []
-    while len(entries) < count:
-        polled = reader._consumer.consume(consumer.BATCH_MESSAGES_MAX, consumer.WAIT_SECONDS)
-        entries += [read_message(message) for message in polled if consumer._is_record(message)]
-    return entries
-
-
 @pytest.mark.heavy
-def test_records_that_retention_has_eaten_stop_it(side: ConsumerSide) -> None:
+def test_a_place_that_an_operator_has_set_back_is_read_again(side: ConsumerSide) -> None:
+    """One poll has records of both partitions; its transaction is rolled back, and all of them are read again."""
     gateway = Gateway()
     side.send(gateway.records(readings(10)))
     side.start()
-    side.wait_for_rows(10)
+    side.wait_for_receipts({0: 10, 1: 0})
+    side.select("UPDATE {}_places SET next = next - 3 WHERE partition = 0")
+    side.send(gateway.records(readings(5, start=10)))
+    side.send(gateway.records(readings(5, start=15)), partition=1)
+    side.wait_for_receipts({0: 15, 1: 5})
+    assert side.ids() == list(range(20))
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("how", ["retention", "truncation"])
+def test_records_that_the_log_has_lost_stop_it_until_the_place_is_deleted(side: ConsumerSide, how: str) -> None:
+    gateway = Gateway()
+    for start in (0, 10):  # Kafka keeps each batch whole
+        side.send(gateway.records(readings(10, start=start)))
+    side.start()
+    side.wait_for_receipts({0: 20, 1: 0})
     side.members[-1].kill()
-    side.send(gateway.records(readings(10, start=10)))
-    admin = AdminClient({"bootstrap.servers": side.broker.bootstrap_servers})
-    place = TopicPartition(side.name, 0, 15)
-    admin.delete_records([place])[place].result(WAIT_SECONDS_MAX)
+    if how == "retention":
+        side.send(gateway.records(readings(10, start=20)))
+        place = TopicPartition(side.name, 0, 25)
+        admin = AdminClient({"bootstrap.servers": side.bootstrap_servers})  # kept until the answer has arrived
+        admin.delete_records([place])[place].result(30)
+    else:
+        cut_log(side.broker, side.name, 0, 10)
+        side.send(gateway.records(readings(15, start=20)))
 
     assert side.start().wait(WAIT_SECONDS_MAX) == 1
-    assert "no longer has records that the table has not read" in side.members[-1].log()
-    assert side.ids() == list(range(10))
+    assert {"retention": "has deleted offsets 20 to 24", "truncation": "was truncated below"}[how] in side.log()
+    side.select("DELETE FROM {}_places WHERE partition = 0")
+    side.start()
+    side.wait_for_receipts({0: {"retention": 30, "truncation": 25}[how], 1: 0})
+    firsts = {"retention": (25, [*range(20), *range(25, 30)]), "truncation": (0, [*range(20), *range(20, 35)])}
+    assert (side.select("SELECT first FROM {}_places WHERE partition = 0")[0][0], side.ids()) == firsts[how]
+
+
+@pytest.mark.heavy
+def test_what_was_fetched_before_the_log_was_cut_is_never_written(side: ConsumerSide) -> None:
+    gateway = Gateway()
+    side.send(gateway.records(readings(10)))
+    member = side.start()
+    side.wait_for_receipts({0: 10, 1: 0})
+    member.pause()
+    side.send(gateway.records(readings(10, start=10)))
+    cut_log(side.broker, side.name, 0, 10)
+    side.send(Gateway("gw-2", "00000000000000b2").records(readings(20, start=100)))
+    member.resume()
+    side.wait_for_receipts({0: 30, 1: 0})
+    assert side.ids() == [*range(10), *range(100, 120)]
 
 
 def test_a_topic_made_anew_under_a_running_member_stops_it(side: ConsumerSide) -> None:
     gateway = Gateway()
     side.send(gateway.records(readings(10)))
     running = side.start("--kafka", "topic.metadata.refresh.interval.ms=1000")
-    side.wait_for_rows(10)
+    side.wait_for_receipts({0: 10, 1: 0})
     side.make_topic_anew()
     side.send(gateway.records(readings(30, start=10)))
 
     assert running.wait(WAIT_SECONDS_MAX) == 1
     assert side.ids() == list(range(10))
     assert side.start().wait(WAIT_SECONDS_MAX) == 1
-    assert "recreated" in side.members[-1].log()
+    assert "recreated" in side.log()
 
 
-@pytest.mark.parametrize("wrong", [("--table", "a b"), ("--commit", "auto")])
+@pytest.mark.spark
+@pytest.mark.heavy
+def test_the_audit_accounts_for_its_table_as_for_the_jobs(
+    side: ConsumerSide, spark: SparkSession, tmp_path: Path
+) -> None:
+    devices = tmp_path / "devices.csv"
+    devices.write_text("device,name,site\nurn:dev:mac:0000000000000001,boiler,\n")
+    gateway, now = Gateway(), time.time_ns() // 1_000_000
+    reused = Event("counter", id=1, data={"n": 1})
+    records = [gateway.record(reused, now - 30 * DAY), *gateway.records(readings(20)), gateway.record(reused, now)]
+    side.send([*records, records[3], with_header(gateway.record(readings(1)[0]), "ce_oncegate", b"x")])
+    side.start("--devices", str(devices))
+    side.wait_for_receipts({0: 24, 1: 0})
+    reasons = side.select("SELECT reason FROM {}_quarantine ORDER BY reason")
+    assert reasons == [("headers",), ("id_reused",)]
+    assert side.select("SELECT DISTINCT device_name, site FROM {} ORDER BY 1") == [("boiler", None), (None, None)]
+    ends = ["--bootstrap-servers", side.bootstrap_servers, "--topic", side.name, "--group", side.name]
+    place = ["--sink", "postgres", "--connection", str(side.connection), "--table", side.name]
+    findings = audit.audit(spark, audit_settings([*ends, *place, "--output", str(tmp_path / "audit")]))
+    assert findings.is_whole
+    side.members[-1].terminate()
+    with pytest.raises(StopError, match="oncegate-cloud consumer"):
+        open_postgres(side.server.connection, side.name, f"{side.name}_quarantine", Devices(spark, None), DAY)
+
+
+@pytest.mark.parametrize("wrong", [("--table", "a b"), ("--commit", "auto"), ("--succeeds", "a:b")])
 def test_wrong_usage_is_refused(wrong: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         consumer.parse(["--bootstrap-servers", "k:1", "--connection", "c", "--table", "t", *wrong])
     assert ended.value.code == 2
     assert wrong[0] in capsys.readouterr().err
-
-
-class Receiver(BaseHTTPRequestHandler):
-    """Record the keys of all calls; return the configured answers."""
-
-    keys: Counter[str]
-    answer: Callable[[str], int]
-
-    def do_POST(self) -> None:  # the server's name
-        self.rfile.read(int(self.headers["Content-Length"]))
-        key = self.headers["Idempotency-Key"]
-        self.keys[key] += 1
-        self.send_response(type(self).answer(key))
-        self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the server's name
-        pass
-
-
-@contextmanager
-def receiver(answer: Callable[[str], int]) -> Iterator[tuple[str, Counter[str]]]:
-    """Yield a URL, and the calls that arrived there."""
-    keys: Counter[str] = Counter()
-    kind = type("Asked", (Receiver,), {"keys": keys, "answer": staticmethod(answer)})
-    with ThreadingHTTPServer(("127.0.0.1", 0), kind) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/", keys
-        server.shutdown()
-
-
-def marks(records: list[Record]) -> list[str]:
-    return [dict(record.headers)["ce_id"].decode() for record in records]
-
-
-@pytest.mark.heavy
-def test_a_call_that_always_fails_holds_no_other_up_and_is_never_given_up_also_over_a_kill(side: ConsumerSide) -> None:
-    records = Gateway().records(readings(150))
-    poison = marks(records)[0]
-    with receiver(lambda key: 500 if key == poison else 204) as (url, keys):
-        side.send(records)
-        side.start("--webhook", url).wait_until(lambda: bool(keys[poison]), "a call", WAIT_SECONDS_MAX)
-        side.members[-1].kill()
-        member = side.start("--webhook", url)
-        everything = set(marks(records))
-        wait_for_work(member, lambda: len(everything & set(keys)), 150, "events called with", WAIT_SECONDS_MAX)
-        wait_for_work(member, lambda: keys[poison], 3, "calls that fail", WAIT_SECONDS_MAX)
-        assert set(keys) == everything
-        assert member.terminate() == 0
-    with psycopg.connect(side.server.connection) as connection:
-        left = connection.execute(f"SELECT fingerprint, failures FROM {side.name}_calls".encode()).fetchall()
-    assert [fingerprint for fingerprint, _ in left] == [bytes.fromhex(poison)]

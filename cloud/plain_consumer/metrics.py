@@ -1,0 +1,46 @@
+"""The consumer's metrics for Prometheus, of those of the job, which docs/cloud.md explains."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from cloud.plain_consumer.records import Judged
+from cloud.table.layout import STAGED
+from cloud.table.metrics import BatchMetrics
+from cloud.table.sink import Written
+
+_APPENDED = list(STAGED).index("appended")
+
+
+class ConsumerMetrics(BatchMetrics):
+    """Counts, served over HTTP if an address is set."""
+
+    def __init__(self, address: tuple[str, int] | None) -> None:
+        super().__init__()
+        self._oldest: float | None = None
+        """When the oldest record without a receipt was appended, in seconds since 1970 UTC."""
+        if address is not None:
+            self.serve(*address)
+
+    def wrote(self, written: Written, judged: Sequence[Judged], seconds: float) -> None:
+        """Count a batch."""
+        self.input.inc(len(judged))
+        self.rows.inc(written.rows)
+        self.duplicates.labels("table").inc(written.found)
+        self.quarantined.inc(written.bad)
+        self.unknown.inc(sum(one.is_newer for one in judged))
+        self.batch_seconds.observe(seconds)
+        times = [one.row[_APPENDED].timestamp() for one in judged if one.row[_APPENDED] is not None]  # type: ignore[attr-defined]
+        self._oldest = min(times, default=self._oldest)
+
+    def receipted(self) -> None:
+        """Note that all is receipted that was counted."""
+        self.receipt_time.set_to_current_time()
+        if self._oldest is not None:
+            self.receipt_age.observe(max(0.0, time.time() - self._oldest))
+        self._oldest = None
+
+    def turned(self) -> None:
+        """Note that it goes on."""
+        self.report_time.set_to_current_time()

@@ -1,0 +1,45 @@
+"""The metrics for Prometheus that all writers of a table have; docs/cloud.md explains each."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+from cloud.errors import StopError
+
+PREFIX = "oncegate_cloud"
+_SECONDS = (0.25, 0.5, 1, 2, 3, 4, 6, 10, 20, 60, 300, 3600)
+
+
+class BatchMetrics:
+    """Counts of batches, rows and receipts, which can be served over HTTP."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.input = self._counter("records_total", "Records read from the topic")
+        self.rows = self._counter("rows_total", "Events that are new in the table")
+        self.duplicates = self._counter("duplicates_total", "Duplicates dropped, by where the earlier one was", "by")
+        self.quarantined = self._counter("quarantined_total", "Records that went to quarantine")
+        self.unknown = self._counter("unknown_total", "Records with words or headers that this release does not know")
+        self.batch_seconds = self._histogram("batch_seconds", "Duration of a batch")
+        self.receipt_age = self._histogram("receipt_age_seconds", "Time from a batch's oldest append to its receipt")
+        self.receipt_time = self._gauge("receipt_timestamp_seconds", "Time of the latest receipts")
+        self.report_time = self._gauge(
+            "report_timestamp_seconds", "Time of the stream's latest report, or of the start"
+        )
+        self.report_time.set_to_current_time()
+
+    def serve(self, host: str, port: int) -> None:
+        """Serve the metrics on http://host:port/metrics until the process ends; raise StopError where it cannot."""
+        try:
+            start_http_server(port, host, self.registry)
+        except OSError as error:
+            raise StopError(f"metrics: cannot listen on {host}:{port}: {error}") from error
+
+    def _counter(self, name: str, help_: str, *labels: str) -> Counter:
+        return Counter(f"{PREFIX}_{name}", help_, labels, registry=self.registry)
+
+    def _gauge(self, name: str, help_: str) -> Gauge:
+        return Gauge(f"{PREFIX}_{name}", help_, registry=self.registry)
+
+    def _histogram(self, name: str, help_: str) -> Histogram:
+        return Histogram(f"{PREFIX}_{name}", help_, registry=self.registry, buckets=_SECONDS)

@@ -1,0 +1,84 @@
+"""The judgement in Python is that in Spark, for records of any content."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from cloud.plain_consumer.records import Appended, judge
+from cloud.postgres.copy_format import staged
+from cloud.stream.records import read_records
+from cloud.table.layout import STAGED
+from contract.event import Event
+from contract.fields import OBJECTS
+from tests.cloud.gateway import Gateway, Record
+from tests.cloud.tables import ACCEPTED, topic
+from tests.cloud.test_any_records import CHANGES, readings, statements
+
+pytestmark = pytest.mark.spark
+
+SEEN = datetime(2026, 1, 1, tzinfo=UTC)
+LENIENT = (b"NaN", b"'a'", b":01", b"[" * 3000, b'{"a":' * 2000)
+"""What Spark reads as JSON, and Python does not."""
+
+
+@pytest.mark.guarantee(5)
+@pytest.mark.heavy
+@settings(max_examples=2, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(st.tuples(readings() | statements(), st.lists(CHANGES, max_size=2)), min_size=30, max_size=60),
+    st.sampled_from([0, 86_400_000 * 400, -86_400_000 * 3]),
+)
+def test_it_judges_and_decodes_as_the_job_does(
+    spark: SparkSession, drawn: list[tuple[Event, list[Callable[[Record], Record]]]], apart: int
+) -> None:
+    gateway, records = Gateway(), []
+    for event, changes in drawn:
+        record = gateway.record(event, ACCEPTED)
+        for change in changes:
+            record = change(record)
+        records.append(record)
+    appended = ACCEPTED + apart
+    frame = staged(read_records(topic(spark, records, appended)).withColumn("fresh", F.lit(None).cast("boolean")), None)
+    theirs = [row.asDict() for row in frame.orderBy("kafka_offset").collect()]
+    own = [dict(zip(STAGED, judge_one(*one, appended), strict=True)) for one in enumerate(records)]
+    for mine, other in zip(own, theirs, strict=True):
+        assert comparable(mine) == comparable(other)
+
+
+def judge_one(offset: int, record: Record, appended: int) -> tuple[object, ...]:
+    return judge(record.key, record.value, record.headers, Appended(0, offset, appended), SEEN, {}).row
+
+
+def comparable(row: dict[str, object]) -> dict[str, object]:
+    """Return what both must say the same of a record."""
+    if row["reason"] is not None:
+        names = ("reason", "kafka_key", "value", "headers", "kafka_offset")
+        return {name: row[name] for name in names}
+    shown = {name: plain(value) for name, value in row.items() if name not in ("processed_at", "fresh")}
+    raw = shown["raw"]
+    if isinstance(raw, bytes) and any(form in raw for form in LENIENT):
+        return {name: shown[name] for name in ("fingerprint", "device", "type", "received", "day")}
+    for name in OBJECTS:
+        shown[name] = loaded(shown[name])
+    return shown
+
+
+def plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=UTC)
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def loaded(text: object) -> object:
+    try:
+        return json.loads(str(text))
+    except (ValueError, RecursionError):
+        return text
