@@ -1,6 +1,7 @@
 """Judges and decodes records in Python as `stream.records` and `table.rows` do in Spark, with which a test compares it.
 
-They differ only where a value is no strict JSON, of which no gateway's is: such a row keeps its raw bytes here.
+They differ only where a value is no strict JSON, or has names of more than 50,000 characters, as no gateway's has: one
+of them then keeps the row's raw bytes.
 """
 
 from __future__ import annotations
