@@ -33,7 +33,7 @@ from tests.support.disks.small_disk import fill, small_disk
 from tests.support.posting_gateway import PostingGateway
 from tests.support.waiting import wait_until
 
-_SOURCE = Path(__file__).with_suffix(".c")
+_SOURCE = Path(__file__).with_name("bad_sectors.c")
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,7 @@ def test_the_consumer_needs_its_two_rights_alone(secured: SecuredBroker, postgre
         for missing in own:
             secured.revoke(missing)
             side.start(*options)
-            side.wait("AUTHORIZATION_FAILED")
+            side.wait("authorization failed")
             side.members[-1].kill()
             secured.create([missing])
         side.send(Gateway().records(readings(5)))

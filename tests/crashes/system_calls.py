@@ -220,10 +220,6 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-if __name__ == "__main__":
-    main()
-
-
 @dataclass(frozen=True, slots=True)
 class Contents:
     """The stored events of a sensor in order of their labels, and all labels."""
@@ -259,3 +255,7 @@ def faults(store: Path, before: Contents, texts: Mapping[int, str], acked: Colle
     found += [f"event {number} has another label" for number, _, label in before.events if labels.get(number) != label]
     found += [f"verify: {defect.check}: {defect.text}" for defect in verify(store).findings]
     return found
+
+
+if __name__ == "__main__":
+    main()

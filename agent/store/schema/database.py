@@ -212,13 +212,19 @@ def check_version(path: Path, version: int, application: int) -> None:
 
     Raise StoreError where only a newer release may open the store, DamagedStoreError where they do not fit each other.
     """
-    breaking, told = divmod(application - _APPLICATION, 1 << 8) if application else (0, 0)
-    if told != version or not 0 <= breaking <= version:
+    if not fits(version, application):
         raise DamagedStoreError(f"{path}: schema {version} does not fit application id {application:#x}")
+    breaking = (application - _APPLICATION) >> 8 if application else 0
     if breaking > (supported := len(migrations())):
         raise StoreError(
             f"{path}: schema {version} is of a newer release (this one supports {supported}); install that one"
         )
+
+
+def fits(version: int, application: int) -> bool:
+    """Whether a release has written both numbers, and not damage."""
+    breaking, told = divmod(application - _APPLICATION, 1 << 8) if application else (0, 0)
+    return told == version and 0 <= breaking <= version
 
 
 def _version(connection: sqlite3.Connection) -> tuple[int, int]:

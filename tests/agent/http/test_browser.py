@@ -22,7 +22,7 @@ from tests.support import browser
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 HOSTILE = "urn:b:<img src=x onerror=alert(1)>\u202egpj.exe"
 POINTS = 30
-UPLINK, LANES = (Path(__file__).with_name(f"{name}.js") for name in ("uplink", "lanes"))
+LANES = Path(__file__).with_name("lanes.js")
 TOKEN, POSTING = "r" * 40, "d" * 40
 
 
