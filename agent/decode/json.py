@@ -91,7 +91,7 @@ def _read_at(text: str, position: int, decoder: JSONDecoder) -> tuple[object, in
 def _check_nesting(text: str) -> None:
     """Raise Undecodable where the text has more than NESTING_MAX levels."""
     steps = _STRING.sub("", text).encode().translate(_STEPS, _OTHERS)  # 2 for each opening bracket
-    if max(map(sub, accumulate(steps), count(1))) > NESTING_MAX:
+    if max(map(sub, accumulate(steps), count(1)), default=0) > NESTING_MAX:
         raise Undecodable(f"JSON: nested deeper than {NESTING_MAX} levels")
 
 

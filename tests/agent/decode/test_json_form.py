@@ -103,6 +103,11 @@ def test_what_is_nested_too_deeply_is_undecodable(body: bytes) -> None:
         deliver(body)
 
 
+def test_brackets_in_a_text_alone_are_no_levels() -> None:
+    with pytest.raises(Undecodable, match="neither a map nor an array"):
+        deliver(b'"' + b"[" * (json.NESTING_MAX + 1) + b'"')
+
+
 def nested(levels: int) -> bytes:
     """Return an event whose data has so many levels, beside one that is valid."""
     return b'[{"id": 1}, {"data": ' + b"[" * levels + b"]" * levels + b"}]"
