@@ -103,7 +103,7 @@ def commit_receipts(broker: Broker, stop: threading.Event) -> int:
         except KafkaException:  # as long as a new topic's leaders are not elected
             continue
         places = [
-            TopicPartition(topics.EVENTS, number, high, metadata=metadata)
+            TopicPartition(topics.EVENTS, number, high, metadata, 0)  # leader epoch 0: no election on one broker
             for number, (_, high) in zip(PARTITIONS, ends, strict=True)
         ]
         reader.commit(offsets=places, asynchronous=False)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -28,6 +29,11 @@ FILE_SUFFIXES: Final = (".location", ".file")
 """Of the properties that name files."""
 STOP_POLL_SECONDS: Final = 0.1
 """How soon a wait for an answer ends when the agent stops."""
+METADATA_MS_MAX: Final = 2_147_483
+"""How long librdkafka may keep a topic's leaders: beyond it, its microseconds overflow, it forgets them at once, and no
+ack is ever confirmed."""
+_METADATA_AGES: Final = (("metadata.max.age.ms", 1), ("topic.metadata.refresh.interval.ms", 3))
+"""The properties that determine it, the first that is given, and by how much."""
 
 _CLIENT: Final[Mapping[str, str]] = {
     "client.id": "oncegate",
@@ -88,6 +94,18 @@ def producer_config(settings: KafkaSettings, fixed: Mapping[str, str | None]) ->
 
 def given_properties(settings: KafkaSettings) -> dict[str, str]:
     """Return the user's properties, with `kafka.properties_file` taking precedence; raise KafkaSettingsError."""
+    properties = _read_properties(settings)
+    name, factor = next((age for age in _METADATA_AGES if age[0] in properties), ("", 1))
+    with suppress(ValueError):  # librdkafka names what is no number
+        if name and int(properties[name], 0) * factor > METADATA_MS_MAX:
+            raise KafkaSettingsError(
+                f"kafka.properties: {name} = {properties[name]}: expected {METADATA_MS_MAX // factor} at most, "
+                "beyond which Kafka's client forgets at once who leads the topic, and no event is ever forwarded"
+            )
+    return properties
+
+
+def _read_properties(settings: KafkaSettings) -> dict[str, str]:
     if settings.properties_file is None:
         return dict(settings.properties)
     try:

@@ -8,6 +8,7 @@ import threading
 import time
 import weakref
 from concurrent.futures import Future
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -50,6 +51,23 @@ def test_the_users_properties_win_over_ours_and_never_over_the_modes() -> None:
 def test_a_property_that_breaks_the_mode_is_named(name: str, value: str) -> None:
     with pytest.raises(KafkaSettingsError, match=name):
         producer_config(KafkaSettings("b:1", properties={name: value}), FIXED)
+
+
+@pytest.mark.parametrize(
+    ("given", "is_refused"),
+    [
+        ({"metadata.max.age.ms": "2147483"}, False),
+        ({"metadata.max.age.ms": "2147484"}, True),
+        ({"topic.metadata.refresh.interval.ms": "715827"}, False),
+        ({"topic.metadata.refresh.interval.ms": "715828"}, True),
+        ({"topic.metadata.refresh.interval.ms": "3600000", "metadata.max.age.ms": "900000"}, False),
+        ({"topic.metadata.refresh.interval.ms": "-1"}, False),
+        ({"metadata.max.age.ms": "long"}, False),
+    ],
+)
+def test_an_age_of_metadata_that_overflows_in_the_client_is_refused(given: dict[str, str], is_refused: bool) -> None:
+    with pytest.raises(KafkaSettingsError, match="at most") if is_refused else nullcontext():
+        producer_config(KafkaSettings("b:1", properties=given), FIXED)
 
 
 def test_only_a_fatal_error_ends_the_producer_and_the_cause_outlives_its_effect() -> None:
