@@ -282,6 +282,11 @@ class KafkaSettings:
         key="oversized_after",
         default=86_400.0,
     )
+    spread: str = option(
+        readers.choice("device", "gateway"),
+        "whose id decides the partition of an event: docs/kafka.md, Thin uplinks",
+        default="device",
+    )
 
 
 @dataclass(frozen=True, slots=True)

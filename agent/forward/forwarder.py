@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import Final
@@ -26,6 +26,7 @@ from agent.forward.kafka.client import LastError, describe, open_admin, producer
 from agent.forward.kafka.connect import check_reachable
 from agent.forward.kafka.health import Link
 from agent.forward.kafka.login_files import CHECK_SECONDS, Hours, LoginFiles, SessionStop, WallSteps
+from agent.forward.kafka.partitioner import partition_of
 from agent.forward.kafka.topic import TopicWatch, create_command
 from agent.forward.kafka.uplink import Uplink, open_uplink
 from agent.store.facts import FORWARDER_STOPPED
@@ -177,6 +178,7 @@ class Forwarder:
                 config |= self.uplink.producer_statistics(self._lane.name)
             context = self._open_context()
             topic = context.watch.read_view(stop)
+            context = replace(context, partition=partition_of(self._settings, self._gateway, topic.partitions))
             context.link.report_reachable()
             session = self._mode.open(context, config, topic, stop)
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from confluent_kafka import KafkaException, Producer
@@ -15,6 +16,7 @@ from agent.forward.delivery.produce import discard, hand_over, serve
 from agent.forward.delivery.session import POLL_SECONDS_MAX
 from agent.forward.errors import SessionError
 from agent.forward.kafka.client import LastError, describe, open_admin, producer_config
+from agent.forward.kafka.partitioner import partition_of
 from agent.forward.kafka.record import encode
 from agent.forward.kafka.topic import TopicWatch
 from agent.store.port import StoredEvent
@@ -32,25 +34,27 @@ def send_again(
     """
     config = producer_config(settings, AtLeastOnce.fixed)
     errors = LastError()
-    TopicWatch(open_admin(settings, errors), settings.topic, errors).read_view(threading.Event())
+    view = TopicWatch(open_admin(settings, errors), settings.topic, errors).read_view(threading.Event())
+    partition = partition_of(settings, gateway, view.partitions)
     producer = Producer({**config, "error_cb": errors})
     in_flight = InFlightBatch(0, {})
+    check = partial(_check, in_flight, errors)
 
     def wait(outstanding: int) -> None:
         while in_flight.unreported > outstanding:
             serve(producer, POLL_SECONDS_MAX)
-            _check(in_flight, errors)
+            check()
             progress(in_flight.events - in_flight.unreported)
 
     try:
         for event in events:
             record = encode(event, gateway)
-            if not hand_over(producer, settings.topic, record, in_flight.report, lambda: _check(in_flight, errors)):
+            if not hand_over(producer, settings.topic, record, in_flight.report, check, partition):
                 raise SessionError(f"epoch {event.label.epoch}, sequence {event.label.sequence}: too large for Kafka")
             in_flight.sent(event.position)
             wait(OUTSTANDING_MAX)
         wait(0)
-        _check(in_flight, errors)
+        check()
     except KafkaException as error:
         raise SessionError(describe(error)) from error
     finally:

@@ -124,12 +124,12 @@ class PipelinedSession:
     def _send(self, events: Sequence[StoredEvent], stop: threading.Event) -> None:
         """Send consecutive events as one batch, or as several, split at those that the producer refuses."""
         count_for_cap(self._context, events)
-        producer, topic, gateway = self._producer, self._context.topic, self._context.gateway
+        producer, context = self._producer, self._context
         in_flight = InFlightBatch(events[0].position, self._leader_epochs)
         full = partial(self._check_full, in_flight, stop)
         for event in events:
-            record = encode(event, gateway)
-            if hand_over(producer, topic, record, in_flight.report, full):
+            record = encode(event, context.gateway)
+            if hand_over(producer, context.topic, record, in_flight.report, full, context.partition):
                 in_flight.sent(event.position)
             else:
                 self._add(in_flight)

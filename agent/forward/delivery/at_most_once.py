@@ -117,10 +117,11 @@ class AtMostOnceSession:
         if not self._in_doubt.release(events[0].position, events[-1].position):
             return  # the next turn reads what is left
         self._cursor = events[-1].position
-        count_for_cap(self._context, events)
+        context = self._context
+        count_for_cap(context, events)
         for event in events:
-            record = encode(event, self._context.gateway)
-            if hand_over(self._producer, self._context.topic, record, in_flight.report, lambda: None):
+            record = encode(event, context.gateway)
+            if hand_over(self._producer, context.topic, record, in_flight.report, lambda: None, context.partition):
                 in_flight.sent(event.position)
             else:
                 self._refuse(event, value_bytes(record))

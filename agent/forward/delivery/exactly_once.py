@@ -310,9 +310,9 @@ class TransactionalSession:
 
         Once a report has failed the transaction, the client itself reports nothing but an "erroneous state".
         """
-        producer, topic = self._transactional.producer, self._context.topic
+        producer, topic, partition = self._transactional.producer, self._context.topic, self._context.partition
         try:
-            return hand_over(producer, topic, record, in_flight.report, self._transactional.check)
+            return hand_over(producer, topic, record, in_flight.report, self._transactional.check, partition)
         except SessionError as error:
             raise SessionError(self._transactional.explain_failure(topic, str(error))) from error
 

@@ -18,8 +18,6 @@ from contract.record import Record
 if TYPE_CHECKING:
     from confluent_kafka._types import HeadersType
 
-BY_KEY: Final = -1
-"""The partition that the key decides."""
 PURGE_POLLS_MAX: Final = 10
 """Rounds of POLL_SECONDS_MAX in which a purged producer reports its records."""
 
@@ -32,7 +30,7 @@ def hand_over(
     record: Record,
     delivered: Delivered,
     check: Callable[[], None],
-    partition: int = BY_KEY,
+    partition: int,
 ) -> bool:
     """Hand a record to the producer; return False where it is too large.
 

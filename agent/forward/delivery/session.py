@@ -12,6 +12,7 @@ from agent.forward.delivery.lanes import Expiry, Turn
 from agent.forward.delivery.oversized import Oversized
 from agent.forward.kafka.health import Link
 from agent.forward.kafka.login_files import WallSteps
+from agent.forward.kafka.partitioner import BY_KEY
 from agent.forward.kafka.topic import TopicView, TopicWatch
 from agent.forward.kafka.uplink import Uplink
 from agent.store.port import Outbox
@@ -46,6 +47,8 @@ class SessionContext:
     """Counted since the session's clients were opened."""
     uplink: Uplink | None = None
     """The cap on what is sent; None where there is none."""
+    partition: int = BY_KEY
+    """That of all events; BY_KEY where the key decides it."""
     lane: str = ""
     """The lane's name; empty for the default lane."""
     turn: Turn | None = None

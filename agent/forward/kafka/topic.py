@@ -62,6 +62,8 @@ class TopicView:
 
     id: str
     ends: Mapping[int, LogEnd]
+    partitions: int
+    """How many there are."""
 
     @property
     def leader_epochs(self) -> LeaderEpochs:
@@ -101,7 +103,8 @@ class TopicWatch:
     def read_view(self, stop: threading.Event) -> TopicView:
         """Return the topic's id and its partitions' ends; raise UnreachableError or TopicMissingError."""
         description = self._describe(stop)
-        return TopicView(topic_id(description), self.ends((part.id for part in description.partitions), stop))
+        numbers = [part.id for part in description.partitions]
+        return TopicView(topic_id(description), self.ends(numbers, stop), len(numbers))
 
     def ends(self, partitions: Iterable[int], stop: threading.Event, *, stable: bool = False) -> dict[int, LogEnd]:
         """Return where partitions end; one that does not answer, such as one without a leader, is left out.

@@ -74,7 +74,7 @@ def test_a_transaction_that_has_failed_meanwhile_is_reported_with_its_reason() -
         def send_offsets_to_transaction(self, *_: Any) -> None:
             raise KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed"))
 
-    context = cast("SessionContext", SimpleNamespace(topic="events", gateway="gw1"))
+    context = cast("SessionContext", SimpleNamespace(topic="events", gateway="gw1", partition=-1))
     transactions = TransactionalProducer(cast("Any", FailedProducer()), LastError(), None, 9.0)
     topic = cast("Any", SimpleNamespace(leader_epochs={}))
     session = TransactionalSession(context, transactions, cast("Any", None), topic, None, 0, set())
