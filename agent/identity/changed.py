@@ -19,6 +19,8 @@ from agent.store.facts import IDENTITY_BASIS
 from agent.store.port import Outbox, OutboxError
 
 EFFECT: Final = "what was accepted before by it and is sent again is a new event; the table may have it twice"
+GONE_MAX: Final = 100
+"""Settings that were removed and are still noted, the latest ones: one may come back changed."""
 
 Basis = Mapping[str, str]
 """A digest of each setting that decides about fingerprints, by its name."""
@@ -52,7 +54,8 @@ def note_basis(now: Basis, outbox: Outbox) -> None:
         before = outbox.fact(IDENTITY_BASIS)
         for name in changed(now, before):
             _log.warning("identity=changed by=%r effect=%r", name, EFFECT)
-        if before != (fact := json.dumps(now)):
+        gone = [one for one in json.loads(before or "{}").items() if one[0] not in now]
+        if before != (fact := json.dumps(dict(gone[-GONE_MAX:]) | dict(now))):
             outbox.set_fact(IDENTITY_BASIS, fact)
     except OutboxError as error:  # the disk is full: the next start says it again
         _log.warning("identity=not-noted reason=%r", str(error))

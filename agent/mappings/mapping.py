@@ -14,8 +14,8 @@ from agent.mappings.work import Evaluate, ExpressionError, Root, Work
 if TYPE_CHECKING:
     from decimal import Decimal
 
-KEYS: Final = ("name", "each", "device", "type", "id", "boot", "time", "time_format", "data", "units", "ext", "skip")
 _IDENTIFYING: Final = ("each", "device", "type", "id", "boot", "time", "time_format", "data")
+KEYS: Final = ("name", *_IDENTIFYING, "units", "ext", "skip")
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 OWN_FORMATS: Final = frozenset({"json", "cbor", "senml-json", "senml-cbor"})
 """Names that no mapping may have."""

@@ -22,6 +22,7 @@ from cloud.postgres.connection import connected, durable_transaction, identifier
 from cloud.postgres.copy_format import STAGED, lines, own_columns, staged, with_transformed
 from cloud.postgres.statements import Statements, kind_of, type_of
 from cloud.postgres.tables import Own, PostgresTables, warn_if_unsafe
+from cloud.runtime import jvm
 from cloud.sinks import Tables
 from cloud.table import rows, widening
 from cloud.table.commits import BATCH_BITS, Commit, parse, to_json
@@ -157,7 +158,8 @@ class PostgresSink:
         kinds = {name: kind.simpleString() for name, kind in own.items()}
         connection.execute(self._sql.create_staging(staging, kinds))
         copier = _Copier(self._connection, self._sql.copy(staging).as_string(connection))
-        return int(lines(frame, {**STAGED, **own}).rdd.mapPartitions(copier).sum())
+        with jvm.errors_of_executors():
+            return int(lines(frame, {**STAGED, **own}).rdd.mapPartitions(copier).sum())
 
     def _take(self, connection: psycopg.Connection, staging: str, sent: int, commit: Commit, own: Own) -> Written:
         if connection.execute(self._sql(Statements.ADVANCE), self._owner(commit)).rowcount == 0:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache, reduce
 from typing import Any
 
@@ -10,8 +13,24 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
+from cloud import errors
+
 FAILURES = (PySparkException, Py4JJavaError)
 """The exceptions that a failed call of Spark raises, from Python or from the JVM."""
+_RAISED = re.compile(rf"^{re.escape(errors.__name__)}\.(\w+): (.+)$", re.MULTILINE)
+"""The end of a traceback from an executor, which Spark passes on as text."""
+
+
+@contextmanager
+def errors_of_executors() -> Iterator[None]:
+    """Raise the job's own error where an executor has raised one and Spark fails by it."""
+    try:
+        yield
+    except FAILURES as failure:
+        if not (found := _RAISED.search(str(failure))):
+            raise
+        error: errors.JobError = getattr(errors, found[1])(found[2])
+        raise error from failure
 
 
 def java_class(spark: SparkSession, name: str) -> Any:

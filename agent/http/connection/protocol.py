@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import cast
 
 import h11
+from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from agent.delivery import Answer
@@ -85,10 +86,12 @@ class Protocol(H11Protocol):
         return b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (status, status.phrase.encode(), head, response.body)
 
     def shutdown(self) -> None:
-        if self._outcome is None:
-            super().shutdown()
-        else:
+        if self._outcome is not None:
             self._closes = True
+            return
+        super().shutdown()
+        if self.cycle is not None:  # uvicorn ends the connection after the answer without telling the client
+            self.cycle.default_headers = [*self.cycle.default_headers, CLOSE_HEADER]
 
     async def lost(self) -> None:
         """Wait for the end of the connection; return at once where its TLS handshake was not completed."""

@@ -9,7 +9,7 @@ from agent.store.errors import DamagedStoreError
 from agent.store.files import use_mark
 from agent.store.files.sqlite_pages import HEADER_BYTES, LogFrames, newest_header, read_piece
 from agent.store.layout import PAGE_BYTES
-from agent.store.schema.database import check_version, fits
+from agent.store.schema.database import breaking_step, check_version
 
 _MAGIC = b"SQLite format 3\0"
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
@@ -48,7 +48,7 @@ def inspect_files(path: Path) -> None:
 def schema_version(path: Path) -> int:
     """Return the version of the store's schema; 0 where it cannot be read, or is damaged."""
     version, application = _version(newest_header(path, LogFrames(path)))
-    return version if fits(version, application) else 0
+    return 0 if breaking_step(version, application) is None else version
 
 
 def _version(header: bytes) -> tuple[int, int]:

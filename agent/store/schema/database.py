@@ -212,19 +212,19 @@ def check_version(path: Path, version: int, application: int) -> None:
 
     Raise StoreError where only a newer release may open the store, DamagedStoreError where they do not fit each other.
     """
-    if not fits(version, application):
+    breaking = breaking_step(version, application)
+    if breaking is None:
         raise DamagedStoreError(f"{path}: schema {version} does not fit application id {application:#x}")
-    breaking = (application - _APPLICATION) >> 8 if application else 0
     if breaking > (supported := len(migrations())):
         raise StoreError(
             f"{path}: schema {version} is of a newer release (this one supports {supported}); install that one"
         )
 
 
-def fits(version: int, application: int) -> bool:
-    """Whether a release has written both numbers, and not damage."""
+def breaking_step(version: int, application: int) -> int | None:
+    """Return the latest breaking step as a header names it; None where no release has written both numbers."""
     breaking, told = divmod(application - _APPLICATION, 1 << 8) if application else (0, 0)
-    return told == version and 0 <= breaking <= version
+    return breaking if told == version and 0 <= breaking <= version else None
 
 
 def _version(connection: sqlite3.Connection) -> tuple[int, int]:

@@ -198,7 +198,7 @@ def test_a_changed_identity_is_told_before_the_start_that_uses_it_and_once_by_it
         f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path}/state"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
         "[coap]\nenabled = false\n[http]\nenabled = false\n"
     )
-    for part in (written, again, again, written):
+    for part in (written, again, again, "", written):
         file.write_text(part + settings if part.startswith("[[mapp") else settings + part)
         is_warned = f"{name}: not as at the last start" in oncegate("check", "--config", str(file))[1]
         (tmp_path / "agent.log").unlink(missing_ok=True)
@@ -206,7 +206,8 @@ def test_a_changed_identity_is_told_before_the_start_that_uses_it_and_once_by_it
             process.start()
             process.wait_for_log("agent=ready")
             told.append((is_warned, f"identity=changed by='{name}'" in process.log()))
-    assert told == [(False, False), (True, True), (False, False), (True, True)]
+    assert told[:3] == [(False, False), (True, True), (False, False)]
+    assert sorted(told[3:]) == [(False, False), (True, True)]  # one that comes back is compared with what it was
 
 
 def test_no_secret_stands_in_what_is_said_of_wrong_properties(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
@@ -252,14 +254,18 @@ def lose(side: Side, commit: Commit | None) -> None:
 
 @pytest.mark.guarantee(5)
 @pytest.mark.heavy
-def test_a_server_that_is_killed_while_executors_copy_has_nothing_of_the_batch(side: Side) -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT, signal.SIGKILL], ids=["fast", "immediate", "killed"])
+def test_a_server_that_ends_while_executors_copy_has_nothing_of_the_batch(side: Side, how: signal.Signals) -> None:
     records = Gateway().records(counters(*range(20_000)), ACCEPTED)
     with ThreadPoolExecutor(1) as pool:
         written = pool.submit(side.write, records)
         wait_until(lambda: bool(side.select("SELECT FROM pg_stat_progress_copy")), "an executor copies")
-        side.server.kill()
-        assert "PostgreSQL" in str(written.exception())
+        os.kill(side.server.process.pid, how)
+        error = written.exception()
+    side.server.process.wait(60)
     side.server.start()
+    assert (type(error), str(error).count("\n")) == (SinkError, 0), error
+    assert "PostgreSQL: " in str(error)
     assert side.select(f"SELECT FROM {side.name}") == []
     side.batch -= 1
     assert side.write(records).rows == len(records)
