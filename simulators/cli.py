@@ -15,6 +15,7 @@ _COMMANDS = {
     "judge": ("simulators.judge.command", "judge an earlier run again by the current content of the table"),
     "validate": ("simulators.validate.command", "compare an earlier run, device by device, with the model of the path"),
     "report": ("simulators.report.command", "rebuild the report of an earlier run from its ledger"),
+    "certify": ("simulators.certify.command", "judge a consumer of your own that gives receipts"),
     "demo": ("simulators.demo", "run the whole path on this machine, with processes killed at random"),
 }
 """The module of each command, imported only where it is used: listing scenarios requires no Kafka client."""

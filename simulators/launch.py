@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
         sys.argv = ["oncegate", *own]
         import_module("agent.cli.main").main()
         return 0
-    status: int = import_module("cloud.job").main(own)
+    status: int = import_module(f"cloud.{target}").main(own)
     return status
 
 

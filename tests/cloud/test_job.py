@@ -17,9 +17,9 @@ from contract.event import Event
 from contract.record import ClockTrust
 from simulators.services import ports
 from simulators.services.kafka.broker import Broker
+from simulators.services.kafka.cut_log import cut_log
 from tests.cloud.gateway import Gateway, Record, now, readings, without_header
 from tests.cloud.running import DELTA, DELTA_ON_S3, POSTGRES, CloudSide
-from tests.cloud.stream.cut_log import cut_log
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -14,6 +14,7 @@ import pytest
 from agent.cli import commands as agent_commands
 from cloud.cli import commands as cloud_commands
 from simulators import demo
+from simulators.certify import command as certify
 from simulators.cli import _COMMANDS as SIMULATOR_COMMANDS
 from simulators.run import options as run_options
 from simulators.services.install import programs as installed
@@ -38,7 +39,7 @@ def parsed(snippet: Snippet) -> None:
             cloud_commands.parse(words)
         case _:
             assert words[0] in SIMULATOR_COMMANDS
-            checked = {"run": run_options.parse, "demo": demo.parse}
+            checked = {"run": run_options.parse, "demo": demo.parse, "certify": certify.parse}
             if words[0] in checked:
                 checked[words[0]](words[1:], "oncegate-sim")
 

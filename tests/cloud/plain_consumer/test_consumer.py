@@ -21,9 +21,9 @@ from cloud.runtime.unbounded_calls import within
 from cloud.table.devices import Devices
 from contract import receipt
 from contract.event import Event
+from simulators.services.kafka.cut_log import cut_log
 from tests.cloud.gateway import Gateway, readings, with_header, without_header
 from tests.cloud.plain_consumer.consuming import WAIT_SECONDS_MAX, ConsumerSide
-from tests.cloud.stream.cut_log import cut_log
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.guarantee(5)]

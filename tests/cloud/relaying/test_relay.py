@@ -27,10 +27,10 @@ from cloud.relaying.relay import Relay, RelaySettings
 from contract.receipt import GROUP_DEFAULT, Receipt
 from simulators.services import ports
 from simulators.services.kafka.broker import Broker
+from simulators.services.kafka.cut_log import cut_log
 from simulators.services.process import Command, Process
 from tests.agent.forward.broker import KafkaTopic
 from tests.cloud.gateway import Gateway, readings, send
-from tests.cloud.stream.cut_log import cut_log
 from tests.support.waiting import wait_for_count, wait_until
 
 pytestmark = pytest.mark.kafka

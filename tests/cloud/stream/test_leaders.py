@@ -15,8 +15,8 @@ from cloud.settings import JobSettings, parse
 from cloud.stream.checkpoint import Checkpoint
 from cloud.stream.observer import NullObserver
 from simulators.services.kafka.broker import Broker
+from simulators.services.kafka.cut_log import cut_log
 from tests.cloud.gateway import Gateway, readings, send
-from tests.cloud.stream.cut_log import cut_log
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

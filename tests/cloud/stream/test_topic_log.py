@@ -23,9 +23,9 @@ from cloud.stream.receipts import Receipts
 from cloud.stream.topic_log import LogEnd, TopicLog
 from cloud.table.commits import Commit
 from simulators.services.kafka.broker import Broker
+from simulators.services.kafka.cut_log import cut_log
 from tests.cloud.gateway import Gateway, readings, send
 from tests.cloud.running import PARTITIONS
-from tests.cloud.stream.cut_log import cut_log
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
