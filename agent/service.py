@@ -155,14 +155,16 @@ def _forwarded_lanes(settings: Settings, clock: Clock, store: LaneStores) -> dic
     """Return the lanes for their forwarders; one that is no longer configured comes after all others."""
     uplink = open_uplink(settings.kafka, clock)
     if len(store.by_lane) == 1:
-        return {DEFAULT_LANE: ForwardedLane(uplink=uplink)}
+        return {DEFAULT_LANE: ForwardedLane(uplink=uplink, gather_seconds=settings.kafka.gather_seconds)}
     turns = Turns(clock)
     configured = {lane.name: lane for lane in settings.forward.lanes}
-    configured[DEFAULT_LANE] = Lane("", DEFAULT_PRIORITY)
+    configured[DEFAULT_LANE] = Lane("", DEFAULT_PRIORITY, gather_seconds=settings.kafka.gather_seconds)
     last = min(lane.priority for lane in configured.values()) - 1
     lanes = {name: configured.get(name, Lane(name, last)) for name in store.by_lane}
     return {
-        name: ForwardedLane(lane.name, turns.of(lane.priority), uplink, lane.time_to_live_seconds)
+        name: ForwardedLane(
+            *(lane.name, turns.of(lane.priority), uplink, lane.time_to_live_seconds, lane.gather_seconds)
+        )
         for name, lane in lanes.items()
     }
 

@@ -14,9 +14,9 @@ LANE_SHARE = 16
 DEFAULT_LANE = "default"
 """The lane of all events that no other lane takes."""
 DEFAULT_PRIORITY = 0
-_KEYS = frozenset({"name", "device", "type", "priority", "time_to_live"})
+_KEYS = frozenset({"name", "device", "type", "priority", "time_to_live", "gather"})
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
-_EXPECTED = "expected tables with name, priority, device or type (patterns), and optionally time_to_live"
+_EXPECTED = "expected tables with name, priority, device or type (patterns), and optionally time_to_live and gather"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class Lane:
     """A glob pattern on the type."""
     time_to_live_seconds: float | None = None
     """How old an event may become before it is not sent any more, in running time of the agent; None: any age."""
+    gather_seconds: float | None = None
+    """How long a new event waits at most for others that are sent together with it; None: it does not."""
 
 
 def is_name(text: str) -> bool:
@@ -64,4 +66,5 @@ def _read(table: object) -> Lane:
     lifetime = readers.duration(table["time_to_live"]) if "time_to_live" in table else None
     if lifetime is not None and lifetime <= 0:
         raise ValueError("expected a time_to_live above zero")
-    return Lane(name, priority, **patterns, time_to_live_seconds=lifetime)
+    gather = readers.duration(table["gather"]) if "gather" in table else None
+    return Lane(name, priority, **patterns, time_to_live_seconds=lifetime, gather_seconds=gather)

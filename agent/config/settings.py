@@ -287,6 +287,12 @@ class KafkaSettings:
         "whose id decides the partition of an event: docs/kafka.md, Thin uplinks",
         default="device",
     )
+    gather_seconds: float | None = option(
+        readers.duration,
+        "how long a new event waits at most for others that are sent together with it; not in other lanes",
+        key="gather",
+        default=None,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from agent.config.settings import KafkaSettings
 from agent.forward.delivery.at_least_once import AtLeastOnce
 from agent.forward.delivery.at_most_once import AtMostOnce, abandon_in_doubt
 from agent.forward.delivery.exactly_once import ExactlyOnce
+from agent.forward.delivery.gathering import Gathering
 from agent.forward.delivery.lanes import Expiry, Turn
 from agent.forward.delivery.oversized import Oversized
 from agent.forward.delivery.session import Mode, SessionContext
@@ -51,6 +52,8 @@ class ForwardedLane:
     """The cap on what all lanes send; None where there is none."""
     time_to_live_seconds: float | None = None
     """None where events are sent whatever their age."""
+    gather_seconds: float | None = None
+    """How long new events wait at most for others; None where they do not."""
 
 
 class Forwarder:
@@ -80,7 +83,8 @@ class Forwarder:
         self._outbox = outbox
         self._clock = clock
         self._backoff = Backoff(random)
-        self._lane = ForwardedLane(uplink=open_uplink(settings, clock)) if lane is None else lane
+        alone = ForwardedLane(uplink=open_uplink(settings, clock), gather_seconds=settings.gather_seconds)
+        self._lane = alone if lane is None else lane
         lifetime = self._lane.time_to_live_seconds
         self._expiry = None if lifetime is None else Expiry(outbox, lifetime)
         self._mode = mode_of(settings, gateway, self._lane.name)
@@ -153,6 +157,7 @@ class Forwarder:
         errors = LastError()
         opened = partial(open_admin, self._settings, errors, self.uplink)
         admin = opened()
+        gather = self._lane.gather_seconds
         return SessionContext(
             topic=self._settings.topic,
             gateway=self._gateway,
@@ -165,6 +170,7 @@ class Forwarder:
             confirm_ms=self._confirm_ms,
             wall_steps=WallSteps(self._clock),
             uplink=self.uplink,
+            gathering=Gathering(self._outbox, self._clock, gather) if gather else None,
             lane=self._lane.name,
             turn=self._lane.turn,
             expiry=self._expiry,
@@ -180,6 +186,8 @@ class Forwarder:
             topic = context.watch.read_view(stop)
             context = replace(context, partition=partition_of(self._settings, self._gateway, topic.partitions))
             context.link.report_reachable()
+            if context.gathering is not None:
+                session_stop.has_left = context.gathering.has_left
             session = self._mode.open(context, config, topic, stop)
             try:
                 session.run(session_stop)

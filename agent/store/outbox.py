@@ -73,6 +73,10 @@ class StoreOutbox:
             break
         return ()
 
+    def end(self) -> int:
+        """Return the last position."""
+        return self._memory.progress.end
+
     def wait(self, after: int, seconds: float) -> bool:
         """Wait for a new event above a position or a returned batch."""
         return self._memory.progress.wait(after, seconds)

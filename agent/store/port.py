@@ -256,6 +256,9 @@ class Outbox(Protocol):
         they can become one batch. An event that cannot be read any more is given up, and declared by another event.
         """
 
+    def end(self) -> int:
+        """Return the highest position that an event has had."""
+
     def wait(self, after: int, seconds: float) -> bool:
         """Wait for a `new` event above `after` or a returned batch; return False where the time is over."""
 

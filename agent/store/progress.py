@@ -60,6 +60,12 @@ class Progress:
             self._end = end
             self._changed.notify_all()
 
+    @property
+    def end(self) -> int:
+        """The last committed position."""
+        with self._changed:
+            return self._end
+
     def next_new(self, after: int) -> tuple[int, int] | None:
         """Return the next range of new events above a position."""
         with self._changed:

@@ -66,6 +66,10 @@ class MemoryOutbox:
             self.reads += bool(events)
             return events
 
+    def end(self) -> int:
+        with self._changed:
+            return len(self._events)
+
     def wait(self, after: int, seconds: float) -> bool:
         with self._changed:
             return self._changed.wait_for(lambda: self._returned or self._next_new(after) <= len(self._events), seconds)

@@ -14,15 +14,22 @@ from agent.store.port import StoredEvent
 def wait_for_new(context: SessionContext, producer: Producer, after: int, seconds: float) -> bool:
     """Wait for a new event above a position that may be sent now, or a returned batch.
 
-    While it is another lane's turn, or the cap forbids it, the producer is served.
+    While it is another lane's turn, or the cap forbids it, or events are gathered, the producer is served.
     """
+    gathering = context.gathering
+    if gathering is not None and not gathering.is_due(after) and (left := gathering.seconds_left()):
+        if context.turn is not None:
+            context.turn.ask(has_events=False)
+        serve(producer, min(seconds, left))
+        return False
     if context.turn is not None and not context.turn.ask(has_events=context.outbox.wait(after, 0)):
         serve(producer, min(seconds, POLL_SECONDS_MAX))
         return False
     if context.uplink is not None and not context.uplink.is_open():
         serve(producer, min(seconds, POLL_SECONDS_MAX))
         return False
-    return context.outbox.wait(after, seconds)
+    is_new = context.outbox.wait(after, seconds)
+    return is_new if gathering is None else is_new and gathering.is_due(after)
 
 
 def read_new(context: SessionContext, after: int) -> Sequence[StoredEvent]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agent.clock import Clock
+from agent.forward.delivery.gathering import Gathering
 from agent.forward.delivery.lanes import Expiry, Turn
 from agent.forward.delivery.oversized import Oversized
 from agent.forward.kafka.health import Link
@@ -47,6 +48,8 @@ class SessionContext:
     """Counted since the session's clients were opened."""
     uplink: Uplink | None = None
     """The cap on what is sent; None where there is none."""
+    gathering: Gathering | None = None
+    """None where each event is sent at once."""
     partition: int = BY_KEY
     """That of all events; BY_KEY where the key decides it."""
     lane: str = ""

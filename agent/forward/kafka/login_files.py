@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -67,6 +67,8 @@ class SessionStop(threading.Event):
 
     def __init__(self, stop: threading.Event, files: LoginFiles, hours: Hours) -> None:
         super().__init__()
+        self.has_left: Callable[[], bool] = lambda: False
+        """Whether the session still sends something before the agent stops."""
         self._hours = hours
         self._stop = stop
         self._files = files
@@ -81,10 +83,12 @@ class SessionStop(threading.Event):
         is_running = not super().is_set() and not self._stop.is_set()
         if is_running and (self._files.renewed() or not self._hours.include_now()):
             self.set()
-        return super().is_set() or self._stop.is_set()
+        return super().is_set() or (self._stop.is_set() and not self.has_left())
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the agent stops; nothing else ends a wait."""
+        if self._stop.is_set() and self.has_left():
+            return super().wait(timeout)
         return self._stop.wait(timeout) or super().is_set()
 
 

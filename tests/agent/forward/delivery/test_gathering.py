@@ -1,0 +1,134 @@
+"""New events wait for others as long as `kafka.gather` says, but not a backlog, and not at a stop."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+import pytest
+
+from agent.clock import SystemClock
+from agent.config.settings import KafkaSettings
+from agent.forward.delivery.gathering import EVENTS_MAX, STOP_MS_MAX, Gathering
+from agent.forward.delivery.lanes import Turns
+from agent.forward.forwarder import ForwardedLane
+from agent.forward.kafka.login_files import Hours, LoginFiles, SessionStop
+from agent.store.port import Batch, Offsets
+from tests.agent.forward.broker import KafkaTopic, sequence
+from tests.agent.forward.checks import wait_until_forwarded
+from tests.agent.forward.events import readings
+from tests.agent.forward.running import forwarding
+from tests.agent.store.stores import HandClock
+from tests.support.memory_outbox import MemoryOutbox
+from tests.support.waiting import wait_for_count
+
+SECONDS = 3_600.0
+
+
+class WatchedOutbox(MemoryOutbox):
+    """Counts how often it is asked for new events."""
+
+    waits = 0
+
+    def wait(self, after: int, seconds: float) -> bool:
+        self.waits += 1
+        return super().wait(after, seconds)
+
+
+@dataclass
+class AheadClock(HandClock):
+    """The machine's clock, ahead by as much as a test says."""
+
+    ahead_ms: int = 0
+
+    def __post_init__(self) -> None:
+        self._machine = SystemClock()
+
+    def wall_ms(self) -> int:
+        return self._machine.wall_ms() + self.ahead_ms
+
+    def monotonic_ms(self) -> int:
+        return self._machine.monotonic_ms() + self.ahead_ms
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("mode", ["at-least-once", "exactly-once", "at-most-once"])
+def test_events_are_sent_together_once_the_oldest_has_waited_and_at_a_stop(
+    kafka: KafkaTopic, gateway: str, mode: str
+) -> None:
+    outbox, clock, turns = WatchedOutbox(), AheadClock(), Turns(HandClock())
+    outbox.append(*readings(3))
+    lane = ForwardedLane(turn=turns.of(10), gather_seconds=SECONDS)
+
+    with forwarding(kafka.settings(mode), outbox, gateway, lane=lane, clock=clock):
+        wait_until_forwarded(outbox)  # a backlog does not wait
+        for start in (3, 5):
+            outbox.append(*readings(2, start))
+            before = outbox.waits
+            wait_for_count(lambda before=before: outbox.waits - before, 2, "it looks again", or_more=True)  # type: ignore[misc]
+        assert outbox.new == 4
+        assert turns.of(0).ask(has_events=True)  # no other lane waits meanwhile
+        clock.ahead_ms += int(SECONDS * 1000)
+        wait_until_forwarded(outbox)
+        assert (4, 7) in ({(batch.first, batch.last) for batch in outbox.forwarded()} or set(outbox.released))
+        outbox.append(*readings(2, 7))
+        before = outbox.waits
+        wait_for_count(lambda: outbox.waits - before, 2, "it looks again", or_more=True)
+        assert outbox.new == 2
+
+    assert not outbox.new
+    assert sorted(sequence(record) for record in kafka.records()) == list(range(1, 10))
+
+
+def test_an_event_waits_no_longer_than_it_may_and_not_beside_many_others() -> None:
+    outbox, clock = MemoryOutbox(), HandClock()
+    outbox.append(*readings(2))
+    gathering = Gathering(outbox, clock, 10.0)
+    assert gathering.is_due(0)
+    assert not gathering.is_due(2)
+    outbox.append(*readings(1, 2))
+    assert not gathering.is_due(2)
+    clock.pass_seconds(6)
+    outbox.append(*readings(1, 3))
+    assert not gathering.is_due(2)
+    assert gathering.seconds_left() == 4.0
+    clock.pass_seconds(4)
+    assert gathering.is_due(2)
+    outbox.append(*readings(1, 4))
+    assert gathering.is_due(3)  # what was there then is sent as one, in several batches if need be
+    clock.pass_seconds(9)
+    assert not gathering.is_due(4)
+    clock.pass_seconds(1)
+    assert gathering.is_due(4)
+    assert not gathering.is_due(5)
+    outbox.append(*readings(EVENTS_MAX - 1, 5))
+    assert not gathering.is_due(5)
+    outbox.append(*readings(1, 4 + EVENTS_MAX))
+    assert gathering.is_due(5)
+
+
+def test_what_is_returned_is_sent_at_once() -> None:
+    outbox, clock = MemoryOutbox(), HandClock()
+    outbox.append(*readings(4))
+    gathering = Gathering(outbox, clock, 10.0)
+    batch = Batch(1, 4, "topic", {0: Offsets(0, 3, 0)})
+    outbox.mark_forwarded(batch)
+    outbox.append(*readings(1, 4))
+    assert not gathering.is_due(4)
+    outbox.return_batches([batch])
+    assert gathering.is_due(0)
+
+
+def test_a_stop_waits_for_what_was_gathered_but_not_for_long() -> None:
+    outbox, clock, stop = MemoryOutbox(), HandClock(), threading.Event()
+    gathering = Gathering(outbox, clock, 10.0)
+    session_stop = SessionStop(stop, LoginFiles(KafkaSettings("127.0.0.1:1"), clock), Hours((), clock))
+    session_stop.has_left = gathering.has_left
+    outbox.append(*readings(1))
+    assert not gathering.is_due(0)
+    stop.set()
+    assert not session_stop.is_set()
+    assert gathering.is_due(0)
+    clock.pass_seconds(STOP_MS_MAX / 1_000)
+    assert session_stop.is_set()
+    assert session_stop.wait(0)
