@@ -93,7 +93,7 @@ def maintain(table: DeltaTable, settings: MaintenanceSettings) -> None:
 
 
 def maintain_postgres(_: SparkSession | None, settings: MaintenanceSettings) -> None:
-    """Vacuum the tables with statistics, and extend the index on `received` to new pages."""
+    """Vacuum the tables with statistics, which extends the index on `received` to new pages."""
     from cloud.postgres.connection import connected, identifier, read_connection  # psycopg is needed for this alone
 
     tables = settings.tables
@@ -102,12 +102,6 @@ def maintain_postgres(_: SparkSession | None, settings: MaintenanceSettings) -> 
         for name in (tables.table, tables.quarantine):
             opened.execute(f"VACUUM (ANALYZE) {identifier(name).as_string(opened)}".encode())
             logger.info("table=%s stage=vacuumed", name)
-        table = identifier(tables.table).as_string(opened)
-        opened.execute(
-            """SELECT brin_summarize_new_values(c.oid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-               JOIN pg_am a ON a.oid = c.relam WHERE a.amname = 'brin' AND i.indrelid = %s::regclass""",
-            (table,),
-        )
 
 
 def parse(arguments: Sequence[str]) -> MaintenanceSettings:

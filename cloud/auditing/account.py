@@ -19,6 +19,8 @@ MISSING, PENDING, AMBIGUOUS = "missing", "pending", "ambiguous"
 UNWRITTEN, VANISHED = "unwritten", "vanished"
 COUNTED = (ACCEPTED, DUPLICATE, QUARANTINED, GAP, MISSING, PENDING)
 """The statuses counted per epoch, in which unwritten and vanished labels count as missing."""
+OPEN, COMPLETE, FORKED = STATES = ("open", "complete", "forked")
+"""What an epoch is: its end is not known, or labels may still arrive; whole; continued by two copies of one store."""
 LABEL = ("gateway", "epoch", "sequence")
 EPOCH = ("gateway", "epoch")
 PLACE = ("kafka_partition", "kafka_offset")
@@ -205,7 +207,7 @@ def overdue(open_: DataFrame, now: Column, grace_seconds: int) -> DataFrame:
 
 
 def states(all_ranges: DataFrame, ended: DataFrame) -> DataFrame:
-    """Return each epoch's state (forked, complete or open), with its counts."""
+    """Return each epoch's state, one of STATES, with its counts."""
     size = F.col("last") - F.col("first") + 1
     status = F.when(F.col("status").isin(UNWRITTEN, VANISHED), MISSING).otherwise(F.col("status"))
     counts = [F.coalesce(F.sum(F.when(status == name, size)), F.lit(0)).alias(name) for name in COUNTED]
@@ -213,5 +215,5 @@ def states(all_ranges: DataFrame, ended: DataFrame) -> DataFrame:
     # Labels beyond the end that the successor states, or a second successor, come from another copy of the store.
     forked = (F.col("followers") > 1) | (F.col("last") > F.col("ends"))
     whole = F.col("ends").isNotNull() & (F.col(MISSING) + F.col(PENDING) == 0)
-    state = F.when(F.coalesce(forked, F.lit(False)), "forked").when(whole, "complete").otherwise("open")
+    state = F.when(F.coalesce(forked, F.lit(False)), FORKED).when(whole, COMPLETE).otherwise(OPEN)
     return per.withColumn("state", state).select(*EPOCH, "state", "last", *COUNTED)

@@ -97,6 +97,8 @@ class Findings:
     """The sections of which the table differs from what the gateway has stated."""
     totals: dict[str, int]
     """How many entries the lists would have without a limit, and how many records are unwritten."""
+    states: dict[str, int]
+    """Epochs by state."""
 
     @property
     def unwritten(self) -> list[KnownRecord]:
@@ -151,7 +153,9 @@ def find(
     counts = {row["status"]: int(row["labels"]) for row in ranges.groupBy("status").agg(_labels()).collect()}
     bad = ranges.filter(F.col("status").isin(account.MISSING, account.UNWRITTEN, account.VANISHED, account.AMBIGUOUS))
     unwritten = judged.filter(F.col("status") == account.UNWRITTEN)
-    worst = states.orderBy(F.desc("missing"), F.col("state") == "complete", *account.EPOCH).limit(NAMED_MAX)
+    whole_last = (F.col("state") != account.FORKED, F.col("state") == account.COMPLETE)
+    worst = states.orderBy(F.desc("missing"), *whole_last, *account.EPOCH).limit(NAMED_MAX)
+    by_state = {row["state"]: row["count"] for row in states.groupBy("state").count().collect()}
     doubled = account.doubled(rows).localCheckpoint()
     twice = doubled.count()
     frames = [unwritten, named.located, named.forgeries]
@@ -163,7 +167,7 @@ def find(
     all_unwritten = unwritten.count()
     totals = {
         "wrong": bad.count(),
-        "epochs": states.count(),
+        "epochs": sum(by_state.values()),
         "unwritten": all_unwritten,
         "records": max(0, all_unwritten - NAMED_MAX) + len(records),
         "doubled": twice,
@@ -186,6 +190,7 @@ def find(
         per_epoch,
         differing,
         totals,
+        by_state,
     )
 
 

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 from cloud.auditing import forgery
-from cloud.auditing.account import COUNTED
+from cloud.auditing.account import COUNTED, STATES
 from cloud.auditing.findings import Epoch, Findings
 from cloud.auditing.sections import STATUSES
 from cloud.runtime.terminal import printable
@@ -67,6 +67,7 @@ def lines(findings: Findings) -> Iterator[str]:
     counts = ", ".join(f"{name} {number:,}" for name, number in sorted(findings.counts.items()))
     yield f"labels: {counts or 'none'}"
     yield f"sections: {_sections(findings)}"
+    yield "epochs: " + (", ".join(f"{state} {number:,}" for state, number in sorted(findings.states.items())) or "none")
     named = [f"{one.status}: {one.gateway} {one.epoch} {_range(one.first, one.last)}" for one in findings.wrong]
     named += [f"differs: {one.gateway} {one.epoch} {_range(one.first, one.last)}" for one in findings.differing]
     named += [
@@ -235,6 +236,9 @@ def write_metrics(findings: Findings, path: Path) -> None:
     )
     for status in STATUSES:
         sections.labels(status).set(findings.sections[status].sections if status in findings.sections else 0)
+    epochs = Gauge("oncegate_audit_epochs", "Epochs of all gateways, by state", ["state"], registry=registry)
+    for state in STATES:
+        epochs.labels(state).set(findings.states.get(state, 0))
     Gauge("oncegate_audit_findings", "Labels and events that are not as they should be", registry=registry).set(
         sum(findings.faults().values())
     )

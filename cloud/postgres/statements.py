@@ -101,6 +101,7 @@ class Statements:
     ADVANCE = (
         "UPDATE {owner} SET version = %(version)s, metadata = %(metadata)s WHERE id = %(id)s AND version = %(known)s"
     )
+    TRY_KEY = "EXPLAIN INSERT INTO {table} (fingerprint) VALUES (NULL) ON CONFLICT (fingerprint) DO NOTHING"
     # Of equal fingerprints in staging (a repeated task, a reused id) the first accepted one is inserted.
     INSERT = f"""
         INSERT INTO {{table}} ({{into}})

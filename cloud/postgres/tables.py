@@ -100,8 +100,19 @@ class PostgresTables:
                     f"use another. If its comment was changed, restore it; the id is in {self._table}_owner"
                 )
             columns.widen(connection, identifier(self._table), EVENTS)
+            self._check_key(connection)
             columns.widen(connection, identifier(self._quarantine), QUARANTINE)
         return comment.removeprefix(_COMMENT)
+
+    def _check_key(self, connection: psycopg.Connection) -> None:
+        """Raise StopError where the fingerprint alone is no key, as in a table that is partitioned by day."""
+        try:
+            connection.execute(self.sql(Statements.TRY_KEY))
+        except psycopg.errors.InvalidColumnReference:
+            raise StopError(
+                f"table {self._table}: it has no unique key of the fingerprint alone, without which an event could be "
+                "in it twice. Of partitioned tables, only those by HASH (fingerprint) can have one"
+            ) from None
 
     def _comment(self, connection: psycopg.Connection) -> str:
         regclass = self.sql("{table}").as_string(connection)

@@ -28,7 +28,12 @@ FIRST_SCRAPES_SECONDS_MAX = 120.0
 DENIED = "urn:stranger"
 CERTIFICATE = ROOT / "tests" / "agent" / "http" / "localhost.crt"
 TRUSTED = f'{{"security.protocol" = "SSL", "ssl.ca.location" = "{CERTIFICATE}"}}'
-BY_OTHERS = {"oncegate_audit_findings", "oncegate_audit_sections", "oncegate_audit_timestamp_seconds"}
+BY_OTHERS = {
+    "oncegate_audit_epochs",
+    "oncegate_audit_findings",
+    "oncegate_audit_sections",
+    "oncegate_audit_timestamp_seconds",
+}
 """Metrics of the audit: tests/cloud/auditing/test_report.py."""
 
 

@@ -20,7 +20,7 @@ SUBJECT = Subject(
     TopicSpan("AbCdEfGhIjKlMnOpQrStUv", {0: 812, 1: 90}, {0: 813, 1: 90}, 1),
 )
 TOTALS = {"wrong": 0, "epochs": 0, "unwritten": 0, "records": 0, "doubled": 0}
-WHOLE = Findings(SUBJECT, {"accepted": 3}, [], [], [], [], {}, {}, [], TOTALS)
+WHOLE = Findings(SUBJECT, {"accepted": 3}, [], [], [], [], {}, {}, [], TOTALS, {"open": 1, "forked": 2})
 
 
 def broken(gateway: str, device: str) -> Findings:

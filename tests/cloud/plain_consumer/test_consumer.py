@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import time
 from pathlib import Path
 
+import psycopg
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -13,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from agent.forward.receipts.rules import PartitionView, Rules, Verdict, View, decide
 from agent.store.port import Batch, Offsets
-from cloud import audit, consumer
+from cloud import audit, consumer, maintenance
 from cloud.auditing.settings import parse as audit_settings
 from cloud.errors import KafkaError, StopError
 from cloud.postgres.sink import open_postgres
@@ -203,6 +206,58 @@ def test_a_topic_made_anew_under_a_running_member_stops_it(side: ConsumerSide) -
     assert side.ids() == list(range(10))
     assert side.start().wait(WAIT_SECONDS_MAX) == 1
     assert "recreated" in side.log()
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["fast", "immediate"])
+def test_a_server_that_ends_in_a_copy_ends_it_in_a_sentence_and_it_goes_on(
+    side: ConsumerSide, how: signal.Signals
+) -> None:
+    side.send(Gateway().records(readings(20_000)))
+    member = side.start()
+    with psycopg.connect(side.server.connection, autocommit=True) as connection:
+        copies = "SELECT FROM pg_stat_progress_copy WHERE tuples_processed > 0"
+        member.wait_until(lambda: bool(connection.execute(copies).fetchall()), "a copy", WAIT_SECONDS_MAX, 0.001)
+        os.kill(side.server.process.pid, how)
+    side.server.process.wait(WAIT_SECONDS_MAX)
+    assert member.wait(WAIT_SECONDS_MAX) == 1
+    side.server.start()
+    assert ("stage=failed error='PostgreSQL: " in side.log(), "Traceback" in side.log()) == (True, False)
+    side.start()
+    side.wait_for_receipts({0: 20_000, 1: 0})
+    assert side.ids() == list(range(20_000))
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("by", ["HASH (fingerprint)", "RANGE (day)"])
+def test_a_table_that_was_partitioned_is_served_where_its_key_is_still_the_fingerprint(
+    side: ConsumerSide, by: str
+) -> None:
+    gateway = Gateway()
+    first = gateway.records(readings(10))
+    side.send(first)
+    side.start()
+    side.wait_for_receipts({0: 10, 1: 0})
+    side.members[-1].terminate()
+    key, part = {
+        "HASH (fingerprint)": ("fingerprint", "FOR VALUES WITH (MODULUS 1, REMAINDER 0)"),
+        "RANGE (day)": ("fingerprint, day", "DEFAULT"),
+    }[by]
+    [(comment,)] = side.select("SELECT obj_description('{}'::regclass, 'pg_class')")
+    side.select(f"""ALTER TABLE {{0}} RENAME TO {{0}}_old;
+        CREATE TABLE {{0}} (LIKE {{0}}_old, PRIMARY KEY ({key})) PARTITION BY {by};
+        CREATE TABLE {{0}}_part PARTITION OF {{0}} {part}; CREATE INDEX ON {{0}} USING brin (received);
+        INSERT INTO {{0}} SELECT * FROM {{0}}_old; COMMENT ON TABLE {{0}} IS '{comment}'""")
+    side.send([*first[:5], *gateway.records(readings(5, start=10))])
+    member = side.start()
+    if by == "RANGE (day)":
+        assert member.wait(WAIT_SECONDS_MAX) == 1
+        assert "no unique key of the fingerprint alone" in side.log()
+        return
+    side.wait_for_receipts({0: 20, 1: 0})
+    assert side.ids() == list(range(15))
+    options = ("--sink", "postgres", "--connection", str(side.connection), "--table", side.name)
+    assert maintenance.main(options) == 0
 
 
 @pytest.mark.spark
