@@ -31,6 +31,7 @@ KINDS = {
     "rebalance": "a second instance joins, the first is killed, the second leaves",
     "broker": "the broker is killed, and started again",
     "malformed": "records that are no events",
+    "aborted": "records of transactions that were aborted",
     "retention": "records are deleted that the consumer has not read",
     "truncation": "the log loses its end, and has other records there",
     "topic": "the topic is deleted and made anew",
@@ -145,7 +146,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
     add(
         *("--wait",),
         type=seconds,
-        default=60.0,
+        default=90.0,
         metavar="SECONDS",
         help="how long no receipt may come, starts and rebalances included (default: %(default)g)",
     )

@@ -33,8 +33,8 @@ POLL_SECONDS = 0.05
 ANSWER_SECONDS_MAX = 60.0
 _BATCH_EVENTS = 25
 _DEVICES = 12
-_REPEATED, _LATER = 0.1, 0.1
-"""Shares of the events that are in the topic again, and of those with words and headers of a later release."""
+_REPEATED, _LATER, _REUSED = 0.1, 0.1, 0.02
+"""Shares of the events that are in the topic again, that have words and headers of a later release, or a used id."""
 
 Place = tuple[int, int]
 """Partition and offset of a record."""
@@ -191,12 +191,10 @@ class TopicTraffic:
         for gateway in self.gateways:
             gateway.close()
 
-    def burst(self, count: int, partition: int | None = None, *, with_malformed: bool = True) -> None:
-        """Send new events; some of them by both gateways, some again, some with ids that were used before."""
-        if with_malformed:
-            self._send_malformed()
+    def burst(self, count: int, partition: int | None = None, *, reuses_ids: bool = False) -> None:
+        """Send new events, some of them by both gateways, and some of the earlier ones again."""
         first, second = self.gateways
-        events = self._events(count)
+        events = self._events(count, _REUSED if reuses_ids else 0.0)
         first.send(events, self.random, partition)
         both = self.random.sample(events, int(count * _REPEATED))
         second.send([*self._events(count), *both], self.random, partition)
@@ -214,8 +212,8 @@ class TopicTraffic:
         """The number of events without a receipt."""
         return sum(gateway.outstanding for gateway in self.gateways)
 
-    def _events(self, count: int) -> list[Event]:
-        """Return events of several devices; in one of fifty the device has begun to count again."""
+    def _events(self, count: int, reused_share: float = 0.0) -> list[Event]:
+        """Return events of several devices, some of which have begun to count again."""
         events = []
         for number in range(self._ids, self._ids + count):
             device = f"urn:dev:mac:02005e{self.random.randrange(_DEVICES):06x}"
@@ -225,7 +223,21 @@ class TopicTraffic:
         self._ids += count
         return events
 
-    def _send_malformed(self) -> None:
+    def abort(self, aborted: set[str]) -> None:
+        """Send events in a transaction that is aborted, and add their fingerprints."""
+        settings = {"bootstrap.servers": self.target.bootstrap_servers, "log_level": 2}
+        producer = Producer({**settings, "transactional.id": self.target.topic})
+        producer.init_transactions(ANSWER_SECONDS_MAX)
+        producer.begin_transaction()
+        for record in RecordSource("certify-c", f"{self.random.getrandbits(64):016x}").records(self._events(10)):
+            headers: list[tuple[str, str | bytes | None]] = list(record.headers)
+            producer.produce(self.target.topic, record.value, record.key, headers=headers)
+            aborted.add(fingerprint_of(record))
+        producer.flush(ANSWER_SECONDS_MAX)
+        producer.abort_transaction(ANSWER_SECONDS_MAX)
+
+    def send_malformed(self) -> None:
+        """Send records that are no events."""
         whole = RecordSource("certify-c", f"{self.random.getrandbits(64):016x}").records(self._events(4))
         damaged = [
             Record(b"nobody", b"no event", []),

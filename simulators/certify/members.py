@@ -84,9 +84,9 @@ class Members:
         with self._lock:
             for number in [instance] if instance is not None else list(self._processes):
                 self._running.discard(number)
+                self.kills += self._processes[number].alive
                 self._processes[number].kill()
             self._is_armed = False
-            self.kills += 1
 
     def stop(self, instance: int) -> int | None:
         """End an instance by SIGTERM, and return its exit status; one that does not end in time is killed."""

@@ -29,6 +29,10 @@ class ResultError(SimulatorError):
     """The result could not be read by the query; the message says why."""
 
 
+class QueryError(ResultError):
+    """The query is wrong: it fails again."""
+
+
 class AbsentError(ResultError):
     """There is no such table or file: the consumer may not have made it yet."""
 
@@ -81,9 +85,9 @@ def _found(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Found:
     """Return the rows as fingerprints and refused places; raise ResultError where a column is missing."""
     at = {name.lower(): number for number, name in enumerate(columns)}
     if _FINGERPRINT not in at:
-        raise ResultError(f"--query: it has the columns {', '.join(columns)}, and none is named {_FINGERPRINT}")
+        raise QueryError(f"--query: it has the columns {', '.join(columns)}, and none is named {_FINGERPRINT}")
     if (_PARTITION in at) != (_OFFSET in at):
-        raise ResultError(f"--query: {_PARTITION} and {_OFFSET} belong together")
+        raise QueryError(f"--query: {_PARTITION} and {_OFFSET} belong together")
     names_refused = _PARTITION in at
     fingerprints: Counter[str] = Counter()
     refused = set()
@@ -115,10 +119,10 @@ def _read_postgresql(url: str, query: str) -> Table:
             return [column.name for column in cursor.description or ()], rows
     except UndefinedTable as error:
         raise AbsentError(f"--query: {error}") from error
-    except psycopg.OperationalError as error:
-        raise ResultError(f"--result: {error}") from error
+    except psycopg.ProgrammingError as error:
+        raise QueryError(f"--query: {error}") from error
     except psycopg.Error as error:
-        raise ResultError(f"--query: {error}") from error
+        raise ResultError(f"--result: {error}") from error
 
 
 def _read_sqlite(file: str, query: str) -> Table:
@@ -135,7 +139,9 @@ def _ask_sqlite(opened: sqlite3.Connection, query: str) -> Table:
         cursor = opened.execute(query)
         return [column[0] for column in cursor.description or ()], cursor.fetchall()
     except sqlite3.Error as error:
-        raise (AbsentError if "no such table" in str(error) else ResultError)(f"--query: {error}") from error
+        text = str(error)
+        kind = AbsentError if "no such table" in text else ResultError if "locked" in text else QueryError
+        raise kind(f"--query: {text}") from error
 
 
 def _read_duckdb(file: str, query: str) -> Table:
@@ -153,8 +159,10 @@ def _read_duckdb(file: str, query: str) -> Table:
                 return [column[0] for column in cursor.description or ()], cursor.fetchall()
         except duckdb.CatalogException as error:
             raise AbsentError(f"--query: {error}") from error
+        except duckdb.ProgrammingError as error:
+            raise QueryError(f"--query: {error}") from error
         except duckdb.Error as error:
-            raise ResultError(f"--query: {error}") from error
+            raise ResultError(f"--result: {error}") from error
 
 
 def _read_delta(folder: str, query: str) -> Table:
@@ -173,7 +181,9 @@ def _read_delta(folder: str, query: str) -> Table:
         found = asked.execute(query).read_all()
     except (DeltaError, OSError) as error:
         text = str(error)
-        raise (AbsentError if "table" in text and "not found" in text else ResultError)(f"--query: {text}") from error
+        is_wrong = text.startswith(("Schema error", "SQL error", "Error during planning"))
+        kind = AbsentError if "table" in text and "not found" in text else QueryError if is_wrong else ResultError
+        raise kind(f"--query: {text}") from error
     return found.column_names, list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 

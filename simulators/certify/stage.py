@@ -14,7 +14,7 @@ from typing import Self
 from simulators.certify import gateways
 from simulators.certify.gateways import PARTITIONS, Ears, Target, TopicTraffic
 from simulators.certify.members import Members
-from simulators.certify.result import AbsentError, Found, Result, ResultError
+from simulators.certify.result import AbsentError, Found, QueryError, Result, ResultError
 from simulators.certify.verdict import Facts, is_done
 from simulators.display import Display
 from simulators.services.kafka.broker import Broker
@@ -80,7 +80,7 @@ class Stage:
 
     def work(self) -> None:
         """Faults after which the consumer has to go on: everything gets its receipt in the end."""
-        self._burst(with_malformed=False)
+        self._burst(odd=False)
         if "retention" in self._plan.faults:
             self._display.fact("retention deletes what the consumer has not read")
             ends = gateways.view(self.target).ends
@@ -97,7 +97,7 @@ class Stage:
         for name, step in steps.items():
             if name in self._plan.faults:
                 step()
-        self._burst(with_malformed=False)
+        self._burst(odd=False)
         self._wait_for_receipts()
         self.members.stop(1)
         self.judge_end(is_complete=True)
@@ -105,23 +105,23 @@ class Stage:
     def retention(self) -> None:
         """After `work`, with the consumer down: records that it has not read are deleted."""
         self._display.phase("retention deletes records that the consumer has read nothing of")
-        self._burst(with_malformed=False)
+        self._burst(odd=False)
         ends = gateways.view(self.target).ends
         gateways.delete_records(self.target, {number: end.offset for number, end in ends.items()})
-        self._burst(with_malformed=False)
+        self._burst(odd=False)
         self._watch()
 
     def truncation(self) -> None:
         """Cut the end off the log, which then has other records there."""
         self._begin()
         number, end = max(gateways.view(self.target).ends.items(), key=lambda one: one[1].offset)
-        self.traffic.burst(_CUT_EVENTS, number, with_malformed=False)
+        self.traffic.burst(_CUT_EVENTS, number)
         self._wait_for_receipts()
         self._display.phase(f"the log of partition {number} loses what is above offset {end.offset}")
         self.members.kill()
         self._names_places = False
         cut_log(self._broker, self.target.topic, number, end.offset)
-        self.traffic.burst(2 * _CUT_EVENTS, number, with_malformed=False)
+        self.traffic.burst(2 * _CUT_EVENTS, number)
         self._watch()
 
     def topic(self) -> None:
@@ -134,13 +134,13 @@ class Stage:
         gateways.delete_topic(self.target)
         self._broker.create_topics(self.target.topic, partitions=PARTITIONS)
         for number, end in ends.items():  # other records at each offset that the consumer has read
-            self.traffic.burst(end.offset // 2 + _CUT_EVENTS, number, with_malformed=False)
+            self.traffic.burst(end.offset // 2 + _CUT_EVENTS, number)
         self._watch()
 
     def _begin(self) -> None:
         self._display.phase(f"{self.facts.name}: the command starts")
         self.members.start()
-        self.traffic.burst(self._plan.events // 4, with_malformed=False)
+        self.traffic.burst(self._plan.events // 4)
         self._wait_for_receipts()
 
     def _kills(self) -> None:
@@ -197,8 +197,12 @@ class Stage:
         self._burst()
         self._wait_for_receipts()
 
-    def _burst(self, *, with_malformed: bool = True) -> None:
-        self.traffic.burst(self._plan.events, with_malformed=with_malformed and "malformed" in self._plan.faults)
+    def _burst(self, *, odd: bool = True) -> None:
+        if odd and "malformed" in self._plan.faults:
+            self.traffic.send_malformed()
+        if odd and "aborted" in self._plan.faults:
+            self.traffic.abort(self.facts.aborted)
+        self.traffic.burst(self._plan.events, reuses_ids=odd)
 
     def _watch(self) -> None:
         """Start the consumer, and wait until it has ended or all is done, or until nothing moves any more.
@@ -206,14 +210,17 @@ class Stage:
         It may have to stop, as the contract says, or go on: what counts is that no receipt is wrong.
         """
         self.members.is_supervised = False
-        self.members.start()
-        try:
-            self._wait(lambda: self.members.is_down or not self.traffic.outstanding)
-        except StandstillError:
-            ended = "it goes on without receipts"
-        else:
-            ended = f"it ended with status {self.members.ends[-1]}" if self.members.is_down else "it gave all receipts"
-        self._display.fact(ended)
+        for _ in range(2):  # as its supervisor does
+            self.members.start()
+            try:
+                self._wait(lambda: self.members.is_down or not self.traffic.outstanding)
+            except StandstillError:
+                self._display.fact("it goes on without receipts")
+                break
+            if not self.members.is_down:
+                self._display.fact("it gave all receipts")
+                break
+            self._display.fact(f"it ended with status {self.members.ends[-1]}")
         self.members.kill()
         self.judge_end(is_complete=False)
 
@@ -263,6 +270,8 @@ class Stage:
             except AbsentError as error:
                 found, doing = Found(), f"{doing}; {error}"
                 break
+            except QueryError:
+                raise
             except ResultError as error:
                 if time.monotonic() > deadline:
                     self.facts.unjudged |= dict.fromkeys(events, f"{doing}: {error}")
