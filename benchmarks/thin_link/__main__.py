@@ -47,6 +47,7 @@ START_SECONDS_MAX: Final = 120.0
 DAY_SECONDS: Final = 86_400
 FIRST_EVENTS: Final = 10
 PARTITIONS: Final = range(topics.PARTITIONS)
+SPREAD: Final = 'spread = "gateway"\n'
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +65,11 @@ GATEWAYS: Final = (
     UplinkGateway("defaults"),
     UplinkGateway("lz4", kafka='properties = {"compression.type" = "lz4"}'),
     UplinkGateway("polls every 5 minutes", receipts='poll_seconds = "5m"'),
-    UplinkGateway("events gathered for 20 s", kafka='properties = {"linger.ms" = "20000"}'),
-    UplinkGateway(
-        "both",
-        kafka='properties = {"linger.ms" = "20000"}',
-        receipts='poll_seconds = "5m"',
-    ),
+    UplinkGateway("one partition", kafka=SPREAD),
+    UplinkGateway("gathered for 10 s", kafka=f'{SPREAD}gather = "10s"', receipts='poll_seconds = "5m"'),
+    UplinkGateway("gathered for 30 s", kafka=f'{SPREAD}gather = "30s"', receipts='poll_seconds = "5m"'),
+    UplinkGateway("exactly once", kafka='delivery = "exactly-once"'),
+    UplinkGateway("exactly once, gathered for 30 s", kafka=f'{SPREAD}delivery = "exactly-once"\ngather = "30s"'),
 )
 
 
@@ -80,7 +80,7 @@ def agent(folder: Path, servers: str, gateway: UplinkGateway) -> Iterator[str]:
     (port,) = ports.free(1)
     file = folder / "oncegate.toml"
     file.write_text(
-        f'[gateway]\nid = "gw-1"\nstate_dir = "{folder / "state"}"\n[coap]\nenabled = false\n'
+        f'[gateway]\nid = "{folder.name}"\nstate_dir = "{folder / "state"}"\n[coap]\nenabled = false\n'
         f'[http]\nbind = "127.0.0.1:{port}"\n[receipts]\n{gateway.receipts}\n'
         f'[kafka]\nbootstrap_servers = "{servers}"\n{gateway.kafka}\n'
     )

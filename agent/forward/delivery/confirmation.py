@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 CONFIRM_MS: Final = 1_000
 """Shortest time between two requests: acks that arrive meanwhile share the next answer."""
-CONFIRM_MS_MAX: Final = 30_000
+CONFIRM_MS_MAX: Final = 100_000
+"""Longest time between two while there are acks: what a kill or a change of leader sends again."""
 POLL_SHARE: Final = 3
 """Requests for each poll of the receipts: more would bring no receipt earlier, and take more bytes than the events."""
 CONFIRM_BATCHES: Final = 100

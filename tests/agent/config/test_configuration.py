@@ -215,10 +215,17 @@ ALARMS = {"name": "alarms", "priority": 10, "type": "alarm*"}
 
 
 def test_lanes_are_read_in_their_order() -> None:
-    doors = {"name": "doors", "priority": -1, "device": "urn:door:*", "type": "open", "time_to_live": "2h"}
+    doors = {
+        "name": "doors",
+        "priority": -1,
+        "device": "urn:door:*",
+        "type": "open",
+        "time_to_live": "2h",
+        "gather": 30,
+    }
     assert read_lanes([ALARMS, doors]) == (
         Lane("alarms", 10, type="alarm*"),
-        Lane("doors", -1, device="urn:door:*", type="open", time_to_live_seconds=7_200.0),
+        Lane("doors", -1, device="urn:door:*", type="open", time_to_live_seconds=7_200.0, gather_seconds=9.0),
     )
 
 
@@ -236,6 +243,7 @@ def test_lanes_are_read_in_their_order() -> None:
         ([ALARMS | {"device": ""}], "text"),
         ([ALARMS | {"time_to_live": "soon"}], "duration"),
         ([ALARMS | {"time_to_live": 0}], "above zero"),
+        ([ALARMS | {"gather": "soon"}], "duration"),
         ([ALARMS, ALARMS], "of its own"),
         ([ALARMS | {"name": f"lane-{number}"} for number in range(LANES_MAX + 1)], f"{LANES_MAX} lanes at most"),
     ],
