@@ -215,14 +215,7 @@ ALARMS = {"name": "alarms", "priority": 10, "type": "alarm*"}
 
 
 def test_lanes_are_read_in_their_order() -> None:
-    doors = {
-        "name": "doors",
-        "priority": -1,
-        "device": "urn:door:*",
-        "type": "open",
-        "time_to_live": "2h",
-        "gather": 30,
-    }
+    doors = {"name": "doors", "priority": -1, "device": "urn:door:*", "type": "open", "time_to_live": "2h", "gather": 9}
     assert read_lanes([ALARMS, doors]) == (
         Lane("alarms", 10, type="alarm*"),
         Lane("doors", -1, device="urn:door:*", type="open", time_to_live_seconds=7_200.0, gather_seconds=9.0),
