@@ -37,7 +37,16 @@ def _install_programs(more: Sequence[str]) -> None:
         jars.paths(jars.TLC)
         programs.install({**programs.PACKAGES, **{name: programs.HEAVY_PACKAGES[name] for name in names}})
         if heavy:
-            for of in (jars.S3, jars.S3A, jars.BROKER_3_9, jars.ARTEMIS, jars.CALIFORNIUM, jars.CONNECT):
+            for of in (
+                jars.S3,
+                jars.S3A,
+                jars.BROKER_3_9,
+                jars.ARTEMIS,
+                jars.CALIFORNIUM,
+                jars.CONNECT,
+                jars.STREAMS,
+                jars.JDBC,
+            ):
                 jars.paths(of)
     except ServiceError as error:
         print(f"setup: some tests cannot run: {error}", file=sys.stderr)
