@@ -34,6 +34,7 @@ from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  
 
 from cloud import kafka_options, settings
 from cloud.errors import JobError, KafkaError, StopError
+from cloud.gateways import Authentication, GatewayFile
 from cloud.plain_consumer.devices import DeviceFile
 from cloud.plain_consumer.metrics import ConsumerMetrics
 from cloud.plain_consumer.records import Appended, Judged, judge
@@ -102,6 +103,7 @@ class ConsumerSettings:
     quarantine: str
     retention_seconds: int
     devices: Path | None
+    gateways: Path | None
     metrics: tuple[str, int] | None
 
 
@@ -117,10 +119,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(given: ConsumerSettings, stop: threading.Event) -> int:
     metrics, devices = ConsumerMetrics(given.metrics), DeviceFile(given.devices)
+    topic = given.subscription.topic
+    gateways = None if given.gateways is None else Authentication(GatewayFile(given.gateways), topic)
     connection = read_connection(given.connection)
     with ConsumerTable(connection, given.table, given.quarantine, given.retention_seconds) as table:
         try:
-            Reader(given.subscription, table, devices, metrics).run(stop)
+            Reader(given.subscription, table, devices, metrics, gateways).run(stop)
         except KafkaException as error:
             raise JobError(f"Kafka's client: {error.args[0].str()}") from error
     return 0
@@ -162,11 +166,17 @@ class Reader:
     """Polls, writes and gives receipts."""
 
     def __init__(
-        self, subscription: Subscription, table: ConsumerTable, devices: DeviceFile, counts: ConsumerMetrics
+        self,
+        subscription: Subscription,
+        table: ConsumerTable,
+        devices: DeviceFile,
+        counts: ConsumerMetrics,
+        gateways: Authentication | None = None,
     ) -> None:
         self._topic = subscription.topic
         self._table = table
         self._devices = devices
+        self._gateways = gateways
         self._metrics = counts
         self._consumer = subscription.member()
         self._kafka = MemberKafka(subscription, self._consumer)
@@ -240,9 +250,11 @@ class Reader:
             self._is_stale = True
             return
         now = {p: Place(place.first, place.next, epochs[p]) for p, place in now.items()}
-        known, seen = self._devices.known(), datetime.now(UTC)
+        if self._gateways is not None:
+            self._gateways.renew()
+        said = partial(judge, seen=datetime.now(UTC), known=self._devices.known(), gateways=self._gateways)
         judged = [
-            judge(message.key(), message.value(), message.headers() or (), _appended(message), seen, known)  # type: ignore[arg-type]  # its stubs allow texts
+            said(message.key(), message.value(), message.headers() or (), _appended(message))  # type: ignore[arg-type]  # its stubs allow texts
             for message in records
         ]
         self._report_news(judged)
@@ -382,6 +394,7 @@ def parse(arguments: Sequence[str]) -> ConsumerSettings:
         quarantine=quarantine,
         retention_seconds=given.retention,
         devices=given.devices,
+        gateways=given.gateways,
         metrics=given.metrics,
     )
 
@@ -419,6 +432,7 @@ def parser() -> argparse.ArgumentParser:
         help="CSV with the columns device, name, site, tags; read again when it changes",
     )
     settings.add_shared_options(parser)
+    kafka_options.add_gateways(parser)
     kafka_options.add_options(parser, is_java=False)
     return parser
 

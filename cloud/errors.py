@@ -21,7 +21,15 @@ class KafkaError(JobError):
     """Kafka does not answer, or refuses; the table is complete nevertheless, and the next try may succeed."""
 
 
-class ReelectedError(JobError):
+class RestartError(JobError):
+    """The query is to begin anew, from where the checkpoint is; nothing of its batch is receipted."""
+
+
+class RenewedError(RestartError):
+    """The keys of the gateways have changed, and the query's plan has the former ones."""
+
+
+class ReelectedError(RestartError):
     """A leader was elected after the query's consumers began to read; new consumers read the batch again."""
 
 

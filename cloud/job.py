@@ -24,7 +24,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cloud.errors import EndingError, ReelectedError, StopError
+from cloud.errors import EndingError, RestartError, StopError
+from cloud.gateways import GatewayFile
 from cloud.runtime import disk, jvm
 from cloud.runtime.outcome import exit_status
 from cloud.runtime.program_log import log_to_stderr
@@ -42,7 +43,7 @@ from cloud.stream.kafka_admin import KafkaAdmin
 from cloud.stream.observer import NullObserver, Observer
 from cloud.stream.progress import ProgressLines
 from cloud.stream.receipts import Receipts
-from cloud.stream.records import observed, read_records
+from cloud.stream.records import key_frame, observed, read_records
 from cloud.stream.source import read_topic
 from cloud.stream.topic_log import TopicLog
 from cloud.table.devices import Devices
@@ -114,10 +115,16 @@ def run_on_checkpoint(
         if not wait_for_clock(checkpoint, stop.wait, receipts.repeat):
             return
         parts = (checkpoint, sink, receipts, last, settings.window_seconds)
-        writer = BatchWriter(*parts, log=log, observer=observer, effects=effects)
-        survivors = survivors_of(spark, settings, offsets.starting_offsets(topic, last, ranges))
+        gateways = None if settings.gateways is None else GatewayFile(settings.gateways)
+        renewed = bool if gateways is None else gateways.renewed
+        writer = BatchWriter(*parts, log=log, observer=observer, effects=effects, are_keys_renewed=renewed)
+        starting = offsets.starting_offsets(topic, last, ranges)
         spark.streams.addListener(ProgressLines(observer))
-        supervise(partial(start, survivors, writer, settings), writer, receipts, stop)
+
+        def begin() -> StreamingQuery:
+            return start(survivors_of(spark, settings, starting, gateways), writer, settings)
+
+        supervise(begin, writer, receipts, stop)
 
 
 def qualify(spark: SparkSession, settings: JobSettings) -> JobSettings:
@@ -167,10 +174,13 @@ def open_observer(address: tuple[str, int] | None) -> Observer:
     return metrics
 
 
-def survivors_of(spark: SparkSession, settings: JobSettings, starting_offsets: str) -> DataFrame:
+def survivors_of(
+    spark: SparkSession, settings: JobSettings, starting_offsets: str, gateways: GatewayFile | None = None
+) -> DataFrame:
     """Return the stream of survivors: read, check, drop duplicates."""
     topic = read_topic(spark, settings.kafka, starting_offsets)
-    records = observed(read_records(topic, settings.retention_seconds))
+    keys = None if gateways is None else key_frame(spark, gateways.keys, settings.kafka.topic)
+    records = observed(read_records(topic, settings.retention_seconds, keys))
     return drop_duplicates(records, settings.window_seconds)
 
 
@@ -187,13 +197,13 @@ def start(survivors: DataFrame, writer: BatchWriter, settings: JobSettings) -> S
 
 
 def supervise(begin: Callable[[], StreamingQuery], writer: BatchWriter, receipts: Receipts, stop: StopRequest) -> None:
-    """Run the stream until it fails, or a stop is requested; restart it after the election of a partition's leader."""
+    """Run the stream until it fails, or a stop is requested; restart it where plan or consumers are outdated."""
     query = begin()
     try:
         while not stop.wait(POLL_SECONDS):
             if query.isActive:
                 receipts.repeat()
-            elif isinstance(writer.error, ReelectedError):
+            elif isinstance(writer.error, RestartError):
                 logger.info("stage=restarting reason=%r", str(writer.error))
                 with suppress(StreamingQueryException):
                     query.awaitTermination()
@@ -204,7 +214,7 @@ def supervise(begin: Callable[[], StreamingQuery], writer: BatchWriter, receipts
         writer.close()
         logger.info("stage=stopping")
         query.stop()
-    if isinstance(writer.error, ReelectedError | EndingError):
+    if isinstance(writer.error, RestartError | EndingError):
         return  # a stop was requested, and nothing of the batch is receipted
     if writer.error is not None:
         raise writer.error

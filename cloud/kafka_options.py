@@ -36,6 +36,17 @@ def add_options(parser: argparse.ArgumentParser, *, is_java: bool) -> None:
     )
 
 
+def add_gateways(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the keys of the gateways."""
+    parser.add_argument(
+        "--gateways",
+        type=secret_path,
+        metavar="FILE",
+        help="CSV of gateways and keys, as `oncegate credentials --gateway` prints them, which only its owner may "
+        "read; records without the MAC of such a key go to quarantine; read again when it changes",
+    )
+
+
 def properties(given: argparse.Namespace) -> dict[str, str]:
     """Return the properties of both options; an argument overrides the file."""
     return {**given.kafka_properties, **dict(given.kafka)}

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from pathlib import Path
 
 from cloud import hooks, kafka_options, sinks
 from cloud.errors import StopError
@@ -60,6 +61,8 @@ class JobSettings:
     read_again: bool = False
     """Whether a new checkpoint begins at the topic's earliest offset; events in the table are not written again."""
     devices: str | None = None
+    gateways: Path | None = None
+    """Without it, records are taken for those of the gateway that they name."""
     metrics: tuple[str, int] | None = None
     """Host and port of the metrics for Prometheus."""
     transform: Hook | None = None
@@ -102,6 +105,7 @@ def parse(arguments: Sequence[str]) -> JobSettings:
         succeeds=given.succeeds,
         read_again=given.read_again,
         devices=given.devices,
+        gateways=given.gateways,
         metrics=given.metrics,
         transform=given.transform,
         effects=given.effects,
@@ -139,6 +143,8 @@ def _add_source_options(parser: argparse.ArgumentParser) -> None:
     add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
     add("--topic", default=EVENTS, help="default: %(default)s")
     add("--group", default=GROUP_DEFAULT, help="group whose committed offsets are the receipts; default: %(default)s")
+
+    kafka_options.add_gateways(parser)
 
 
 def _add_sink_options(parser: argparse.ArgumentParser) -> None:

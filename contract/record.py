@@ -45,7 +45,8 @@ HEADERS: Final[tuple[str, ...]] = (
 STATEMENT: Final = "ce_oncegate"
 """The extension attribute about the acceptance, in STATEMENT_WORDS words (`encode_record`)."""
 STATEMENT_WORDS: Final = 7
-"""Further ones are of a later gateway, and ignored."""
+MAC_WORD: Final = STATEMENT_WORDS
+"""The place of the gateway's authentication (`contract.mac`), which is optional; further words are ignored."""
 UNKNOWN: Final = "-"
 """The word for a bound that is unknown."""
 
@@ -157,29 +158,42 @@ def encode_value(fingerprint: bytes, gateway: str, label: Label, tail: bytes) ->
     return b"%b%b%b%d,%b}" % (VALUE_PREFIX, fingerprint.hex().encode(), before, label.sequence, tail)
 
 
-def encode_record(
-    fingerprint: bytes, gateway: str, label: Label, tail: bytes, clock: ClockTrust, shared: Shared, bound: int | None
+def encode_record(  # noqa: PLR0913  # what a record states
+    fingerprint: bytes,
+    gateway: str,
+    label: Label,
+    tail: bytes,
+    clock: ClockTrust,
+    shared: Shared,
+    bound: int | None,
+    *,
+    sign: Callable[[bytes, bytes, bytes], bytes] | None = None,
 ) -> Record:
     """Return the record of an event, of which `encode_tail` returned `tail`; its key is the device.
 
     The other parameters are the gateway's statements about the acceptance; `bound` is the earliest time at which a
     duplicate can have existed, in milliseconds since 1970 UTC, None where unknown. `ce_oncegate` has seven words:
-    gateway, epoch, sequence, time of acceptance, clock, shared day, and bound. The headers are in the order of HEADERS.
+    gateway, epoch, sequence, time of acceptance, clock, shared day, and bound; `sign` (`contract.mac.Signer`) adds an
+    eighth. The headers are in the order of HEADERS.
     """
     device, type_, time, received, _ = _read_fields(tail)
     start = _statement_start(gateway, label.epoch)
     accepted = f"{clock} {shared} {UNKNOWN if bound is None else bound}".encode()
+    value, id_ = encode_value(fingerprint, gateway, label, tail), fingerprint.hex().encode()
+    statement = b"%b %d %b %b" % (start, label.sequence, received, accepted)
+    if sign is not None:
+        statement = b"%b %b" % (statement, sign(id_, statement, value))
     return (
         device,
-        encode_value(fingerprint, gateway, label, tail),
+        value,
         [
             _SPECVERSION_HEADER,
             _type_header(type_),
             _kept_source_header(device) if len(device) <= SOURCE_BYTES_KEPT else _source_header(device),
-            ("ce_id", fingerprint.hex().encode()),
+            ("ce_id", id_),
             ("ce_time", _encode_time(received if time is None else time)),
             _CONTENT_TYPE_HEADER,
-            (STATEMENT, b"%b %d %b %b" % (start, label.sequence, received, accepted)),
+            (STATEMENT, statement),
         ],
     )
 

@@ -145,10 +145,11 @@ def _kafka_mistakes(settings: KafkaSettings, gateway: str, source: Source) -> It
     """Yield the mistakes that Kafka's client finds; it names one unknown property at a time."""
     from agent.forward.errors import KafkaSettingsError
     from agent.forward.forwarder import mode_of
-    from agent.forward.kafka.client import LastError, open_admin, producer_config
+    from agent.forward.kafka.client import LastError, open_admin, open_signer, producer_config
 
     try:
         producer_config(settings, mode_of(settings, gateway).fixed)
+        open_signer(settings)
     except KafkaSettingsError as error:
         yield _placed(str(error), source)
         return

@@ -59,7 +59,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command(
             "credentials",
             "agent.cli.sensor.credentials",
-            "create the OSCORE credentials of a sensor, for both sides",
+            "create the OSCORE credentials of a sensor, or the key of the gateway's records, for both sides",
         ),
     ),
     "this program": (

@@ -1,4 +1,4 @@
-"""Reads configuration files, as text and as TOML, and flushes folders to the disk.
+"""Reads configuration files, as text and as TOML, writes new ones, and flushes folders to the disk.
 
 Every failure is an OSError, a UnicodeDecodeError or a TOMLDecodeError.
 """
@@ -30,6 +30,27 @@ def check(*paths: Path | None) -> None:
     for path in paths:
         if path is not None:
             read(path)
+
+
+def write_new(file: Path, text: str, mode: int) -> None:
+    """Write a new file atomically, of its folder's group; raise FileExistsError, or another OSError."""
+    draft = file.with_name(f".{file.name}.draft")
+    draft.unlink(missing_ok=True)
+    try:
+        with open(draft, "x", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, mode)) as opened:
+            os.fchmod(opened.fileno(), mode)
+            os.fchown(opened.fileno(), -1, file.parent.stat().st_gid)  # the agent reads secrets by the folder's group
+            opened.write(text)
+            opened.flush()
+            os.fsync(opened.fileno())
+        os.link(draft, file)
+        try:
+            sync_folder(file.parent)
+        except OSError:
+            file.unlink()
+            raise
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

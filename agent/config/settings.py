@@ -270,6 +270,12 @@ class KafkaSettings:
         "file of secret properties, one per line as in `sasl.password=…`; takes precedence over `properties`",
         default=None,
     )
+    mac_key_file: Path | None = option(  # noqa: RUF009
+        readers.secret_path,
+        "this gateway's key, by which the job knows its records (`oncegate credentials --gateway`): "
+        "docs/security.md#records-that-only-their-gateway-can-write",
+        default=None,
+    )
     bytes_per_second_max: int | None = option(
         readers.positive_size, "cap on what the forwarder sends to Kafka each second; without it, no cap", default=None
     )

@@ -23,7 +23,7 @@ from agent.forward.delivery.lanes import Expiry, Turn
 from agent.forward.delivery.oversized import Oversized
 from agent.forward.delivery.session import Mode, SessionContext
 from agent.forward.errors import ClonedError, KafkaSettingsError, RefusedError, RenewalError, SessionError
-from agent.forward.kafka.client import LastError, describe, open_admin, producer_config
+from agent.forward.kafka.client import LastError, describe, open_admin, open_signer, producer_config
 from agent.forward.kafka.connect import check_reachable
 from agent.forward.kafka.health import Link
 from agent.forward.kafka.login_files import CHECK_SECONDS, Hours, LoginFiles, SessionStop, WallSteps
@@ -105,6 +105,7 @@ class Forwarder:
         """
         producer_config(self._settings, self._mode.fixed)
         open_admin(self._settings, LastError())
+        open_signer(self._settings)
         self._note_stop("")
         with suppress(OutboxError):  # the next start, or session in this mode, does so
             abandon_in_doubt(self._outbox)
@@ -174,6 +175,7 @@ class Forwarder:
             lane=self._lane.name,
             turn=self._lane.turn,
             expiry=self._expiry,
+            sign=open_signer(self._settings),
         )
 
     def _run_session(self, stop: threading.Event, session_stop: SessionStop) -> None:

@@ -15,7 +15,7 @@ from agent.forward.delivery.in_flight import InFlightBatch
 from agent.forward.delivery.produce import discard, hand_over, serve
 from agent.forward.delivery.session import POLL_SECONDS_MAX
 from agent.forward.errors import SessionError
-from agent.forward.kafka.client import LastError, describe, open_admin, producer_config
+from agent.forward.kafka.client import LastError, describe, open_admin, open_signer, producer_config
 from agent.forward.kafka.partitioner import partition_of
 from agent.forward.kafka.record import encode
 from agent.forward.kafka.topic import TopicWatch
@@ -32,7 +32,7 @@ def send_again(
 
     `progress` is called with the number acked so far. Raise KafkaSettingsError, and SessionError unless all are acked.
     """
-    config = producer_config(settings, AtLeastOnce.fixed)
+    config, sign = producer_config(settings, AtLeastOnce.fixed), open_signer(settings)
     errors = LastError()
     view = TopicWatch(open_admin(settings, errors), settings.topic, errors).read_view(threading.Event())
     partition = partition_of(settings, gateway, view.partitions)
@@ -48,7 +48,7 @@ def send_again(
 
     try:
         for event in events:
-            record = encode(event, gateway)
+            record = encode(event, gateway, sign)
             if not hand_over(producer, settings.topic, record, in_flight.report, check, partition):
                 raise SessionError(f"epoch {event.label.epoch}, sequence {event.label.sequence}: too large for Kafka")
             in_flight.sent(event.position)

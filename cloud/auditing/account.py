@@ -36,7 +36,8 @@ def judge(records: DataFrame, rows: DataFrame, quarantine: DataFrame) -> DataFra
         F.count("*").alias("matches"),
         F.min(F.struct(*(F.col(name).alias(f"of_{name}") for name in (*LABEL, *PLACE)))).alias("of"),
     )
-    raw = quarantine.select(*RECORD).distinct().withColumn("is_raw", F.lit(True))
+    # What somebody else has written says nothing about the labels of the gateway that it names.
+    raw = quarantine.groupBy(*RECORD).agg(F.max("foreign").alias("foreign")).withColumn("is_raw", F.lit(True))
     same = reduce(lambda one, other: one & other, (F.col(name) == F.col(f"of_{name}") for name in LABEL))
     rejected = (
         quarantine.select(F.col("rejected").alias("fingerprint")).distinct().withColumn("is_rejected", F.lit(True))
@@ -50,7 +51,8 @@ def judge(records: DataFrame, rows: DataFrame, quarantine: DataFrame) -> DataFra
         .when(F.col("is_rejected"), QUARANTINED)
         .otherwise(UNWRITTEN)
     )
-    return flat.withColumn("status", status).drop("is_raw", "is_rejected")
+    own = F.when(F.col("foreign").isNull(), F.col("sequence"))
+    return flat.withColumns({"status": status, "sequence": own}).drop("is_raw", "is_rejected", "foreign")
 
 
 def labels(judged: DataFrame) -> DataFrame:

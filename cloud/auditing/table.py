@@ -21,6 +21,7 @@ _PLACE = ("kafka_partition", "kafka_offset")
 # The fingerprint begins each value of a gateway.
 _REJECTED = "CASE WHEN reason LIKE 'rejected: %' THEN CAST(substr(value, 17, 32) AS STRING) END"
 _REJECTED_SQL = "CASE WHEN reason LIKE 'rejected: %' THEN convert_from(substr(value, 17, 32), 'UTF8') END"
+_FOREIGN = "CASE WHEN reason = 'mac' THEN 1 END"
 _APPENDED_SQL = "coalesce(appended, received)"
 
 
@@ -35,7 +36,8 @@ class TableView:
     """gateway, epoch, sequence, leaf (`auditing.leaves`)."""
     quarantine: DataFrame
     """topic_id, kafka_partition, kafka_offset, content (as returned by `auditing.topic.content`), rejected: the
-    fingerprint (hex) of an event that the user's transform has rejected, so that its duplicates have no row either."""
+    fingerprint (hex) of an event that the user's transform has rejected, so that its duplicates have no row either;
+    foreign: not null where the record is not of the gateway that it names."""
     gateway_events: DataFrame
     """The gateways' own events: gateway, epoch, type, data, appended."""
 
@@ -84,7 +86,13 @@ def of_frames(events: DataFrame, quarantine: DataFrame) -> TableView:
             *(*_PLACE, appended, told(*map(F.col, TOLD)).alias("told")),
         ),
         events.select("gateway", "epoch", "sequence", leaves.of_row(events.columns).alias("leaf")),
-        quarantine.select("topic_id", *_PLACE, content().alias("content"), F.expr(_REJECTED).alias("rejected")),
+        quarantine.select(
+            "topic_id",
+            *_PLACE,
+            content().alias("content"),
+            F.expr(_REJECTED).alias("rejected"),
+            F.expr(_FOREIGN).alias("foreign"),
+        ),
         events.filter(F.startswith("type", F.lit(GATEWAY_TYPES))).select("gateway", "epoch", "type", "data", appended),
     )
 
@@ -108,7 +116,7 @@ def of_postgres(spark: SparkSession, tables: Tables) -> TableView:
             tables.table,
             "",
         ),
-        "quarantine": (f"topic_id, {place}, {CONTENT_SQL}, {_REJECTED_SQL}", tables.quarantine, ""),
+        "quarantine": (f"topic_id, {place}, {CONTENT_SQL}, {_REJECTED_SQL}, {_FOREIGN}", tables.quarantine, ""),
         "gateway_events": (
             f"gateway, epoch, type, data, {_APPENDED_SQL}",
             tables.table,
@@ -131,7 +139,7 @@ def of_postgres(spark: SparkSession, tables: Tables) -> TableView:
     schemas = {
         "rows": f"gateway string, epoch string, sequence bigint, fingerprint string, {places}, "
         "appended timestamp, told string, leaf string, raw string",
-        "quarantine": f"topic_id string, {places}, content string, rejected string",
+        "quarantine": f"topic_id string, {places}, content string, rejected string, foreign int",
         "gateway_events": "gateway string, epoch string, type string, data string, appended timestamp",
     }
     frames = {

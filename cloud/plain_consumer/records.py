@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+from cloud.gateways import Authentication
 from cloud.table.layout import (
     AHEAD_DAYS_MAX,
     DAY_OUTSIDE,
@@ -31,6 +32,7 @@ from contract.record import (
     DATA_START,
     GATEWAY_BYTES_MAX,
     HEADERS,
+    MAC_WORD,
     NAME_BYTES_MAX,
     NUMBER_MAX,
     SPECVERSION,
@@ -100,13 +102,23 @@ class _Headers:
         self.gateway, self.epoch, self.sequence, received, self.clock, self.shared, self.bound = words[:STATEMENT_WORDS]
         self.event_time = _timestamp(self.time)
         self.received = _moment(received)
-        self.has_unknown = len(self.words) > STATEMENT_WORDS or len(headers) > len(HEADERS)
+        self.has_unknown = len(self.words) > MAC_WORD + 1 or len(headers) > len(HEADERS)
 
 
-def judge(
-    key: bytes | None, value: bytes | None, headers: Headers, place: Appended, seen: datetime, known: Descriptions
+def judge(  # a record, and what it is compared with
+    key: bytes | None,
+    value: bytes | None,
+    headers: Headers,
+    place: Appended,
+    *,
+    seen: datetime,
+    known: Descriptions,
+    gateways: Authentication | None = None,
 ) -> Judged:
-    """Return a record's row, with a reason where it belongs in the quarantine."""
+    """Return a record's row, with a reason where it belongs in the quarantine.
+
+    Without `gateways` any well-formed record is that of the gateway that it names.
+    """
     said = _Headers(headers)
     columns: dict[str, object] = {
         "kafka_partition": place.partition,
@@ -117,6 +129,8 @@ def judge(
         "value": value,
     }
     reason = _reason(key, value, said)
+    if reason is None and gateways is not None and not gateways.fits(said.gateway, said.id, said.words, value):
+        reason = Reason.MAC
     if reason is not None or key is None or value is None:
         columns |= {"reason": reason, "headers": _headers_text(headers)}
         return Judged(tuple(map(columns.get, STAGED)), said.has_unknown)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
-from cloud.errors import EndingError, JobError, ReelectedError, StopError
+from cloud.errors import EndingError, JobError, ReelectedError, RenewedError, StopError
 from cloud.stream import offsets
 from cloud.stream.checkpoint import Checkpoint, PlannedBatch
 from cloud.stream.effects import no_effects
@@ -38,6 +38,7 @@ class BatchWriter:
         log: TopicLog,
         observer: Observer,
         effects: Callable[[], bool] = no_effects,
+        are_keys_renewed: Callable[[], bool] = bool,
     ) -> None:
         self._checkpoint = checkpoint
         self._sink = sink
@@ -47,6 +48,7 @@ class BatchWriter:
         self._log = log
         self._observer = observer
         self._effects = effects
+        self._are_keys_renewed = are_keys_renewed
         self._busy = threading.Lock()
         """Held while a batch is being written."""
         self._closed = False
@@ -80,6 +82,8 @@ class BatchWriter:
                 raise
 
     def _write_or_skip(self, survivors: DataFrame, batch: int) -> None:
+        if self._are_keys_renewed():
+            raise RenewedError("the file of gateways has changed")
         planned = self._checkpoint.planned(batch)
         planned = replace(planned, starts=offsets.complete_starts(planned.starts, planned.ends))
         logger.info("batch=%d stage=planned offsets=%d", batch, _offset_count(planned))

@@ -5,17 +5,20 @@ its own, so that it is no duplicate of a good record with the same fingerprint. 
 reused contains the span of its acceptance (`id_reuse`).
 """
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from cloud.gateways import KEYS_MAX, Keys
 from cloud.table import id_reuse
 from cloud.table.layout import Reason
 from contract.event import TYPE_RESERVED_PREFIX
 from contract.fields import VERSION
+from contract.mac import MAC_DIGITS
 from contract.record import (
     CONTENT_TYPE,
     GATEWAY_BYTES_MAX,
     HEADERS,
+    MAC_WORD,
     NAME_BYTES_MAX,
     NUMBER_MAX,
     SPECVERSION,
@@ -41,6 +44,9 @@ _TIMESTAMP_BYTES = len("2026-01-01T00:00:00.000Z")
 _COUNT, _NUMBER = r"^(0|[1-9][0-9]{0,15})\z", r"^-?(0|[1-9][0-9]{0,18})\z"
 _SAID = "gateway STRING, epoch STRING, sequence STRING, device STRING, type STRING"
 _CONTROL = r"[\x00-\x1f\x7f]"
+_BLOCK_BYTES = 64
+"""Of SHA-256."""
+_STARTS = [(f"inner_{number}", f"outer_{number}") for number in range(KEYS_MAX)]
 
 COLUMNS = (
     "key",
@@ -70,8 +76,23 @@ and gateway, with a space between them, of one that states a newer contract."""
 OBSERVATION = "records"
 
 
-def read_records(topic: DataFrame, retention_seconds: int = RETENTION_SECONDS) -> DataFrame:
-    """Return the records as COLUMNS; `reason` is null for those that are well-formed."""
+def key_frame(spark: SparkSession, keys: Keys, topic: str) -> DataFrame:
+    """Return the keys of each gateway as _STARTS: what the inner and the outer hash begin with (RFC 2104 section 2)."""
+    names = [name for pair in _STARTS for name in pair]
+    rows = []
+    for gateway, found in keys.items():
+        starts = [start for key in found for start in _starts(key, topic)]
+        rows.append((gateway, *starts, *[None] * (len(names) - len(starts))))
+    return spark.createDataFrame(rows, f"gateway string, {', '.join(f'{name} binary' for name in names)}")
+
+
+def read_records(
+    topic: DataFrame, retention_seconds: int = RETENTION_SECONDS, keys: DataFrame | None = None
+) -> DataFrame:
+    """Return the records as COLUMNS; `reason` is null for those that are well-formed, and of a gateway's key.
+
+    Without `keys` (`key_frame`) any well-formed record is that of the gateway that it names.
+    """
     named = topic.select(
         F.col("value"),
         F.col("key").alias("kafka_key"),
@@ -98,7 +119,11 @@ def read_records(topic: DataFrame, retention_seconds: int = RETENTION_SECONDS) -
         F.get("words", 6).alias("bound_text"),
         _timestamp_of_milliseconds(F.get("words", 6)).alias("bound"),
     )
-    keyed = _keyed(stated.withColumn("reason", _reason()), retention_seconds)
+    reason = _reason()
+    if keys is not None:
+        stated = stated.join(F.broadcast(keys), on="gateway", how="left")
+        reason = F.coalesce(reason, F.when(~_is_authentic(), F.lit(Reason.MAC.value)))
+    keyed = _keyed(stated.withColumn("reason", reason), retention_seconds)
     # Spark writes a batch's time into the generated code. A coalesce without effect ends a unit of code, so that only
     # the short one after it is compiled in every batch.
     seen = F.current_timestamp().alias("seen")
@@ -115,6 +140,12 @@ def observed(records: DataFrame) -> DataFrame:
         F.max("newer").alias("newer"),
     )
     return watched.drop("has_unknown", "newer")
+
+
+def _starts(key: bytes, topic: str) -> tuple[bytes, bytes]:
+    whole = key.ljust(_BLOCK_BYTES, b"\0")
+    inner, outer = (bytes(octet ^ pad for octet in whole) for pad in (0x36, 0x5C))
+    return inner + topic.encode() + b"\n", outer
 
 
 def _header(name: str) -> Column:
@@ -152,7 +183,7 @@ def _keyed(judged: DataFrame, retention_seconds: int) -> DataFrame:
         "value",
         "kafka_key",
         F.when(bad, F.col("headers")).alias("headers"),
-        ((F.size("words") > STATEMENT_WORDS) | (F.size("headers") > len(HEADERS))).alias("has_unknown"),
+        ((F.size("words") > MAC_WORD + 1) | (F.size("headers") > len(HEADERS))).alias("has_unknown"),
         F.when(~bad & F.startswith("type", F.lit(TYPE_PREFIX + TYPE_RESERVED_PREFIX)), _newer()).alias("newer"),
     )
 
@@ -180,6 +211,18 @@ def _reason() -> Column:
     }
     failed = [F.when(~F.coalesce(check, F.lit(False)), F.lit(reason.value)) for reason, check in checks.items()]
     return F.coalesce(*failed)
+
+
+def _is_authentic() -> Column:
+    """Whether the eighth word is the MAC of one of the gateway's keys; see `contract.mac` for what it covers."""
+    parts = (F.col("id"), F.concat_ws(" ", F.slice("words", 1, MAC_WORD)))
+    message = F.concat(*(F.concat(part.cast("binary"), F.lit(b"\n")) for part in parts), F.col("value"))
+    word = F.get("words", MAC_WORD)
+    fits = F.lit(False)
+    for inner, outer in _STARTS:
+        digest = F.sha2(F.concat(outer, F.unhex(F.sha2(F.concat(inner, message), 256))), 256)
+        fits |= F.coalesce(F.substring(digest, 1, MAC_DIGITS) == word, F.lit(False))
+    return fits
 
 
 def _is_timestamp(name: str) -> Column:

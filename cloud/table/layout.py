@@ -19,6 +19,7 @@ class Reason(StrEnum):
     SHARED = "shared"
     VALUE = "value"
     CONTRADICTION = "contradiction"
+    MAC = "mac"
     ID_REUSED = "id_reused"
 
 

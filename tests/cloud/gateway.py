@@ -7,11 +7,17 @@ from collections.abc import Iterable
 from confluent_kafka import Producer
 
 from contract.event import Event
+from contract.mac import Signer
+from contract.record import STATEMENT
+from contract.topics import EVENTS
 from simulators.certify.records import Record, now, with_header, with_word, without_header
 from simulators.certify.records import RecordSource as Gateway
 from tests.support.waiting import wait_for_count
 
-__all__ = ["Gateway", "Record", "now", "readings", "send", "with_header", "with_word", "without_header"]
+__all__ = [
+    *("Gateway", "Record", "now", "readings", "send", "signed"),
+    *("with_header", "with_more", "with_word", "without_header"),
+]
 
 
 def readings(count: int, device: str = "urn:dev:mac:0000000000000001", start: int = 0) -> list[Event]:
@@ -30,3 +36,15 @@ def send(bootstrap_servers: str, topic: str, records: Iterable[Record], partitio
         producer.produce(topic, record.value, record.key, where, headers=headers)
         producer.poll(0)
     wait_for_count(lambda: producer.flush(1), 0, "records that Kafka has not acknowledged")
+
+
+def signed(record: Record, key: bytes, topic: str = EVENTS) -> Record:
+    """Return the record with its gateway's eighth word."""
+    headers = dict(record.headers)
+    word = Signer(key, topic)(headers["ce_id"], headers[STATEMENT], record.value)
+    return with_more(record, b" " + word)
+
+
+def with_more(record: Record, words: bytes) -> Record:
+    """Return the record with further words of the gateway's statement."""
+    return with_header(record, STATEMENT, dict(record.headers)[STATEMENT] + words)

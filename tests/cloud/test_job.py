@@ -18,7 +18,7 @@ from contract.record import ClockTrust
 from simulators.services import ports
 from simulators.services.kafka.broker import Broker
 from simulators.services.kafka.cut_log import cut_log
-from tests.cloud.gateway import Gateway, Record, now, readings, without_header
+from tests.cloud.gateway import Gateway, Record, now, readings, signed, without_header
 from tests.cloud.running import DELTA, DELTA_ON_S3, POSTGRES, CloudSide
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -99,6 +99,46 @@ def test_each_event_is_one_row_whatever_comes_twice(cloud: CloudSide) -> None:
     assert len(cloud.rows()) == 43
     assert len(cloud.quarantined()) == 6  # each record, wherever it is
     assert all(row["raw"] is None for row in cloud.rows())
+
+
+@pytest.mark.guarantee(5)
+@pytest.mark.heavy
+@pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
+def test_what_another_gateway_writes_in_a_name_is_no_event_of_it_and_keys_are_replaced_while_the_job_runs(
+    cloud: CloudSide,
+) -> None:
+    one, next_one, thief = (bytes([number]) * 32 for number in (1, 2, 3))
+    keys = cloud.folder / "gateways.csv"
+
+    def register(*lines: tuple[str, bytes]) -> None:
+        new = keys.with_suffix(".new")
+        new.touch(0o600)
+        new.write_text("".join(f"{gateway},{key.hex()}\n" for gateway, key in lines))
+        new.replace(keys)
+
+    register(("gw-1", one), ("gw-2", thief))
+    cloud.start("--gateways", str(keys))
+    gateway, opened = Gateway(), readings(3)
+    lies = [replace(event, data={"t": -1}) for event in opened]
+    false = [replace(lie, value=lie.value.replace(b"20.5", b"-1.0")) for lie in Gateway().records(opened[:1])]
+    beyond = Gateway(sequence=5_000).records(lies)
+    cloud.send([signed(record, thief, cloud.topic) for record in [*false, *beyond]], partition=0)
+    cloud.wait_for_receipts(4)
+    cloud.send([signed(record, one, cloud.topic) for record in gateway.records(opened)], partition=0)
+    cloud.wait_for_receipts(7)
+    assert cloud.ids() == ids(range(3))
+    assert [row["reason"] for row in cloud.quarantined()] == ["mac"] * 4
+
+    register(("gw-1", one), ("gw-1", next_one), ("gw-2", thief))
+    later = gateway.records(readings(3, start=3))
+    cloud.send(
+        [signed(later[0], one, cloud.topic), *(signed(r, next_one, cloud.topic) for r in later[1:])], partition=0
+    )
+    cloud.wait_for_receipts(10)
+    cloud.wait_for_log("the file of gateways has changed")
+    assert cloud.ids() == ids(range(6))
+    assert cloud.stop() == 0
+    assert cloud.wait_for_end(cloud.audit()) == 0, cloud.jobs[-1].log()[-3000:]
 
 
 @pytest.mark.guarantee(5)

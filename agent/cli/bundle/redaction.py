@@ -89,7 +89,7 @@ def secrets_of(settings: Settings, environment: Mapping[str, str] = os.environ) 
         for line in _lines(file):
             yield from _property_secrets(line)
     locations = [Path(properties[name]) for name in _KEY_LOCATIONS if name in properties]
-    for file in (settings.http.tls_key, settings.mqtt.tls_key_file, *locations):
+    for file in (settings.http.tls_key, settings.mqtt.tls_key_file, settings.kafka.mac_key_file, *locations):
         yield from (line for line in _lines(file) if not line.startswith("-----"))
     for line in _lines(settings.http.token_file):
         yield from _HASH.findall(line)

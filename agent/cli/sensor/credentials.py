@@ -1,8 +1,9 @@
-"""`oncegate credentials`: create the OSCORE credentials of a sensor."""
+"""`oncegate credentials`: create the OSCORE credentials of a sensor, or the key of the gateway's records."""
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import os
 import sys
@@ -11,38 +12,54 @@ from pwd import struct_passwd
 from typing import TYPE_CHECKING
 
 from agent.cli.doctor.files import as_user, open_folder, service_user
-from agent.cli.failures import print_error
+from agent.cli.failures import USAGE, print_error
 from agent.coap.errors import CredentialsError
 from agent.config import load
+from agent.config.files import write_new
 from agent.config.mistakes import ConfigurationError, Mistake
+from agent.config.settings import Settings
+from contract.mac import create_key
 
 if TYPE_CHECKING:
     from agent.coap.oscore.credentials import Credential
 
+MODE = 0o640
+"""Of the gateway's key; its folder's group is that of the service."""
+
 EXAMPLES = """examples:
   (umask 077 && oncegate credentials urn:dev:mac:00158d0001a2b3c4 > sensor.json)
   oncegate credentials --relay urn:example:relay-1
+  (umask 077 && oncegate credentials --gateway >> gateways.csv)
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("device", metavar="DEVICE", help="the sensor's URN, such as urn:dev:mac:00158d0001a2b3c4")
+    parser.add_argument(
+        "device", metavar="DEVICE", nargs="?", help="the sensor's URN, such as urn:dev:mac:00158d0001a2b3c4"
+    )
+    parser.add_argument(
+        "--gateway",
+        action="store_true",
+        help="create the file of kafka.mac_key_file, or beside it the next one, and print its line of the job's "
+        "--gateways",
+    )
     parser.add_argument("--relay", action="store_true", help="allow it to send events of other devices")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the gateway's file, and print the sensor's side as JSON; the secret is stored nowhere else."""
+    """Write the gateway's file, and print the other side's part; the secret is stored nowhere else."""
+    if (arguments.device is None) != arguments.gateway:
+        print_error("expected either DEVICE or --gateway")
+        return USAGE
+    settings = load.load(arguments.config)
+    if arguments.gateway:
+        return _create_key(settings, str(arguments.config))
     from agent.coap.oscore.credentials import create_credential
 
-    settings = load.load(arguments.config)
     folder = settings.coap_oscore.credentials_dir
     if folder is None:
-        raise ConfigurationError(
-            Mistake(
-                str(arguments.config), None, "coap.oscore", "credentials_dir", "missing; set it to the file's folder"
-            )
-        )
+        raise _missing(str(arguments.config), "coap.oscore", "credentials_dir", "set it to the file's folder")
     user = service_user({"gateway": settings.gateway})
     _make_folder(folder, user)
     file, credential = create_credential(folder, arguments.device, relay=arguments.relay)
@@ -53,6 +70,29 @@ def run(arguments: argparse.Namespace) -> int:
     if not is_readable:
         print_error(f"the service's user cannot read it: {open_folder(folder, user)}")
     return 0
+
+
+def _create_key(settings: Settings, configuration: str) -> int:
+    """Write the gateway's key, or beside it the next one, and print its line of the job's file of gateways."""
+    path = settings.kafka.mac_key_file
+    if path is None:
+        raise _missing(configuration, "kafka", "mac_key_file", "set it to the file that is to be made")
+    is_first = not path.exists()
+    file, key = path if is_first else path.with_name(f"{path.name}.next"), create_key()
+    try:
+        write_new(file, f"{key}\n", MODE)
+    except FileExistsError as error:
+        raise CredentialsError(f"{file} exists: rename it to {path}, which puts it into use, or remove it") from error
+    except OSError as error:
+        raise CredentialsError(f"{file} cannot be written: {error.strerror}") from error
+    csv.writer(sys.stdout, lineterminator="\n").writerow((settings.gateway.id, key))
+    then = "restart the agent" if is_first else f"mv {file} {path}"
+    print(f"oncegate: wrote {file}; add the output above to the job's --gateways file; then: {then}", file=sys.stderr)
+    return 0
+
+
+def _missing(configuration: str, section: str, key: str, remedy: str) -> ConfigurationError:
+    return ConfigurationError(Mistake(configuration, None, section, key, f"missing; {remedy}"))
 
 
 def _make_folder(folder: Path, user: struct_passwd | None) -> None:

@@ -119,33 +119,12 @@ def create_credential(folder: Path, device: str, *, relay: bool) -> tuple[Path, 
         with _locked(folder):
             taken = {credential.sensor_id for credential in read_credentials(folder).credentials}
             credential = Credential(device, secret, salt, _free_id(taken), relay=relay)
-            _write(file, _written(credential))
+            files.write_new(file, _written(credential), MODE)
     except FileExistsError as error:
         raise CredentialsError(f"{file} exists: remove it first, which revokes its secret") from error
     except OSError as error:
         raise CredentialsError(f"{file} cannot be written: {error.strerror}") from error
     return file, credential
-
-
-def _write(file: Path, text: str) -> None:
-    """Write a new file atomically; raise FileExistsError, or another OSError."""
-    draft = file.with_name(f".{file.name}.draft")
-    draft.unlink(missing_ok=True)
-    try:
-        with open(draft, "x", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, MODE)) as opened:
-            os.fchmod(opened.fileno(), MODE)
-            os.fchown(opened.fileno(), -1, file.parent.stat().st_gid)  # the agent reads it by the folder's group
-            opened.write(text)
-            opened.flush()
-            os.fsync(opened.fileno())
-        os.link(draft, file)
-        try:
-            files.sync_folder(file.parent)
-        except OSError:
-            file.unlink()
-            raise
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -128,7 +128,7 @@ class PipelinedSession:
         in_flight = InFlightBatch(events[0].position, self._leader_epochs)
         full = partial(self._check_full, in_flight, stop)
         for event in events:
-            record = encode(event, context.gateway)
+            record = encode(event, context.gateway, context.sign)
             if hand_over(producer, context.topic, record, in_flight.report, full, context.partition):
                 in_flight.sent(event.position)
             else:
@@ -197,7 +197,9 @@ class PipelinedSession:
         """Hold an event that was refused alone; raise SessionError for any other failure."""
         if failed.refused and self._alone is not None:
             alone, self._alone = self._alone, None
-            self._context.oversized.refused(alone, value_bytes(encode(alone, self._context.gateway)))
+            self._context.oversized.refused(
+                alone, value_bytes(encode(alone, self._context.gateway, self._context.sign))
+            )
             self._window.drop(failed)
         elif failed.refused:
             self._context.oversized.suspect(failed.first, failed.last)

@@ -120,7 +120,7 @@ class AtMostOnceSession:
         context = self._context
         count_for_cap(context, events)
         for event in events:
-            record = encode(event, context.gateway)
+            record = encode(event, context.gateway, context.sign)
             if hand_over(self._producer, context.topic, record, in_flight.report, lambda: None, context.partition):
                 in_flight.sent(event.position)
             else:

@@ -298,7 +298,7 @@ class TransactionalSession:
         """Hand the events to the producer; return False where it has refused one for its size."""
         count_for_cap(self._context, events)
         for event in events:
-            record = encode(event, self._context.gateway)
+            record = encode(event, self._context.gateway, self._context.sign)
             if not self._hand_over(record, in_flight):
                 self._context.oversized.refused(event, value_bytes(record))
                 return False
@@ -334,7 +334,8 @@ class TransactionalSession:
                 if self._context.clock.monotonic_ms() > deadline:
                     raise SessionError("the agent stops")
         if in_flight.refused and len(events) == 1:
-            self._context.oversized.refused(events[0], value_bytes(encode(events[0], self._context.gateway)))
+            record = encode(events[0], self._context.gateway, self._context.sign)
+            self._context.oversized.refused(events[0], value_bytes(record))
         elif in_flight.refused:
             self._context.oversized.suspect(in_flight.first, in_flight.last)
         elif in_flight.failure is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -58,6 +58,8 @@ class SessionContext:
     """The lane's turn; None where there is no other lane."""
     expiry: Expiry | None = None
     """None where events are sent whatever their age."""
+    sign: Callable[[bytes, bytes, bytes], bytes] | None = None
+    """Authenticates records (`contract.mac`); None where the gateway has no key."""
     confirm_ms: int = 0
     """How long acks wait at most for others that share their confirmation (`confirmation.confirm_ms`)."""
 

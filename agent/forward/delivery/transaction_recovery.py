@@ -94,7 +94,7 @@ def abort_hanging_transaction(
     events = context.outbox.read(intent.batch.first - 1, 1, 1)
     if not events:
         return
-    record, producer = encode(events[0], context.gateway), transactional.producer
+    record, producer = encode(events[0], context.gateway, context.sign), transactional.producer
 
     def send() -> None:
         for number in intent.batch.partitions:

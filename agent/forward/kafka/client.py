@@ -19,6 +19,7 @@ from agent.config.settings import KafkaSettings
 from agent.forward.errors import KafkaSettingsError, UnreachableError
 from agent.forward.kafka.msk_iam import with_login
 from agent.forward.kafka.uplink import Uplink
+from contract.mac import Signer, read_key
 from contract.properties import PropertiesError, parse
 
 REQUEST_SECONDS_MAX: Final = 10.0
@@ -118,6 +119,16 @@ def _read_properties(settings: KafkaSettings) -> dict[str, str]:
         return {**settings.properties, **parse(lines, settings.properties_file)}
     except PropertiesError as error:
         raise KafkaSettingsError(f"kafka.properties_file: {error}") from error
+
+
+def open_signer(settings: KafkaSettings) -> Signer | None:
+    """Return what authenticates records by the gateway's key, None without one; raise KafkaSettingsError."""
+    if settings.mac_key_file is None:
+        return None
+    try:
+        return Signer(read_key(files.read_text(settings.mac_key_file)), settings.topic)
+    except (OSError, ValueError) as error:  # no digit of it is in the text
+        raise KafkaSettingsError(f"kafka.mac_key_file: {settings.mac_key_file} cannot be used: {error}") from None
 
 
 def open_admin(settings: KafkaSettings, last_error: LastError, uplink: Uplink | None = None) -> AdminClient:

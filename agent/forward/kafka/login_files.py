@@ -16,7 +16,7 @@ from agent.clock import Clock
 from agent.config.readers import Span
 from agent.config.settings import KafkaSettings
 from agent.forward.errors import ClockSetBackError, KafkaSettingsError
-from agent.forward.kafka.client import FILE_SUFFIXES, LastError, given_properties, open_admin
+from agent.forward.kafka.client import FILE_SUFFIXES, LastError, given_properties, open_admin, open_signer
 from contract.record import ClockTrust
 
 CHECK_MS: Final = 2_000
@@ -54,6 +54,7 @@ class LoginFiles:
         changed = [str(path) for path, stamp in self._seen.items() if self._used.get(path) != stamp]
         try:
             open_admin(self._settings, LastError())
+            open_signer(self._settings)
         except KafkaSettingsError as error:
             self._refused = self._seen
             _log.warning("login=unusable files=%s reason=%r", ",".join(changed), str(error))
@@ -101,6 +102,8 @@ def login_files(settings: KafkaSettings) -> dict[str, Path]:
     }
     if settings.properties_file is not None:
         found["properties_file"] = settings.properties_file
+    if settings.mac_key_file is not None:
+        found["mac_key_file"] = settings.mac_key_file
     return found
 
 
@@ -108,7 +111,7 @@ def _state(settings: KafkaSettings) -> _State:
     try:
         paths = set(login_files(settings).values())
     except KafkaSettingsError:  # a file that is just being written
-        paths = set() if settings.properties_file is None else {settings.properties_file}
+        paths = {path for path in (settings.properties_file, settings.mac_key_file) if path is not None}
     return {path: _stamp(path) for path in paths}
 
 

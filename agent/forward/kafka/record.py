@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from agent.store.port import StoredEvent
 from contract.record import Record, encode_record, read_header_fields
 
 
-def encode(event: StoredEvent, gateway: str) -> Record:
+def encode(event: StoredEvent, gateway: str, sign: Callable[[bytes, bytes, bytes], bytes] | None = None) -> Record:
     """Return the record of an event: keyed by its device, so that all its duplicates are in one partition."""
-    return encode_record(event.fingerprint, gateway, event.label, event.tail, event.clock, event.shared, event.bound)
+    stated = (event.clock, event.shared, event.bound)
+    return encode_record(event.fingerprint, gateway, event.label, event.tail, *stated, sign=sign)
 
 
 def value_bytes(record: Record) -> int:

@@ -110,6 +110,27 @@ def test_credentials_are_made_for_the_service_or_the_command_is_named(folder: Pa
     assert finding["text"].startswith("0 of 2 OSCORE credentials usable: ")
 
 
+@AS_ROOT
+def test_the_key_of_a_gateway_and_the_next_one_are_made_for_the_service(folder: Path, oncegate: Run) -> None:
+    os.chown(folder, -1, NOBODY.pw_gid)
+    key = folder / "mac.key"
+    file = configure(folder, f'mac_key_file = "{key}"')
+    status, _, error = oncegate("check", "--config", str(file))
+    assert status == 2
+    assert f"mac_key_file: {key} cannot be used" in error
+    status, line, error = oncegate("credentials", "--gateway", "--config", str(file))
+    assert (status, line) == (0, f"gw1,{key.read_text()}")
+    assert "restart the agent" in error
+    assert (key.stat().st_gid, key.stat().st_mode & 0o777) == (NOBODY.pw_gid, 0o640)
+    assert oncegate("check", "--config", str(file))[0] == 0
+    status, line, error = oncegate("credentials", "--gateway", "--config", str(file))
+    assert (status, line) == (0, f"gw1,{Path(f'{key}.next').read_text()}")
+    assert f"mv {key}.next {key}" in error
+    status, line, error = oncegate("credentials", "--gateway", "--config", str(file))
+    assert (status, line) == (2, "")
+    assert f"{key}.next exists: rename it" in error
+
+
 @pytest.mark.parametrize(
     ("kafka", "more", "text"),
     [

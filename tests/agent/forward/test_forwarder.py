@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from contract.event import Event
-from contract.record import HEADERS, STATEMENT, read_stated_label
+from contract.mac import Signer
+from contract.record import HEADERS, STATEMENT, STATEMENT_WORDS, read_stated_label
 from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic, header, headers, sequence
 from tests.agent.forward.checks import assert_nothing_lost, wait_until_forwarded
@@ -38,6 +41,36 @@ def test_a_backlog_drains_in_order_per_device_while_new_events_come(kafka: Kafka
     assert len(by_device) == 10
     assert all(order == sorted(order) for order in by_device.values())
     assert sum(map(len, by_device.values())) == 6_000
+
+
+def test_records_are_signed_by_the_gateways_key_and_by_the_next_one_without_a_restart(
+    kafka: KafkaTopic, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file, outbox = tmp_path / "key", MemoryOutbox()
+    settings = replace(kafka.settings(), mac_key_file=file)
+    keys = [bytes([number]) * 32 for number in (1, 2)]
+    caplog.set_level("INFO")
+    file.write_text(keys[0].hex() + "\n")
+    with forwarding(settings, outbox):
+        outbox.append(*readings(10))
+        wait_until_forwarded(outbox)
+        file.write_text("no key\n")
+        wait_until(lambda: "login=unusable" in caplog.text, "a file that is no key is refused")
+        outbox.append(*readings(10, 10))
+        wait_until_forwarded(outbox)
+        new = file.with_suffix(".next")
+        new.write_text(keys[1].hex())
+        new.replace(file)
+        wait_until(lambda: "login=renewed" in caplog.text, "the new key is noticed")
+        outbox.append(*readings(10, 20))
+        wait_until_forwarded(outbox)
+    assert_nothing_lost(kafka, outbox)
+    for record in kafka.records():
+        statement, _, word = header(record, STATEMENT).rpartition(b" ")
+        sign = Signer(keys[sequence(record) > 20], kafka.topic)
+        assert sign(header(record, "ce_id"), statement, record.value() or b"") == word
+        assert len(statement.split()) == STATEMENT_WORDS
+    assert keys[0].hex() not in caplog.text
 
 
 def test_record_and_headers_arrive_as_the_design_says(kafka: KafkaTopic) -> None:

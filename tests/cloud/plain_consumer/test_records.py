@@ -60,7 +60,7 @@ def difference(mine: dict[str, object], other: dict[str, object]) -> list[tuple[
 
 
 def judge_one(offset: int, record: Record, appended: int) -> tuple[object, ...]:
-    return judge(record.key, record.value, record.headers, Appended(0, offset, appended), SEEN, {}).row
+    return judge(record.key, record.value, record.headers, Appended(0, offset, appended), seen=SEEN, known={}).row
 
 
 def comparable(row: dict[str, object]) -> dict[str, object]:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -9,17 +11,22 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import QueryProgressEvent
 
+from cloud.gateways import Authentication, GatewayFile
+from cloud.plain_consumer.records import Appended, judge
 from cloud.stream.observer import NullObserver
 from cloud.stream.progress import ProgressLines
-from cloud.stream.records import COLUMNS, OBSERVATION, read_records
+from cloud.stream.records import COLUMNS, OBSERVATION, key_frame, read_records
+from cloud.table.layout import STAGED
 from contract.event import Event
 from contract.record import HEADERS, STATEMENT
-from tests.cloud.gateway import Gateway, Record, now, with_header, with_word, without_header
+from contract.topics import EVENTS
+from tests.cloud.gateway import Gateway, Record, now, signed, with_header, with_more, with_word, without_header
 from tests.cloud.tables import topic
 
 pytestmark = pytest.mark.spark
 
 TIMED = Event("urn:dev:mac:0000000000000001", id=7, time=1_700_000_000_123, data={"t": 20.5})
+SEEN = datetime(2026, 1, 1, tzinfo=UTC)
 GATEWAY, EPOCH, SEQUENCE, RECEIVED, CLOCK, SHARED, BOUND = range(7)
 """The words of the statement."""
 CONTROLS = "".join(map(chr, range(0x20)))
@@ -73,6 +80,50 @@ def test_what_a_later_gateway_adds_is_ignored_and_headers_are_found_in_any_order
     for other in others:
         assert (other["reason"], other["has_unknown"]) == (None, True)
         assert {name: straight[name] for name in names} == {name: other[name] for name in names}
+
+
+KEYS = {"gw-1": (bytes(32), bytes(range(32))), "gw-2": (b"2" * 32,)}
+
+
+def altered(record: Record) -> Record:
+    return replace(record, value=record.value.replace(b'"t":20.5', b'"t":99.9'))
+
+
+@pytest.mark.guarantee(5)
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda record: signed(record, KEYS["gw-1"][0]), None),
+        (lambda record: signed(record, KEYS["gw-1"][1]), None),
+        (lambda record: with_more(signed(record, bytes(32)), b" 9"), None),
+        (lambda record: record, "mac"),
+        (lambda record: signed(record, KEYS["gw-2"][0]), "mac"),
+        (lambda record: signed(record, bytes(32), "another"), "mac"),
+        (lambda record: altered(signed(record, bytes(32))), "mac"),
+        (lambda record: with_word(signed(record, bytes(32)), BOUND, "-"), "mac"),
+        (lambda record: with_word(signed(record, bytes(32)), GATEWAY + 7, ""), "mac"),
+        (lambda record: signed(replace(record, key=b"x"), bytes(32)), "contradiction"),
+    ],
+)
+def test_a_record_is_of_the_gateway_whose_key_has_signed_it(
+    spark: SparkSession, tmp_path: Path, make: Callable[[Record], Record], reason: str | None
+) -> None:
+    record = make(good())
+    rows = read_records(topic(spark, [record]), keys=key_frame(spark, KEYS, EVENTS)).collect()
+    assert [row["reason"] for row in rows] == [reason]
+    file = tmp_path / "gateways.csv"
+    file.touch(0o600)
+    file.write_text("# keys\n" + "".join(f"{name},{key.hex()}\n" for name, found in KEYS.items() for key in found))
+    gateways = Authentication(GatewayFile(file), EVENTS)
+    place = Appended(0, 0, now())
+    judged = judge(record.key, record.value, record.headers, place, seen=SEEN, known={}, gateways=gateways)
+    assert dict(zip(STAGED, judged.row, strict=True))["reason"] == reason
+
+
+def test_a_gateway_without_a_key_is_nobody(spark: SparkSession) -> None:
+    record = signed(Gateway("gw-3").record(TIMED), bytes(32))
+    for keys in (KEYS, {}):
+        assert read_records(topic(spark, [record]), keys=key_frame(spark, keys, EVENTS)).collect()[0]["reason"] == "mac"
 
 
 def test_years_from_1_to_9999_are_timestamps(spark: SparkSession) -> None:

@@ -39,6 +39,9 @@ def members(file: Path) -> dict[str, str]:
         }
 
 
+MAC_KEY = "9e" * 32
+
+
 def bundle(configuration: Path, file: Path, environment: Mapping[str, str] | None = None) -> dict[str, str]:
     command = (sys.executable, "-m", "agent.cli.main", "support-bundle", str(file), "--config", str(configuration))
     done = subprocess.run(
@@ -66,7 +69,7 @@ def secrets_everywhere(tmp_path: Path) -> tuple[Path, dict[str, str], list[str]]
         for digits in hex_digits
         for encode in (b64encode, urlsafe_b64encode)
     ]
-    further = [*hex_digits, *map(str.upper, hex_digits), *encoded, token_hash, *key_lines]
+    further = [MAC_KEY, *hex_digits, *map(str.upper, hex_digits), *encoded, token_hash, *key_lines]
     write_journal(tmp_path / "bin", further)
     environment = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "MY_TOKEN": "geheim-environment"}
     return configuration, environment, further
@@ -83,6 +86,7 @@ def write_secret_files(folder: Path) -> str:
     (folder / "tokens").touch(0o640)
     (folder / "tokens").write_text(f"reader prometheus sha256:{token_hash}\n")
     shutil.copy(KEY, folder / "http.key")
+    (folder / "mac.key").write_text(MAC_KEY)
     shutil.copy(KEY, folder / "kafka.key")
     (folder / "oscore").mkdir()
     return token_hash
@@ -104,6 +108,7 @@ def write_configuration(folder: Path) -> Path:
     configuration.write_text(
         f'# geheim-property\n[gateway]\nid = "gw1"\nstate_dir = "{folder}/state"\n'
         f'[kafka]\nbootstrap_servers = "127.0.0.1:1"\nproperties_file = "{folder}/kafka"\n'
+        f'mac_key_file = "{folder}/mac.key"\n'
         f"properties = {{ {written} }}\n"
         f'[mqtt]\nusername = "u"\npassword_file = "{folder}/mqtt"\ntls = true\n'
         'tls_certificate_file = "/cert"\ntls_key_file = "geheim-misplaced"\n'

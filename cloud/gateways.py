@@ -1,0 +1,101 @@
+"""The keys of gateways, by which their records are authenticated (`contract.mac`): a private CSV file of the driver.
+
+Several lines may name one gateway, so that its key can be replaced without a record in between that no key fits.
+"""
+
+from __future__ import annotations
+
+import csv
+import logging
+from collections.abc import Mapping, Sequence
+from hmac import compare_digest
+from pathlib import Path
+
+from cloud.errors import StopError
+from contract.files import PrivateFileError, read_private
+from contract.mac import Signer, read_key
+from contract.record import MAC_WORD
+
+KEYS_MAX = 2
+"""Of one gateway: the present one and the next one."""
+
+Keys = Mapping[str, tuple[bytes, ...]]
+
+logger = logging.getLogger(__name__)
+
+
+class GatewayFile:
+    """The keys by gateway; a changed file that cannot be read is logged once, and the earlier keys stay in use."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file; raise StopError where it cannot be read."""
+        self._path = path
+        self._stamp = _stamp(path)
+        self.keys: Keys = _read(path)
+
+    def renewed(self) -> bool:
+        """Whether the file has other keys now, which are in `keys` then."""
+        try:
+            if (stamp := _stamp(self._path)) == self._stamp:
+                return False
+            self._stamp = stamp
+            before, self.keys = self.keys, _read(self._path)
+        except StopError as error:
+            logger.warning("gateways=unreadable reason=%r effect=%r", str(error), "the earlier keys stay in use")
+            return False
+        return self.keys != before
+
+
+class Authentication:
+    """Judges single records, as `stream.records` judges frames of them."""
+
+    def __init__(self, file: GatewayFile, topic: str) -> None:
+        self._file = file
+        self._topic = topic
+        self._signers = self._made()
+
+    def renew(self) -> None:
+        """Read the file again if it has changed."""
+        if self._file.renewed():
+            self._signers = self._made()
+
+    def fits(self, gateway: bytes, fingerprint: bytes | None, words: Sequence[bytes], value: bytes | None) -> bool:
+        """Whether a record's eighth word is that of a key of its gateway."""
+        if len(words) <= MAC_WORD or fingerprint is None or value is None:
+            return False
+        said = b" ".join(words[:MAC_WORD])
+        signers = self._signers.get(gateway, ())
+        return any(compare_digest(sign(fingerprint, said, value), words[MAC_WORD]) for sign in signers)
+
+    def _made(self) -> dict[bytes, tuple[Signer, ...]]:
+        keys = self._file.keys
+        return {name.encode(): tuple(Signer(key, self._topic) for key in each) for name, each in keys.items()}
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise StopError(f"gateways {path}: {error.strerror}") from error
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _read(path: Path) -> Keys:
+    try:
+        lines = read_private(path).splitlines()
+    except PrivateFileError as error:
+        raise StopError(f"gateways {path}: {error}") from error
+    keys: dict[str, tuple[bytes, ...]] = {}
+    for number, row in enumerate(csv.reader(lines), 1):
+        if not row or row[0].startswith("#"):
+            continue
+        try:
+            name, key = row
+            found = read_key(key)
+        except ValueError:  # whose text may have the key
+            raise StopError(f"gateways {path}, line {number}: expected a gateway, a comma and a key") from None
+        keys[name] = (*keys.get(name, ()), found)
+        if len(keys[name]) > KEYS_MAX:
+            raise StopError(f"gateways {path}, line {number}: {name} has more than {KEYS_MAX} keys; remove the oldest")
+    logger.info("gateways=%d file=%s", len(keys), path)
+    return keys
