@@ -91,9 +91,15 @@ class Status(Enum):
     TOO_LARGE = "too large"
     UNAUTHENTICATED = "unauthenticated"
     FORBIDDEN = "forbidden"
+    TOO_MANY = "too many events"
+    """More than the sender's or a device's share (`agent.quota`)."""
     NOT_FOUND = "not found"
     """A path or a method that takes no events."""
     UNAVAILABLE = "unavailable"
+
+
+TEMPORARY: Final = (Status.UNAVAILABLE, Status.TOO_MANY)
+"""The same delivery may be taken later."""
 
 
 @final
@@ -110,7 +116,7 @@ class Answer:
     reason: str
     """For people; with `Status.DURABLE` empty, unless all of it was recorded as rejected."""
     retry_seconds: int
-    """With `Status.UNAVAILABLE`: after how many seconds to try again."""
+    """With `Status.UNAVAILABLE` and `Status.TOO_MANY`: after how many seconds to try again."""
 
     def __init__(
         self,

@@ -14,6 +14,7 @@ from agent.decode import REJECTED_BYTES_MAX, Decoded, Undecodable, UnknownFormat
 from agent.delivery import Answer, Delivery, ForeignFormat, Respond, Status
 from agent.identity.identify import identify
 from agent.identity.warnings import IdentityWarnings
+from agent.quota import Quota
 from agent.store.port import Candidate, Intake, Outcome, Reject, Submission
 from agent.telemetry.activity import Activity
 from agent.telemetry.counters import DeliveryCounts, MemoryBudget, memory_bytes
@@ -27,6 +28,7 @@ _REFUSALS: Final[Mapping[type[Exception], Status]] = {
     ForbiddenError: Status.FORBIDDEN,
     UnauthenticatedError: Status.UNAUTHENTICATED,
 }
+_TOO_MANY: Final = "more events than devices.events_per_second_max"
 _BUSY: Final = Answer(Status.UNAVAILABLE, reason="too many deliveries in progress", retry_seconds=BUSY_RETRY_SECONDS)
 
 
@@ -44,7 +46,10 @@ class Pipeline:
         self._settings = settings
         self._clock = clock
         self._intake = intake
-        self._admission = Admission(devices or DevicesSettings())
+        devices = devices or DevicesSettings()
+        self._admission = Admission(devices)
+        rate = devices.events_per_second_max
+        self._quota = None if rate is None else Quota(rate, clock)
         protocols = limits() if protocols is None else protocols
         self.counts = {via: DeliveryCounts() for via in protocols}
         """Counts by `via`."""
@@ -83,6 +88,9 @@ class Pipeline:
         if not decoded.events:
             reason = decoded.rejected[0].reason if decoded.rejected else "the body holds no event"
             self._refuse(delivery, respond, Answer(Status.UNDECODABLE, rejected=len(decoded.rejected), reason=reason))
+            return
+        if self._quota is not None and (seconds := self._quota.take(delivery, decoded.events)):
+            self._refuse(delivery, respond, Answer(Status.TOO_MANY, reason=_TOO_MANY, retry_seconds=seconds))
             return
         self._store(delivery, decoded, respond)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.coap.message import PAYLOAD_MARKER, Option, uint, write_options
-from agent.delivery import Answer, Status
+from agent.delivery import TEMPORARY, Answer, Status
 from contract.cbor import encode_integer
 
 CHANGED: Final = 0x44
@@ -20,6 +20,8 @@ METHOD_NOT_ALLOWED: Final = 0x85
 INCOMPLETE: Final = 0x88
 TOO_LARGE: Final = 0x8D
 UNSUPPORTED_FORMAT: Final = 0x8F
+TOO_MANY_REQUESTS: Final = 0x9D
+"""4.29 (RFC 8516)."""
 UNAVAILABLE: Final = 0xA3
 NO_PROXY: Final = 0xA5
 
@@ -62,6 +64,7 @@ _CODES: Final = {
     Status.UNAUTHENTICATED: UNAUTHORIZED,
     Status.FORBIDDEN: FORBIDDEN,
     Status.NOT_FOUND: NOT_FOUND,
+    Status.TOO_MANY: TOO_MANY_REQUESTS,
     Status.UNAVAILABLE: UNAVAILABLE,
 }
 _STATUSES: Final = {**{code: status for status, code in _CODES.items()}, METHOD_NOT_ALLOWED: Status.NOT_FOUND}
@@ -77,7 +80,7 @@ def reply_to(answer: Answer, body_bytes_max: int) -> Reply:
     return Reply(
         _CODES[status],
         diagnostic(answer.reason),
-        max_age=max(RETRY_SECONDS_MIN, answer.retry_seconds) if status is Status.UNAVAILABLE else None,
+        max_age=max(RETRY_SECONDS_MIN, answer.retry_seconds) if status in TEMPORARY else None,
         size1=body_bytes_max if status is Status.TOO_LARGE else None,
         lasting=status in _LASTING,
     )

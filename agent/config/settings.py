@@ -112,6 +112,13 @@ class DevicesSettings:
         default="nothing",
     )
 
+    events_per_second_max: int | None = option(
+        readers.positive,
+        "events a second of each device and of each address but those of relays and the MQTT broker, for ten seconds "
+        "at once; what exceeds is refused with 429 or 4.29, or over MQTT rejected",
+        default=None,
+    )
+
     @property
     def requires_proof(self) -> bool:
         """Whether anonymous senders are refused."""

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from agent.delivery import Answer, Status
+from agent.delivery import TEMPORARY, Answer, Status
 
 JSON: Final = "application/json"
 RETRY_SECONDS_MIN: Final = 1
@@ -26,6 +26,7 @@ _CODES: Final = {
     Status.NOT_FOUND: 404,
     Status.TOO_LARGE: 413,
     Status.UNKNOWN_FORMAT: 415,
+    Status.TOO_MANY: 429,
     Status.UNAVAILABLE: 503,
 }
 
@@ -94,7 +95,7 @@ def response_to(answer: Answer) -> Response:
                 "fingerprints": [fingerprint.hex() for fingerprint in answer.fingerprints],
             },
         )
-    fields = [retry_after(answer.retry_seconds)] if answer.status is Status.UNAVAILABLE else []
+    fields = [retry_after(answer.retry_seconds)] if answer.status in TEMPORARY else []
     fields += [CHALLENGE] if answer.status is Status.UNAUTHENTICATED else []
     return refusal(_CODES[answer.status], answer.status.value, answer.reason, *fields).response
 

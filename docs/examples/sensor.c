@@ -107,5 +107,6 @@ int main(int count, char **given) {
   if (code >> 5 == 2) return 0; /* on disk: delete the event */
   if (code == 0 || code >> 5 == 5) return 1; /* no answer, or the store is full: send it again later */
   if (code == 0x81 || code == 0x83) return 1; /* 4.01, 4.03: not allowed; the gateway's operator can change that */
+  if (code == 0x9D) return 1;                 /* 4.29: more than this sensor's share; later */
   return 2; /* other 4.xx: these bytes are never accepted */
 }

@@ -103,7 +103,8 @@ void send_queue() {
   while (queued) {
     const int count = queued < PACK_MAX ? queued : PACK_MAX;
     const int code = request(body, pack(body, count)), kind = code >> 5;
-    if (kind != 2 && (kind != 4 || code == 0x81 || code == 0x83)) return;  // no answer, 5.xx, 4.01, 4.03: again later
+    if (kind != 2 && (kind != 4 || code == 0x81 || code == 0x83 || code == 0x9D))
+      return;  // no answer, 5.xx, 4.01, 4.03, 4.29: again later
     Serial.printf("%s %d\n", kind == 2 ? "stored" : "refused", count);     // other 4.xx: never accepted
     queued -= count;
     memmove(queue, queue + count, queued * sizeof(Event));

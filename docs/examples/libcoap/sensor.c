@@ -134,7 +134,8 @@ static void send_queue(coap_context_t *context, coap_session_t *session, const c
     uint32_t count = state->queued < PACK_MAX ? state->queued : PACK_MAX;
     int code = request(context, session, body, pack(body, device, state->queue, count));
     int kind = code >> 5;
-    if (kind != 2 && (kind != 4 || code == 0x81 || code == 0x83)) return; /* no answer, 5.xx, 4.01, 4.03: again later */
+    if (kind != 2 && (kind != 4 || code == 0x81 || code == 0x83 || code == 0x9D))
+      return; /* no answer, 5.xx, 4.01, 4.03, 4.29: again later */
     /* libcoap (4.3.5) also hands over an answer that is not protected, and does not tell. Whoever hears the link could
      * send one: so a refusal deletes nothing. A forged 2.04 cannot be recognised here. */
     if (with_oscore && kind != 2) return;

@@ -26,7 +26,7 @@ ACK_TIMEOUT_MS = 2000
 MAX_RETRANSMIT = 4
 SEPARATE_MS = 60000
 JSON = 50
-KEPT = (0x81, 0x83)  # 4.01, 4.03: the gateway's operator can change that
+KEPT = (0x81, 0x83, 0x9D)  # 4.01, 4.03: the gateway's operator can change that; 4.29: later
 
 
 def now_ms():

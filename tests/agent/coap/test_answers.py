@@ -29,6 +29,7 @@ TABLE = [
     (Answer(Status.FORBIDDEN), 0x83, b""),
     (Answer(Status.NOT_FOUND), 0x84, b""),
     (Answer(Status.UNAVAILABLE, reason="full", retry_seconds=7), 0xA3, b"\xd1\x01\x07\xfffull"),  # Max-Age (14) = 7
+    (Answer(Status.TOO_MANY, reason="rest", retry_seconds=7), 0x9D, b"\xd1\x01\x07\xffrest"),
     (Answer(Status.UNAVAILABLE), 0xA3, b"\xd1\x01\x01"),
 ]
 

@@ -1,0 +1,104 @@
+"""The share of each device and of each address."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.coap.answer import TOO_MANY_REQUESTS, reply_to
+from agent.config.settings import DevicesSettings, IdentitySettings
+from agent.delivery import Answer, Delivery, Media, Status
+from agent.http.response import response_to
+from agent.pipeline import Pipeline
+from agent.quota import BURST_SECONDS, NAMES_MAX
+from agent.store.port import Outcome, Submission
+from tests.agent.store.stores import HandClock
+
+RATE = 2
+BODY_EVENTS_MAX = 512
+DEVICES, ADDRESSES = ("urn:a", "urn:b"), ("[::1]", "[::2]")
+SENT = st.tuples(
+    st.integers(0, 30_000), st.sampled_from(DEVICES), st.sampled_from(ADDRESSES), st.sampled_from([1, 1, 1, 3, 512])
+)
+
+
+class Intake:
+    def __init__(self) -> None:
+        self.rejected: list[str] = []
+
+    def submit(self, submission: Submission) -> None:
+        self.rejected += [reject.reason for reject in submission.rejects]
+        submission.done(Outcome(accepted=len(submission.candidates)))
+
+
+class Gateway:
+    def __init__(self) -> None:
+        self.clock, self.intake = HandClock(), Intake()
+        devices = DevicesSettings(events_per_second_max=RATE)
+        self.pipeline = Pipeline(IdentitySettings(), self.clock, self.intake, devices)
+
+    def refusal(
+        self, device: str, sender: str, count: int = 1, via: str = "http", *, relay: bool = False
+    ) -> Answer | None:
+        """Send events; return the refusal, None where they are stored."""
+        event = json.dumps({"device": device, "data": {"n": 1}})
+        answers: list[Answer] = []
+        authenticated = "urn:relay" if relay else None
+        body = f"[{','.join([event] * count)}]".encode()
+        self.pipeline.receive(Delivery(body, Media.JSON, via, sender, authenticated, relay=relay), answers.append)
+        return None if answers[0].status is Status.DURABLE and not answers[0].reason else answers[0]
+
+
+@pytest.mark.guarantee(6)
+@given(st.lists(SENT, max_size=60))
+def test_nobody_exceeds_a_share_and_whoever_waits_as_told_is_taken(sent: Sequence[tuple[int, str, str, int]]) -> None:
+    gateway = Gateway()
+    taken: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for pause, device, address, count in sent:
+        gateway.clock.pass_seconds(pause / 1000)
+        now = gateway.clock.monotonic_ms()
+        refusal = gateway.refusal(device, address, count)
+        if refusal is None:
+            for name in (device, address):
+                taken[name].append((now, count))
+                for at, _ in taken[name]:
+                    within = sum(number for when, number in taken[name] if when >= at)
+                    assert within <= RATE * ((now - at) / 1000 + BURST_SECONDS) + max(n for _, n in taken[name])
+        else:
+            assert refusal.status is Status.TOO_MANY
+            gateway.clock.pass_seconds(refusal.retry_seconds)
+            assert gateway.refusal(device, address, count) is None
+            for name in (device, address):
+                taken[name].append((gateway.clock.monotonic_ms(), count))
+
+
+def test_a_share_is_of_one_device_and_address_and_an_address_of_many_devices_has_none() -> None:
+    gateway = Gateway()
+    assert gateway.refusal("urn:a", "[::1]", BODY_EVENTS_MAX) is None
+    refusal = gateway.refusal("urn:a", "[::2]")
+    assert refusal is not None
+    assert response_to(refusal).code == 429
+    assert ("Retry-After", str(BODY_EVENTS_MAX // RATE - BURST_SECONDS)) in response_to(refusal).fields
+    reply = reply_to(refusal, 1024)
+    assert (reply.code, reply.max_age) == (TOO_MANY_REQUESTS, BODY_EVENTS_MAX // RATE - BURST_SECONDS)
+    assert gateway.refusal("urn:b", "[::1]") is not None, "of the same address"
+    assert gateway.refusal("urn:b", "[::2]") is None
+    assert gateway.pipeline.counts["http"].refused == {Status.TOO_MANY: 2}
+    for relay, via in ((True, "http"), (False, "mqtt")):
+        assert gateway.refusal("urn:c" + via, "[::9]", BODY_EVENTS_MAX, via, relay=relay) is None
+        assert gateway.refusal("urn:d" + via, "[::9]", 1, via, relay=relay) is None
+        assert gateway.refusal("urn:c" + via, "[::9]", 1, via, relay=relay) is not None
+    assert gateway.intake.rejected == ["more events than devices.events_per_second_max"], "over MQTT it is set aside"
+
+
+def test_names_are_bounded() -> None:
+    gateway = Gateway()
+    for number in range(2 * NAMES_MAX):
+        gateway.refusal(f"urn:{number}", f"[::{number:x}]")
+    assert gateway.refusal("urn:0", "[::0]", BODY_EVENTS_MAX) is None
+    assert gateway.refusal("urn:0", "[::0]") is not None
