@@ -11,10 +11,12 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from agent.clock import Clock
-from agent.coap.oscore.serving import OscoreServing, open_oscore
+from agent.coap.errors import CredentialsError
+from agent.coap.oscore.serving import OscoreServing, open_oscore, renewed
 from agent.coap.server import CoapServer
 from agent.config.settings import Settings
 from agent.delivery import Receive, Record, Refuse
+from agent.renewal import Renewal
 from agent.store.port import Outbox
 from agent.telemetry.counters import Transport
 from agent.telemetry.links import Links
@@ -59,6 +61,8 @@ class Opened:
     """Its work until the event is set, after which it finishes what is in progress; an error ends the agent."""
     transport: Transport | None = None
     """What it counts itself, as what it recognises and answers without the pipeline."""
+    renewal: Renewal | None = None
+    """Its secrets that may be replaced while it is open."""
     forget_answers: Callable[[], None] | None = None
     """Clears its remembered answers: called when events are given up, so that their resend is stored as new."""
 
@@ -81,7 +85,21 @@ async def _serve_coap(opening: Opening, oscore: OscoreServing | None) -> AsyncIt
     async with server:
         closed = "" if oscore is None else oscore.closed
         transport = Transport(lambda: server.counters.duplicates, server.counters.unserved, closed)
-        yield Opened(server.address, transport=transport, forget_answers=server.forget_answers)
+        renewal = None if oscore is None else _renewal_of_oscore(opening, server, oscore)
+        yield Opened(server.address, None, transport, renewal, server.forget_answers)
+
+
+def _renewal_of_oscore(opening: Opening, server: CoapServer, oscore: OscoreServing) -> Renewal | None:
+    settings = opening.every.coap_oscore
+    if settings.credentials_dir is None:
+        return None
+
+    def read() -> None:
+        serving = renewed(settings, oscore)
+        opening.protect(serving.devices)
+        server.renew(serving)
+
+    return Renewal("coap", (settings.credentials_dir,), read, (CredentialsError,))
 
 
 def open_http(opening: Opening) -> AbstractAsyncContextManager[Opened]:
@@ -96,14 +114,21 @@ def open_http(opening: Opening) -> AbstractAsyncContextManager[Opened]:
 @asynccontextmanager
 async def _serve_http(opening: Opening) -> AsyncIterator[Opened]:
     # Imported here: a gateway without HTTP needs neither their time nor their memory.
+    from agent.http.errors import HttpSettingsError
     from agent.http.server import HttpServer
 
     seen, mappings = opening.observe(), known_mappings(opening.every)
     server = HttpServer(
         *(opening.every.http, opening.receive, seen.views, seen.responses), refuse=opening.refuse, mappings=mappings
     )
+    files = (opening.every.http.token_file, opening.every.http.tls_certificate, opening.every.http.tls_key)
+    renewal = Renewal(
+        *("http", tuple(file for file in files if file is not None)),
+        lambda: opening.protect(server.renew()),
+        (HttpSettingsError,),
+    )
     async with seen.history.sampled(), server:
-        yield Opened(server.address)
+        yield Opened(server.address, renewal=renewal)
 
 
 def known_mappings(settings: Settings) -> Mappings:

@@ -30,6 +30,7 @@ from agent.forward.receipts.poller import ReceiptPoller
 from agent.identity.changed import basis, note_basis
 from agent.opening import Opened, Opening
 from agent.pipeline import Pipeline
+from agent.renewal import renew
 from agent.store.errors import DamagedStoreError, DiskFullError
 from agent.store.flush_socket import FlushSocket
 from agent.store.lanes.stores import LaneStores, lane_stores
@@ -136,14 +137,15 @@ async def _run(
                         await stack.enter_async_context(_running(tasks.create_task(one.run(stop), name=name)))
                 addresses = {name: one.address for name, one in opened.items() if one.address}
                 runtime.tune()
-                await stack.enter_async_context(
-                    FlushSocket(settings.gateway.state_dir, store.flush, pipeline.refusals.document)
-                )
+                flushes = FlushSocket(settings.gateway.state_dir, store.flush, pipeline.refusals.document)
+                await stack.enter_async_context(flushes)
                 pairs = "".join(f" {name}=%s" for name in addresses)
                 log.info(f"agent=ready gateway=%s{pairs}", settings.gateway.id, *addresses.values())
                 supervision = tasks.create_task(supervise(notifier, store, _places(addresses)), name="supervision")
+                renewing = tasks.create_task(renew([one.renewal for one in opened.values()], stop), name="renewal")
                 await _until_stopped(stop, store)
                 supervision.cancel()
+                renewing.cancel()
                 notifier.stopping()
                 log.info("agent=stopping")
         finally:

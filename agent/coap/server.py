@@ -107,7 +107,13 @@ class CoapServer:
         from agent.coap.oscore.contexts import Contexts, ProtectedSite  # cryptography is large: only where it is used
 
         protection = Protection.REQUIRED if self._oscore.required else Protection.OFFERED
-        return ProtectedSite(plain, Contexts(self._oscore), tuning, pace, self.counters), protection
+        contexts = Contexts(self._oscore)
+        self._renew = contexts.renew
+        return ProtectedSite(plain, contexts, tuning, pace, self.counters), protection
+
+    def renew(self, oscore: OscoreServing) -> None:
+        """Take other credentials for requests from now on."""
+        self._renew(oscore)
 
     async def drain(self) -> None:
         """Stop reading, and wait until the requests in progress have been answered."""

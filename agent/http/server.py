@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
@@ -51,7 +51,7 @@ class HttpServer:
     ) -> None:
         self._settings = settings
         limits = limits or Limits()
-        access = open_access(settings)
+        self._access = access = open_access(settings)
         self._tls = open_tls(settings)
         events = Events(receive, access, limits.requests_in_progress_max, mappings)
         site = Site({EVENTS_PATH: {"POST": events.post}, **views.resources(access)})
@@ -78,6 +78,16 @@ class HttpServer:
             # The group must receive a cancellation, which may be its own; other exceptions are not of its tasks.
             cancelled = isinstance(error, asyncio.CancelledError)
             await (self._group.__aexit__(kind, error, trace) if cancelled else self._group.__aexit__(None, None, None))
+
+    def renew(self) -> Iterable[str]:
+        """Read tokens, certificate and key again, for new requests and connections; return who may send.
+
+        Raise HttpSettingsError where they cannot be used; then those before stay in use.
+        """
+        tokens, tls = open_access(self._settings).tokens, open_tls(self._settings)
+        self._access.tokens = tokens
+        self._acceptor.tls = tls
+        return () if tokens is None else tokens.senders
 
     async def drain(self) -> None:
         """Stop accepting, and wait until the requests in progress have been answered, or until the time limit."""

@@ -15,8 +15,16 @@ from simulators.certify.records import RecordSource as Gateway
 from tests.support.waiting import wait_for_count
 
 __all__ = [
-    *("Gateway", "Record", "now", "readings", "send", "signed"),
-    *("with_header", "with_more", "with_word", "without_header"),
+    "Gateway",
+    "Record",
+    "now",
+    "readings",
+    "send",
+    "signed",
+    "with_header",
+    "with_more",
+    "with_word",
+    "without_header",
 ]
 
 

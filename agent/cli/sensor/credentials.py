@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     _make_folder(folder, user)
     file, credential = create_credential(folder, arguments.device, relay=arguments.relay)
     print(json.dumps(sensor_side(credential), indent=2))
-    print(f"oncegate: wrote {file}; restart the agent, and configure the sensor with the output above", file=sys.stderr)
+    print(f"oncegate: wrote {file}; configure the sensor with the output above", file=sys.stderr)
     with as_user(user):
         is_readable = os.access(file, os.R_OK, effective_ids=True)
     if not is_readable:

@@ -143,11 +143,19 @@ class Contexts:
     """The security contexts, by recipient ID and ID context."""
 
     def __init__(self, serving: OscoreServing, random: Random | None = None) -> None:
-        numbers = SenderNumbers(serving.numbers_folder / NUMBERS_FILE, random or SystemRandom())
-        self._contexts = {
-            (credential.sensor_id, credential.id_context): SecurityContext(credential, numbers, serving.freshness)
-            for credential in serving.credentials
-        }
+        self._numbers = SenderNumbers(serving.numbers_folder / NUMBERS_FILE, random or SystemRandom())
+        self._contexts: dict[tuple[bytes, bytes | None], SecurityContext] = {}
+        self.renew(serving)
+
+    def renew(self, serving: OscoreServing) -> None:
+        """Take other credentials; the context of one that stays keeps its state."""
+        before, self._contexts = self._contexts, {}
+        for credential in serving.credentials:
+            key = credential.sensor_id, credential.id_context
+            known = before.get(key)
+            if known is None or known.credential != credential:
+                known = SecurityContext(credential, self._numbers, serving.freshness)
+            self._contexts[key] = known
 
     def find(self, request: Message) -> SecurityContext | None:
         """Return the context that a protected request names, None where there is none; raise DecodeError or IndexError.

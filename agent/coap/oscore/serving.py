@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
@@ -72,6 +72,16 @@ def open_oscore(settings: OscoreSettings, state_folder: Path) -> OscoreServing |
         files.named,
         closed,
     )
+
+
+def renewed(settings: OscoreSettings, serving: OscoreServing) -> OscoreServing:
+    """Read the credentials again; raise CredentialsError where those before have to stay in use."""
+    files = read_credentials(settings.credentials_dir or serving.numbers_folder)
+    for error in files.errors:
+        _log.error("credential=unreadable reason=%r", str(error))
+    if files.nameless:
+        raise CredentialsError(f"{settings.credentials_dir}: a credential that cannot be read may be anybody's")
+    return replace(serving, credentials=files.credentials, unusable=files.named)
 
 
 def check_installed() -> None:

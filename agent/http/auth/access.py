@@ -28,15 +28,15 @@ class Access:
     """
 
     def __init__(self, tokens: Tokens | None, *, loopback: bool) -> None:
-        self._tokens = tokens
+        self.tokens = tokens
         self._loopback = loopback
 
     def sender(self, head: Head) -> Holder | None:
         """Return the device or relay that posts, None where no token is needed; raise Refusal."""
-        if self._tokens is None:
+        if self.tokens is None:
             _check_local(head)
             return None
-        holder = _holder(self._tokens, head)
+        holder = _holder(self.tokens, head)
         if holder.role is Role.READER:
             raise refusal(403, "forbidden", "this token may read and not post; use that of a device or a relay")
         return holder
@@ -45,11 +45,11 @@ class Access:
         """Raise Refusal where the request may not read."""
         if (head.field(b"sec-fetch-site") or "").strip().lower() in _OTHER_SITES:
             raise refusal(403, "forbidden", "a page of another site in a browser may not read here")
-        if self._tokens is None:
+        if self.tokens is None:
             _check_local(head)
         elif self._loopback and _is_local(head):
             return
-        elif _holder(self._tokens, head).role is not Role.READER:
+        elif _holder(self.tokens, head).role is not Role.READER:
             raise refusal(403, "forbidden", "this token may post and not read; use that of a reader")
 
 
@@ -87,7 +87,7 @@ def _holder(tokens: Tokens, head: Head) -> Holder:
         raise _unauthorized("send Authorization: Bearer and your token")
     holder = tokens.find(token.strip().encode("latin-1"))
     if holder is None:
-        raise _unauthorized("this token is not in the token file, or was added after the agent's start")
+        raise _unauthorized("this token is not in the token file that the agent has read")
     return holder
 
 

@@ -32,7 +32,7 @@ class Acceptor:
     ) -> None:
         self._listener = listener
         self._make = make
-        self._tls = tls
+        self.tls = tls
         self._seconds_max = limits.head_seconds_max
         self._count_max = limits.connections_max if tls is None else limits.tls_connections_max
         self._open: set[asyncio.Task[None]] = set()
@@ -83,12 +83,12 @@ class Acceptor:
 
     async def _serve(self, sock: socket.socket) -> None:
         """Serve a connection to its end; its TLS errors are suppressed."""
-        times = {} if self._tls is None else {"ssl_handshake_timeout": self._seconds_max}
-        if self._tls is not None:
+        times = {} if self.tls is None else {"ssl_handshake_timeout": self._seconds_max}
+        if self.tls is not None:
             times["ssl_shutdown_timeout"] = self._seconds_max
         with suppress(OSError):
             _, protocol = await asyncio.get_running_loop().connect_accepted_socket(
-                self._make, sock, ssl=self._tls, **times
+                self._make, sock, ssl=self.tls, **times
             )
             await protocol.lost()
 
