@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import argparse
 import logging
-import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -35,14 +34,16 @@ from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  
 from cloud import kafka_options, settings
 from cloud.errors import JobError, KafkaError, StopError
 from cloud.gateways import Authentication, GatewayFile
+from cloud.hooks import Hook
 from cloud.plain_consumer.devices import DeviceFile
+from cloud.plain_consumer.effects import DueEffects
 from cloud.plain_consumer.metrics import ConsumerMetrics
 from cloud.plain_consumer.records import Appended, Judged, judge
 from cloud.plain_consumer.table import ConsumerTable, Place, StaleError
+from cloud.plain_consumer.transform import Made, Transform, untransformed
 from cloud.postgres.connection import read_connection
 from cloud.relaying.kafka import ANSWER_SECONDS_MAX, RelayKafka
-from cloud.runtime.outcome import exit_status
-from cloud.runtime.program_log import log_to_stderr
+from cloud.runtime.outcome import run_until_stopped
 from cloud.runtime.unbounded_calls import within
 from cloud.sinks import table_name
 from cloud.stream.receipts import Receipts
@@ -58,6 +59,8 @@ logger = logging.getLogger("cloud.consumer")
 BATCH_MESSAGES_MAX = 5000
 WAIT_SECONDS = 0.5
 CLOSE_SECONDS_MAX = 30.0
+POLL_SECONDS, POLL_SECONDS_MAX = 300, 86_400
+"""Librdkafka's default and maximum of max.poll.interval.ms."""
 _HARMLESS = (Code._MAX_POLL_EXCEEDED, Code._PARTITION_EOF)
 """Errors after which the next poll is sufficient."""
 _LOST = (Code._AUTO_OFFSET_RESET, Code._LOG_TRUNCATION)
@@ -105,26 +108,29 @@ class ConsumerSettings:
     devices: Path | None
     gateways: Path | None
     metrics: tuple[str, int] | None
+    transform: Hook | None
+    effects: Hook | None
+    effects_seconds_max: int
 
 
 def main(arguments: Sequence[str]) -> int:
     """Consume until a stop is requested; return the exit status."""
-    given = parse(arguments)
-    log_to_stderr()
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return exit_status(partial(_run, given, stop), logger)
+    return run_until_stopped(partial(_run, parse(arguments)), logger)
 
 
 def _run(given: ConsumerSettings, stop: threading.Event) -> int:
     metrics, devices = ConsumerMetrics(given.metrics), DeviceFile(given.devices)
+    transform = untransformed if given.transform is None else Transform(given.transform)
     topic = given.subscription.topic
     gateways = None if given.gateways is None else Authentication(GatewayFile(given.gateways), topic)
-    connection = read_connection(given.connection)
-    with ConsumerTable(connection, given.table, given.quarantine, given.retention_seconds) as table:
+    names = given.table, given.quarantine, given.retention_seconds
+    keeps_new = given.effects is not None
+    with ConsumerTable(read_connection(given.connection), *names, keeps_new=keeps_new) as table:
+        effects = None
+        if given.effects is not None:
+            effects = DueEffects(given.effects, table, metrics, given.effects_seconds_max)
         try:
-            Reader(given.subscription, table, devices, metrics, gateways).run(stop)
+            Reader(given.subscription, table, devices, metrics, gateways, transform, effects).run(stop)
         except KafkaException as error:
             raise JobError(f"Kafka's client: {error.args[0].str()}") from error
     return 0
@@ -172,12 +178,16 @@ class Reader:
         devices: DeviceFile,
         counts: ConsumerMetrics,
         gateways: Authentication | None = None,
+        transform: Callable[[Sequence[Judged]], Made] = untransformed,
+        effects: DueEffects | None = None,
     ) -> None:
         self._topic = subscription.topic
         self._table = table
         self._devices = devices
         self._gateways = gateways
         self._metrics = counts
+        self._transform = transform
+        self._effects = effects
         self._consumer = subscription.member()
         self._kafka = MemberKafka(subscription, self._consumer)
         self._log = PlaceLog(self._kafka, self._topic)
@@ -188,6 +198,8 @@ class Reader:
         self._topic_id = ""
         self._places: dict[int, Place] = {}
         """The table's places in the assigned partitions."""
+        self._paused: set[int] = set()
+        """The partitions that are not read until the effects are done."""
         self._batch = 0
         self._is_due = False
         """Whether the places have changed since the last receipts."""
@@ -218,13 +230,13 @@ class Reader:
         except KafkaError as error:  # nothing is written, and all is read again
             logger.warning("stage=retrying error=%r", str(error))
             self._is_stale = True
-        if not self._is_due:
+        if not self._is_due or not self._effects_are_done():
             self._receipts.repeat()
         elif not self._is_stale:
             self._is_due = False
             if self._receipts.commit(self._read(self._places)):
                 self._metrics.receipted()
-        self._metrics.turned()
+        self._metrics.turned(self._lag())
 
     def close(self) -> None:
         """Leave the group; without an answer in time, the group notices as after a crash."""
@@ -259,7 +271,7 @@ class Reader:
         ]
         self._report_news(judged)
         try:
-            written = self._table.write((one.row for one in judged), was, now, self._topic, self._topic_id)
+            written = self._table.write(self._transform(judged), was, now, self._topic, self._topic_id)
         except StaleError as error:
             logger.warning("stage=rejected error=%r", str(error))
             self._is_stale = True
@@ -269,6 +281,24 @@ class Reader:
         self._is_due = True
         self._metrics.wrote(written, judged, time.monotonic() - began)
         logger.info("batch=%d stage=committed records=%d rows=%d", self._batch, len(records), written.rows)
+
+    def _effects_are_done(self) -> bool:
+        """Make the effects that are due; whatever is read, waits until they are done."""
+        if self._effects is None:
+            return True
+        if not self._effects(self._places):
+            self._pause(self._places)
+            return False
+        if self._paused:
+            self._consumer.resume([TopicPartition(self._topic, partition) for partition in self._paused])
+            self._paused.clear()
+        return True
+
+    def _pause(self, partitions: Iterable[int]) -> None:
+        """Read no more of these partitions until it is resumed where the client has returned its last record."""
+        new = set(partitions) - self._paused
+        self._consumer.pause([TopicPartition(self._topic, partition) for partition in new])
+        self._paused |= new
 
     def _report_news(self, judged: Sequence[Judged]) -> None:
         """Report once that gateways have a newer contract, and once what this release ignores."""
@@ -287,6 +317,8 @@ class Reader:
         """Begin at the table's places, whatever the group has committed in Kafka."""
         begun = self._begin([one.partition for one in partitions])
         consumer.incremental_assign(self._positions(begun))
+        if self._effects is not None:
+            self._pause(begun)  # those of another member may be due
         self._places |= begun
         self._is_due = True
         logger.info("stage=assigned partitions=%s", sorted(begun))
@@ -294,6 +326,7 @@ class Reader:
     def _lost(self, _: Consumer, partitions: Sequence[TopicPartition]) -> None:
         for one in partitions:
             self._places.pop(one.partition, None)
+            self._paused.discard(one.partition)
         self._is_due = True
         logger.info("stage=revoked partitions=%s", sorted(one.partition for one in partitions))
 
@@ -348,6 +381,14 @@ class Reader:
         epochs = {partition: place.epoch for partition, place in places.items()}
         return Commit(self._table.id, "", 0, self._batch, self._topic, self._topic_id, {}, ends, first, epochs=epochs)
 
+    def _lag(self) -> int:
+        """Return the number of unread records of the partition with the most of them, as far as the client knows."""
+        behind = [0]
+        for partition, place in self._places.items():
+            known = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), cached=True)
+            behind.append(known[1] - place.next)
+        return max(behind)
+
     def _is_record(self, message: Message) -> bool:
         error = message.error()
         if error is None:
@@ -387,7 +428,7 @@ def parse(arguments: Sequence[str]) -> ConsumerSettings:
             group=given.group,
             instance=given.instance_id,
             succeeds=given.succeeds,
-            properties=kafka_options.properties(given),
+            properties=_poll_within(given) | kafka_options.properties(given),
         ),
         connection=given.connection,
         table=given.table,
@@ -396,7 +437,17 @@ def parse(arguments: Sequence[str]) -> ConsumerSettings:
         devices=given.devices,
         gateways=given.gateways,
         metrics=given.metrics,
+        transform=given.transform,
+        effects=given.effects,
+        effects_seconds_max=given.effects_limit,
     )
+
+
+def _poll_within(given: argparse.Namespace) -> dict[str, str]:
+    """Return the property by which a call of the effects does not remove the member from the group."""
+    if given.effects is None:
+        return {}
+    return {"max.poll.interval.ms": str(min(POLL_SECONDS + given.effects_limit, POLL_SECONDS_MAX) * 1000)}
 
 
 def parser() -> argparse.ArgumentParser:

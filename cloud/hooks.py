@@ -34,6 +34,11 @@ class Hook:
     load: Callable[[], Callable[..., Any]]
     """Imports the module where that is not done yet; it may need Spark's session."""
 
+    def check(self) -> None:
+        """Raise HookError where its module cannot be imported, which is to end a program at its start."""
+        with self.called():
+            pass
+
     @contextmanager
     def called(self) -> Iterator[Callable[..., Any]]:
         """Yield the function; raise HookError, with file, line and message, for each error but the job's own."""
@@ -88,8 +93,9 @@ def _names(file: Path) -> set[str]:
 
 
 def _load(module: str, name: str) -> Callable[..., Any]:
-    loaded, pickle = import_module(module), import_module("pyspark.cloudpickle")
-    pickle.register_pickle_by_value(loaded)  # the executors have no such file
+    loaded = import_module(module)
+    if "pyspark" in sys.modules:
+        import_module("pyspark.cloudpickle").register_pickle_by_value(loaded)  # the executors have no such file
     call: Callable[..., Any] = getattr(loaded, name)
     return call
 

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from psycopg import sql
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from cloud.http_calls import post
 from cloud.postgres.connection import connected, durable_transaction, identifier, read_connection
 from cloud.postgres.copy_format import lines, without_nul
 
+__all__ = ["append_to_delta", "insert_into_postgres", "merge_into_delta", "post", "send_to_topic"]
+
 _KEYS = "_keys"
 _COMMIT_NUMBER = "-"
+_WAYS = {
+    "sum": "coalesce(t.{0} + s.{0}, t.{0}, s.{0})",
+    "min": "least(t.{0}, s.{0})",
+    "max": "greatest(t.{0}, s.{0})",
+}
+_MERGED = "oncegate_merged"
+_ONCE = "spark.databricks.delta.write"
+"""Begins the settings by which Delta executes a statement once."""
 
 
 def append_to_delta(rows: DataFrame, path: str, key: str) -> None:
@@ -23,6 +35,31 @@ def append_to_delta(rows: DataFrame, path: str, key: str) -> None:
     table, _, number = key.rpartition(_COMMIT_NUMBER)
     writer = rows.write.format("delta").mode("append")
     writer.option("txnAppId", f"oncegate-effects-{table}").option("txnVersion", number).save(path)
+
+
+def merge_into_delta(rows: DataFrame, path: str, key: str, by: Sequence[str], **combined: str) -> None:
+    """Merge rows into a Delta table that has one for each value of the columns `by`, and is created if absent.
+
+    A second call under the same key changes nothing, by Delta's own transaction ids. `combined` says of each other
+    column whether two values become their `sum`, `min` or `max`. There must be one row for each value of `by`.
+    """
+    table, _, number = key.rpartition(_COMMIT_NUMBER)
+    on = " AND ".join(f"t.{name} <=> s.{name}" for name in map(_quoted, by))
+    values = ", ".join(f"{_quoted(name)} = {_WAYS[way].format(_quoted(name))}" for name, way in combined.items())
+    spark, source = rows.sparkSession, rows.select(*by, *combined)
+    source.limit(0).write.format("delta").mode("ignore").save(path)
+    source.createOrReplaceTempView(_MERGED)
+    once = {f"{_ONCE}.txnAppId": f"oncegate-effects-{table}", f"{_ONCE}.txnVersion": number}
+    try:
+        for name, value in once.items():
+            spark.conf.set(name, value)
+        spark.sql(
+            f"MERGE INTO delta.{_quoted(path)} t USING {_MERGED} s ON {on} "
+            f"WHEN MATCHED THEN UPDATE SET {values} WHEN NOT MATCHED THEN INSERT *"
+        )
+    finally:
+        for name in once:
+            spark.conf.unset(name)
 
 
 def insert_into_postgres(rows: DataFrame, connection: Path, table: str, key: str) -> int:
@@ -59,3 +96,7 @@ def send_to_topic(rows: DataFrame, bootstrap_servers: str, topic: str, **propert
     for name, value in properties.items():
         writer = writer.option(f"kafka.{name.replace('_', '.')}", value)
     writer.option("kafka.bootstrap.servers", bootstrap_servers).option("topic", topic).save()
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

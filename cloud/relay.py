@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -28,8 +27,7 @@ from cloud.errors import KafkaError, StopError
 from cloud.relaying.kafka import RelayKafka
 from cloud.relaying.metrics import RelayMetrics
 from cloud.relaying.relay import Relay, RelaySettings
-from cloud.runtime.outcome import exit_status
-from cloud.runtime.program_log import log_to_stderr
+from cloud.runtime.outcome import run_until_stopped
 from cloud.settings import address, table_id
 from contract.receipt import GROUP_DEFAULT
 from contract.topics import EVENTS
@@ -41,12 +39,7 @@ logger = logging.getLogger("cloud.relay")
 
 def main(arguments: Sequence[str]) -> int:
     """Give receipts until a stop is requested; return the exit status."""
-    settings = parse(arguments)
-    log_to_stderr()
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return exit_status(partial(run, settings, stop), logger)
+    return run_until_stopped(partial(run, parse(arguments)), logger)
 
 
 def run(settings: RelaySettings, stop: threading.Event) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
 
@@ -95,6 +95,10 @@ def parse(arguments: Sequence[str]) -> JobSettings:
     tables = sinks.read(options, given)
     if not (given.transform is None and given.effects is None) and not tables.kind.is_processing:
         options.error(f"--sink {tables.kind.name} takes neither --transform nor --effects")
+    if given.change_feed is not None:
+        if tables.kind is not sinks.DELTA:
+            options.error(f"--sink {tables.kind.name} has no --change-feed")
+        tables = replace(tables, change_feed_seconds=given.change_feed)
     return JobSettings(
         kafka=kafka,
         tables=tables,
@@ -170,23 +174,12 @@ def _add_processing_options(parser: argparse.ArgumentParser) -> None:
     add("--trigger", type=seconds, default="2s", metavar="TIME", help="time between batches; default: %(default)s")
     add("--max-offsets-per-trigger", type=_positive, default=400_000, metavar="N", help="default: %(default)s")
     add(
-        "--transform",
-        type=hooks.find,
-        metavar="MODULE:FUNCTION",
-        help="your function of the new rows, DataFrame to DataFrame, before they are in the table: docs/processing.md",
-    )
-    add(
-        "--effects",
-        type=hooks.find,
-        metavar="MODULE:FUNCTION",
-        help="your function of rows and key, called with the rows that are new in the table, before the receipts",
-    )
-    add(
-        "--effects-limit",
-        type=seconds,
-        default="10m",
+        "--change-feed",
+        type=_retention,
+        nargs="?",
+        const="1d",
         metavar="TIME",
-        help="time after which a call of --effects has failed, and the job ends; default: %(default)s",
+        help="record changes of the Delta table for readers that stream it, and keep its log for TIME (%(const)s)",
     )
     add(
         "--read-again",
@@ -210,6 +203,25 @@ def add_shared_options(parser: argparse.ArgumentParser) -> None:
         default="7d",
         metavar="TIME",
         help="the gateways' identity.retention (%(default)s)",
+    )
+    add(
+        "--transform",
+        type=hooks.find,
+        metavar="MODULE:FUNCTION",
+        help="your function of the new rows, before they are in the table: docs/processing.md",
+    )
+    add(
+        "--effects",
+        type=hooks.find,
+        metavar="MODULE:FUNCTION",
+        help="your function of rows and key, called with the rows that are new in the table, before the receipts",
+    )
+    add(
+        "--effects-limit",
+        type=seconds,
+        default="10m",
+        metavar="TIME",
+        help="time after which a call of --effects has failed, and the program ends; default: %(default)s",
     )
     add("--metrics", type=address, metavar="HOST:PORT", help="serve metrics for Prometheus at /metrics of this address")
 

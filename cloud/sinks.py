@@ -84,6 +84,8 @@ class Tables:
     quarantine: str
     connection: Path | None = None
     """What leads to a database, such as the file with PostgreSQL's connection string; None for folders."""
+    change_feed_seconds: int | None = None
+    """How far back readers of a Delta table's change feed may be; None for none."""
 
     @property
     def folders(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from simulators.services.error import ServiceError
 
 NAMES = {
     "job": "the whole job to Delta, fresh traffic",
+    "transform": "the whole job to Delta, with a transform that changes nothing",
     "copy": "Spark, the job's rows without dedup, to Delta",
     "streams": "Kafka Streams, exactly-once v2, to a topic",
     "streams-table": "Kafka Streams, exactly-once v2, and its topic to Delta",
@@ -86,17 +87,22 @@ class Contest:
 
     def _measure(self, name: str) -> Mapping[str, Timing]:
         bench = self._bench
-        runs: dict[str, Callable[[], Timing]] = {"job": self._job, "consumer": bench.consumer}
+        runs: dict[str, Callable[[], Timing]] = {
+            "job": self._job,
+            "transform": lambda: self._job("--transform", "idle:transform"),
+            "consumer": bench.consumer,
+        }
         if name == "streams-table":
             dedup, both = bench.streams_to_table()
             return {"streams": dedup, "streams-table": both}
         return {name: runs[name]() if name in runs else bench.spark(name)}
 
-    def _job(self) -> Timing:
+    def _job(self, *options: str) -> Timing:
         folder = self._bench.folder / "job"
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(self._born, folder)
-        return self._bench.job(folder, self._first, must_be_fresh=True)
+        (folder / "idle.py").write_text("def transform(rows):\n    return rows\n")
+        return self._bench.job(folder, self._first, *options, must_be_fresh=True)
 
 
 def figures(timings: Mapping[str, Mapping[int, Timing]]) -> list[Figure]:

@@ -110,13 +110,13 @@ class Bench:
         self,
         folder: Path,
         receipted_before: int,
-        *,
+        *options: str,
         topic: str = "",
         records: int = 0,
         must_be_fresh: bool = False,
     ) -> Timing:
         """Run the job on a folder with its table and checkpoint, up to the last receipt."""
-        process = self.start_job(folder, topic=topic)
+        process = self.start_job(folder, *options, topic=topic)
         wanted = receipted_before + (records or self.records)
         with _ending(process):
             timing = self._timed(

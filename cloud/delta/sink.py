@@ -87,6 +87,10 @@ class DeltaSink:
     def claim(self, commit: Commit) -> None:
         self._table.append(self._spark.createDataFrame([], rows.SCHEMA), commit)
 
+    def feed_changes(self, seconds: int) -> None:
+        """Record the changes of the table for readers that are at most so far behind."""
+        self._table.feed_changes(seconds)
+
     def new_rows(self) -> NewRows | None:
         """Return the rows of the table's latest batch, for the user's effects."""
         found = self._table.new_rows()
@@ -177,7 +181,10 @@ def open_tables(
     keeps_new: bool = False,
 ) -> DeltaSink:
     """Open the folders of these tables; the log of a Delta table always tells of its new rows."""
-    return open_delta(spark, tables.table, tables.quarantine, devices, retention, transform)
+    sink = open_delta(spark, tables.table, tables.quarantine, devices, retention, transform)
+    if tables.change_feed_seconds is not None:
+        sink.feed_changes(tables.change_feed_seconds)
+    return sink
 
 
 def open_delta(

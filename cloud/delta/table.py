@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
-from cloud.delta import last_versions
+from cloud.delta import last_versions, log_cleaning
 from cloud.delta.history import DeltaHistory
 from cloud.delta.log_cleaning import LogCleaner
 from cloud.errors import StopError
@@ -24,6 +24,9 @@ from cloud.table.commits import Commit, to_json
 
 logger = logging.getLogger(__name__)
 
+_CHANGE_FEED, _LOG = "delta.enableChangeDataFeed", "delta.logRetentionDuration"
+_OF_CHANGE_FEED = re.compile(r"interval \d+ seconds")
+"""The length of the log as an earlier start has set it."""
 _GLOB = re.compile(r"[\\*?\[\]{}]")
 _SINGLE_DRIVER_SCHEMES = ("s3", "s3a", "s3n")
 """Schemes for which Delta's own log store excludes concurrent writers only within one process. Of two commits under one
@@ -58,6 +61,9 @@ class Table(Protocol):
 
     def new_rows(self) -> tuple[Commit, DataFrame] | None:
         """Return the latest commit of a batch, and the rows that it has added; None where there are none."""
+
+    def feed_changes(self, seconds: int) -> None:
+        """Record changes, and keep the log for a time, unless its owner has set another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +151,14 @@ class DeltaTable:
             )
         escaped = [_GLOB.sub(r"\\g<0>", path) for path in paths]
         return commit, self._spark.read.schema(self.rows().schema).option("basePath", self._path).parquet(*escaped)
+
+    def feed_changes(self, seconds: int) -> None:
+        """Record changes, and keep the log for a time, unless its owner has set another."""
+        present, wanted = self._detail()["properties"], {_CHANGE_FEED: "true", _LOG: f"interval {seconds} seconds"}
+        found = present.get(_LOG, "")
+        if found != log_cleaning.PROPERTIES[_LOG] and not _OF_CHANGE_FEED.fullmatch(found):
+            wanted.pop(_LOG)
+        self._set({name: value for name, value in wanted.items() if present.get(name) != value})
 
     def append(self, rows: DataFrame, commit: Commit) -> int:
         self._check_versions()
@@ -239,9 +253,11 @@ class DeltaTable:
 
     def _set_properties(self, present: Mapping[str, str]) -> None:
         """Set the properties that are not set, in a table that another program has created."""
-        missing = {name: value for name, value in self._layout.properties.items() if name not in present}
-        if missing:
-            pairs = ", ".join(f"'{name}' = '{value}'" for name, value in missing.items())
+        self._set({name: value for name, value in self._layout.properties.items() if name not in present})
+
+    def _set(self, properties: Mapping[str, str]) -> None:
+        if properties:
+            pairs = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
             self._spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({pairs})")
 
 

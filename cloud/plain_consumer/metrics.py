@@ -29,6 +29,7 @@ class ConsumerMetrics(BatchMetrics):
         self.rows.inc(written.rows)
         self.duplicates.labels("table").inc(written.found)
         self.quarantined.inc(written.bad)
+        self.rejected.inc(written.rejected)
         self.unknown.inc(sum(one.is_newer for one in judged))
         self.batch_seconds.observe(seconds)
         times = [one.row[_APPENDED].timestamp() for one in judged if one.row[_APPENDED] is not None]  # type: ignore[attr-defined]
@@ -41,6 +42,7 @@ class ConsumerMetrics(BatchMetrics):
             self.receipt_age.observe(max(0.0, time.time() - self._oldest))
         self._oldest = None
 
-    def turned(self) -> None:
-        """Note that it goes on."""
+    def turned(self, lag: int) -> None:
+        """Note that it goes on, and how many records of the partition with the most of them are unread."""
+        self.lag.set(lag)
         self.report_time.set_to_current_time()

@@ -169,7 +169,7 @@ def _headers_text(headers: Headers) -> str | None:
     named = [
         {"key": name} if value is None else {"key": name, "value": b64encode(value).decode()} for name, value in headers
     ]
-    return _text(json.dumps(named, ensure_ascii=False, separators=(",", ":"))) if named else None
+    return without_nul(json.dumps(named, ensure_ascii=False, separators=(",", ":"))) if named else None
 
 
 def _reason(key: bytes | None, value: bytes | None, said: _Headers) -> Reason | None:
@@ -293,10 +293,10 @@ def _replace_nul(columns: dict[str, object], value: bytes) -> None:
         if "\x00" in text or (name in OBJECTS and _NUL_IN_JSON in text):
             columns["raw"] = value
             text = _NUL.sub("\\1\ufffd", text) if name in OBJECTS else text
-        columns[name] = _text(text)
+        columns[name] = without_nul(text)
 
 
-def _text(text: str) -> str:
+def without_nul(text: str) -> str:
     """Return a text without NUL, and without half a character of UTF-16."""
     return (
         text

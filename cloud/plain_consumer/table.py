@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from psycopg import sql
+from psycopg.rows import dict_row
 
 from cloud.errors import SinkError, StopError
+from cloud.plain_consumer.transform import Made
+from cloud.postgres import columns
 from cloud.postgres.connection import connected, durable_transaction, identifier
 from cloud.postgres.statements import STAGING, Statements
-from cloud.postgres.tables import PostgresTables, warn_if_unsafe
+from cloud.postgres.tables import Own, PostgresTables, warn_if_unsafe
+from cloud.table import widening
 from cloud.table.sink import Written
 
 OWNER = '{"oncegate":"consumer"}'
 """The owner's row of a table with places, which a job refuses as it does one of a newer job."""
-_NEW = sql.Identifier("oncegate_new")
+_STAGING = sql.Identifier("oncegate_new")
 _KEY = "PRIMARY KEY (id, partition)"
 # Under the id of the events' table, so that one made anew has no places.
 _CREATE = f"""
@@ -35,6 +39,17 @@ _MOVE = """
     UPDATE {places} SET next = %(next)s, epoch = %(epoch)s
     WHERE id = %(id)s AND partition = %(partition)s AND next = %(was)s AND topic_id = %(topic_id)s
 """
+_CREATE_KEYS = "CREATE SEQUENCE IF NOT EXISTS {keys}"
+_NEXT_KEY = "SELECT nextval(%s)"
+_DUE = """
+    SELECT DISTINCT n.version FROM {new} n JOIN {table} t USING (fingerprint)
+    WHERE t.kafka_partition = ANY(%s) ORDER BY n.version
+"""
+_READ_NEW = """
+    SELECT t.* FROM {table} t WHERE t.fingerprint IN (SELECT n.fingerprint FROM {new} n WHERE n.version = %s)
+    ORDER BY t.kafka_partition, t.kafka_offset
+"""
+_DONE = "DELETE FROM {new} WHERE version = %s"
 _READ = "SELECT partition, first, next, epoch, topic_id FROM {places} WHERE id = %s"
 
 
@@ -52,13 +67,17 @@ class StaleError(SinkError):
 
 
 class ConsumerTable:
-    """Rows, quarantine and places, over one connection."""
+    """Rows, quarantine and places, over one connection; `keeps_new`: also the rows whose effects are not done yet."""
 
-    def __init__(self, connection: str, table: str, quarantine: str, retention_seconds: int) -> None:
+    def __init__(
+        self, connection: str, table: str, quarantine: str, retention_seconds: int, *, keeps_new: bool = False
+    ) -> None:
         self._conninfo = connection
         self._given = (table, quarantine, retention_seconds)
         self._places = {"places": identifier(table, "_places")}
+        self._keys = identifier(table, "_batches")
         self._table = table
+        self._keeps_new = keeps_new
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -66,6 +85,9 @@ class ConsumerTable:
         warn_if_unsafe(self._connection)
         self._tables = PostgresTables(self._connection, *self._given)
         self._connection.execute(self._sql(_CREATE))
+        if self._keeps_new:
+            self._connection.execute(self._tables.sql(Statements.CREATE_NEW))
+            self._connection.execute(sql.SQL(_CREATE_KEYS).format(keys=self._keys))
         owner = {"id": self.id, "version": 0, "metadata": OWNER}
         self._connection.execute(self._tables.sql(Statements.FIRST_CLAIM), owner)
         row = self._connection.execute(self._tables.sql(Statements.LAST), (self.id,)).fetchone()
@@ -103,25 +125,58 @@ class ConsumerTable:
 
     def write(
         self,
-        rows: Iterable[Sequence[object]],
+        made: Made,
         was: Mapping[int, Place],
         now: Mapping[int, Place],
         topic: str,
         topic_id: str,
     ) -> Written:
-        """Write rows of `layout.STAGED` and move the places in one transaction; raise StaleError where one differs."""
+        """Write rows and move the places in one transaction; raise StaleError where one differs."""
+        types = self._widen(made)
         with durable_transaction(self._connection):
             for partition, place in sorted(now.items()):  # in order, since each move locks its row
                 given = self._values(partition, place, topic_id) | {"was": was[partition].next}
                 if self._connection.execute(self._sql(_MOVE), given).rowcount != 1:
                     raise StaleError(f"partition {partition}: another member has moved it from {was[partition].next}")
-            self._connection.execute(self._tables.sql(Statements.CREATE_TEMPORARY, _NEW))
-            statement = self._tables.sql("COPY {staging} FROM STDIN (FORMAT binary)", _NEW)
+            create = self._tables.sql.create_staging(_STAGING, list(types.values()), "TEMPORARY")
+            self._connection.execute(create)
+            statement = self._tables.sql("COPY {staging} FROM STDIN (FORMAT binary)", _STAGING)
             with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
-                copy.set_types(list(STAGING.values()))
-                for row in rows:
+                copy.set_types([kind.partition("(")[0] for kind in (*STAGING.values(), *types.values())])
+                for row in made.staged(types):
                     copy.write_row(row)
-            return self._tables.take(self._connection, _NEW, topic, topic_id)
+            own = Own(tuple(types), made.rejected, self._next_key() if self._keeps_new else None)
+            return self._tables.take(self._connection, _STAGING, topic, topic_id, own)
+
+    def due(self, partitions: Iterable[int]) -> list[int]:
+        """Return the numbers of the batches, in their order, whose effects in these partitions are not done."""
+        found = self._connection.execute(self._tables.sql(_DUE), (sorted(partitions),))
+        return [row[0] for row in found.fetchall()]
+
+    def new_rows(self, batch: int) -> list[dict[str, Any]]:
+        """Return the rows that such a batch has added, as the table has them."""
+        with self._connection.transaction(), self._connection.cursor(row_factory=dict_row) as cursor:
+            cursor.execute("SET LOCAL TIME ZONE 'UTC'")
+            return cursor.execute(self._tables.sql(_READ_NEW), (batch,)).fetchall()
+
+    def done(self, batch: int) -> None:
+        """Note that the effects of a batch are done."""
+        self._connection.execute(self._tables.sql(_DONE), (batch,))
+
+    def _widen(self, made: Made) -> dict[str, str]:
+        """Return the types of a transform's columns; the table gets those that it lacks."""
+        if not made.columns:
+            return {}
+        table = identifier(self._table)
+        types = made.types(columns.present(self._connection, table))
+        with self._connection.transaction():
+            self._connection.execute(PostgresTables.LOCK)  # others may add the same columns
+            columns.widen(self._connection, table, types, widening.OF_TRANSFORM)
+        return types
+
+    def _next_key(self) -> int:
+        row = self._connection.execute(_NEXT_KEY, (self._keys.as_string(self._connection),)).fetchone()
+        return int(row[0]) if row else 0
 
     def _values(self, partition: int, place: Place, topic_id: str) -> dict[str, object]:
         of = {"id": self.id, "partition": partition, "topic_id": topic_id}

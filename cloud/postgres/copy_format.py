@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType, StringType, StructType, TimestampType
 
+from cloud.postgres.statements import OWN
 from cloud.table import layout, rows
 from cloud.table.transform import Transformed, reason
 from contract.fields import OBJECTS
@@ -26,8 +27,8 @@ _MOMENT = "yyyy-MM-dd HH:mm:ss.SSSSSSxxx"
 
 
 def own_columns(columns: StructType) -> dict[str, DataType]:
-    """Return the names under which a transform's columns are staged: its own may be among STAGED."""
-    return {f"own_{number}": field.dataType for number, field in enumerate(columns)}
+    """Return the names under which a transform's columns are staged, and their types."""
+    return {f"{OWN}{number}": field.dataType for number, field in enumerate(columns)}
 
 
 def with_transformed(made: Transformed) -> DataFrame:

@@ -104,7 +104,8 @@ class PostgresSink:
         with connected(self._connection) as connection:
             version, count = connection.execute(self._sql(Statements.NEW)).fetchone() or (None, 0)
             found = columns.present(connection, identifier(self._table))
-            own = {name: kind for name, type_ in found.items() if (kind := kind_of(type_)) and name not in rows.COLUMNS}
+            kinds_found = {name: kind_of(type_.removesuffix(columns.GENERATED)) for name, type_ in found.items()}
+            own = {name: kind for name, kind in kinds_found.items() if kind and name not in rows.COLUMNS}
             statement = self._sql(Statements.READ_NEW, own=[(name, name) for name in own]).as_string(connection)
         if not count:
             return None
@@ -155,8 +156,8 @@ class PostgresSink:
 
     def _copy(self, frame: DataFrame, staging: str, own: dict[str, DataType], connection: psycopg.Connection) -> int:
         """Copy the frame by the executors; return the number of lines that successful tasks have sent."""
-        kinds = {name: kind.simpleString() for name, kind in own.items()}
-        connection.execute(self._sql.create_staging(staging, kinds))
+        types = [type_of(kind.simpleString()) or "" for kind in own.values()]
+        connection.execute(self._sql.create_staging(staging, types))
         copier = _Copier(self._connection, self._sql.copy(staging).as_string(connection))
         with jvm.errors_of_executors():
             return int(lines(frame, {**STAGED, **own}).rdd.mapPartitions(copier).sum())
@@ -168,6 +169,8 @@ class PostgresSink:
         if (there := counted[0] if counted else 0) < sent:
             raise StopError(f"table {self._table}: {sent} rows were sent, {there} are staged; nothing is committed")
         version = commit.version if self._keeps_new else None
+        if self._keeps_new:
+            connection.execute(self._sql(Statements.FORGET_NEW))
         return self._tables.take(connection, staging, commit.topic, commit.topic_id, replace(own, version=version))
 
     def _check_claim(self, connection: psycopg.Connection) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from psycopg import sql
 
@@ -46,6 +46,8 @@ QUARANTINE = {
 STAGING = {name: _TYPES[kind] for name, kind in STAGED.items()}
 """The columns of a staging table, and their types."""
 _STAGED = ", ".join(f"{name} {kind}" for name, kind in STAGING.items())
+OWN = "own_"
+"""Begins the names of a transform's columns in a staging table, numbered from 0: its own may be among STAGING."""
 
 _NO_OBJECT = " OR ".join(f"jsonb_typeof({name}::jsonb) <> 'object'" for name in OBJECTS)
 _ONE_NO_OBJECT = " OR ".join(f"jsonb_typeof(one.{name}::jsonb) <> 'object'" for name in OBJECTS)
@@ -175,7 +177,6 @@ class Statements:
         WHERE s.reason IS NULL AND {_IS_REUSED}
         ON CONFLICT DO NOTHING
     """
-    CREATE_TEMPORARY = f"CREATE TEMPORARY TABLE {{staging}} ({_STAGED}) ON COMMIT DROP"
     DROP_STAGING = "DROP TABLE {staging}"
     # Only what a job has made, since others may name tables similarly.
     LEFT_STAGING = """
@@ -208,10 +209,13 @@ class Statements:
         key = "PRIMARY KEY (topic_id, kafka_partition, kafka_offset, digest)"
         return self("CREATE TABLE IF NOT EXISTS {quarantine} (" + columns + f", {key})")
 
-    def create_staging(self, staging: str, own: Mapping[str, str]) -> sql.Composed:
-        """Return the statement that creates the staging table of one batch, which need not survive a crash."""
-        columns = ", ".join([_STAGED, *(f"{name} {type_of(kind)}" for name, kind in own.items())])
-        return self("CREATE UNLOGGED TABLE {staging} (" + columns + ")", staging)
+    def create_staging(self, staging: str | sql.Identifier, own: Sequence[str], kind: str = "UNLOGGED") -> sql.Composed:
+        """Return the statement that creates the staging table of one batch, which need not survive a crash.
+
+        `own` are the types of a transform's columns.
+        """
+        columns = ", ".join([_STAGED, *(f"{OWN}{number} {type_}" for number, type_ in enumerate(own))])
+        return self(f"CREATE {kind} TABLE {{staging}} (" + columns + ")", staging)
 
     def copy(self, staging: str) -> sql.Composed:
         """Return the statement that copies lines into the staging table."""

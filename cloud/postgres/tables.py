@@ -14,7 +14,7 @@ from psycopg import sql
 from cloud.errors import StopError
 from cloud.postgres import columns
 from cloud.postgres.connection import identifier
-from cloud.postgres.statements import EVENTS, QUARANTINE, Statements
+from cloud.postgres.statements import EVENTS, OWN, QUARANTINE, Statements
 from cloud.table.sink import Written
 
 _COMMENT = "oncegate:"
@@ -28,7 +28,7 @@ class Own:
     """What a staging table has by the user's own processing."""
 
     columns: Sequence[str] = ()
-    """Those of the transform, staged as own_0, own_1 …"""
+    """Those of the transform."""
     rejected: int = 0
     version: int | None = None
     """That of the batch, where its new fingerprints are to be kept for the effects."""
@@ -36,6 +36,9 @@ class Own:
 
 class PostgresTables:
     """The tables of one writer, or of several that share them; the events' comment is their id."""
+
+    LOCK = "SELECT pg_advisory_xact_lock(hashtext('oncegate'))"
+    """Excludes others that create or widen tables, until the transaction ends."""
 
     def __init__(self, connection: psycopg.Connection, table: str, quarantine: str, retention_seconds: int) -> None:
         """Create the tables that are absent; raise StopError where they are of another program."""
@@ -68,11 +71,10 @@ class PostgresTables:
         good, late, bad = counted or (0, 0, 0)
         of = {"topic_id": topic_id, "topic": topic, "retention": self._retention_seconds}
         connection.execute(self.sql(Statements.SET_ASIDE_DATA, staging))
-        pairs = [(name, f"own_{number}") for number, name in enumerate(own.columns)]
+        pairs = [(name, f"{OWN}{number}") for number, name in enumerate(own.columns)]
         if own.version is None:
             rows = connection.execute(self.sql(Statements.INSERT, staging, pairs)).rowcount
         else:
-            connection.execute(self.sql(Statements.FORGET_NEW))
             insert = self.sql(Statements.INSERT_AND_KEEP, staging, pairs)
             rows = connection.execute(insert, {"version": own.version}).rowcount
         self.check_id(connection)  # the insertion's lock keeps the table until the commit
@@ -83,7 +85,7 @@ class PostgresTables:
 
     def _open(self, connection: psycopg.Connection) -> str:
         with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(hashtext('oncegate'))")  # for two first starts at once
+            connection.execute(self.LOCK)  # for two first starts at once
             connection.execute(self.sql(Statements.CREATE_OWNER))
             connection.execute(self.sql.create_quarantine)
             regclass = self.sql("{table}").as_string(connection)

@@ -23,15 +23,11 @@ class Metrics(BatchMetrics):
         """When a batch was receipted, in seconds since 1970 UTC, for batches that Spark has not reported yet."""
         self.late = self._counter("late_total", "Events that may be older than the dedup's state")
         self.late_share = self._gauge("late_share", "Share of late events in the latest batch's survivors")
-        self.rejected = self._counter("rejected_total", "Events that the transform has rejected")
         self.dropped = self._counter("dropped_by_watermark_total", "Rows that Spark dropped by their time: an error")
         self.input_rate = self._gauge("input_records_per_second", "Rate of arrival in the latest batch")
         self.processed_rate = self._gauge("processed_records_per_second", "Rate of processing in the latest batch")
         self.state_rows = self._gauge("state_rows", "Keys in the dedup's state, as RocksDB estimates them")
         self.state_disk = self._gauge("state_disk_bytes", "RocksDB's files on disk, at the latest snapshot")
-        self.lag = self._gauge("lag_records", "Unread records of the partition with the most of them")
-        self.effects_seconds = self._histogram("effects_seconds", "Time until a batch's effects succeed")
-        self.effects_failures = self._counter("effects_failures_total", "Calls of the effects that have failed")
 
     def written(self, batch: int, written: Written) -> None:  # the methods of an Observer
         self.rows.inc(written.rows)
@@ -65,12 +61,6 @@ class Metrics(BatchMetrics):
         self.unknown.inc(observed["unknown"])
         if receipted is not None and observed["oldest"] is not None:
             self.receipt_age.observe(max(0.0, receipted - observed["oldest"] / 1000))
-
-    def effects_failed(self) -> None:
-        self.effects_failures.inc()
-
-    def effects_done(self, seconds: float) -> None:
-        self.effects_seconds.observe(seconds)
 
     def idle(self) -> None:
         self.report_time.set_to_current_time()

@@ -19,6 +19,10 @@ class BatchMetrics:
         self.rows = self._counter("rows_total", "Events that are new in the table")
         self.duplicates = self._counter("duplicates_total", "Duplicates dropped, by where the earlier one was", "by")
         self.quarantined = self._counter("quarantined_total", "Records that went to quarantine")
+        self.rejected = self._counter("rejected_total", "Events that the transform has rejected")
+        self.lag = self._gauge("lag_records", "Unread records of the partition with the most of them")
+        self.effects_seconds = self._histogram("effects_seconds", "Time until a batch's effects succeed")
+        self.effects_failures = self._counter("effects_failures_total", "Calls of the effects that have failed")
         self.unknown = self._counter("unknown_total", "Records with words or headers that this release does not know")
         self.batch_seconds = self._histogram("batch_seconds", "Duration of a batch")
         self.receipt_age = self._histogram("receipt_age_seconds", "Time from a batch's oldest append to its receipt")
@@ -27,6 +31,14 @@ class BatchMetrics:
             "report_timestamp_seconds", "Time of the stream's latest report, or of the start"
         )
         self.report_time.set_to_current_time()
+
+    def effects_failed(self) -> None:
+        """Count a call of the user's effects that has failed, and is made again."""
+        self.effects_failures.inc()
+
+    def effects_done(self, seconds: float) -> None:
+        """Note the time that a batch's effects have taken."""
+        self.effects_seconds.observe(seconds)
 
     def serve(self, host: str, port: int) -> None:
         """Serve the metrics on http://host:port/metrics until the process ends; raise StopError where it cannot."""

@@ -14,11 +14,9 @@ from pyspark.sql.types import DataType, NullType, StringType, StructType
 from cloud.errors import StopError
 from cloud.hooks import Hook
 from cloud.runtime import jvm
-from cloud.table import rows
+from cloud.table import laws, rows
+from cloud.table.laws import REJECT, REJECTED
 
-REJECT = "reject"
-REJECTED = "rejected: "
-"""Begins the reason in quarantine."""
 _PLACE = ["kafka_partition", "kafka_offset"]
 
 
@@ -49,8 +47,7 @@ class Transform:
 
     def __init__(self, hook: Hook) -> None:
         self._hook = hook
-        with hook.called():
-            pass  # its module can be imported, or the job ends at its start
+        hook.check()
 
     @contextmanager
     def of(self, entered: DataFrame) -> Iterator[Transformed]:
@@ -108,14 +105,10 @@ class Transform:
             F.coalesce(F.sum(F.when(~is_given, F.col("times"))), F.lit(0)).alias("invented"),
             F.count_if(is_given & is_there & (F.col("given") != F.col("made"))).alias("changed"),
         )
-        told = ", ".join(f"{count} {name}" for name, count in counts.collect()[0].asDict().items() if count)
-        raise self._wrong(
-            f"of {before['count']} rows it has {told}. It may add columns, and leave out a row only by a text in the "
-            f"column {REJECT}"
-        )
+        raise laws.other_rows(self._hook.name, before["count"], counts.collect()[0].asDict())
 
     def _wrong(self, what: str) -> StopError:
-        return StopError(f"transform {self._hook.name}: {what}. Nothing of the batch is written or receipted")
+        return laws.broken(self._hook.name, what)
 
 
 def reason() -> Column:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -254,6 +256,75 @@ def test_the_pages_effects_are_made_once_under_one_key(side: Side, postgres: Pos
     [sent] = reader.option("subscribe", name).load().collect()
     assert bytes(sent["key"]).decode() in bytes(sent["value"]).decode()
     assert json.loads(sent["value"])["temperature"] == 90
+
+
+def test_the_pages_aggregates_and_alarms(side: Side, postgres: Postgres) -> None:
+    transform, hourly = hooks.find("plant:transform").load(), hooks.find("plant:hourly").load()
+    postgres.write_connection(side.folder / "postgres")
+    with psycopg.connect(postgres.connection) as connection:
+        connection.execute("DROP TABLE IF EXISTS dead_alarms")
+    letters = CloudSide("unused:9092", "dead_alarms", side.folder, postgres=postgres)
+    with Alarms() as alarms:
+        plant = (side.folder / "plant.py").read_text().replace("http://127.0.0.1:8090", alarms.url)
+        (side.folder / "alarms.py").write_text(plant)
+        alarm = hooks.find("alarms:alarm").load()
+        for records in (temperatures(99, "warm", 20), temperatures(99, "warm", 20, 90, 100, 50)):
+            side.write(transform, records)
+            new = side.sink.new_rows()
+            assert new is not None
+            for _ in range(2):  # as after a crash
+                hourly(new.rows, new.key)
+                alarm(new.rows, new.key)
+        alarms.answers = iter([400, 200])  # for what comes twice, too
+        alarm(new.rows, new.key)
+        alarm(new.rows, new.key)
+        alarms.answers = iter([401])
+        with pytest.raises(OSError, match="status 401: as told"):
+            alarm(new.rows, new.key)
+        alarms.answers = iter([503, 500, 200, 503, 503, 503])
+        with pytest.raises(OSError, match="status 503"):
+            alarm(new.rows, new.key)
+    [hour] = side.table().delta_rows("hours")
+    assert (hour["device"], hour["readings"], hour["total"], hour["highest"]) == (DEVICE, 5, 359, 100)
+    sent = [json.loads(body)["temperature"] for _, body in alarms.got]
+    assert sent == [99, 99, *[90, 100] * 4, 90, *[90] * 3, *[100] * 3]
+    assert {mark for mark, _ in alarms.got} == {f'"{json.loads(body)["fingerprint"]}"' for _, body in alarms.got}
+    [letter] = letters.rows()
+    assert (letter["status"], letter["answer"], json.loads(letter["body"])["temperature"]) == (400, "as told", 90)
+    sys.modules.pop("alarms", None)
+
+
+class Alarms(ThreadingHTTPServer):
+    """A service that answers as told, and then with 200."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), AlarmHandler)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.got: list[tuple[str, bytes]] = []
+        self.answers: Iterator[int] = iter(())
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+class AlarmHandler(BaseHTTPRequestHandler):
+    """Notes the key and the body of each request."""
+
+    server: Alarms
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.got.append((self.headers["Idempotency-Key"], body))
+        self.send_response(next(self.server.answers, 200))
+        self.send_header("Content-Length", "7")
+        self.end_headers()
+        self.wfile.write(b"as told")
+
+    def log_message(self, *_: object) -> None:
+        pass
 
 
 @pytest.mark.guarantee(5)

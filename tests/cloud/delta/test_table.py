@@ -12,14 +12,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from cloud import maintenance
-from cloud.delta.sink import QUARANTINE, TABLE
+from cloud.delta.sink import QUARANTINE, TABLE, open_tables
 from cloud.delta.table import DeltaTable, Layout, excludes_writers
 from cloud.errors import StopError
 from cloud.runtime import jvm
+from cloud.settings import parse
 from cloud.table import rows
+from cloud.table.devices import Devices
 from cloud.table.rows import decode
 from contract.event import Event
 from tests.cloud.gateway import Gateway
@@ -54,19 +57,30 @@ def test_of_two_jobs_on_copies_of_one_checkpoint_the_later_writer_of_a_batch_end
 
 
 @pytest.mark.heavy
+@pytest.mark.parametrize("option", ["skipChangeCommits", "readChangeFeed"])
 def test_a_stream_as_on_the_page_reads_each_row_once_over_an_erasure_and_a_compaction(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, option: str
 ) -> None:
-    folder, options = tmp_path / "events", {"skipChangeCommits": "true"}
-    assert '.option("skipChangeCommits", "true")' in (ROOT / "docs" / "table.md").read_text()
+    folder, options = tmp_path / "events", {option: "true"}
+    assert f'.option("{option}", "true")' in (ROOT / "docs" / "table.md").read_text()
     table = write_table(spark, [row(1, 0, "a", "{}"), row(2, 1, "b", "{}")], folder)
+
+    if option == "readChangeFeed":
+        job = ["--bootstrap-servers", "k:1", "--checkpoint", str(tmp_path / "c"), "--table", str(table)]
+        for given, expected in (("--change-feed", 86_400), ("--change-feed=2h", 7200)):
+            open_tables(spark, parse([*job, given]).tables, Devices(spark, None), 3600)
+            properties = spark.sql(f"DESCRIBE DETAIL delta.`{table}`").collect()[0]["properties"]
+            assert properties["delta.logRetentionDuration"] == f"interval {expected} seconds"
+            assert properties["delta.enableChangeDataFeed"] == "true"
 
     def add(number: int) -> None:
         values = [tuple(row(number, 2, "a", "{}")[name] for name in rows.COLUMNS)]
         spark.createDataFrame(values, rows.SCHEMA).write.format("delta").mode("append").save(str(table))
 
     def read() -> list[int]:
-        stream = spark.readStream.format("delta").options(**options).load(str(table)).writeStream.format("delta")
+        read = spark.readStream.format("delta").options(**options).load(str(table))
+        kind = F.col("_change_type") if option == "readChangeFeed" else F.lit("insert")
+        stream = read.filter(kind == "insert").select("sequence").writeStream.format("delta")
         stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
         stream.start(str(tmp_path / "copy")).awaitTermination()
         copied = spark.read.format("delta").load(str(tmp_path / "copy"))

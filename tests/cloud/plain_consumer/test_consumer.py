@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import time
+from itertools import groupby
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.request import urlopen
 
 import psycopg
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
 
 from agent.forward.receipts.rules import PartitionView, Rules, Verdict, View, decide
@@ -19,11 +24,16 @@ from agent.store.port import Batch, Offsets
 from cloud import audit, consumer, maintenance
 from cloud.auditing.settings import parse as audit_settings
 from cloud.errors import KafkaError, StopError
+from cloud.plain_consumer.devices import DeviceFile
+from cloud.plain_consumer.metrics import ConsumerMetrics
+from cloud.plain_consumer.table import ConsumerTable
 from cloud.postgres.sink import open_postgres
 from cloud.runtime.unbounded_calls import within
+from cloud.stream import receipts
 from cloud.table.devices import Devices
 from contract import receipt
 from contract.event import Event
+from simulators.services import ports
 from simulators.services.kafka.cut_log import cut_log
 from tests.cloud.gateway import Gateway, readings, with_header, without_header
 from tests.cloud.plain_consumer.consuming import WAIT_SECONDS_MAX, ConsumerSide
@@ -75,18 +85,18 @@ def test_its_receipts_are_those_that_gateways_accept_whatever_another_has_commit
     side.wait_for_receipts({0: 10, 1: 0})
 
     committed = reader.committed([TopicPartition(side.name, p) for p in (0, 1)], timeout=30)
-    receipts = [receipt.parse(one.metadata) for one in committed]
-    assert receipts[0] is not None
-    assert receipts[0].succeeded == ["earlier"]
+    said = [receipt.parse(one.metadata) for one in committed]
+    assert said[0] is not None
+    assert said[0].succeeded == ["earlier"]
     epochs = [one.leader_epoch for one in committed]
     partitions = {
-        p: PartitionView(one.offset, receipts[p], ends, epochs[p], epochs[p])
+        p: PartitionView(one.offset, said[p], ends, epochs[p], epochs[p])
         for p, (one, ends) in enumerate(zip(committed, (10, 0), strict=True))
     }
-    view = View(receipts[0].topic_id, partitions)
+    view = View(said[0].topic_id, partitions)
     for highest, verdict in ((9, Verdict.PROCESSED), (10, Verdict.RETURN)):
-        batch = Batch(1, 10, receipts[0].topic_id, {0: Offsets(0, highest, epochs[0])})
-        assert decide(batch, view, Rules(receipts[0].table)).verdict is verdict
+        batch = Batch(1, 10, said[0].topic_id, {0: Offsets(0, highest, epochs[0])})
+        assert decide(batch, view, Rules(said[0].table)).verdict is verdict
 
 
 @pytest.mark.heavy
@@ -258,6 +268,41 @@ def test_a_table_that_was_partitioned_is_served_where_its_key_is_still_the_finge
     assert side.ids() == list(range(15))
     options = ("--sink", "postgres", "--connection", str(side.connection), "--table", side.name)
     assert maintenance.main(options) == 0
+
+
+def test_a_compacted_topic_is_refused(side: ConsumerSide) -> None:
+    compact = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
+    topic = ConfigResource(ConfigResource.Type.TOPIC, side.name, incremental_configs=[compact])
+    admin = AdminClient({"bootstrap.servers": side.bootstrap_servers})
+    admin.incremental_alter_configs([topic])[topic].result(30)
+    side.send(Gateway().records(readings(3)))
+    assert side.start().wait(WAIT_SECONDS_MAX) == 1
+    assert "Kafka compacts it" in side.log()
+    assert (side.ids(), side.receipts()) == ([], {})
+
+
+def test_its_metrics_have_the_lag_and_its_receipts_are_repeated(
+    side: ConsumerSide, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In this process, with small batches and an hour of a second."""
+    monkeypatch.setattr(consumer, "BATCH_MESSAGES_MAX", 8)
+    monkeypatch.setattr(receipts, "REPEAT_SECONDS", 1.0)
+    caplog.set_level("INFO")
+    side.send(Gateway().records(readings(20)))
+    (port,) = ports.free(1)
+    metrics, lags = ConsumerMetrics(("127.0.0.1", port)), []
+
+    def is_enough() -> bool:
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:  # as Prometheus does
+            lags.append(float(re.findall(r"^oncegate_cloud_lag_records (.*)", answer.read().decode(), re.MULTILINE)[0]))
+        ends = re.findall("stage=receipt offsets=(.*)", caplog.text)
+        return ends.count("20") >= 3
+
+    what = consumer.Subscription(side.bootstrap_servers, side.name, side.name, None, None, {})
+    with ConsumerTable(side.server.connection, side.name, f"{side.name}_quarantine", DAY) as table:
+        stop: Any = SimpleNamespace(is_set=is_enough)
+        consumer.Reader(what, table, DeviceFile(None), metrics).run(stop)
+    assert [lag for lag, _ in groupby(lags)] == [0, 12, 4, 0]
 
 
 @pytest.mark.spark

@@ -17,11 +17,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cloud import hooks, job
 from cloud.errors import HookTimeError, JobError
+from cloud.runtime.repeated import RETRY_SECONDS_MAX, Repeated
 from cloud.runtime.shutdown import StopRequest
 from cloud.settings import parse
 from cloud.stream.batch import BatchWriter
 from cloud.stream.checkpoint import Checkpoint
-from cloud.stream.effects import RETRY_SECONDS_MAX, Effects
+from cloud.stream.effects import Effects
 from cloud.stream.observer import NullObserver
 from cloud.stream.receipts import Receipts
 from cloud.table.sink import NewRows
@@ -77,17 +78,22 @@ class EffectsSide:
 
     def wrong(self) -> list[str]:
         """Return what is wrong with the effects, of which whoever stores the key keeps the first call of each."""
-        calls: list[tuple[str, list[tuple[Any, ...]]]] = sys.modules["plant"].CALLS
-        kept = dict(calls)
-        wrong = [f"{key} has had other rows before" for key, rows in calls if rows != kept[key]]
-        order = list(dict.fromkeys(key for key, _ in calls))
-        places = [order.index(key) for key, _ in calls]
-        wrong += ["a batch came again after a later one" for one, other in pairwise(places) if other < one]
-        made = Counter(number for rows in kept.values() for number, *_ in rows)
-        due = {number for number in self.sent[: self.cloud.receipted()] if number % 10 != 9}
-        wrong += [f"{number} is receipted and has no effect" for number in sorted(due - made.keys())]
-        too_many = {number: count for number, count in made.items() if count > 1 or number % 10 == 9}
-        return wrong + [f"{number} has {count} effects" for number, count in too_many.items()]
+        return wrong_effects(self.sent[: self.cloud.receipted()])
+
+
+def wrong_effects(receipted: list[int]) -> list[str]:
+    """Return what is wrong with the calls of MODULE, where these numbers of events are receipted."""
+    calls: list[tuple[str, list[tuple[Any, ...]]]] = sys.modules["plant"].CALLS
+    kept = dict(calls)
+    wrong = [f"{key} has had other rows before" for key, rows in calls if rows != kept[key]]
+    order = list(dict.fromkeys(key for key, _ in calls))
+    places = [order.index(key) for key, _ in calls]
+    wrong += ["a batch came again after a later one" for one, other in pairwise(places) if other < one]
+    made = Counter(number for rows in kept.values() for number, *_ in rows)
+    due = {number for number in receipted if number % 10 != 9}
+    wrong += [f"{number} is receipted and has no effect" for number in sorted(due - made.keys())]
+    too_many = {number: count for number, count in made.items() if count > 1 or number % 10 == 9}
+    return wrong + [f"{number} has {count} effects" for number, count in too_many.items()]
 
 
 class UntilReceipted(NullObserver):
@@ -131,8 +137,8 @@ def effects_side(spark: SparkSession, cloud: CloudSide, monkeypatch: pytest.Monk
 
 KILLS: list[Callable[[], Any]] = [
     partial(killed, Effects, "__call__", call=2),
-    partial(killed, Effects, "_call"),
-    partial(killed, Effects, "_call", after=True),
+    partial(killed, Repeated, "attempt"),
+    partial(killed, Repeated, "attempt", after=True),
     partial(killed, Checkpoint, "write_done"),
     partial(killed, Checkpoint, "write_done", after=True),
     partial(killed, Receipts, "commit", call=2),
@@ -149,7 +155,7 @@ def test_each_new_row_has_its_effect_once_wherever_the_job_is_killed(effects_sid
         with kill(), pytest.raises(KilledError):
             effects_side.run()
         assert effects_side.wrong() == []
-    with killed(Effects, "_call", after=True), pytest.raises(KilledError):
+    with killed(Repeated, "attempt", after=True), pytest.raises(KilledError):
         effects_side.run()
     effects_side.cloud.remove_checkpoint()  # the table is taken over
     effects_side.run()
@@ -164,23 +170,25 @@ def test_each_new_row_has_its_effect_once_wherever_the_job_is_killed(effects_sid
 @pytest.mark.parametrize("mutant", ["receipt", "progress"])
 def test_a_receipt_or_the_progress_before_the_effect_is_revealed(effects_side: EffectsSide, mutant: str) -> None:
     effects_side.run()
-    write, call = BatchWriter._write, Effects._call
+    write = BatchWriter._write
 
     def receipt_first(self: BatchWriter, *arguments: Any) -> Any:
         last = write(self, *arguments)
         self._receipts.commit(last)
         return last
 
-    def progress_first(self: Effects, new: NewRows) -> None:
-        self._progress.write_done(new.key)
-        call(self, new)
+    def progress_first(self: Effects) -> bool:
+        if (new := self._sink.new_rows()) is not None and new.key != self._progress.read_done():
+            self._progress.write_done(new.key)
+            self._calls.attempt(new.rows, new.key)
+        return True
 
     with pytest.MonkeyPatch.context() as patch:
         if mutant == "receipt":
             patch.setattr(BatchWriter, "_write", receipt_first)
         else:
-            patch.setattr(Effects, "_call", progress_first)
-        patch.setattr("cloud.stream.effects.within", _die)
+            patch.setattr(Effects, "__call__", progress_first)
+        patch.setattr("cloud.runtime.repeated.within", die)
         with pytest.raises(KilledError):
             effects_side.run()
     if mutant == "progress":
@@ -188,7 +196,7 @@ def test_a_receipt_or_the_progress_before_the_effect_is_revealed(effects_side: E
     assert any("is receipted and has no effect" in one for one in effects_side.wrong())
 
 
-def _die(*_: object) -> None:
+def die(*_: object) -> None:
     raise KilledError("in the effects")
 
 
@@ -220,7 +228,7 @@ def test_effects_that_fail_are_made_again_after_growing_delays_until_they_succee
 
     def fails(_: DataFrame, key: str) -> None:
         assert memory.done is None
-        if len(delays) < 8:
+        if len(delays) < 2000:
             raise OSError(key)
 
     def wait(seconds: float) -> bool:
@@ -229,11 +237,11 @@ def test_effects_that_fail_are_made_again_after_growing_delays_until_they_succee
 
     effects = effects_of(fails, memory, wait)
     assert effects()
-    assert delays == [1, 2, 4, 8, 16, 32, RETRY_SECONDS_MAX, RETRY_SECONDS_MAX]
+    assert delays == [1, 2, 4, 8, 16, 32, *[RETRY_SECONDS_MAX] * 1994]
     assert memory.done == "t-1"
     assert effects()  # nothing more
     assert effects_of(fails, Memory(None), lambda _: True)()  # a table without a batch
-    assert len(delays) == 8
+    assert len(delays) == 2000
 
 
 def test_effects_are_not_done_when_a_stop_is_requested_or_their_time_is_over() -> None:

@@ -183,6 +183,7 @@ def test_a_folder_within_another_is_refused_since_maintenance_would_remove_its_f
         ("--sink", "postgres"),
         ("--connection", "/c"),
         ("--metrics", "9464"),
+        ("--change-feed", "0s"),
     ],
 )
 def test_wrong_usage_is_refused(wrong: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:

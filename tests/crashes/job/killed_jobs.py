@@ -6,7 +6,8 @@ Before each start, records are sent: new events, an exact repetition, and now an
 is killed right before its change number N of that start, JVM and Python together, or that change fails; the next start
 recovers. After each start the table has no event twice, and all events that a receipt covers; at the end it has every
 event once. In the scenario `first` each start has its own table and checkpoint, which are being created; in `later` one
-table and one checkpoint go through all of them. The counts are printed as JSON; the progress goes to stderr.
+table and one checkpoint go through all of them. With `--effects` the job also writes each new event into another table,
+which is judged alike. The counts are printed as JSON; the progress goes to stderr.
 """
 
 from __future__ import annotations
@@ -22,19 +23,22 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import psycopg
 from rich.console import Console
 
 from simulators.display import Display
 from simulators.services import spark
 from simulators.services.kafka.broker import Broker
+from simulators.services.postgres import Postgres
 from tests.cloud.gateway import Gateway, readings
 from tests.cloud.running import CloudSide
+from tests.crashes.job import effects as hooks
 from tests.support import changes
 from tests.support.changes import Fault
 
@@ -59,6 +63,10 @@ class KilledJobs:
 
     cloud: CloudSide
     mutants: tuple[str, ...] = ()
+    server: Postgres | None = None
+    """Where the effects write to, if that is not a Delta table."""
+    effects: str | None = None
+    """The function of `hooks`."""
     gateway: Gateway = field(default_factory=Gateway)
     sent: list[int | None] = field(default_factory=list)
     """By offset the number of the event; None of a record for the quarantine."""
@@ -71,9 +79,11 @@ class KilledJobs:
         data = Path(self.cloud.folder) / "data"
         places = ("--table", str(data / "events"), "--checkpoint", str(data / "checkpoint"), "--trigger", "1s")
         ends = ("--bootstrap-servers", self.cloud.bootstrap_servers, "--topic", self.cloud.topic)
-        own = ("job", *self.mutants, "--", *ends, "--group", self.cloud.group, *places)
+        also = () if self.effects is None else ("--effects", f"{hooks.__name__}:{self.effects}")
+        own = ("job", *self.mutants, "--", *ends, "--group", self.cloud.group, *places, *also)
         command = spark.command(LAUNCH, own, self.cloud.folder / "spark", self.cloud.spark_options())
         environment = {**QUICK_START, **os.environ, **command.environment, "PYTHONPATH": str(ROOT)}
+        environment[hooks.PLACE] = str(self._place_of_effects())
         with self._all_receipted() as is_enough:
             log = command.log_file
             return changes.run(command.arguments, data, environment, log, fault_at, fault, is_enough=is_enough)
@@ -85,6 +95,10 @@ class KilledJobs:
         due = {str(number) for number in self.sent[:covered] if number is not None}
         wrong = [f"event {number} is receipted and not there" for number in sorted(due - rows.keys(), key=int)]
         wrong += [f"event {number} is there {count} times" for number, count in rows.items() if count > 1]
+        if self.effects is not None:
+            made = Counter(self._made())
+            wrong += [f"event {number} is receipted without effect" for number in sorted(due - made.keys(), key=int)]
+            wrong += [f"event {number} has {count} effects" for number, count in made.items() if count > 1]
         bad, quarantined = self.sent[:covered].count(None), len(self.cloud.delta_rows("data/events_quarantine"))
         if quarantined < bad or quarantined > self.sent.count(None):
             wrong.append(f"{quarantined} records are in quarantine, instead of {bad}")
@@ -93,6 +107,22 @@ class KilledJobs:
     def log(self) -> str:
         """Return the end of the log."""
         return (self.cloud.folder / "spark" / "spark.log").read_text(errors="replace")[-3_000:]
+
+    def _place_of_effects(self) -> Path:
+        if self.server is None:
+            return Path(self.cloud.folder) / "data" / hooks.TABLE
+        with psycopg.connect(self.server.connection) as connection:
+            if self.starts == 1:  # the table of another job
+                connection.execute(f"DROP TABLE IF EXISTS {hooks.TABLE}, {hooks.TABLE}_keys".encode())
+            connection.execute(f"CREATE TABLE IF NOT EXISTS {hooks.TABLE} (id text)".encode())
+        return self.server.write_connection(Path(self.cloud.folder) / "connection")
+
+    def _made(self) -> list[str]:
+        """Return the ids that the effects have written."""
+        if self.server is None:
+            return [row["id"] for row in self.cloud.delta_rows(f"data/{hooks.TABLE}")]
+        with psycopg.connect(self.server.connection) as connection:
+            return [row[0] for row in connection.execute(f"SELECT id FROM {hooks.TABLE}".encode())]
 
     def _send(self) -> None:
         first = self.starts * EVENTS
@@ -142,8 +172,17 @@ class Series:
     """The faults of one scenario, with one broker."""
 
     def __init__(
-        self, broker: Broker, work: Path, display: Display, fault: Fault = Fault.KILL, mutants: tuple[str, ...] = ()
+        self,
+        broker: Broker,
+        work: Path,
+        display: Display,
+        fault: Fault = Fault.KILL,
+        mutants: tuple[str, ...] = (),
+        effects: str | None = None,
+        server: Postgres | None = None,
     ) -> None:
+        self._effects = effects
+        self._server = server
         self._broker = broker
         self._work = work
         self._display = display
@@ -192,7 +231,7 @@ class Series:
         cloud = CloudSide(self._broker.bootstrap_servers, topic, self._work / topic)
         (cloud.folder / "data").mkdir(parents=True)
         try:
-            yield KilledJobs(cloud, self._mutants)
+            yield KilledJobs(cloud, self._mutants, self._server, self._effects)
         finally:
             cloud.close()
 
@@ -246,6 +285,19 @@ def receipts_before_rows() -> None:
     BatchWriter._write = receipt_and_write  # type: ignore[method-assign]
 
 
+def progress_before_effects() -> None:
+    """Keep a batch's key as done before its effects: a mutant, whose losses must be found."""
+    from cloud.stream.effects import Effects
+
+    def keep_and_make(self: Any) -> bool:
+        if (new := self._sink.new_rows()) is not None and new.key != self._progress.read_done():
+            self._progress.write_done(new.key)
+            self._calls.attempt(new.rows, new.key)
+        return True
+
+    Effects.__call__ = keep_and_make  # type: ignore[method-assign]
+
+
 def main() -> None:
     """Disturb jobs, print the counts, and exit with 1 where anything is wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.crashes.job.killed_jobs", description=__doc__)
@@ -253,6 +305,7 @@ def main() -> None:
     parser.add_argument("--fault", type=Fault, choices=list(Fault), default=Fault.KILL)
     parser.add_argument("--part", default="1/1", help="such as 3/8: every 8th change, from the third on")
     parser.add_argument("--mutant", help="a function of this module that breaks the job")
+    parser.add_argument("--effects", choices=("delta", "postgres"), help="where the job also writes each new event")
     given = parser.parse_args()
     part, parts = map(int, given.part.split("/"))
     mutants = (f"{__spec__.name}:{given.mutant}",) if given.mutant else ()
@@ -261,9 +314,10 @@ def main() -> None:
         with (
             tempfile.TemporaryDirectory(prefix="killed-jobs-") as name,
             Broker(Path(name) / "kafka") as broker,
+            Postgres(Path(name) / "postgres") if given.effects == "postgres" else nullcontext() as server,
             Display(Console(stderr=True)) as display,
         ):
-            series = Series(broker, Path(name), display, given.fault, mutants)
+            series = Series(broker, Path(name), display, given.fault, mutants, given.effects, server)
             wrong = series.first(part, parts) if scenario == "first" else series.later(part, parts)
         print("\n".join([json.dumps(series.counts(scenario)), *wrong]), flush=True)
         failed = failed or bool(wrong)

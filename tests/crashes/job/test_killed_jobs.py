@@ -16,9 +16,19 @@ pytestmark = [
 
 
 @pytest.mark.guarantee(5)
-@pytest.mark.parametrize(("scenario", "part"), [("first", "7/24"), ("later", "5/8")])
-def test_whenever_the_job_is_killed_no_event_is_lost_or_doubled(scenario: str, part: str) -> None:
-    done = run("job.killed_jobs", "--scenario", scenario, "--part", part)
+@pytest.mark.parametrize(
+    ("scenario", "part", "also"),
+    [
+        ("first", "7/24", ()),
+        ("later", "5/8", ()),
+        ("later", "5/8", ("--effects", "delta")),
+        ("later", "5/8", ("--effects", "postgres")),
+    ],
+)
+def test_whenever_the_job_is_killed_no_event_is_lost_or_doubled(
+    scenario: str, part: str, also: tuple[str, ...]
+) -> None:
+    done = run("job.killed_jobs", "--scenario", scenario, "--part", part, *also)
     assert done.returncode == 0
     assert json.loads(done.stdout)["faults"] >= 8
     assert " 1 of " in done.stderr  # the progress
@@ -32,7 +42,14 @@ def test_whichever_change_fails_no_event_is_lost_or_doubled(fault: str, part: st
 
 
 @pytest.mark.guarantee(5)
-def test_receipts_before_the_rows_are_revealed() -> None:
-    done = run("job.killed_jobs", "--scenario", "later", "--part", "5/8", "--mutant", "receipts_before_rows")
+@pytest.mark.parametrize(
+    ("mutant", "also", "told"),
+    [
+        ("receipts_before_rows", (), "is receipted and not there"),
+        ("progress_before_effects", ("--effects", "delta"), "is receipted without effect"),
+    ],
+)
+def test_the_wrong_order_is_revealed(mutant: str, also: tuple[str, ...], told: str) -> None:
+    done = run("job.killed_jobs", "--scenario", "later", "--part", "5/8", "--mutant", mutant, *also)
     assert done.returncode == 1
-    assert "is receipted and not there" in done.stdout
+    assert told in done.stdout

@@ -1,0 +1,43 @@
+"""The user's effects for rows as dicts: after the commit, and before the receipts of the partitions of their rows.
+
+The table keeps the new rows of each batch, in its transaction, until their effects are done: whoever takes over the
+partitions makes them first, under the same key.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+
+from cloud.hooks import Hook
+from cloud.plain_consumer.metrics import ConsumerMetrics
+from cloud.plain_consumer.table import ConsumerTable
+from cloud.runtime.repeated import Repeated
+
+logger = logging.getLogger(__name__)
+
+
+class DueEffects:
+    """Makes the effects that are due; a call that has failed is made again by a later call of this, after its delay."""
+
+    def __init__(self, hook: Hook, table: ConsumerTable, metrics: ConsumerMetrics, seconds_max: float) -> None:
+        self._calls = Repeated(hook, seconds_max, metrics.effects_failed)
+        self._table = table
+        self._metrics = metrics
+        self._next_at = 0.0
+
+    def __call__(self, partitions: Iterable[int]) -> bool:
+        """Return whether the effects of all rows of these partitions are done; raise HookTimeError as `Repeated`."""
+        if time.monotonic() < self._next_at:
+            return False
+        for batch in self._table.due(partitions):
+            began, key = time.monotonic(), f"{self._table.id}-{batch}"
+            delay = self._calls.attempt(self._table.new_rows(batch), key)
+            if delay is not None:
+                self._next_at = time.monotonic() + delay
+                return False
+            self._table.done(batch)
+            self._metrics.effects_done(seconds := time.monotonic() - began)
+            logger.info("key=%s stage=effects-done seconds=%.1f", key, seconds)
+        return True
