@@ -40,7 +40,7 @@ from cloud.plain_consumer.effects import DueEffects
 from cloud.plain_consumer.metrics import ConsumerMetrics
 from cloud.plain_consumer.records import Appended, Judged, judge
 from cloud.plain_consumer.table import ConsumerTable, Place, StaleError
-from cloud.plain_consumer.transform import Made, Transform, untransformed
+from cloud.plain_consumer.transform import DictTransform, Made, untransformed
 from cloud.postgres.connection import read_connection
 from cloud.relaying.kafka import ANSWER_SECONDS_MAX, RelayKafka
 from cloud.runtime.outcome import run_until_stopped
@@ -120,7 +120,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(given: ConsumerSettings, stop: threading.Event) -> int:
     metrics, devices = ConsumerMetrics(given.metrics), DeviceFile(given.devices)
-    transform = untransformed if given.transform is None else Transform(given.transform)
+    transform = untransformed if given.transform is None else DictTransform(given.transform)
     topic = given.subscription.topic
     gateways = None if given.gateways is None else Authentication(GatewayFile(given.gateways), topic)
     names = given.table, given.quarantine, given.retention_seconds

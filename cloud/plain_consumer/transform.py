@@ -80,7 +80,7 @@ def untransformed(judged: Sequence[Judged]) -> Made:
     return Made([one.row for one in judged])
 
 
-class Transform:
+class DictTransform:
     """Calls the user's function once for each batch."""
 
     def __init__(self, hook: Hook) -> None:

@@ -23,7 +23,7 @@ from cloud.plain_consumer.effects import DueEffects
 from cloud.plain_consumer.metrics import ConsumerMetrics
 from cloud.plain_consumer.records import Appended, judge
 from cloud.plain_consumer.table import ConsumerTable, Place
-from cloud.plain_consumer.transform import Transform
+from cloud.plain_consumer.transform import DictTransform
 from cloud.runtime.repeated import Repeated
 from cloud.stream.receipts import Receipts
 from cloud.table.sink import Written
@@ -66,7 +66,7 @@ class Tables:
             table.begin({0: Place(0, 0, 0)}, "id")
             was = table.places("id")
             now = {0: Place(0, was[0].next + len(records), 0)}
-            made = Transform(hooks.Hook("plant:transform", lambda: transform))(judged)
+            made = DictTransform(hooks.Hook("plant:transform", lambda: transform))(judged)
             return table.write(made, was, now, "events", "id")
 
     def select(self, statement: str) -> list[dict[str, Any]]:
@@ -193,7 +193,7 @@ class Effects:
         names, metrics = (name, f"{name}_quarantine", RETENTION), ConsumerMetrics(None)
         with ConsumerTable(self.side.server.connection, *names, keeps_new=True) as table:
             effects = DueEffects(hooks.find("plant:effects"), table, metrics, 60)
-            transform = Transform(hooks.find("plant:transform"))
+            transform = DictTransform(hooks.find("plant:transform"))
             Reader(subscription, table, DeviceFile(None), metrics, None, transform, effects).run(self)  # type: ignore[arg-type]
 
     def is_set(self) -> bool:
