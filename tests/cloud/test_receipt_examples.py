@@ -65,23 +65,32 @@ def java() -> tuple[str, ...]:
     return (str(runtime.require()), "-Xmx128m", "-XX:+UseSerialGC", "-cp", classpath, "Receipts")
 
 
+PROGRAMS = {"go": go, "java": java}
+
+
+def database(server: Postgres, language: str, schema: str) -> str:
+    """Return the URL of a schema."""
+    given = conninfo_to_dict(server.connection)
+    login = urlencode({"user": str(given["user"]), "password": str(given["password"])})
+    url = f"postgresql://127.0.0.1:{server.port}/postgres?{login}"
+    return f"jdbc:{url}&currentSchema={schema}" if language == "java" else f"{url}&search_path={schema}"
+
+
 class Example(ConsumerSide):
     """A topic of two partitions, a schema of the database, and one of the programs."""
 
     def __init__(self, language: str, broker: Broker, server: Postgres, folder: Path) -> None:
         super().__init__(broker, server, folder, f"e{uuid4().hex}")
-        self.program = {"go": go, "java": java}[language]()
+        self.program = PROGRAMS[language]()
         self.language = language
         self.select("CREATE SCHEMA {}")
 
     def start(self, *options: str) -> Process:
-        given = conninfo_to_dict(self.server.connection)
-        login = {"user": str(given["user"]), "password": str(given["password"])}
-        database = f"postgresql://127.0.0.1:{self.server.port}/postgres?"
-        database += urlencode(login | {{"go": "search_path", "java": "currentSchema"}[self.language]: self.name})
-        database = f"jdbc:{database}" if self.language == "java" else database
-        ends = ("-brokers", self.bootstrap_servers, "-topic", self.name, "-group", self.name, "-database", database)
-        member = Process(Command("example", (*self.program, *ends, *options), self.folder / "example.log", self.folder))
+        ends = ("-brokers", self.bootstrap_servers, "-topic", self.name, "-group", self.name)
+        where = ("-database", database(self.server, self.language, self.name))
+        member = Process(
+            Command("example", (*self.program, *ends, *where, *options), self.folder / "example.log", self.folder)
+        )
         member.start()
         self.members.append(member)
         return member

@@ -32,6 +32,7 @@ HEAVY_PACKAGES = {
     "npm": "npm",
     "cc": "build-essential",
     "javac": "default-jdk-headless",
+    "psql": "postgresql-client",
     "strace": "strace",
     "qemu-aarch64-static": "qemu-user-static",
     "arch-test": "arch-test",

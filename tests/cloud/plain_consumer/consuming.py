@@ -61,7 +61,7 @@ class ConsumerSide:
     def ids(self) -> list[int]:
         if self.select(f"SELECT to_regclass('{self.name}')") == [(None,)]:
             return []
-        return sorted(int(row[0]) for row in self.select("SELECT id FROM {}"))
+        return sorted(int(row[0]) for row in self.select("SELECT id FROM {} WHERE type NOT LIKE 'gateway.%'"))
 
     def select(self, statement: str) -> list[tuple[Any, ...]]:
         """Execute a statement, with {} for the table's name."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 
 from simulators.certify.command import main
 from simulators.services import spark
+from simulators.services.install import programs
 from simulators.services.postgres import Postgres
+from tests.cloud.test_receipt_examples import PROGRAMS, database
 
 pytestmark = [pytest.mark.heavy, pytest.mark.kafka]
 
@@ -36,7 +39,7 @@ class Certify:
     """The command, on a consumer whose result is in PostgreSQL unless another is named."""
 
     def __init__(self, folder: Path, server: Postgres, capsys: pytest.CaptureFixture[str]) -> None:
-        self.folder, self._capsys = folder, capsys
+        self.folder, self.server, self._capsys = folder, server, capsys
         self.connection = server.write_connection(folder / "connection")
         passwords = folder / "connection.pgpass"
         self.result = f"postgresql://oncegate@127.0.0.1:{server.port}/postgres?passfile={passwords}"
@@ -83,6 +86,20 @@ def test_the_job_is_clean(certify: Certify, sink: str) -> None:
         certify.result = f"delta:{certify.folder}/tables"
         options = ("--table", f"{certify.folder}/tables/{{topic}}")
     verdict = certify.run((*OF_ONE_INSTANCE, "--kills", "2", "--wait", "600"), certify.job(*options))
+    assert (verdict["faults"], verdict["notes"]) == ({}, [])
+
+
+@pytest.mark.guarantee(5)
+@pytest.mark.parametrize("language", ["go", "java"])
+def test_the_examples_are_clean(certify: Certify, language: str) -> None:
+    query = (
+        "SELECT id AS fingerprint, CAST(NULL AS int) AS kafka_partition, CAST(NULL AS bigint) AS kafka_offset "
+        'FROM {topic}.events UNION ALL SELECT NULL, partition, "offset" FROM {topic}.quarantine'
+    )
+    schema = f'{programs.require("psql")} "{certify.result}" --quiet --command "CREATE SCHEMA IF NOT EXISTS {{topic}}"'
+    ends = ("-brokers", "{bootstrap_servers}", "-topic", "{topic}", "-group", "{group}")
+    line = shlex.join((*PROGRAMS[language](), *ends, "-database", database(certify.server, language, "{topic}")))
+    verdict = certify.run(OF_ONE_INSTANCE, ("sh", "-c", f"{schema} && exec {line}"), query)
     assert (verdict["faults"], verdict["notes"]) == ({}, [])
 
 

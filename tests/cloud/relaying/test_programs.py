@@ -1,0 +1,172 @@
+"""The relay with real programs: connectors of Kafka Connect, alone and distributed, and Kafka Streams."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from agent.forward.receipts.rules import Verdict
+from cloud.relaying.kafka import RelayKafka
+from simulators.services import ports
+from simulators.services.install import jars, java
+from simulators.services.kafka.broker import Broker
+from simulators.services.process import Command, Process
+from tests.cloud.relaying.test_relay import ROOT, Side, look_until_answered
+from tests.support.waiting import wait_for_work, wait_until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
+
+TEXT = "org.apache.kafka.connect.storage.StringConverter"
+SHORT = {"session.timeout.ms": "6000", "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
+ANSWER_SECONDS_MAX = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program that reads the topic, and what it commits."""
+
+    group: str
+    run: Callable[[], Process]
+    """Starts it."""
+    results: Callable[[], int]
+    """Returns how many records it has worked on."""
+    has_epochs: bool
+    has_metadata: bool = False
+
+
+def connector(side: Side, folder: Path, *, is_distributed: bool) -> Program:
+    """Return a worker with one connector, which writes each record's value as a line of `archive`."""
+    [port] = ports.free(1)
+    archive, main = folder / "archive", "ConnectDistributed" if is_distributed else "ConnectStandalone"
+    worker: dict[str, object] = {
+        "bootstrap.servers": side.broker.bootstrap_servers,
+        "key.converter": TEXT,
+        "value.converter": TEXT,
+        "offset.flush.interval.ms": 1000,
+        "listeners": f"http://127.0.0.1:{port}",
+        **{f"consumer.{name}": value for name, value in SHORT.items()},
+    }
+    if is_distributed:
+        worker |= {"group.id": f"workers.{side.name}", "session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}
+        for kind in ("config", "offset", "status"):
+            worker |= {f"{kind}.storage.topic": f"{kind}.{side.name}", f"{kind}.storage.replication.factor": 1}
+    else:
+        worker |= {"offset.storage.file.filename": folder / "offsets"}
+    sink = {
+        "name": side.name,
+        "connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector",
+        "topics": side.topic,
+        "file": str(archive),
+    }
+    for name, settings in (("worker", worker), ("sink", sink)):
+        (folder / name).write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    classpath = ":".join(map(str, jars.paths(jars.CONNECT)))
+    words = (str(java.require()), "-Xmx256m", "-cp", classpath, f"org.apache.kafka.connect.cli.{main}")
+    files = (str(folder / "worker"), *([] if is_distributed else [str(folder / "sink")]))
+    process = Process(Command("connect", (*words, *files), folder / "program.log", folder))
+
+    def run() -> Process:
+        process.start()
+        if is_distributed and not archive.exists():  # after a restart it has its connector by itself
+            process.wait_until(lambda: has_put(port, side.name, sink), "the connector", 120.0, poll_seconds=0.5)
+        return process
+
+    return Program(
+        f"connect-{side.name}",
+        run,
+        lambda: archive.read_text().count("\n") if archive.exists() else 0,
+        has_epochs=False,
+    )
+
+
+def has_put(port: int, name: str, settings: dict[str, str]) -> bool:
+    """Give a worker its connector's settings; False while it does not answer yet, or the workers elect."""
+    kind = {"Content-Type": "application/json"}
+    where = f"http://127.0.0.1:{port}/connectors/{name}/config"
+    try:
+        urlopen(Request(where, json.dumps(settings).encode(), kind, method="PUT"), timeout=ANSWER_SECONDS_MAX).close()
+    except (URLError, OSError):
+        return False
+    return True
+
+
+def streams(side: Side, folder: Path) -> Program:
+    """Return a program of Kafka Streams, exactly-once, which writes the first record of each event to a topic."""
+    compiler = shutil.which("javac")
+    if compiler is None:
+        pytest.skip("there is no javac")
+    classpath = ":".join([str(folder), *map(str, jars.paths(jars.STREAMS))])
+    source = ROOT / "benchmarks" / "streams" / "Dedup.java"
+    subprocess.run([compiler, "-cp", classpath, "-d", str(folder), str(source)], check=True)
+    out, group = f"out.{side.name}", side.group("streams")
+    side.broker.create_topics(out, partitions=1)
+    ends = (side.broker.bootstrap_servers, side.topic, out, group, str(folder / "state"))
+    words = (str(java.require()), "-Xmx256m", "-cp", classpath, "Dedup", *ends)
+    process = Process(Command("streams", words, folder / "program.log", folder))
+
+    def run() -> Process:
+        process.start()
+        return process
+
+    def results() -> int:
+        settings = {"bootstrap.servers": side.broker.bootstrap_servers, "group.id": "nobody"}
+        with Consumer({**settings, "auto.offset.reset": "earliest", "isolation.level": "read_committed"}) as reader:
+            reader.assign([TopicPartition(out, 0, 0)])
+            return len(reader.consume(1000, 3.0))
+
+    return Program(group, run, results, has_epochs=True, has_metadata=True)
+
+
+@contextmanager
+def running(program: Program) -> Iterator[Process]:
+    process = program.run()
+    try:
+        yield process
+    finally:
+        process.kill()
+
+
+@pytest.mark.parametrize("kind", ["standalone", "distributed", "streams"])
+def test_what_a_program_has_done_is_processed_also_after_it_was_killed(
+    broker: Broker, tmp_path: Path, kind: str
+) -> None:
+    side = Side(broker)
+    program = (
+        streams(side, tmp_path)
+        if kind == "streams"
+        else connector(side, tmp_path, is_distributed=kind == "distributed")
+    )
+    side.send(10)
+    with running(program) as process:
+        wait_for_work(process, program.results, 10, "records that the program has worked on", 120.0)
+        relay = side.relay(program.group)
+
+        def is_done(lowest: int, highest: int) -> bool:
+            look_until_answered(relay)
+            return side.verdict(lowest, highest) is Verdict.PROCESSED
+
+        wait_until(lambda: not is_done(0, 9) and not relay.waiting, "the group's first commit")
+        side.send(10)
+        wait_until(lambda: is_done(10, 19), "receipts of what the program has worked on")
+        assert program.results() == 20
+        place = RelayKafka(broker.bootstrap_servers, side.topic, {}).committed(program.group, [0])[0]
+        assert (place.leader_epoch is not None, bool(place.metadata)) == (program.has_epochs, program.has_metadata)
+        process.kill()
+        side.send(10)
+        look_until_answered(relay)
+        assert side.verdict(20, 29) is Verdict.WAIT
+    with running(program):
+        # Sent again where the next one has joined and committed between two looks.
+        wait_until(lambda: is_done(20, 29) or side.verdict(20, 29) is Verdict.RETURN, "what the next one has done")
+        assert program.results() >= 30
+        assert relay.groups[0].since == {0: 10 if side.verdict(20, 29) is Verdict.PROCESSED else 30}
