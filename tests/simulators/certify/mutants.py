@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from confluent_kafka import Message
+from confluent_kafka import Message, TopicPartition
+
+if TYPE_CHECKING:
+    from cloud.plain_consumer.table import Place
 
 
 def commits_before_the_work() -> None:
@@ -40,7 +44,7 @@ def ignores_the_topic_id() -> None:
 
 def first_too_low() -> None:
     """Claim every partition from its beginning, wherever the reading began."""
-    from cloud.plain_consumer.table import ConsumerTable, Place
+    from cloud.plain_consumer.table import ConsumerTable
 
     begin = ConsumerTable.begin
 
@@ -48,3 +52,14 @@ def first_too_low() -> None:
         begin(self, {partition: replace(place, first=0) for partition, place in places.items()}, topic_id)
 
     ConsumerTable.begin = from_the_beginning  # type: ignore[method-assign]
+
+
+def ignores_a_truncation() -> None:
+    """Go on at the offsets that the table has, whatever log they are of."""
+    from cloud import consumer
+
+    def positions(self: consumer.Reader, places: Mapping[int, Place]) -> list[TopicPartition]:
+        return [TopicPartition(self._topic, partition, place.next) for partition, place in places.items()]
+
+    consumer.MemberKafka.truncations = lambda self, ends: {}  # type: ignore[method-assign]
+    consumer.Reader._positions = positions  # type: ignore[method-assign]

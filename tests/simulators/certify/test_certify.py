@@ -105,7 +105,12 @@ def test_the_examples_are_clean(certify: Certify, language: str) -> None:
 
 @pytest.mark.parametrize(
     ("mutant", "faults"),
-    [("commits_before_the_work", "kill"), ("ignores_the_topic_id", "topic"), ("first_too_low", "retention")],
+    [
+        ("commits_before_the_work", "kill"),
+        ("first_too_low", "retention"),
+        ("ignores_a_truncation", "truncation"),
+        ("ignores_the_topic_id", "topic"),
+    ],
 )
 def test_a_mutant_is_found(certify: Certify, mutant: str, faults: str) -> None:
     command = certify.consumer(f"tests.simulators.certify.mutants:{mutant}")
