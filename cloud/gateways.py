@@ -82,20 +82,22 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 
 def _read(path: Path) -> Keys:
     try:
-        lines = read_private(path).splitlines()
+        lines = read_private(path).removeprefix("\ufeff").splitlines()
     except PrivateFileError as error:
         raise StopError(f"gateways {path}: {error}") from error
     keys: dict[str, tuple[bytes, ...]] = {}
     for number, row in enumerate(csv.reader(lines), 1):
-        if not row or row[0].startswith("#"):
+        if not row or row[0].startswith("#") or row == ["gateway", "key"]:
             continue
         try:
-            name, key = row
+            name, key = map(str.strip, row)
             found = read_key(key)
         except ValueError:  # whose text may have the key
             raise StopError(f"gateways {path}, line {number}: expected a gateway, a comma and a key") from None
         keys[name] = (*keys.get(name, ()), found)
         if len(keys[name]) > KEYS_MAX:
             raise StopError(f"gateways {path}, line {number}: {name} has more than {KEYS_MAX} keys; remove the oldest")
+    if not keys:
+        raise StopError(f"gateways {path}: names no gateway, so every record would go to quarantine")
     logger.info("gateways=%d file=%s", len(keys), path)
     return keys

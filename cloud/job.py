@@ -88,6 +88,7 @@ def run_on_checkpoint(
 
     After a failed flush, later starts stop until an operator has checked the disk.
     """
+    gateways = None if settings.gateways is None else GatewayFile(settings.gateways)
     checkpoint.check_flush()
     admin, sink = KafkaAdmin(spark, settings.kafka), open_sink(spark, settings)
 
@@ -115,7 +116,6 @@ def run_on_checkpoint(
         if not wait_for_clock(checkpoint, stop.wait, receipts.repeat):
             return
         parts = (checkpoint, sink, receipts, last, settings.window_seconds)
-        gateways = None if settings.gateways is None else GatewayFile(settings.gateways)
         renewed = bool if gateways is None else gateways.renewed
         writer = BatchWriter(*parts, log=log, observer=observer, effects=effects, are_keys_renewed=renewed)
         starting = offsets.starting_offsets(topic, last, ranges)
