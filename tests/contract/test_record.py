@@ -123,6 +123,7 @@ DEEPEST = {"a": deepest}
 
 @example(Event("a", data=DEEPEST, ext=DEEPEST), "a", 0, 0, "coap")
 @example(Event("a"), 'x","type":"forged', 0, 0, "coap")
+@example(Event("a"), "units", 0, 0, "coap")
 @example(Event("a", ext={"data": {"ext": {"data": {}}}}), "a", 0, 0, "coap")
 @given(events, any_text, st.integers(TIME_MIN, TIME_MAX), st.integers(), st.sampled_from(["coap", "mqtt", "gateway"]))
 def test_a_value_is_read_back_as_it_was_written(event: Event, text: str, received: int, offset: int, via: str) -> None:
@@ -135,7 +136,7 @@ def test_a_value_is_read_back_as_it_was_written(event: Event, text: str, receive
     assert read_data(tail).decode() == ("" if data is None else f'"data":{data}{units}')
     assert read_started(tail) is None
     behind_via = encode_value(bytes(16), "gw-1", LABEL, tail).partition(VIA_START)[2].decode()
-    for unknown in ("", ',"later":{"data":{"ext":[{}]}},"n":-1.5e3', f',"{text.translate(UNQUOTED)}":[true,{{}},"x"]'):
+    for unknown in ("", ',"later":{"data":{"ext":[{}]}},"n":-1.5e3', f',"x{text.translate(UNQUOTED)}":[true,{{}},"x"]'):
         at = behind_via.index('"') + 1
         for value in (behind_via[:at] + unknown + behind_via[at:], behind_via[:-1] + unknown + "}"):
             found = {name: re.search(exact_text(name), value) for name in OBJECTS}

@@ -49,7 +49,7 @@ class Job:
         return {
             kafka_admin.KafkaAdmin: lambda *_: spark.KafkaAdmin(scheduler, cluster),
             job.open_sink: lambda *_: spark.Sink(scheduler, self.table),
-            job.survivors_of: lambda _spark, _settings, starting: starting,
+            job.survivors_of: lambda _spark, _settings, starting, _gateways: starting,
             job.start: self._start_query,
             disk: SimpleNamespace(local_folders=lambda *_: (), FlushedFolders=FlushedFolders),
             batch.consume: _consume,
@@ -77,6 +77,7 @@ class Job:
             folders=(),
             window_seconds=spark.WINDOW_SECONDS,
             effects=None,
+            gateways=None,
         )
         session: Any = SimpleNamespace(streams=SimpleNamespace(addListener=lambda _: None))
         checkpoint: Any = spark.Checkpoint(self._scheduler, self._folder)

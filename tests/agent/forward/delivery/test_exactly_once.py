@@ -301,7 +301,7 @@ def test_ending_what_hangs_aborts_in_each_partition_of_the_batch(kafka: KafkaTop
     outbox.append(*readings(1))
     label = outbox.stored()[0].label
     batch = Batch(1, 1, "topic", {0: Offsets(0, 0), 2: Offsets(0, 0)})
-    context = cast("SessionContext", SimpleNamespace(outbox=outbox, gateway=gateway, topic=kafka.topic))
+    context = cast("SessionContext", SimpleNamespace(outbox=outbox, gateway=gateway, topic=kafka.topic, sign=None))
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": gateway})
     producer.init_transactions(60)
 
