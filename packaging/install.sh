@@ -78,7 +78,7 @@ fi
 (cd "$checkout" && "${PYTHON:-/usr/bin/python3}" -EB -c '
 import sys
 sys.path.insert(0, sys.argv.pop(1))
-from agent.cli.manual.__main__ import main
+from agent.cli.manual import main
 main()' "$(echo "$destination$library"/lib/python3*/site-packages)" \
   "$destination$pages" "$destination$bash_completions/oncegate" "$destination$zsh_completions/_oncegate")
 "$checkout/packaging/documents.sh" "$destination$documents"

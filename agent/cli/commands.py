@@ -63,7 +63,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         ),
     ),
     "this program": (
-        Command("completion", "agent.cli.manual.command", "print the completion script of a shell", configured=False),
+        Command("completion", "agent.cli.manual", "print the completion script of a shell", configured=False),
         Command("version", "agent.cli.version", "print version and form", configured=False),
     ),
 }
@@ -87,6 +87,8 @@ exit codes: 0 fine, 1 a failure, 2 wrong usage or configuration
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Return the arguments of a command line, with the command's function as `run`; exit where they are wrong."""
     parser = main_parser()
+    parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     given, unknown = parser.parse_known_args(words)
     if unknown:
         parser.error(f"unknown option {unknown[0]}; the options of a command follow its name")
@@ -102,7 +104,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 def main_parser() -> argparse.ArgumentParser:
-    """Return the parser of what precedes a command's name; it passes on what follows it."""
+    """Return the parser of what precedes a command's name."""
     lines = []
     for group, commands in GROUPS.items():
         lines += [f"commands for {group}:", *(f"  {command.name:15} {command.summary}" for command in commands), ""]
@@ -116,8 +118,6 @@ def main_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="store_true", help="print version and form, and exit")
     _add_config(parser, None)
-    parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
-    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
 
 
@@ -132,11 +132,16 @@ def command_parser(command: Command, config: Path | None = None) -> argparse.Arg
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    if command.configured:
-        _add_config(parser, config or Path(os.environ.get(PATH_VARIABLE, DEFAULT_PATH)))
-    module.add_arguments(parser)
+    declare(command, parser, config)
     parser.set_defaults(run=module.run)
     return parser
+
+
+def declare(command: Command, parser: argparse.ArgumentParser, config: Path | None = None) -> None:
+    """Declare the arguments of a command."""
+    if command.configured:
+        _add_config(parser, config or Path(os.environ.get(PATH_VARIABLE, DEFAULT_PATH)))
+    import_module(command.module).add_arguments(parser)
 
 
 def _add_config(parser: argparse.ArgumentParser, default: Path | None) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.cli.manual.pages import pages as manual_pages
+from agent.cli.manual import pages as manual_pages
 from simulators.services.install import programs
 from tests.packaging.following import version_up
 from tests.packaging.roots import CHECKOUT, Root

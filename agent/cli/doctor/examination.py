@@ -138,8 +138,7 @@ def _unreadable(path: Path) -> str:
 
 
 def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
-    from agent.cli.doctor import excess, kafka, receipts
-    from agent.cli.doctor.transactions import features, rights
+    from agent.cli.doctor import excess, kafka, receipts, rights
 
     connection = kafka.KafkaConnection.open(settings.kafka)
     finding, topic = kafka.check_broker(connection)
@@ -149,7 +148,6 @@ def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
         lanes, runs = _lanes(settings), _may_run(settings.gateway.state_dir)
         yield from rights.check_transactional_ids(connection, settings.gateway.id, lanes, agent_runs=runs)
         yield from kafka.check_topic(connection, topic)
-        yield from features.check_transactions(settings.kafka)
         yield from check_threads(kafka.count_brokers(connection), len(lanes))
         partitions, status = len(topic.partitions), _status(settings)
         yield from kafka.check_stopped(status)

@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
     ResourceType,
 )
 
-from agent.cli.doctor import excess, receipts
+from agent.cli.doctor import excess, receipts, rights
 from agent.cli.doctor.excess import EVERYTHING, check_excess
 from agent.cli.doctor.finding import Condition, Finding
 from agent.cli.doctor.kafka import (
@@ -36,8 +36,7 @@ from agent.cli.doctor.kafka import (
     check_stopped,
     check_topic,
 )
-from agent.cli.doctor.transactions import rights
-from agent.cli.doctor.transactions.rights import check_transactional_ids
+from agent.cli.doctor.rights import check_transactional_ids
 from agent.config.settings import KafkaSettings, ReceiptSettings
 from agent.forward.kafka.topic import create_command
 from agent.status import GatewayStatus

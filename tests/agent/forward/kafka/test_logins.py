@@ -11,7 +11,6 @@ import pytest
 
 from agent.cli.doctor.finding import Condition
 from agent.cli.doctor.kafka import KafkaConnection, check_broker, check_rights
-from agent.cli.doctor.transactions.features import TRANSACTION_VERSION, read_features
 from agent.config.settings import KafkaSettings
 from tests.agent.forward.broker import GROUP, KafkaTopic
 from tests.agent.forward.checks import assert_nothing_lost, wait_until_forwarded
@@ -70,7 +69,6 @@ def assert_sent_and_receipted(settings: KafkaSettings, kafka: KafkaTopic) -> Non
     assert finding.condition is Condition.FINE, finding
     assert topic is not None
     assert [right.condition for right in check_rights(topic)] == [Condition.FINE]
-    assert read_features(settings)[TRANSACTION_VERSION] == 2
 
 
 @pytest.mark.parametrize("login", LOGINS)

@@ -9,18 +9,9 @@ from contextlib import contextmanager, suppress
 from uuid import uuid4
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agent.cli.doctor.finding import Condition
 from agent.cli.doctor.kafka import KafkaConnection, check_broker, check_topic
-from agent.cli.doctor.transactions.features import (
-    TRANSACTION_VERSION,
-    FeaturesError,
-    check_transactions,
-    parse_features,
-    read_features,
-)
 from agent.config.settings import KafkaSettings
 from agent.forward.kafka.health import UNSUPPORTED
 from agent.telemetry.links import LinkName
@@ -94,22 +85,20 @@ def test_behind_the_same_link_a_service_with_all_versions_is_used(limited: tuple
         wait_until(lambda: outbox.new == 0, "the events are forwarded")
 
 
-VERSIONS = {jars.BROKER: 2, jars.BROKER_3_9: None}
+VERSIONS = (jars.BROKER, jars.BROKER_3_9)
 """The sets of jars, and the version of their transactions: Kafka announces one from 4.0 on."""
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
-def version(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Broker]]:
-    jar_set = str(request.param)
-    with Broker(tmp_path_factory.mktemp("version"), jar_set=jar_set) as running:
-        yield jar_set, running
+def version(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("version"), jar_set=str(request.param)) as running:
+        yield running
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("mode", ["at-least-once", "exactly-once", "at-most-once"])
-def test_each_mode_works_with_both_ends_of_the_supported_versions(version: tuple[str, Broker], mode: str) -> None:
-    jar_set, broker = version
-    kafka = KafkaTopic(broker.bootstrap_servers, f"events.{uuid4().hex}")
+def test_each_mode_works_with_both_ends_of_the_supported_versions(version: Broker, mode: str) -> None:
+    kafka = KafkaTopic(version.bootstrap_servers, f"events.{uuid4().hex}")
     kafka.create_topic()
     settings, outbox = kafka.settings(mode), MemoryOutbox()
     outbox.append(*readings(200))
@@ -127,24 +116,6 @@ def test_each_mode_works_with_both_ends_of_the_supported_versions(version: tuple
     assert finding.condition is Condition.FINE, finding
     assert topic is not None
     assert [one.condition for one in check_topic(connection, topic)][1:] == [Condition.FINE] * 5
-    assert read_features(settings).get(TRANSACTION_VERSION) == VERSIONS[jar_set]
-    [shown] = check_transactions(settings)
-    assert (shown.condition, str(VERSIONS[jar_set] or "before 4.0") in shown.text) == (Condition.FINE, True)
-
-
-def test_features_of_a_server_that_is_not_kafka_are_a_warning() -> None:
-    [closed] = ports.free(1)
-    [finding] = check_transactions(KafkaSettings(f"127.0.0.1:{closed}"))
-    assert finding.condition is Condition.WARNING
-    assert "Connection refused" in finding.text
-
-
-@given(st.binary(max_size=300))
-def test_any_answer_is_read_or_refused(answer: bytes) -> None:
-    try:
-        parse_features(answer)
-    except FeaturesError:
-        return
 
 
 _ENTRY = struct.Struct(">hhhB")

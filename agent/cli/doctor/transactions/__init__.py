@@ -1,1 +1,0 @@
-"""Checks of what exactly-once delivery needs of Kafka."""

@@ -1,1 +1,0 @@
-"""Manual pages and completion scripts, generated from the parsers of the commands."""
