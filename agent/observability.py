@@ -18,11 +18,10 @@ from agent.pipeline import Pipeline
 from agent.status import GatewayStatus, LaneCounts, read_status
 from agent.store.errors import FAILURES
 from agent.store.files.folders import store_folders
-from agent.store.forwarding_times import ForwardingTimes
-from agent.store.lanes.stores import LaneStores
+from agent.store.lanes import LaneStores
 from agent.store.layout import FILE_NAME
-from agent.store.read.documents import read_device, read_events, read_trace
-from agent.store.read.rejected import RejectSelection, read_rejected
+from agent.store.progress import ForwardingTimes
+from agent.store.read.documents import RejectSelection, read_device, read_events, read_rejected, read_trace
 from agent.store.schema import disk_space
 from agent.telemetry.activity import Activity
 from agent.telemetry.counters import Transport

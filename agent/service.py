@@ -33,7 +33,7 @@ from agent.pipeline import Pipeline
 from agent.renewal import renew
 from agent.store.errors import DamagedStoreError, DiskFullError
 from agent.store.flush_socket import FlushSocket
-from agent.store.lanes.stores import LaneStores, lane_stores
+from agent.store.lanes import LaneStores, lane_stores
 from agent.store.write.writer import do_nothing
 from agent.systemd.supervision import Notifier, supervise, wait_for_space
 from agent.telemetry.counters import Transport

@@ -29,11 +29,12 @@ from agent.store.facts import (
 )
 from agent.store.files.folders import store_folders
 from agent.store.fingerprints import fingerprint_rows
+from agent.store.gateway_events import read_untrusted_clock
 from agent.store.layout import FILE_NAME
+from agent.store.progress import Progress
 from agent.store.read.events import Epochs, read_packed
 from agent.store.read.kept import States
 from agent.store.schema import database, disk_space, gaps, tables
-from agent.store.schema.untrusted_clock import read_untrusted_clock
 from agent.telemetry.refusals import RecentRequests
 from contract.record import read_header_fields
 
@@ -142,6 +143,12 @@ _REASONS = ("forwarding_stopped", "receipts_held")
 def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> GatewayStatus:
     epochs = Epochs.load(connection)
     end = tables.last_position(connection)
+    first = tables.first_event(connection) or end + 1
+    states = States(connection)
+    progress = Progress(states.coverage, end, states.lost)
+    new, _ = progress.next_new(first - 1) or (None, None)
+    forwarded = next((max(batch.first, first) for batch in progress.forwarded() if batch.last >= first), None)
+    unprocessed = min((position for position in (new, forwarded) if position is not None), default=None)
     held = read_held(tables.read_fact(connection, OVERSIZED)).values()
     hold = read_hold(tables.read_fact(connection, RECEIPTS_HELD))
     openings = tables.load_epochs(connection)
@@ -155,14 +162,14 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> GatewaySt
         accepted=end - own,
         duplicates=fingerprint_rows.count_duplicates(connection),
         rejected=tables.count_rejects(connection),
-        events=_counts(connection, end),
+        events=progress.counts(first),
         epochs=len(openings),
         epoch=None if last is None else last[1],
         sequence=0 if last is None else end - last[0] + 1,
         store_bytes=database.disk_bytes(path),
-        oldest_unprocessed=_oldest(connection, end, "new", "forwarded"),
-        oldest_new=_oldest(connection, end, "new"),
-        oldest_forwarded=_oldest(connection, end, "forwarded"),
+        oldest_unprocessed=_received(connection, unprocessed),
+        oldest_new=_received(connection, new),
+        oldest_forwarded=_received(connection, forwarded),
         table=tables.read_fact(connection, RECEIPTS_TABLE),
         forwarding_stopped=tables.read_fact(connection, FORWARDER_STOPPED) or "",
         receipts_held="" if hold is None else hold.reason,
@@ -178,33 +185,10 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> GatewaySt
     )
 
 
-def _counts(connection: sqlite3.Connection, end: int) -> EventCounts:
-    states = States(connection)
-    forwarded = sum(batch.last - batch.first + 1 for batch in states.batches)
-    first = tables.first_event(connection)
-    kept = 0 if first is None else states.done.count(first) - states.lost.count(first)
-    return EventCounts(end - forwarded - states.done.count(), forwarded, kept, states.lost.count())
-
-
-def _oldest(connection: sqlite3.Connection, end: int, *wanted: str) -> int | None:
-    """Return when the oldest event in one of these states was accepted, None where there is none."""
-    states = States(connection)
-    position = tables.first_event(connection)
-    while position is not None and position <= end:
-        batch = states.batch(position)
-        if (covered := states.done.end_of(position)) is not None:
-            position = covered + 1
-        elif ("new" if batch is None else "forwarded") in wanted:
-            return _received(connection, position)
-        elif batch is not None:
-            position = batch.last + 1
-        else:
-            starts = [batch.first for batch in states.batches if batch.first > position]
-            position = min(starts) if starts else None
-    return None
-
-
-def _received(connection: sqlite3.Connection, position: int) -> int | None:
+def _received(connection: sqlite3.Connection, position: int | None) -> int | None:
+    """Return when the event at a position was accepted, None where there is none that can be read."""
+    if position is None:
+        return None
     try:
         packed = next(iter(read_packed(connection, position, position)), None)
         return None if packed is None else read_header_fields(packed.tail).received

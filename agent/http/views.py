@@ -19,7 +19,7 @@ from agent.http.response import NO_OTHER_SITE, Response, document, encode, refus
 from agent.http.site import Handler, Resources
 from agent.status import GatewayStatus
 from agent.store.errors import FAILURES
-from agent.store.read.rejected import RejectSelection
+from agent.store.read.documents import RejectSelection
 from agent.telemetry.history import SPANS
 
 FRESH_SECONDS = 1.0

@@ -14,7 +14,6 @@ from agent.clock import Clock
 from agent.config.lanes import LANE_SHARE
 from agent.config.settings import IdentitySettings, StoreSettings
 from agent.store.counts import EventCounts
-from agent.store.damage import DamageReport
 from agent.store.errors import StoreError
 from agent.store.files.lock import lock
 from agent.store.fingerprints.index import SEGMENT_EVENTS, IndexBounds
@@ -67,7 +66,6 @@ class EventStore:
         self._bounds = IndexBounds(identity.memory_bytes // share, min(segment_events // share, events_max))
         self._answered_duplicates: list[Callable[[], int]] = []
         self._forget_answers: list[Callable[[], object]] = []
-        self._damage = DamageReport(self._path, self._report_failure)
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Raises the error that ended the writer, where no end was requested."""
 
@@ -155,19 +153,18 @@ class EventStore:
         connection, self._memory = open_store(
             self._path, self._connect, self._clock, lifetimes_of(self._identity), self._bounds
         )
-        memory, clock, settings = self._memory, self._clock, self._settings
+        clock, settings = self._clock, self._settings
         self._transactions = Transactions(
-            self._path, self._connect, settings, clock, memory, self._damage.report, self._answered_duplicates
+            self._path, self._connect, settings, clock, self._memory, self._report_failure, self._answered_duplicates
         )
         self._transactions.connection.start(connection)
-        removal = Removal(self._transactions, memory, self._forget_answers)
+        removal = Removal(self._transactions, self._forget_answers)
         self._committer = Committer(
             self._transactions, removal, self._gateway, clock, self._announce, self._lane, self._settings_hash
         )
         self._maintenance = Maintenance(
             self._transactions,
             removal,
-            memory,
             clock,
             settings.keep_processed_seconds,
             self._identity.retention_seconds,
@@ -180,32 +177,29 @@ class EventStore:
             events_max=settings.commit_events_max,
             delay_seconds=settings.commit_delay_ms_max / 1000,
         )
-        self._outbox = StoreOutbox(
-            self._path, memory, self._transactions, self._committer, self._writer, clock, self._damage
-        )
+        self._outbox = StoreOutbox(self._path, self._transactions, self._committer, self._writer, clock)
 
     def _close(self) -> None:
+        damage, connection = self._transactions.damage, self._transactions.connection
         self._outbox.stop()
         self._writer.finish()
         try:
-            with self._damage.reported():
+            with damage.reported():
                 self._transactions.flush()
                 self._transactions.note_wear()
         except (StoreError, OutboxError) as error:
             log.error("store=closing marks=lost reason=%r effect=%r", str(error), "forwarded events are sent again")
-        if self._damage.is_damaged():
-            self._transactions.connection.close()  # before the reader: SQLite's last connection writes the log back
+        if damage.is_damaged():
+            connection.close()  # before the reader: SQLite's last connection writes the log back
         self._outbox.close()
-        if not self._damage.is_damaged():
-            self._empty_log()
-            self._transactions.connection.close()
-
-    def _empty_log(self) -> None:
+        if damage.is_damaged():
+            return
         try:
-            with self._damage.reported():
-                self._transactions.connection.empty_log()
+            with damage.reported():
+                connection.empty_log()
         except (StoreError, OutboxError) as error:
             log.warning("store=closing checkpoint=failed reason=%r", str(error))
+        connection.close()
 
     def _trouble(self, *, trial: bool) -> str:
         reasons: list[str] = []

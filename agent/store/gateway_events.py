@@ -1,9 +1,14 @@
-"""The gateway's own events, by which it declares epochs, gaps and corrections of its clock."""
+"""The gateway's own events, by which it declares epochs, gaps and corrections of its clock.
+
+And which events were accepted while the clock was untrusted, and how far from the time since boot it was then.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 from agent.store.port import Candidate, ClosedSection, LabelRange
 from contract.event import Event, Label, Value, gateway_device
@@ -15,6 +20,11 @@ STARTED = "gateway.started"
 GAP = "gateway.gap"
 CLOCK = "gateway.clock"
 CHECKPOINT = "gateway.checkpoint"
+
+CLOCK_STEP_MS: Final = 500
+"""A change of the clock by more than this begins another range, so that a correction is right to within as much."""
+CLOCK_RANGES_MAX: Final = 100
+"""How many ranges are kept until the clock is trusted; events after further steps of the clock are not corrected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +120,56 @@ def clock_correction(
 def _candidate(event: Event, received: int, clock: ClockTrust) -> Candidate:
     tail = encode_tail(event, received, "gateway")
     return Candidate(event, fingerprint(event), tail, received, clock, Shared.LABEL, received)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Positions whose events were accepted under an untrusted clock with one offset."""
+
+    first: int
+    last: int
+    offset_ms: int
+    """The wall clock less the time since boot."""
+
+
+@dataclass(frozen=True, slots=True)
+class UntrustedClock:
+    """The ranges of one boot that no event has declared yet, as far as they are begun."""
+
+    boot: str = ""
+    begun: tuple[tuple[int, int | None], ...] = ()
+    """The first position of each range and its offset in milliseconds, None where it is not corrected."""
+    declared: int = 0
+    """How many events have declared ranges since the store was created."""
+
+    def noted(self, boot: str, position: int, offset_ms: int) -> Self:
+        """Return the ranges with an event accepted under an untrusted clock: in the latest one, or in a new one."""
+        begun = self.begun if boot == self.boot else ()
+        if len(begun) > CLOCK_RANGES_MAX:
+            return self
+        if len(begun) == CLOCK_RANGES_MAX:
+            return replace(self, begun=(*begun, (position, None)))
+        if begun and abs(offset_ms - (begun[-1][1] or 0)) <= CLOCK_STEP_MS:
+            return self
+        return replace(self, boot=boot, begun=(*begun, (position, offset_ms)))
+
+    def ranges(self, boot: str, last: int) -> Iterator[Range]:
+        """Yield the ranges of this boot that can be corrected, where `last` is the last position."""
+        if boot != self.boot:
+            return
+        ends = [first - 1 for first, _ in self.begun[1:]] + [last]
+        for (first, offset_ms), end in zip(self.begun, ends, strict=True):
+            if offset_ms is not None and first <= end:
+                yield Range(first, end, offset_ms)
+
+    def text(self) -> str:
+        """Return the fact's text."""
+        return json.dumps([self.boot, self.begun, self.declared])
+
+
+def read_untrusted_clock(text: str | None) -> UntrustedClock:
+    """Read the fact's text; None is that of a store without such events."""
+    if text is None:
+        return UntrustedClock()
+    boot, begun, declared = json.loads(text)
+    return UntrustedClock(boot, tuple((first, offset_ms) for first, offset_ms in begun), declared)

@@ -14,16 +14,16 @@ from agent.store.fingerprints import fingerprint_rows, segments
 from agent.store.fingerprints.index import DEFAULT_BOUNDS, FingerprintIndex, IndexBounds
 from agent.store.fingerprints.transient import Lifetimes, RecentRejects, RetransmissionKeys, SimilarityKeys
 from agent.store.format.packing import unpack_readable
+from agent.store.gateway_events import UntrustedClock, read_untrusted_clock
 from agent.store.port import ClosedSection
 from agent.store.progress import Progress
-from agent.store.ranges import Coverage
 from agent.store.read import section
 from agent.store.read.events import Epochs, check_commit
+from agent.store.read.kept import States
 from agent.store.read.section import Section
 from agent.store.schema import gaps, tables
 from agent.store.schema.gaps import Gap
 from agent.store.schema.tables import EpochStart
-from agent.store.schema.untrusted_clock import UntrustedClock, read_untrusted_clock
 from agent.store.wear import BytesWritten
 from contract.event import Label
 from contract.record import ClockTrust
@@ -92,21 +92,19 @@ def load(
     _check_last_commit(connection)
     end = tables.last_position(connection)
     first_kept = tables.first_event(connection)
-    given_up = gaps.load(connection)
-    lost = [(gap.first, gap.last) for gap in given_up if gap.count]
     epochs = Epochs([(first, start.epoch) for first, start in openings])
-    coverage = Coverage(tables.load_batches(connection), [*tables.load_processed(connection), *lost])
+    states = States(connection)
     return Memory(
         fingerprints,
         retransmissions,
         SimilarityKeys(lifetimes.similarity_ms),
         RecentRejects(),
-        Progress(coverage, end, lost),
+        Progress(states.coverage, end, states.lost),
         epochs,
         end,
         end + 1 if first_kept is None else first_kept,
         service_ms,
-        gaps.undeclared(given_up),
+        gaps.undeclared(gaps.load(connection)),
         _load_untrusted_clock(connection, clock),
         section.load(connection, epochs, end, clock.monotonic_ms()),
         wear.load(connection),

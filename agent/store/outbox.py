@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent.clock import Clock
-from agent.store.damage import DamageReport
 from agent.store.errors import FAILURES, DamagedEventError, DamagedStoreError, is_damage
-from agent.store.forwarding_times import ForwardingTimes
-from agent.store.memory import Memory
 from agent.store.port import Batch, LabelRange, OutboxError, StoredEvent
+from agent.store.progress import ForwardingTimes
 from agent.store.read.events import read_commits, stored_events
 from agent.store.schema import database, tables
 from agent.store.write.committer import Committer
@@ -32,20 +30,18 @@ class StoreOutbox:
     def __init__(
         self,
         path: Path,
-        memory: Memory,
         transactions: Transactions,
         committer: Committer,
         writer: Writer,
         clock: Clock,
-        damage: DamageReport,
     ) -> None:
         self._path = path
-        self._memory = memory
+        self._memory = transactions.memory
         self._transactions = transactions
         self._committer = committer
         self._writer = writer
         self._clock = clock
-        self._damage = damage
+        self._damage = transactions.damage
         self._reader = database.open_for_reading(path)
         self._reading = threading.Lock()
         self.times = ForwardingTimes()

@@ -27,6 +27,9 @@ TIMES_MS = 60_000
 """The shortest time between two that are noted for the purge: without receipts, events are marked twice a second, and
 each time is kept for `store.keep_processed`."""
 
+TIMED_BATCHES = 1_000
+"""Batches whose times of forwarding are kept, and as many of processing."""
+
 LOST_RANGES_MAX = 1_000
 """Gaps whose positions are kept, the latest, as an opening loads them: a lane whose events expire while others are sent
 has a new one every few seconds."""
@@ -255,6 +258,37 @@ class ProcessedTimes:
         """Return the time of the oldest note, None where there is none."""
         with self._lock:
             return self._times[0][0] if self._times else None
+
+
+class ForwardingTimes:
+    """When the latest batches reached Kafka, and when the table had them, in milliseconds since 1970 UTC.
+
+    In memory, and lost with the process; any thread may note and read.
+    """
+
+    def __init__(self) -> None:
+        self._forwarded: deque[tuple[int, int, int]] = deque(maxlen=TIMED_BATCHES)
+        """First position, last position, time."""
+        self._processed: deque[tuple[int, int, int]] = deque(maxlen=TIMED_BATCHES)
+
+    def note_forwarded(self, batch: Batch, now: int) -> None:
+        """Note that Kafka has a batch; if it is sent again, the later time counts."""
+        self._forwarded.append((batch.first, batch.last, now))
+
+    def note_processed(self, batches: Sequence[Batch], now: int) -> None:
+        """Note that the table has batches."""
+        self._processed.extend([(batch.first, batch.last, now) for batch in batches])
+
+    def of(self, position: int) -> tuple[int | None, int | None]:
+        """Return when the event at a position was forwarded and when it was processed; None where unknown."""
+        return _latest(self._forwarded, position), _latest(self._processed, position)
+
+
+def _latest(entries: deque[tuple[int, int, int]], position: int) -> int | None:
+    for first, last, time in reversed(list(entries)):
+        if first <= position <= last:
+            return time
+    return None
 
 
 def _merge_adjacent(batches: Iterable[Batch]) -> list[Batch]:

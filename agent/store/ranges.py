@@ -103,11 +103,14 @@ class Coverage:
         end = self.processed.end_of(floor)
         return floor - 1 if end is None else end
 
-    def _covered_to(self, position: int) -> int | None:
+    def batch(self, position: int) -> Batch | None:
+        """Return the batch that waits for its receipt and holds a position."""
         at = bisect_right(self._batches, position, key=_first) - 1
-        if at >= 0 and self._batches[at].last >= position:
-            return self._batches[at].last
-        return self.processed.end_of(position)
+        return self._batches[at] if at >= 0 and self._batches[at].last >= position else None
+
+    def _covered_to(self, position: int) -> int | None:
+        batch = self.batch(position)
+        return self.processed.end_of(position) if batch is None else batch.last
 
     def _next_batch_start(self, position: int) -> int | None:
         at = bisect_right(self._batches, position, key=_first)

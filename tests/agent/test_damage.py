@@ -18,7 +18,7 @@ from agent.clock import SystemClock
 from agent.config.lanes import DEFAULT_LANE
 from agent.config.settings import IdentitySettings, StoreSettings
 from agent.store.event_store import EventStore
-from agent.store.files import sqlite_cells
+from agent.store.files import sqlite_pages
 from agent.store.files.folders import LANES_FOLDER
 from agent.store.files.sqlite_pages import PageVersions
 from agent.store.layout import FILE_NAME, PAGE_BYTES
@@ -147,7 +147,7 @@ def _page_of(path: Path, position: int) -> int:
     with closing(PageVersions(path)) as pages:
         versions, fetch = next(pages.passes())
         for number, page in versions:
-            for row in sqlite_cells.rows(number, page, fetch):
+            for row in sqlite_pages.rows(number, page, fetch):
                 if row[0] == position and len(row) == 3 and isinstance(row[2], bytes):
                     return number
     raise AssertionError(f"no commit at position {position}")

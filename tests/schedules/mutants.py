@@ -132,7 +132,7 @@ def log_unchecked_by_the_job() -> None:
 
 def first_part_acked() -> None:
     """Answer a delivery of several lanes once its first part is stored."""
-    from agent.store.lanes.intake import JoinedOutcome
+    from agent.store.lanes import JoinedOutcome
     from agent.store.port import Outcome
 
     add = JoinedOutcome.add

@@ -16,8 +16,8 @@ from confluent_kafka.admin import AdminClient
 from agent.clock import SystemClock
 from agent.forward.errors import UnreachableError
 from agent.forward.kafka import connect
-from agent.store.lanes import intake
-from agent.store.lanes.intake import JoinedOutcome
+from agent.store import lanes as lane_stores
+from agent.store.lanes import JoinedOutcome
 from agent.store.port import Outcome, Submission
 from agent.store.write import removal
 from contract.event import DEVICE_RESERVED_PREFIX, TYPE_DEFAULT
@@ -181,7 +181,7 @@ class World:
         self._patch.setattr(removal, "PIECE_BYTES", self._sizes.choice((1, removal.PIECE_BYTES)))
         if self.has_lanes:
             self._patch.setattr(payloads, "_ALARM_EVERY", 2)  # so that many packs are divided
-            self._patch.setattr(intake, "JoinedOutcome", self._join)
+            self._patch.setattr(lane_stores, "JoinedOutcome", self._join)
 
     def _join(self, submission: Submission, places: Sequence[Sequence[int]]) -> JoinedOutcome:
         return Joined(submission, places, self.faults.stored_in_part)

@@ -106,7 +106,7 @@ def _metrics(settings: Settings) -> str:
 
 def _rejected(settings: Settings) -> object:
     """Return the latest rejections without the bytes, which belong to the sensors."""
-    from agent.store.read.rejected import RejectSelection, read_rejected
+    from agent.store.read.documents import RejectSelection, read_rejected
 
     found = read_rejected(settings.gateway.state_dir, RejectSelection(), 100)
     return [{name: one[name] for name in ("number", "received", "via", "reason")} for one in found]

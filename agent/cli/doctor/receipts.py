@@ -22,7 +22,7 @@ from agent.status import GatewayStatus
 from agent.store.errors import StoreError
 from agent.store.facts import RECEIPTS_TABLE
 from agent.store.files import use_mark
-from agent.store.lanes.stores import lane_stores
+from agent.store.lanes import lane_stores
 from agent.store.layout import FILE_NAME
 from agent.store.port import OutboxError
 from agent.store.schema import database

@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.duplicates:
         return _show_duplicates(arguments, gateway, folder)
     from agent.store.read.documents import read_events, read_events_between, read_last_position
-    from agent.store.read.selection import Selection
+    from agent.store.read.kept import Selection
 
     selection = Selection(arguments.device, arguments.since)
     printer = Printer(arguments, ("accepted", "state", "device", "event"), _event_row)

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the rejected events, the oldest first."""
-    from agent.store.read.rejected import RejectSelection, read_rejected
+    from agent.store.read.documents import RejectSelection, read_rejected
     from agent.store.schema.tables import REJECTED_MAX
 
     if arguments.raw and arguments.number is None:

@@ -1,18 +1,24 @@
-"""Reads the events that are still kept, with their states, a page at a time beside the running service."""
+"""Reads the events that are still kept, with their states, a page at a time beside the running service.
+
+They are selected by device and time of acceptance, without decoding those that are left out.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_right
+import re
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Final
 
 from agent.store.errors import DamagedEventError
-from agent.store.port import Batch, LabelRange, StoredEvent
-from agent.store.ranges import Ranges
+from agent.store.port import LabelRange, StoredEvent
+from agent.store.ranges import Coverage, Ranges
 from agent.store.read.events import Epochs, read_packed, stored
 from agent.store.schema import gaps, tables
 from agent.store.schema.database import Reads, snapshot
+from contract.record import read_header_fields
 
 PAGE_POSITIONS: Final = 1_000
 PAGE_BYTES: Final = 4 << 20
@@ -37,6 +43,9 @@ class DamagedEvents:
     labels: tuple[LabelRange, ...]
 
 
+Entry = KeptEvent | DamagedEvents
+
+
 def positions_of(connection: Reads, epoch: str) -> range | None:
     """Return the positions of an epoch's events, kept or not; None where there is no such epoch."""
     epochs = [(first, start.epoch) for first, start in tables.load_epochs(connection)]
@@ -49,9 +58,7 @@ def read_kept(connection: Reads, positions: range) -> Iterator[KeptEvent]:
     yield from (entry for entry in read_all(connection, positions) if isinstance(entry, KeptEvent))
 
 
-def read_all(
-    connection: Reads, positions: range, matches: Matches | None = None
-) -> Iterator[KeptEvent | DamagedEvents]:
+def read_all(connection: Reads, positions: range, matches: Matches | None = None) -> Iterator[Entry]:
     """Yield in order the kept events at some positions that match, and all damaged ones among them.
 
     Each page is of its own snapshot: an event that is purged before its page is read is left out.
@@ -64,11 +71,9 @@ def read_all(
             first = tables.first_event(connection, after=first) or positions.stop
 
 
-def _read_page(
-    connection: Reads, first: int, last: int, matches: Matches | None
-) -> tuple[Sequence[KeptEvent | DamagedEvents], int]:
+def _read_page(connection: Reads, first: int, last: int, matches: Matches | None) -> tuple[Sequence[Entry], int]:
     """Return one page, and the position after it."""
-    page: list[KeptEvent | DamagedEvents] = []
+    page: list[Entry] = []
     size = 0
     with snapshot(connection):
         epochs, states = Epochs.load(connection), States(connection)
@@ -95,21 +100,77 @@ class States:
     """A snapshot of the states."""
 
     def __init__(self, connection: Reads) -> None:
-        self.batches = tables.load_batches(connection)
         self.lost = Ranges((gap.first, gap.last) for gap in gaps.load(connection) if gap.count)
-        self.done = Ranges([*self.lost, *tables.load_processed(connection)])
-        """Positions that are processed or lost."""
-        self._firsts = [batch.first for batch in self.batches]
+        self.coverage = Coverage(tables.load_batches(connection), [*self.lost, *tables.load_processed(connection)])
+        """What is lost is covered as processed, too."""
 
     def state(self, position: int) -> str:
         """Return the state of a position."""
         if self.lost.end_of(position) is not None:
             return LOST
-        if self.done.end_of(position) is not None:
+        if self.coverage.processed.end_of(position) is not None:
             return PROCESSED
-        return NEW if self.batch(position) is None else FORWARDED
+        return NEW if self.coverage.batch(position) is None else FORWARDED
 
-    def batch(self, position: int) -> Batch | None:
-        """Return the batch that waits for its receipt and holds a position."""
-        at = bisect_right(self._firsts, position) - 1
-        return self.batches[at] if at >= 0 and self.batches[at].last >= position else None
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which events are selected; damaged ones always are, since they may be among them."""
+
+    device: str = "*"
+    """A glob pattern on the device."""
+    since: int | None = None
+    """The earliest acceptance by the gateway's clock, in milliseconds since 1970 UTC."""
+
+    def matcher(self) -> Matches | None:
+        """Return what decides by an event's tail whether it is selected; None where all are."""
+        if self == ALL:
+            return None
+        pattern, since = unicodedata.normalize("NFC", self.device), self.since  # as the names of events are
+        literal = _literal(pattern)
+
+        def matches(tail: bytes) -> bool:
+            if literal not in tail:  # faster than reading the header's fields
+                return False
+            fields = read_header_fields(tail)
+            return (since is None or fields.received >= since) and fnmatchcase(fields.device, pattern)
+
+        return matches
+
+
+def _literal(pattern: str) -> bytes:
+    """Return bytes that the tail of each event of the pattern's devices contains; none where that is uncertain."""
+    literal = max(re.split(r"[*?]", pattern.partition("[")[0]), key=len)
+    plain = literal.isascii() and literal.isprintable() and not {'"', "\\"} & set(literal)
+    return literal.encode() if plain else b""
+
+
+ALL = Selection()
+
+
+def select_between(connection: Reads, after: int, last: int, selection: Selection) -> Iterator[Entry]:
+    """Yield the selected events after a position up to another, in order."""
+    positions = range(max(tables.first_event(connection) or 1, after + 1), last + 1)
+    yield from read_all(connection, positions, selection.matcher())
+
+
+def select_latest(connection: Reads, last: int, limit: int, selection: Selection, first: int = 1) -> Iterator[Entry]:
+    """Yield the latest of the selected events up to a position, in order.
+
+    The store is read backwards until there are enough, or down to position `first`.
+    """
+    start = max(tables.first_event(connection) or 1, first)
+    if selection == ALL:
+        yield from read_all(connection, range(max(start, last - limit + 1), last + 1))
+        return
+    pages: list[list[Entry]] = []
+    matches = selection.matcher()
+    missing = limit
+    while last >= start and missing > 0:
+        page_start = max(start, last - PAGE_POSITIONS + 1)
+        page = list(read_all(connection, range(page_start, last + 1), matches))
+        pages.append(page[-missing:])
+        missing -= len(page)
+        last = tables.commit_end(connection, page_start - 1)
+    for page in reversed(pages):
+        yield from page

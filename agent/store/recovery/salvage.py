@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.store.errors import StoreError
-from agent.store.files import sqlite_cells
-from agent.store.files.sqlite_pages import PageVersions
+from agent.store.files.sqlite_pages import PageVersions, rows
 from agent.store.fingerprints import fingerprint_rows, segments
 from agent.store.fingerprints.filters import BloomFilter
 from agent.store.fingerprints.index import SEGMENT_EVENTS
@@ -76,12 +75,12 @@ class _Salvage:
         """Copy everything intact; return the positions of the events found."""
         for versions, fetch in self._pages.passes():
             for number, page in versions:
-                self._take_page(sqlite_cells.rows(number, page, fetch))
+                self._take_page(rows(number, page, fetch))
         tables.replace_processed(self._connection, self._processed)
         return self._kept
 
-    def _take_page(self, rows: Iterator[tables.Row]) -> None:
-        for row in rows:
+    def _take_page(self, found: Iterator[tables.Row]) -> None:
+        for row in found:
             if len(row) == 3 and isinstance(row[2], bytes):
                 self._take_events(row)
             if len(row) == 3 and is_whole("processed", row):

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
-
-from sqlite_utils import Database
 
 from agent.store.errors import DamagedStoreError, is_damage
 from agent.store.fingerprints import fingerprint_rows, segments
@@ -19,10 +16,10 @@ from agent.store.fingerprints.segments import Segment
 from agent.store.fingerprints.transient import FORGOTTEN, split
 from agent.store.format.packing import PackedEvent, unpack_readable
 from agent.store.ranges import Ranges
-from agent.store.read.connection import open_database
+from agent.store.read.documents import read_only
 from agent.store.read.events import Epochs, check_commit
 from agent.store.read.kept import NEW, PROCESSED, States
-from agent.store.recovery.inspect import inspect_files
+from agent.store.recovery.open import inspect_files
 from agent.store.schema import database, gaps, tables
 from agent.store.schema.tables import Commit
 from contract.record import read_started
@@ -59,8 +56,8 @@ def verify(path: Path) -> Verification:
 
     What is compared is of one snapshot. Only `PRAGMA integrity_check` is one statement over the whole file.
     """
-    with closing(database.open_for_reading(path)) as connection:
-        run = _Checks(path, open_database(connection))
+    with read_only(path) as store:
+        run = _Checks(path, store)
         checks: dict[str, Callable[[], Iterator[str]]] = {
             "files": run.files,
             "integrity": run.integrity,
@@ -85,7 +82,7 @@ def verify(path: Path) -> Verification:
 class _Checks:
     """The checks, each a generator of findings."""
 
-    def __init__(self, path: Path, store: Database) -> None:
+    def __init__(self, path: Path, store: database.Reads) -> None:
         self._path = path
         self._store = store
         self._end_seen: int | None = None
@@ -106,9 +103,9 @@ class _Checks:
         yield found
 
     def integrity(self) -> Iterator[str]:
-        for row in self._store.query(f"PRAGMA integrity_check({FINDINGS_MAX})"):
-            if row["integrity_check"] != "ok":
-                yield row["integrity_check"]
+        for (found,) in self._store.execute(f"PRAGMA integrity_check({FINDINGS_MAX})"):
+            if found != "ok":
+                yield found
 
     def rows(self) -> Iterator[str]:
         """Verify each table's rows; the first wrong one of a table is named."""
@@ -208,7 +205,7 @@ class _Checks:
     def _check_batches(self, states: States) -> Iterator[str]:
         end = tables.last_position(self._store)
         last = 0
-        for batch in states.batches:
+        for batch in states.coverage.forwarded():
             if not last < batch.first <= batch.last <= end:
                 yield f"batch from {batch.first} to {batch.last}: overlaps another, or ends behind the last event"
             if states.state(batch.first) == PROCESSED:
@@ -264,7 +261,7 @@ def _check_kept(first: int, last: int, kept: Ranges, states: States) -> Iterator
         held = kept.end_of(position)
         if held is None and states.state(position) == NEW:
             yield f"event at position {position}: neither delivered nor there"
-        done = states.done.end_of(position)
+        done = states.coverage.processed.end_of(position)
         position = max(position, held or 0, done or 0) + 1
 
 

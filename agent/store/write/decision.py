@@ -10,10 +10,10 @@ from typing import Final
 
 from agent.store.fingerprints.transient import EXCHANGE_LIFETIME_MS
 from agent.store.format.packing import pack_fields
+from agent.store.gateway_events import UntrustedClock
 from agent.store.memory import Memory
 from agent.store.port import Candidate, Outcome, Reject, Submission
 from agent.store.schema.database import GetConnection
-from agent.store.schema.untrusted_clock import UntrustedClock
 from contract.event import Label
 from contract.fingerprint import fingerprint as compute_fingerprint
 from contract.record import ClockTrust

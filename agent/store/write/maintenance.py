@@ -9,7 +9,6 @@ from agent.clock import Clock
 from agent.store.errors import FAILURES
 from agent.store.fingerprints.sealing import Sealing
 from agent.store.layout import PAGE_BYTES
-from agent.store.memory import Memory
 from agent.store.schema import database, disk_space
 from agent.store.write.removal import Removal
 from agent.store.write.transaction import Transactions
@@ -47,7 +46,6 @@ class Maintenance:
         self,
         transactions: Transactions,
         removal: Removal,
-        memory: Memory,
         clock: Clock,
         keep_processed_seconds: float,
         retention_seconds: float,
@@ -59,7 +57,7 @@ class Maintenance:
         self._capacity = transactions.capacity
         self._removal = removal
         self._declare = declare
-        self._memory = memory
+        self._memory = memory = transactions.memory
         self._clock = clock
         self._keep_ms = int(keep_processed_seconds * 1000)
         self._retention_ms = int(retention_seconds * 1000)
@@ -156,7 +154,7 @@ class Maintenance:
             return self._forget_at
         if not capacity.allows_maintenance(grows=False):
             return now + CAPACITY_MS
-        is_more = self._removal.forgetting.forget(self._transactions.service.now_ms() - self._retention_ms)
+        is_more = self._removal.forget(self._transactions.service.now_ms() - self._retention_ms)
         self._forget_at = now if is_more else now + FORGET_MS
         return self._forget_at
 

@@ -1,18 +1,23 @@
-"""Removes events from the store: purged once processed, given up and declared, or released before they are sent."""
+"""Removes from the store: events purged once processed, given up and declared, or released before they are sent.
+
+And fingerprints: past their retention, and earlier where they take more than their share of the store.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 
 from agent.store.errors import FAILURES
-from agent.store.fingerprints import segments
-from agent.store.memory import Memory
+from agent.store.facts import FORGOTTEN_EARLY
+from agent.store.fingerprints import fingerprint_rows, segments
+from agent.store.fingerprints.segments import Segment
+from agent.store.fingerprints.transient import FINGERPRINT_BYTES
 from agent.store.read import section
 from agent.store.schema import gaps, tables
 from agent.store.schema.gaps import Gap
-from agent.store.write.forgetting import Forgetting
 from agent.store.write.transaction import Transactions
 
 log = logging.getLogger(__name__)
@@ -20,12 +25,14 @@ log = logging.getLogger(__name__)
 
 PIECE_BYTES = 256 << 10
 """How much one transaction deletes. Small commits are deleted page by page, so the log grows by as much and a tenth."""
+ROWS_PER_PIECE = 256
+"""How many rows of fingerprints one transaction forgets, each at most a page."""
 PIECE_BYTES_MIN = 16 << 10
 """How much it deletes at least where larger pieces have failed, as for lack of space."""
 
 
 class Removal:
-    """Deletes in pieces, the oldest events first; runs on the writer's thread alone.
+    """Deletes in pieces, the oldest first; runs on the writer's thread alone.
 
     Each piece is one transaction, which memory follows after its commit, and after which the log is written back.
     Each of `forget_answers` is called when events are given up: remembered answers of transports must not ack their
@@ -35,13 +42,12 @@ class Removal:
     def __init__(
         self,
         transactions: Transactions,
-        memory: Memory,
         forget_answers: Sequence[Callable[[], object]] = (),
     ) -> None:
         self._transactions = transactions
+        self._connection = transactions.connection
         self._capacity = transactions.capacity
-        self._memory = memory
-        self.forgetting = Forgetting(transactions, memory)
+        self._memory = transactions.memory
         self._forget_answers = forget_answers
         self._purge_to = 0
         self._piece_bytes = PIECE_BYTES
@@ -111,7 +117,7 @@ class Removal:
         with self._noting_failure():
             if (processed_to := self._capacity.purgeable()) is not None:
                 self._purge_piece(processed_to)
-            elif self.forgetting.forget_early():
+            elif self._forget_early():
                 pass
             elif dropped := self._capacity.droppable():
                 for gap in dropped:
@@ -121,6 +127,71 @@ class Removal:
             else:
                 return False
         return True
+
+    def forget(self, boundary_ms: int) -> bool:
+        """Forget a piece of what is older than a service time or takes too much; return False if there is none.
+
+        The row of a segment is deleted first, then its entries: a kill in between leaves entries that do not count.
+        """
+        return self._forget_early() or self._forget_rows(boundary_ms) or self._forget_segment(boundary_ms)
+
+    def _forget_early(self) -> bool:
+        """Forget a piece of what takes too much, or is left of a forgotten segment; return False where none is."""
+        number = self._capacity.forgettable()
+        if number is None:
+            return False
+        found = next((segment for segment in self._memory.fingerprints.segments() if segment.number == number), None)
+        if found is None:
+            with self._transactions.begin(write_back=True) as sql:
+                segments.delete_piece(sql, number)
+            return True
+        total = self._memory.forgotten_early + found.count
+        self._drop(found, 0, (FORGOTTEN_EARLY, str(total)))
+        self._memory.forgotten_early = total
+        log.warning(
+            "store=fingerprints forgotten=%d effect=%r hint=%r",
+            found.count,
+            "resends of these events are sent to Kafka again, and dropped by the job",
+            "raise store.max_bytes, or lower identity.retention",
+        )
+        return True
+
+    def _forget_rows(self, boundary_ms: int) -> bool:
+        """Forget the oldest rows that were committed before a service time; return False where there are none."""
+        index = self._memory.fingerprints
+        rows = fingerprint_rows.rows_above(self._connection.get(), 0, ROWS_PER_PIECE)
+        old = list(takewhile(lambda row: row.service_ms < boundary_ms, rows))
+        if not old:
+            index.expire(0, boundary_ms)
+            return False
+        last = old[-1].first_position
+        floor = last + len(old[-1].fingerprints) // FINGERPRINT_BYTES
+        with self._transactions.begin(write_back=True) as sql:
+            fingerprint_rows.delete_rows(sql, last)
+            segments.delete_forgotten(sql, _lowest(floor, index.segments()))
+        index.expire(floor, boundary_ms)
+        return True
+
+    def _forget_segment(self, boundary_ms: int) -> bool:
+        """Forget a segment all of which was committed before a service time; return False where there is none."""
+        old = next((one for one in self._memory.fingerprints.segments() if one.service_ms < boundary_ms), None)
+        if old is not None:
+            self._drop(old, boundary_ms)
+        return old is not None
+
+    def _drop(self, old: Segment, boundary_ms: int, note: tuple[str, str] | None = None) -> None:
+        """Delete a segment's row, with a fact beside it."""
+        index = self._memory.fingerprints
+        others = [segment for segment in index.segments() if segment is not old]
+        rows = fingerprint_rows.rows_above(self._connection.get(), 0, 1)
+        floor = _lowest(min([old.last + 1, *(row.first_position for row in rows)]), others)
+        with self._transactions.begin(write_back=True) as sql:
+            segments.delete_segment(sql, old.number)
+            segments.delete_forgotten(sql, floor)
+            if note is not None:
+                tables.write_fact(sql, *note)
+        index.drop_segment(old.number)
+        index.expire(floor, boundary_ms)
 
     @contextmanager
     def _noting_failure(self) -> Iterator[None]:
@@ -133,3 +204,8 @@ class Removal:
             raise
         self._capacity.removal_failed = False
         self._piece_bytes = PIECE_BYTES
+
+
+def _lowest(floor: int, kept: Iterable[Segment]) -> int:
+    """Return the position below which no fingerprint is stored, given those from `floor` on and these."""
+    return min([floor, *(segment.first for segment in kept)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import threading
 import time
 from bisect import bisect_left
 from collections import deque
@@ -13,12 +14,14 @@ from pathlib import Path
 
 from agent.clock import Clock
 from agent.config.settings import StoreSettings
-from agent.store.errors import FAILURES, is_damage
+from agent.store.errors import FAILURES, DamagedStoreError, is_damage
 from agent.store.facts import CLOCK_UNTRUSTED, WRITE_TRIAL
+from agent.store.files import swap
 from agent.store.files.use_mark import UseMark
 from agent.store.fingerprints import fingerprint_rows
 from agent.store.fingerprints.fingerprint_rows import NO_DUPLICATES, REPEATS_MAX, Duplicate, DuplicateTotals
 from agent.store.memory import Memory
+from agent.store.port import OutboxError
 from agent.store.schema import database, gaps, tables
 from agent.store.wear import Wear
 from agent.store.write.capacity import Capacity
@@ -40,7 +43,7 @@ class Transactions:
         settings: StoreSettings,
         clock: Clock,
         memory: Memory,
-        report_damage: Callable[[BaseException], None],
+        report_failure: Callable[[BaseException], None],
         answered_duplicates: Sequence[Callable[[], int]] = (),
     ) -> None:
         """Create those of a store whose memory is loaded; `connection.start` begins service.
@@ -54,7 +57,7 @@ class Transactions:
         self.capacity = Capacity(path, settings, memory, self.connection.get)
         self.duplicates = DuplicateCounter(answered_duplicates)
         self.memory = memory
-        self._report_damage = report_damage
+        self.damage = DamageReport(path, report_failure)
         self._failure = ""
         self.wear = Wear(memory.written)
         self.durations = CommitDurations()
@@ -132,13 +135,47 @@ class Transactions:
         """Refuse further transactions, and request a salvage, where an error means damage."""
         if is_damage(error):
             self.connection.lose_if_damaged(error)
-            self._report_damage(error)
+            self.damage.report(error)
 
     def _discard_uncertain(self, sql: sqlite3.Connection) -> None:
         """Delete what a transaction of unknown outcome may have written."""
         tables.discard_from(sql, self.memory.end + 1)
         gaps.retract(sql, self.memory.end + 1)
         tables.write_fact(sql, CLOCK_UNTRUSTED, self.memory.untrusted_clock.text())
+
+
+class DamageReport:
+    """Marks the store as damaged, and reports that once; thread-safe."""
+
+    def __init__(self, path: Path, report: Callable[[BaseException], None]) -> None:
+        self._path = path
+        self._report = report
+        self._damaged = threading.Event()
+
+    def is_damaged(self) -> bool:
+        """Whether damage was reported."""
+        return self._damaged.is_set()
+
+    def report(self, error: BaseException) -> None:
+        """Request a salvage: the service has to close this store and open it again."""
+        if not self._damaged.is_set():
+            self._damaged.set()
+            try:
+                swap.suspect(self._path, str(error))
+            except OSError as failure:
+                log.error("store=damaged mark=failed reason=%r", str(failure))
+            self._report(DamagedStoreError(str(error)))
+
+    @contextmanager
+    def reported(self) -> Iterator[None]:
+        """Report damage that is met within, and raise it as DamagedStoreError; any other failure as OutboxError."""
+        try:
+            yield
+        except FAILURES as error:
+            if not is_damage(error):
+                raise OutboxError(f"the store fails: {error}") from error
+            self.report(error)
+            raise DamagedStoreError(str(error)) from error
 
 
 class DuplicateCounter:

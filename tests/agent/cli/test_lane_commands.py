@@ -11,7 +11,7 @@ import pytest
 from agent.config.lanes import DEFAULT_LANE, Lane
 from agent.store.facts import FORWARDER_STOPPED
 from agent.store.files.folders import LANES_FOLDER, store_folders
-from agent.store.lanes.stores import LaneStores
+from agent.store.lanes import LaneStores
 from agent.store.layout import FILE_NAME
 from contract.event import Event
 from tests.agent.cli.running import Run

@@ -28,7 +28,7 @@ from agent.observability import observe
 from agent.pipeline import Pipeline
 from agent.store.event_store import EventStore
 from agent.store.files.folders import LANES_FOLDER
-from agent.store.lanes.stores import LaneStores
+from agent.store.lanes import LaneStores
 from agent.store.schema import database
 from agent.telemetry.counters import Transport
 from agent.telemetry.history import History

@@ -27,8 +27,13 @@ from agent.status import read_status
 from agent.store.errors import StoreError
 from agent.store.facts import FORWARDER_STOPPED
 from agent.store.port import Reject
-from agent.store.read.documents import DEVICE_EVENTS_MAX, DEVICE_TAIL_BYTES_MAX, MissingIds, missing_ids
-from agent.store.read.rejected import RejectSelection
+from agent.store.read.documents import (
+    DEVICE_EVENTS_MAX,
+    DEVICE_TAIL_BYTES_MAX,
+    MissingIds,
+    RejectSelection,
+    missing_ids,
+)
 from agent.telemetry.history import TICK_SECONDS
 from agent.telemetry.links import LinkName
 from contract.timestamp import rfc3339

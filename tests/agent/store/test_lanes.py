@@ -30,7 +30,7 @@ from agent.store.counts import EventCounts
 from agent.store.errors import StoreError
 from agent.store.files import use_mark
 from agent.store.files.folders import LANES_FOLDER, foreign_folders, store_folders
-from agent.store.lanes.stores import LaneStores, lane_stores
+from agent.store.lanes import LaneStores, lane_stores
 from agent.store.layout import FILE_NAME
 from agent.store.port import Outcome, Reject, StoredEvent
 from agent.store.schema import database

@@ -16,7 +16,7 @@ import pytest
 from agent.config import load
 from agent.status import read_status
 from agent.store.files.folders import store_folders
-from agent.store.lanes.stores import lane_stores
+from agent.store.lanes import lane_stores
 from agent.store.layout import FILE_NAME
 from agent.store.read.events import Epochs
 from agent.store.schema import database, tables

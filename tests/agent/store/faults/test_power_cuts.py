@@ -106,9 +106,9 @@ class Load:
         connection = self._connect(path)
         memory = load(connection, self._clock, Lifetimes(), IndexBounds(segment_events=SEGMENT_EVENTS))
         writes = Transactions(path, self._connect, StoreSettings(), self._clock, memory, lambda _: None)
-        removal = Removal(writes, memory)
+        removal = Removal(writes)
         committer = Committer(writes, removal, GATEWAY, self._clock, self._announce)
-        maintenance = Maintenance(writes, removal, memory, self._clock, 0, 7 * 86_400, committer.declare)
+        maintenance = Maintenance(writes, removal, self._clock, 0, 7 * 86_400, committer.declare)
         group = list(again)
         self._recording.flushes_left = self._random.randrange(3 * COMMITS)
         self._recording.flush_fails = self._random.random() < 0.5

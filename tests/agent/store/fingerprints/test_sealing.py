@@ -11,13 +11,13 @@ import pytest
 from agent.status import read_status
 from agent.store.event_store import EventStore
 from agent.store.files import swap
-from agent.store.fingerprints import segments
+from agent.store.fingerprints import fingerprint_rows, segments
 from agent.store.fingerprints.index import DEFAULT_BOUNDS, FingerprintIndex, IndexBounds
 from agent.store.fingerprints.sealing import Sealing
 from agent.store.fingerprints.transient import Lifetimes
 from agent.store.layout import FILE_NAME
 from agent.store.memory import load
-from agent.store.read.trace import fingerprint_at, trace
+from agent.store.read.documents import commit_times, fingerprint_at
 from agent.store.recovery.verify import verify
 from agent.store.schema import database
 from contract.event import Event
@@ -184,12 +184,11 @@ async def test_trace_finds_a_sealed_event_with_its_moment_and_its_copies(tmp_pat
             clock.pass_seconds(7)
         await settle(store)
         with closing(database.open_for_reading(tmp_path / FILE_NAME)) as connection:
-            (found,) = trace(connection, fingerprint(event(20)))
-            assert fingerprint_at(connection, found.position) == fingerprint(event(20))
-    assert found.position == 22
-    assert found.committed is not None
-    assert 0 <= committed[20] - found.committed < 10_000
-    assert len(found.duplicates) == 1
+            ((position, found),) = commit_times(connection, fingerprint(event(20))).items()
+            assert fingerprint_at(connection, position) == fingerprint(event(20))
+            assert [one.position for one in fingerprint_rows.latest_duplicates(connection, 9)] == [position] == [22]
+    assert found is not None
+    assert 0 <= committed[20] - found < 10_000
 
 
 class Imaging(sqlite3.Connection):

@@ -16,12 +16,17 @@ from agent.store.files.sqlite_pages import LogFrames
 from agent.store.layout import FILE_NAME, PAGE_BYTES
 from agent.store.port import Batch
 from agent.store.read import kept
-from agent.store.read.connection import read_only
-from agent.store.read.documents import read_duplicates, read_events
-from agent.store.read.kept import DamagedEvents, KeptEvent, read_all, read_kept
-from agent.store.read.selection import Selection, select_between, select_latest
-from agent.store.read.trace import trace
-from agent.store.recovery import inspect
+from agent.store.read.documents import commit_times, read_duplicates, read_events, read_only
+from agent.store.read.kept import (
+    DamagedEvents,
+    KeptEvent,
+    Selection,
+    read_all,
+    read_kept,
+    select_between,
+    select_latest,
+)
+from agent.store.recovery import open as opening
 from agent.store.recovery.verify import verify
 from agent.store.schema import database, tables
 from agent.store.schema.database import snapshot
@@ -138,7 +143,7 @@ async def test_a_row_whose_position_is_damaged_delays_no_search(tmp_path: Path, 
         assert isinstance(first, KeptEvent)
         assert isinstance(damaged, DamagedEvents)
         assert list(select_latest(reader, far, 9, Selection("d"))) == [first, damaged]
-        assert [one.position for one in trace(reader, first.event.fingerprint)] == [first.event.position]
+        assert list(commit_times(reader, first.event.fingerprint)) == [first.event.position]
 
 
 async def test_a_device_is_found_in_any_spelling_of_its_letters(tmp_path: Path, clock: HandClock) -> None:
@@ -192,7 +197,7 @@ async def test_a_file_that_shrinks_between_two_looks_is_no_damage(
                 pages.append((before - path.stat().st_size) // PAGE_BYTES)
 
         with monkeypatch.context() as patch:
-            patch.setattr(inspect, "LogFrames", SlowLog)
+            patch.setattr(opening, "LogFrames", SlowLog)
             assert not verify(path).findings
         assert max(pages) == 50
 

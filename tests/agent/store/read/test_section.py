@@ -18,7 +18,7 @@ from agent.release import version
 from agent.status import read_status
 from agent.store.event_store import EventStore
 from agent.store.files import swap
-from agent.store.lanes.stores import lane_stores
+from agent.store.lanes import lane_stores
 from agent.store.layout import FILE_NAME
 from agent.store.port import StoredEvent
 from agent.store.read.section import SECTION_EVENTS, SECTION_MS

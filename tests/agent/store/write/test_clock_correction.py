@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agent.status import read_status
 from agent.store.event_store import EventStore
-from agent.store.schema.untrusted_clock import RANGES_MAX, STEP_MS, UntrustedClock, read_untrusted_clock
+from agent.store.gateway_events import CLOCK_RANGES_MAX, CLOCK_STEP_MS, UntrustedClock, read_untrusted_clock
 from agent.store.write.maintenance import CLOCK_MS
 from contract.event import Event
 from contract.record import ClockTrust
@@ -138,10 +138,12 @@ async def test_a_correction_that_the_disk_refuses_is_declared_later(
 
 def test_after_too_many_steps_the_rest_is_not_corrected() -> None:
     clock = UntrustedClock()
-    for step in range(RANGES_MAX + 5):
-        clock = clock.noted("b", step + 1, step * (STEP_MS + 1))
+    for step in range(CLOCK_RANGES_MAX + 5):
+        clock = clock.noted("b", step + 1, step * (CLOCK_STEP_MS + 1))
     clock = read_untrusted_clock(clock.text())
-    assert [(one.first, one.last) for one in clock.ranges("b", 1_000)] == [(n, n) for n in range(1, RANGES_MAX + 1)]
+    assert [(one.first, one.last) for one in clock.ranges("b", 1_000)] == [
+        (n, n) for n in range(1, CLOCK_RANGES_MAX + 1)
+    ]
 
 
 ACTIONS = st.one_of(
@@ -180,7 +182,7 @@ async def _run_and_judge(folder: Path, actions: list[tuple[Any, ...]]) -> None:
         else:
             assert len(corrections) <= 1
             assert len(corrections) == 1 or boot not in machine.ended_trusted
-            assert all(abs(entries["received"] + one - right) <= STEP_MS for one in corrections)
+            assert all(abs(entries["received"] + one - right) <= CLOCK_STEP_MS for one in corrections)
     assert {one["boot"] for one in found.clocks} <= {f"boot-{boot}" for boot in range(machine.boot + 1)}
     assert read_status(folder, GATEWAY).accepted == len(machine.accepted)
 

@@ -1,4 +1,4 @@
-"""The stores of a gateway's lanes, as one store; without lanes, that of the default lane alone."""
+"""Lanes: a store for each, as one store, and the intake that divides deliveries among them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import lru_cache, partial
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from agent.clock import Clock
 from agent.config.lanes import DEFAULT_LANE, LANE_SHARE, LANES_MAX, Lane
@@ -17,10 +19,12 @@ from agent.config.settings import Settings
 from agent.store.counts import EventCounts
 from agent.store.event_store import EventStore
 from agent.store.files.folders import LANES_FOLDER, foreign_folders, lane_folders
-from agent.store.lanes.intake import LaneIntake
 from agent.store.outbox import StoreOutbox
-from agent.store.port import Intake
+from agent.store.port import Intake, Outcome, Submission
 from agent.store.write.transaction import CommitDurations
+
+_KINDS_KEPT: Final = 4_096
+"""How many pairs of device and type have their lane in memory."""
 
 _log = logging.getLogger(__name__)
 
@@ -146,3 +150,72 @@ class LaneStores:
             if trouble := trouble_of(store):
                 return f"lane {lane}, {trouble}" if self._others else trouble
         return ""
+
+
+class LaneIntake:
+    """Implements `port.Intake`: an event goes to the first lane whose patterns match, else to the default lane.
+
+    Both patterns are on what is part of an event's identity, so that a resend goes to the lane of its original.
+    """
+
+    def __init__(self, lanes: Sequence[Lane], stores: Mapping[str, Intake]) -> None:
+        self._stores = stores
+        self._lane_of = lru_cache(maxsize=_KINDS_KEPT)(lambda device, type_: _lane_of(lanes, device, type_))
+
+    def submit(self, submission: Submission) -> None:
+        """Store a submission (Intake): as a whole in one lane, or divided among several."""
+        candidates = submission.candidates
+        places: dict[str, list[int]] = {}
+        for place, candidate in enumerate(candidates):
+            places.setdefault(self._lane_of(candidate.event.device, candidate.event.type), []).append(place)
+        if submission.rejects or not candidates:
+            places.setdefault(DEFAULT_LANE, [])  # the default lane keeps all that is rejected
+        if len(places) == 1:
+            self._stores[next(iter(places))].submit(submission)
+            return
+        joined = JoinedOutcome(submission, list(places.values()))
+        for part, (lane, of_lane) in enumerate(places.items()):
+            divided = tuple([candidates[place] for place in of_lane])
+            rejects = submission.rejects if lane == DEFAULT_LANE else ()
+            key, uptime_ms = submission.retransmission_key, submission.uptime_ms
+            self._stores[lane].submit(
+                Submission(divided, rejects, key, partial(joined.add, part), uptime_ms, is_part=True)
+            )
+
+
+class JoinedOutcome:
+    """The outcome of a divided submission: durable once all parts are, refused where one is."""
+
+    def __init__(self, submission: Submission, places: Sequence[Sequence[int]]) -> None:
+        self._submission = submission
+        self._places = places
+        self._outcomes: dict[int, Outcome] = {}
+
+    def add(self, part: int, outcome: Outcome) -> None:
+        """Note the outcome of a part; the last one answers the submission."""
+        self._outcomes[part] = outcome
+        if len(self._outcomes) == len(self._places):
+            self._submission.done(self._join())
+
+    def _join(self) -> Outcome:
+        outcomes = [self._outcomes[part] for part in range(len(self._places))]
+        refused = [outcome for outcome in outcomes if outcome.refusal]
+        if refused:
+            return max(refused, key=lambda outcome: outcome.retry_seconds)
+        count = len(self._submission.candidates)
+        fingerprints, new = [b""] * count, [False] * count
+        for places, outcome in zip(self._places, outcomes, strict=True):
+            for at, place in enumerate(places):
+                fingerprints[place] = outcome.fingerprints[at]
+                new[place] = bool(outcome.new) and outcome.new[at]
+        suspected = [fingerprint for outcome in outcomes for fingerprint in outcome.suspected]
+        accepted = sum(outcome.accepted for outcome in outcomes)
+        duplicates = sum(outcome.duplicates for outcome in outcomes)
+        return Outcome(accepted, duplicates, tuple(fingerprints), tuple(new), tuple(suspected))
+
+
+def _lane_of(lanes: Sequence[Lane], device: str, type_: str) -> str:
+    for lane in lanes:
+        if fnmatchcase(device, lane.device) and fnmatchcase(type_, lane.type):
+            return lane.name
+    return DEFAULT_LANE

@@ -1,1 +1,0 @@
-"""Lanes: a store for each, and the intake that divides deliveries among them."""
