@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from operator import itemgetter
@@ -20,10 +20,8 @@ from agent.store.errors import FAILURES
 from agent.store.files.folders import store_folders
 from agent.store.lanes import LaneStores
 from agent.store.layout import FILE_NAME
-from agent.store.progress import ForwardingTimes
 from agent.store.read.documents import RejectSelection, read_device, read_events, read_rejected, read_trace
 from agent.store.schema import disk_space
-from agent.telemetry.activity import Activity
 from agent.telemetry.counters import Transport
 from agent.telemetry.history import History, Totals
 from agent.telemetry.links import OF_LANES, document_of
@@ -54,39 +52,9 @@ def observe(
     transports: Mapping[str, Transport],
 ) -> Observation:
     """Return the views of an agent."""
-    responses: Counter[int] = Counter()
-    reader = StoreReader(settings, store, clock, pipeline)
-    live = LiveView(store, clock, pipeline.activity, state)
     history = History(lambda: _totals(store, pipeline), clock)
-    sources = Sources(
-        counts=pipeline.counts,
-        transports=transports,
-        responses=responses,
-        dangers=pipeline.warnings.counts,
-        commits=lambda: store.commit_durations,
-        outbox=store.counts,
-        lanes=store.lane_counts,
-        trouble=store.trouble,
-        fill_ratio=store.fill_ratio,
-        free_bytes=lambda: disk_space.free_bytes(settings.gateway.state_dir / FILE_NAME),
-        silent_devices=lambda: pipeline.activity.silent_devices(clock.wall_ms()),
-        store_bytes=store.disk_bytes,
-        store_bytes_max=store.bytes_max,
-        log_bytes=reader.log_bytes,
-        written_bytes=store.written_bytes,
-        status=reader.status,
-        clock=clock,
-        links=state.links.reports,
-        uplink=state.uplink,
-        certificates=lambda: certificates(settings),
-    )
-    return Observation(Views(AgentViews(reader, live, history, sources, transports)), responses, history)
-
-
-def flush(store: LaneStores) -> None:
-    """Write the counts of duplicates, which views read from the disk; where that fails, they show older ones."""
-    with suppress(*FAILURES):
-        store.flush()
+    views = AgentViews(settings, store, pipeline, clock, state, transports, history)
+    return Observation(Views(views), views.responses, history)
 
 
 def _totals(store: LaneStores, pipeline: Pipeline) -> Totals:
@@ -103,77 +71,92 @@ def _totals(store: LaneStores, pipeline: Pipeline) -> Totals:
 
 
 class AgentViews:
-    """Implements `ViewSources`."""
+    """Implements `ViewSources`; what reads the store does it beside the writer."""
 
     def __init__(
         self,
-        reader: StoreReader,
-        live: LiveView,
-        history: History,
-        sources: Sources,
+        settings: Settings,
+        store: LaneStores,
+        pipeline: Pipeline,
+        clock: Clock,
+        state: ProcessState,
         transports: Mapping[str, Transport],
+        history: History,
     ) -> None:
-        self.vias = tuple(sources.counts)
-        self._live = live
-        self._sources = sources
-        self._transports = transports
-        self.current_status = reader.current_status
-        self.feed = live.feed
+        self.vias = tuple(pipeline.counts)
+        self.responses: Counter[int] = Counter()
+        self.feed = pipeline.activity.feed
         self.history = history.document
-        self.trace = reader.traces
-        self.device = reader.device
-        self.latest = reader.latest
-        self.rejected = reader.rejected
+        self._folder = settings.gateway.state_dir
+        self._gateway = settings.gateway.id
+        self._settings = settings
+        self._store = store
+        self._pipeline = pipeline
+        self._clock = clock
+        self._state = state
+        self._transports = transports
+        self._started = clock.wall_ms()
 
     def trouble(self) -> str:
         """Return why nothing can be stored, or which transport refuses what the configuration lets in."""
-        return self._sources.trouble() or "; ".join(one.trouble for one in self._transports.values() if one.trouble)
+        return self._store.trouble() or "; ".join(one.trouble for one in self._transports.values() if one.trouble)
 
     def metrics(self) -> tuple[str, bytes]:
         """Return media type and text for Prometheus."""
         from agent.http.metrics import read_metrics  # its client takes 0.8 MB: only where metrics are read
 
-        return read_metrics(self._sources)
+        store, pipeline = self._store, self._pipeline
+        sources = Sources(
+            counts=pipeline.counts,
+            transports=self._transports,
+            responses=self.responses,
+            dangers=pipeline.warnings.counts,
+            commits=lambda: store.commit_durations,
+            outbox=store.counts,
+            lanes=store.lane_counts,
+            trouble=store.trouble,
+            fill_ratio=store.fill_ratio,
+            free_bytes=lambda: disk_space.free_bytes(self._folder / FILE_NAME),
+            silent_devices=lambda: pipeline.activity.silent_devices(self._clock.wall_ms()),
+            store_bytes=store.disk_bytes,
+            store_bytes_max=store.bytes_max,
+            log_bytes=self._log_bytes,
+            written_bytes=store.written_bytes,
+            status=self._status,
+            clock=self._clock,
+            links=self._state.links.reports,
+            uplink=self._state.uplink,
+            certificates=lambda: certificates(self._settings),
+        )
+        return read_metrics(sources)
 
-    def live(self) -> Mapping[str, object]:
-        """Return the live view without its feed."""
-        return self._live.document(self.current_status)
+    def _flush(self) -> None:
+        """Write the counts of duplicates, which views read from the disk; where that fails, they show older ones."""
+        with suppress(*FAILURES):
+            self._store.flush()
 
-
-class StoreReader:
-    """Reads the store for the views, beside its writer; each method blocks."""
-
-    def __init__(self, settings: Settings, store: LaneStores, clock: Clock, pipeline: Pipeline) -> None:
-        self._folder = settings.gateway.state_dir
-        self._gateway = settings.gateway.id
-        self._store = store
-        self._clock = clock
-        self._pipeline = pipeline
-
-    def log_bytes(self) -> int:
+    def _log_bytes(self) -> int:
         """Return the size of the write-ahead logs."""
         return sum(disk_space.log_bytes(folder / FILE_NAME) for folder in store_folders(self._folder).values())
 
-    def status(self) -> GatewayStatus:
+    def _status(self) -> GatewayStatus:
         """Return the status, without the duplicates that are not written yet."""
         return replace(read_status(self._folder, self._gateway), requests=self._pipeline.refusals.recent())
 
     def current_status(self) -> GatewayStatus:
         """Return the status with all duplicates."""
-        flush(self._store)
-        return self.status()
+        self._flush()
+        return self._status()
 
-    def traces(self, fingerprint: bytes) -> list[dict[str, object]]:
+    def trace(self, fingerprint: bytes) -> list[dict[str, object]]:
         """Return the traces of the events with a fingerprint."""
-        flush(self._store)
-        return read_trace(self._folder, self._gateway, fingerprint, self._times())
-
-    def _times(self) -> dict[str, ForwardingTimes]:
-        return {lane: outbox.times for lane, outbox in self._store.outboxes.items()}
+        self._flush()
+        times = {lane: outbox.times for lane, outbox in self._store.outboxes.items()}
+        return read_trace(self._folder, self._gateway, fingerprint, times)
 
     def device(self, device: str) -> dict[str, object]:
         """Return the data of the page of one device."""
-        flush(self._store)
+        self._flush()
         return {
             "device": device,
             "now": self._clock.wall_ms(),
@@ -197,20 +180,9 @@ class StoreReader:
         """Return the latest rejected events that are selected."""
         return read_rejected(self._folder, selection, limit)
 
-
-class LiveView:
-    """The status page's live view: the store's status, and state that is in this process only."""
-
-    def __init__(self, store: LaneStores, clock: Clock, activity: Activity, state: ProcessState) -> None:
-        self._store = store
-        self._clock = clock
-        self._activity = activity
-        self._state = state
-        self._started = clock.wall_ms()
-
-    def document(self, status: Callable[[], GatewayStatus]) -> dict[str, object]:
-        """Return all but the feed as a JSON document; blocks."""
-        found = status()
+    def live(self) -> Mapping[str, object]:
+        """Return the status page's data without its feed: the store's status, and what is in this process only."""
+        found = self.current_status()
         return {
             "now": self._clock.wall_ms(),
             "started": self._started,
@@ -224,7 +196,7 @@ class LiveView:
             "links": document_of(self._state.links.reports()),
             "lanes": self._lanes(found.lanes),
             "uplink": self._uplink(),
-            "devices": self._activity.devices(DEVICES_SHOWN_MAX),
+            "devices": self._pipeline.activity.devices(DEVICES_SHOWN_MAX),
             "errors": self._state.recent_errors.errors(),
         }
 
@@ -250,7 +222,3 @@ class LiveView:
             return None
         uplink, waiting = self._state.uplink.state(), self._store.counts().new
         return {**asdict(uplink), "waiting": waiting, "seconds_left": uplink.seconds_left(waiting)}
-
-    def feed(self, after: int) -> list[dict[str, object]]:
-        """Return the outcomes after a number, in order; does not block."""
-        return self._activity.feed(after)

@@ -9,7 +9,7 @@ from typing import Final
 from agent.admission import Admission, ForbiddenError, UnauthenticatedError, is_denial
 from agent.clock import Clock
 from agent.config.settings import DevicesSettings, IdentitySettings
-from agent.config.ways import ViaLimits, limits
+from agent.config.ways import WayIn, limits
 from agent.decode import REJECTED_BYTES_MAX, Decoded, Undecodable, UnknownFormat, decode
 from agent.delivery import Answer, Delivery, ForeignFormat, Respond, Status
 from agent.identity.identify import identify
@@ -41,7 +41,7 @@ class Pipeline:
         clock: Clock,
         intake: Intake,
         devices: DevicesSettings | None = None,
-        protocols: Mapping[str, ViaLimits] | None = None,
+        protocols: Mapping[str, WayIn] | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock

@@ -70,7 +70,7 @@ if [ ! -e "$configuration/oncegate.toml" ]; then
   (cd "$checkout" && "${PYTHON:-/usr/bin/python3}" -EB -c '
 import sys
 sys.path.insert(0, sys.argv[1])
-from agent.config.example import example
+from agent.config.reference import example
 print(example(), end="")' "$(echo "$destination$library"/lib/python3*/site-packages)") > "$configuration/oncegate.toml.new"
   replace "$configuration/oncegate.toml"
 fi

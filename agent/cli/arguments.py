@@ -1,12 +1,18 @@
-"""Reads the arguments of command lines; each function raises ArgumentTypeError with the expected form."""
+"""Reads the arguments of command lines, or raises ArgumentTypeError with the expected form; and what they name."""
 
 from __future__ import annotations
 
 import argparse
+import errno
 import re
+import sys
 import time
 from datetime import datetime
+from pathlib import Path
 
+STANDARD_INPUT = "-"
+INPUT_BYTES_MAX = 16 << 20
+"""Far above the largest body that a gateway accepts, and below its free memory."""
 _AGO = re.compile(r"\d+(?:\.\d+)?\s*(?:s|m|h|d)")
 
 
@@ -54,6 +60,18 @@ def past_timestamp(text: str) -> int:
     from agent.config.readers import duration
 
     return time.time_ns() // 1_000_000 - int(duration(text) * 1000)
+
+
+def read_input(name: str) -> bytes:
+    """Return the bytes of a file, or of the standard input; raise OSError, also for more than INPUT_BYTES_MAX."""
+    if name == STANDARD_INPUT:
+        content = sys.stdin.buffer.read(INPUT_BYTES_MAX + 1)
+    else:
+        with Path(name).open("rb") as file:
+            content = file.read(INPUT_BYTES_MAX + 1)
+    if len(content) > INPUT_BYTES_MAX:
+        raise OSError(errno.EFBIG, f"larger than {INPUT_BYTES_MAX} bytes", name)
+    return content
 
 
 def _number(text: str, least: int) -> int:

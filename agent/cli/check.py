@@ -36,6 +36,7 @@ from agent.store.layout import FILE_NAME
 from agent.store.schema import database, tables
 from agent.terminal import Colour, duration, json_line, paint
 
+JSON = "one JSON object, with all mistakes"
 EXAMPLES = """examples:
   oncegate check
   oncegate check --config ./oncegate.toml && sudo systemctl restart oncegate
@@ -44,11 +45,6 @@ EXAMPLES = """examples:
 _UNKNOWN_PROPERTY = re.compile(r'No such configuration property: "([^"]+)"')
 _NAMES = sorted(filter(None, SECTIONS), key=len, reverse=True)
 _KEY = re.compile(rf"({'|'.join(map(re.escape, _NAMES))})\.([a-z_]+)(: )?")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's options."""
-    parser.add_argument("--json", action="store_true", help="one JSON object, with all mistakes")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agent.config.load import DEFAULT_PATH, PATH_VARIABLE
-from agent.config.suggestion import nearest
+from agent.config.mistakes import nearest
 
 USAGE = 2
 HELP = "help"
 
 
 class Command(NamedTuple):
-    """One command; its module has EXAMPLES, `add_arguments(parser)` and `run(arguments)`."""
+    """One command; its module has EXAMPLES, `run(arguments)`, and where needed `add_arguments` and JSON."""
 
     name: str
     module: str
@@ -141,7 +141,11 @@ def declare(command: Command, parser: argparse.ArgumentParser, config: Path | No
     """Declare the arguments of a command."""
     if command.configured:
         _add_config(parser, config or Path(os.environ.get(PATH_VARIABLE, DEFAULT_PATH)))
-    import_module(command.module).add_arguments(parser)
+    module = import_module(command.module)
+    if hasattr(module, "add_arguments"):
+        module.add_arguments(parser)
+    if hasattr(module, "JSON"):
+        parser.add_argument("--json", action="store_true", help=module.JSON)
 
 
 def _add_config(parser: argparse.ArgumentParser, default: Path | None) -> None:

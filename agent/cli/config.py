@@ -12,6 +12,7 @@ from agent.config import origins
 from agent.config.origins import DEFAULT, Setting
 from agent.terminal import Colour
 
+JSON = "one JSON object a line"
 EXAMPLES = """examples:
   oncegate config                    the effective values, and the source of each
   oncegate config --changed          only values that are not defaults
@@ -21,7 +22,6 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--changed", action="store_true", help="omit the defaults")
 
 

@@ -18,6 +18,7 @@ from agent.store.schema import database, disk_space
 from agent.telemetry.refusals import RecentRequests
 from agent.terminal import Colour, count, duration, paint, printable, size
 
+JSON = "one JSON object"
 EXAMPLES = """examples:
   oncegate status
   oncegate status --json | jq .events
@@ -25,11 +26,6 @@ EXAMPLES = """examples:
 """
 _LATE_SECONDS = 3_600
 """The age from which an event that is not in the table is highlighted."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's options."""
-    parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -7,15 +7,11 @@ import argparse
 from agent import release
 from agent.terminal import json_line
 
+JSON = "one JSON object"
 EXAMPLES = """examples:
   oncegate version
   oncegate version --json | jq -r .version
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's options."""
-    parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def run(arguments: argparse.Namespace) -> int:

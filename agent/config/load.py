@@ -12,7 +12,7 @@ from typing import Any
 
 from agent.config import files, readers, toml_lines, ways
 from agent.config.mapping_settings import resolve
-from agent.config.mistakes import ConfigurationError, Mistake, SettingErrors, texts
+from agent.config.mistakes import ConfigurationError, Mistake, SettingErrors, suggestion, texts
 from agent.config.settings import (
     CoapSettings,
     DevicesSettings,
@@ -28,7 +28,6 @@ from agent.config.settings import (
     Settings,
     StoreSettings,
 )
-from agent.config.suggestion import suggestion
 
 DEFAULT_PATH = Path("/etc/oncegate/oncegate.toml")
 PATH_VARIABLE = "ONCEGATE_CONFIG"
@@ -128,7 +127,7 @@ def examine(
         elif name not in SECTIONS:
             text = f"unknown section [{name}]{suggestion(name, SECTIONS)}"
             mistakes.append(Mistake(source.name, source.line(name), "", "", text))
-    given, unknown = _overrides(environment, sections)
+    given, unknown = overrides(environment, sections)
     mistakes += unknown
     parts = {}
     for section, kind in sections.items():
@@ -209,15 +208,10 @@ def sections_of(document: Mapping[str, Any]) -> dict[str, Any]:
     return tables
 
 
-def overrides(environment: Mapping[str, str], sections: Collection[str]) -> dict[str, dict[str, str]]:
-    """Return the environment's overrides of sections, by section and key."""
-    return _overrides(environment, sections)[0]
-
-
-def _overrides(
+def overrides(
     environment: Mapping[str, str], sections: Collection[str]
 ) -> tuple[dict[str, dict[str, str]], list[Mistake]]:
-    """Return the overrides of known sections, and the mistakes in the names of others."""
+    """Return the environment's overrides of sections, by section and key, and the mistakes in the names of others."""
     found: dict[str, dict[str, str]] = {}
     mistakes = []
     for name, value in environment.items():

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agent.config.mistakes import read_entries
+from agent.config.mistakes import read_entries, suggestion
 from agent.config.subscriptions import FORMATS, Subscription
-from agent.config.suggestion import suggestion
 
 if TYPE_CHECKING:
     from agent.mappings.mapping import EventMapping

@@ -64,7 +64,7 @@ def _settings(
     settings: Settings, document: Mapping[str, Any], source: Source, environment: Mapping[str, str]
 ) -> Iterator[Setting]:
     sections = load.sections_in(document)
-    given = load.overrides(environment, sections)
+    given, _ = load.overrides(environment, sections)
     tables, parts = load.sections_of(document), load.parts_of(settings)
     for section, kind in sections.items():
         part = parts[section]

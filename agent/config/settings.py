@@ -38,9 +38,7 @@ class GatewaySettings:
     """Section [gateway]."""
 
     id: str = option(readers.name, "name of this gateway; unique among all that write to one topic")
-    state_dir: Path = option(  # noqa: RUF009  # a frozen value
-        readers.path, "folder of the event store", default=Path("/var/lib/oncegate")
-    )
+    state_dir: Path = option(readers.path, "folder of the event store", default=Path("/var/lib/oncegate"))
     clock: str = option(
         readers.choice("kernel", "trusted"),
         "kernel: trusted while the kernel reports the clock as synchronised; trusted: it is kept correct otherwise",
@@ -61,7 +59,7 @@ class CoapSettings:
 class OscoreSettings:
     """Section [coap.oscore]."""
 
-    credentials_dir: Path | None = option(  # noqa: RUF009  # a frozen value
+    credentials_dir: Path | None = option(
         readers.path, "folder with a file for each device that uses OSCORE: docs/oscore.md", default=None
     )
     required: bool = option(readers.boolean, "refuse every request without OSCORE", default=False)
@@ -88,13 +86,11 @@ class HttpSettings:
         "address and TCP port; beyond the loopback `token_file` is required; [::] accepts IPv6 and IPv4",
         default="127.0.0.1:8580",
     )
-    token_file: Path | None = option(  # noqa: RUF009  # a frozen value, as below
+    token_file: Path | None = option(
         readers.secret_path, "who may post and who may read, by bearer token: docs/http.md", default=None
     )
-    tls_certificate: Path | None = option(  # noqa: RUF009
-        readers.file, "certificate chain (PEM); with it, HTTPS only", default=None
-    )
-    tls_key: Path | None = option(readers.secret_path, "private key of the certificate (PEM)", default=None)  # noqa: RUF009
+    tls_certificate: Path | None = option(readers.file, "certificate chain (PEM); with it, HTTPS only", default=None)
+    tls_key: Path | None = option(readers.secret_path, "private key of the certificate (PEM)", default=None)
     max_body_bytes: int = option(readers.positive_size, "largest body", default=65_536)
 
 
@@ -129,7 +125,7 @@ class DevicesSettings:
 class MappingSettings:
     """The keys above all sections."""
 
-    folder: Path | None = option(  # noqa: RUF009  # a frozen value
+    folder: Path | None = option(
         readers.path, "folder with files of further mappings", key="mappings_dir", default=None
     )
     own: tuple[EventMapping, ...] = option(
@@ -146,19 +142,13 @@ class MqttSettings:
     port: int = option(readers.port, "the broker's port; with TLS usually 8883", default=1883)
     version: str = option(readers.choice("5", "3.1.1"), "MQTT protocol version", default="5")
     username: str | None = option(readers.text, "user name at the broker", default=None)
-    password_file: Path | None = option(  # noqa: RUF009  # a frozen value
-        readers.secret_path, "file whose first line is the password", default=None
-    )
+    password_file: Path | None = option(readers.secret_path, "file whose first line is the password", default=None)
     tls: bool = option(readers.boolean, "encrypt, and check the broker's certificate and name", default=False)
-    tls_ca_file: Path | None = option(  # noqa: RUF009  # a frozen value
+    tls_ca_file: Path | None = option(
         readers.file, "CA certificates (PEM) for the broker's; default: the system's", default=None
     )
-    tls_certificate_file: Path | None = option(  # noqa: RUF009  # a frozen value
-        readers.file, "the gateway's client certificate (PEM)", default=None
-    )
-    tls_key_file: Path | None = option(  # noqa: RUF009  # a frozen value
-        readers.secret_path, "its private key, if not in the same file", default=None
-    )
+    tls_certificate_file: Path | None = option(readers.file, "the gateway's client certificate (PEM)", default=None)
+    tls_key_file: Path | None = option(readers.secret_path, "its private key, if not in the same file", default=None)
     session_expiry_seconds: float = option(
         readers.duration,
         "how long the broker keeps messages while the gateway is disconnected (MQTT 5; with 3.1.1 the broker decides)",
@@ -272,12 +262,12 @@ class KafkaSettings:
     properties: Mapping[str, str] = option(
         readers.properties, "librdkafka properties, such as security.protocol", default_factory=dict
     )
-    properties_file: Path | None = option(  # noqa: RUF009  # a frozen value
+    properties_file: Path | None = option(
         readers.secret_path,
         "file of secret properties, one per line as in `sasl.password=…`; takes precedence over `properties`",
         default=None,
     )
-    mac_key_file: Path | None = option(  # noqa: RUF009
+    mac_key_file: Path | None = option(
         readers.secret_path,
         "this gateway's key, by which the job knows its records (`oncegate credentials --gateway`): "
         "docs/security.md#records-that-only-their-gateway-can-write",

@@ -53,14 +53,6 @@ class WayIn:
     """The kind of the socket at its `bind`; None where it does not listen."""
 
 
-@dataclass(frozen=True, slots=True)
-class ViaLimits:
-    """What the pipeline knows of a protocol."""
-
-    memory_bytes: int
-    records_refused: bool
-
-
 COAP: Final = WayIn("coap", "agent.opening:open_coap", listens=socket.SOCK_DGRAM)
 HTTP: Final = WayIn("http", "agent.opening:open_http", memory_bytes=24 << 20, listens=socket.SOCK_STREAM)
 MQTT: Final = WayIn(
@@ -108,13 +100,9 @@ def enabled(settings: Settings) -> dict[str, WayIn]:
     return own | {name: find(name) for name in settings.sources}
 
 
-def limits(ways: Mapping[str, WayIn] = OWN) -> dict[str, ViaLimits]:
-    """Return the protocols of ways in."""
-    return {
-        via: ViaLimits(way.memory_bytes, way.records_refused)
-        for way in ways.values()
-        for via in way.vias or (way.name,)
-    }
+def limits(ways: Mapping[str, WayIn] = OWN) -> dict[str, WayIn]:
+    """Return the protocols of ways in, each with its way in, whose bounds it has."""
+    return {via: way for way in ways.values() for via in way.vias or (way.name,)}
 
 
 def protocols() -> list[str]:

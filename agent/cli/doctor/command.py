@@ -8,11 +8,13 @@ from dataclasses import asdict
 
 from agent import terminal
 from agent.cli.doctor.finding import Condition, Finding
+from agent.cli.failures import print_error
 from agent.config import load
 from agent.config.settings import Settings
 from agent.terminal import Colour, count, json_line, paint, printable
 
 WRONG = 1
+JSON = "one JSON object a line"
 EXAMPLES = """examples:
   oncegate doctor
   oncegate doctor --json | jq 'select(.condition != "fine")'
@@ -24,7 +26,6 @@ _COLOURS = {Condition.FINE: Colour.GOOD, Condition.WARNING: Colour.WARNING, Cond
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument(
         "--measure",
         action="store_true",
@@ -82,7 +83,7 @@ def _measure(settings: Settings, *, as_json: bool) -> int:
     try:
         found = measure(folder)
     except MeasureError as error:
-        print(f"oncegate: {printable(str(error))}", file=sys.stderr)
+        print_error(str(error))
         return WRONG
     if as_json:
         years = {"single": found.years(found.single), "pack": found.years(found.pack)}
@@ -100,7 +101,7 @@ def _repin(settings: Settings) -> int:
     try:
         before, table = repin(settings)
     except RepinError as error:
-        print(f"oncegate: {printable(str(error))}", file=sys.stderr)
+        print_error(str(error))
         return WRONG
     print(printable(f"pinned {table}" + ("" if before == table else f" instead of {before or 'none'}")))
     return 0

@@ -138,7 +138,7 @@ def _unreadable(path: Path) -> str:
 
 
 def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
-    from agent.cli.doctor import excess, kafka, receipts, rights
+    from agent.cli.doctor import kafka, receipts, rights
 
     connection = kafka.KafkaConnection.open(settings.kafka)
     finding, topic = kafka.check_broker(connection)
@@ -153,7 +153,7 @@ def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
         yield from kafka.check_stopped(status)
         yield from kafka.check_oversized(settings.kafka, status)
         yield from receipts.check_receipts(connection, settings.receipts, partitions, status, now)
-        yield from excess.check_excess(connection, topic, settings.receipts.group, settings.gateway.id, lanes)
+        yield from rights.check_excess(connection, topic, settings.receipts.group, settings.gateway.id, lanes)
 
 
 def _lanes(settings: Settings) -> list[str]:

@@ -1,21 +1,166 @@
-"""Checks the agent's rights for exactly-once delivery: on the transactional id of each lane, and on its group."""
+"""Checks the rights of the agent's login: for exactly-once delivery, and by reading alone those beyond its needs."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from enum import Enum
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # its __all__ lacks it
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__ lacks the first
+    AclOperation,
+    AdminClient,
+    TopicDescription,
+)
 
-from agent.cli.doctor.excess import no_gateway, read_group_rights
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
 from agent.cli.doctor.kafka import KafkaConnection
 from agent.config.settings import KafkaSettings
 from agent.forward.delivery.transaction import GROUP_PREFIX
 from agent.forward.forwarder import mode_of, transactional_id
-from agent.forward.kafka.client import REQUEST_SECONDS_MAX, code_of, describe, producer_config
+from agent.forward.kafka.client import (
+    REQUEST_SECONDS_MAX,
+    answer_deadline,
+    code_of,
+    describe,
+    producer_config,
+    wait_for,
+)
+
+_CHECK: Final = "rights"
+_PAGE: Final = "docs/kafka.md, Rights"
+_ON_TOPIC: Final = frozenset(
+    (AclOperation.WRITE, AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
+)
+_READING: Final = frozenset((AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS))
+_DESCRIBING: Final = frozenset((AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS))
+_ASKED_MAX: Final = 100
+"""Of other topics, and of other gateways' groups: how many are asked about, by name."""
+EVERYTHING: Final = (
+    "every client may do everything, or this login is a super user:"
+    " it could confirm events that no table has, for every gateway, and delete the topic"
+)
+
+
+def check_excess(
+    connection: KafkaConnection, topic: TopicDescription, group: str, gateway: str, lanes: Iterable[str]
+) -> Iterator[Finding]:
+    """Report rights that the agent does not need; `group` is that of the receipts."""
+    try:
+        question = connection.admin.describe_cluster(
+            include_authorized_operations=True, request_timeout=REQUEST_SECONDS_MAX
+        )
+        if AclOperation.ALTER in (wait_for(question, threading.Event()).authorized_operations or ()):
+            # The right to grant all others; it includes Describe, without which brokers state nothing of the cluster.
+            yield warning(_CHECK, EVERYTHING, f"give the brokers ACLs, and each gateway a login of its own: {_PAGE}")
+            return
+        findings = [
+            *_topics(connection.admin, topic),
+            *_receipts(connection.admin, group),
+            *_foreign_groups(connection.admin, gateway, lanes),
+        ]
+    except KafkaException as error:
+        yield warning(_CHECK, f"rights that the agent does not need: not checked: {describe(error)}")
+        return
+    yield from findings or [fine(_CHECK, "no right of this login was found that the agent does not need")]
+
+
+def _excess(stated: Iterable[Enum] | None, needed: Collection[Enum]) -> str:
+    """Return the names of the rights beyond the needed ones; none where the service states no rights."""
+    return ", ".join(sorted(one.name for one in stated or () if one not in needed))
+
+
+def _topics(admin: AdminClient, topic: TopicDescription) -> Iterator[Finding]:
+    if excess := _excess(topic.authorized_operations, _ON_TOPIC):
+        yield warning(_CHECK, f"topic {topic.name}: this login has {excess}", f"take it away: {_PAGE}")
+    visible = admin.list_topics(timeout=REQUEST_SECONDS_MAX).topics
+    others = sorted(name for name in visible if name != topic.name)[:_ASKED_MAX]
+    if not others:
+        return
+    questions = admin.describe_topics(
+        TopicCollection(others), include_authorized_operations=True, request_timeout=REQUEST_SECONDS_MAX
+    )
+    deadline = answer_deadline()
+    rights = {
+        name: wait_for(question, threading.Event(), deadline).authorized_operations
+        for name, question in questions.items()
+    }
+    if changed := [name for name, allowed in rights.items() if _excess(allowed, _READING)]:
+        text = f"this login may write to other topics, or change them: {_listed(changed)}"
+        yield warning(_CHECK, text, f"grant it the topic {topic.name} alone: {_PAGE}")
+
+
+def _receipts(admin: AdminClient, group: str) -> Iterator[Finding]:
+    if excess := _excess(read_group_rights(admin, group), _DESCRIBING):
+        text = f"group {group}: this login has {excess}: it could confirm events that no table has, for every gateway"
+        yield warning(_CHECK, text, f"take it away, DESCRIBE is enough: {_PAGE}")
+
+
+def _foreign_groups(admin: AdminClient, gateway: str, lanes: Iterable[str]) -> Iterator[Finding]:
+    """Report that the login may act as other gateways, by the groups of these that it sees, and by a prefix."""
+    question = admin.list_consumer_groups(request_timeout=REQUEST_SECONDS_MAX)
+    visible = {one.group_id for one in wait_for(question, threading.Event()).valid or ()}
+    own = {GROUP_PREFIX + transactional_id(gateway, lane) for lane in ("", *lanes)}
+    others = sorted(name for name in visible - own if name.startswith(GROUP_PREFIX))[:_ASKED_MAX]
+    foreign = [name for name in others if _may_commit(admin, name)]
+    if _may_commit(admin, GROUP_PREFIX + no_gateway(gateway)):
+        foreign.append(f"{GROUP_PREFIX}{gateway}*")
+    if foreign:
+        text = f"this login may commit to groups of other gateways, and stop these: {_listed(foreign)}"
+        yield warning(_CHECK, text, f"give each gateway a login of its own, and no shorter prefix: {_PAGE}")
+
+
+def _may_commit(admin: AdminClient, group: str) -> bool:
+    return AclOperation.READ in (read_group_rights(admin, group) or ())
+
+
+def no_gateway(name: str) -> str:
+    """Return a name that only rights by a prefix, or on all names, include: no gateway's id has a space."""
+    return f"{name} doctor"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+RETRY_SECONDS: Final = 0.2
+_MOVING: Final = frozenset(
+    (
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    )
+)
+"""The group's coordinator is being elected, or loads its offsets, as after a restart of a broker."""
+
+
+def read_group_rights(admin: AdminClient, group: str) -> frozenset[AclOperation] | None:
+    """Return the rights on a group, whether it exists or not; None where the service does not state them.
+
+    Raise KafkaException where no broker answers.
+    """
+    deadline = time.monotonic() + REQUEST_SECONDS_MAX
+    while True:
+        try:
+            return _ask(admin, group)
+        except KafkaException as error:
+            if code_of(error) == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                return frozenset()
+            if code_of(error) not in _MOVING or time.monotonic() > deadline:
+                raise
+        time.sleep(RETRY_SECONDS)
+
+
+def _ask(admin: AdminClient, group: str) -> frozenset[AclOperation] | None:
+    question = admin.describe_consumer_groups(
+        [group], include_authorized_operations=True, request_timeout=REQUEST_SECONDS_MAX
+    )[group]
+    stated = wait_for(question, threading.Event()).authorized_operations
+    return frozenset(stated) if stated else None  # without any right there is an error
+
 
 _REFUSED_MS: Final = 2_147_483_000
 """A time limit that brokers refuse once they have checked the rights, before they change anything.
@@ -23,7 +168,6 @@ _REFUSED_MS: Final = 2_147_483_000
 The default of their transaction.max.timeout.ms is 900,000. A broker that allows this limit gives the id to this
 producer, and an agent that had it stops sending until its next start.
 """
-_CHECK: Final = "rights"
 
 
 def check_transactional_ids(

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote
 
-from agent.cli.sensor.inputs import read_input
+from agent.cli.arguments import read_input
 from agent.coap.message import QueryError, media_of, read_query
+from agent.config.mistakes import nearest
 from agent.config.settings import MappingSettings, MqttSettings
 from agent.config.subscriptions import FORMATS
-from agent.config.suggestion import nearest
 from agent.delivery import Delivery, ForeignFormat, Media
 
 ZIGBEE2MQTT = "zigbee2mqtt"
@@ -60,8 +60,6 @@ def delivery_of(
         return _mapped(body, options, options.mapping, mappings)
     if options.topic is not None:
         return _published(body, options.topic, options, mqtt)
-    if options.format == ZIGBEE2MQTT:
-        raise NotADelivery("--format zigbee2mqtt: needs --topic, which names the device")
     if options.format == ZIGBEE2MQTT:
         raise NotADelivery("--format zigbee2mqtt: needs --topic, which names the device")
     texts = [unquote(text) for word in options.query for text in word.removeprefix("?").split("&")]

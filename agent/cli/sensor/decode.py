@@ -18,6 +18,7 @@ from agent.terminal import Colour, json_line, paint, printable
 if TYPE_CHECKING:
     from agent.delivery import Delivery
 
+JSON = "one JSON object a line"
 EXAMPLES = """examples:
   echo '{"device":"urn:dev:mac:00158d0001a2b3c4","id":17,"data":{"temperature":21.5}}' | oncegate decode
   oncegate decode --format senml-json --query d=urn:example:tank-1 pack.json
@@ -50,7 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "file", nargs="?", default="-", metavar="FILE", help="the body; - is the standard input (default)"
     )
     bodies.add_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 
-from agent.cli.sensor.inputs import STANDARD_INPUT, read_input
+from agent.cli.arguments import STANDARD_INPUT, read_input
 from agent.terminal import json_line, printable
 from contract.event import Label
 from contract.fingerprint import IDENTITY_FIELDS, fingerprint, needs_label
 from contract.values import Invalid
 
+JSON = "one JSON object for each event; null for -"
 EXAMPLES = """examples:
   echo '{"device":"urn:dev:mac:00158d0001a2b3c4","id":17,"data":{"temperature":21.5}}' | oncegate fingerprint
   oncegate fingerprint events.cbor
@@ -39,7 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="an event, or an array of events, in JSON or CBOR; - is the standard input (default)",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object for each event; null for -")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 
 from agent.cli.failures import FAILURE, print_error
-from agent.config.suggestion import nearest
+from agent.config.mistakes import nearest
 from agent.terminal import json_line
 
+JSON = "one JSON object a line"
 EXAMPLES = """examples:
   oncegate mappings
   oncegate mappings tasmota                copy it into the configuration under another name, and change it
@@ -19,7 +20,6 @@ exit codes: 0 fine; 1 there is no such mapping; 2 wrong usage
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's argument."""
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("name", nargs="?", metavar="NAME", help="print this mapping")
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from agent.cli.sensor.senders import Body, Result, Sender
 
 
+JSON = "one JSON object for each request"
 EXAMPLES = """examples:
   oncegate send temperature=21.5 --device urn:dev:mac:00158d0001a2b3c4 --id 17
   oncegate send temperature=21.5 --device urn:dev:mac:00158d0001a2b3c4 --id 17 --repeat 3
@@ -83,7 +84,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="how often an unanswered request is resent (default: 4)",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object for each request")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+from agent.cli.arguments import positive
+from agent.cli.failures import print_error
 from agent.config import load
 from agent.store.errors import StoreError, naming
 from agent.store.files.folders import store_folders
@@ -18,8 +20,9 @@ from agent.store.layout import FILE_NAME
 from agent.store.port import StoredEvent
 from agent.store.read.kept import FORWARDED, LOST, NEW, PROCESSED, positions_of, read_kept
 from agent.store.schema import database
-from agent.terminal import Colour, count, json_line, paint, printable
+from agent.terminal import count, json_line
 
+JSON = "one JSON object"
 EXAMPLES = """examples:
   oncegate status                                        names the latest epoch
   oncegate replay --epoch 5f1c0d6b6a0f4f1d
@@ -35,9 +38,8 @@ _PROGRESS_SECONDS = 2.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("--epoch", required=True, metavar="E", help="the epoch, as listed by events and status")
-    parser.add_argument("--from", dest="first", type=_sequence, default=1, metavar="N", help="first sequence (1)")
-    parser.add_argument("--to", dest="last", type=_sequence, metavar="M", help="last sequence (the epoch's last)")
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--from", dest="first", type=positive, default=1, metavar="N", help="first sequence (1)")
+    parser.add_argument("--to", dest="last", type=positive, metavar="M", help="last sequence (the epoch's last)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -159,12 +161,5 @@ def _progress(total: int) -> Callable[[int], None]:
 
 
 def _fail(text: str) -> int:
-    print(f"{paint('oncegate:', Colour.BAD, sys.stderr)} {printable(text)}", file=sys.stderr)
+    print_error(text)
     return INCOMPLETE
-
-
-def _sequence(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdigit() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError("a sequence is a number from 1 on")
-    return number

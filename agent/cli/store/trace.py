@@ -13,6 +13,7 @@ from agent.terminal import json_line, printable
 UNKNOWN = 1
 
 
+JSON = "one JSON object a line"
 EXAMPLES = """examples:
   oncegate trace 1876d2e5f34f91105e52555b000b5edc
   echo '{"device":"urn:dev:mac:00158d0001a2b3c4","id":17,"data":{"temperature":21.5}}' | oncegate fingerprint |
@@ -23,7 +24,6 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("fingerprint", type=_fingerprint, metavar="FINGERPRINT", help="32 hex digits")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
 def run(arguments: argparse.Namespace) -> int:

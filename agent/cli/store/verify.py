@@ -14,15 +14,11 @@ from agent.terminal import printable
 WRONG = 1
 
 
+JSON = "one JSON object for each lane"
 EXAMPLES = """examples:
   oncegate verify
   oncegate verify --json | jq .findings
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's options."""
-    parser.add_argument("--json", action="store_true", help="one JSON object for each lane")
 
 
 def run(arguments: argparse.Namespace) -> int:

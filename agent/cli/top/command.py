@@ -19,6 +19,7 @@ from agent.terminal import json_line, paint
 if TYPE_CHECKING:
     from agent.cli.top.figures import Sample
 
+JSON = "one JSON object for each interval"
 EXAMPLES = """examples:
   oncegate top
   oncegate top --interval 10
@@ -42,7 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="write one frame, of one interval, and end")
     parser.add_argument("--url", metavar="URL", help="another agent (default: that of the configuration)")
     parser.add_argument("--token-file", type=Path, metavar="FILE", help="file with the token of a reader, mode 600")
-    parser.add_argument("--json", action="store_true", help="one JSON object for each interval")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,15 +1,13 @@
 """The agent that all tests of this folder share, each with devices of its own; and a command in the tests' process."""
 
 import socket
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from agent.cli import main
 from simulators.services import ports
-from tests.agent.cli.running import Run, RunningAgent
+from tests.agent.cli.running import Run, RunningAgent, here
 from tests.support.agent_process import agent_process, configured
 
 CONFIGURATION = """\
@@ -48,12 +46,9 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def oncegate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def oncegate() -> Run:
     def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["oncegate", *arguments])
-        with pytest.raises(SystemExit) as end:
-            main.main()
-        message = capsys.readouterr()
-        return int(end.value.code or 0), message.out, message.err
+        done = here(*arguments)
+        return done.returncode, done.stdout, done.stderr
 
     return run

@@ -1,20 +1,39 @@
 """A running agent, and commands beside it."""
 
+import io
 import json
 import os
 import pty
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from agent.cli import main
 from agent.cli.api import Api
 
 Completed = subprocess.CompletedProcess[str]
 Run = Callable[..., tuple[int, str, str]]
 """Runs a command in this process; returns its status, output and messages."""
+
+
+def here(*arguments: str, text: str | None = None) -> Completed:
+    """Run a command to its end, in this process."""
+    out, err = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
+    given = sys.stdin if text is None else io.TextIOWrapper(io.BytesIO(text.encode()))
+    with patch.multiple(sys, argv=["oncegate", *arguments], stdin=given), redirect_stdout(out), redirect_stderr(err):
+        try:
+            main.main()
+        except SystemExit as end:
+            status = int(end.code or 0)
+    out.flush()
+    err.flush()
+    read = [one.buffer.getvalue().decode() for one in (out, err)]
+    return Completed(arguments, status, *read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +66,8 @@ class RunningAgent:
         return [sys.executable, "-m", "agent.cli.main", "--config", str(self.configuration), *arguments]
 
     def oncegate(self, *arguments: str, text: str | None = None) -> Completed:
-        """Run a command to its end."""
-        command = self.command(*arguments)
-        return subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=60)
+        """Run a command to its end, in this process."""
+        return here("--config", str(self.configuration), *arguments, text=text)
 
     def on_terminal(self, *arguments: str) -> str:
         """Return what a command prints on a terminal, without colours."""

@@ -182,32 +182,27 @@ def test_a_memory_and_a_store_that_cannot_work_here_are_warned_about_in_the_word
 
 
 @pytest.mark.guarantee(2)
-@pytest.mark.parametrize(
-    ("name", "written", "again"),
-    [
-        ("identity.rules", "", RULE),
-        ("mappings acme", MAPPING, MAPPING.replace("body.v", "body.w")),
-        ("mqtt.subscriptions a/+", SUBSCRIPTION.format("json"), SUBSCRIPTION.format("tasmota")),
-    ],
-)
-def test_a_changed_identity_is_told_before_the_start_that_uses_it_and_once_by_it(
-    name: str, written: str, again: str, tmp_path: Path, oncegate: Run
-) -> None:
+def test_a_changed_identity_is_told_before_the_start_that_uses_it_and_once_by_it(tmp_path: Path, oncegate: Run) -> None:
     file, told = tmp_path / "oncegate.toml", []
-    settings = (
-        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path}/state"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-        "[coap]\nenabled = false\n[http]\nenabled = false\n"
-    )
-    for part in (written, again, again, "", written):
-        file.write_text(part + settings if part.startswith("[[mapp") else settings + part)
-        is_warned = f"{name}: not as at the last start" in oncegate("check", "--config", str(file))[1]
+    names = ("identity.rules", "mappings acme", "mqtt.subscriptions a/+")
+    written = (MAPPING, SUBSCRIPTION.format("json"))
+    again = (MAPPING.replace("body.v", "body.w"), RULE + SUBSCRIPTION.format("tasmota"))
+    for above, below in (written, again, again, ("", ""), written):
+        file.write_text(
+            f'{above}[gateway]\nid = "gw1"\nstate_dir = "{tmp_path}/state"\n[kafka]\nbootstrap_servers = '
+            f'"127.0.0.1:1"\n[coap]\nenabled = false\n[http]\nenabled = false\n{below}'
+        )
+        _, said, _ = oncegate("check", "--config", str(file))
         (tmp_path / "agent.log").unlink(missing_ok=True)
         with agent_process(file) as process:
             process.start()
             process.wait_for_log("agent=ready")
-            told.append((is_warned, f"identity=changed by='{name}'" in process.log()))
-    assert told[:3] == [(False, False), (True, True), (False, False)]
-    assert sorted(told[3:]) == [(False, False), (True, True)]  # one that comes back is compared with what it was
+            log = process.log()
+        told.append([(f"{name}: not as at the last start" in said, f"changed by='{name}'" in log) for name in names])
+    same, changed = (False, False), (True, True)
+    assert told[:3] == [[same] * 3, [changed] * 3, [same] * 3]
+    for last_two in zip(*told[3:], strict=True):  # one that comes back is compared with what it was
+        assert sorted(last_two) == [same, changed]
 
 
 def test_no_secret_stands_in_what_is_said_of_wrong_properties(

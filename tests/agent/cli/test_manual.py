@@ -38,13 +38,8 @@ def offered(script: Path, *words: str, folder: Path | None = None) -> list[str]:
     [
         (("ver",), ["verify", "version"]),
         (("--config", "x", "sup"), ["support-bundle"]),
-        (("--con",), ["--config"]),
         (("help", "tr"), ["trace"]),
-        (("events", "--f"), ["--follow"]),
-        (("--config", "x", "events", "--dev"), ["--device"]),
         (("rejected", "--via", "z"), ["zigbee2mqtt"]),
-        (("completion", ""), ["bash", "zsh"]),
-        (("run", "--log-level", "w"), ["warning"]),
         (("events", "--device", ""), []),
     ],
 )
@@ -93,12 +88,8 @@ def type_into_zsh(folder: Path, typed: str) -> str:
 @pytest.mark.parametrize(
     ("typed", "line"),
     [
-        ("oncegate supp", "support-bundle"),
         ("oncegate --config x ev", "--config x events"),
-        ("oncegate events --foll", "events --follow"),
         ("oncegate rejected --via zig", "rejected --via zigbee2mqtt"),
-        ("oncegate completion z", "completion zsh"),
-        ("oncegate help repl", "help replay"),
         ("oncegate decode eve", "decode event.json"),
     ],
 )

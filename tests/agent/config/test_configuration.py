@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 import pytest
 
-from agent.config.example import example
 from agent.config.lanes import LANES_MAX, Lane, read_lanes
 from agent.config.load import SECTIONS, Source, key_of, parse
 from agent.config.mistakes import ConfigurationError
 from agent.config.origins import settings_hash
+from agent.config.reference import example
 from agent.config.settings import CoapSettings, DevicesSettings, HttpSettings, Settings
 from agent.config.subscriptions import Subscription, base_topic, read_subscriptions
 from agent.delivery import Media

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__ lacks the latter  # type: ignore[attr-defined]  # its __all__ lacks some of them
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__ lacks some of them
     AclBinding,
     AclOperation,
     AclPermissionType,
@@ -24,8 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
     ResourceType,
 )
 
-from agent.cli.doctor import excess, receipts, rights
-from agent.cli.doctor.excess import EVERYTHING, check_excess
+from agent.cli.doctor import receipts, rights
 from agent.cli.doctor.finding import Condition, Finding
 from agent.cli.doctor.kafka import (
     KafkaConnection,
@@ -36,7 +33,7 @@ from agent.cli.doctor.kafka import (
     check_stopped,
     check_topic,
 )
-from agent.cli.doctor.rights import check_transactional_ids
+from agent.cli.doctor.rights import EVERYTHING, check_excess, check_transactional_ids
 from agent.config.settings import KafkaSettings, ReceiptSettings
 from agent.forward.kafka.topic import create_command
 from agent.status import GatewayStatus
@@ -45,6 +42,7 @@ from contract import topics
 from contract.receipt import Receipt
 from simulators.services import ports
 from simulators.services.kafka.broker import Broker, Listener
+from tests.agent.cli.running import Completed, here
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.store.stores import HandClock, make_store
 from tests.support.agent_process import configured
@@ -213,15 +211,14 @@ def test_receipts_are_judged_by_whose_they_are(kafka: KafkaTopic) -> None:
 def test_doctor_repins_by_hand_and_never_beside_the_agent(kafka: KafkaTopic, tmp_path: Path) -> None:
     file = configured(tmp_path, f'topic = "{kafka.topic}"\n', kafka=kafka.bootstrap_servers)
 
-    def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "agent.cli.main", "doctor", "--config", str(file), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    def doctor(*arguments: str) -> Completed:
+        return here("doctor", "--config", str(file), *arguments)
 
     async def pin(table: str) -> None:
         async with make_store(tmp_path / "state", HandClock()) as store:
             await asyncio.to_thread(store.outbox.set_fact, "receipts.table", table)
 
-    async def repin_beside_the_agent() -> subprocess.CompletedProcess[str]:
+    async def repin_beside_the_agent() -> Completed:
         async with make_store(tmp_path / "state", HandClock()):
             return await asyncio.to_thread(doctor, "--repin")
 
@@ -335,7 +332,7 @@ def test_the_rights_on_the_id_and_the_group_of_each_lane_are_checked_and_no_tran
     running.commit_transaction(SECONDS_MAX)  # raises where another producer has taken the id
 
 
-@pytest.mark.parametrize("code", sorted(excess._MOVING))
+@pytest.mark.parametrize("code", sorted(rights._MOVING))
 def test_a_groups_coordinator_that_is_being_elected_is_asked_again(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     errors = iter([KafkaError(code), KafkaError(code)])
 
@@ -344,8 +341,8 @@ def test_a_groups_coordinator_that_is_being_elected_is_asked_again(monkeypatch: 
             raise KafkaException(error)
         return frozenset({AclOperation.READ})
 
-    monkeypatch.setattr(excess, "RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(excess, "_ask", answer)
+    monkeypatch.setattr(rights, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(rights, "_ask", answer)
     assert rights._refusal_of_group(KafkaConnection.open(KafkaSettings("127.0.0.1:1")), "gw1") is None
 
 
@@ -353,8 +350,8 @@ def test_a_group_without_a_coordinator_is_not_checked_and_no_right_is_named(monk
     def answer(*_: object) -> None:
         raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))
 
-    monkeypatch.setattr(excess, "REQUEST_SECONDS_MAX", -1.0)
-    monkeypatch.setattr(excess, "_ask", answer)
+    monkeypatch.setattr(rights, "REQUEST_SECONDS_MAX", -1.0)
+    monkeypatch.setattr(rights, "_ask", answer)
     finding = rights._refusal_of_group(KafkaConnection.open(KafkaSettings("127.0.0.1:1")), "gw1")
     assert finding is not None
     assert "not checked" in finding.text

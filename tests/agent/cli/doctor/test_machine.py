@@ -5,8 +5,6 @@ import json
 import re
 import socket
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from itertools import takewhile
 from pathlib import Path
@@ -49,6 +47,7 @@ from agent.store.schema import database
 from agent.store.wear import process_bytes
 from contract.event import Event
 from contract.record import ClockTrust
+from tests.agent.cli.running import here
 from tests.agent.store.stores import HandClock, accept, make_store
 from tests.support.agent_process import configured
 
@@ -371,14 +370,11 @@ def test_a_disk_that_cannot_be_measured_says_why(tmp_path: Path, monkeypatch: py
         measure(tmp_path, SHORT)
 
 
-def test_the_command_prints_one_line_or_json(tmp_path: Path) -> None:
-    configuration = configured(tmp_path)
+def test_the_command_prints_one_line_or_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ("doctor", "--measure", "--config", str(configured(tmp_path)))
     (tmp_path / "state").mkdir()
-    code = "from agent.cli import main; from agent.cli.doctor import measure as m; m.measure.__defaults__ = (0.05,)"
-    code += "; main.main()"
-    command = (sys.executable, "-c", code, "doctor", "--measure", "--config", str(configuration))
-    line = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0]
-    assert line.count(" | ") >= 4
-    found = json.loads(subprocess.run((*command, "--json"), capture_output=True, text=True, check=True).stdout)
+    monkeypatch.setattr(measure, "__defaults__", (SHORT,))
+    assert here(*command).stdout.splitlines()[0].count(" | ") >= 4
+    found = json.loads(here(*command, "--json").stdout)
     assert found["single"]["events_per_second"] > 0
     assert found["pack_events"] == 100

@@ -22,11 +22,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
     ResourceType,
 )
 
-from agent.cli.doctor.excess import EVERYTHING, check_excess
 from agent.cli.doctor.finding import Condition, Finding
 from agent.cli.doctor.kafka import KafkaConnection, check_broker, check_rights, check_topic
 from agent.cli.doctor.receipts import check_receipts
-from agent.cli.doctor.rights import check_transactional_ids
+from agent.cli.doctor.rights import EVERYTHING, check_excess, check_transactional_ids
 from agent.config.settings import KafkaSettings, ReceiptSettings
 from agent.forward.forwarder import ForwardedLane
 from contract import topics
