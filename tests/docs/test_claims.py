@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from agent.cli.commands import COMMANDS
 from agent.config import load, reference
 from agent.config.settings import KafkaSettings
 from agent.decode import decode
@@ -68,11 +67,6 @@ def test_the_events_of_zigbee_devices_are_those_that_their_converters_and_the_ga
         ).events
         assert event.data == json.loads(data)
         assert event.time is not None
-
-
-def test_the_commands_of_the_page_are_those_of_the_program() -> None:
-    section = (DOCS / "operations.md").read_text().partition("\n## Commands\n")[2].partition("\n## ")[0]
-    assert re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE) == list(COMMANDS)
 
 
 def test_the_page_has_the_agents_command_that_creates_the_topic_and_the_reason_of_each_setting() -> None:
