@@ -18,7 +18,6 @@ from agent.backoff import BACKOFF_SECONDS_FIRST, BACKOFF_SECONDS_MAX, Backoff
 from agent.runtime import LARGE_BYTES
 from contract import fingerprint
 from tests.agent.http.serving import serving
-from tests.support.agent_process import agent_process, configured
 
 # By default, glibc takes further blocks of the size of a freed one from its heap, and keeps them.
 _PROGRAM = f"""
@@ -75,26 +74,12 @@ def test_the_form_is_that_of_the_loaded_module() -> None:
     assert release.form() == ("compiled" if compiled else "pure")
 
 
-def test_the_command_prints_version_and_form() -> None:
-    command = [sys.executable, "-m", "agent.cli.main", "version"]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert printed == f"oncegate {VERSION} {release.form()}\n"
-
-
 async def test_status_metrics_and_live_view_have_version_and_form(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         documents = [(await served.client.get(f"/api/v1/{name}")).document for name in ("status", "live")]
         metrics = (await served.client.get("/metrics")).body.decode()
     assert [(found["version"], found["form"]) for found in documents] == [(VERSION, release.form())] * 2
     assert f'oncegate_build_info{{form="{release.form()}",version="{VERSION}"}} 1.0' in metrics
-
-
-def test_the_log_begins_with_version_and_form(tmp_path: Path) -> None:
-    with agent_process(configured(tmp_path, http="")) as agent:
-        agent.start()
-        agent.wait_for_log("agent=ready")
-        first = agent.log().partition("\n")[0]
-    assert f"agent=starting version={VERSION} form={release.form()}" in first
 
 
 @given(seed=st.integers(), attempts=st.integers(1, 100))

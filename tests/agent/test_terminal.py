@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.cli import main
 from agent.store.layout import FILE_NAME
 from agent.systemd.journal import SafeFormatter
 from agent.terminal import json_line, printable
 from contract.event import Event
 from contract.fingerprint import fingerprint
+from tests.agent.cli.running import here
 from tests.agent.store.stores import HandClock, accept, make_store
 from tests.support.agent_process import configured
 
@@ -32,7 +32,7 @@ Run = Callable[..., str]
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(tmp_path: Path) -> Run:
     async def fill() -> None:
         clock = HandClock()
         async with make_store(tmp_path / "state", clock) as store:
@@ -44,11 +44,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     configuration = configured(tmp_path)
 
     def command(*arguments: str) -> str:
-        monkeypatch.setattr(sys, "argv", ["oncegate", *arguments, "--config", str(configuration)])
-        with pytest.raises(SystemExit):
-            main.main()
-        captured = capsys.readouterr()
-        return captured.out + captured.err
+        done = here(*arguments, "--config", str(configuration))
+        return done.stdout + done.stderr
 
     return command
 

@@ -20,6 +20,7 @@ from agent.delivery import Delivery, Media
 from contract.fingerprint import fingerprint
 from simulators.services.install import programs
 from simulators.services.process import Command, Process
+from tests.agent.cli.running import here
 from tests.docs.pages import ROOT, blocks
 
 README = ROOT / "README.md"
@@ -27,27 +28,6 @@ FINGERPRINT = "1876d2e5f34f91105e52555b000b5edc"
 NAMESPACE = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
 DISABLE = "ip link set lo up && echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6"
 """Gives a new network namespace an IPv4 loopback, without the address ::1."""
-
-
-@pytest.fixture
-def agent(tmp_path: Path) -> Iterator[Process]:
-    (tmp_path / "oncegate.toml").write_text(blocks(README, "toml")[0])
-    command = (sys.executable, "-m", "agent.cli.main", "run", "--config", "oncegate.toml")
-    environment = {"ONCEGATE_COAP__BIND": "127.0.0.1:0", "ONCEGATE_HTTP__BIND": "127.0.0.1:0", "PYTHONPATH": str(ROOT)}
-    process = Process(Command("agent", command, tmp_path / "agent.log", tmp_path, environment))
-    process.start()
-    process.wait_for_log("agent=ready")
-    yield process
-    process.kill()
-
-
-def test_the_sensor_in_python_is_acked_and_its_event_is_there_once(agent: Process, tmp_path: Path) -> None:
-    sensor = python_sensor(agent)
-    for _ in range(2):
-        said = subprocess.run([sys.executable, "-c", sensor], capture_output=True, text=True, check=True, timeout=120)
-        assert said.stdout == "2.04\n"
-    events = oncegate("events", "--config", "oncegate.toml", folder=tmp_path)
-    assert events.count(FINGERPRINT) == 1
 
 
 def test_the_readme_lists_every_guarantee() -> None:
@@ -102,30 +82,9 @@ def test_the_quick_start_needs_no_ipv6(machine: Process, tmp_path: Path) -> None
     assert FINGERPRINT in here(sys.executable, "-c", page.format("api/v1/live?after=0"))
 
 
-def python_sensor(agent: Process) -> str:
-    return blocks(README, "python")[0].replace("5683", coap_port(agent))
-
-
-def coap_port(agent: Process) -> str:
-    port: str = re.findall(r"coap=\S*:(\d+)", agent.log())[0]
-    return port
-
-
-def oncegate(*arguments: str, folder: Path, given: str = "", environment: dict[str, str] | None = None) -> str:
-    return subprocess.run(
-        [sys.executable, "-m", "agent.cli.main", *arguments],
-        input=given,
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
-    ).stdout
-
-
-def test_the_event_in_the_help_of_trace_has_the_fingerprint_that_stands_above_it(tmp_path: Path) -> None:
+def test_the_event_in_the_help_of_trace_has_the_fingerprint_that_stands_above_it() -> None:
     (event,) = re.findall("echo '(.*)' \\| oncegate fingerprint", trace.EXAMPLES)
-    assert oncegate("fingerprint", folder=tmp_path, given=event) == FINGERPRINT + "\n"
+    assert here("fingerprint", text=event).stdout == FINGERPRINT + "\n"
     assert f"oncegate trace {FINGERPRINT}\n" in trace.EXAMPLES
 
 

