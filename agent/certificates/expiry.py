@@ -45,61 +45,46 @@ _JUDGE: dict[CertificateRole, Callable[[Iterable[datetime]], datetime]] = {
     CertificateRole.OWN: min,
     CertificateRole.AUTHORITY: max,
 }
-_KAFKA_FILES = {
-    "ssl.certificate.location": CertificateRole.OWN,
-    "ssl.ca.location": CertificateRole.AUTHORITY,
-    "https.ca.location": CertificateRole.AUTHORITY,
+_OF_KAFKA = {
+    "ssl.certificate": CertificateRole.OWN,
+    "ssl.ca": CertificateRole.AUTHORITY,
+    "https.ca": CertificateRole.AUTHORITY,
 }
-_KAFKA_TEXTS = {
-    "ssl.certificate.pem": CertificateRole.OWN,
-    "ssl.ca.pem": CertificateRole.AUTHORITY,
-    "https.ca.pem": CertificateRole.AUTHORITY,
-}
+"""The properties with `.location` name a file, those with `.pem` have its text."""
 
 
 def certificates(settings: Settings) -> list[Certificate]:
     """Read all certificates of the configuration; folders and key stores are left out."""
-    return [*_of_kafka(settings), *_of_mqtt(settings), *_of_http(settings)]
+    return [_read(*named) for named in _named(settings)]
 
 
-def _of_kafka(settings: Settings) -> Iterator[Certificate]:
+def _named(settings: Settings) -> Iterator[tuple[str, CertificateRole, str, bytes | None]]:
+    """Yield connection, role, source and text of each certificate; None is the text of the file of that name."""
     try:
         properties = given_properties(settings.kafka)
     except KafkaSettingsError:  # reported where the client is opened
-        return
-    for name, role in _KAFKA_FILES.items():
-        path = Path(properties.get(name, ""))
-        if name in properties and properties[name] != "probe" and not path.is_dir():
-            yield _from_file("kafka", role, path)
-    for name, role in _KAFKA_TEXTS.items():
-        if name in properties:
-            yield _from_bytes("kafka", role, f"kafka.properties {name}", properties[name].encode())
+        properties = {}
+    for name, role in _OF_KAFKA.items():
+        path = properties.get(f"{name}.location", "probe")
+        if path != "probe" and not Path(path).is_dir():
+            yield "kafka", role, str(Path(path)), None
+        if text := properties.get(f"{name}.pem"):
+            yield "kafka", role, f"kafka.properties {name}.pem", text.encode()
+    mqtt, http = settings.mqtt, settings.http
+    for connection, role, enabled, file in (
+        ("mqtt", CertificateRole.OWN, mqtt.enabled, mqtt.tls_certificate_file),
+        ("mqtt", CertificateRole.AUTHORITY, mqtt.enabled, mqtt.tls_ca_file),
+        ("http", CertificateRole.OWN, http.enabled, http.tls_certificate),
+    ):
+        if enabled and file is not None:
+            yield connection, role, str(file), None
 
 
-def _of_mqtt(settings: Settings) -> Iterator[Certificate]:
-    mqtt = settings.mqtt
-    if mqtt.enabled and mqtt.tls_certificate_file is not None:
-        yield _from_file("mqtt", CertificateRole.OWN, mqtt.tls_certificate_file)
-    if mqtt.enabled and mqtt.tls_ca_file is not None:
-        yield _from_file("mqtt", CertificateRole.AUTHORITY, mqtt.tls_ca_file)
-
-
-def _of_http(settings: Settings) -> Iterator[Certificate]:
-    if settings.http.enabled and settings.http.tls_certificate is not None:
-        yield _from_file("http", CertificateRole.OWN, settings.http.tls_certificate)
-
-
-def _from_file(connection: str, role: CertificateRole, path: Path) -> Certificate:
+def _read(connection: str, role: CertificateRole, source: str, text: bytes | None) -> Certificate:
     try:
-        data = files.read(path).data
+        ends = list(read_pem(files.read(Path(source)).data if text is None else text))
     except OSError as error:
-        return Certificate(connection, role, str(path), None, error.strerror or str(error))
-    return _from_bytes(connection, role, str(path), data)
-
-
-def _from_bytes(connection: str, role: CertificateRole, source: str, data: bytes) -> Certificate:
-    try:
-        ends = list(read_pem(data))
+        return Certificate(connection, role, source, None, error.strerror or str(error))
     except CertificateError as error:
         return Certificate(connection, role, source, None, str(error))
     if not ends:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from agent.config import files, readers, toml_lines, ways
-from agent.config.mapping_settings import resolve
 from agent.config.mistakes import ConfigurationError, Mistake, SettingErrors, suggestion, texts
 from agent.config.settings import (
     CoapSettings,
@@ -28,6 +27,7 @@ from agent.config.settings import (
     Settings,
     StoreSettings,
 )
+from agent.config.subscriptions import resolve
 
 DEFAULT_PATH = Path("/etc/oncegate/oncegate.toml")
 PATH_VARIABLE = "ONCEGATE_CONFIG"
@@ -81,6 +81,16 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
     """Read a configuration file and the environment's overrides (ONCEGATE_<SECTION>__<KEY>)."""
     document, source = read(path)
     return parse(document, source, environment)
+
+
+def load_or_defaults(path: Path, *, required: bool = True) -> Settings:
+    """Read a configuration file; return the defaults where there is none, or it is not `required` and has mistakes."""
+    try:
+        return load(path)
+    except ConfigurationError:
+        if required and path.exists():
+            raise
+        return Settings(GatewaySettings("none"), KafkaSettings(""))
 
 
 def read(path: Path) -> tuple[Mapping[str, object], Source]:

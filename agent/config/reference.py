@@ -15,7 +15,6 @@ from agent.config import readers, subscriptions
 from agent.config.identity_rules import read_rules
 from agent.config.lanes import read_lanes
 from agent.config.load import SECTIONS, key_of, override_of
-from agent.config.mapping_settings import read_mappings
 
 _HEAD = """# Configuration
 
@@ -36,7 +35,7 @@ bootstrap_servers = "kafka-1:9092,kafka-2:9092"
 effect when the agent is restarted. Environment variables take precedence over the file.
 """
 _TABLE_HEAD = "| key | default | expected | meaning |\n|---|---|---|---|"
-TABLES = (readers.properties, subscriptions.read_subscriptions, read_rules, read_lanes, read_mappings)
+TABLES = (readers.properties, subscriptions.read_subscriptions, read_rules, read_lanes, subscriptions.read_mappings)
 """Readers of TOML tables, which have no form as one environment variable."""
 _DURATIONS = {86_400: "d", 3_600: "h", 60: "m", 1: "s"}
 _SIZES = {1 << 30: "GiB", 1 << 20: "MiB", 1 << 10: "KiB"}

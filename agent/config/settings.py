@@ -15,7 +15,6 @@ from agent.config import readers
 from agent.config import subscriptions as topics
 from agent.config.identity_rules import IdentityRule, read_rules
 from agent.config.lanes import Lane, read_lanes
-from agent.config.mapping_settings import read_mappings
 from agent.config.mistakes import raise_all
 
 if TYPE_CHECKING:
@@ -129,7 +128,7 @@ class MappingSettings:
         readers.path, "folder with files of further mappings", key="mappings_dir", default=None
     )
     own: tuple[EventMapping, ...] = option(
-        read_mappings, "mappings of payloads in other formats: docs/mappings.md", key="mappings", default=()
+        topics.read_mappings, "mappings of payloads in other formats: docs/mappings.md", key="mappings", default=()
     )
 
 

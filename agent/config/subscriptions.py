@@ -1,11 +1,12 @@
-"""The operator's MQTT subscriptions: topic filter, format, and the level of the topic that names the device."""
+"""The operator's MQTT subscriptions: topic filter, format, and the level that names the device; and [[mappings]]."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from agent.config.mistakes import read_entries
+from agent.config.mistakes import read_entries, suggestion
 from agent.delivery import Media
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _EXPECTED = (
     f"expected tables with topic (a filter; the level {DEVICE} names the device) and format ({', '.join(FORMATS)}, "
     "or a mapping)"
 )
+_MAPPINGS_EXPECTED = "expected tables with name, device, data and more: docs/mappings.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +105,21 @@ def _is_filter(topic: str) -> bool:
         and (levels[-1] == "#" or "#" not in levels[-1])
         and levels.count(DEVICE) <= 1
     )
+
+
+def read_mappings(value: object) -> tuple[EventMapping, ...]:
+    """Read the tables of [[mappings]]; raise ValueError."""
+    if value == []:
+        return ()
+    from agent.mappings import mapping  # with jmespath, which most gateways need not
+
+    return read_entries(value, mapping.read, _MAPPINGS_EXPECTED)
+
+
+def resolve(subscriptions: tuple[Subscription, ...], known: Mapping[str, EventMapping]) -> tuple[Subscription, ...]:
+    """Return the subscriptions with their mappings; raise ValueError for an unknown format."""
+    for subscription in subscriptions:
+        if isinstance(subscription.media, str) and subscription.media not in known:
+            hint = suggestion(subscription.media, (*FORMATS, *known))
+            raise ValueError(f"unknown format {subscription.media!r}{hint}; see oncegate mappings")
+    return tuple(replace(one, media=known[one.media]) if isinstance(one.media, str) else one for one in subscriptions)

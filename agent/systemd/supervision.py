@@ -8,10 +8,9 @@ import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
 
-from agent.store.counts import EventCounts
 from agent.store.errors import DiskFullError
+from agent.store.lanes.stores import LaneStores
 from agent.store.layout import FILE_NAME, PAGE_BYTES
 from agent.store.schema import disk_space
 
@@ -28,23 +27,7 @@ TURNS_PER_WATCHDOG = 3
 """How many times within the watchdog's interval the commit loop is checked."""
 
 
-class Store(Protocol):
-    """The part of the store that the supervision uses."""
-
-    def trial(self) -> str:
-        """Return why nothing can be stored now, empty where a trial write is on disk; blocks."""
-
-    def trouble(self) -> str:
-        """Return why nothing can be stored now, empty where something can; blocks."""
-
-    def counts(self) -> EventCounts:
-        """Count the events by state."""
-
-    async def turn(self) -> None:
-        """Return once the commit loop has run: submissions queued before are on disk, or refused."""
-
-
-async def supervise(notifier: Notifier, store: Store, addresses: str) -> None:
+async def supervise(notifier: Notifier, store: LaneStores, addresses: str) -> None:
     """Notify systemd until cancelled.
 
     The watchdog is fed only after the commit loop has processed a task that was queued behind the events, and never by
@@ -63,7 +46,7 @@ async def supervise(notifier: Notifier, store: Store, addresses: str) -> None:
         await asyncio.sleep(interval)
 
 
-def _status(store: Store, addresses: str, trouble: str) -> str:
+def _status(store: LaneStores, addresses: str, trouble: str) -> str:
     if trouble:
         return f"cannot store: {trouble}"
     events = store.counts()

@@ -52,6 +52,8 @@ def examine(settings: Settings, configuration: Path | None = None) -> Iterator[F
         except PermissionError as error:
             text = f"not checked: {error.filename}: {error.strerror}"
             yield warning(name, text, "sudo oncegate doctor")
+        except (StoreError, sqlite3.Error):  # reported by the check `store`
+            continue
         except KafkaSettingsError as error:
             yield wrong(name, str(error), "correct the configuration: oncegate check")
 
@@ -66,8 +68,8 @@ def _checks(settings: Settings, configuration: Path | None) -> Iterator[tuple[st
     yield "space", lambda: check_store_bound(settings.store, lanes)
     yield "space", lambda: check_space(folder, settings.store)
     yield "memory", lambda: check_memory(settings.identity, lanes)
-    yield "fingerprints", lambda: _check_fingerprints(settings)
-    yield "wear", lambda: _check_wear(folder)
+    yield "fingerprints", lambda: check_fingerprints(folder, settings.store, settings.identity, lanes)
+    yield "wear", lambda: check_wear(folder)
     yield "store", lambda: _check_stores(folder)
     yield "files", lambda: check_files(parts_of(settings))
     yield "secrets", lambda: check_secrets(parts_of(settings), configuration)
@@ -80,17 +82,6 @@ def _checks(settings: Settings, configuration: Path | None) -> Iterator[tuple[st
     for name, way in ways.enabled(settings).items():
         if way.doctor:
             yield name, lambda way=way: resolve_name(way.doctor)(settings, clock.wall_ms())  # type: ignore[misc]
-
-
-def _check_fingerprints(settings: Settings) -> Iterator[Finding]:
-    folder = settings.gateway.state_dir
-    if not any(_unreadable(store / FILE_NAME) for store in store_folders(folder).values()):
-        yield from check_fingerprints(folder, settings.store, settings.identity, len(settings.forward.lanes))
-
-
-def _check_wear(folder: Path) -> Iterator[Finding]:
-    if not _unreadable(folder / FILE_NAME):
-        yield from check_wear(folder)
 
 
 def _check_stores(state_folder: Path) -> Iterator[Finding]:

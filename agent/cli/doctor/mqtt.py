@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,7 +21,6 @@ from agent.mqtt import client
 from agent.mqtt.error import MqttError
 from agent.mqtt.routes import UNCONFIRMED
 from agent.status import GatewayStatus, read_status
-from agent.store.errors import StoreError
 
 ANSWER_SECONDS_MAX = 5.0
 RETAINED_SECONDS_MAX = 2.0
@@ -41,7 +39,7 @@ _INCLUDES_MAX = 100
 def check(settings: Settings, now: int) -> Iterator[Finding]:
     """Check the broker, its publishers, and the agent's session."""
     yield from check_mqtt(settings.mqtt, settings.gateway.id)
-    with suppress(StoreError, sqlite3.Error, PermissionError):  # reported by the check `store`
+    with suppress(PermissionError):  # reported by the check `store`
         yield from check_session(read_status(settings.gateway.state_dir, settings.gateway.id), now)
 
 

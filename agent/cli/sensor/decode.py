@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from agent.cli.failures import FAILURE, print_error
 from agent.config import load
-from agent.config.mistakes import ConfigurationError
-from agent.config.settings import CoapSettings, DevicesSettings, IdentitySettings, MappingSettings, MqttSettings
+from agent.config.settings import DevicesSettings, IdentitySettings, Settings
 from agent.terminal import Colour, json_line, paint, printable
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print events, rejected events, or the refusal."""
     from agent.cli.sensor import bodies
 
-    devices, identity, mqtt, coap, mappings = _settings(arguments)
+    settings = load.load_or_defaults(arguments.config)
     options = bodies.BodyOptions(
         arguments.format,
         arguments.topic,
@@ -68,13 +67,13 @@ def run(arguments: argparse.Namespace) -> int:
     )
     try:
         body = bodies.read_body(arguments.file, hexadecimal=arguments.hex)
-        delivery = bodies.delivery_of(body, options, mqtt, mappings)
+        delivery = bodies.delivery_of(body, options, settings.mqtt, settings.mappings)
     except (OSError, bodies.NotADelivery) as error:
         print_error(f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error))
         return FAILURE
     try:
-        _check_size(delivery, coap, mqtt)
-        outcomes = list(_outcomes(delivery, devices, identity))
+        _check_size(delivery, settings)
+        outcomes = list(_outcomes(delivery, settings.devices, settings.identity))
     except _TooLargeError as error:
         outcomes = [_refusal(delivery, error)]
     for outcome in outcomes:
@@ -86,24 +85,12 @@ class _TooLargeError(ValueError):
     """A body is larger than the gateway accepts."""
 
 
-def _check_size(delivery: Delivery, coap: CoapSettings, mqtt: MqttSettings) -> None:
-    section, bytes_max = ("coap", coap.max_body_bytes) if delivery.via == "coap" else ("mqtt", mqtt.max_body_bytes)
+def _check_size(delivery: Delivery, settings: Settings) -> None:
+    section, part = ("coap", settings.coap) if delivery.via == "coap" else ("mqtt", settings.mqtt)
+    bytes_max = part.max_body_bytes
     size = len(delivery.body)
     if size > bytes_max:
         raise _TooLargeError(f"the body has {size} bytes, more than {section}.max_body_bytes, {bytes_max}")
-
-
-def _settings(
-    arguments: argparse.Namespace,
-) -> tuple[DevicesSettings, IdentitySettings, MqttSettings, CoapSettings, MappingSettings]:
-    """Return the settings that concern events, the defaults where there is no configuration."""
-    try:
-        settings = load.load(arguments.config)
-    except ConfigurationError:
-        if arguments.config.exists():
-            raise
-        return DevicesSettings(), IdentitySettings(), MqttSettings(), CoapSettings(), MappingSettings()
-    return settings.devices, settings.identity, settings.mqtt, settings.coap, settings.mappings
 
 
 def _outcomes(delivery: Delivery, devices: DevicesSettings, identity: IdentitySettings) -> Iterator[dict[str, object]]:

@@ -18,13 +18,11 @@ from agent.cli.arguments import timestamp
 from agent.cli.failures import FAILURE, USAGE, print_error
 from agent.coap.errors import CoapError, CredentialsError
 from agent.config import load
-from agent.config.mistakes import ConfigurationError
-from agent.config.settings import CoapSettings, HttpSettings
 from agent.terminal import Colour, count, json_line, paint, printable
 
 if TYPE_CHECKING:
     from agent.cli.sensor.protection import SensorContext
-    from agent.cli.sensor.senders import Body, Result, Sender
+    from agent.cli.sensor.senders import Body, CoapSender, HttpSender, Result
 
 
 JSON = "one JSON object for each request"
@@ -100,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _send(_encode(event, arguments.format), sender, arguments)
 
 
-def _send(body: Body, sender: Sender, arguments: argparse.Namespace) -> int:
+def _send(body: Body, sender: CoapSender | HttpSender, arguments: argparse.Namespace) -> int:
     stored = True
     for _ in range(arguments.repeat):
         begun = time.monotonic()
@@ -118,7 +116,7 @@ def _send(body: Body, sender: Sender, arguments: argparse.Namespace) -> int:
     return 0 if stored else FAILURE
 
 
-def _sender(arguments: argparse.Namespace, opened: ExitStack) -> Sender:
+def _sender(arguments: argparse.Namespace, opened: ExitStack) -> CoapSender | HttpSender:
     """Return the sender for the target; raise TargetError, ApiError or CredentialsError."""
     from agent.cli.sensor.coap_client import Target, read_target
     from agent.cli.sensor.senders import CoapSender, HttpSender
@@ -127,12 +125,12 @@ def _sender(arguments: argparse.Namespace, opened: ExitStack) -> Sender:
         if arguments.credentials is not None:
             raise CredentialsError("--credentials are for CoAP; over HTTP use https:// and --token-file")
         return HttpSender(api.Api(arguments.http, api.read_token(arguments.token_file)), arguments.retransmits)
-    coap, http = _own_settings(arguments.config, required=arguments.coap is None)
-    host, _, port = coap.bind.rpartition(":")
+    settings = load.load_or_defaults(arguments.config, required=arguments.coap is None)
+    host, _, port = settings.coap.bind.rpartition(":")
     own = Target({"[::]": _HERE, "0.0.0.0": _HERE}.get(host, host.strip("[]")), int(port))
     target = own if arguments.coap is None else read_target(arguments.coap)
     try:
-        own_api = api.own_api(http) if target == own or target.host in _LOOPBACK else None
+        own_api = api.own_api(settings.http) if target == own or target.host in _LOOPBACK else None
     except api.ApiError:
         own_api = None
     return CoapSender(target, arguments.retransmits, own_api, _context(arguments.credentials, opened))
@@ -147,17 +145,6 @@ def _context(file: Path | None, opened: ExitStack) -> SensorContext | None:
     from agent.cli.sensor.protection import open_context
 
     return opened.enter_context(open_context(file))
-
-
-def _own_settings(file: Path, *, required: bool) -> tuple[CoapSettings, HttpSettings]:
-    """Return the settings of the gateway on this machine, the defaults where there is no configuration."""
-    try:
-        settings = load.load(file)
-    except ConfigurationError:
-        if required and file.exists():
-            raise
-        return CoapSettings(), HttpSettings()
-    return settings.coap, settings.http
 
 
 def _encode(event: dict[str, object], format_: str) -> Body:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from agent.cli import api
 from agent.cli.sensor.coap_client import (
@@ -61,13 +61,6 @@ class Result:
     def stored(self) -> bool:
         """Whether the event is on the gateway's disk."""
         return self.outcome in STORED
-
-
-class Sender(Protocol):
-    """Sends an event over one protocol."""
-
-    def send(self, body: Body) -> Result:
-        """Send it in a new request; raise OSError where the host has no address, or ApiError."""
 
 
 class CoapSender:
