@@ -1,6 +1,5 @@
 """The first sensor of the README works as printed."""
 
-import argparse
 import json
 import os
 import re
@@ -13,7 +12,6 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from agent.cli.sensor import fingerprint as fingerprint_command
 from agent.cli.store import trace
 from agent.decode import decode
 from agent.delivery import Delivery, Media
@@ -93,12 +91,9 @@ EXAMPLE = re.compile(r"^```(json|cbor|senml|query)\n(.*?)^```\n\nFingerprints?: 
 EXAMPLES = [(kind, text, re.findall(r"`(.+?)`", prints)) for kind, text, prints in EXAMPLE.findall(PAGE)]
 
 
-def by_command(body: bytes, file: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    parser = argparse.ArgumentParser()
-    fingerprint_command.add_arguments(parser)
+def by_command(body: bytes, file: Path) -> list[str]:
     file.write_bytes(body)
-    assert fingerprint_command.run(parser.parse_args([str(file)])) == 0
-    return capsys.readouterr().out.split()
+    return here("fingerprint", str(file)).stdout.split()
 
 
 def by_delivery(body: str, media: Media, query: str = "") -> list[str]:
@@ -110,13 +105,13 @@ def by_delivery(body: str, media: Media, query: str = "") -> list[str]:
 
 @pytest.mark.parametrize(("kind", "text", "prints"), EXAMPLES)
 def test_an_example_has_the_fingerprint_that_stands_below_it(
-    kind: str, text: str, prints: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str, text: str, prints: list[str], tmp_path: Path
 ) -> None:
     match kind:
         case "json":
-            found = by_command(text.encode(), tmp_path / "event", capsys)
+            found = by_command(text.encode(), tmp_path / "event")
         case "cbor":
-            found = by_command(bytes.fromhex(text), tmp_path / "event", capsys)
+            found = by_command(bytes.fromhex(text), tmp_path / "event")
         case "senml":
             found = by_delivery(text, Media.SENML_JSON)
         case _:
