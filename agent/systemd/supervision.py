@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agent.store.errors import DiskFullError
-from agent.store.lanes.stores import LaneStores
+from agent.store.lanes import LaneStores
 from agent.store.layout import FILE_NAME, PAGE_BYTES
 from agent.store.schema import disk_space
 
