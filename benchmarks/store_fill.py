@@ -17,9 +17,9 @@ from agent.store.fingerprints import fingerprint_rows
 from agent.store.fingerprints.index import DEFAULT_BOUNDS, FingerprintIndex
 from agent.store.fingerprints.sealing import Sealing
 from agent.store.fingerprints.transient import FINGERPRINT_BYTES
-from agent.store.format.packing import PackedEvent, pack
+from agent.store.format.packing import pack
 from agent.store.layout import FILE_NAME
-from agent.store.port import Candidate, Outcome, Submission
+from agent.store.port import Candidate, Outcome, StoredEvent, Submission
 from agent.store.schema import database, tables
 from agent.store.write.connection import new_epoch
 from contract.event import Event
@@ -102,7 +102,7 @@ def _add(
                 connection,
                 first,
                 [
-                    pack(PackedEvent(at, piece, tails[at % TAILS], ClockTrust.TRUSTED, Shared.TIME, None))
+                    pack(StoredEvent(at, piece, tails[at % TAILS], ClockTrust.TRUSTED, Shared.TIME, None))
                     for at, piece in enumerate(pieces, first)
                 ],
             )

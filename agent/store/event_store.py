@@ -107,11 +107,11 @@ class EventStore:
 
     def trouble(self) -> str:
         """Return why no event can be stored now, or an empty text. Blocks for the commits in progress."""
-        return self._trouble(trial=False)
+        return self._writer.call(self._transactions.trouble)
 
     def trial(self) -> str:
         """Return why no event can be stored now, empty where a trial write has reached the disk; blocks."""
-        return self._trouble(trial=True)
+        return self._writer.call(lambda: self._transactions.trouble(trial=True))
 
     def flush(self) -> None:
         """Write the marks and the counts of duplicates that wait for a transaction; raise one of FAILURES; blocks."""
@@ -200,11 +200,6 @@ class EventStore:
         except (StoreError, OutboxError) as error:
             log.warning("store=closing checkpoint=failed reason=%r", str(error))
         connection.close()
-
-    def _trouble(self, *, trial: bool) -> str:
-        reasons: list[str] = []
-        self._writer.call(lambda: reasons.append(self._transactions.trouble(trial=trial)))
-        return reasons[0]
 
     def _announce(self, answers: Answers) -> None:
         self._loop.call_soon_threadsafe(_answer, answers)

@@ -81,23 +81,24 @@ def checkpoint(
     return _candidate(Event(gateway_device(gateway), CHECKPOINT, id_, data=data), received, clock)
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """Events that a gateway has given up, as declared by one event."""
+def gap(
+    gateway: str,
+    id_: str,
+    reason: str,
+    labels: Sequence[LabelRange],
+    found_to: Label | None,
+    received: int,
+    clock: ClockTrust,
+) -> Candidate:
+    """Return the event that declares which events the gateway has given up, by their labels.
 
-    reason: str
-    count: int
-    labels: Sequence[LabelRange]
-    found_to: Label | None
-    """The last event that was found, where it is unknown whether others followed."""
-
-
-def gap(gateway: str, id_: str, loss: Loss, received: int, clock: ClockTrust) -> Candidate:
-    """Return the event that declares which events the gateway has given up, by their labels."""
-    labels: list[Value] = [[labels.epoch, labels.first, labels.last] for labels in loss.labels]
-    data: dict[str, Value] = {"reason": loss.reason, "count": loss.count, "labels": labels}
-    if loss.found_to is not None:
-        data |= {"found_to_epoch": loss.found_to.epoch, "found_to_sequence": loss.found_to.sequence}
+    `found_to` is the last event that was found, where it is unknown whether others followed.
+    """
+    count = sum(one.last - one.first + 1 for one in labels)
+    data: dict[str, Value] = {"reason": reason, "count": count}
+    data["labels"] = [[one.epoch, one.first, one.last] for one in labels]
+    if found_to is not None:
+        data |= {"found_to_epoch": found_to.epoch, "found_to_sequence": found_to.sequence}
     return _candidate(Event(gateway_device(gateway), GAP, id_, data=data), received, clock)
 
 

@@ -81,14 +81,16 @@ def load(
     openings = tables.load_epochs(connection)
     retransmissions = RetransmissionKeys(lifetimes.retransmission_ms)
     fingerprints, service_ms = _load_index(connection, bounds)
-    ages = _Ages(openings, clock, lifetimes.retransmission_ms)
     for row in fingerprint_rows.load_rows(connection):
         for first, packed in fingerprints.unsealed(row.first_position, row.fingerprints):
             fingerprints.add(first, row.service_ms, packed)
         service_ms = max(service_ms, row.service_ms)
-        if row.retransmission_keys and (age := ages.age_ms(row.first_position, row.service_ms)) is not None:
-            for key, position in row.retransmission_keys:
-                retransmissions.remember(key, position, clock.monotonic_ms() - age)
+        if row.retransmission_keys:
+            start = tables.epoch_of(openings, row.first_position)
+            age_ms = _age_ms(start, row.service_ms, clock, lifetimes.retransmission_ms)
+            if age_ms is not None:
+                for key, position in row.retransmission_keys:
+                    retransmissions.remember(key, position, clock.monotonic_ms() - age_ms)
     _check_last_commit(connection)
     end = tables.last_position(connection)
     first_kept = tables.first_event(connection)
@@ -135,7 +137,7 @@ def _load_untrusted_clock(connection: sqlite3.Connection, clock: Clock) -> Untru
 
 def _check_last_commit(connection: sqlite3.Connection) -> None:
     """Raise DamagedStoreError if the last commit differs from what was written."""
-    commit = tables.last_commit(connection)
+    commit = tables.latest_commits(connection).fetchone()
     if commit is not None:
         check_commit(*commit)
         first, count, _ = commit
@@ -143,24 +145,15 @@ def _check_last_commit(connection: sqlite3.Connection) -> None:
             raise DamagedStoreError(f"commit at position {first}: not the {count} events that it held")
 
 
-class _Ages:
-    """How long ago a commit of an earlier opening was, where that is certain."""
-
-    def __init__(self, openings: list[tuple[int, EpochStart]], clock: Clock, lifetime_ms: int) -> None:
-        self._openings = openings
-        self._clock = clock
-        self._lifetime_ms = lifetime_ms
-
-    def age_ms(self, first_position: int, service_ms: int) -> int | None:
-        """Return the age up to the lifetime of a key; None where it is older, or uncertain after a reboot."""
-        start = tables.epoch_of(self._openings, first_position)
-        if start is None:
-            return None
-        elapsed_ms = service_ms - start.service_ms
-        if start.boot == self._clock.boot():
-            age_ms = self._clock.uptime_ms() - start.uptime_ms - elapsed_ms
-        elif start.trusted and self._clock.trust() is ClockTrust.TRUSTED:
-            age_ms = self._clock.wall_ms() - start.wall_ms - elapsed_ms
-        else:
-            return None
-        return age_ms if 0 <= age_ms <= self._lifetime_ms else None
+def _age_ms(start: EpochStart | None, service_ms: int, clock: Clock, lifetime_ms: int) -> int | None:
+    """Return how long ago a commit of an earlier opening was, where that is certain, and within a key's lifetime."""
+    if start is None:
+        return None
+    elapsed_ms = service_ms - start.service_ms
+    if start.boot == clock.boot():
+        age_ms = clock.uptime_ms() - start.uptime_ms - elapsed_ms
+    elif start.trusted and clock.trust() is ClockTrust.TRUSTED:
+        age_ms = clock.wall_ms() - start.wall_ms - elapsed_ms
+    else:
+        return None
+    return age_ms if 0 <= age_ms <= lifetime_ms else None

@@ -12,7 +12,7 @@ from agent.clock import Clock
 from agent.store.errors import FAILURES, DamagedEventError, DamagedStoreError, is_damage
 from agent.store.port import Batch, LabelRange, OutboxError, StoredEvent
 from agent.store.progress import ForwardingTimes
-from agent.store.read.events import read_commits, stored_events
+from agent.store.read.events import labelled, read_commits
 from agent.store.schema import database, tables
 from agent.store.write.committer import Committer
 from agent.store.write.transaction import Transactions
@@ -25,7 +25,10 @@ FAILING_PAUSE_SECONDS = 0.2
 
 
 class StoreOutbox:
-    """Implements `port.Outbox`: reads on a connection of its own, and writes through the writer's thread."""
+    """Implements `port.Outbox`, which states what its methods promise.
+
+    It reads on a connection of its own, and writes through the writer's thread.
+    """
 
     def __init__(
         self,
@@ -48,7 +51,6 @@ class StoreOutbox:
         self._stopped = threading.Event()
 
     def read(self, after: int, events_max: int, bytes_max: int) -> Sequence[StoredEvent]:
-        """Return the next new events above a position, at least one where there is one that can be read."""
         while (new := self._memory.progress.next_new(after)) is not None:
             first, last = new
             try:
@@ -70,83 +72,54 @@ class StoreOutbox:
         return ()
 
     def end(self) -> int:
-        """Return the last position."""
         return self._memory.progress.end
 
     def wait(self, after: int, seconds: float) -> bool:
-        """Wait for a new event above a position or a returned batch."""
         return self._memory.progress.wait(after, seconds)
 
     def take_returned(self) -> bool:
-        """Whether batches were returned since the last call."""
         return self._memory.progress.take_returned()
 
     def epoch(self) -> str:
-        """Return the epoch of this opening."""
         return self._transactions.connection.epoch.name
 
     def mark_forwarded(self, batch: Batch, note: tuple[str, str] | None = None) -> None:
-        """Note that the broker has a batch."""
         self._memory.progress.mark_forwarded(batch, note)
         self.times.note_forwarded(batch, self._clock.wall_ms())
         self._writer.wake()
 
     def forwarded(self) -> Sequence[Batch]:
-        """Return the batches that wait for their receipt."""
         return self._memory.progress.forwarded()
 
     def mark_processed(self, batches: Sequence[Batch]) -> None:
-        """Note that the table has batches."""
         self._memory.progress.mark_processed(batches, self._clock.monotonic_ms(), self._memory.first_kept)
         self.times.note_processed(batches, self._clock.wall_ms())
         self._writer.wake()
 
     def return_batches(self, batches: Sequence[Batch]) -> None:
-        """Make batches new again."""
         self._memory.progress.return_batches(batches)
         self._writer.wake()
 
     def labels(self, first: int, last: int) -> Sequence[LabelRange]:
-        """Return the labels of a range of positions."""
         return tuple(self._memory.epochs.label_ranges(first, last))
 
     def release(self, first: int, last: int, note: tuple[str, str]) -> bool:
-        """Mark new events processed before they are sent, with a fact in the same transaction, if all are still new."""
-        released = False
-
-        def run() -> None:
-            nonlocal released
-            released = self._committer.removal.release(first, last, note)
-
         with self._damage.reported():
-            self._writer.call(run)
-        return released
+            return self._writer.call(lambda: self._committer.removal.release(first, last, note))
 
     def give_up(self, position: int, reason: str) -> None:
-        """Make a gap of an event, and declare it."""
         with self._damage.reported():
             self._writer.call(lambda: self._committer.give_up(position, position, reason))
 
     def expire(self, first: int, last: int, lifetime_seconds: float) -> int:
-        """Make a gap of the first of these new events that are too old, and declare it; return how many."""
-        expired = 0
-
-        def run() -> None:
-            nonlocal expired
-            expired = self._committer.expire(first, last, int(lifetime_seconds * 1000))
-
         with self._damage.reported():
-            self._writer.call(run)
-        return expired
+            return self._writer.call(lambda: self._committer.expire(first, last, int(lifetime_seconds * 1000)))
 
     def fact(self, name: str) -> str | None:
-        """Read a fact."""
         with self._damage.reported(), self._reading:
             return tables.read_fact(self._reader, name)
 
     def set_fact(self, name: str, value: str) -> None:
-        """Write a fact."""
-
         def run() -> None:
             with self._transactions.begin() as sql:
                 tables.write_fact(sql, name, value)
@@ -172,7 +145,7 @@ class StoreOutbox:
                 for commit in read_commits(self._reader, first, last):
                     if commit[0].position != first + len(events):
                         break
-                    for event in stored_events(commit, self._memory.epochs):
+                    for event in labelled(commit, self._memory.epochs):
                         events.append(event)
                         size += len(event.tail)
                         if size >= bytes_max:

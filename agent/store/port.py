@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, final
+from typing import Final, Protocol, final
 
 from contract.event import Event, Label
 from contract.fingerprint import IDENTITY_FIELDS
@@ -159,6 +159,9 @@ class Intake(Protocol):
         """
 
 
+NO_LABEL: Final = Label("", 0)
+
+
 @final
 @dataclass(slots=True, init=False)
 class StoredEvent:
@@ -166,22 +169,23 @@ class StoredEvent:
 
     position: int
     """The event's place in the store, over all epochs; never reused."""
-    label: Label
     fingerprint: bytes
     tail: bytes
     clock: ClockTrust
     shared: Shared
     bound: int | None
+    label: Label
+    """Follows from the position and the epochs; NO_LABEL where those were not looked at."""
 
     def __init__(
         self,
         position: int,
-        label: Label,
         fingerprint: bytes,
         tail: bytes,
         clock: ClockTrust,
         shared: Shared,
         bound: int | None,
+        label: Label = NO_LABEL,
     ) -> None:
         self.position = position
         self.label = label

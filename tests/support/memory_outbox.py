@@ -178,4 +178,4 @@ def stored(position: int, event: Event, via: str = "coap", epoch: str = EPOCH) -
     received = RECEIVED + position
     bound = {Shared.LABEL: received, Shared.TIME: event.time, Shared.NONE: None}[shared]
     name = fingerprint(event, label=label if joins else None)
-    return StoredEvent(position, label, name, encode_tail(event, received, via), ClockTrust.TRUSTED, shared, bound)
+    return StoredEvent(position, name, encode_tail(event, received, via), ClockTrust.TRUSTED, shared, bound, label)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from agent.store import layout
 from agent.store.errors import DamagedStoreError, StoreError
+from agent.store.files import swap
 from agent.store.files.sqlite_pages import LogFrames, is_log_header, read_piece
 from agent.store.layout import LOG_FRAME_BYTES, LOG_HEADER_BYTES
 
@@ -86,7 +87,7 @@ class WriteAheadLog:
         while piece := os.pread(self._file, min(_CHUNK_BYTES, end - at), at):
             at += os.pwrite(self._file, piece, at)
         os.fsync(self._file)
-        _sync_folder(self._path.parent)
+        swap.sync_folder(self._path)
         self._is_flushed = True
 
     def cut(self, connection: sqlite3.Connection) -> None:
@@ -169,7 +170,7 @@ class WriteAheadLog:
             file.flush()
             os.fsync(file.fileno())
         new.replace(self._path)
-        _sync_folder(self._path.parent)
+        swap.sync_folder(self._path)
 
     def close_connection(self, connection: sqlite3.Connection) -> bool:
         """Close a connection; return True where it was the last one, so that SQLite has written the log back."""
@@ -268,11 +269,3 @@ def _follows(before: bytes, header: bytes) -> bool:
 
 def _first_salt(header: bytes) -> int:
     return int.from_bytes(header[_SALTS][:4], "big")
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -6,26 +6,13 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
-from typing import Final, final
+from typing import Final
 
 from agent.store.fingerprints.transient import FINGERPRINT_BYTES, FORGOTTEN, split
 
 SLOT_BYTES: Final = 4
 MOMENT_MS: Final = 10_000
 """The resolution of a sealed fingerprint's service time, sufficient for the retention."""
-
-
-@final
-class Run:
-    """Places whose positions are consecutive, and which were committed within MOMENT_MS."""
-
-    def __init__(self, end: int, shift: int, service_ms: int) -> None:
-        self.end = end
-        """The place behind its last."""
-        self.shift = shift
-        """A place's distance to its position."""
-        self.service_ms = service_ms
-        """Of its first commit."""
 
 
 class Memtable:
@@ -103,11 +90,14 @@ class Memtable:
             return b""
         return fingerprint
 
-    def run_at(self, place: int) -> Run:
-        """Return the run to which a place belongs."""
+    def run_at(self, place: int) -> tuple[int, int, int]:
+        """Return the run to which a place belongs: the place behind its last, its distance to positions, its time.
+
+        Its positions are consecutive, and were committed within MOMENT_MS of its service time.
+        """
         run = bisect_right(self._places, place) - 1
         end = self._places[run + 1] if run + 1 < len(self._places) else self._count
-        return Run(end, self._positions[run] - self._places[run], self._services_ms[run])
+        return end, self._positions[run] - self._places[run], self._services_ms[run]
 
     def committed_ms(self, position: int) -> int | None:
         """Return the service time of a position's commit, at most MOMENT_MS too early; None where it is not there."""

@@ -97,7 +97,7 @@ class Sealing:
         number = self._index.sealing = self._index.next_number()
         while (left := next(segments.numbers(self._connection(), number), None)) is not None:
             with self._begin() as sql:
-                segments.delete_piece(sql, left)
+                segments.delete_entries(sql, left, segments.ROWS_PER_PIECE)
             yield
         bloom = BloomFilter(self._index.segment_events)
         runs = list(memtable.runs())
@@ -132,13 +132,13 @@ class Sealing:
     def _entries(self, memtable: Memtable, origin: Origin, places: Sequence[int]) -> list[bytes]:
         """Return the packed entries of places, which ascend."""
         entries: list[bytes] = []
-        run = memtable.run_at(places[0])
+        end, shift, service_ms = memtable.run_at(places[0])
         for place in places:
-            if place >= run.end:
-                run = memtable.run_at(place)
-            fingerprint, position = memtable.fingerprint_at(place), place + run.shift
+            if place >= end:
+                end, shift, service_ms = memtable.run_at(place)
+            fingerprint, position = memtable.fingerprint_at(place), place + shift
             if fingerprint and not self._index.is_forgotten(position):
-                entries.append(segments.pack_entry(origin, fingerprint, position, run.service_ms))
+                entries.append(segments.pack_entry(origin, fingerprint, position, service_ms))
         return entries
 
     def _clear_rows(self) -> bool:

@@ -88,18 +88,11 @@ def insert_segment(connection: sqlite3.Connection, segment: Segment, bloom: byte
     )
 
 
-def load_segments(connection: Reads) -> Iterator[tuple[Segment, bytes]]:
-    """Yield the segments in order, each with its filter."""
-    for *fields, bloom in verified("segments", connection.execute(f"SELECT {_SEGMENT} FROM segments ORDER BY number")):
-        yield Segment(*fields), bloom
-
-
-def load_next_segment(connection: Reads, above: int) -> tuple[Segment, bytes] | None:
-    """Return the first segment above a number, with its filter; None where there is none."""
-    rows = connection.execute(f"SELECT {_SEGMENT} FROM segments WHERE number > ? ORDER BY number LIMIT 1", (above,))
+def load_segments(connection: Reads, above: int = -1) -> Iterator[tuple[Segment, bytes]]:
+    """Yield the segments above a number in order, each with its filter."""
+    rows = connection.execute(f"SELECT {_SEGMENT} FROM segments WHERE number > ? ORDER BY number", (above,))
     for *fields, bloom in verified("segments", rows):
-        return Segment(*fields), bloom
-    return None
+        yield Segment(*fields), bloom
 
 
 def find(connection: Reads, number: int, fingerprint: bytes) -> SealedFingerprint | None:
@@ -137,11 +130,6 @@ def numbers(connection: Reads, least: int = 0) -> Iterator[int]:
             return
         yield row[0] >> _NUMBER_SHIFT
         least = (row[0] >> _NUMBER_SHIFT) + 1
-
-
-def delete_piece(connection: sqlite3.Connection, number: int) -> None:
-    """Delete a piece of a segment that does not count."""
-    delete_entries(connection, number, ROWS_PER_PIECE)
 
 
 def delete_segment(connection: sqlite3.Connection, number: int) -> None:

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, islice, pairwise
 from struct import Struct
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, TypeVar
 from zlib import crc32
 
 from agent.store.errors import DamagedEventError, DamagedStoreError
+from agent.store.port import StoredEvent
 from contract.record import ClockTrust, Shared
 
 _Value = TypeVar("_Value")
@@ -162,30 +162,7 @@ _IS_TIME: Final = Shared.TIME
 _IS_TRUSTED: Final = ClockTrust.TRUSTED
 
 
-@final
-@dataclass(slots=True, init=False)
-class PackedEvent:
-    """One event as it is stored; its `__init__` is written, which is faster than a generated one (decision 14)."""
-
-    position: int
-    fingerprint: bytes
-    tail: bytes
-    clock: ClockTrust
-    shared: Shared
-    bound: int | None
-
-    def __init__(
-        self, position: int, fingerprint: bytes, tail: bytes, clock: ClockTrust, shared: Shared, bound: int | None
-    ) -> None:
-        self.position = position
-        self.fingerprint = fingerprint
-        self.tail = tail
-        self.clock = clock
-        self.shared = shared
-        self.bound = bound
-
-
-def pack(event: PackedEvent) -> bytes:
+def pack(event: StoredEvent) -> bytes:
     """Return the packed form of one event."""
     return pack_fields(event.position, event.fingerprint, event.tail, event.clock, event.shared, event.bound)
 
@@ -193,7 +170,7 @@ def pack(event: PackedEvent) -> bytes:
 def pack_fields(
     position: int, fingerprint: bytes, tail: bytes, clock: ClockTrust, shared: Shared, bound: int | None
 ) -> bytes:
-    """Return the packed form of one event, given as the fields of a PackedEvent."""
+    """Return the packed form of one event, given as its fields."""
     flags = 0 if shared is _IS_TIME else _SHARED[shared]
     if clock is _IS_TRUSTED:
         flags |= _TRUSTED
@@ -205,7 +182,7 @@ def pack_fields(
     return crc32(checked).to_bytes(4, "little") + checked[_POSITION.size :]
 
 
-def unpack(first_position: int, blob: bytes) -> Iterator[PackedEvent]:
+def unpack(first_position: int, blob: bytes) -> Iterator[StoredEvent]:
     """Yield the events of one commit, each verified; raise DamagedEventError at the first that is not whole."""
     position, read = first_position, 0
     for heads, tails, read in whole_blocks(blob):  # noqa: B007  # where it ends is used below
@@ -218,9 +195,9 @@ def unpack(first_position: int, blob: bytes) -> Iterator[PackedEvent]:
         yield from islice(_unpack(first_position, expand(blob)), position - first_position, None)
 
 
-def _unpack_block(position: int, heads: bytes, tails: bytes) -> list[PackedEvent]:
+def _unpack_block(position: int, heads: bytes, tails: bytes) -> list[StoredEvent]:
     """Return the events of a block up to the first that is not whole."""
-    events: list[PackedEvent] = []
+    events: list[StoredEvent] = []
     end = 0
     for checksum, length, flags, bound, fingerprint in _HEAD.iter_unpack(heads):
         start, end = end, end + length
@@ -229,12 +206,12 @@ def _unpack_block(position: int, heads: bytes, tails: bytes) -> list[PackedEvent
         if checksum != crc32(tail, crc32(checked)) or len(tail) != length:
             break
         clock, shared = _CLOCK_OF[flags & _TRUSTED], _SHARED_OF[flags & _SHARED_MASK]
-        events.append(PackedEvent(position, fingerprint, tail, clock, shared, bound if flags & _BOUND else None))
+        events.append(StoredEvent(position, fingerprint, tail, clock, shared, bound if flags & _BOUND else None))
         position += 1
     return events
 
 
-def _unpack(first_position: int, blob: bytes) -> Iterator[PackedEvent]:
+def _unpack(first_position: int, blob: bytes) -> Iterator[StoredEvent]:
     at, position = 0, first_position
     while at < len(blob):
         if len(blob) - at < _HEAD.size:
@@ -246,12 +223,12 @@ def _unpack(first_position: int, blob: bytes) -> Iterator[PackedEvent]:
         if length != len(tail) or checksum != _checksum(position, head[4:], tail):
             raise DamagedEventError(position, position)
         clock, shared = _CLOCK_OF[flags & _TRUSTED], _SHARED_OF[flags & _SHARED_MASK]
-        yield PackedEvent(position, fingerprint, tail, clock, shared, bound if flags & _BOUND else None)
+        yield StoredEvent(position, fingerprint, tail, clock, shared, bound if flags & _BOUND else None)
         at = end
         position += 1
 
 
-def unpack_readable(first_position: int, count: int, blob: bytes) -> Iterator[PackedEvent]:
+def unpack_readable(first_position: int, count: int, blob: bytes) -> Iterator[StoredEvent]:
     """Yield the intact events of a commit of `count` events, whatever is damaged between them."""
     found = list(_unpack_readable(first_position, count, expand(blob)))
     if len(found) < count and not blob.startswith(MARK) and MARK in blob:
@@ -260,7 +237,7 @@ def unpack_readable(first_position: int, count: int, blob: bytes) -> Iterator[Pa
     yield from found
 
 
-def _unpack_readable(first_position: int, count: int, blob: bytes) -> Iterator[PackedEvent]:
+def _unpack_readable(first_position: int, count: int, blob: bytes) -> Iterator[StoredEvent]:
     at, position, end = 0, first_position, first_position + count
     while True:
         try:

@@ -25,7 +25,7 @@ from agent.store.format.packing import unpack_readable
 from agent.store.layout import FILE_NAME
 from agent.store.port import Reject, StoredEvent
 from agent.store.progress import ForwardingTimes
-from agent.store.read.events import Epochs, read_packed, stored
+from agent.store.read.events import Epochs, read_packed
 from agent.store.read.kept import (
     ALL,
     NEW,
@@ -214,7 +214,7 @@ def _traces(
         document: dict[str, object] = {"epoch": label.epoch, "sequence": label.sequence, "state": state}
         if committed is not None:
             document["committed"] = rfc3339(committed)
-        if (event := _read(connection, position, epochs)) is not None:
+        if (event := _read(connection, position)) is not None:
             value = json.loads(encode_value(event.fingerprint, gateway, label, event.tail))
             document |= {"accepted": rfc3339(value["received"]), "clock": event.clock.value, "event": value}
         if (batch := states.coverage.batch(position)) is not None:
@@ -280,9 +280,9 @@ def _commit_time(epochs: list[tuple[int, EpochStart]], position: int, service_ms
     return start.wall_ms + service_ms - start.service_ms
 
 
-def _read(connection: Reads, position: int, epochs: Epochs) -> StoredEvent | None:
+def _read(connection: Reads, position: int) -> StoredEvent | None:
     try:
-        return next((stored(event, epochs) for event in read_packed(connection, position, position)), None)
+        return next(read_packed(connection, position, position), None)
     except DamagedEventError:
         return None
 

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from agent.store.errors import DamagedEventError, DamagedStoreError
-from agent.store.format.packing import PackedEvent, unpack, unpack_readable
+from agent.store.format.packing import unpack, unpack_readable
 from agent.store.port import LabelRange, StoredEvent
 from agent.store.schema import tables
 from agent.store.schema.database import Reads
@@ -55,13 +55,13 @@ class Epochs:
         return (self._firsts[-1], self._names[-1]) if self._firsts else None
 
 
-def read_packed(connection: Reads, first: int, last: int) -> Iterator[PackedEvent]:
-    """Yield the events from first to last in order, as `read_commits` does."""
+def read_packed(connection: Reads, first: int, last: int) -> Iterator[StoredEvent]:
+    """Yield the events from first to last in order, without labels, as `read_commits` does."""
     for events in read_commits(connection, first, last):
         yield from events
 
 
-def read_commits(connection: Reads, first: int, last: int) -> Iterator[list[PackedEvent]]:
+def read_commits(connection: Reads, first: int, last: int) -> Iterator[list[StoredEvent]]:
     """Yield the consecutive events from first to last of one commit after the other, lazily.
 
     Raise DamagedEventError where an event is not whole, after those before it. A later call that starts above the
@@ -92,9 +92,9 @@ def check_commit(first_position: int, count: object, packed: object) -> None:
 
 def _read_commit(
     first_position: int, count: int, packed: bytes, first: int, last: int
-) -> tuple[list[PackedEvent], DamagedEventError | None]:
+) -> tuple[list[StoredEvent], DamagedEventError | None]:
     """Return the whole events from first to last up to the first hole, and the hole, None where there is none."""
-    events: list[PackedEvent] = []
+    events: list[StoredEvent] = []
     damaged = False
     try:
         events.extend(unpack(first_position, packed))  # where it raises, the events before the damage are there
@@ -111,8 +111,8 @@ def _read_commit(
 
 
 def _read_around(
-    events: list[PackedEvent], first_position: int, count: int, packed: bytes, first: int, last: int
-) -> tuple[list[PackedEvent], DamagedEventError | None]:
+    events: list[StoredEvent], first_position: int, count: int, packed: bytes, first: int, last: int
+) -> tuple[list[StoredEvent], DamagedEventError | None]:
     """Return the events with the whole ones from `first` on, up to the first hole, and the hole."""
     last = min(last, first_position + count - 1)
     for event in unpack_readable(first_position, count, packed):
@@ -128,20 +128,9 @@ def _read_around(
     return events, DamagedEventError(first, last if event is None else min(event.position - 1, last))
 
 
-def stored(event: PackedEvent, epochs: Epochs) -> StoredEvent:
-    """Return a packed event as a stored one, with its label."""
-    (found,) = stored_events([event], epochs)
-    return found
-
-
-def stored_events(events: Sequence[PackedEvent], epochs: Epochs) -> list[StoredEvent]:
-    """Return consecutive packed events as stored ones, with their labels."""
+def labelled(events: list[StoredEvent], epochs: Epochs) -> list[StoredEvent]:
+    """Give consecutive events their labels, and return them."""
     first, last = epochs.label(events[0].position), epochs.label(events[-1].position)
-    if first.epoch == last.epoch:
-        labels = [Label(first.epoch, sequence) for sequence in range(first.sequence, last.sequence + 1)]
-    else:
-        labels = [epochs.label(event.position) for event in events]
-    return [
-        StoredEvent(event.position, label, event.fingerprint, event.tail, event.clock, event.shared, event.bound)
-        for event, label in zip(events, labels, strict=True)
-    ]
+    for sequence, event in enumerate(events, first.sequence):
+        event.label = Label(first.epoch, sequence) if first.epoch == last.epoch else epochs.label(event.position)
+    return events

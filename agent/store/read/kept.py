@@ -15,7 +15,7 @@ from typing import Final
 from agent.store.errors import DamagedEventError
 from agent.store.port import LabelRange, StoredEvent
 from agent.store.ranges import Coverage, Ranges
-from agent.store.read.events import Epochs, read_packed, stored
+from agent.store.read.events import Epochs, labelled, read_packed
 from agent.store.schema import gaps, tables
 from agent.store.schema.database import Reads, snapshot
 from contract.record import read_header_fields
@@ -81,7 +81,8 @@ def _read_page(connection: Reads, first: int, last: int, matches: Matches | None
             try:
                 for packed in read_packed(connection, first, last):
                     if matches is None or matches(packed.tail):
-                        page.append(KeptEvent(stored(packed, epochs), states.state(packed.position)))
+                        (event,) = labelled([packed], epochs)
+                        page.append(KeptEvent(event, states.state(event.position)))
                     first = packed.position + 1
                     size += len(packed.tail)
                     if size >= PAGE_BYTES:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.store.facts import SECTION
-from agent.store.format.packing import CONTENT_AT, PackedEvent, unpack_readable
-from agent.store.port import ClosedSection
+from agent.store.format.packing import CONTENT_AT, unpack_readable
+from agent.store.port import ClosedSection, StoredEvent
 from agent.store.read.events import Epochs
 from agent.store.schema import tables
 from agent.store.schema.database import Reads
@@ -87,7 +87,7 @@ def load(connection: Reads, epochs: Epochs, end: int, now_ms: int) -> Section | 
     return section
 
 
-def _read_whole(first: int, count: object, packed: object, following: int) -> list[PackedEvent]:
+def _read_whole(first: int, count: object, packed: object, following: int) -> list[StoredEvent]:
     """Return the events of a commit, none where it is damaged or does not end before the position `following`."""
     if not isinstance(count, int) or not isinstance(packed, bytes) or first + count != following:
         return []

@@ -137,7 +137,7 @@ def _replace(path: Path, clock: Clock, reason: str) -> None:
         new = swap.prepare(path)
         if _has_older_log(path):
             swap.move_log_away(path, time)
-        salvaged = salvage(path, new, reason)
+        events, lost = salvage(path, new, reason)
         swap.finish(path, new, time)
     except (sqlite3.Error, OSError) as error:
         full = disk_space.is_full(error, path)  # queried while the new file still takes its space
@@ -146,7 +146,7 @@ def _replace(path: Path, clock: Clock, reason: str) -> None:
             what = f"{path}: damaged ({reason}), and left as it is, since a salvage makes a second file"
             raise DiskFullError(what, needed_bytes, disk_space.free_bytes(path)) from error
         raise StoreError(f"{path}: damaged ({reason}), and the salvage failed: {error}") from error
-    log.warning("store=salvaged events=%d lost=%d damaged=%s.damaged-%s", salvaged.events, salvaged.lost, path, time)
+    log.warning("store=salvaged events=%d lost=%d damaged=%s.damaged-%s", events, lost, path, time)
 
 
 def inspect_files(path: Path) -> None:

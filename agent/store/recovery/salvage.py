@@ -12,7 +12,6 @@ import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 from agent.store.errors import StoreError
@@ -22,7 +21,8 @@ from agent.store.fingerprints.filters import BloomFilter
 from agent.store.fingerprints.index import SEGMENT_EVENTS
 from agent.store.fingerprints.segments import Origin, SealedFingerprint, Segment
 from agent.store.fingerprints.transient import FINGERPRINT_BYTES, FORGOTTEN, split
-from agent.store.format.packing import PackedEvent, is_whole, pack, unpack_readable
+from agent.store.format.packing import is_whole, pack, unpack_readable
+from agent.store.port import StoredEvent
 from agent.store.ranges import Ranges
 from agent.store.schema import database, gaps, tables
 from agent.store.schema.gaps import Gap
@@ -36,16 +36,11 @@ EVENTS_MAX = 1 << 20
 _EPOCH_BYTES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Salvaged:
-    """How many events a salvage has copied, and how many it has lost."""
+def salvage(damaged: Path, new: Path, reason: str) -> tuple[int, int]:
+    """Fill a new file from a damaged one; return how many events were copied, and how many are lost.
 
-    events: int
-    lost: int
-
-
-def salvage(damaged: Path, new: Path, reason: str) -> Salvaged:
-    """Fill a new file from a damaged one; the service that opens it declares the gaps."""
+    The service that opens it declares the gaps.
+    """
     with closing(database.open_for_service(new)) as connection:
         # No one relies on this file before it is complete and flushed: no log, which would take the space twice.
         connection.execute("PRAGMA journal_mode = OFF")
@@ -59,7 +54,7 @@ def salvage(damaged: Path, new: Path, reason: str) -> Salvaged:
         lost = _give_up(connection, kept, reason)
         connection.execute("COMMIT")
         connection.execute("PRAGMA journal_mode = WAL")
-    return Salvaged(sum(last - first + 1 for first, last in kept), lost)
+    return kept.count(), lost
 
 
 class _Salvage:
@@ -95,7 +90,7 @@ class _Salvage:
             return
         if (self._kept.end_of(first) or 0) >= first + count - 1:
             return
-        run: list[PackedEvent] = []
+        run: list[StoredEvent] = []
         for event in unpack_readable(first, count, packed):
             is_kept = self._kept.end_of(event.position) is not None
             if run and (is_kept or event.position != run[-1].position + 1):
@@ -106,7 +101,7 @@ class _Salvage:
         if run:
             self._write(run)
 
-    def _write(self, run: list[PackedEvent]) -> None:
+    def _write(self, run: list[StoredEvent]) -> None:
         tables.insert_events(self._connection, run[0].position, [pack(event) for event in run])
         self._kept.add(run[0].position, run[-1].position)
 
@@ -181,7 +176,7 @@ def _give_up(connection: sqlite3.Connection, kept: Ranges, reason: str) -> int:
         segments.forget(connection, first, last)
     tables.replace_processed(connection, processed)
     gaps.insert(connection, *(Gap(first, last, reason) for first, last in holes), Gap(end + 1, end, reason))
-    return sum(last - first + 1 for first, last in holes)
+    return Ranges(holes).count()
 
 
 def complete_fingerprints(connection: sqlite3.Connection) -> None:
@@ -194,7 +189,7 @@ def complete_fingerprints(connection: sqlite3.Connection) -> None:
             covered.add(row.first_position, row.first_position + length - 1)
         service_ms = max(service_ms, row.service_ms)
     for commit in tables.commits_between(connection):
-        run: list[PackedEvent] = []
+        run: list[StoredEvent] = []
         for event in (*unpack_readable(*commit), None):
             if event is not None and covered.end_of(event.position) is None:
                 run.append(event)

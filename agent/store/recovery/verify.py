@@ -14,7 +14,8 @@ from agent.store.fingerprints import fingerprint_rows, segments
 from agent.store.fingerprints.filters import Filters
 from agent.store.fingerprints.segments import Segment
 from agent.store.fingerprints.transient import FORGOTTEN, split
-from agent.store.format.packing import PackedEvent, unpack_readable
+from agent.store.format.packing import unpack_readable
+from agent.store.port import StoredEvent
 from agent.store.ranges import Ranges
 from agent.store.read.documents import read_only
 from agent.store.read.events import Epochs, check_commit
@@ -165,7 +166,7 @@ class _Checks:
         last = 0
         while number is not None:
             with database.snapshot(self._store):
-                found = segments.load_next_segment(self._store, number)
+                found = next(segments.load_segments(self._store, number), None)
                 if found is not None:
                     yield from list(self._check_segment(*found, last))
                     last = found[0].last
@@ -265,7 +266,7 @@ def _check_kept(first: int, last: int, kept: Ranges, states: States) -> Iterator
         position = max(position, held or 0, done or 0) + 1
 
 
-def _events(commits: list[Commit]) -> Iterator[PackedEvent]:
+def _events(commits: list[Commit]) -> Iterator[StoredEvent]:
     for commit in commits:
         yield from unpack_readable(*commit)
 

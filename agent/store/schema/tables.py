@@ -117,12 +117,6 @@ def commit_end(connection: Reads, position: int) -> int:
     return min(position, first + count - 1) if isinstance(count, int) and count > 0 else position
 
 
-def last_commit(connection: Reads) -> Commit | None:
-    """Return the last commit that is kept."""
-    commit: Commit | None = connection.execute(f"{_COMMITS} ORDER BY first_position DESC LIMIT 1").fetchone()
-    return commit
-
-
 def latest_commits(connection: Reads) -> sqlite3.Cursor:
     """Return the commits that are kept, the last one first."""
     return connection.execute(f"{_COMMITS} ORDER BY first_position DESC")
@@ -135,11 +129,6 @@ def commit_sizes(connection: Reads) -> Generator[tuple[int, int, int]]:
         for first, count, size in sizes:
             subject = f"commit at position {first}"
             yield first, first + max(typed(count, int, subject), 1) - 1, typed(size, int, subject)
-
-
-def search_commits(connection: Reads, piece: bytes) -> Iterator[Commit]:
-    """Yield the commits whose row holds some bytes."""
-    yield from search(connection, "events", "first_position, count, packed", piece)
 
 
 def search(connection: Reads, table: str, columns: str, piece: bytes) -> Iterator[Row]:

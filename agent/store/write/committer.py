@@ -12,11 +12,10 @@ from agent.release import version
 from agent.store.errors import FAILURES
 from agent.store.facts import CHECKPOINTS, CLOCK_UNTRUSTED
 from agent.store.fingerprints import fingerprint_rows
-from agent.store.gateway_events import GatewayCondition, Loss, checkpoint, clock_correction, started
+from agent.store.gateway_events import GatewayCondition, checkpoint, clock_correction, started
 from agent.store.gateway_events import gap as gap_event
 from agent.store.memory import Memory
 from agent.store.port import Candidate, Outcome, Submission
-from agent.store.read.events import Epochs
 from agent.store.read.section import Section
 from agent.store.schema import gaps, tables
 from agent.store.schema.gaps import Gap
@@ -248,9 +247,15 @@ def remember(memory: Memory, decision: Decision) -> None:
 
 def declarations(gateway: str, memory: Memory, clock: Clock) -> Iterator[Candidate]:
     """Yield the gateway.gap events that are due: few, even for many gaps."""
+    epochs = memory.epochs
     for reason in dict.fromkeys(gap.reason for gap in memory.undeclared):
-        for loss in _losses(reason, [gap for gap in memory.undeclared if gap.reason == reason], memory.epochs):
-            yield gap_event(gateway, secrets.token_hex(_ID_BYTES), loss, clock.wall_ms(), clock.trust())
+        given_up = [gap for gap in memory.undeclared if gap.reason == reason]
+        ranges = [labels for gap in given_up if gap.count for labels in epochs.label_ranges(gap.first, gap.last)]
+        found_to = max((gap.last for gap in given_up if not gap.count), default=0)
+        label = epochs.label(found_to) if epochs.covers(found_to) else None
+        for at in range(0, max(len(ranges), 1), LABEL_RANGES_MAX):
+            part, id_ = ranges[at : at + LABEL_RANGES_MAX], secrets.token_hex(_ID_BYTES)
+            yield gap_event(gateway, id_, reason, part, label, clock.wall_ms(), clock.trust())
 
 
 def clock_corrections(gateway: str, boot: str, memory: Memory, clock: Clock) -> list[Candidate]:
@@ -263,12 +268,3 @@ def clock_corrections(gateway: str, boot: str, memory: Memory, clock: Clock) -> 
         for one in memory.untrusted_clock.ranges(boot, memory.end)
         for labels in memory.epochs.label_ranges(one.first, one.last)
     ]
-
-
-def _losses(reason: str, undeclared: list[Gap], epochs: Epochs) -> Iterator[Loss]:
-    ranges = [labels for gap in undeclared if gap.count for labels in epochs.label_ranges(gap.first, gap.last)]
-    found_to = max((gap.last for gap in undeclared if not gap.count), default=0)
-    label = epochs.label(found_to) if epochs.covers(found_to) else None
-    for at in range(0, max(len(ranges), 1), LABEL_RANGES_MAX):
-        part = ranges[at : at + LABEL_RANGES_MAX]
-        yield Loss(reason, sum(labels.last - labels.first + 1 for labels in part), part, label)

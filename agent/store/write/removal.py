@@ -143,7 +143,7 @@ class Removal:
         found = next((segment for segment in self._memory.fingerprints.segments() if segment.number == number), None)
         if found is None:
             with self._transactions.begin(write_back=True) as sql:
-                segments.delete_piece(sql, number)
+                segments.delete_entries(sql, number, segments.ROWS_PER_PIECE)
             return True
         total = self._memory.forgotten_early + found.count
         self._drop(found, 0, (FORGOTTEN_EARLY, str(total)))

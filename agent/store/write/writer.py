@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Final
+from typing import Final, TypeVar
 
 from agent.store.port import Submission
 
@@ -19,6 +19,7 @@ GATHER_SUBMISSIONS: Final = 8
 GATHER_SECONDS: Final = 0.002
 """How long it waits. A commit costs as much as dozens of events, and meanwhile the loop's thread fills the queue."""
 
+T = TypeVar("T")
 Task = Callable[[], object]
 """Work on the store that is not a submission; runs on the writer's thread, between commits."""
 
@@ -61,14 +62,15 @@ class Writer:
         """Cause a turn, which writes pending marks."""
         self._queue.put(do_nothing)
 
-    def call(self, task: Task) -> None:
-        """Run a task on the thread and wait for it; raise its error."""
+    def call(self, task: Callable[[], T]) -> T:
+        """Run a task on the thread and wait for it; return its result, or raise its error."""
         done = threading.Event()
+        results: list[T] = []
         errors: list[BaseException] = []
 
         def run() -> None:
             try:
-                task()
+                results.append(task())
             except Exception as error:  # noqa: BLE001  # handed to the caller below
                 errors.append(error)
             finally:
@@ -80,6 +82,7 @@ class Writer:
                 raise RuntimeError("the store's writer has ended") from self.failure
         if errors:
             raise errors[0]
+        return results[0]
 
     def finish(self) -> None:
         """Commit the queued submissions, then end the thread."""

@@ -193,10 +193,8 @@ def which_are_known(store: EventStore, fingerprints: Iterable[bytes]) -> list[bo
     From another thread SQLite would wait for the connection without releasing the GIL, and a disk that is implemented
     in Python (failing_disk.py) would wait for the GIL in the middle of a write: a deadlock that no time limit ends.
     """
-    known: list[bool] = []
     index, connection = store._memory.fingerprints, store._transactions.connection.get
-    store._writer.call(lambda: known.extend(index.position(one, connection) is not None for one in fingerprints))
-    return known
+    return store._writer.call(lambda: [index.position(one, connection) is not None for one in fingerprints])
 
 
 def position_of(memory: Memory, connection: sqlite3.Connection, fingerprint: bytes) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent.store.layout import FILE_NAME
-from agent.store.read.events import Epochs, read_packed, stored
+from agent.store.read.events import Epochs, labelled, read_packed
 from agent.store.schema import database
 from contract.event import Label
 from simulators import wire
@@ -62,7 +62,7 @@ class Gateway:
         """Return all stored events: the value's entries, the label, and the clock's trust."""
         with closing(database.open_for_reading(self.folder / "state" / FILE_NAME)) as connection:
             epochs = Epochs.load(connection)
-            events = [stored(event, epochs) for event in read_packed(connection, 1, 1 << 40)]
+            events = labelled(list(read_packed(connection, 1, 1 << 40)), epochs)
         return [(json.loads(b"{" + event.tail + b"}"), event.label, event.clock.value) for event in events]
 
 

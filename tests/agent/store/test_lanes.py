@@ -32,7 +32,7 @@ from agent.store.files import use_mark
 from agent.store.files.folders import LANES_FOLDER, foreign_folders, store_folders
 from agent.store.lanes import LaneStores, lane_stores
 from agent.store.layout import FILE_NAME
-from agent.store.port import Outcome, Reject, StoredEvent
+from agent.store.port import Reject, StoredEvent
 from agent.store.schema import database
 from contract.event import Event, Label
 from tests.agent.store.stores import (
@@ -342,30 +342,6 @@ STEP = st.one_of(
 )
 
 
-class _Gateway:
-    """The stores of a gateway on one folder, whose commits fail in a lane where that is wanted."""
-
-    def __init__(self, folder: Path, clock: HandClock) -> None:
-        self._clock = clock
-        self._settings = Settings(
-            GatewaySettings(GATEWAY, folder), KafkaSettings("127.0.0.1:1"), forward=ForwardSettings(lanes=LANES)
-        )
-        self._faults = {lane: type("Faulty", (FaultyConnection,), {"fault": ""}) for lane in {*LANE_OF}}
-        self.stores: LaneStores
-
-    def open(self) -> LaneStores:
-        self.stores = lane_stores(self._settings, self._clock)
-        for lane, faulty in self._faults.items():
-            self.stores.by_lane[lane]._connect = open_faulty(faulty)
-        return self.stores
-
-    def fail(self, lane: str, *, fails: bool) -> None:
-        self._faults[lane].fault = "COMMIT" if fails else ""  # type: ignore[attr-defined]
-
-    async def deliver(self, *events: Event) -> Outcome:
-        return await accept(self.stores.intake, self._clock, *events)
-
-
 def _event(kind: int, number: int) -> Event:
     device, type_ = KINDS[kind]
     return Event(device, type=type_, id=number, data={"x": number})
@@ -373,40 +349,36 @@ def _event(kind: int, number: int) -> Event:
 
 async def _run(steps: list[tuple[str, object]], folder: Path) -> None:
     clock = HandClock()
-    gateway = _Gateway(folder, clock)
+    faults = {lane: type("Faulty", (FaultyConnection,), {"fault": ""}) for lane in {*LANE_OF}}
+    connects = {lane: open_faulty(faulty) for lane, faulty in faults.items()}
     acked: set[tuple[int, int]] = set()
     failing: str | None = None
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(gateway.open())
+        stores = await stack.enter_async_context(opened(folder, clock, *LANES, **connects))
         for name, value in steps:
             clock.pass_seconds(1)
+            if name == "fail":
+                failing = str(value)
+                continue
             if name == "restart":
-                if failing is not None:
-                    gateway.fail(failing, fails=False)
-                    failing = None
                 await stack.aclose()
-                await stack.enter_async_context(gateway.open())
-            elif name == "fail":
-                assert isinstance(value, str)
-                failing = value
+                stores = await stack.enter_async_context(opened(folder, clock, *LANES, **connects))
             else:
                 assert isinstance(value, list)
                 if failing is not None:
-                    gateway.fail(failing, fails=True)
-                outcome = await gateway.deliver(*(_event(*one) for one in value))
+                    faults[failing].fault = "COMMIT"  # type: ignore[attr-defined]
+                outcome = await accept(stores.intake, clock, *(_event(*one) for one in value))
                 if outcome.refusal:
                     assert failing is not None
                 else:
                     assert outcome.accepted + outcome.duplicates == len(value) == len(outcome.fingerprints)
                     acked.update(value)
                 if failing is not None:
-                    gateway.fail(failing, fails=False)
-                    failing = None
-        lanes = {
-            lane: [event.fingerprint for event in stored_events(store)]
-            for lane, store in gateway.stores.by_lane.items()
-        }
-        labels = Counter(event.label for store in gateway.stores.by_lane.values() for event in stored_events(store))
+                    faults[failing].fault = ""  # type: ignore[attr-defined]
+            failing = None
+        events = {lane: stored_events(store) for lane, store in stores.by_lane.items()}
+    lanes = {lane: [event.fingerprint for event in found] for lane, found in events.items()}
+    labels = Counter(event.label for found in events.values() for event in found)
     assert max(Counter(name for names in lanes.values() for name in names).values(), default=1) == 1
     assert max(labels.values(), default=1) == 1
     for kind, number in acked:

@@ -28,8 +28,8 @@ DEVICE = "urn:dev:mac:0000000000000001"
 
 def gap(gateway: Gateway, sequence: int) -> Record:
     """Return the record by which a gateway declares one of its labels as lost."""
-    loss = gateway_events.Loss("damage", 1, [LabelRange(gateway.epoch, sequence, sequence)], None)
-    candidate = gateway_events.gap(gateway.name, "x", loss, now(), ClockTrust.TRUSTED)
+    lost = [LabelRange(gateway.epoch, sequence, sequence)]
+    candidate = gateway_events.gap(gateway.name, "x", "damage", lost, None, now(), ClockTrust.TRUSTED)
     gateway.sequence += 1
     label = Label(gateway.epoch, gateway.sequence)
     statements = candidate.clock, candidate.shared, candidate.bound

@@ -232,7 +232,7 @@ async def test_a_log_that_begins_anew_or_is_emptied_by_the_store_itself_is_no_lo
             if number % 3 == 0:
                 write_back(store)
             if number % 5 == 0:
-                store._writer.call(lambda: void(database.empty_log(store._transactions.connection.get())))
+                store._writer.call(lambda: database.empty_log(store._transactions.connection.get()))
                 store._writer.call(lambda: carry_nothing(store._transactions))
             assert not store.trial()
         assert not store.failed.done()
@@ -242,7 +242,3 @@ async def test_a_log_that_begins_anew_or_is_emptied_by_the_store_itself_is_no_lo
 def carry_nothing(transactions: Transactions) -> None:
     with transactions.begin():
         pass
-
-
-def void(_: object) -> None:
-    """Discard a result that no caller awaits."""

@@ -9,6 +9,7 @@ import sqlite3
 import tempfile
 from collections.abc import Coroutine, Iterator
 from contextlib import AsyncExitStack, closing
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -22,7 +23,7 @@ from agent.store.files import swap
 from agent.store.format.packing import unpack_readable
 from agent.store.layout import FILE_NAME
 from agent.store.port import StoredEvent
-from agent.store.read.events import Epochs, stored
+from agent.store.read.events import Epochs, labelled
 from agent.store.schema import database
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint
@@ -265,7 +266,7 @@ class RecoveryMachine(RuleBasedStateMachine):
         with closing(database.open_for_reading(self.folder / FILE_NAME)) as connection:
             epochs = Epochs.load(connection)
             rows = connection.execute("SELECT first_position, count, packed FROM events ORDER BY first_position")
-            return [stored(event, epochs) for row in rows for event in unpack_readable(*row)]
+            return [*chain.from_iterable(labelled([event], epochs) for row in rows for event in unpack_readable(*row))]
 
     def ids(self, events: list[StoredEvent]) -> list[int]:
         return [number for number, _ in _numbered(events)]

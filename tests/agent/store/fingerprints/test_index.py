@@ -24,7 +24,7 @@ from agent.store.fingerprints.index import SEGMENT_EVENTS, FingerprintIndex, Ind
 from agent.store.fingerprints.memtable import MOMENT_MS, Memtable
 from agent.store.fingerprints.sealing import Begin, Sealing
 from agent.store.fingerprints.segments import ENTRIES_PER_ROW, Origin, SealedFingerprint, pack_entry
-from agent.store.fingerprints.transient import FORGOTTEN, RETRANSMISSION_KEYS_MAX, RetransmissionKeys
+from agent.store.fingerprints.transient import FORGOTTEN, RetransmissionKeys
 from agent.store.schema import database
 
 few_bytes = st.integers(0, 3).map(lambda value: bytes(15) + bytes([value]))
@@ -192,14 +192,6 @@ def test_a_key_counts_for_its_lifetime_as_long_as_it_is_among_the_latest(steps: 
         for known, (first, since) in told.items():
             counts = known in latest and now - since <= LIFETIME_MS
             assert keys.position(known, now, LIFETIME_MS) == (first if counts else None)
-
-
-def test_a_flood_of_keys_forgets_the_oldest_alone() -> None:
-    keys = RetransmissionKeys()
-    for number in range(RETRANSMISSION_KEYS_MAX + 10):
-        keys.remember(number.to_bytes(16, "big"), number + 1, 0)
-    assert len(keys) == RETRANSMISSION_KEYS_MAX
-    assert [keys.position(number.to_bytes(16, "big"), 1) for number in (9, 10)] == [None, 11]
 
 
 EVENTS = 16

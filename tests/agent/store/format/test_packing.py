@@ -13,20 +13,19 @@ from agent.store.format.packing import (
     BLOCK_EVENTS,
     EVENTS_MIN,
     MARK,
-    PackedEvent,
     compress,
     expand,
     pack,
     unpack,
     unpack_readable,
 )
-from agent.store.port import Outcome
+from agent.store.port import Outcome, StoredEvent
 from contract.event import Event
 from contract.record import ClockTrust, Shared
 from tests.agent.store.stores import HandClock, accept, crash_image, make_store
 
 EVENTS = st.builds(
-    PackedEvent,
+    StoredEvent,
     position=st.just(0),
     fingerprint=st.binary(min_size=16, max_size=16).filter(any),
     tail=st.binary(max_size=60),
@@ -36,16 +35,16 @@ EVENTS = st.builds(
 )
 
 
-def numbered(events: list[PackedEvent], first: int) -> list[PackedEvent]:
+def numbered(events: list[StoredEvent], first: int) -> list[StoredEvent]:
     return [
-        PackedEvent(first + place, event.fingerprint, event.tail, event.clock, event.shared, event.bound)
+        StoredEvent(first + place, event.fingerprint, event.tail, event.clock, event.shared, event.bound)
         for place, event in enumerate(events)
     ]
 
 
 @pytest.mark.guarantee(7)
 @given(st.lists(EVENTS, min_size=1, max_size=3), st.data())
-def test_no_flipped_bit_goes_unnoticed(events: list[PackedEvent], data: st.DataObject) -> None:
+def test_no_flipped_bit_goes_unnoticed(events: list[StoredEvent], data: st.DataObject) -> None:
     blob = bytearray(b"".join(map(pack, numbered(events, 1))))
     bit = data.draw(st.integers(0, len(blob) * 8 - 1))
     blob[bit // 8] ^= 1 << bit % 8
@@ -54,7 +53,7 @@ def test_no_flipped_bit_goes_unnoticed(events: list[PackedEvent], data: st.DataO
 
 
 @given(st.lists(EVENTS, min_size=1, max_size=3), st.data())
-def test_a_cut_is_noticed(events: list[PackedEvent], data: st.DataObject) -> None:
+def test_a_cut_is_noticed(events: list[StoredEvent], data: st.DataObject) -> None:
     pieces = [pack(event) for event in numbered(events, 1)]
     ends = {0} | {sum(map(len, pieces[:count])) for count in range(1, len(pieces) + 1)}
     blob = b"".join(pieces)
@@ -64,7 +63,7 @@ def test_a_cut_is_noticed(events: list[PackedEvent], data: st.DataObject) -> Non
 
 
 @given(EVENTS)
-def test_an_event_at_another_position_is_not_taken_for_it(event: PackedEvent) -> None:
+def test_an_event_at_another_position_is_not_taken_for_it(event: StoredEvent) -> None:
     (placed,) = numbered([event], 7)
     with pytest.raises(DamagedEventError):
         list(unpack(8, pack(placed)))
@@ -72,7 +71,7 @@ def test_an_event_at_another_position_is_not_taken_for_it(event: PackedEvent) ->
 
 @pytest.mark.guarantee(7)
 @given(st.lists(EVENTS, min_size=1, max_size=6), st.data())
-def test_whatever_is_whole_is_read_around_the_damage(events: list[PackedEvent], data: st.DataObject) -> None:
+def test_whatever_is_whole_is_read_around_the_damage(events: list[StoredEvent], data: st.DataObject) -> None:
     placed = numbered(events, 7)
     pieces = [pack(event) for event in placed]
     hit = data.draw(st.integers(0, len(pieces) - 1))
@@ -86,7 +85,7 @@ def test_whatever_is_whole_is_read_around_the_damage(events: list[PackedEvent], 
 
 
 @given(st.lists(EVENTS, max_size=3 * EVENTS_MIN), st.integers(1, 2**40))
-def test_what_is_compressed_is_read_back_as_written(events: list[PackedEvent], first: int) -> None:
+def test_what_is_compressed_is_read_back_as_written(events: list[StoredEvent], first: int) -> None:
     placed = numbered(events, first)
     pieces = [pack(event) for event in placed]
     blob = compress(pieces)
@@ -95,10 +94,10 @@ def test_what_is_compressed_is_read_back_as_written(events: list[PackedEvent], f
     assert list(unpack(first, blob)) == list(unpack_readable(first, len(events), blob)) == placed
 
 
-def readings(count: int) -> list[PackedEvent]:
+def readings(count: int) -> list[StoredEvent]:
     tails = [b'"id":%d,"t":%d' % (place, place % 9) for place in range(count)]
     return [
-        PackedEvent(place, bytes([1 + place % 255]) * 16, tail, ClockTrust.TRUSTED, Shared.TIME, None)
+        StoredEvent(place, bytes([1 + place % 255]) * 16, tail, ClockTrust.TRUSTED, Shared.TIME, None)
         for place, tail in enumerate(tails, 1)
     ]
 
@@ -126,7 +125,7 @@ def test_damage_in_a_compressed_commit_costs_its_blocks_and_invents_nothing(
 
 
 def test_a_mark_that_stands_in_a_plain_commit_by_chance_changes_nothing() -> None:
-    events = numbered([PackedEvent(0, MARK * 4, MARK, ClockTrust.TRUSTED, Shared.TIME, None)] * 2, 1)
+    events = numbered([StoredEvent(0, MARK * 4, MARK, ClockTrust.TRUSTED, Shared.TIME, None)] * 2, 1)
     blob = b"".join(map(pack, events))
     assert list(unpack(1, blob)) == list(unpack_readable(1, 2, blob)) == events
     assert list(unpack_readable(1, 2, blob[:3] + b"?" + blob[4:])) == events[1:]

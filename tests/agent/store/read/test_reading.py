@@ -176,7 +176,7 @@ async def test_a_file_that_shrinks_between_two_looks_is_no_damage(
         process_all(store)
         clock.pass_seconds(100)
         store.trouble()
-        store._writer.call(lambda: void(database.empty_log(store._transactions.connection.get())))
+        store._writer.call(lambda: database.empty_log(store._transactions.connection.get()))
         await accept(store, clock, Event("d", id=1_000))
         pages = [0]
 
@@ -200,10 +200,6 @@ async def test_a_file_that_shrinks_between_two_looks_is_no_damage(
             patch.setattr(opening, "LogFrames", SlowLog)
             assert not verify(path).findings
         assert max(pages) == 50
-
-
-def void(_: object) -> None:
-    """Discard a result that no caller awaits."""
 
 
 async def test_damage_is_found_at_every_look(tmp_path: Path, clock: HandClock) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from agent.store.files import swap
 from agent.store.files.sqlite_pages import LogFrames
-from agent.store.format.packing import PackedEvent, pack
+from agent.store.format.packing import pack
 from agent.store.layout import FILE_NAME, PAGE_BYTES
 from agent.store.recovery.verify import verify
 from contract.event import Event
@@ -134,8 +134,7 @@ async def test_a_schema_that_is_no_text_keeps_no_store_from_opening(tmp_path: Pa
 async def test_one_damaged_event_becomes_a_gap_while_its_neighbours_go_on(original: Original, tmp_path: Path) -> None:
     folder = copy(original, tmp_path / "image")
     victim = original.events[30]
-    packed = PackedEvent(victim.position, victim.fingerprint, victim.tail, victim.clock, victim.shared, victim.bound)
-    damage(folder, FILE_NAME, lambda content: _overwrite_all(content, pack(packed)[8:33]))
+    damage(folder, FILE_NAME, lambda content: _overwrite_all(content, pack(victim)[8:33]))
     clock = HandClock()
     async with make_store(folder, clock) as store:
         events = stored_events(store)

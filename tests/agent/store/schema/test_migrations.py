@@ -1,15 +1,14 @@
-"""A file of an earlier schema is migrated with all its contents, after any interruption; statements on epochs."""
+"""A file of an earlier schema is migrated with all its contents, after any interruption."""
 
 from __future__ import annotations
 
 import random
 import shutil
 import sqlite3
-from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -21,7 +20,6 @@ from agent.store.layout import FILE_NAME
 from agent.store.recovery.open import open_store
 from agent.store.recovery.verify import verify
 from agent.store.schema import database
-from agent.store.schema.tables import EpochStart, epoch_of
 from contract.event import Event, Label
 from tests.agent.store.faults.power_cuts import images
 from tests.agent.store.faults.recording import Recording
@@ -153,31 +151,3 @@ async def test_a_newer_store_that_only_its_release_can_open_is_left_as_it_is(
     if not is_damaged:
         with pytest.raises(StoreError, match="newer release"):
             read_status(tmp_path, GATEWAY)
-
-
-COUNT, EVENTS = 10_000, 3
-"""How many epochs, and how many events each has."""
-
-
-class CountedEpochs(Sequence[tuple[int, EpochStart]]):
-    """Epochs that count how often one is read."""
-
-    def __init__(self) -> None:
-        self.reads = 0
-
-    def __len__(self) -> int:
-        return COUNT
-
-    def __getitem__(self, at: Any) -> Any:
-        self.reads += 1
-        return 2 + at * EVENTS, EpochStart(f"epoch {at}", "boot", 0, 0, trusted=True, service_ms=0)
-
-
-@pytest.mark.parametrize(
-    ("position", "expected"), [(1, None), (2, 0), (4, 0), (5, 1), (EVENTS * COUNT, COUNT - 1), (1 << 40, COUNT - 1)]
-)
-def test_the_epoch_of_a_position_is_found_among_many_in_a_few_steps(position: int, expected: int | None) -> None:
-    epochs = CountedEpochs()
-    found = epoch_of(epochs, position)
-    assert (found and found.epoch) == (None if expected is None else f"epoch {expected}")
-    assert epochs.reads < 20
