@@ -6,8 +6,8 @@ import argparse
 import re
 from pathlib import Path
 
-from contract import credentials
-from contract.properties import PropertiesError, read_private
+from contract import files
+from contract.files import PropertiesError, read_properties
 
 SECRETS_FOLDER = Path("/etc/oncegate/cloud-secrets")
 """The folder of the secrets, for systemd and for commands outside the units."""
@@ -32,7 +32,7 @@ def add_options(parser: argparse.ArgumentParser, *, is_java: bool) -> None:
         default={},
         metavar="FILE",
         help=f"file with one NAME=VALUE per line, which only its owner may read; for secrets such as {secret}; "
-        f"{credentials.PREFIX}NAME is NAME in {SECRETS_FOLDER}, which systemd passes to the units",
+        f"{files.CREDENTIAL}NAME is NAME in {SECRETS_FOLDER}, which systemd passes to the units",
     )
 
 
@@ -65,7 +65,7 @@ def open_property(text: str) -> tuple[str, str]:
 def secret_path(text: str) -> Path:
     """Return the path of a file with a secret; `credential:NAME` is one that systemd passes."""
     try:
-        return credentials.path(text, SECRETS_FOLDER)
+        return files.secret_path(text, SECRETS_FOLDER)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
@@ -73,6 +73,6 @@ def secret_path(text: str) -> Path:
 def read_file(path: str) -> dict[str, str]:
     """Read NAME=VALUE lines from a file; empty lines and those that begin with # are ignored."""
     try:
-        return read_private(secret_path(path))
+        return read_properties(secret_path(path))
     except PropertiesError as error:
         raise argparse.ArgumentTypeError(str(error)) from error

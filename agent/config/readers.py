@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
-from contract import credentials
+from contract import files
 
 Read = Callable[[object], object]
 """Converts a value of the file to the setting's; raises ValueError with the expected form."""
@@ -91,8 +91,8 @@ def secret(value: object) -> str:
 def secret_path(value: object) -> Path:
     """Read the path of a file that holds a secret; `credential:NAME` is one that systemd passes."""
     if not isinstance(value, str) or not value:
-        raise ValueError(f"expected the path of a file, or {credentials.PREFIX}NAME for one in {SECRETS_FOLDER}")
-    return credentials.path(value, SECRETS_FOLDER)
+        raise ValueError(f"expected the path of a file, or {files.CREDENTIAL}NAME for one in {SECRETS_FOLDER}")
+    return files.secret_path(value, SECRETS_FOLDER)
 
 
 def boolean(value: object) -> bool:

@@ -18,7 +18,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 from cloud import kafka_options
 from cloud.jars import cache, coordinates, download, ivy, java
 from cloud.jars.coordinates import JarError
-from contract import credentials
+from contract import files
 from contract.files import PrivateFileError, read_private
 
 PACKAGES = ("contract", "cloud")
@@ -79,7 +79,7 @@ def add_options(group: argparse._ArgumentGroup) -> None:
         type=_private_file,
         metavar="FILE",
         help="file with settings of Spark, which only its owner may read; for secrets such as "
-        f"spark.hadoop.fs.s3a.secret.key; {credentials.PREFIX}NAME as for --kafka-properties",
+        f"spark.hadoop.fs.s3a.secret.key; {files.CREDENTIAL}NAME as for --kafka-properties",
     )
     add("--print", action="store_true", dest="print_only", help="print the command of spark-submit, and do not run it")
 

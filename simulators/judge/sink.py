@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from contract.properties import PropertiesError, read_private
+from contract.files import PropertiesError, read_properties
 from contract.topics import EVENTS
 from simulators.arguments import seconds
 from simulators.evidence import delta, postgres, topic
@@ -99,7 +99,7 @@ def read_sink(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Sin
     if given.kafka_properties is not None and given.kafka is None:
         parser.error("--kafka-properties requires --kafka")
     try:
-        properties = {} if given.kafka_properties is None else read_private(given.kafka_properties)
+        properties = {} if given.kafka_properties is None else read_properties(given.kafka_properties)
     except PropertiesError as error:
         parser.error(f"--kafka-properties: {error}")
     named = None if given.kafka is None else Topic(given.kafka, given.topic, properties)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.files import SECRET_BYTES_MAX
-from contract.properties import PropertiesError, read_private
+from contract.files import SECRET_BYTES_MAX, PropertiesError, read_properties
 
 
 def _write(folder: Path, text: str | bytes, mode: int = 0o600) -> Path:
@@ -21,14 +20,14 @@ def _write(folder: Path, text: str | bytes, mode: int = 0o600) -> Path:
 @pytest.mark.parametrize("mode", [0o600, 0o400])
 def test_lines_of_names_and_values_are_read(tmp_path: Path, mode: int) -> None:
     file = _write(tmp_path, "# secrets\n\nsasl.password = a=b\r\n security.protocol=SASL_SSL\n", mode)
-    assert read_private(file) == {"sasl.password": "a=b", "security.protocol": "SASL_SSL"}
+    assert read_properties(file) == {"sasl.password": "a=b", "security.protocol": "SASL_SSL"}
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o601])
 def test_a_file_to_which_others_have_rights_is_refused(tmp_path: Path, mode: int) -> None:
     file = _write(tmp_path, "sasl.password=hidden", mode)
     with pytest.raises(PropertiesError, match=rf"others may read it \(mode {mode:o}\); run: chmod 600") as refused:
-        read_private(file)
+        read_properties(file)
     assert "hidden" not in str(refused.value)
 
 
@@ -43,7 +42,7 @@ def test_a_file_to_which_others_have_rights_is_refused(tmp_path: Path, mode: int
 )
 def test_what_is_no_such_file_is_told_without_its_content(tmp_path: Path, text: str | bytes, reason: str) -> None:
     with pytest.raises(PropertiesError, match=reason) as refused:
-        read_private(_write(tmp_path, text))
+        read_properties(_write(tmp_path, text))
     assert "hidden" not in str(refused.value)
 
 
@@ -52,9 +51,9 @@ def test_what_would_make_its_reader_wait_is_refused(tmp_path: Path) -> None:
     os.mkfifo(fifo, 0o600)
     for path in (fifo, Path("/dev/null"), tmp_path):
         with pytest.raises(PropertiesError, match="not a regular file"):
-            read_private(path)
+            read_properties(path)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(PropertiesError, match="none: No such file"):
-        read_private(tmp_path / "none")
+        read_properties(tmp_path / "none")

@@ -19,8 +19,8 @@ from agent.config.settings import KafkaSettings
 from agent.forward.errors import KafkaSettingsError, UnreachableError
 from agent.forward.kafka.msk_iam import with_login
 from agent.forward.kafka.uplink import Uplink
+from contract.files import PropertiesError, parse_properties
 from contract.mac import Signer, read_key
-from contract.properties import PropertiesError, parse
 
 REQUEST_SECONDS_MAX: Final = 10.0
 """How long one request to the broker may take; a broker that returns meanwhile still answers it."""
@@ -116,7 +116,7 @@ def _read_properties(settings: KafkaSettings) -> dict[str, str]:
             f"kafka.properties_file: {settings.properties_file} cannot be read: {error}"
         ) from error
     try:
-        return {**settings.properties, **parse(lines, settings.properties_file)}
+        return {**settings.properties, **parse_properties(lines, settings.properties_file)}
     except PropertiesError as error:
         raise KafkaSettingsError(f"kafka.properties_file: {error}") from error
 
