@@ -16,7 +16,7 @@ from agent.coap.oscore.serving import OscoreServing, open_oscore, renewed
 from agent.coap.server import CoapServer
 from agent.config.settings import Settings
 from agent.delivery import Receive, Record, Refuse
-from agent.renewal import Renewal
+from agent.renewal import Renewal, WatchedFiles
 from agent.store.port import Outbox
 from agent.telemetry.counters import Transport
 from agent.telemetry.links import Links
@@ -73,46 +73,47 @@ Open = Callable[[Opening], AbstractAsyncContextManager[Opened]]
 
 def open_coap(opening: Opening) -> AbstractAsyncContextManager[Opened]:
     """Open the CoAP server."""
+    folder = opening.every.coap_oscore.credentials_dir
+    files = WatchedFiles(lambda: () if folder is None else (folder,))
     oscore = open_oscore(opening.every.coap_oscore, opening.every.gateway.state_dir)
     if oscore is not None:
         opening.protect(oscore.devices)
-    return _serve_coap(opening, oscore)
+    return _serve_coap(opening, oscore, files)
 
 
 @asynccontextmanager
-async def _serve_coap(opening: Opening, oscore: OscoreServing | None) -> AsyncIterator[Opened]:
+async def _serve_coap(opening: Opening, oscore: OscoreServing | None, files: WatchedFiles) -> AsyncIterator[Opened]:
     server = CoapServer(opening.every.coap, opening.receive, oscore=oscore, now=opening.now, refuse=opening.refuse)
     async with server:
         closed = "" if oscore is None else oscore.closed
         transport = Transport(lambda: server.counters.duplicates, server.counters.unserved, closed)
-        renewal = None if oscore is None else _renewal_of_oscore(opening, server, oscore)
+        renewal = None if oscore is None else _renewal_of_oscore(opening, server, oscore, files)
         yield Opened(server.address, None, transport, renewal, server.forget_answers)
 
 
-def _renewal_of_oscore(opening: Opening, server: CoapServer, oscore: OscoreServing) -> Renewal | None:
-    settings = opening.every.coap_oscore
-    if settings.credentials_dir is None:
-        return None
-
+def _renewal_of_oscore(opening: Opening, server: CoapServer, oscore: OscoreServing, files: WatchedFiles) -> Renewal:
     def read() -> None:
-        serving = renewed(settings, oscore)
+        serving = renewed(opening.every.coap_oscore, oscore)
         opening.protect(serving.devices)
         server.renew(serving)
 
-    return Renewal("coap", (settings.credentials_dir,), read, (CredentialsError,))
+    return Renewal("coap", files, read, (CredentialsError,))
 
 
 def open_http(opening: Opening) -> AbstractAsyncContextManager[Opened]:
     """Open the HTTP server, for events and views."""
-    if (file := opening.every.http.token_file) is not None:
+    settings = opening.every.http
+    named = (settings.token_file, settings.tls_certificate, settings.tls_key)
+    files = WatchedFiles(lambda: [file for file in named if file is not None])
+    if settings.token_file is not None:
         from agent.http.auth.tokens import read_tokens
 
-        opening.protect(read_tokens(file).senders)
-    return _serve_http(opening)
+        opening.protect(read_tokens(settings.token_file).senders)
+    return _serve_http(opening, files)
 
 
 @asynccontextmanager
-async def _serve_http(opening: Opening) -> AsyncIterator[Opened]:
+async def _serve_http(opening: Opening, files: WatchedFiles) -> AsyncIterator[Opened]:
     # Imported here: a gateway without HTTP needs neither their time nor their memory.
     from agent.http.errors import HttpSettingsError
     from agent.http.server import HttpServer
@@ -121,12 +122,7 @@ async def _serve_http(opening: Opening) -> AsyncIterator[Opened]:
     server = HttpServer(
         *(opening.every.http, opening.receive, seen.views, seen.responses), refuse=opening.refuse, mappings=mappings
     )
-    files = (opening.every.http.token_file, opening.every.http.tls_certificate, opening.every.http.tls_key)
-    renewal = Renewal(
-        *("http", tuple(file for file in files if file is not None)),
-        lambda: opening.protect(server.renew()),
-        (HttpSettingsError,),
-    )
+    renewal = Renewal("http", files, lambda: opening.protect(server.renew()), (HttpSettingsError,))
     async with seen.history.sampled(), server:
         yield Opened(server.address, renewal=renewal)
 

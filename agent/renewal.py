@@ -1,29 +1,66 @@
-"""Secrets that are replaced while the agent runs: tokens, OSCORE credentials, the certificate of HTTPS."""
+"""Files that are replaced while the agent runs: tokens, credentials, certificates, logins at Kafka."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 CHECK_SECONDS: Final = 2.0
-"""How often the files are looked at; a new state counts once two looks agree, since several files change together."""
+"""How often the files are looked at."""
 
 _log = logging.getLogger(__name__)
-_State = frozenset[tuple[Path, int, int, int]]
+_Stamp = tuple[Path, int, int, int]
+
+
+class WatchedFiles:
+    """Files, and folders whose files count: create it before they are read, and no replacement is missed."""
+
+    def __init__(self, places: Callable[[], Iterable[Path]]) -> None:
+        self._places = places
+        self._used = self._seen = self._state()
+        self._refused: frozenset[_Stamp] | None = None
+
+    def replaced(self) -> Sequence[Path]:
+        """Return the files that differ from those in use; none before two looks agree, since several change together.
+
+        None either while they are as they were when they were refused.
+        """
+        before, self._seen = self._seen, self._state()
+        if self._seen in (self._used, self._refused) or self._seen != before:
+            return ()
+        return sorted({path for path, *_ in self._seen ^ self._used})
+
+    def use(self) -> None:
+        """Note that the files last seen are in use."""
+        self._used = self._seen
+
+    def refuse(self) -> None:
+        """Note that the files last seen cannot be used, and those before them stay in use."""
+        self._refused = self._seen
+
+    def _state(self) -> frozenset[_Stamp]:
+        return frozenset(_stamps(self._places()))
+
+
+def _stamps(places: Iterable[Path]) -> Iterator[_Stamp]:
+    for place in places:
+        with suppress(OSError):
+            for path in place.iterdir() if place.is_dir() else (place,):
+                found = path.stat()
+                yield path, found.st_ino, found.st_mtime_ns, found.st_size
 
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """The files of a way in, and how it reads them again."""
+    """The secrets of a way in, and how it reads them again."""
 
     name: str
-    places: tuple[Path, ...]
-    """Files, and folders whose files count."""
+    files: WatchedFiles
     read: Callable[[], None]
     """Puts them into use; raises one of `errors` where they cannot be used, and what was in use remains."""
     errors: tuple[type[Exception], ...]
@@ -31,35 +68,21 @@ class Renewal:
 
 async def renew(renewals: Iterable[Renewal | None], stop: asyncio.Event) -> None:
     """Read again what was replaced, until the agent stops."""
-    watched = [one for one in renewals if one is not None and one.places]
-    used = [await asyncio.to_thread(_state, one.places) for one in watched]
-    seen = list(used)
+    watched = [one for one in renewals if one is not None]
     while watched and not stop.is_set():
         with suppress(TimeoutError):
             async with asyncio.timeout(CHECK_SECONDS):
                 await stop.wait()
-        for number, one in enumerate(watched):
-            before, seen[number] = seen[number], await asyncio.to_thread(_state, one.places)
-            if seen[number] != before or seen[number] == used[number]:
+        for one in watched:
+            if not await asyncio.to_thread(one.files.replaced):
                 continue
-            used[number] = seen[number]
             try:
                 one.read()
             except one.errors as error:
+                one.files.refuse()
                 _log.warning(
                     "secrets=unusable way=%s reason=%r effect='the former ones stay in use'", one.name, str(error)
                 )
             else:
+                one.files.use()
                 _log.info("secrets=renewed way=%s", one.name)
-
-
-def _state(places: Iterable[Path]) -> _State:
-    return frozenset(_stamps(places))
-
-
-def _stamps(places: Iterable[Path]) -> Iterator[tuple[Path, int, int, int]]:
-    for place in places:
-        with suppress(OSError):
-            for path in place.iterdir() if place.is_dir() else (place,):
-                found = path.stat()
-                yield path, found.st_ino, found.st_mtime_ns, found.st_size

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
+from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import sha256
 from http.client import HTTPSConnection
@@ -10,12 +12,20 @@ from pathlib import Path
 
 import pytest
 
+from agent import renewal
+from agent.clock import SystemClock
 from agent.coap.oscore.credentials import Credential, create_credential
+from agent.config.load import load
+from agent.delivery import refuse_uncounted
+from agent.opening import Opening, open_coap
+from agent.telemetry.links import Links
 from simulators.services.process import Process
 from tests.agent.coap.oscore.protected import posted_by_aiocoap, sensor_folder
+from tests.agent.recorder import Recorder
 from tests.support.agent_process import agent_process, configured, wait_until_ready
 from tests.support.logins.certificates import Authority
-from tests.support.waiting import wait_until
+from tests.support.memory_outbox import MemoryOutbox
+from tests.support.waiting import until, wait_until
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 
@@ -42,6 +52,36 @@ def status_of(port: int, token: str) -> int:
 
 def line(token: str) -> str:
     return f"device {DEVICE} sha256:{sha256(token.encode()).hexdigest()}\n"
+
+
+async def test_a_credential_that_is_replaced_while_the_agent_starts_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renewal, "CHECK_SECONDS", 0.01)
+    credentials = tmp_path / "oscore"
+    credentials.mkdir()
+    file, _ = create_credential(credentials, DEVICE, relay=False)
+    protected: list[Iterable[str]] = []
+
+    def protect(devices: Iterable[str]) -> None:
+        """Replace the credential as soon as it has been read."""
+        if not protected:
+            file.unlink()
+            create_credential(credentials, f"{DEVICE}:other", relay=False)
+        protected.append(devices)
+
+    settings = load(configured(tmp_path, f'[coap.oscore]\ncredentials_dir = "{credentials}"\n'))
+    clock, stop = SystemClock(trusted=True), asyncio.Event()
+    opening = Opening(
+        *("coap", None, settings, clock, Recorder(), lambda *_: None, refuse_uncounted, protect, lambda: None),
+        *(Links(clock), MemoryOutbox(), pytest.fail),
+    )
+    async with open_coap(opening) as opened:
+        renewing = asyncio.create_task(renewal.renew([opened.renewal], stop))
+        await until(lambda: len(protected) > 1, "the other credential is read")
+        stop.set()
+        await renewing
+    assert protected == [{DEVICE}, {f"{DEVICE}:other"}]
 
 
 @pytest.mark.guarantee(6)

@@ -76,7 +76,8 @@ def open_oscore(settings: OscoreSettings, state_folder: Path) -> OscoreServing |
 
 def renewed(settings: OscoreSettings, serving: OscoreServing) -> OscoreServing:
     """Read the credentials again; raise CredentialsError where those before have to stay in use."""
-    files = read_credentials(settings.credentials_dir or serving.numbers_folder)
+    assert settings.credentials_dir is not None  # as when they were read first
+    files = read_credentials(settings.credentials_dir)
     for error in files.errors:
         _log.error("credential=unreadable reason=%r", str(error))
     if files.nameless:

@@ -171,7 +171,7 @@ def _refusal_of(error: Exception, body_bytes_max: int) -> Reply:
 
 
 class EventsSite(resource.Site):  # type: ignore[misc] # aiocoap carries no types
-    """A site whose answer to another path names the right ones; it counts what it refuses."""
+    """A site whose answer to another path or method names the right ones; it counts what it refuses."""
 
     def __init__(self, refuse: Refuse) -> None:
         super().__init__()
@@ -191,8 +191,8 @@ class EventsSite(resource.Site):  # type: ignore[misc] # aiocoap carries no type
             raise self._counted(request, refusal) from None
 
     def _counted(self, request: Message, refusal: error.RenderableError) -> error.RenderableError:
-        if isinstance(refusal, error.NotFound):
-            refusal = error.NotFound("post events to /" + " or /".join(PATHS))
+        if isinstance(refusal, error.NotFound | error.MethodNotAllowed):
+            refusal.message = "post events to /" + " or /".join(PATHS)
         if request.code in (Code.POST, Code.PUT):
             message = refusal.to_message()
             self._refuse("coap", request.remote.sender, refusal_of(message.code, message.payload))

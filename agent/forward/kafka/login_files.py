@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,14 +18,13 @@ from agent.config.readers import Span
 from agent.config.settings import KafkaSettings
 from agent.forward.errors import ClockSetBackError, KafkaSettingsError
 from agent.forward.kafka.client import FILE_SUFFIXES, LastError, given_properties, open_admin, open_signer
+from agent.renewal import WatchedFiles
 from contract.record import ClockTrust
 
 CHECK_MS: Final = 2_000
-"""How often the files are checked; a new state counts once two checks agree, since several files change together."""
+"""How often the files are checked."""
 
 _log = logging.getLogger(__name__)
-_Stamp = tuple[int, int, int]
-_State = Mapping[Path, _Stamp | None]
 
 
 class LoginFiles:
@@ -34,9 +34,7 @@ class LoginFiles:
         self._settings = settings
         self._clock = clock
         self._looked = clock.monotonic_ms()
-        self._used = _state(settings)
-        self._seen = self._used
-        self._refused: _State | None = None
+        self._files = WatchedFiles(partial(_places, settings))
 
     def renewed(self) -> bool:
         """Whether the files were replaced by others with which clients can be opened; looks every CHECK_MS."""
@@ -44,22 +42,16 @@ class LoginFiles:
         if now - self._looked < CHECK_MS:
             return False
         self._looked = now
-        before, self._seen = self._seen, _state(self._settings)
-        if self._seen in (self._used, self._refused) or self._seen != before:
+        if not (replaced := ",".join(map(str, self._files.replaced()))):
             return False
-        return self._can_be_used()
-
-    def _can_be_used(self) -> bool:
-        """Try the present files with a client; if that fails, keep those that the session has read."""
-        changed = [str(path) for path, stamp in self._seen.items() if self._used.get(path) != stamp]
         try:
             open_admin(self._settings, LastError())
             open_signer(self._settings)
-        except KafkaSettingsError as error:
-            self._refused = self._seen
-            _log.warning("login=unusable files=%s reason=%r", ",".join(changed), str(error))
+        except KafkaSettingsError as error:  # the session keeps those that it has read
+            self._files.refuse()
+            _log.warning("login=unusable files=%s reason=%r", replaced, str(error))
             return False
-        _log.info("login=renewed files=%s", ",".join(changed))
+        _log.info("login=renewed files=%s", replaced)
         return True
 
 
@@ -107,20 +99,11 @@ def login_files(settings: KafkaSettings) -> dict[str, Path]:
     return found
 
 
-def _state(settings: KafkaSettings) -> _State:
+def _places(settings: KafkaSettings) -> Iterable[Path]:
     try:
-        paths = set(login_files(settings).values())
+        return login_files(settings).values()
     except KafkaSettingsError:  # a file that is just being written
-        paths = {path for path in (settings.properties_file, settings.mac_key_file) if path is not None}
-    return {path: _stamp(path) for path in paths}
-
-
-def _stamp(path: Path) -> _Stamp | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+        return [path for path in (settings.properties_file, settings.mac_key_file) if path is not None]
 
 
 CHECK_SECONDS: Final = 1.0

@@ -81,6 +81,7 @@ async def test_a_sensor_finds_the_events_and_their_formats() -> None:
 async def test_what_cannot_be_served_has_its_code(raw: bytes, code: int) -> None:
     response = await answer_to(raw)
     assert (response.kind, response.code, response.mid, response.token) == (ACK, code, 1, b"\x01")
+    assert (b"post events to /events or /e" in response.rest) == (code in (0x84, 0x85))
 
 
 @pytest.mark.parametrize(
