@@ -92,7 +92,7 @@ class Status(Enum):
     UNAUTHENTICATED = "unauthenticated"
     FORBIDDEN = "forbidden"
     TOO_MANY = "too many events"
-    """More than the sender's or a device's share (`agent.quota`)."""
+    """More than the sender's or a device's share (`agent.admission`)."""
     NOT_FOUND = "not found"
     """A path or a method that takes no events."""
     UNAVAILABLE = "unavailable"

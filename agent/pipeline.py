@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from time import monotonic
 from typing import Final
 
-from agent.admission import Admission, ForbiddenError, UnauthenticatedError, is_denial
+from agent.admission import Admission, ForbiddenError, Quota, UnauthenticatedError, is_denial
 from agent.clock import Clock
 from agent.config.settings import DevicesSettings, IdentitySettings
 from agent.config.ways import WayIn, limits
@@ -14,7 +14,6 @@ from agent.decode import REJECTED_BYTES_MAX, Decoded, Undecodable, UnknownFormat
 from agent.delivery import Answer, Delivery, ForeignFormat, Respond, Status
 from agent.identity.identify import identify
 from agent.identity.warnings import IdentityWarnings
-from agent.quota import Quota
 from agent.store.port import Candidate, Intake, Outcome, Reject, Submission
 from agent.telemetry.activity import Activity
 from agent.telemetry.counters import DeliveryCounts, MemoryBudget, memory_bytes

@@ -1,13 +1,15 @@
-"""Makes an event of a map with its fields: the checks that all formats share."""
+"""Makes an event of a map with its fields, and of a query: the checks that all formats share."""
+
+from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeVar, cast
 
-from agent.decode.decoded import InvalidEvent
-from agent.decode.query import NO_PARAMETERS, QueryParameters
+from agent.decode.decoded import InvalidEvent, Undecodable
 from contract.cbor import INTEGER_END, INTEGER_MIN
 from contract.event import DEVICE_RESERVED_PREFIX, TIME_MAX, TIME_MIN, TYPE_DEFAULT, TYPE_RESERVED_PREFIX, Event, Value
 from contract.values import NFC_SHRINK_MAX, VALUES_MAX, Invalid, InvalidValue, check_data, check_text
@@ -211,3 +213,51 @@ def _is_data(entries: dict[object, object]) -> bool:
     except InvalidValue:
         return False
     return True
+
+
+PARAMETER_CHARACTERS_MAX: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class QueryParameters:
+    """Fields that the query sets in a body's events; None where it has no such parameter."""
+
+    device: str | None = None
+    id: int | str | None = None
+    boot: int | str | None = None
+    time: int | str | None = None
+    type: str | None = None
+
+    @property
+    def single(self) -> bool:
+        """Whether a parameter can hold for one event only."""
+        return self.id is not None or self.boot is not None or self.time is not None
+
+
+NO_PARAMETERS: Final = QueryParameters()
+
+
+def read_query(query: Mapping[str, str]) -> QueryParameters:
+    """Read d, id, boot, t and type.
+
+    Raise Undecodable on any other parameter: to pass over a misspelt one would lose an event's identity.
+    """
+    for name, value in query.items():
+        if name not in ("d", "id", "boot", "t", "type"):
+            raise Undecodable(f"query: unknown parameter {name[:PARAMETER_CHARACTERS_MAX]!r}")
+        if not 0 < len(value) <= PARAMETER_CHARACTERS_MAX:
+            raise Undecodable(f"query: {name} is empty or longer than {PARAMETER_CHARACTERS_MAX} characters")
+    return QueryParameters(
+        device=query.get("d"),
+        id=_parameter(query.get("id")),
+        boot=_parameter(query.get("boot")),
+        time=_parameter(query.get("t")),
+        type=query.get("type"),
+    )
+
+
+def _parameter(value: str | None) -> int | str | None:
+    """Read decimal digits without a leading zero as an integer."""
+    if value is None or not (value.isascii() and value.isdecimal()) or (value[0] == "0" and value != "0"):
+        return value
+    return int(value)

@@ -18,8 +18,7 @@ from agent.config.settings import KafkaSettings
 from agent.forward.delivery.at_least_once import AtLeastOnce
 from agent.forward.delivery.at_most_once import AtMostOnce, abandon_in_doubt
 from agent.forward.delivery.exactly_once import ExactlyOnce
-from agent.forward.delivery.gathering import Gathering
-from agent.forward.delivery.lanes import Expiry, Turn
+from agent.forward.delivery.lanes import Expiry, Gathering, Turn
 from agent.forward.delivery.oversized import Oversized
 from agent.forward.delivery.session import Mode, SessionContext
 from agent.forward.errors import ClonedError, KafkaSettingsError, RefusedError, RenewalError, SessionError
@@ -27,8 +26,7 @@ from agent.forward.kafka.client import LastError, describe, open_admin, open_sig
 from agent.forward.kafka.connect import check_reachable
 from agent.forward.kafka.health import Link
 from agent.forward.kafka.login_files import CHECK_SECONDS, Hours, LoginFiles, SessionStop, WallSteps
-from agent.forward.kafka.partitioner import partition_of
-from agent.forward.kafka.topic import TopicWatch, create_command
+from agent.forward.kafka.topic import TopicWatch, create_command, partition_of
 from agent.forward.kafka.uplink import Uplink, open_uplink
 from agent.store.facts import FORWARDER_STOPPED
 from agent.store.port import Outbox, OutboxError

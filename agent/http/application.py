@@ -8,10 +8,9 @@ from collections import Counter
 from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, HTTPScope, Scope
 
 from agent.delivery import Answer, Refuse, refuse_uncounted
-from agent.http.connection.whole_post import WholePost
 from agent.http.errors import HttpError
 from agent.http.events import Events
-from agent.http.head import Head
+from agent.http.head import Head, WholePost
 from agent.http.limits import Limits
 from agent.http.response import Refusal, Response, fields_of, refusal, response_to, retry_after
 from agent.http.site import Site

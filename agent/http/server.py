@@ -20,8 +20,8 @@ from agent.http.application import Application
 from agent.http.auth.access import open_access, open_tls
 from agent.http.connection.acceptor import Acceptor
 from agent.http.connection.protocol import Protocol
-from agent.http.connection.whole_post import EVENTS_PATH
 from agent.http.events import Events, Mappings, builtin_mappings
+from agent.http.head import EVENTS_PATH
 from agent.http.limits import Limits
 from agent.http.site import Site
 from agent.http.views import Views

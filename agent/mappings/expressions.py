@@ -12,8 +12,7 @@ from typing import Any, Final
 import jmespath
 from jmespath import exceptions, functions, visitor
 
-from agent.mappings.plain import evaluated, plain
-from agent.mappings.work import WORK_MAX, Evaluate, ExpressionError, Root, Work
+from agent.mappings.plain import WORK_MAX, Evaluate, ExpressionError, Root, Work, evaluated, plain
 
 EXPRESSION_CHARACTERS_MAX: Final = 1_024
 _TEXT_UNIT: Final = 64

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, final
 
-from agent.mappings.plain import is_true
-from agent.mappings.work import Evaluate, ExpressionError, Root, Work
+from agent.mappings.plain import Evaluate, ExpressionError, Root, Work, is_true
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Functions for plain expressions, which take a tenth of the interpreter's time.
+"""The bounded work of expressions, and functions for plain ones, which take a tenth of the interpreter's time.
 
 Plain are fields, indices, literals, comparisons for equality, `||`, `&&`, `!` and objects of such. Each part of them is
 evaluated once at most, so their work is bounded by their length. They yield what JMESPath's interpreter does.
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
-
-from agent.mappings.work import Evaluate, Root, Work
 
 Plain = Callable[[object], object]
 """Applies an expression to a value; returns None where it yields nothing."""
@@ -153,3 +151,33 @@ _MAKERS: Final[Mapping[str, Callable[[Tree, Sequence[Plain]], Plain | None]]] = 
     "multi_select_dict": _object,
     "key_val_pair": _entry,
 }
+
+
+WORK_MAX: Final = 30_000
+"""Steps, and elements of intermediate results, that the expressions of one message may take; some 20 ms."""
+
+Root = Mapping[str, object]
+"""What an expression sees: `body`, `topic`, `headers`, and with `each` also `item`."""
+
+
+class ExpressionError(ValueError):
+    """An expression cannot be compiled, or cannot be applied to this message."""
+
+
+class Work:
+    """Counts the work of the expressions of one message."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = WORK_MAX
+
+    def spend(self, steps: int) -> None:
+        """Raise ExpressionError where the work is used up."""
+        self.left -= steps
+        if self.left < 0:
+            raise ExpressionError(f"the expressions take more than {WORK_MAX} steps for this message")
+
+
+Evaluate = Callable[[Root, Work], object]
+"""Applies an expression; returns None where it yields nothing. Raises ExpressionError."""

@@ -14,8 +14,7 @@ from paho.mqtt.properties import Properties
 from agent.config import files
 from agent.config.settings import MqttSettings
 from agent.mqtt.buffered_socket import BufferedSocket
-from agent.mqtt.error import MqttError
-from agent.mqtt.packets import HEAD_BYTES_MAX, REMAINING_LENGTH_MAX, Packets
+from agent.mqtt.packets import HEAD_BYTES_MAX, REMAINING_LENGTH_MAX, MqttError, Packets
 from agent.mqtt.zigbee_names import LIST_BYTES_MAX
 
 CONNECT_SECONDS_MAX = 5.0

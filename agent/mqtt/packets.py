@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, final
 
-from agent.mqtt.error import MqttError
-
 HEAD_BYTES_MAX: Final = 1 << 17
 """The part that is kept of a packet that is too large: the topic, the packet identifier, usual properties, and as much
 of the payload as is recorded."""
@@ -153,3 +151,7 @@ def _variable_integer(data: bytes, at: int) -> tuple[int, int] | None:
         if byte < 0x80:
             return value, at + place + 1
     return None
+
+
+class MqttError(Exception):
+    """The connection cannot be made, or has failed: retry."""

@@ -11,12 +11,10 @@ from typing import Protocol
 
 from agent.decode import REJECTED_BYTES_MAX
 from agent.delivery import Answer, Delivery, Receive, Record, Status
-from agent.mqtt.ack_order import AckOrder, PendingAck
-from agent.mqtt.device_list import DeviceListReader
 from agent.mqtt.packets import Message
-from agent.mqtt.pending import PendingMessage, PendingMessages
+from agent.mqtt.pending import AckOrder, PendingAck, PendingMessage, PendingMessages
 from agent.mqtt.routes import Routes
-from agent.mqtt.zigbee_names import Kind
+from agent.mqtt.zigbee_names import DeviceListReader, Kind
 from agent.pace import TURN_SECONDS_MAX
 
 _log = logging.getLogger(__name__)

@@ -17,9 +17,8 @@ from agent.decode.zigbee2mqtt import named_device
 from agent.delivery import Delivery, ForeignFormat, Media
 from agent.identity.identify import ZIGBEE2MQTT
 from agent.mqtt.connection import Filter
-from agent.mqtt.device_list import DeviceListReader
 from agent.mqtt.packets import Message
-from agent.mqtt.zigbee_names import DEVICES, GROUPS, LIST_BYTES_MAX, Kind, ZigbeeNames
+from agent.mqtt.zigbee_names import DEVICES, GROUPS, LIST_BYTES_MAX, DeviceListReader, Kind, ZigbeeNames
 
 VIA: Final = "mqtt"
 TOPICS_KEPT: Final = 4_096

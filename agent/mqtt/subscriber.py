@@ -14,7 +14,7 @@ from agent.config.settings import MqttSettings
 from agent.delivery import Receive, Record
 from agent.mqtt import client
 from agent.mqtt.connection import Connection
-from agent.mqtt.error import MqttError
+from agent.mqtt.packets import MqttError
 from agent.mqtt.reception import Reception, ReceptionLimits
 from agent.mqtt.routes import Routes
 from agent.mqtt.session import SessionKeeper

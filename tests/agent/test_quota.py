@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.admission import BURST_SECONDS, NAMES_MAX
 from agent.coap.answer import TOO_MANY_REQUESTS, reply_to
 from agent.config.settings import DevicesSettings, IdentitySettings
 from agent.delivery import Answer, Delivery, Media, Status
 from agent.http.response import response_to
 from agent.pipeline import Pipeline
-from agent.quota import BURST_SECONDS, NAMES_MAX
 from agent.store.port import Outcome, Submission
 from tests.agent.store.stores import HandClock
 

@@ -18,7 +18,7 @@ from agent.config.identity_rules import IdentityRule
 from agent.config.settings import IdentitySettings
 from agent.decode import Undecodable, UnknownFormat, decode
 from agent.delivery import Delivery, Media
-from agent.http.connection.whole_post import read_whole_post
+from agent.http.head import read_whole_post
 from agent.identity.identify import identify
 from agent.mqtt.packets import Packets
 from contract.event import Label

@@ -18,7 +18,7 @@ from agent.config.files import read_text
 from agent.config.settings import MqttSettings, Settings
 from agent.config.subscriptions import UNIDENTIFIED
 from agent.mqtt import client
-from agent.mqtt.error import MqttError
+from agent.mqtt.packets import MqttError
 from agent.mqtt.routes import UNCONFIRMED
 from agent.status import GatewayStatus, read_status
 

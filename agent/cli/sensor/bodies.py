@@ -88,9 +88,8 @@ def _mapped(body: bytes, options: BodyOptions, name: str, mappings: MappingSetti
 
 def _published(body: bytes, topic: str, options: BodyOptions, mqtt: MqttSettings) -> Delivery:
     """Return the delivery of a message from an MQTT broker."""
-    from agent.mqtt.device_list import DeviceListReader
     from agent.mqtt.routes import Routes
-    from agent.mqtt.zigbee_names import DEVICES, Kind, ZigbeeNames
+    from agent.mqtt.zigbee_names import DEVICES, DeviceListReader, Kind, ZigbeeNames
 
     names = ZigbeeNames()
     if options.devices is not None:

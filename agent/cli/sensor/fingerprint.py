@@ -85,8 +85,7 @@ def _fingerprint_lines(body: bytes, fields: tuple[str, ...]) -> list[str]:
 
 def _fingerprint_line(entries: object, fields: tuple[str, ...]) -> str:
     from agent.decode.decoded import InvalidEvent
-    from agent.decode.event_map import to_event
-    from agent.decode.query import NO_PARAMETERS
+    from agent.decode.event_map import NO_PARAMETERS, to_event
 
     label = None
     if isinstance(entries, dict):

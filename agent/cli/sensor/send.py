@@ -150,8 +150,7 @@ def _context(file: Path | None, opened: ExitStack) -> SensorContext | None:
 def _encode(event: dict[str, object], format_: str) -> Body:
     from agent.cli.sensor.senders import Body
     from agent.decode.decoded import InvalidEvent
-    from agent.decode.event_map import to_event
-    from agent.decode.query import NO_PARAMETERS
+    from agent.decode.event_map import NO_PARAMETERS, to_event
     from contract import cbor
     from contract.fingerprint import fingerprint, needs_label
 

@@ -11,19 +11,18 @@ from confluent_kafka import Producer
 
 from agent.forward.delivery.confirmation import Confirmation
 from agent.forward.delivery.in_flight import InFlightBatch, InFlightWindow
-from agent.forward.delivery.produce import discard, hand_over, serve
-from agent.forward.delivery.reading import count_for_cap, process_reports, read_new, wait_for_new
 from agent.forward.delivery.session import (
     IDLE_SECONDS_MAX,
     POLL_SECONDS_MAX,
     START,
     STOP_MS_MAX,
+    Session,
     SessionContext,
+    serve,
 )
 from agent.forward.errors import RefusedError, SessionError, UnreachableError
 from agent.forward.kafka.client import LastError
 from agent.forward.kafka.health import Silence
-from agent.forward.kafka.record import encode, value_bytes
 from agent.forward.kafka.topic import TopicView
 from agent.store.port import StoredEvent
 
@@ -54,36 +53,27 @@ class AtLeastOnce:
         return PipelinedSession(context, Producer({**config, "error_cb": errors}), errors, topic)
 
 
-class PipelinedSession:
+class PipelinedSession(Session):
     """Sends new events in order, several batches at a time, and marks them in order."""
 
     def __init__(self, context: SessionContext, producer: Producer, errors: LastError, topic: TopicView) -> None:
-        self._context = context
-        self._producer = producer
-        self._errors = errors
+        super().__init__(context, producer, errors)
         self._topic = topic
         self._leader_epochs = topic.leader_epochs
         self._window = InFlightWindow(IN_FLIGHT_MAX)
-        self._cursor = START
         self._rewind = False
         self._alone: StoredEvent | None = None
         """The event that was sent alone, since it may be too large."""
         self._silence = Silence(context.clock, context.silence_ms)
         self._confirmation = Confirmation(context.watch, topic.id, context.clock, context.confirm_ms)
-        self.marked = 0
 
     def run(self, stop: threading.Event) -> None:
-        """Implement `Session`."""
         while not stop.is_set():
-            process_reports(self._context, self._producer)
+            self._process_reports()
             self._fill(stop)
             self._wait()
             self._advance()
         self._finish()
-
-    def close(self) -> None:
-        """Implement `Session`."""
-        discard(self._producer)
 
     def _fill(self, stop: threading.Event) -> None:
         """Send batches while the producer's queue has space and there are new events."""
@@ -109,13 +99,11 @@ class PipelinedSession:
             self._cursor, self._rewind = START, False
         if self._rewind or self._alone is not None or not self._window.has_space:
             return False
-        return self._context.oversized.due or (
-            not self._context.oversized.full and wait_for_new(self._context, self._producer, self._cursor, 0)
-        )
+        return self._context.oversized.due or (not self._context.oversized.full and self._wait_for_new(0))
 
     def _read(self) -> Sequence[StoredEvent]:
         """Read new events after the cursor, without the held ones."""
-        while events := read_new(self._context, self._cursor):
+        while events := self._read_new():
             if sendable := self._context.oversized.cut(events):
                 return sendable
             self._cursor = events[-1].position
@@ -123,21 +111,17 @@ class PipelinedSession:
 
     def _send(self, events: Sequence[StoredEvent], stop: threading.Event) -> None:
         """Send consecutive events as one batch, or as several, split at those that the producer refuses."""
-        count_for_cap(self._context, events)
-        producer, context = self._producer, self._context
+        self._count_for_cap(events)
         in_flight = InFlightBatch(events[0].position, self._leader_epochs)
         full = partial(self._check_full, in_flight, stop)
         for event in events:
-            record = encode(event, context.gateway, context.sign)
-            if hand_over(producer, context.topic, record, in_flight.report, full, context.partition):
-                in_flight.sent(event.position)
-            else:
+            if not self._hand_over(event, in_flight, full):
                 self._add(in_flight)
-                self._context.oversized.refused(event, value_bytes(record))
+                self._context.oversized.refused(event, self._size(event))
                 in_flight = InFlightBatch(event.position + 1, self._leader_epochs)
                 full = partial(self._check_full, in_flight, stop)
             if event.position % REPORTS_EVENTS == 0:
-                producer.poll(0)
+                self._producer.poll(0)
         self._cursor = max(self._cursor, events[-1].position)
         self._add(in_flight)
 
@@ -151,7 +135,7 @@ class PipelinedSession:
             serve(self._producer, POLL_SECONDS_MAX)
         else:
             seconds = IDLE_SECONDS_MAX if self._window.empty else POLL_SECONDS_MAX
-            wait_for_new(self._context, self._producer, self._cursor, seconds)
+            self._wait_for_new(seconds)
             self._producer.poll(0)
 
     def _advance(self, *, at_once: bool = False) -> None:
@@ -197,9 +181,7 @@ class PipelinedSession:
         """Hold an event that was refused alone; raise SessionError for any other failure."""
         if failed.refused and self._alone is not None:
             alone, self._alone = self._alone, None
-            self._context.oversized.refused(
-                alone, value_bytes(encode(alone, self._context.gateway, self._context.sign))
-            )
+            self._context.oversized.refused(alone, self._size(alone))
             self._window.drop(failed)
         elif failed.refused:
             self._context.oversized.suspect(failed.first, failed.last)

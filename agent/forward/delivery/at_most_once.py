@@ -13,18 +13,18 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from agent.forward.delivery import oversized
 from agent.forward.delivery.in_doubt import read_in_doubt
 from agent.forward.delivery.in_flight import InFlightBatch
-from agent.forward.delivery.produce import discard, hand_over, serve
-from agent.forward.delivery.reading import count_for_cap, process_reports, read_new, wait_for_new
 from agent.forward.delivery.session import (
     IDLE_SECONDS_MAX,
     POLL_SECONDS_MAX,
     START,
+    Session,
     SessionContext,
+    serve,
 )
 from agent.forward.errors import SessionError, TopicMissingError, UnreachableError
 from agent.forward.kafka.attempt import attempt
 from agent.forward.kafka.client import LastError, describe
-from agent.forward.kafka.record import encode, is_own, value_bytes
+from agent.forward.kafka.record import is_own
 from agent.forward.kafka.topic import TopicView
 from agent.store.facts import IN_DOUBT
 from agent.store.port import Outbox, StoredEvent
@@ -70,43 +70,34 @@ def abandon_in_doubt(outbox: Outbox) -> None:
     _InDoubtRecord(outbox).abandon("the agent ended")
 
 
-class AtMostOnceSession:
+class AtMostOnceSession(Session):
     """Sends new events in order, a batch at a time, each only after the broker has answered since the last."""
 
     def __init__(
         self, context: SessionContext, producer: Producer, errors: LastError, in_doubt: _InDoubtRecord
     ) -> None:
-        self._context = context
-        self._producer = producer
-        self._errors = errors
+        super().__init__(context, producer, errors)
         self._in_doubt = in_doubt
-        self._cursor = START
-        self.marked = 0
 
     def run(self, stop: threading.Event) -> None:
-        """Implement `Session`."""
-        outbox = self._context.outbox
         while not stop.is_set():
-            process_reports(self._context, self._producer)
-            if outbox.take_returned():
+            self._process_reports()
+            if self._context.outbox.take_returned():
                 self._cursor = START
             seconds = 0 if self._in_doubt.in_flight else IDLE_SECONDS_MAX
-            if not wait_for_new(self._context, self._producer, self._cursor, seconds):
-                if self._in_doubt.in_flight:
-                    self._check_connection()
-                    self._in_doubt.settle()
+            if not self._wait_for_new(seconds):
+                self._settle()
                 continue
             self._check_connection()
-            events = read_new(self._context, self._cursor)
-            if events:
+            if events := self._read_new():
                 self._send(events)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Record that the batch in flight has arrived, where there is one and the connection has held."""
         if self._in_doubt.in_flight:
             self._check_connection()
             self._in_doubt.settle()
-
-    def close(self) -> None:
-        """Implement `Session`."""
-        discard(self._producer)
 
     def _send(self, events: Sequence[StoredEvent]) -> None:
         """Release a batch, then send it.
@@ -117,14 +108,10 @@ class AtMostOnceSession:
         if not self._in_doubt.release(events[0].position, events[-1].position):
             return  # the next turn reads what is left
         self._cursor = events[-1].position
-        context = self._context
-        count_for_cap(context, events)
+        self._count_for_cap(events)
         for event in events:
-            record = encode(event, context.gateway, context.sign)
-            if hand_over(self._producer, context.topic, record, in_flight.report, lambda: None, context.partition):
-                in_flight.sent(event.position)
-            else:
-                self._refuse(event, value_bytes(record))
+            if not self._hand_over(event, in_flight, lambda: None):
+                self._refuse(event, self._size(event))
         while in_flight.unreported:  # ends: a record is reported after MESSAGE_MS at the latest
             self._context.wall_steps.check()
             serve(self._producer, POLL_SECONDS_MAX)

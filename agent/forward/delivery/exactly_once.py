@@ -14,33 +14,34 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from agent.config.settings import KafkaSettings
 from agent.forward.delivery.in_flight import InFlightBatch
-from agent.forward.delivery.produce import discard, hand_over, serve
-from agent.forward.delivery.reading import count_for_cap, process_reports, read_new, wait_for_new
 from agent.forward.delivery.session import (
     IDLE_SECONDS_MAX,
     START,
     STOP_MS_MAX,
+    Session,
     SessionContext,
+    serve,
 )
 from agent.forward.delivery.transaction import GROUP_PREFIX, Intent, Marker, parse_marker, read_intent
-from agent.forward.delivery.transaction_recovery import HELD_BACK, await_stable, is_committed, is_visible, still_new
 from agent.forward.delivery.transactional import (
+    HELD_BACK,
     MARKER_PARTITION,
     STEP_SECONDS_MAX,
     TransactionalProducer,
+    await_stable,
     end_seconds_max,
+    is_committed,
+    is_visible,
     step,
+    still_new,
 )
 from agent.forward.errors import ClonedError, SessionError, TopicReplacedError, UnreachableError
 from agent.forward.kafka.attempt import close
-from agent.forward.kafka.client import LastError, open_reader
+from agent.forward.kafka.client import LastError, open_reader, raw_metadata
 from agent.forward.kafka.health import Silence
-from agent.forward.kafka.metadata import raw_metadata
-from agent.forward.kafka.record import encode, value_bytes
 from agent.forward.kafka.topic import TopicView, leader_epochs
 from agent.store.facts import TRANSACTION_INTENT, TRANSACTION_SETTLED
 from agent.store.port import Batch, Outbox, StoredEvent
-from contract.record import Record
 
 TRANSACTION_MS: Final = 10_000
 """After this the broker aborts an open transaction, which blocks every reader of committed records."""
@@ -173,7 +174,7 @@ class Settled:
     number: int = 0
 
 
-class TransactionalSession:
+class TransactionalSession(Session):
     """Sends new events in order, one transaction at a time; each begins only once its batch was read."""
 
     def __init__(
@@ -186,7 +187,7 @@ class TransactionalSession:
         latest: int,
         epochs: set[str],
     ) -> None:
-        self._context = context
+        super().__init__(context, transactional.producer, transactional.errors)
         self._transactional = transactional
         self._reader = reader
         """Receives committed records only."""
@@ -197,19 +198,15 @@ class TransactionalSession:
         self._number = latest
         self._epochs = epochs
         self.settled = Settled()
-        self._cursor = START
         self._cleared: set[int] = set()
         """Partitions in which no earlier transaction of this gateway is open: one of this session has ended there."""
-        self.marked = 0
 
     def run(self, stop: threading.Event) -> None:
-        """Implement `Session`."""
-        outbox = self._context.outbox
         check_broker = partial(self._context.watch.read_id, stop)
         while not stop.is_set():
             self._context.wall_steps.check()
-            process_reports(self._context, self._transactional.producer, self._reader)
-            if outbox.take_returned():
+            self._process_reports(self._reader)
+            if self._context.outbox.take_returned():
                 self._cursor = START
             if events := self._context.oversized.next_try(check_broker) or self._read(stop):
                 self._send(events, stop)
@@ -219,17 +216,16 @@ class TransactionalSession:
         if self._context.oversized.full:
             stop.wait(IDLE_SECONDS_MAX)
             return ()
-        if not wait_for_new(self._context, self._transactional.producer, self._cursor, IDLE_SECONDS_MAX):
+        if not self._wait_for_new(IDLE_SECONDS_MAX):
             return ()
-        events = read_new(self._context, self._cursor)
+        events = self._read_new()
         sendable = self._context.oversized.cut(events)
         if events and not sendable:
             self._cursor = events[-1].position
         return sendable
 
     def close(self) -> None:
-        """Implement `Session`."""
-        discard(self._transactional.producer)
+        super().close()
         close(self._reader, threading.Event())
 
     def _send(self, events: Sequence[StoredEvent], stop: threading.Event) -> None:
@@ -295,26 +291,20 @@ class TransactionalSession:
         return intent
 
     def _produce(self, events: Sequence[StoredEvent], in_flight: InFlightBatch) -> bool:
-        """Hand the events to the producer; return False where it has refused one for its size."""
-        count_for_cap(self._context, events)
-        for event in events:
-            record = encode(event, self._context.gateway, self._context.sign)
-            if not self._hand_over(record, in_flight):
-                self._context.oversized.refused(event, value_bytes(record))
-                return False
-            in_flight.sent(event.position)
-        return True
+        """Hand the events to the producer; return False where it has refused one for its size.
 
-    def _hand_over(self, record: Record, in_flight: InFlightBatch) -> bool:
-        """Hand a record to the producer; raise SessionError with the reason for which the transaction has failed.
-
-        Once a report has failed the transaction, the client itself reports nothing but an "erroneous state".
+        Raise SessionError with the reason for which the transaction has failed.
         """
-        producer, topic, partition = self._transactional.producer, self._context.topic, self._context.partition
+        self._count_for_cap(events)
         try:
-            return hand_over(producer, topic, record, in_flight.report, self._transactional.check, partition)
+            for event in events:
+                if not self._hand_over(event, in_flight, self._transactional.check):
+                    self._context.oversized.refused(event, self._size(event))
+                    return False
         except SessionError as error:
-            raise SessionError(self._transactional.explain_failure(topic, str(error))) from error
+            # Once a report has failed the transaction, the client itself reports nothing but an "erroneous state".
+            raise SessionError(self._transactional.explain_failure(self._context.topic, str(error))) from error
+        return True
 
     def _await_reports(self, events: Sequence[StoredEvent], in_flight: InFlightBatch, stop: threading.Event) -> bool:
         """Wait until every record is reported; return False where the broker has refused one for its size.
@@ -324,18 +314,17 @@ class TransactionalSession:
         silence = Silence(self._context.clock, self._context.silence_ms)
         deadline: int | None = None
         while in_flight.unreported:
-            serve(self._transactional.producer, REPORT_SECONDS)
+            serve(self._producer, REPORT_SECONDS)
             self._context.wall_steps.check()
             self._transactional.check()
             if silence.lasts(in_flight.unreported):
-                self._context.link.report_failure(UnreachableError(self._transactional.errors.text or str(silence)))
+                self._context.link.report_failure(UnreachableError(self._errors.text or str(silence)))
             if stop.is_set():
                 deadline = deadline or self._context.clock.monotonic_ms() + STOP_MS_MAX
                 if self._context.clock.monotonic_ms() > deadline:
                     raise SessionError("the agent stops")
         if in_flight.refused and len(events) == 1:
-            record = encode(events[0], self._context.gateway, self._context.sign)
-            self._context.oversized.refused(events[0], value_bytes(record))
+            self._context.oversized.refused(events[0], self._size(events[0]))
         elif in_flight.refused:
             self._context.oversized.suspect(in_flight.first, in_flight.last)
         elif in_flight.failure is not None:

@@ -1,34 +1,46 @@
-"""The interface of the delivery modes, and what all of them share."""
+"""The interface of the delivery modes, and what all of them share: reading new events, and handing records over."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
 from agent.clock import Clock
-from agent.forward.delivery.gathering import Gathering
-from agent.forward.delivery.lanes import Expiry, Turn
-from agent.forward.delivery.oversized import Oversized
+from agent.forward.delivery.in_flight import InFlightBatch
+from agent.forward.delivery.lanes import Expiry, Gathering, Turn
+from agent.forward.delivery.oversized import TOO_LARGE_CODES, Oversized
+from agent.forward.errors import SessionError
+from agent.forward.kafka.client import LastError, code_of, describe
 from agent.forward.kafka.health import Link
 from agent.forward.kafka.login_files import WallSteps
-from agent.forward.kafka.partitioner import BY_KEY
-from agent.forward.kafka.topic import TopicView, TopicWatch
+from agent.forward.kafka.record import encode, value_bytes
+from agent.forward.kafka.topic import BY_KEY, TopicView, TopicWatch
 from agent.forward.kafka.uplink import Uplink
-from agent.store.port import Outbox
+from agent.store.port import Outbox, StoredEvent
+from contract.record import Record
 
-START = 0
+if TYPE_CHECKING:
+    from confluent_kafka._types import HeadersType
+
+START: Final = 0
 """Below every position: the outbox counts from 1."""
-IDLE_SECONDS_MAX = 0.5
+IDLE_SECONDS_MAX: Final = 0.5
 """How long a session waits for an event, and so the longest time until a stop takes effect."""
-POLL_SECONDS_MAX = 0.02
+POLL_SECONDS_MAX: Final = 0.02
 """How long a session waits at once for a delivery report."""
-STOP_MS_MAX = 5_000
+STOP_MS_MAX: Final = 5_000
 """How long in-flight batches may take to be reported and marked when the agent stops."""
 BATCH_EVENTS_MAX = 1_000
 BATCH_BYTES_MAX = 512 * 1024
 """Bounds of one batch read from the outbox."""
+PURGE_POLLS_MAX: Final = 10
+"""Rounds of POLL_SECONDS_MAX in which a purged producer reports its records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +76,88 @@ class SessionContext:
     """How long acks wait at most for others that share their confirmation (`confirmation.confirm_ms`)."""
 
 
-class Session(Protocol):
+class Session:
     """The life of one producer: from the lowest new event on, until something fails or the agent stops."""
 
-    marked: int
-    """How many batches this session has marked."""
+    def __init__(self, context: SessionContext, producer: Producer, errors: LastError) -> None:
+        self._context = context
+        self._producer = producer
+        self._errors = errors
+        self._cursor = START
+        """The highest position that was read, and is not read again."""
+        self.marked = 0
+        """How many batches this session has marked."""
 
     def run(self, stop: threading.Event) -> None:
         """Send until the agent stops; raise SessionError where this producer cannot continue."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Abandon the producer and its records; bounded in time, whatever the broker does."""
+        discard(self._producer)
+
+    def _process_reports(self, *others: Consumer) -> None:
+        """Process what the clients report for the cap, in each turn of the session.
+
+        Twice a second each client queues 10 KiB or more (`STATISTICS_MS`), without limit, until it is polled.
+        """
+        if self._context.uplink is not None:
+            self._context.watch.serve()
+            self._producer.poll(0)
+            for other in others:
+                other.poll(0)
+
+    def _wait_for_new(self, seconds: float) -> bool:
+        """Wait for a new event above the cursor that may be sent now, or a returned batch.
+
+        While it is another lane's turn, or the cap forbids it, or events are gathered, the producer is served.
+        """
+        context, after = self._context, self._cursor
+        gathering = context.gathering
+        if gathering is not None and not gathering.is_due(after) and (left := gathering.seconds_left()):
+            if context.turn is not None:
+                context.turn.ask(has_events=False)
+            serve(self._producer, min(seconds, left))
+            return False
+        if (context.turn is not None and not context.turn.ask(has_events=context.outbox.wait(after, 0))) or (
+            context.uplink is not None and not context.uplink.is_open()
+        ):
+            serve(self._producer, min(seconds, POLL_SECONDS_MAX))
+            return False
+        is_new = context.outbox.wait(after, seconds)
+        return is_new if gathering is None else is_new and gathering.is_due(after)
+
+    def _read_new(self) -> Sequence[StoredEvent]:
+        """Read new events above the cursor: a batch, or as much of one as the cap allows at once.
+
+        There may be none where some of them have expired.
+        """
+        uplink, expiry = self._context.uplink, self._context.expiry
+        bytes_max = BATCH_BYTES_MAX if uplink is None else min(BATCH_BYTES_MAX, uplink.bytes_max)
+        events = self._context.outbox.read(self._cursor, BATCH_EVENTS_MAX, bytes_max)
+        return events if expiry is None else expiry.unexpired(events)
+
+    def _count_for_cap(self, events: Sequence[StoredEvent]) -> None:
+        """Count events on a capped uplink when the producer takes them: some that were read may wait."""
+        if self._context.uplink is not None:
+            size = sum(len(event.tail) for event in events)
+            self._context.uplink.hand_over(len(events), size, self._context.lane)
+
+    def _hand_over(self, event: StoredEvent, batch: InFlightBatch, check: Callable[[], None]) -> bool:
+        """Hand an event to the producer as part of a batch; return False where it is too large.
+
+        While the producer's queue is full, `check` is called, which raises where waiting is pointless.
+        """
+        context = self._context
+        record = encode(event, context.gateway, context.sign)
+        if not hand_over(self._producer, context.topic, record, batch.report, check, context.partition):
+            return False
+        batch.sent(event.position)
+        return True
+
+    def _size(self, event: StoredEvent) -> int:
+        """Return the size of the value of an event's record."""
+        return value_bytes(encode(event, self._context.gateway, self._context.sign))
 
 
 class Mode(Protocol):
@@ -89,3 +172,52 @@ class Mode(Protocol):
 
         Raise KafkaException or SessionError where that fails, ClonedError where it must not be retried.
         """
+
+
+Delivered = Callable[[KafkaError | None, Message], None]
+
+
+def hand_over(
+    producer: Producer,
+    topic: str,
+    record: Record,
+    delivered: Delivered,
+    check: Callable[[], None],
+    partition: int,
+) -> bool:
+    """Hand a record to the producer; return False where it is too large.
+
+    While the producer's queue is full, `check` is called, which raises where waiting is pointless.
+    """
+    key, value, headers = record
+    while True:
+        try:
+            producer.produce(topic, value, key, partition, delivered, headers=cast("HeadersType", headers))
+            return True
+        except BufferError:  # the user's own bounds of librdkafka's queue are below ours
+            serve(producer, POLL_SECONDS_MAX)
+            check()
+        except KafkaException as error:
+            if code_of(error) not in TOO_LARGE_CODES:
+                raise SessionError(describe(error)) from error
+            return False
+
+
+def serve(producer: Producer, seconds: float) -> None:
+    """Process delivery reports; sleep for `seconds` where there is none.
+
+    Does not wait within the client, whose waits lengthen when the wall clock is set back (`wall_steps`).
+    """
+    if not producer.poll(0):
+        time.sleep(seconds)
+
+
+def discard(producer: Producer) -> None:
+    """Abandon a producer and its records; bounded in time, whatever the broker does."""
+    with suppress(KafkaException):  # a producer with a fatal error raises at every call
+        producer.purge()
+    for _ in range(PURGE_POLLS_MAX):
+        if not len(producer):
+            break
+        with suppress(KafkaException):
+            serve(producer, POLL_SECONDS_MAX)

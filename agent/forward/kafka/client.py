@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from agent.config import files
@@ -220,3 +220,15 @@ def code_of(error: KafkaException) -> int | None:
     """Return the code of a client's exception, None where it has none."""
     cause = error.args[0] if error.args else None
     return cause.code() if isinstance(cause, KafkaError) else None
+
+
+def raw_metadata(committed: TopicPartition) -> bytes:
+    """Return the bytes of a committed offset's metadata, possibly followed by foreign ones.
+
+    librdkafka copies the metadata without its closing NUL, and the Python client reads it as a C string (2.16). So the
+    format itself must show where it ends.
+    """
+    try:
+        return (committed.metadata or "").encode()
+    except UnicodeDecodeError as error:
+        return bytes(error.object)

@@ -13,8 +13,13 @@ from confluent_kafka.admin import AdminClient
 
 from agent.forward.errors import UnreachableError
 from agent.forward.kafka.attempt import attempt
-from agent.forward.kafka.client import REQUEST_SECONDS_MAX, STOP_POLL_SECONDS, LastError, code_of
-from agent.forward.kafka.metadata import WithMetadata, raw_metadata
+from agent.forward.kafka.client import (
+    REQUEST_SECONDS_MAX,
+    STOP_POLL_SECONDS,
+    LastError,
+    code_of,
+    raw_metadata,
+)
 from agent.forward.kafka.topic import LogEnd, TopicWatch
 from agent.forward.receipts.rules import PartitionView, View
 from agent.forward.receipts.truncation import RecordLabel
@@ -149,6 +154,6 @@ def _view(committed: TopicPartition | None, end: LogEnd | None) -> PartitionView
     return PartitionView(committed.offset, read_receipt(committed), log_end, leader_epoch, committed.leader_epoch)
 
 
-def read_receipt(committed: WithMetadata) -> Receipt | None:
+def read_receipt(committed: TopicPartition) -> Receipt | None:
     """Return the receipt beside an offset, ignoring bytes beyond the metadata's end."""
     return parse(raw_metadata(committed).decode(errors="replace"))

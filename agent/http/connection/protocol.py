@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from agent.delivery import Answer
 from agent.http.address import uri_host
 from agent.http.application import Application
-from agent.http.connection.whole_post import read_whole_post
+from agent.http.head import read_whole_post
 from agent.http.response import Response, fields_of
 
 

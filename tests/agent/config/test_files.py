@@ -24,7 +24,7 @@ from agent.http.auth.access import open_tls
 from agent.http.auth.tokens import read_tokens
 from agent.http.errors import HttpSettingsError
 from agent.mqtt.client import connect_separately
-from agent.mqtt.error import MqttError
+from agent.mqtt.packets import MqttError
 from contract.files import BYTES_MAX, read
 
 SECONDS_MAX = 30

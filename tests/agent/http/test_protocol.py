@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.delivery import Answer, Status
-from agent.http.connection.whole_post import read_whole_post
+from agent.http.head import read_whole_post
 from tests.agent.http.client import Raw, post_bytes
 from tests.agent.http.serving import EVENT, serving
 from tests.agent.recorder import Recorder

@@ -15,8 +15,7 @@ from agent.decode import Decoded, Undecodable, decode
 from agent.delivery import Delivery, ForeignFormat, Media
 from agent.mappings import builtin
 from agent.mappings.mapping import EventMapping, MappingError, read
-from agent.mappings.plain import plain
-from agent.mappings.work import WORK_MAX
+from agent.mappings.plain import WORK_MAX, plain
 from contract.event import Event
 from contract.fingerprint import fingerprint
 from contract.record import encode_tail

@@ -12,9 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.config.subscriptions import TOPIC_BYTES_MAX
-from agent.mqtt.device_list import ENTRY_CHARACTERS_MAX, NAME_CHARACTERS_MAX, DeviceListReader, read_entries
 from agent.mqtt.packets import Message
-from agent.mqtt.zigbee_names import DEVICES, GROUPS, LIST_BYTES_MAX, Kind, ZigbeeNames
+from agent.mqtt.zigbee_names import (
+    DEVICES,
+    ENTRY_CHARACTERS_MAX,
+    GROUPS,
+    LIST_BYTES_MAX,
+    NAME_CHARACTERS_MAX,
+    DeviceListReader,
+    Kind,
+    ZigbeeNames,
+    read_entries,
+)
 from agent.pace import TURN_SECONDS_MAX
 from tests.agent.coap.stepped_loop import SteppedLoop
 from tests.agent.mqtt.gateway import Recorder

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.mqtt.ack_order import AckOrder
 from agent.mqtt.buffered_socket import SEND_BYTES_MAX, BufferedSocket
-from agent.mqtt.error import MqttError
-from agent.mqtt.packets import HEAD_BYTES_MAX, Item, Message, Packets
+from agent.mqtt.packets import HEAD_BYTES_MAX, Item, Message, MqttError, Packets
+from agent.mqtt.pending import AckOrder
 from tests.agent.mqtt.raw_broker import PUBACK, PUBLISH, packet, publish
 
 PACKET_BYTES_MAX = 200

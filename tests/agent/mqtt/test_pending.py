@@ -12,11 +12,10 @@ import pytest
 from agent.config.settings import MqttSettings
 from agent.config.subscriptions import TOPIC_BYTES_MAX, Subscription
 from agent.delivery import Answer, Delivery, Media, Respond, Status
-from agent.mqtt.device_list import DeviceListReader
 from agent.mqtt.packets import Message
 from agent.mqtt.reception import Reception, ReceptionLimits
 from agent.mqtt.routes import Routes
-from agent.mqtt.zigbee_names import UNKNOWN_NAMES_MAX, ZigbeeNames
+from agent.mqtt.zigbee_names import UNKNOWN_NAMES_MAX, DeviceListReader, ZigbeeNames
 from agent.pace import TURN_SECONDS_MAX
 from tests.agent.coap.stepped_loop import SteppedLoop
 from tests.agent.mqtt.gateway import DURABLE, Recorder

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from agent.coap.slow_path.budget import SENDER_SHARE, Budget, WaitingLine
+from agent.coap.slow_path.requests import SENDER_SHARE, Budget, WaitingLine
 from agent.coap.slow_path.resource import IN_PROGRESS_MAX
 from agent.coap.tuning import Tuning
 from agent.coap.udp import endpoint_of

@@ -21,7 +21,7 @@ from random import Random
 from typing import Any
 
 from agent.config import load
-from agent.forward.delivery import reading
+from agent.forward.delivery import session
 from agent.forward.delivery.at_most_once import AtMostOnceSession, _InDoubtRecord
 from agent.service import serve
 from agent.store.outbox import StoreOutbox
@@ -85,7 +85,7 @@ def _die() -> None:
 
 def _arm(step: Step | None, countdown: int, random: Random) -> None:
     """Kill the agent at the step's n-th occurrence, or at any time."""
-    vars(reading)["BATCH_EVENTS_MAX"] = EVENTS_PER_BATCH
+    vars(session)["BATCH_EVENTS_MAX"] = EVENTS_PER_BATCH
     if step is None:
         threading.Timer(random.uniform(0, LIFE_MS_MAX) / 1000, _die).start()
         return

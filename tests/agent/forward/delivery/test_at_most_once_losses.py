@@ -118,7 +118,7 @@ def test_wherever_the_broker_is_killed_nothing_is_there_twice_and_nothing_missin
         return answer
 
     monkeypatch.setattr(owner, method, deadly)
-    monkeypatch.setattr("agent.forward.delivery.reading.BATCH_EVENTS_MAX", EVENTS)
+    monkeypatch.setattr("agent.forward.delivery.session.BATCH_EVENTS_MAX", EVENTS)
     with forwarding(kafka.settings(MODE), outbox):
         wait_until(killed.is_set, "the broker is killed")
         broker.start()

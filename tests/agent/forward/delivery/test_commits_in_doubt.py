@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient
 
 from agent.forward.delivery.transaction import GROUP_PREFIX
 from agent.forward.delivery.transactional import MARKER_PARTITION
+from agent.forward.kafka.client import raw_metadata
 from agent.forward.kafka.health import REACHABLE
-from agent.forward.kafka.metadata import raw_metadata
 from agent.telemetry.links import LinkName
 from tests.agent.forward.broker import LinkedTopic, sequence
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded

@@ -16,8 +16,7 @@ from confluent_kafka.admin import AdminClient
 from agent.clock import SystemClock
 from agent.forward.delivery.session import SessionContext
 from agent.forward.delivery.transaction import Intent, Marker, read_intent
-from agent.forward.delivery.transaction_recovery import abort_hanging_transaction
-from agent.forward.delivery.transactional import TransactionalProducer
+from agent.forward.delivery.transactional import TransactionalProducer, abort_hanging_transaction
 from agent.forward.forwarder import Forwarder
 from agent.forward.kafka.client import LastError
 from agent.forward.kafka.health import CLONED, REACHABLE
@@ -363,7 +362,7 @@ def test_while_somebody_else_holds_readers_back_a_session_begins_with_nothing_co
 
 
 # A restarted broker may report a transaction as committed and leave it open in the topic
-# (agent/forward/delivery/transaction_recovery.py).
+# (agent/forward/delivery/transactional.py).
 @pytest.mark.guarantee(4)
 @pytest.mark.parametrize(
     "end",

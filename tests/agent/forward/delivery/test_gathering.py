@@ -9,8 +9,7 @@ import pytest
 
 from agent.clock import SystemClock
 from agent.config.settings import KafkaSettings
-from agent.forward.delivery.gathering import EVENTS_MAX, STOP_MS_MAX, Gathering
-from agent.forward.delivery.lanes import Turns
+from agent.forward.delivery.lanes import EVENTS_MAX, STOP_MS_MAX, Gathering, Turns
 from agent.forward.forwarder import ForwardedLane
 from agent.forward.kafka.login_files import Hours, LoginFiles, SessionStop
 from agent.store.port import Batch, Offsets

@@ -19,6 +19,8 @@ from agent.forward.errors import SessionError
 from agent.forward.kafka.client import LastError
 from agent.store.port import Batch, LabelRange, Offsets
 from contract.event import Label
+from tests.agent.forward.events import readings
+from tests.support.memory_outbox import stored
 
 EPOCH = "0123456789abcdef"
 epochs = st.text("0123456789abcdef", min_size=16, max_size=16)
@@ -74,10 +76,11 @@ def test_a_transaction_that_has_failed_meanwhile_is_reported_with_its_reason() -
         def send_offsets_to_transaction(self, *_: Any) -> None:
             raise KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed"))
 
-    context = cast("SessionContext", SimpleNamespace(topic="events", gateway="gw1", partition=-1))
+    parts = SimpleNamespace(topic="events", gateway="gw1", partition=-1, sign=None, uplink=None)
+    context = cast("SessionContext", parts)
     transactions = TransactionalProducer(cast("Any", FailedProducer()), LastError(), None, 9.0)
     topic = cast("Any", SimpleNamespace(leader_epochs={}))
     session = TransactionalSession(context, transactions, cast("Any", None), topic, None, 0, set())
 
     with pytest.raises(SessionError, match="Topic authorization failed"):
-        session._hand_over((b"d", b"{}", []), InFlightBatch(1, {}))
+        session._produce([stored(1, next(readings(1)))], InFlightBatch(1, {}))

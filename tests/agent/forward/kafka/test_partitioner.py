@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Message, Producer
 
-from agent.forward.kafka.partitioner import BY_KEY, murmur2, partition_of
+from agent.forward.kafka.topic import BY_KEY, murmur2, partition_of
 from agent.forward.replay import send_again
 from tests.agent.forward.broker import PARTITIONS, KafkaTopic
 from tests.agent.forward.checks import wait_until_forwarded

@@ -257,7 +257,7 @@ class Overread:
 
 
 def test_bytes_that_are_no_text_are_cut_off() -> None:
-    assert read_receipt(Overread()) == RECEIPT
+    assert read_receipt(cast("TopicPartition", Overread())) == RECEIPT
 
 
 class Unsettled:
