@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 from agent.coap.answer import BODY_TOO_LARGE, TOO_MANY, refusal_of
@@ -122,18 +122,18 @@ class Dispatcher:
         exchange.asks_time = post.asks_time
         if len(body) > self._body_bytes_max:
             self._counters.refuse("coap", endpoint.sender, BODY_TOO_LARGE)
-            exchange.respond(BODY_TOO_LARGE)
+            self._exchanges.finish(exchange, BODY_TOO_LARGE)
             return True
         media = media_of(post.content_format, body)
         delivery = Delivery(body, media, "coap", endpoint.sender, None, post.query, retransmission_key)
-        self._receive(delivery, exchange.respond)
+        self._receive(delivery, partial(self._exchanges.finish, exchange))
         return True
 
     def _settle(self, datagram: bytes, endpoint: Endpoint) -> None:
         """Process an ACK or Reset."""
         if len(datagram) != HEADER_BYTES:
             self._counters.malformed += 1
-        elif not self._exchanges.settle(endpoint, datagram[2:4]):
+        elif not self._exchanges.separate.settle(endpoint.address, datagram[2:4]):
             self._slow_path.settle(datagram, endpoint)
 
 

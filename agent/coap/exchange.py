@@ -146,7 +146,6 @@ class Exchange:
     """One request, from its reception to its answer."""
 
     __slots__ = (
-        "_exchanges",
         "acknowledged",
         "asks_time",
         "confirmable",
@@ -156,10 +155,7 @@ class Exchange:
         "retransmission_key",
     )
 
-    def __init__(
-        self, exchanges: Exchanges, endpoint: Endpoint, head: bytes, retransmission_key: bytes, received: float
-    ) -> None:
-        self._exchanges = exchanges
+    def __init__(self, endpoint: Endpoint, head: bytes, retransmission_key: bytes, received: float) -> None:
         self.endpoint = endpoint
         self.head = head
         """Header and token of the request."""
@@ -170,10 +166,6 @@ class Exchange:
         self.asks_time = False
         self.acknowledged = False
         """Whether an empty ACK was sent."""
-
-    def respond(self, answer: Answer) -> None:
-        """Answer the sensor."""
-        self._exchanges.finish(self, answer)
 
 
 class Exchanges:
@@ -194,7 +186,7 @@ class Exchanges:
         now: Now,
     ) -> None:
         self._send = send
-        self._separate = separate
+        self.separate = separate
         self._now = now
         self._next_message_id = next_message_id
         self._body_bytes_max = body_bytes_max
@@ -224,8 +216,8 @@ class Exchanges:
 
     def open(self, endpoint: Endpoint, head: bytes, retransmission_key: bytes, now: float) -> Exchange | None:
         """Begin an exchange; refuse the request and return None where too many are in progress."""
-        exchange = Exchange(self, endpoint, head, retransmission_key, now)
-        if len(self._in_progress) + len(self._acknowledged) + len(self._separate) >= self._tuning.exchanges_max:
+        exchange = Exchange(endpoint, head, retransmission_key, now)
+        if len(self._in_progress) + len(self._acknowledged) + len(self.separate) >= self._tuning.exchanges_max:
             self._counters.refused += 1
             self._send(self._response(exchange, TOO_MANY), endpoint)
             return None
@@ -239,11 +231,11 @@ class Exchanges:
         self._in_progress.pop(exchange.retransmission_key, None)
         self._acknowledged.pop(exchange.retransmission_key, None)
         reply = reply_to(answer, self._body_bytes_max)
-        self.reply(exchange, accepted_at(self._now()) if exchange.asks_time and reply is ACCEPTED else reply)
+        self._send_reply(exchange, accepted_at(self._now()) if exchange.asks_time and reply is ACCEPTED else reply)
         if self._idle is not None and len(self) == 0:
             self._idle.set()
 
-    def reply(self, exchange: Exchange, reply: Reply) -> None:
+    def _send_reply(self, exchange: Exchange, reply: Reply) -> None:
         """Send the reply, and cache it where it is lasting.
 
         The cached datagram is the ACK with the answer, also after an empty ACK: a sensor that retransmits its request
@@ -255,7 +247,7 @@ class Exchanges:
         if exchange.acknowledged:
             message_id = self._next_message_id().to_bytes(2, "big")
             separate = response(CONFIRMABLE, reply.code, message_id, exchange.head, tail(reply))
-            self._separate.send(separate, exchange.endpoint)
+            self.separate.send(separate, exchange.endpoint)
         else:
             self._send(datagram, exchange.endpoint)
 
@@ -267,10 +259,6 @@ class Exchanges:
         """
         self._responses.clear()
 
-    def settle(self, endpoint: Endpoint, message_id: bytes) -> bool:
-        """Process an ACK or Reset; return whether it was for a separate response."""
-        return self._separate.settle(endpoint.address, message_id)
-
     async def finished(self) -> None:
         """Wait until nothing is in progress."""
         if len(self):
@@ -279,7 +267,7 @@ class Exchanges:
 
     def close(self) -> None:
         """Cancel all timers."""
-        self._separate.close()
+        self.separate.close()
         if self._timer is not None:
             self._timer.cancel()
 

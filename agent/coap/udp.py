@@ -15,7 +15,7 @@ from hashlib import blake2b
 from importlib.util import find_spec
 from struct import Struct
 from types import TracebackType
-from typing import Final, Protocol, Self, cast
+from typing import Any, Final, Protocol, Self, cast
 from urllib.parse import quote
 
 from agent.coap.counters import Counters
@@ -65,7 +65,7 @@ class Endpoint:
 @lru_cache(maxsize=ENDPOINTS_MAX)
 def endpoint_of(address: Address, packet_info: bytes) -> Endpoint:
     """Return the endpoint of recvmsg's address and its struct in6_pktinfo (RFC 3542), empty where there is none."""
-    sender = f"coap://{_host(address)}"
+    sender = f"coap://{uri_host(address)}"
     local = packet_info[:_ADDRESS_BYTES]
     ancillary: Ancillary = ()
     source = b""
@@ -92,14 +92,16 @@ def _packed(address: Address) -> bytes:
     return _SOCKADDR_IN6.pack(socket.AF_INET6, _PORT_FLOW.pack(port, flow), numeric, zone)
 
 
-def _host(address: Address) -> str:
-    """Return the host of a URI: IPv4 as such, a zone by its interface's name, percent-encoded (RFC 6874).
+def uri_host(address: tuple[Any, ...]) -> str:
+    """Return a socket address's host as in a URI: IPv4 as such, a zone by its interface's name (RFC 6874).
 
     The name, since an interface's number may change with a reboot.
     """
-    host, zone = address[0], address[3]
-    if host.startswith("::ffff:") and "." in host:
-        return host.removeprefix("::ffff:")
+    host = str(address[0]).partition("%")[0]
+    zone: int = address[3] if len(address) == 4 else 0
+    mapped = host.removeprefix("::ffff:")
+    if ":" not in mapped:
+        return mapped
     return f"[{host}%25{quote(_interface(zone), safe='')}]" if zone else f"[{host}]"
 
 

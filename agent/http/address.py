@@ -6,7 +6,6 @@ import socket
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from typing import Any
-from urllib.parse import quote
 
 from agent.http.errors import HttpBindError, HttpSettingsError
 
@@ -14,7 +13,6 @@ BACKLOG = 128
 BUFFER_BYTES = 32_768
 """Requested of the kernel for each direction of a connection; it allocates twice as much. By default each buffer could
 grow to some megabytes, which count against the service's memory."""
-_MAPPED = "::ffff:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +67,3 @@ def parse_listen_address(bind: str) -> ListenAddress:
         raise HttpSettingsError(f"http.bind: {bind!r} is not [address]:port") from error
     family, _, _, _, address = found[0]
     return ListenAddress(bind, family, address)
-
-
-def uri_host(address: tuple[Any, ...]) -> str:
-    """Return a socket address's host as in a URI: IPv4 as such, a zone by its interface's name (RFC 6874).
-
-    The name, since an interface's number may change with a reboot.
-    """
-    host = str(address[0]).partition("%")[0]
-    zone = address[3] if len(address) == 4 else 0
-    if host.startswith(_MAPPED) and "." in host:
-        return host.removeprefix(_MAPPED)
-    if ":" not in host:
-        return host
-    return f"[{host}%25{quote(socket.if_indextoname(zone), safe='')}]" if zone else f"[{host}]"

@@ -13,9 +13,10 @@ from typing import Self
 
 import uvicorn
 
+from agent.coap.udp import uri_host
 from agent.config.settings import HttpSettings
 from agent.delivery import Receive, Refuse, refuse_uncounted
-from agent.http.address import parse_listen_address, uri_host
+from agent.http.address import parse_listen_address
 from agent.http.application import Application
 from agent.http.auth.access import open_access, open_tls
 from agent.http.connection.acceptor import Acceptor

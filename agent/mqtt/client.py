@@ -71,14 +71,11 @@ def connect(settings: MqttSettings, gateway: str, client_id: str, in_progress_ma
 
 def connect_separately(settings: MqttSettings, gateway: str) -> Client:
     """Connect besides the agent, in a session that ends with the connection; raise MqttError."""
+    look = f"oncegate-{gateway}-look-{os.getpid()}"
     try:
         client = Client(
-            CallbackAPIVersion.VERSION2,
-            f"oncegate-{gateway}-look-{os.getpid()}",
-            protocol=_PROTOCOLS[settings.version],
-            reconnect_on_failure=False,
+            CallbackAPIVersion.VERSION2, look, protocol=_PROTOCOLS[settings.version], reconnect_on_failure=False
         )
-        client.connect_timeout = CONNECT_SECONDS_MAX
         _authenticate(client, settings)
         client.connect(settings.host, settings.port, KEEPALIVE_SECONDS)
     except (OSError, ValueError) as error:
@@ -97,13 +94,13 @@ def _client(settings: MqttSettings, gateway: str, client_id: str) -> Client:
         manual_ack=True,
     )
     client.set_packets(Packets(packet_bytes_max(settings), properties=five))
-    client.connect_timeout = CONNECT_SECONDS_MAX
     client.will_set(state_topic(gateway), OFFLINE, qos=1, retain=True)
     _authenticate(client, settings)
     return client
 
 
 def _authenticate(client: Client, settings: MqttSettings) -> None:
+    client.connect_timeout = CONNECT_SECONDS_MAX
     if settings.username is not None:
         client.username_pw_set(settings.username, read_password(settings))
     if settings.tls:

@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from agent.decode import REJECTED_BYTES_MAX
@@ -244,7 +245,6 @@ class Reception:
             return
 
         def respond(answer: Answer) -> None:
-            self._end_submission()
             if subscribed and answer.status is not Status.UNAVAILABLE:
                 self._routes.note_outcome(subscribed, answer.reason)
             self._settle(ack, answer)
@@ -253,14 +253,18 @@ class Reception:
         self._receive(delivery, respond)
 
     def _reject(self, ack: PendingAck, delivery: Delivery, reason: str) -> None:
-        def respond(answer: Answer) -> None:
-            self._end_submission()
-            self._settle(ack, answer)
-
         self._begin_submission()
-        self._record(delivery, reason, respond)
+        self._record(delivery, reason, partial(self._settle, ack))
+
+    def _begin_submission(self) -> None:
+        self._submitted += 1
+        self._idle.clear()
 
     def _settle(self, ack: PendingAck, answer: Answer) -> None:
+        """End a submission by its outcome."""
+        self._submitted -= 1
+        if not self._submitted:
+            self._idle.set()
         if answer.status is Status.DURABLE:
             self._finish(ack)
             return
@@ -305,12 +309,3 @@ class Reception:
         if self._skipping and not (self._stopped or self._pending or self.ended.done()):
             self.refetches = True
             self.ended.set_result("messages from before bridge/devices are fetched again")
-
-    def _begin_submission(self) -> None:
-        self._submitted += 1
-        self._idle.clear()
-
-    def _end_submission(self) -> None:
-        self._submitted -= 1
-        if not self._submitted:
-            self._idle.set()

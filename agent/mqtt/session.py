@@ -6,22 +6,16 @@ import json
 import logging
 import secrets
 from dataclasses import asdict, dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 from agent.clock import Clock
 from agent.config.settings import MqttSettings
 from agent.store.facts import MQTT_SESSION
+from agent.store.port import Outbox
 
 SECRET_BYTES: Final = 8
 
 _log = logging.getLogger(__name__)
-
-
-class Facts(Protocol):
-    """The durable facts of the store, as `agent.store.port.Outbox` has them."""
-
-    def fact(self, name: str) -> str | None: ...
-    def set_fact(self, name: str, value: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +40,7 @@ def read_session(fact: str | None) -> BrokerSession | None:
 class SessionKeeper:
     """Names the session, and notices where the broker has lost it; its methods block, and raise OutboxError."""
 
-    def __init__(self, facts: Facts, clock: Clock, gateway: str, settings: MqttSettings) -> None:
+    def __init__(self, facts: Outbox, clock: Clock, gateway: str, settings: MqttSettings) -> None:
         self._facts = facts
         self._clock = clock
         self.gateway = gateway

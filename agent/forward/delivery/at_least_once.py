@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from agent.forward.delivery.confirmation import Confirmation
 from agent.forward.delivery.in_flight import InFlightBatch, InFlightWindow
 from agent.forward.delivery.session import (
+    FIXED,
     IDLE_SECONDS_MAX,
     POLL_SECONDS_MAX,
     START,
@@ -37,11 +38,9 @@ class AtLeastOnce:
     """An idempotent producer: within one session it retries without duplicating or reordering."""
 
     fixed: ClassVar[Mapping[str, str | None]] = {
+        **FIXED,
         "acks": "all",
-        "request.required.acks": None,
         "enable.idempotence": "true",
-        "partitioner": "murmur2_random",
-        "delivery.report.only.error": None,
         "transactional.id": None,
     }
 

@@ -14,6 +14,7 @@ from agent.forward.delivery import oversized
 from agent.forward.delivery.in_doubt import read_in_doubt
 from agent.forward.delivery.in_flight import InFlightBatch
 from agent.forward.delivery.session import (
+    FIXED,
     IDLE_SECONDS_MAX,
     POLL_SECONDS_MAX,
     START,
@@ -42,13 +43,11 @@ class AtMostOnce:
     """A producer that repeats nothing; acks only show what may be lost."""
 
     fixed: ClassVar[Mapping[str, str | None]] = {
+        **FIXED,
         "acks": "1",
-        "request.required.acks": None,
         "retries": "0",
         "message.send.max.retries": None,
         "enable.idempotence": "false",
-        "partitioner": "murmur2_random",
-        "delivery.report.only.error": None,
         "transactional.id": None,
         "message.timeout.ms": str(MESSAGE_MS),
         "delivery.timeout.ms": None,

@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from agent.config.settings import KafkaSettings
 from agent.forward.delivery.in_flight import InFlightBatch
 from agent.forward.delivery.session import (
+    FIXED,
     IDLE_SECONDS_MAX,
     START,
     STOP_MS_MAX,
@@ -72,11 +73,9 @@ class ExactlyOnce:
         self._epochs: set[str] = set()
         """The epochs of the transactions of this run."""
         self.fixed = {
+            **FIXED,
             "acks": "all",
-            "request.required.acks": None,
             "enable.idempotence": "true",
-            "partitioner": "murmur2_random",
-            "delivery.report.only.error": None,
             "transactional.id": name,
             "transaction.timeout.ms": str(TRANSACTION_MS),
             "message.timeout.ms": str(TRANSACTION_MS),

@@ -39,6 +39,12 @@ STOP_MS_MAX: Final = 5_000
 BATCH_EVENTS_MAX = 1_000
 BATCH_BYTES_MAX = 512 * 1024
 """Bounds of one batch read from the outbox."""
+FIXED: Final[Mapping[str, str | None]] = {
+    "request.required.acks": None,
+    "partitioner": "murmur2_random",
+    "delivery.report.only.error": None,
+}
+"""The client properties that all modes depend on (`Mode.fixed`)."""
 PURGE_POLLS_MAX: Final = 10
 """Rounds of POLL_SECONDS_MAX in which a purged producer reports its records."""
 

@@ -14,8 +14,8 @@ import h11
 from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from agent.coap.udp import uri_host
 from agent.delivery import Answer
-from agent.http.address import uri_host
 from agent.http.application import Application
 from agent.http.head import read_whole_post
 from agent.http.response import Response, fields_of

@@ -13,7 +13,7 @@ from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 
 from agent.coap.message import Option, write_options
 from agent.coap.oscore.serving import OscoreServing
-from agent.coap.udp import endpoint_of
+from agent.coap.udp import endpoint_of, uri_host
 from agent.delivery import Answer, Status
 from tests.agent.coap.oscore.protected import CREDENTIAL, ProtectedSensor, sensor_folder
 from tests.agent.coap.sensor import BODY, CHANGED, NON, URI_QUERY, Sensor, post
@@ -25,16 +25,19 @@ LOOPBACK = socket.if_nametoindex("lo")
 
 
 @pytest.mark.parametrize(
-    ("address", "sender"),
+    ("address", "host"),
     [
-        (("2001:db8::7", 5683, 0, 0), "coap://[2001:db8::7]"),
-        (("::ffff:192.0.2.1", 40_000, 0, 0), "coap://192.0.2.1"),
-        (("fe80::1", 5683, 0, LOOPBACK), "coap://[fe80::1%25lo]"),
-        (("fe80::1", 5683, 0, 999_999), "coap://[fe80::1%25999999]"),
+        (("192.0.2.1", 1), "192.0.2.1"),
+        (("2001:db8::7", 5683, 0, 0), "[2001:db8::7]"),
+        (("::ffff:192.0.2.1", 40_000, 0, 0), "192.0.2.1"),
+        (("::192.0.2.1", 1, 0, 0), "[::192.0.2.1]"),
+        (("fe80::1", 5683, 0, LOOPBACK), "[fe80::1%25lo]"),
+        (("fe80::1%lo", 1, 0, LOOPBACK), "[fe80::1%25lo]"),
+        (("fe80::1", 5683, 0, 999_999), "[fe80::1%25999999]"),
     ],
 )
-def test_a_sender_is_named_by_its_address(address: tuple[str, int, int, int], sender: str) -> None:
-    assert endpoint_of(address, b"").sender == sender
+def test_a_sender_is_named_by_its_address(address: tuple[str | int, ...], host: str) -> None:
+    assert uri_host(address) == host
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,9 @@ def test_a_backlog_drains_in_order_per_device_while_new_events_come(kafka: Kafka
 
 
 def test_records_are_signed_by_the_gateways_key_and_by_the_next_one_without_a_restart(
-    kafka: KafkaTopic, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    kafka: KafkaTopic, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("agent.forward.kafka.login_files.CHECK_MS", 100)
     file, outbox = tmp_path / "key", MemoryOutbox()
     settings = replace(kafka.settings(), mac_key_file=file)
     keys = [bytes([number]) * 32 for number in (1, 2)]

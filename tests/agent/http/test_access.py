@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.config.settings import HttpSettings
-from agent.http.address import parse_listen_address, uri_host
+from agent.http.address import parse_listen_address
 from agent.http.auth.access import open_access, open_tls
 from agent.http.auth.tokens import read_tokens
 from agent.http.errors import HttpBindError, HttpSettingsError
@@ -246,20 +246,6 @@ def test_all_addresses_are_ipv6_and_ipv4() -> None:
         port = listening.getsockname()[1]
         for host in ("127.0.0.1", "::1"):
             socket.create_connection((host, port)).close()
-
-
-@pytest.mark.parametrize(
-    ("address", "expected"),
-    [
-        (("192.0.2.1", 1), "192.0.2.1"),
-        (("::ffff:192.0.2.1", 1, 0, 0), "192.0.2.1"),
-        (("2001:db8::1", 1, 0, 0), "[2001:db8::1]"),
-        (("fe80::1", 1, 0, socket.if_nametoindex("lo")), "[fe80::1%25lo]"),
-        (("fe80::1%lo", 1, 0, socket.if_nametoindex("lo")), "[fe80::1%25lo]"),
-    ],
-)
-def test_a_host_is_written_as_in_a_uri(address: tuple[str | int, ...], expected: str) -> None:
-    assert uri_host(address) == expected
 
 
 CERTIFICATE, KEY = Path(__file__).with_name("localhost.crt"), Path(__file__).with_name("localhost.key")

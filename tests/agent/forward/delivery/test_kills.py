@@ -36,14 +36,8 @@ pytestmark = pytest.mark.kafka
 
 
 @pytest.mark.guarantee(4)
-@pytest.mark.parametrize(
-    ("kills", "lanes"),
-    [
-        (10, ""),
-        pytest.param(200, "", marks=pytest.mark.heavy),
-        pytest.param(40, LANES, id="two lanes", marks=pytest.mark.heavy),
-    ],
-)
+@pytest.mark.heavy
+@pytest.mark.parametrize(("kills", "lanes"), [(200, ""), (40, LANES)], ids=["one lane", "two lanes"])
 async def test_at_most_once_no_label_is_there_twice_and_none_is_missing_uncounted_whenever_the_agent_is_killed(
     kafka: KafkaTopic, gateway: str, tmp_path: Path, kills: int, lanes: str
 ) -> None:

@@ -62,8 +62,9 @@ def test_what_a_replaced_topic_had_is_sent_again_and_receipted_there(kafka: Kafk
         wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
 
+@pytest.mark.heavy
 @pytest.mark.kafka
-@pytest.mark.parametrize("grows_again", [pytest.param(False, marks=pytest.mark.heavy), True])
+@pytest.mark.parametrize("grows_again", [False, True])
 def test_records_that_a_broker_has_lost_are_sent_again_whatever_stands_in_their_place(
     broker: Broker, kafka: KafkaTopic, outbox: CountingOutbox, grows_again: bool
 ) -> None:
@@ -84,6 +85,7 @@ def test_records_that_a_broker_has_lost_are_sent_again_whatever_stands_in_their_
     assert processed(outbox) == 0
 
 
+@pytest.mark.heavy
 @pytest.mark.kafka
 @pytest.mark.parametrize("is_given_up", [False, True])
 def test_after_a_poll_that_nobody_answered_another_client_asks(
