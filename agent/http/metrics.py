@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -43,175 +44,137 @@ class _Agent(Collector):
         self._sources = sources
 
     def collect(self) -> Iterator[Metric]:
-        sources = self._sources
+        sources, status = self._sources, self._sources.status()
         build = {"version": release.version(), "form": release.form()}
         yield InfoMetricFamily("oncegate_build", "The release.", build)
-        yield from _events(sources)
-        refused = CounterMetricFamily(
-            "oncegate_deliveries_refused", "Deliveries refused as a whole.", labels=("via", "reason")
-        )
-        for via, counts in sources.counts.items():
-            for status in REFUSALS:  # all of them: Prometheus sees no increase in a series that begins above 0
-                refused.add_metric((via, status.value), counts.refused[status])
-        yield refused
-        unserved = CounterMetricFamily(
-            "oncegate_messages_unserved", "Messages that had no effect.", labels=("via", "reason")
-        )
-        for via, transport in sources.transports.items():
-            for reason, count in transport.unserved().items():
-                unserved.add_metric((via, reason), count)
-        yield unserved
-        responses = CounterMetricFamily("oncegate_http_responses", "Responses of HTTP.", labels=("code",))
-        for code, count in dict(sources.responses).items():
-            responses.add_metric((str(code),), count)
-        yield responses
+        yield from _counters(sources)
         cumulative = sources.commits().cumulative()
-        buckets = [("+Inf" if bound == float("inf") else str(bound), count) for bound, count in cumulative]
         yield HistogramMetricFamily(
             "oncegate_commit_seconds",
             "From the beginning of a transaction until it was on disk.",
-            buckets=buckets,
+            buckets=[("+Inf" if bound == float("inf") else str(bound), count) for bound, count in cumulative],
             sum_value=sources.commits().total_seconds,
         )
-        dangers = CounterMetricFamily(
-            "oncegate_identity_warnings", "Events whose device puts their identity at risk.", labels=("danger",)
-        )
-        for danger in Danger:
-            dangers.add_metric((danger.value,), sources.dangers[danger])
-        yield dangers
-        yield from _troubles(sources.status())
-        outbox = GaugeMetricFamily("oncegate_outbox_events", "Events in the store.", labels=("state",))
-        for state, count in asdict(sources.outbox()).items():
-            outbox.add_metric((state,), count)
-        yield outbox
-        yield _lanes(sources.lanes())
-        yield from _store(sources)
-        yield CounterMetricFamily(
-            "oncegate_bytes_written", "Written to disk since the store was created.", value=sources.written_bytes()
-        )
-        yield from _ages(sources)
+        dangers = {(danger.value,): sources.dangers[danger] for danger in Danger}
+        yield _counter("identity_warnings", "Events whose device puts their identity at risk.", ("danger",), dangers)
+        yield _gauge("oversized_events", "Events that Kafka refuses for their size.", status.oversized)
+        stopped = bool(status.forwarding_stopped)
+        yield _gauge("forwarding_stopped", "1 while nothing is sent until the next start.", stopped)
+        lost = "Sessions that the MQTT broker has lost, since the store was created."
+        yield _counter("mqtt_sessions_lost", lost, (), {(): status.mqtt_sessions_lost})
+        yield _gauges("outbox_events", "Events in the store.", ("state",), _states(sources.outbox()))
+        lanes = {
+            (lane, *key): count for lane, counts in sources.lanes().items() for key, count in _states(counts).items()
+        }
+        yield _gauges("lane_events", "Events in the store of a lane.", ("lane", "state"), lanes)
+        yield from _store(sources, status)
+        yield from _ages(sources, status)
         trusted = sources.clock.trust() is ClockTrust.TRUSTED
-        yield GaugeMetricFamily("oncegate_clock_trusted", "1 where the clock counts as right.", value=trusted)
-        up = GaugeMetricFamily("oncegate_link_up", "1 while the connection works as it should.", labels=("link",))
-        paused = GaugeMetricFamily("oncegate_link_paused", "1 while it is not used, as configured.", labels=("link",))
-        for link, report in sources.links().items():
-            up.add_metric((link,), report.state.up)
-            paused.add_metric((link,), report.state.paused)
-        yield from (up, paused)
+        yield _gauge("clock_trusted", "1 where the clock counts as right.", trusted)
+        states = {(link,): report.state for link, report in sources.links().items()}
+        up, paused = ({key: getattr(state, name) for key, state in states.items()} for name in ("up", "paused"))
+        yield _gauges("link_up", "1 while the connection works as it should.", ("link",), up)
+        yield _gauges("link_paused", "1 while it is not used, as configured.", ("link",), paused)
         if sources.uplink is not None:
             yield from _uplink(sources.uplink.state(), sources.outbox().new)
         yield _expiries(sources.certificates())
 
 
-def _troubles(status: GatewayStatus) -> Iterator[Metric]:
-    """Yield what hinders the way of events."""
-    yield GaugeMetricFamily(
-        "oncegate_oversized_events", "Events that Kafka refuses for their size.", value=status.oversized
-    )
-    stopped = bool(status.forwarding_stopped)
-    yield GaugeMetricFamily(
-        "oncegate_forwarding_stopped", "1 while nothing is sent until the next start.", value=stopped
-    )
-    yield CounterMetricFamily(
-        "oncegate_mqtt_sessions_lost",
-        "Sessions that the MQTT broker has lost, since the store was created.",
-        value=status.mqtt_sessions_lost,
-    )
+Values = Mapping[Any, float]
+"""By tuples of the labels' values."""
 
 
-def _store(sources: Sources) -> Iterator[Metric]:
-    """Yield what the store takes, what it may take, and whether it accepts events."""
-    accepting = not sources.trouble()
-    yield GaugeMetricFamily("oncegate_accepting", "1 while events of each lane can be stored.", value=accepting)
-    yield GaugeMetricFamily(
-        "oncegate_store_fill_ratio", "Used part of the bound, of the fullest lane.", value=sources.fill_ratio()
-    )
-    yield GaugeMetricFamily("oncegate_disk_free_bytes", "Free for the agent.", value=sources.free_bytes())
-    yield GaugeMetricFamily(
-        "oncegate_devices_silent",
-        "Devices whose last event is more than a day and less than a week ago.",
-        value=sources.silent_devices(),
-    )
-    yield GaugeMetricFamily("oncegate_store_bytes", "The store's files.", value=sources.store_bytes())
-    yield GaugeMetricFamily("oncegate_store_max_bytes", "The store's bound.", value=sources.store_bytes_max)
-    yield GaugeMetricFamily("oncegate_store_log_bytes", "Its write-ahead log.", value=sources.log_bytes())
-    forgotten = sources.status().forgotten_early
-    yield CounterMetricFamily("oncegate_fingerprints_forgotten_early", "Before identity.retention.", value=forgotten)
-
-
-def _lanes(counts: Mapping[str, EventCounts]) -> Metric:
-    """Return the events of each lane by state."""
-    family = GaugeMetricFamily("oncegate_lane_events", "Events in the store of a lane.", labels=("lane", "state"))
-    for lane, of_lane in counts.items():
-        for state, count in asdict(of_lane).items():
-            family.add_metric((lane, state), count)
+def _counter(name: str, meaning: str, labels: tuple[str, ...], values: Values) -> Metric:
+    family = CounterMetricFamily(f"oncegate_{name}", meaning, labels=labels)
+    for key, value in values.items():
+        family.add_metric(key, value)
     return family
+
+
+def _gauges(name: str, meaning: str, labels: tuple[str, ...], values: Values) -> Metric:
+    family = GaugeMetricFamily(f"oncegate_{name}", meaning, labels=labels)
+    for key, value in values.items():
+        family.add_metric(key, value)
+    return family
+
+
+def _gauge(name: str, meaning: str, value: float) -> Metric:
+    return _gauges(name, meaning, (), {(): value})
+
+
+def _counters(sources: Sources) -> Iterator[Metric]:
+    """Yield the counts of events, deliveries and responses."""
+    by_via = {(via,): counts for via, counts in sources.counts.items()}
+    retransmissions = {(via,): transport.duplicates() for via, transport in sources.transports.items()}
+    accepted = {via: counts.accepted for via, counts in by_via.items()}
+    yield _counter("events_accepted", "Events that are on disk.", ("via",), accepted)
+    duplicates = {via: counts.duplicates + retransmissions.get(via, 0) for via, counts in by_via.items()}
+    yield _counter("events_duplicates", "Duplicates recognised.", ("via",), duplicates)
+    possible = {via: counts.possible_duplicates for via, counts in by_via.items()}
+    yield _counter("events_possible_duplicates", "New events that may repeat an earlier one.", ("via",), possible)
+    rejected = {(*via, reason): counts.rejected[reason] for via, counts in by_via.items() for reason in REASONS}
+    yield _counter("events_rejected", "Events rejected beside valid ones.", ("via", "reason"), rejected)
+    mapped = {(*via, *key): number for via, counts in by_via.items() for key, number in sorted(counts.mapped.items())}
+    yield _counter("mapped", "What mappings made of messages or elements.", ("via", "mapping", "outcome"), mapped)
+    acks = {via: counts.acks for via, counts in by_via.items()}
+    yield _counter("acks", "Deliveries answered as durable.", ("via",), acks)
+    # All statuses: Prometheus sees no increase in a series that begins above 0.
+    refused = {(*via, one.value): counts.refused[one] for via, counts in by_via.items() for one in REFUSALS}
+    yield _counter("deliveries_refused", "Deliveries refused as a whole.", ("via", "reason"), refused)
+    transports = sources.transports.items()
+    unserved = {(via, reason): count for via, one in transports for reason, count in one.unserved().items()}
+    yield _counter("messages_unserved", "Messages that had no effect.", ("via", "reason"), unserved)
+    responses = {(str(code),): count for code, count in dict(sources.responses).items()}
+    yield _counter("http_responses", "Responses of HTTP.", ("code",), responses)
+
+
+def _states(counts: EventCounts) -> Values:
+    return {(state,): count for state, count in asdict(counts).items()}
+
+
+def _store(sources: Sources, status: GatewayStatus) -> Iterator[Metric]:
+    """Yield what the store takes, what it may take, and whether it accepts events."""
+    yield _gauge("accepting", "1 while events of each lane can be stored.", not sources.trouble())
+    yield _gauge("store_fill_ratio", "Used part of the bound, of the fullest lane.", sources.fill_ratio())
+    yield _gauge("disk_free_bytes", "Free for the agent.", sources.free_bytes())
+    silent = "Devices whose last event is more than a day and less than a week ago."
+    yield _gauge("devices_silent", silent, sources.silent_devices())
+    yield _gauge("store_bytes", "The store's files.", sources.store_bytes())
+    yield _gauge("store_max_bytes", "The store's bound.", sources.store_bytes_max)
+    yield _gauge("store_log_bytes", "Its write-ahead log.", sources.log_bytes())
+    forgotten = {(): status.forgotten_early}
+    yield _counter("fingerprints_forgotten_early", "Before identity.retention.", (), forgotten)
+    written = {(): sources.written_bytes()}
+    yield _counter("bytes_written", "Written to disk since the store was created.", (), written)
 
 
 def _uplink(uplink: UplinkState, waiting: int) -> Iterator[Metric]:
     """Yield the use of a capped uplink."""
-    maximum, sent = uplink.bytes_per_second_max, uplink.sent_bytes
-    yield GaugeMetricFamily("oncegate_uplink_max_bytes_per_second", "The cap of the uplink.", value=maximum)
-    yield CounterMetricFamily("oncegate_uplink_sent_bytes", "Sent to Kafka by the forwarder.", value=sent)
+    yield _gauge("uplink_max_bytes_per_second", "The cap of the uplink.", uplink.bytes_per_second_max)
+    yield _counter("uplink_sent_bytes", "Sent to Kafka by the forwarder.", (), {(): uplink.sent_bytes})
     seconds = uplink.seconds_left(waiting)
-    yield GaugeMetricFamily(
-        "oncegate_uplink_seconds_left",
-        "How long it takes to send all new events; NaN where it is not known yet what an event takes.",
-        value=float("nan") if seconds is None else seconds,
-    )
+    left = "How long it takes to send all new events; NaN where it is not known yet what an event takes."
+    yield _gauge("uplink_seconds_left", left, float("nan") if seconds is None else seconds)
 
 
 def _expiries(certificates: Sequence[Certificate]) -> Metric:
     """Return when certificates expire, of several in one role the first; 0 for one that cannot be read."""
-    family = GaugeMetricFamily(
-        "oncegate_certificate_expiry_timestamp_seconds",
-        "When the certificate expires, in seconds since 1970 UTC; 0 where it cannot be read.",
-        labels=("connection", "role"),
-    )
-    moments: dict[tuple[str, str], float] = {}
+    moments: dict[tuple[str, ...], float] = {}
     for one in certificates:
         key = (one.connection, one.role.value)
         moment = 0.0 if one.expires is None else one.expires.timestamp()
         moments[key] = min(moment, moments.get(key, moment))
-    for key, moment in moments.items():
-        family.add_metric(key, moment)
-    return family
+    meaning = "When the certificate expires, in seconds since 1970 UTC; 0 where it cannot be read."
+    return _gauges("certificate_expiry_timestamp_seconds", meaning, ("connection", "role"), moments)
 
 
-def _events(sources: Sources) -> Iterator[Metric]:
-    accepted = CounterMetricFamily("oncegate_events_accepted", "Events that are on disk.", labels=("via",))
-    duplicates = CounterMetricFamily("oncegate_events_duplicates", "Duplicates recognised.", labels=("via",))
-    possible = CounterMetricFamily(
-        "oncegate_events_possible_duplicates", "New events that may repeat an earlier one.", labels=("via",)
-    )
-    rejected = CounterMetricFamily(
-        "oncegate_events_rejected", "Events rejected beside valid ones.", labels=("via", "reason")
-    )
-    mapped = CounterMetricFamily(
-        "oncegate_mapped", "What mappings made of messages or elements.", labels=("via", "mapping", "outcome")
-    )
-    acks = CounterMetricFamily("oncegate_acks", "Deliveries answered as durable.", labels=("via",))
-    for via, counts in sources.counts.items():
-        transport = sources.transports.get(via)
-        retransmissions = 0 if transport is None else transport.duplicates()
-        accepted.add_metric((via,), counts.accepted)
-        duplicates.add_metric((via,), counts.duplicates + retransmissions)
-        possible.add_metric((via,), counts.possible_duplicates)
-        for (mapping, outcome), number in sorted(counts.mapped.items()):
-            mapped.add_metric((via, mapping, outcome), number)
-        acks.add_metric((via,), counts.acks)
-        for reason in REASONS:
-            rejected.add_metric((via, reason), counts.rejected[reason])
-    yield from (accepted, duplicates, possible, rejected, mapped, acks)
-
-
-def _ages(sources: Sources) -> Iterator[Metric]:
+def _ages(sources: Sources, status: GatewayStatus) -> Iterator[Metric]:
     """Yield how long events have waited; 0 where none does."""
-    status, now = sources.status(), sources.clock.wall_ms()
+    now = sources.clock.wall_ms()
     for name, meaning, since in (
         ("unprocessed", "that the table does not have", status.oldest_unprocessed),
         ("new", "that no broker has", status.oldest_new),
         ("forwarded", "that waits for its receipt", status.oldest_forwarded),
     ):
         age = 0.0 if since is None else max(0, now - since) / 1000
-        yield GaugeMetricFamily(f"oncegate_oldest_{name}_seconds", f"Age of the first event {meaning}.", value=age)
+        yield _gauge(f"oldest_{name}_seconds", f"Age of the first event {meaning}.", age)

@@ -40,9 +40,18 @@ def install_cloud(login: str, secured: SecuredBroker, folder: Path) -> tuple[str
 
 
 def _blocks(login: str, language: str, secured: SecuredBroker) -> list[str]:
-    section = PAGE.partition(f"\n## {login}\n")[2].partition("\n## ")[0]
+    section = _section(login)
+    changes = re.findall(r"`([\w.-]+)` in\splace of `([\w.-]+)`", section)
+    if changes:  # to the first recipe
+        section = _section(LOGINS[0])
+        for new, old in changes:
+            section = section.replace(old, new)
     found = re.findall(rf"^```{language}\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     return [_localised(block, login, secured) for block in found]
+
+
+def _section(login: str) -> str:
+    return PAGE.partition(f"\n## {login}\n")[2].partition("\n## ")[0]
 
 
 def _localised(block: str, login: str, secured: SecuredBroker) -> str:
