@@ -45,9 +45,7 @@ from cloud.auditing.topic import Topic
 from cloud.committed import objection
 from cloud.errors import StopError
 from cloud.runtime import jvm
-from cloud.runtime.outcome import exit_status
-from cloud.runtime.program_log import log_to_stderr
-from cloud.runtime.terminal import printable
+from cloud.runtime.outcome import exit_status, log_to_stderr, printable
 from cloud.session import open_session
 
 logger = logging.getLogger("cloud.audit")

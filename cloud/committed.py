@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from contract.receipt import parse
 
@@ -15,22 +14,6 @@ class Committed:
     offset: int
     leader_epoch: int | None
     metadata: str
-
-
-class WithMetadata(Protocol):
-    """A committed offset of librdkafka's."""
-
-    @property
-    def metadata(self) -> str | None:
-        """Return the metadata; raise UnicodeDecodeError where it is not text."""
-
-
-def metadata_of(committed: WithMetadata) -> str:
-    """Return the metadata, behind which the client may return foreign bytes."""
-    try:
-        return committed.metadata or ""
-    except UnicodeDecodeError as error:
-        return error.object.decode(errors="replace")
 
 
 def objection(committed: Committed, table: str, topic_id: str) -> str | None:

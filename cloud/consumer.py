@@ -29,9 +29,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka import KafkaError as Code
-from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # its __all__ lacks it
 
-from cloud import kafka_options, settings
+from cloud import command_line, settings
 from cloud.errors import JobError, KafkaError, StopError
 from cloud.gateways import Authentication, GatewayFile
 from cloud.hooks import Hook
@@ -42,16 +41,14 @@ from cloud.plain_consumer.records import Appended, Judged, judge
 from cloud.plain_consumer.table import ConsumerTable, Place, StaleError
 from cloud.plain_consumer.transform import DictTransform, Made, untransformed
 from cloud.postgres.connection import read_connection
-from cloud.relaying.kafka import ANSWER_SECONDS_MAX, RelayKafka
 from cloud.runtime.outcome import run_until_stopped
 from cloud.runtime.unbounded_calls import within
 from cloud.sinks import table_name
+from cloud.stream.group_kafka import GroupKafka
 from cloud.stream.receipts import Receipts
 from cloud.stream.topic_log import ReadLog
 from cloud.table.commits import Commit
 from contract.fields import VERSION
-from contract.receipt import GROUP_DEFAULT
-from contract.topics import EVENTS
 
 logger = logging.getLogger("cloud.consumer")
 
@@ -136,28 +133,6 @@ def _run(given: ConsumerSettings, stop: threading.Event) -> int:
     return 0
 
 
-class MemberKafka(RelayKafka):
-    """A `TopicClient` that commits as a member of the group."""
-
-    def __init__(self, subscription: Subscription, member: Consumer) -> None:
-        super().__init__(subscription.bootstrap_servers, subscription.topic, subscription.properties)
-        self.reader_group = subscription.group
-        self._member = member
-
-    def is_compacted(self) -> bool:
-        """Whether Kafka compacts the topic; False also without the right to read its settings."""
-        what = ConfigResource(ConfigResource.Type.TOPIC, self._topic)
-        asked = self._admin.describe_configs([what], request_timeout=ANSWER_SECONDS_MAX)[what]
-        try:
-            found = asked.result(ANSWER_SECONDS_MAX)
-        except (KafkaException, TimeoutError):
-            return False
-        return "compact" in str(found["cleanup.policy"].value)
-
-    def _client(self, group: str) -> Consumer:
-        return self._member
-
-
 class PlaceLog(ReadLog):
     """Checks that the topic is the one that the table has read."""
 
@@ -189,7 +164,9 @@ class Reader:
         self._transform = transform
         self._effects = effects
         self._consumer = subscription.member()
-        self._kafka = MemberKafka(subscription, self._consumer)
+        self._kafka = GroupKafka(
+            *(subscription.bootstrap_servers, self._topic, subscription.properties, subscription.group, self._consumer)
+        )
         self._log = PlaceLog(self._kafka, self._topic)
         self._receipts = Receipts(
             *(self._kafka, self._log, subscription.group, subscription.succeeds),
@@ -421,55 +398,32 @@ def parse(arguments: Sequence[str]) -> ConsumerSettings:
     quarantine = given.quarantine or f"{given.table}_quarantine"
     if quarantine == given.table:
         options.error("argument --quarantine: must differ from --table")
-    return ConsumerSettings(
-        Subscription(
-            bootstrap_servers=given.bootstrap_servers,
-            topic=given.topic,
-            group=given.group,
-            instance=given.instance_id,
-            succeeds=given.succeeds,
-            properties=_poll_within(given) | kafka_options.properties(given),
-        ),
-        connection=given.connection,
-        table=given.table,
-        quarantine=quarantine,
-        retention_seconds=given.retention,
-        devices=given.devices,
-        gateways=given.gateways,
-        metrics=given.metrics,
-        transform=given.transform,
-        effects=given.effects,
-        effects_seconds_max=given.effects_limit,
-    )
+    properties = _poll_within(given) | command_line.properties(given)
+    subscription = command_line.read(Subscription, given, properties=properties)
+    return command_line.read(ConsumerSettings, given, subscription=subscription, quarantine=quarantine)
 
 
 def _poll_within(given: argparse.Namespace) -> dict[str, str]:
     """Return the property by which a call of the effects does not remove the member from the group."""
     if given.effects is None:
         return {}
-    return {"max.poll.interval.ms": str(min(POLL_SECONDS + given.effects_limit, POLL_SECONDS_MAX) * 1000)}
+    return {"max.poll.interval.ms": str(min(POLL_SECONDS + given.effects_seconds_max, POLL_SECONDS_MAX) * 1000)}
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the options."""
-    parser = argparse.ArgumentParser(
-        prog="oncegate-cloud consumer",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_line.new_parser("consumer", __doc__)
     add = parser.add_argument
-    add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
-    add("--topic", default=EVENTS, help="default: %(default)s")
-    add("--group", default=GROUP_DEFAULT, help="group whose committed offsets are the receipts; default: %(default)s")
+    command_line.add_topic(parser)
     add(
         "--instance-id",
+        dest="instance",
         metavar="NAME",
         help="a name of this instance that it keeps, so that a restart within session.timeout.ms moves no partition",
     )
     add(
         "--connection",
-        type=kafka_options.secret_path,
+        type=command_line.secret_path,
         required=True,
         metavar="FILE",
         help="file with libpq's connection string, which only its owner may read",
@@ -483,8 +437,8 @@ def parser() -> argparse.ArgumentParser:
         help="CSV with the columns device, name, site, tags; read again when it changes",
     )
     settings.add_shared_options(parser)
-    kafka_options.add_gateways(parser)
-    kafka_options.add_options(parser, is_java=False)
+    command_line.add_gateways(parser)
+    command_line.add_properties(parser, is_java=False)
     return parser
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import csv
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from hmac import compare_digest
 from pathlib import Path
 
 from cloud.errors import StopError
+from cloud.renewed import Renewed, stamp
 from contract.files import PrivateFileError, read_private
 from contract.mac import Signer, read_key
 from contract.record import MAC_WORD
@@ -25,24 +27,16 @@ logger = logging.getLogger(__name__)
 
 
 class GatewayFile:
-    """The keys by gateway; a changed file that cannot be read is logged once, and the earlier keys stay in use."""
+    """The keys by gateway."""
 
     def __init__(self, path: Path) -> None:
         """Read the file; raise StopError where it cannot be read."""
-        self._path = path
-        self._stamp = _stamp(path)
-        self.keys: Keys = _read(path)
+        self._file = Renewed("gateways", "keys", partial(stamp, path, "gateways"), partial(_read, path))
+        self.keys = self._file.present()
 
     def renewed(self) -> bool:
         """Whether the file has other keys now, which are in `keys` then."""
-        try:
-            if (stamp := _stamp(self._path)) == self._stamp:
-                return False
-            self._stamp = stamp
-            before, self.keys = self.keys, _read(self._path)
-        except StopError as error:
-            logger.warning("gateways=unreadable reason=%r effect=%r", str(error), "the earlier keys stay in use")
-            return False
+        before, self.keys = self.keys, self._file.present()
         return self.keys != before
 
 
@@ -70,14 +64,6 @@ class Authentication:
     def _made(self) -> dict[bytes, tuple[Signer, ...]]:
         keys = self._file.keys
         return {name.encode(): tuple(Signer(key, self._topic) for key in each) for name, each in keys.items()}
-
-
-def _stamp(path: Path) -> tuple[int, int, int]:
-    try:
-        found = path.stat()
-    except OSError as error:
-        raise StopError(f"gateways {path}: {error.strerror}") from error
-    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _read(path: Path) -> Keys:

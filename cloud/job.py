@@ -24,11 +24,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cloud.errors import EndingError, RestartError, StopError
+from cloud.errors import EndingError, RestartError
 from cloud.gateways import GatewayFile
 from cloud.runtime import disk, jvm
-from cloud.runtime.outcome import exit_status
-from cloud.runtime.program_log import log_to_stderr
+from cloud.runtime.outcome import exit_status, log_to_stderr
 from cloud.runtime.shutdown import StopRequest
 from cloud.session import open_session
 from cloud.settings import JobSettings, parse
@@ -37,14 +36,13 @@ from cloud.stream.batch import BatchWriter
 from cloud.stream.checkpoint import Checkpoint
 from cloud.stream.claim import claim_table, is_first_start
 from cloud.stream.clock import wait_for_clock
-from cloud.stream.dedup import drop_duplicates
 from cloud.stream.effects import Effects, no_effects
 from cloud.stream.kafka_admin import KafkaAdmin
-from cloud.stream.observer import NullObserver, Observer
+from cloud.stream.observer import Observer
 from cloud.stream.progress import ProgressLines
 from cloud.stream.receipts import Receipts
 from cloud.stream.records import key_frame, observed, read_records
-from cloud.stream.source import read_topic
+from cloud.stream.source import drop_duplicates, read_topic
 from cloud.stream.topic_log import TopicLog
 from cloud.table.devices import Devices
 from cloud.table.sink import EffectsSink, Sink
@@ -163,14 +161,11 @@ def open_effects(
 def open_observer(address: tuple[str, int] | None) -> Observer:
     """Return an observer that serves metrics for Prometheus, if an address is set."""
     if address is None:
-        return NullObserver()
-    from cloud.stream.metrics import Metrics  # prometheus_client is needed for this alone
+        return Observer()
+    from cloud.stream.metrics import JobMetrics  # prometheus_client is needed for this alone
 
-    metrics = Metrics()
-    try:
-        metrics.serve(*address)
-    except OSError as error:
-        raise StopError(f"metrics: cannot listen on {address[0]}:{address[1]}: {error}") from error
+    metrics = JobMetrics()
+    metrics.serve(*address)
     return metrics
 
 

@@ -24,12 +24,11 @@ from pkgutil import resolve_name
 
 from pyspark.sql import SparkSession
 
-from cloud import sinks
+from cloud import command_line, sinks
 from cloud.delta.sink import QUARANTINE, TABLE
 from cloud.delta.table import DeltaTable, excludes_writers
 from cloud.errors import StopError
-from cloud.runtime.outcome import exit_status
-from cloud.runtime.program_log import log_to_stderr
+from cloud.runtime.outcome import exit_status, log_to_stderr
 from cloud.session import open_session_if
 from cloud.settings import seconds
 from cloud.sinks import Tables
@@ -116,12 +115,7 @@ def parse(arguments: Sequence[str]) -> MaintenanceSettings:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the options."""
-    parser = argparse.ArgumentParser(
-        prog="oncegate-cloud maintenance",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_line.new_parser("maintenance", __doc__)
     add = parser.add_argument
     sinks.add_options(parser)
     add(

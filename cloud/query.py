@@ -29,13 +29,13 @@ from typing import Protocol, TextIO
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
-from cloud import sinks
+from cloud import command_line, sinks
 from cloud.errors import JobError, StopError
 from cloud.runtime import jvm
-from cloud.runtime.terminal import printable
+from cloud.runtime.outcome import printable
 from cloud.session import open_session_if
 from cloud.sinks import Tables
-from cloud.table import corrected, fleet, readings
+from cloud.table import views
 
 logger = logging.getLogger("cloud.query")
 
@@ -99,9 +99,7 @@ def ask_delta(spark: SparkSession, settings: QuerySettings) -> Answer:
     try:
         for name, path in (("events", settings.tables.table), ("quarantine", settings.tables.quarantine)):
             spark.read.format("delta").load(path).createOrReplaceTempView(name)
-        spark.sql(readings.SPARK_VIEW)
-        spark.sql(corrected.SPARK_VIEW)
-        for view in fleet.without(fleet.SPARK_VIEWS, settings.retired):
+        for view in views.without(views.SPARK_VIEWS, settings.retired):
             spark.sql(view)
         statement = settings.statement.strip().removesuffix(";")
         found = spark.sql(f"SELECT * FROM (\n{statement}\n)").limit(settings.rows_max + 1)
@@ -123,9 +121,7 @@ def ask_postgres(_: SparkSession | None, settings: QuerySettings) -> Answer:
         for name, table in (("events", settings.tables.table), ("quarantine", settings.tables.quarantine)):
             view = sql.SQL("CREATE TEMPORARY VIEW {} AS SELECT * FROM {}")
             opened.execute(view.format(sql.Identifier("pg_temp", name), identifier(table)))
-        opened.execute(readings.POSTGRES_VIEW.encode())
-        opened.execute(corrected.POSTGRES_VIEW.encode())
-        for statement in fleet.without(fleet.POSTGRES_VIEWS, settings.retired):
+        for statement in views.without(views.POSTGRES_VIEWS, settings.retired):
             opened.execute(statement.encode())
         opened.execute("SET TRANSACTION READ ONLY")
         # Prepared, it is one statement: another one before it could end the transaction.
@@ -174,12 +170,7 @@ def parse(arguments: Sequence[str]) -> QuerySettings:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the options."""
-    parser = argparse.ArgumentParser(
-        prog="oncegate-cloud query",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_line.new_parser("query", __doc__)
     add = parser.add_argument
     add("statement", metavar="SQL", help="the query")
     sinks.add_options(parser)

@@ -22,19 +22,43 @@ from functools import partial
 
 from confluent_kafka import KafkaException
 
-from cloud import kafka_options
+from cloud import command_line
 from cloud.errors import KafkaError, StopError
-from cloud.relaying.kafka import RelayKafka
-from cloud.relaying.metrics import RelayMetrics
 from cloud.relaying.relay import Relay, RelaySettings
 from cloud.runtime.outcome import run_until_stopped
 from cloud.settings import address, table_id
+from cloud.stream.group_kafka import GroupKafka
+from cloud.table.metrics import Metrics
 from contract.receipt import GROUP_DEFAULT
-from contract.topics import EVENTS
 
 LOOK_SECONDS = 1.0
 
 logger = logging.getLogger("cloud.relay")
+
+
+class RelayMetrics(Metrics):
+    """Gauges, served over HTTP if an address is set; docs/relay.md explains each."""
+
+    def __init__(self, address: tuple[str, int] | None) -> None:
+        super().__init__("oncegate_relay")
+        self._held = self._gauge("held", "1 while no further receipt is given")
+        self._waiting = self._gauge("waiting_partitions", "Partitions in which a group has committed no offset")
+        self._looked = self._gauge("look_timestamp_seconds", "Time of the latest look at all groups")
+        self._behind = self._gauge("behind_records", "Records between the first of the groups and this one", "group")
+        if address is not None:
+            self.serve(*address)
+
+    def looked(self, relay: Relay) -> None:
+        """Note what a look has found."""
+        self._looked.set_to_current_time()
+        self._waiting.set(len(relay.waiting))
+        most = {p: max(group.offsets.get(p, 0) for group in relay.groups) for p in relay.groups[0].offsets}
+        for group in relay.groups:
+            self._behind.labels(group.name).set(sum(end - group.offsets.get(p, 0) for p, end in most.items()))
+
+    def hold(self) -> None:
+        """Note that no further receipt is given."""
+        self._held.set(1)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -46,7 +70,7 @@ def run(settings: RelaySettings, stop: threading.Event) -> int:
     """Look at the groups until `stop` is set, or until no receipt can be given; then wait for `stop`."""
     metrics = RelayMetrics(settings.metrics)
     try:
-        kafka = RelayKafka(settings.bootstrap_servers, settings.topic, settings.properties)
+        kafka = GroupKafka(settings.bootstrap_servers, settings.topic, settings.properties)
     except KafkaException as error:  # a property that the client does not know
         raise StopError(f"Kafka's client: {error.args[0].str()}") from error
     relay: Relay | None = None
@@ -81,29 +105,20 @@ def parse(arguments: Sequence[str]) -> RelaySettings:
         options.error("the following arguments are required: --group")
     if len({*groups, given.receipts_group}) <= len(groups):
         options.error("argument --group: each group once, and not the one of the receipts")
-    return RelaySettings(
-        bootstrap_servers=given.bootstrap_servers,
-        topic=given.topic,
+    return command_line.read(
+        RelaySettings,
+        given,
         groups=tuple(given.group),
         without_members=tuple(given.without_members),
-        receipts_group=given.receipts_group,
-        succeeds=given.succeeds,
-        metrics=given.metrics,
-        properties=kafka_options.properties(given),
+        properties=command_line.properties(given),
     )
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the options."""
-    parser = argparse.ArgumentParser(
-        prog="oncegate-cloud relay",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_line.new_parser("relay", __doc__)
     add = parser.add_argument
-    add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
-    add("--topic", default=EVENTS, help="default: %(default)s")
+    command_line.add_topic(parser, has_group=False)
     add("--group", action="append", default=[], metavar="GROUP", help="a consumer's group; repeatable")
     add(
         "--without-members",
@@ -121,7 +136,7 @@ def parser() -> argparse.ArgumentParser:
         help="ids of the tables whose receipts these replace, such as those of the job or of other groups",
     )
     add("--metrics", type=address, metavar="HOST:PORT", help="serve metrics for Prometheus at /metrics of this address")
-    kafka_options.add_options(parser, is_java=False)
+    command_line.add_properties(parser, is_java=False)
     return parser
 
 

@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
 
-from cloud import hooks, kafka_options, sinks
+from cloud import command_line, hooks, sinks
 from cloud.errors import StopError
 from cloud.hooks import Hook
 from cloud.sinks import Tables
-from contract.receipt import GROUP_DEFAULT, TOPIC_ID_CHARACTERS, Receipt
-from contract.topics import EVENTS
+from contract.receipt import TOPIC_ID_CHARACTERS, Receipt
 
 _DURATION = re.compile(r"(\d+) ?(s|m|h|d|seconds?|minutes?|hours?|days?)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -85,13 +84,6 @@ def parse(arguments: Sequence[str]) -> JobSettings:
     """Read the arguments; wrong usage ends the process with status 2 and a message."""
     options = parser()
     given = options.parse_args(arguments)
-    kafka = KafkaSettings(
-        given.bootstrap_servers,
-        given.topic,
-        given.group,
-        given.max_offsets_per_trigger,
-        kafka_options.properties(given),
-    )
     tables = sinks.read(options, given)
     if not (given.transform is None and given.effects is None) and not tables.kind.is_processing:
         options.error(f"--sink {tables.kind.name} takes neither --transform nor --effects")
@@ -99,22 +91,9 @@ def parse(arguments: Sequence[str]) -> JobSettings:
         if tables.kind is not sinks.DELTA:
             options.error(f"--sink {tables.kind.name} has no --change-feed")
         tables = replace(tables, change_feed_seconds=given.change_feed)
-    return JobSettings(
-        kafka=kafka,
-        tables=tables,
-        checkpoint=given.checkpoint.rstrip("/"),
-        window_seconds=given.window,
-        trigger_seconds=given.trigger,
-        retention_seconds=given.retention,
-        succeeds=given.succeeds,
-        read_again=given.read_again,
-        devices=given.devices,
-        gateways=given.gateways,
-        metrics=given.metrics,
-        transform=given.transform,
-        effects=given.effects,
-        effects_seconds_max=given.effects_limit,
-    )
+    kafka = command_line.read(KafkaSettings, given, properties=command_line.properties(given))
+    checkpoint = given.checkpoint.rstrip("/")
+    return command_line.read(JobSettings, given, kafka=kafka, tables=tables, checkpoint=checkpoint)
 
 
 def seconds(text: str) -> int:
@@ -127,52 +106,49 @@ def seconds(text: str) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the job's options."""
-    parser = argparse.ArgumentParser(
-        prog="oncegate-cloud job",
-        description="Write every event of the topic into the table once, and commit receipts for the gateways.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    _add_source_options(parser)
-    _add_sink_options(parser)
-    _add_processing_options(parser)
+    about = "Write every event of the topic into the table once, and commit receipts for the gateways."
+    parser = command_line.new_parser("job", about, EXAMPLES)
+    command_line.add_topic(parser)
+    command_line.add_gateways(parser)
+    sinks.add_options(parser, "; created if absent")
+    _add_own_options(parser)
     add_shared_options(parser)
-    kafka_options.add_options(parser, is_java=True)
+    command_line.add_properties(parser, is_java=True)
     return parser
 
 
-def _add_source_options(parser: argparse.ArgumentParser) -> None:
+def _add_own_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
-    add("--topic", default=EVENTS, help="default: %(default)s")
-    add("--group", default=GROUP_DEFAULT, help="group whose committed offsets are the receipts; default: %(default)s")
-
-    kafka_options.add_gateways(parser)
-
-
-def _add_sink_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    sinks.add_options(parser, "; created if absent")
     add(
         "--devices",
         metavar="FILE",
         help="CSV or Parquet with the columns device, name, site, tags; read again when it changes",
     )
-
-
-def _add_processing_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
     add("--checkpoint", required=True, metavar="PATH", help="folder of Spark's checkpoint; created if absent")
     add(
         "--window",
+        dest="window_seconds",
         type=_window,
         default="1h",
         metavar="TIME",
         help="time for which the state keeps events; default: %(default)s",
     )
-    add("--trigger", type=seconds, default="2s", metavar="TIME", help="time between batches; default: %(default)s")
-    add("--max-offsets-per-trigger", type=_positive, default=400_000, metavar="N", help="default: %(default)s")
+    add(
+        "--trigger",
+        dest="trigger_seconds",
+        type=seconds,
+        default="2s",
+        metavar="TIME",
+        help="time between batches; default: %(default)s",
+    )
+    add(
+        "--max-offsets-per-trigger",
+        dest="offsets_per_trigger_max",
+        type=_positive,
+        default=400_000,
+        metavar="N",
+        help="default: %(default)s",
+    )
     add(
         "--change-feed",
         type=_retention,
@@ -199,6 +175,7 @@ def add_shared_options(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--retention",
+        dest="retention_seconds",
         type=_retention,
         default="7d",
         metavar="TIME",
@@ -218,6 +195,7 @@ def add_shared_options(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--effects-limit",
+        dest="effects_seconds_max",
         type=seconds,
         default="10m",
         metavar="TIME",

@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 from typing import Final
 
-from cloud import kafka_options
+from cloud import command_line
 
 GROUP: Final = "oncegate.sinks"
 _TABLE_NAME = re.compile(r"([a-z_][a-z0-9_]{0,39}\.)?[a-z_][a-z0-9_]{0,39}")
@@ -139,7 +139,7 @@ def add_options(parser: argparse.ArgumentParser, table_help: str = "") -> None:
     add("--quarantine", metavar="PATH", help="folder or table of the quarantine; default: <table>_quarantine")
     add(
         "--connection",
-        type=kafka_options.secret_path,
+        type=command_line.secret_path,
         metavar="FILE",
         help="file with libpq's connection string, which only its owner may read; the password there or in pgpass",
     )

@@ -22,9 +22,8 @@ from cloud.delta.sink import TABLE
 from cloud.delta.table import DeltaTable
 from cloud.session import open_session
 from cloud.settings import KafkaSettings
-from cloud.stream.dedup import drop_duplicates
 from cloud.stream.records import read_records
-from cloud.stream.source import read_topic
+from cloud.stream.source import drop_duplicates, read_topic
 from cloud.table.commits import Commit, to_json
 from cloud.table.rows import COLUMNS, decode
 

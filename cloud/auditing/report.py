@@ -12,8 +12,7 @@ from cloud.auditing import forgery
 from cloud.auditing.account import COUNTED, STATES
 from cloud.auditing.findings import Epoch, Findings
 from cloud.auditing.sections import STATUSES
-from cloud.runtime.terminal import printable
-from cloud.wording import counted
+from cloud.runtime.outcome import counted, printable
 
 LINES_MAX = 20
 METRICS_MODE = 0o644

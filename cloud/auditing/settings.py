@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cloud import kafka_options, sinks
+from cloud import command_line, sinks
 from cloud.settings import seconds
 from cloud.sinks import Tables
-from contract.receipt import GROUP_DEFAULT
-from contract.topics import EVENTS
 
 EXAMPLES = """examples:
   oncegate-cloud audit --bootstrap-servers localhost:9092 --table ./events --output ./audit --report audit.html
@@ -45,39 +43,24 @@ def parse(arguments: Sequence[str]) -> AuditSettings:
     """Read the arguments; wrong usage ends the process with status 2 and a message."""
     options = parser()
     given = options.parse_args(arguments)
-    return AuditSettings(
-        bootstrap_servers=given.bootstrap_servers,
-        topic=given.topic,
-        group=given.group,
-        tables=sinks.read(options, given),
-        output=given.output.rstrip("/"),
-        report=given.report,
-        grace_seconds=given.grace,
-        verify=given.verify,
-        properties=kafka_options.properties(given),
-        metrics_file=given.metrics_file,
-    )
+    tables, output = sinks.read(options, given), given.output.rstrip("/")
+    properties = command_line.properties(given)
+    return command_line.read(AuditSettings, given, tables=tables, output=output, properties=properties)
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the audit's options."""
-    parser = argparse.ArgumentParser(
-        prog="oncegate-cloud audit",
-        description="Account for every label of the topic, independently of the job's code, and name what is missing.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    about = "Account for every label of the topic, independently of the job's code, and name what is missing."
+    parser = command_line.new_parser("audit", about, EXAMPLES)
     add = parser.add_argument
-    add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
-    add("--topic", default=EVENTS, help="default: %(default)s")
-    add("--group", default=GROUP_DEFAULT, help="group whose committed offsets are the receipts; default: %(default)s")
+    command_line.add_topic(parser)
     sinks.add_options(parser)
     add("--output", required=True, metavar="PATH", help="folder of the audit's own tables; created if absent")
     add("--report", metavar="FILE", help="write a report as an HTML page")
     add("--metrics-file", type=Path, metavar="FILE", help="write metrics for the node exporter of Prometheus (*.prom)")
     add(
         "--grace",
+        dest="grace_seconds",
         type=seconds,
         default="1h",
         metavar="TIME",
@@ -90,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="SHARE",
         help="share of the new records whose fingerprints are computed again, 0 to 1; default: %(default)s",
     )
-    kafka_options.add_options(parser, is_java=True)
+    command_line.add_properties(parser, is_java=True)
     return parser
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from cloud import kafka_options
+from cloud import command_line
 from cloud.jars import cache, coordinates, download, ivy, java
 from cloud.jars.coordinates import JarError
 from contract import files
@@ -200,7 +200,7 @@ def _setting(text: str) -> str:
 
 
 def _private_file(text: str) -> Path:
-    path = kafka_options.secret_path(text)
+    path = command_line.secret_path(text)
     try:
         read_private(path)
     except PrivateFileError as error:

@@ -28,6 +28,32 @@ _KEEP_ROWS = ("UPDATE", "OPTIMIZE")
 
 
 @dataclass(frozen=True, slots=True)
+class Version:
+    """An entry of the log, whose name and content are defined by Delta's protocol."""
+
+    info: Mapping[str, Any]
+    """`commitInfo`, which is optional."""
+    added: Mapping[str, Mapping[str, Any]]
+    """Files by their paths."""
+    removed: Mapping[str, Mapping[str, Any]]
+
+    @classmethod
+    def read(cls, text: str) -> Version:
+        """Read an entry, of one action per line; raise ValueError where it is none."""
+        # Not splitlines(), since JSON's strings may contain other line separators.
+        actions: list[dict[str, Any]] = [json.loads(line) for line in text.split("\n") if line.strip()]
+        added, removed = (
+            {unquote(one[kind]["path"]): one[kind] for one in actions if kind in one} for kind in ("add", "remove")
+        )
+        return cls(next((one["commitInfo"] for one in actions if "commitInfo" in one), {}), added, removed)
+
+    @property
+    def commit(self) -> Commit | None:
+        """Return the job's commit; None for that of another program."""
+        return parse(self.info.get("userMetadata"))
+
+
+@dataclass(frozen=True, slots=True)
 class LogEntry:
     """A commit of the job in the table's log."""
 
@@ -100,11 +126,9 @@ class DeltaHistory:
         for version in range(-1 if self._seen is None else self._seen, -1, -1):
             if (text := self._file(version)) is None:
                 return None
-            actions = list(_actions(text))
-            info: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
-            commit = parse(info.get("userMetadata"))
-            if commit is not None and commit.batch != CLAIM_ONLY:
-                return commit, [unquote(one["add"]["path"]) for one in actions if "add" in one]
+            found = Version.read(text)
+            if (commit := found.commit) is not None and commit.batch != CLAIM_ONLY:
+                return commit, list(found.added)
         return None
 
     def lost_version(self) -> int | None:
@@ -135,22 +159,24 @@ class DeltaHistory:
         return self._may_lack_rows
 
     def _follow(self) -> None:
-        """Read the files of later versions, whose names and contents are defined by Delta's protocol."""
+        """Read the files of later versions."""
         self._may_lack_rows = False
         for _ in range(_FOLLOWED_MAX):
             if self._seen is None or (text := self._file(self._seen + 1)) is None:
                 return
             self._seen += 1
-            found = (action["commitInfo"] for action in _actions(text) if "commitInfo" in action)
-            info: dict[str, Any] = next(found, {})
-            if entry := _entry(info):
+            found = Version.read(text)
+            if (commit := found.commit) is not None:
+                entry = LogEntry(commit, _rows(found.info.get("operationMetrics")))
                 self._highest = _highest([self._highest, entry] if self._highest else [entry])
-            elif self._removes_rows(info, self._seen):
+            elif self._removes_rows(found.info, self._seen):
                 self._may_lack_rows = True
 
     def _removes_rows(self, info: Mapping[str, Any], version: int) -> bool:
-        removes = _removes_rows(info)
-        return _removes_files(self._file(version) or "") if removes is None else removes
+        if (removes := _removes_rows(info)) is not None:
+            return removes
+        removed = Version.read(self._file(version) or "").removed  # or its rows are only rewritten
+        return any(file.get("dataChange", True) for file in removed.values())
 
     def _file(self, version: int) -> str | None:
         return jvm.read_text(self._spark, self._entry_path(version))
@@ -177,18 +203,6 @@ def _highest(entries: list[LogEntry]) -> LogEntry:
     return max(entries, key=lambda entry: entry.commit.version)
 
 
-def _actions(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the actions of a version's file, one per line; Spark writes commitInfo first."""
-    for line in text.split("\n"):  # not splitlines(), since JSON's strings may contain other line separators
-        if line.strip():
-            yield json.loads(line)
-
-
-def _entry(info: dict[str, Any]) -> LogEntry | None:
-    commit = parse(info.get("userMetadata"))
-    return None if commit is None else LogEntry(commit, _rows(info.get("operationMetrics")))
-
-
 def _removes_rows(info: Mapping[str, Any]) -> bool | None:
     """Whether an operation removes rows from the table; None where its description does not determine it."""
     operation, parameters = info.get("operation") or "", info.get("operationParameters") or {}
@@ -203,11 +217,6 @@ def _removes_rows(info: Mapping[str, Any]) -> bool | None:
         deleted = [int(metrics[name]) for name in _DELETED if name in metrics]
         return any(deleted) if deleted else None
     return None
-
-
-def _removes_files(text: str) -> bool:
-    """Whether a version removes files without only rewriting their rows."""
-    return any(action["remove"].get("dataChange", True) for action in _actions(text) if "remove" in action)
 
 
 def _rows(metrics: Any) -> int:

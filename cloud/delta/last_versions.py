@@ -9,32 +9,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
 
+from cloud.delta.history import Version
 from cloud.errors import StopError
 from cloud.runtime import disk, jvm
-from cloud.table.commits import parse
 
 _VERIFY = "parquet.page.verify-checksum.enabled"
 
 
 _GLOB = re.compile(r"[\\{}\[\]*?]")
 """What Hadoop takes for a pattern in a path."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Version:
-    """An entry of the log."""
-
-    info: Mapping[str, Any]
-    added: Mapping[str, Mapping[str, Any]]
-    """Files by their paths."""
-    removed: frozenset[str]
 
 
 def check(spark: SparkSession, path: str) -> None:
@@ -67,35 +55,26 @@ def check(spark: SparkSession, path: str) -> None:
 
 def _defects(spark: SparkSession, folder: Path) -> Iterator[tuple[Path, str]]:
     """Yield the entries from the newest to the job's last commit, each with what is wrong with it."""
-    removed: frozenset[str] = frozenset()
+    removed: set[str] = set()
     entries = (file for file in (folder / "_delta_log").glob("*.json") if file.stem.isdigit())
     for entry in sorted(entries, reverse=True):
         try:
-            version = _read(entry.read_bytes())
+            if not (text := entry.read_bytes()).strip():
+                raise ValueError("it is empty")
+            version = Version.read(text.decode())
         except ValueError as error:
             yield entry, f"its entry in the log cannot be read: {error}"
             return
         files = {name: file for name, file in version.added.items() if name not in removed}
-        is_own = parse(version.info.get("userMetadata")) is not None
+        is_own = version.commit is not None
         defect = _missing_lines(version, is_own=is_own) or _missing_bytes(folder, files)
         yield entry, defect or (_unreadable(spark, folder, files) if is_own else "")
         if is_own:
             return
-        removed |= version.removed
+        removed |= version.removed.keys()
 
 
-def _read(text: bytes) -> _Version:
-    """Read an entry; raise ValueError where it is none."""
-    actions: list[dict[str, Any]] = [json.loads(line) for line in text.split(b"\n") if line.strip()]
-    added = {unquote(one["add"]["path"]): one["add"] for one in actions if "add" in one}
-    removed = frozenset(unquote(one["remove"]["path"]) for one in actions if "remove" in one)
-    infos = [one["commitInfo"] for one in actions if "commitInfo" in one]
-    if not actions:
-        raise ValueError("it is empty")
-    return _Version(infos[0] if infos else {}, added, removed)
-
-
-def _missing_lines(version: _Version, *, is_own: bool) -> str:
+def _missing_lines(version: Version, *, is_own: bool) -> str:
     """Compare the entry's files with what its first line states; a write without rows states files that it has not."""
     metrics = version.info.get("operationMetrics") or {}
     name, found = ("numOutputRows", _rows(version.added)) if is_own else ("numAddedFiles", len(version.added))

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from cloud.delta.table import Table
+from cloud.delta.table import DeltaTable
 from cloud.errors import StopError
 from cloud.table.commits import Commit, Offsets
 
@@ -56,7 +56,7 @@ def bad_records(survivors: DataFrame) -> DataFrame:
     return survivors.filter(F.col("reason").isNotNull())
 
 
-def put(table: Table, records: DataFrame, commit: Commit) -> int:
+def put(table: DeltaTable, records: DataFrame, commit: Commit) -> int:
     """Write the records that the quarantine does not have, and return how many.
 
     Raise StopError where a batch that was interrupted after this write has other records now, since Delta ignores a

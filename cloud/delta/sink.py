@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud.delta import log_cleaning, quarantine
-from cloud.delta.table import DeltaTable, Layout, Table, excludes_writers
+from cloud.delta.table import DeltaTable, Layout, excludes_writers
 from cloud.runtime import jvm
 from cloud.sinks import Tables
 from cloud.table import id_reuse, lookup, rows, widening
@@ -50,15 +50,21 @@ class DeltaSink:
     def __init__(
         self,
         spark: SparkSession,
-        table: Table,
-        quarantine_table: Table,
+        table: str,
+        quarantine_path: str,
         devices: Devices,
         retention_seconds: int,
         transform: Transform | None = None,
     ) -> None:
+        """Open both tables, which are created if absent."""
+        if not excludes_writers(spark, table):
+            logger.warning(
+                "table=%s excludes=one-process hint='start no second job on it, and stop this one for maintenance'",
+                table,
+            )
         self._spark = spark
-        self._table = table
-        self._quarantine_table = quarantine_table
+        self._table = DeltaTable(spark, table, TABLE)
+        self._quarantine_table = DeltaTable(spark, quarantine_path, QUARANTINE)
         self._devices = devices
         self._retention_seconds = retention_seconds
         self._transform = transform
@@ -181,24 +187,7 @@ def open_tables(
     keeps_new: bool = False,
 ) -> DeltaSink:
     """Open the folders of these tables; the log of a Delta table always tells of its new rows."""
-    sink = open_delta(spark, tables.table, tables.quarantine, devices, retention, transform)
+    sink = DeltaSink(spark, tables.table, tables.quarantine, devices, retention, transform)
     if tables.change_feed_seconds is not None:
         sink.feed_changes(tables.change_feed_seconds)
     return sink
-
-
-def open_delta(
-    spark: SparkSession,
-    table: str,
-    quarantine_path: str,
-    devices: Devices,
-    retention: int,
-    transform: Transform | None = None,
-) -> DeltaSink:
-    """Open both tables, which are created if absent."""
-    if not excludes_writers(spark, table):
-        logger.warning(
-            "table=%s excludes=one-process hint='start no second job on it, and stop this one for maintenance'", table
-        )
-    tables = DeltaTable(spark, table, TABLE), DeltaTable(spark, quarantine_path, QUARANTINE)
-    return DeltaSink(spark, *tables, devices, retention, transform)

@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -33,39 +32,6 @@ _SINGLE_DRIVER_SCHEMES = ("s3", "s3a", "s3n")
 version the later replaces the earlier, whose rows are lost."""
 
 
-class Table(Protocol):
-    """A table that takes a whole batch with its commit, or nothing of it."""
-
-    @property
-    def id(self) -> str:
-        """Return the table's id; a table that is dropped and recreated has another."""
-
-    def last_commit(self) -> Commit | None:
-        """Return the latest commit of a job; None where there is none yet."""
-
-    def append(self, rows: DataFrame, commit: Commit) -> int:
-        """Commit the rows and return their number.
-
-        Raise StopError where another job has claimed the table since, another program has removed rows, or the table
-        is no longer the one that was opened.
-        """
-
-    def check(self) -> None:
-        """Raise StopError where the next `append` would, for what has become of the table and its rows."""
-
-    def rows(self) -> DataFrame:
-        """Return the table's present rows; later commits do not change the frame."""
-
-    def widen(self, schema: StructType, *by: tuple[str, str]) -> None:
-        """Add the columns that the table lacks; raise StopError where one has another type."""
-
-    def new_rows(self) -> tuple[Commit, DataFrame] | None:
-        """Return the latest commit of a batch, and the rows that it has added; None where there are none."""
-
-    def feed_changes(self, seconds: int) -> None:
-        """Record changes, and keep the log for a time, unless its owner has set another."""
-
-
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The form in which a table is created."""
@@ -80,11 +46,15 @@ class Layout:
 
 
 class DeltaTable:
-    """A `Table` in a folder; opening it raises StopError where a power cut has taken a part of its last versions."""
+    """A table in a folder, which takes a whole batch with its commit, or nothing of it.
+
+    Opening it raises StopError where a power cut has taken a part of its last versions.
+    """
 
     def __init__(self, spark: SparkSession, path: str, layout: Layout) -> None:
         self._spark = spark
-        self._path = path
+        self.path = path
+        """The folder."""
         self._layout = layout
         self._name = f"delta.`{path.replace('`', '``')}`"
         self._history = DeltaHistory(spark, path)
@@ -93,7 +63,8 @@ class DeltaTable:
         self.widen(layout.schema)
         detail = self._detail()
         self._id: str = detail["id"]
-        self._set_properties(detail["properties"])
+        # Those that are not set, in a table that another program has created.
+        self._set({name: value for name, value in layout.properties.items() if name not in detail["properties"]})
         self._log_cleaner = LogCleaner(spark, path)
 
     @staticmethod
@@ -103,14 +74,11 @@ class DeltaTable:
 
     @property
     def id(self) -> str:
+        """Return the table's id; a table that is dropped and recreated has another."""
         return self._id
 
-    @property
-    def path(self) -> str:
-        """Return the folder."""
-        return self._path
-
     def last_commit(self) -> Commit | None:
+        """Return the latest commit of a job; None where there is none yet."""
         last = self._history.last()
         return last.commit if last else None
 
@@ -124,13 +92,14 @@ class DeltaTable:
         """Raise StopError where another program has removed rows since this checkpoint's last commit."""
         if self._layout.keeps_rows and (removal := self._history.removal()) is not None:
             raise StopError(
-                f"table {self._path}: version {removal.version}, a {removal.operation} by another program, has removed "
+                f"table {self.path}: version {removal.version}, a {removal.operation} by another program, has removed "
                 "rows that were receipted. Start with a new checkpoint: with --read-again to restore those that the "
                 "topic still has, or without it to leave them out"
             )
 
     def rows(self) -> DataFrame:
-        return self._spark.read.format("delta").load(self._path)
+        """Return the table's present rows; later commits do not change the frame."""
+        return self._spark.read.format("delta").load(self.path)
 
     def new_rows(self) -> tuple[Commit, DataFrame] | None:
         """Return the latest commit of a batch, and the rows that it has added; None where there are none.
@@ -141,16 +110,16 @@ class DeltaTable:
         if found is None or not found[1]:
             return None
         commit, files = found
-        paths = [f"{self._path}/{name}" for name in files]
+        paths = [f"{self.path}/{name}" for name in files]
         if gone := [path for path in paths if not jvm.exists(self._spark, path)]:
             raise StopError(
-                f"table {self._path}: {gone[0]} is gone, with rows of batch {commit.batch} whose effects are not done: "
+                f"table {self.path}: {gone[0]} is gone, with rows of batch {commit.batch} whose effects are not done: "
                 "maintenance has compacted the table and removed its old files while the job was stopped. Make these "
                 f"effects by hand, for the rows whose kafka_offset is in {commit.starts} to {commit.ends}, start once "
                 "without --effects until the next batch is written, and go on with it"
             )
         escaped = [_GLOB.sub(r"\\g<0>", path) for path in paths]
-        return commit, self._spark.read.schema(self.rows().schema).option("basePath", self._path).parquet(*escaped)
+        return commit, self._spark.read.schema(self.rows().schema).option("basePath", self.path).parquet(*escaped)
 
     def feed_changes(self, seconds: int) -> None:
         """Record changes, and keep the log for a time, unless its owner has set another."""
@@ -161,6 +130,11 @@ class DeltaTable:
         self._set({name: value for name, value in wanted.items() if present.get(name) != value})
 
     def append(self, rows: DataFrame, commit: Commit) -> int:
+        """Commit the rows and return their number.
+
+        Raise StopError where another job has claimed the table since, another program has removed rows, or the table
+        is no longer the one that was opened.
+        """
         self._check_versions()
         (
             rows.write.format("delta")
@@ -168,22 +142,22 @@ class DeltaTable:
             .option("txnAppId", self._layout.writer)
             .option("txnVersion", commit.version)
             .option("userMetadata", to_json(commit))
-            .save(self._path)
+            .save(self.path)
         )
         # Delta silently skips a write under an older or equal version.
         written = self._history.find(commit)
         if written is None:
             last = self._history.last()
-            raise StopError(f"table {self._path}: another job has claimed it since ({last}); this job ends for good")
+            raise StopError(f"table {self.path}: another job has claimed it since ({last}); this job ends for good")
         if written.commit != commit:
             raise StopError(
-                f"table {self._path}: another job has written batch {commit.batch} under the same claim, so it runs on "
+                f"table {self.path}: another job has written batch {commit.batch} under the same claim, so it runs on "
                 f"a copy of this job's checkpoint {commit.checkpoint}. Nothing of this job's batch is written or "
                 "receipted. End one of the two for good; start this one, if it is to continue, with a new checkpoint"
             )
         if self._history.may_lack_rows:
             self.check_rows()
-        self._check_id(str(jvm.delta_log(self._spark, self._path).unsafeVolatileSnapshot().metadata().id()))
+        self._check_id(str(jvm.delta_log(self._spark, self.path).unsafeVolatileSnapshot().metadata().id()))
         self._log_cleaner.clean_if_due()
         return written.rows
 
@@ -191,7 +165,7 @@ class DeltaTable:
         """Raise StopError where the table has lost versions, since an append would create it anew, or continue it."""
         if (version := self._history.lost_version()) is not None:
             raise StopError(
-                f"table {self._path}: its log no longer has version {version}, which this job has read. Its folder was "
+                f"table {self.path}: its log no longer has version {version}, which this job has read. Its folder was "
                 "removed or replaced by an older copy, or its disk unmounted, while the job ran. Nothing more is "
                 "written or receipted. If the folder is still somewhere, put it back, or mount the disk, and start "
                 "again. With an older copy, start with a new checkpoint, which reads again what the copy lacks. "
@@ -205,7 +179,7 @@ class DeltaTable:
         """Raise StopError where the table is another one than that which was opened."""
         if present != self._id:
             raise StopError(
-                f"table {self._path}: it has the id {present}, and this job has opened the table {self._id}: another "
+                f"table {self.path}: it has the id {present}, and this job has opened the table {self._id}: another "
                 "one was put in its place while the job ran. Nothing more is receipted. Put the former table "
                 "back, and start again; or continue with the present one, by a new checkpoint, --read-again and "
                 f"--succeeds {self._id}"
@@ -224,19 +198,19 @@ class DeltaTable:
         present, expected = (
             {field.name: field.dataType.simpleString() for field in columns} for columns in (self.rows().schema, schema)
         )
-        if names := widening.missing(self._path, present, expected, *by):
+        if names := widening.missing(self.path, present, expected, *by):
             columns = ", ".join(f"`{name.replace('`', '``')}` {expected[name]}" for name in names)
             try:
                 self._spark.sql(f"ALTER TABLE {self._name} ADD COLUMNS ({columns})")
             except jvm.FAILURES as error:
                 told = str(error).strip().splitlines()
                 cause = next((line for line in told if "[" in line), told[0])
-                raise StopError(f"table {self._path}: Delta refuses the columns {columns}: {cause}") from error
-            logger.info("table=%s stage=widened columns=%s", self._path, ",".join(names))
+                raise StopError(f"table {self.path}: Delta refuses the columns {columns}: {cause}") from error
+            logger.info("table=%s stage=widened columns=%s", self.path, ",".join(names))
 
     def opened_folder(self) -> FlushedFolders:
         """Return its folder, opened to flush what is written from now on; nothing where the disk is not local."""
-        return FlushedFolders(disk.local_folders(self._spark, [self._path]))
+        return FlushedFolders(disk.local_folders(self._spark, [self.path]))
 
     def vacuum(self, retain_seconds: int) -> None:
         """Remove files that no commit of the last `retain_seconds` refers to."""
@@ -249,11 +223,7 @@ class DeltaTable:
         version, which IF NOT EXISTS takes for a table, and CREATE for another program's folder.
         """
         nothing = self._spark.createDataFrame([], self._layout.schema).write.format("delta").mode("ignore")
-        nothing.partitionBy(*self._layout.partitioned_by).options(**self._layout.properties).save(self._path)
-
-    def _set_properties(self, present: Mapping[str, str]) -> None:
-        """Set the properties that are not set, in a table that another program has created."""
-        self._set({name: value for name, value in self._layout.properties.items() if name not in present})
+        nothing.partitionBy(*self._layout.partitioned_by).options(**self._layout.properties).save(self.path)
 
     def _set(self, properties: Mapping[str, str]) -> None:
         if properties:

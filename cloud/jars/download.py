@@ -6,20 +6,9 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from cloud.jars import cache, ivy
 from cloud.jars.coordinates import Coordinates, Jar, JarError, sha256_of
-
-
-class Fetch(Protocol):
-    """Downloads jars, without their dependencies, into a folder."""
-
-    def __call__(
-        self, wanted: Sequence[Coordinates], folder: Path, *, on_jar: Callable[[], None]
-    ) -> Mapping[Coordinates, Path]:
-        """Return the file of each jar; one that could not be downloaded is missing, or an error is raised."""
-        ...
 
 
 def missing_from(jars: Sequence[Jar], folder: Path) -> list[Jar]:
@@ -31,7 +20,7 @@ def ensure(
     jars: Sequence[Jar],
     folder: Path | None = None,
     *,
-    fetch: Fetch = ivy.fetch,
+    fetch: Callable[..., Mapping[Coordinates, Path]] = ivy.fetch,
     on_jar: Callable[[], None] = lambda: None,
 ) -> tuple[Path, ...]:
     """Return the files of the jars in the folder, after downloading and verifying those that it lacks."""

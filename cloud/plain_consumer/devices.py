@@ -4,45 +4,29 @@ from __future__ import annotations
 
 import csv
 import logging
+from functools import partial
 from pathlib import Path
 
 from cloud.errors import StopError
 from cloud.plain_consumer.records import Descriptions
+from cloud.renewed import Renewed, stamp
 from cloud.table.layout import DEVICE
 
 logger = logging.getLogger(__name__)
 
 
 class DeviceFile:
-    """The devices; a changed file that cannot be read is logged once, and the earlier ones stay in use."""
+    """The devices; none without a file."""
 
     def __init__(self, path: Path | None) -> None:
         """Read the file; raise StopError where it cannot be read."""
-        self._path = path
-        self._stamp: tuple[int, int] | None = None
-        self._known: Descriptions = {}
+        self._file: Renewed[Descriptions] | None = None
         if path is not None:
-            self._stamp, self._known = _stamp(path), _read(path)
+            self._file = Renewed("devices", "devices", partial(stamp, path, "devices"), partial(_read, path))
 
     def known(self) -> Descriptions:
         """Return the present descriptions."""
-        if self._path is None:
-            return self._known
-        try:
-            if (stamp := _stamp(self._path)) != self._stamp:
-                self._stamp = stamp
-                self._known = _read(self._path)
-        except StopError as error:
-            logger.warning("devices=unreadable reason=%r effect=%r", str(error), "the earlier devices stay in use")
-        return self._known
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    try:
-        found = path.stat()
-    except OSError as error:
-        raise StopError(f"devices {path}: {error}") from error
-    return found.st_mtime_ns, found.st_size
+        return {} if self._file is None else self._file.present()
 
 
 def _read(path: Path) -> Descriptions:

@@ -6,7 +6,6 @@ partitions makes them first, under the same key.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable
 
@@ -15,16 +14,13 @@ from cloud.plain_consumer.metrics import ConsumerMetrics
 from cloud.plain_consumer.table import ConsumerTable
 from cloud.runtime.repeated import Repeated
 
-logger = logging.getLogger(__name__)
-
 
 class DueEffects:
     """Makes the effects that are due; a call that has failed is made again by a later call of this, after its delay."""
 
     def __init__(self, hook: Hook, table: ConsumerTable, metrics: ConsumerMetrics, seconds_max: float) -> None:
-        self._calls = Repeated(hook, seconds_max, metrics.effects_failed)
+        self._calls = Repeated(hook, seconds_max, metrics)
         self._table = table
-        self._metrics = metrics
         self._next_at = 0.0
 
     def __call__(self, partitions: Iterable[int]) -> bool:
@@ -32,12 +28,9 @@ class DueEffects:
         if time.monotonic() < self._next_at:
             return False
         for batch in self._table.due(partitions):
-            began, key = time.monotonic(), f"{self._table.id}-{batch}"
-            delay = self._calls.attempt(self._table.new_rows(batch), key)
+            delay = self._calls.attempt(self._table.new_rows(batch), f"{self._table.id}-{batch}")
             if delay is not None:
                 self._next_at = time.monotonic() + delay
                 return False
             self._table.done(batch)
-            self._metrics.effects_done(seconds := time.monotonic() - began)
-            logger.info("key=%s stage=effects-done seconds=%.1f", key, seconds)
         return True

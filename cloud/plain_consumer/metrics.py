@@ -26,10 +26,7 @@ class ConsumerMetrics(BatchMetrics):
     def wrote(self, written: Written, judged: Sequence[Judged], seconds: float) -> None:
         """Count a batch."""
         self.input.inc(len(judged))
-        self.rows.inc(written.rows)
-        self.duplicates.labels("table").inc(written.found)
-        self.quarantined.inc(written.bad)
-        self.rejected.inc(written.rejected)
+        self.count(written)
         self.unknown.inc(sum(one.is_newer for one in judged))
         self.batch_seconds.observe(seconds)
         times = [one.row[_APPENDED].timestamp() for one in judged if one.row[_APPENDED] is not None]  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ from cloud.plain_consumer.transform import Made
 from cloud.postgres import columns
 from cloud.postgres.connection import connected, durable_transaction, identifier
 from cloud.postgres.statements import STAGING, Statements
-from cloud.postgres.tables import Own, PostgresTables, warn_if_unsafe
+from cloud.postgres.tables import Own, PostgresTables
 from cloud.table import widening
 from cloud.table.sink import Written
 
@@ -82,7 +82,6 @@ class ConsumerTable:
 
     def __enter__(self) -> Self:
         self._connection = self._open.enter_context(connected(self._conninfo))
-        warn_if_unsafe(self._connection)
         self._tables = PostgresTables(self._connection, *self._given)
         self._connection.execute(self._sql(_CREATE))
         if self._keeps_new:

@@ -9,6 +9,7 @@ import logging
 import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -17,11 +18,10 @@ from pyspark.sql.types import DataType, StructType
 
 from cloud.errors import StopError
 from cloud.postgres import columns
-from cloud.postgres import connection as postgres_connection
-from cloud.postgres.connection import connected, durable_transaction, identifier
+from cloud.postgres.connection import connected, durable_transaction, identifier, read_connection
 from cloud.postgres.copy_format import STAGED, lines, own_columns, staged, with_transformed
 from cloud.postgres.statements import Statements, kind_of, type_of
-from cloud.postgres.tables import Own, PostgresTables, warn_if_unsafe
+from cloud.postgres.tables import Own, PostgresTables
 from cloud.runtime import jvm
 from cloud.sinks import Tables
 from cloud.table import rows, widening
@@ -111,9 +111,8 @@ class PostgresSink:
             return None
         spark = SparkSession.builder.getOrCreate()
         parts = min(spark.sparkContext.defaultParallelism, -(-count // LINES_AT_ONCE))
-        read = spark.sparkContext.range(parts, numSlices=parts).mapPartitions(
-            _Reader(self._connection, statement, parts)
-        )
+        reader = partial(_read_new, self._connection, statement, parts)
+        read = spark.sparkContext.range(parts, numSlices=parts).mapPartitions(reader)
         kinds = {name: kind.simpleString() for name, kind in rows.COLUMNS.items()} | own
         schema = ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in kinds.items())
         return NewRows(f"{self.id}-{version}", spark.createDataFrame(read, schema, verifySchema=False))
@@ -158,7 +157,8 @@ class PostgresSink:
         """Copy the frame by the executors; return the number of lines that successful tasks have sent."""
         types = [type_of(kind.simpleString()) or "" for kind in own.values()]
         connection.execute(self._sql.create_staging(staging, types))
-        copier = _Copier(self._connection, self._sql.copy(staging).as_string(connection))
+        statement = self._sql("COPY {staging} FROM STDIN", staging).as_string(connection)
+        copier = partial(_copy_lines, self._connection, statement)
         with jvm.errors_of_executors():
             return int(lines(frame, {**STAGED, **own}).rdd.mapPartitions(copier).sum())
 
@@ -208,77 +208,37 @@ class PostgresSink:
         return StopError(f"table {self._table}: another job has claimed it since; this job ends for good")
 
 
-class _Copier:
-    """Copies the lines of one partition in an executor; a task that fails leaves none."""
-
-    def __init__(self, connection: str, statement: str) -> None:
-        self._connection = connection
-        self._statement = statement
-
-    def __call__(self, rows: Iterable[Row]) -> Iterator[int]:
-        """Copy the lines, and yield their number."""
-        sent = 0
-        with (
-            connected(self._connection, autocommit=False) as connection,
-            connection.cursor() as cursor,
-            cursor.copy(self._statement.encode()) as copy,
-        ):
-            waiting: list[str] = []
-            for row in rows:
-                waiting.append(row[0])
-                sent += 1
-                if len(waiting) == LINES_AT_ONCE:
-                    copy.write("".join(waiting))
-                    waiting.clear()
-            copy.write("".join(waiting))
-        yield sent
+def _copy_lines(connection: str, statement: str, rows: Iterable[Row]) -> Iterator[int]:
+    """Copy the lines of one partition in an executor, and yield their number; a task that fails leaves none."""
+    sent = 0
+    with (
+        connected(connection, autocommit=False) as opened,
+        opened.cursor() as cursor,
+        cursor.copy(statement.encode()) as copy,
+    ):
+        waiting: list[str] = []
+        for row in rows:
+            waiting.append(row[0])
+            sent += 1
+            if len(waiting) == LINES_AT_ONCE:
+                copy.write("".join(waiting))
+                waiting.clear()
+        copy.write("".join(waiting))
+    yield sent
 
 
-class _Reader:
-    """Reads a part of the latest batch's rows in an executor."""
-
-    def __init__(self, connection: str, statement: str, parts: int) -> None:
-        self._connection = connection
-        self._statement = statement
-        self._parts = parts
-
-    def __call__(self, numbers: Iterable[int]) -> Iterator[tuple[Any, ...]]:
-        with connected(self._connection, autocommit=False) as connection:
-            connection.execute("SET TIME ZONE 'UTC'")
-            for number in numbers:
-                with connection.cursor(name="new") as cursor:  # of the server, so that not all are in memory
-                    cursor.execute(self._statement.encode(), {"parts": self._parts, "part": number})
-                    yield from cursor
+def _read_new(connection: str, statement: str, parts: int, numbers: Iterable[int]) -> Iterator[tuple[Any, ...]]:
+    """Read a part of the latest batch's rows in an executor."""
+    with connected(connection, autocommit=False) as opened:
+        opened.execute("SET TIME ZONE 'UTC'")
+        for number in numbers:
+            with opened.cursor(name="new") as cursor:  # of the server, so that not all are in memory
+                cursor.execute(statement.encode(), {"parts": parts, "part": number})
+                yield from cursor
 
 
-def open_tables(
-    _: SparkSession,
-    tables: Tables,
-    devices: Devices,
-    retention: int,
-    *,
-    transform: Transform | None = None,
-    keeps_new: bool = False,
-) -> PostgresSink:
+def open_tables(_: SparkSession, tables: Tables, devices: Devices, retention: int, **processing: Any) -> PostgresSink:
     """Open these tables in the database that their connection file names."""
     assert tables.connection is not None
-    connection = postgres_connection.read_connection(tables.connection)
-    return open_postgres(
-        connection, tables.table, tables.quarantine, devices, retention, transform, keeps_new=keeps_new
-    )
-
-
-def open_postgres(
-    connection: str,
-    table: str,
-    quarantine: str,
-    devices: Devices,
-    retention: int,
-    transform: Transform | None = None,
-    *,
-    keeps_new: bool = False,
-) -> PostgresSink:
-    """Open the tables, which are created if absent; warn about a server that does not flush."""
-    with postgres_connection.connected(connection) as opened:
-        warn_if_unsafe(opened)
-    return PostgresSink(connection, table, quarantine, devices, retention, transform, keeps_new=keeps_new)
+    connection = read_connection(tables.connection)
+    return PostgresSink(connection, tables.table, tables.quarantine, devices, retention, **processing)

@@ -216,7 +216,3 @@ class Statements:
         """
         columns = ", ".join([_STAGED, *(f"{OWN}{number} {type_}" for number, type_ in enumerate(own))])
         return self(f"CREATE {kind} TABLE {{staging}} (" + columns + ")", staging)
-
-    def copy(self, staging: str) -> sql.Composed:
-        """Return the statement that copies lines into the staging table."""
-        return self("COPY {staging} FROM STDIN", staging)

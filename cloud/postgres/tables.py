@@ -41,11 +41,17 @@ class PostgresTables:
     """Excludes others that create or widen tables, until the transaction ends."""
 
     def __init__(self, connection: psycopg.Connection, table: str, quarantine: str, retention_seconds: int) -> None:
-        """Create the tables that are absent; raise StopError where they are of another program."""
+        """Create the tables that are absent; raise StopError where they are of another program.
+
+        Warn about a server that does not flush.
+        """
         self.sql = Statements(table, quarantine)
         self._table = table
         self._quarantine = quarantine
         self._retention_seconds = retention_seconds
+        row = connection.execute("SHOW fsync").fetchone()
+        if row and row[0] != "on":
+            logger.warning("postgres=unsafe reason='fsync=off' effect='a power failure loses receipted events'")
         self.id = self._open(connection)
 
     def check_id(self, connection: psycopg.Connection) -> None:
@@ -120,10 +126,3 @@ class PostgresTables:
         regclass = self.sql("{table}").as_string(connection)
         row = connection.execute(self.sql(Statements.READ_ID), (regclass,)).fetchone()
         return (row[0] if row else None) or ""
-
-
-def warn_if_unsafe(connection: psycopg.Connection) -> None:
-    """Warn about a server that does not flush."""
-    row = connection.execute("SHOW fsync").fetchone()
-    if row and row[0] != "on":
-        logger.warning("postgres=unsafe reason='fsync=off' effect='a power failure loses receipted events'")

@@ -11,7 +11,7 @@ from uuid import NAMESPACE_URL, uuid5
 from cloud.committed import Committed, objection
 from cloud.errors import StopError
 from cloud.relaying.group import FollowedGroup, GroupView
-from cloud.relaying.kafka import RelayKafka
+from cloud.stream.group_kafka import GroupKafka
 from cloud.stream.receipts import Receipts
 from cloud.stream.topic_log import LogEnd, ReadLog
 from cloud.table.commits import Commit, Offsets
@@ -49,7 +49,7 @@ class RelayLog(ReadLog):
 class Relay:
     """The state of one run: what each group is known to have read."""
 
-    def __init__(self, kafka: RelayKafka, settings: RelaySettings) -> None:
+    def __init__(self, kafka: GroupKafka, settings: RelaySettings) -> None:
         self._kafka = kafka
         self._settings = settings
         self._topic_id = kafka.topic_id()

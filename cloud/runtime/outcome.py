@@ -1,17 +1,23 @@
-"""The outcome of a program: its exit status, and for each error a sentence that says what to do."""
+"""How a program begins and ends: its log, its exit status, and for each error a sentence that says what to do."""
 
 from __future__ import annotations
 
 import logging
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
 
 from cloud.errors import JobError
-from cloud.runtime.program_log import log_to_stderr
 
 NEXT_STEP = "start it again; if the error returns, look it up in docs/cloud.md (When the job stops), or report it"
+
+
+def log_to_stderr() -> None:
+    """Log to standard error, without the messages of py4j, whose errors are raised as well."""
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.INFO)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
 
 def exit_status(program: Callable[[], int], logger: logging.Logger) -> int:
@@ -37,3 +43,16 @@ def run_until_stopped(program: Callable[[threading.Event], int], logger: logging
 def sentence(error: Exception) -> str:
     """Return an error in one line, with its kind."""
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0].strip()}"
+
+
+def printable(text: str) -> str:
+    """Return a text for a terminal, on which senders' texts must not act.
+
+    Control characters, overrides of direction and invisible characters become escapes.
+    """
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+def counted(number: int, one: str) -> str:
+    """Return a number with its noun, given in the singular."""
+    return f"{number:,} {one if number == 1 else f'{one}s'}"

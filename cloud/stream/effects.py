@@ -6,8 +6,6 @@ are handed over under the same key, before any later batch. The checkpoint keeps
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -15,8 +13,6 @@ from cloud.hooks import Hook
 from cloud.runtime.repeated import Repeated
 from cloud.stream.observer import Observer
 from cloud.table.sink import EffectsSink
-
-logger = logging.getLogger(__name__)
 
 
 class Progress(Protocol):
@@ -42,13 +38,12 @@ class Effects:
         observer: Observer,
         seconds_max: float,
     ) -> None:
-        self._calls = Repeated(hook, seconds_max, observer.effects_failed)
+        self._calls = Repeated(hook, seconds_max, observer)
         self._sink = sink
         self._progress = progress
         self._flush = flush
         self._wait = wait
         """Waits for a request to stop, at most the given seconds."""
-        self._observer = observer
 
     def __call__(self) -> bool:
         """Make the effects of the table's latest batch where they are not done; return False if a stop was requested.
@@ -59,13 +54,10 @@ class Effects:
         if new is None or new.key == self._progress.read_done():
             return True
         self._flush()  # or a power cut may take the rows, and other ones come under the same key
-        begun = time.monotonic()
         while (delay := self._calls.attempt(new.rows, new.key)) is not None:
             if self._wait(delay):
                 return False
         self._progress.write_done(new.key)
-        self._observer.effects_done(seconds := time.monotonic() - begun)
-        logger.info("key=%s stage=effects-done seconds=%.1f", new.key, seconds)
         return True
 
 

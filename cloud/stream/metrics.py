@@ -6,6 +6,7 @@ import time
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+from cloud.stream.observer import Observer
 from cloud.stream.progress import dropped_by_watermark, duplicates, lag
 from cloud.stream.records import OBSERVATION
 from cloud.table.metrics import BatchMetrics
@@ -14,8 +15,8 @@ from cloud.table.sink import Written
 _STATE_DISK_BYTES = "rocksdbSstFileSize"
 
 
-class Metrics(BatchMetrics):
-    """An `Observer` that serves its counts over HTTP."""
+class JobMetrics(BatchMetrics, Observer):
+    """Counts what it observes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,13 +30,10 @@ class Metrics(BatchMetrics):
         self.state_rows = self._gauge("state_rows", "Keys in the dedup's state, as RocksDB estimates them")
         self.state_disk = self._gauge("state_disk_bytes", "RocksDB's files on disk, at the latest snapshot")
 
-    def written(self, batch: int, written: Written) -> None:  # the methods of an Observer
-        self.rows.inc(written.rows)
-        self.duplicates.labels("table").inc(written.found)
+    def written(self, batch: int, written: Written) -> None:
+        self.count(written)
         self.late.inc(written.late)
         self.late_share.set(written.late / max(1, written.rows + written.found))
-        self.quarantined.inc(written.bad)
-        self.rejected.inc(written.rejected)
 
     def receipted(self, batch: int) -> None:
         self._receipted[batch] = time.time()

@@ -1,16 +1,14 @@
-"""The interface of those that observe the job's batches."""
+"""What is told of the job's batches."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from cloud.table.sink import Written
 
 
-class Observer(Protocol):
-    """Receives notice of each batch; must neither fail nor block."""
+class Observer:
+    """Receives notice of each batch, and ignores it; a subclass must neither fail nor block."""
 
     def written(self, batch: int, written: Written) -> None:
         """Receive the outcome of a batch after its commit."""
@@ -29,25 +27,3 @@ class Observer(Protocol):
 
     def effects_done(self, seconds: float) -> None:
         """Receive the time that a batch's effects have taken, with their repetitions."""
-
-
-class NullObserver:
-    """An `Observer` that ignores everything."""
-
-    def written(self, batch: int, written: Written) -> None:
-        pass
-
-    def receipted(self, batch: int) -> None:
-        pass
-
-    def progressed(self, progress: StreamingQueryProgress) -> None:
-        pass
-
-    def idle(self) -> None:
-        pass
-
-    def effects_failed(self) -> None:
-        pass
-
-    def effects_done(self, seconds: float) -> None:
-        pass

@@ -1,4 +1,4 @@
-"""The topic as a stream of unchanged records."""
+"""Both ends of the stream's plan: the topic's unchanged records, and the dedup by Spark's state."""
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -31,3 +31,11 @@ def read_topic(spark: SparkSession, kafka: KafkaSettings, starting_offsets: str)
     for name, value in {**_FETCH, **kafka.properties}.items():
         reader = reader.option(f"kafka.{name}", value)
     return reader.load().select("key", "value", "partition", "offset", "timestamp", "headers")
+
+
+def drop_duplicates(records: DataFrame, window_seconds: int) -> DataFrame:
+    """Return the first record of each key within the window: of the duplicates there, one survives.
+
+    The watermark runs on processing time, one value per batch (`seen`); on any other time it would drop originals.
+    """
+    return records.withWatermark("seen", f"{window_seconds} seconds").dropDuplicatesWithinWatermark(["key"])

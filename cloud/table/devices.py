@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from dataclasses import dataclass
+from functools import partial
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no types
 from pyspark.sql import DataFrame, SparkSession
@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType
 
 from cloud.errors import StopError
+from cloud.renewed import Renewed
 from cloud.runtime import jvm
 from cloud.table import layout
 
@@ -21,48 +22,27 @@ DEVICES_MAX = 1_000_000
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Stamp:
-    """The identification of a version of the file: its modification time in milliseconds, and its size in bytes."""
-
-    modified: int
-    size: int
-
-
 class Devices:
     """The devices, read at the start and again when the file has changed."""
 
     def __init__(self, spark: SparkSession, path: str | None) -> None:
         """Read the file; raise StopError where it cannot be read."""
         self._spark = spark
-        self._path = path
-        self._stamp: _Stamp | None = None
-        self._frame: DataFrame | None = None
+        self._file: Renewed[DataFrame] | None = None
         if path is not None:
-            self._stamp, self._frame = self._look(path), self._read(path)
+            self._file = Renewed("devices", "devices", partial(self._look, path), partial(self._read, path))
 
     def frame(self) -> DataFrame | None:
-        """Return the present devices: the columns device and layout.DEVICE, each device once; None without a file.
+        """Return the present devices: the columns device and layout.DEVICE, each device once; None without a file."""
+        return None if self._file is None else self._file.present()
 
-        A changed file that cannot be read is logged once, and the earlier devices stay in use.
-        """
-        if self._path is None:
-            return None
-        try:
-            stamp = self._look(self._path)
-            if stamp != self._stamp:
-                self._stamp = stamp
-                self._frame = self._read(self._path)
-        except StopError as error:
-            logger.warning("devices=unreadable reason=%r effect=%r", str(error), "the earlier devices stay in use")
-        return self._frame
-
-    def _look(self, path: str) -> _Stamp:
+    def _look(self, path: str) -> tuple[int, int]:
+        """Return the file's modification time in milliseconds, and its size in bytes."""
         try:
             status = jvm.file_system(self._spark, path).getFileStatus(jvm.hadoop_path(self._spark, path))
         except Py4JJavaError as error:
             raise StopError(f"devices {path}: {error.java_exception}") from error
-        return _Stamp(int(status.getModificationTime()), int(status.getLen()))
+        return int(status.getModificationTime()), int(status.getLen())
 
     def _read(self, path: str) -> DataFrame:
         try:

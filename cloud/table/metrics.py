@@ -1,20 +1,44 @@
-"""The metrics for Prometheus that all writers of a table have; docs/cloud.md explains each."""
+"""Metrics for Prometheus, and those that all writers of a table have; docs/cloud.md explains each."""
 
 from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from cloud.errors import StopError
+from cloud.table.sink import Written
 
-PREFIX = "oncegate_cloud"
 _SECONDS = (0.25, 0.5, 1, 2, 3, 4, 6, 10, 20, 60, 300, 3600)
 
 
-class BatchMetrics:
-    """Counts of batches, rows and receipts, which can be served over HTTP."""
+class Metrics:
+    """Metrics whose names begin with a prefix, which can be served over HTTP."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self.registry = CollectorRegistry()
+
+    def serve(self, host: str, port: int) -> None:
+        """Serve the metrics on http://host:port/metrics until the process ends; raise StopError where it cannot."""
+        try:
+            start_http_server(port, host, self.registry)
+        except OSError as error:
+            raise StopError(f"metrics: cannot listen on {host}:{port}: {error}") from error
+
+    def _counter(self, name: str, help_: str, *labels: str) -> Counter:
+        return Counter(f"{self._prefix}_{name}", help_, labels, registry=self.registry)
+
+    def _gauge(self, name: str, help_: str, *labels: str) -> Gauge:
+        return Gauge(f"{self._prefix}_{name}", help_, labels, registry=self.registry)
+
+    def _histogram(self, name: str, help_: str) -> Histogram:
+        return Histogram(f"{self._prefix}_{name}", help_, registry=self.registry, buckets=_SECONDS)
+
+
+class BatchMetrics(Metrics):
+    """Counts of batches, rows and receipts."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+        super().__init__("oncegate_cloud")
         self.input = self._counter("records_total", "Records read from the topic")
         self.rows = self._counter("rows_total", "Events that are new in the table")
         self.duplicates = self._counter("duplicates_total", "Duplicates dropped, by where the earlier one was", "by")
@@ -32,6 +56,13 @@ class BatchMetrics:
         )
         self.report_time.set_to_current_time()
 
+    def count(self, written: Written) -> None:
+        """Count the outcome of a batch."""
+        self.rows.inc(written.rows)
+        self.duplicates.labels("table").inc(written.found)
+        self.quarantined.inc(written.bad)
+        self.rejected.inc(written.rejected)
+
     def effects_failed(self) -> None:
         """Count a call of the user's effects that has failed, and is made again."""
         self.effects_failures.inc()
@@ -39,19 +70,3 @@ class BatchMetrics:
     def effects_done(self, seconds: float) -> None:
         """Note the time that a batch's effects have taken."""
         self.effects_seconds.observe(seconds)
-
-    def serve(self, host: str, port: int) -> None:
-        """Serve the metrics on http://host:port/metrics until the process ends; raise StopError where it cannot."""
-        try:
-            start_http_server(port, host, self.registry)
-        except OSError as error:
-            raise StopError(f"metrics: cannot listen on {host}:{port}: {error}") from error
-
-    def _counter(self, name: str, help_: str, *labels: str) -> Counter:
-        return Counter(f"{PREFIX}_{name}", help_, labels, registry=self.registry)
-
-    def _gauge(self, name: str, help_: str) -> Gauge:
-        return Gauge(f"{PREFIX}_{name}", help_, registry=self.registry)
-
-    def _histogram(self, name: str, help_: str) -> Histogram:
-        return Histogram(f"{PREFIX}_{name}", help_, registry=self.registry, buckets=_SECONDS)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cloud.runtime.outcome import counted
 from cloud.table.layout import Reason
 from cloud.tracing.facts import EpochFacts, Evidence, Label, TopicSearch
-from cloud.wording import counted
 from contract.timestamp import rfc3339
 
 PLACES_MAX = 5

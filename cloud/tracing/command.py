@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from cloud.auditing.table import table_id
 from cloud.errors import JobError
 from cloud.query import QuerySettings
-from cloud.runtime.terminal import printable
+from cloud.runtime.outcome import printable
 from cloud.session import open_session_if
 from cloud.tracing import account, table
 from cloud.tracing.account import IN_TABLE, Account

@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from cloud import kafka_options, sinks
+from cloud import command_line, sinks
 from cloud.sinks import Tables
 from cloud.tracing.facts import Label, Span, Wanted
-from contract.receipt import GROUP_DEFAULT
-from contract.topics import EVENTS
 
 RECORDS_MAX = 1_000_000
 """The default limit of the records of the topic that are read: about ten seconds."""
@@ -59,48 +57,38 @@ def parse(arguments: Sequence[str]) -> TraceSettings:
     """Read the arguments; wrong usage ends the process with status 2 and a message."""
     options = parser()
     given = options.parse_args(arguments)
-    return TraceSettings(
+    return command_line.read(
+        TraceSettings,
+        given,
         wanted=_wanted(options, given),
-        bootstrap_servers=given.bootstrap_servers,
-        topic=given.topic,
-        group=given.group,
         tables=sinks.read(options, given),
         audit=given.audit and given.audit.rstrip("/"),
-        records_max=given.records,
-        json=given.json,
-        properties=kafka_options.properties(given),
+        properties=command_line.properties(given),
     )
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the options."""
-    parser = argparse.ArgumentParser(
-        prog="oncegate-cloud trace",
-        usage="oncegate-cloud trace FINGERPRINT | GATEWAY EPOCH SEQUENCE | --device D --since T [--until T] [OPTIONS]",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    usage = "oncegate-cloud trace FINGERPRINT | GATEWAY EPOCH SEQUENCE | --device D --since T [--until T] [OPTIONS]"
+    parser = command_line.new_parser("trace", DESCRIPTION, EXAMPLES, usage)
     add = parser.add_argument
     add("event", nargs="*", metavar="EVENT", help="the fingerprint (32 hex digits), or gateway, epoch and sequence")
     add("--device", metavar="DEVICE", help="trace the events of a device instead of one event")
     add("--since", type=_moment, metavar="TIME", help="2026-05-01 or 2026-05-01T12:00, in UTC unless it has an offset")
     add("--until", type=_moment, metavar="TIME", help="end of the time, exclusive; default: now")
-    add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
-    add("--topic", default=EVENTS, help="default: %(default)s")
-    add("--group", default=GROUP_DEFAULT, help="group whose committed offsets are the receipts; default: %(default)s")
+    command_line.add_topic(parser)
     sinks.add_options(parser)
     add("--audit", metavar="PATH", help="folder of the audit's tables (its --output); read by Spark")
     add(
         "--records",
+        dest="records_max",
         type=_count,
         default=RECORDS_MAX,
         metavar="N",
         help="read at most the latest N records of the topic; default: %(default)s",
     )
     add("--json", action="store_true", help="one JSON object")
-    kafka_options.add_options(parser, is_java=False)
+    command_line.add_properties(parser, is_java=False)
     return parser
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from cloud.committed import Committed, metadata_of, objection
+from cloud.committed import objection
 from cloud.errors import JobError
-from cloud.plain_consumer.topic import TopicIdReader
+from cloud.stream.group_kafka import GroupKafka
 from cloud.tracing.facts import Label, ReceiptedOffsets, Record, Span, TopicSearch, Wanted
 from contract.record import STATEMENT, read_stated_label
 
@@ -27,13 +27,14 @@ class TracedTopic:
 
     def __init__(self, bootstrap_servers: str, topic: str, group: str, properties: Mapping[str, str]) -> None:
         self._name = topic
+        self._group = group
         try:
-            self._ids = TopicIdReader(bootstrap_servers, properties, topic)
+            self._kafka = GroupKafka(bootstrap_servers, topic, properties)
             self._client = Consumer(
                 {
                     **properties,
                     "bootstrap.servers": bootstrap_servers,
-                    "group.id": group,  # whose offsets are read; only a subscription would join it
+                    "group.id": group,  # only a subscription would join it
                     "enable.auto.commit": False,
                     "enable.auto.offset.store": False,
                     "isolation.level": "read_committed",
@@ -50,7 +51,7 @@ class TracedTopic:
 
     def search(self, wanted: Wanted | Span, records_max: int) -> TopicSearch:
         """Read the latest records, at most so many, or those since the span's begin, and return those that match."""
-        topic_id = self._ids.read()
+        topic_id = self._kafka.topic_id()
         try:
             ends = self._ends(wanted.since if isinstance(wanted, Span) else None, records_max)
             found, earliest, finished = self._read(ends, _matching(wanted))
@@ -60,16 +61,7 @@ class TracedTopic:
 
     def receipts(self, search: TopicSearch, table: str) -> ReceiptedOffsets:
         """Return the offsets that the group has committed."""
-        wanted = [TopicPartition(self._name, partition) for partition in search.ends]
-        try:
-            answers = self._client.committed(wanted, timeout=ANSWER_SECONDS_MAX)
-        except KafkaException as error:
-            raise JobError(f"the group's offsets: {error.args[0].str()}") from error
-        committed = {
-            answer.partition: Committed(answer.offset, answer.leader_epoch, metadata_of(answer))
-            for answer in answers
-            if answer.offset >= 0
-        }
+        committed = self._kafka.committed(self._group, search.ends)
         foreign = {partition: objection(one, table, search.topic_id) for partition, one in committed.items()}
         return ReceiptedOffsets(
             {partition: one.offset for partition, one in committed.items() if foreign[partition] is None},
@@ -78,8 +70,7 @@ class TracedTopic:
 
     def _ends(self, since: int | None, records_max: int) -> dict[int, tuple[int, int, int]]:
         """Return of each partition its earliest offset, the first one to be read, and its end."""
-        described = self._client.list_topics(self._name, timeout=ANSWER_SECONDS_MAX).topics[self._name]
-        places = [TopicPartition(self._name, partition) for partition in sorted(described.partitions)]
+        places = [TopicPartition(self._name, partition) for partition in self._kafka.partitions()]
         marks = {p.partition: self._client.get_watermark_offsets(p, timeout=ANSWER_SECONDS_MAX) for p in places}
         starts = {partition: low for partition, (low, _) in marks.items()}
         if since is not None:

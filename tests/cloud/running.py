@@ -16,8 +16,14 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import TableNotFoundError
 from psycopg.errors import UndefinedTable
 from psycopg.rows import dict_row
+from pyspark.sql import SparkSession
 
 from agent.forward.receipts.group_offsets import read_receipt
+from cloud import job
+from cloud.runtime.shutdown import StopRequest
+from cloud.settings import parse
+from cloud.stream.checkpoint import Checkpoint
+from cloud.stream.observer import Observer
 from simulators.services.install import jars
 from simulators.services.postgres import Postgres
 from simulators.services.process import Process
@@ -69,8 +75,8 @@ class CloudSide:
         self.group_reader = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": self.group})
 
     def close(self) -> None:
-        for job in self.jobs:
-            job.kill()
+        for one in self.jobs:
+            one.kill()
         self.group_reader.close()
 
     def send(self, records: list[Record], partition: int | None = None) -> None:
@@ -85,12 +91,22 @@ class CloudSide:
 
     def start(self, *options: str) -> Process:
         """Start a job, and return it before it is ready."""
-        arguments = ("--bootstrap-servers", self.bootstrap_servers, "--topic", self.topic, "--group", self.group)
-        folders = (*self.sink_options(), "--checkpoint", self.place(self.checkpoint))
-        rules = ("--window", self.window, "--trigger", "1s")
-        job = submit(JOB, (*arguments, *folders, *rules, *options), self.folder, self.spark_options())
-        self.jobs.append(job)
-        return job
+        self.jobs.append(submit(JOB, self.words(*options), self.folder, self.spark_options()))
+        return self.jobs[-1]
+
+    def words(self, *options: str) -> tuple[str, ...]:
+        """Return the arguments of a job."""
+        places = (*self.ends(), *self.sink_options(), "--checkpoint", self.place(self.checkpoint))
+        return (*places, "--window", self.window, "--trigger", "1s", *options)
+
+    def ends(self) -> tuple[str, ...]:
+        """Return the options that name the topic and the group."""
+        return ("--bootstrap-servers", self.bootstrap_servers, "--topic", self.topic, "--group", self.group)
+
+    def run_here(self, spark: SparkSession, observer: Observer, stop: StopRequest, *options: str) -> None:
+        """Run a job in the test's own process."""
+        settings = job.qualify(spark, parse(self.words(*options)))
+        job.run_on_checkpoint(spark, settings, Checkpoint(spark, settings.checkpoint, self.topic), observer, stop)
 
     def maintain(self, *options: str) -> Process:
         """Start the maintenance of the table in a separate process."""
@@ -100,10 +116,9 @@ class CloudSide:
 
     def audit(self, *options: str, output: str = "audit") -> Process:
         """Start an audit in a separate process, without a grace period."""
-        arguments = ("--bootstrap-servers", self.bootstrap_servers, "--topic", self.topic, "--group", self.group)
         places = (*self.sink_options(), "--output", self.place(output), "--grace", "0s")
         (self.folder / output).mkdir(exist_ok=True)
-        audit = submit(AUDIT, (*arguments, *places, *options), self.folder / output, self.spark_options())
+        audit = submit(AUDIT, (*self.ends(), *places, *options), self.folder / output, self.spark_options())
         self.jobs.append(audit)
         return audit
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cloud.delta.sink import QUARANTINE, TABLE, DeltaSink
+from cloud.delta.sink import TABLE, DeltaSink
 from cloud.delta.table import DeltaTable, Layout
 from cloud.stream.records import read_records
 from cloud.table.commits import CLAIM_ONLY, Commit
@@ -79,7 +79,6 @@ def counters(*numbers: int) -> list[Event]:
 
 
 def sink_of(spark: SparkSession, folder: Path) -> DeltaSink:
-    tables = DeltaTable(spark, str(folder / "events"), TABLE), DeltaTable(spark, str(folder / "quarantine"), QUARANTINE)
-    sink = DeltaSink(spark, *tables, Devices(spark, None), 7 * 86400)
+    sink = DeltaSink(spark, str(folder / "events"), str(folder / "quarantine"), Devices(spark, None), 7 * 86400)
     sink.claim(replace(COMMIT, batch=CLAIM_ONLY, ends={}))
     return sink

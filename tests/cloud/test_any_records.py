@@ -26,7 +26,7 @@ from cloud.auditing.settings import parse
 from cloud.auditing.store import TopicSpan
 from cloud.auditing.table import TableView, read_table
 from cloud.auditing.topic import read
-from cloud.postgres.sink import open_postgres
+from cloud.postgres.sink import PostgresSink
 from cloud.stream.records import read_records
 from cloud.table.commits import CLAIM_ONLY
 from cloud.table.devices import Devices
@@ -169,7 +169,7 @@ def test_nothing_that_a_writer_sends_stops_job_audit_or_queries(
     sent = topic(spark, [*drawn, *hostile(), *last_labels(1_100)], appended=ACCEPTED).localCheckpoint()
     survivors = read_records(sent).dropDuplicates(["key"]).localCheckpoint()
     folder, table = tmp_path_factory.mktemp("any"), f"t{uuid4().hex}"
-    in_postgres = open_postgres(postgres.connection, table, f"{table}_quarantine", Devices(spark, None), 7 * 86_400)
+    in_postgres = PostgresSink(postgres.connection, table, f"{table}_quarantine", Devices(spark, None), 7 * 86_400)
     in_postgres.claim(replace(COMMIT, batch=CLAIM_ONLY, ends={}))
     for sink in (sink_of(spark, folder), in_postgres):
         written = sink.write(survivors, COMMIT, ALL_LATE)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud import kafka_options
+from cloud import command_line
 from cloud.settings import parse
 
 REQUIRED = ("--bootstrap-servers", "k:9092", "--table", "/t", "--checkpoint", "/c")
@@ -77,7 +77,7 @@ def test_a_credential_of_systemd_may_show_a_right_of_the_group(file: Path, monke
 
 def test_outside_the_units_a_credential_is_the_file_that_systemd_would_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
-    assert kafka_options.secret_path("credential:kafka") == Path("/etc/oncegate/cloud-secrets/kafka")
+    assert command_line.secret_path("credential:kafka") == Path("/etc/oncegate/cloud-secrets/kafka")
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "a b"])

@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud import hooks, processing
-from cloud.delta.sink import open_delta
+from cloud.delta.sink import DeltaSink
 from cloud.errors import HookError, StopError
-from cloud.postgres.sink import open_postgres
+from cloud.postgres.sink import PostgresSink
 from cloud.stream.records import read_records
 from cloud.table.commits import BATCH_BITS, CLAIM_ONLY
 from cloud.table.devices import Devices
@@ -70,8 +70,8 @@ class Side:
         made = None if transform is None else Transform(hooks.Hook("plant:transform", lambda: transform))
         own = (Devices(self.spark, None), RETENTION, made)
         if self.postgres is not None:
-            return open_postgres(self.postgres.connection, self.name, f"{self.name}_quarantine", *own, keeps_new=True)
-        return open_delta(self.spark, str(self.folder / "events"), str(self.folder / "events_quarantine"), *own)
+            return PostgresSink(self.postgres.connection, self.name, f"{self.name}_quarantine", *own, keeps_new=True)
+        return DeltaSink(self.spark, str(self.folder / "events"), str(self.folder / "events_quarantine"), *own)
 
     def write(self, transform: Callable[..., Any] | None, records: list[Record]) -> Written:
         sink = self.sink = self.open(transform)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from cloud.delta.sink import QUARANTINE
 from cloud.delta.table import DeltaTable
 from cloud.errors import JobError, StopError
-from cloud.postgres.sink import open_postgres
+from cloud.postgres.sink import PostgresSink
 from cloud.query import QuerySettings, ask_delta, ask_postgres
 from cloud.sinks import DELTA, POSTGRES, Tables
 from cloud.table.devices import Devices
@@ -59,7 +59,7 @@ def test_a_statement_that_would_write_to_postgresql_is_refused(
     spark: SparkSession, postgres: Postgres, tmp_path: Path
 ) -> None:
     name = f"t{uuid4().hex}"
-    open_postgres(postgres.connection, name, f"{name}_q", Devices(spark, None), 1)
+    PostgresSink(postgres.connection, name, f"{name}_q", Devices(spark, None), 1)
     with psycopg.connect(postgres.connection) as connection:
         connection.execute(f"INSERT INTO {name} (fingerprint) VALUES ('x')".encode())
     file = tmp_path / "connection"

@@ -12,19 +12,20 @@ from prometheus_client import CollectorRegistry
 
 from cloud.cli.commands import COMMANDS, Engine
 from cloud.jars import coordinates, ivy, java
-from cloud.relaying.metrics import RelayMetrics
+from cloud.relay import RelayMetrics
 from cloud.session import PARQUET, SETTINGS
-from cloud.stream.metrics import Metrics
+from cloud.stream.metrics import JobMetrics
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "cloud.md").read_text()
 TABLE = (ROOT / "docs" / "table.md").read_text()
-BY_HAND = re.search(r"^python3 -m zipfile .*\n.* spark-submit .*$", PAGE, re.MULTILINE)
 SPARK_SQL = re.search(r"^spark-sql .*$", TABLE, re.MULTILINE)
 RUNS_IN_SPARK = {Engine.ALWAYS: "yes", Engine.DELTA: "for Delta", Engine.SESSION: "for Delta", Engine.NEVER: "no"}
 
 
-@pytest.mark.parametrize(("page", "registry"), [("cloud", Metrics().registry), ("relay", RelayMetrics(None).registry)])
+@pytest.mark.parametrize(
+    ("page", "registry"), [("cloud", JobMetrics().registry), ("relay", RelayMetrics(None).registry)]
+)
 def test_the_metrics_of_the_page_are_those_of_the_program(page: str, registry: CollectorRegistry) -> None:
     shown = {f"{family.name}_total" if family.type == "counter" else family.name for family in registry.collect()}
     text = (ROOT / "docs" / f"{page}.md").read_text()
@@ -34,28 +35,6 @@ def test_the_metrics_of_the_page_are_those_of_the_program(page: str, registry: C
 def test_the_commands_of_the_page_are_those_of_the_program() -> None:
     shown = re.findall(r"^\| `oncegate-cloud (\w+)` \|.*\| ([a-zA-Z ]+) \|$", PAGE, re.MULTILINE)
     assert shown == [(command.name, RUNS_IN_SPARK[command.engine]) for command in COMMANDS.values()]
-
-
-def test_the_command_by_hand_asks_for_the_pinned_artifacts() -> None:
-    assert BY_HAND is not None
-    packages = re.findall(r"([\w.]+:[\w.-]+):([\d.]+)", BY_HAND[0])
-    pinned = {
-        f"{jar.coordinates.group}:{jar.coordinates.artifact}": jar.coordinates.version.rpartition(".")[0]
-        for jar in coordinates.read_lock()[coordinates.SPARK]
-    }
-    assert [(name, version.rpartition(".")[0]) for name, version in packages] == [
-        (name, pinned[name]) for name, _ in packages
-    ]
-
-
-@pytest.mark.heavy
-@pytest.mark.spark
-def test_the_command_by_hand_starts_the_job(tmp_path: Path) -> None:
-    assert BY_HAND is not None
-    line = BY_HAND[0].replace("cloud/job.py ", "cloud/job.py --help ").replace("python3", sys.executable)
-    for package in ("contract", "cloud"):
-        (tmp_path / package).symlink_to(ROOT / package)
-    assert "usage: oncegate-cloud job" in _run(line, "spark-submit", tmp_path)
 
 
 def test_statements_that_write_are_executed_with_the_settings_of_the_job() -> None:
@@ -83,21 +62,16 @@ def test_the_command_of_the_tables_page_changes_a_delta_table(tmp_path: Path) ->
         "SELECT concat(device, '/', coalesce(id, '-')) FROM delta.`/srv/oncegate/events` ORDER BY 1",
     )
     script = "; ".join(statements).replace("/srv/oncegate", str(tmp_path))
-    said = _run(f"{SPARK_SQL[0]} -e {shlex.quote(script)}", "spark-sql", tmp_path)
-    assert said.splitlines()[-2:] == ["urn:b/2", "urn:oncegate:erased/-"]
-    assert [entry.name for entry in tmp_path.iterdir() if entry.name != "spark-warehouse"] == ["events"]
-
-
-def _run(line: str, program: str, folder: Path) -> str:
-    """Run a command of a page with the installed Spark, and return its output."""
-    line = line.replace(f"{program} ", f"{program} {shlex.join(_mirror())} ", 1)
+    line = SPARK_SQL[0].replace("spark-sql ", f"spark-sql {shlex.join(_mirror())} ", 1)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "JAVA_HOME": str(java.home(java.require()))}
+    command = ["sh", "-euc", f"{line} -e {shlex.quote(script)}"]
     done = subprocess.run(
-        ["sh", "-euc", line], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert done.stdout.splitlines()[-2:] == ["urn:b/2", "urn:oncegate:erased/-"]
+    assert [entry.name for entry in tmp_path.iterdir() if entry.name != "spark-warehouse"] == ["events"]
 
 
 def _mirror() -> list[str]:

@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 import pytest
 import yaml
 
-from cloud.stream.metrics import Metrics
+from cloud.stream.metrics import JobMetrics
 from cloud.table.sink import Written
 from simulators.services import ports
 from simulators.services.process import Command, Process
@@ -55,7 +55,7 @@ def configuration(folder: Path, gateways: Sequence[int], job: int) -> Path:
     return file
 
 
-def report_batch(metrics: Metrics) -> None:
+def report_batch(metrics: JobMetrics) -> None:
     """Count a batch as the job does once its table has it."""
     metrics.written(1, Written(rows=9, late=1, bad=1, found=1))
     metrics.receipted(1)
@@ -94,7 +94,7 @@ def ask(port: int, query: str) -> list[object]:
 
 def test_every_query_of_the_dashboards_is_answered_and_every_metric_of_the_alerts_is_there(tmp_path: Path) -> None:
     gateway, full, job, prometheus = ports.free(4)
-    metrics = Metrics()
+    metrics = JobMetrics()
     metrics.serve("127.0.0.1", job)
     program = unpack("prometheus") / "usr" / "bin" / "prometheus"
     arguments = (

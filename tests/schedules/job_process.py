@@ -15,7 +15,7 @@ from cloud.runtime import disk
 from cloud.runtime.disk import FlushedFolders
 from cloud.stream import batch, kafka_admin
 from cloud.stream.checkpoint import PlannedBatch
-from cloud.stream.observer import NullObserver
+from cloud.stream.observer import Observer
 from tests.schedules import spark
 from tests.schedules.kafka.cluster import TOPIC, Cluster
 from tests.schedules.scheduler import Process, Scheduler
@@ -83,7 +83,7 @@ class Job:
         checkpoint: Any = spark.Checkpoint(self._scheduler, self._folder)
         stop: Any = SimpleNamespace(wait=self._pause)
         try:
-            job.run_on_checkpoint(session, settings, checkpoint, NullObserver(), stop)
+            job.run_on_checkpoint(session, settings, checkpoint, Observer(), stop)
         except StopError as error:
             self._scheduler.note(f"job stops {error}")
             self._folder = spark.CheckpointFolder(read_again=True)  # what its message asks the operator for

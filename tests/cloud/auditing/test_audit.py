@@ -369,13 +369,6 @@ def test_a_value_has_its_fingerprint_by_any_rule_and_no_other(drawn: list[Event]
         assert forgery.verify(unread, "") == "unverifiable"
 
 
-def test_wrong_usage_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended_:
-        parse(["--bootstrap-servers", "k:1", "--table", "t", "--output", "o", "--sink", "postgres"])
-    assert ended_.value.code == 2
-    assert "--connection" in capsys.readouterr().err
-
-
 @pytest.mark.heavy
 @pytest.mark.kafka
 @pytest.mark.parametrize("count", [100_000, pytest.param(10_000_000, marks=pytest.mark.heavy)])

@@ -16,7 +16,7 @@ from cloud.auditing import leaves
 from cloud.auditing.settings import parse
 from cloud.auditing.table import read_table
 from cloud.auditing.topic import TOLD, said, told
-from cloud.postgres.sink import open_postgres
+from cloud.postgres.sink import PostgresSink
 from cloud.stream.records import read_records
 from cloud.table.commits import CLAIM_ONLY, Commit
 from cloud.table.devices import Devices
@@ -123,7 +123,7 @@ def test_what_is_no_value_of_a_gateway_has_no_leaf(spark: SparkSession) -> None:
 def test_postgres_computes_the_same_leaves(spark: SparkSession, postgres: Postgres, tmp_path: Path) -> None:
     records = Gateway().records(EVENTS, ACCEPTED)
     table = f"t{uuid4().hex}"
-    sink = open_postgres(postgres.connection, table, f"{table}_quarantine", Devices(spark, None), 86_400)
+    sink = PostgresSink(postgres.connection, table, f"{table}_quarantine", Devices(spark, None), 86_400)
     sink.claim(CLAIM)
     frame = read_records(topic(spark, records, ACCEPTED))
     sink.write(frame, replace(CLAIM, batch=0, ends={0: len(records)}), ALL_LATE)

@@ -21,7 +21,7 @@ from cloud.auditing.table import TableView, read_table
 from cloud.delta.sink import QUARANTINE, TABLE
 from cloud.delta.table import DeltaTable
 from cloud.errors import StopError
-from cloud.postgres.sink import open_postgres
+from cloud.postgres.sink import PostgresSink
 from cloud.stream.records import read_records
 from cloud.table.commits import CLAIM_ONLY, Commit
 from cloud.table.devices import Devices
@@ -138,7 +138,7 @@ def test_postgres_has_the_same_times_whatever_its_zone_and_style(
     spark: SparkSession, postgres: Postgres, tmp_path: Path, style: str
 ) -> None:
     table = f"t{uuid4().hex}"
-    sink = open_postgres(postgres.connection, table, f"{table}_quarantine", Devices(spark, None), 86_400)
+    sink = PostgresSink(postgres.connection, table, f"{table}_quarantine", Devices(spark, None), 86_400)
     sink.claim(CLAIM)
     sink.write(records(spark), replace(CLAIM, batch=0, ends={0: len(EVENTS)}), ALL_LATE)
     connection = postgres.write_connection(tmp_path / "connection")

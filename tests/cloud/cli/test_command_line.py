@@ -18,6 +18,7 @@ from cloud.cli import commands, spark
 from cloud.cli.commands import COMMANDS, parse
 from cloud.jars import cache, coordinates, ivy
 from cloud.jars.coordinates import Jar
+from contract.receipt import GROUP_DEFAULT
 
 PROGRAM = Path(sys.executable).parent / "oncegate-cloud"
 PINNED = coordinates.read_lock()[coordinates.SPARK]
@@ -81,6 +82,48 @@ def test_wrong_usage_is_refused_before_spark_starts(words: tuple[str, ...], told
     done = call(*words)
     assert (done.returncode, done.stdout) == (2, "")
     assert told in done.stderr
+
+
+KAFKA = ("--bootstrap-servers", "k:9092")
+TABLE = (*KAFKA, "--table", "t")
+TRACED, NAMED = ("trace", *TABLE), "1876d2e5f34f91105e52555b000b5edc"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        *(
+            ((*JOB, *wrong), wrong[0])
+            for wrong in (
+                *(("--quarantine", "events"), ("--retention", "0s"), ("--window", "soon"), ("--kafka", "ssl")),
+                *(("--max-offsets-per-trigger", "0"), ("--succeeds", "a:b"), ("--sink", "postgres")),
+                *(("--connection", "/c"), ("--metrics", "9464"), ("--change-feed", "0s")),
+            )
+        ),
+        (("audit", *TABLE, "--output", "o", "--sink", "postgres"), "--connection"),
+        *(
+            (("consumer", *TABLE, "--connection", "c", *wrong), wrong[0])
+            for wrong in (("--table", "a b"), ("--commit", "auto"), ("--succeeds", "a:b"))
+        ),
+        *(
+            (("relay", *KAFKA, *wrong), "--group")
+            for wrong in ((), ("--group", "g", "--group", "g"), ("--group", GROUP_DEFAULT))
+        ),
+        *(
+            ((*TRACED, *wrong), "expected a fingerprint")
+            for wrong in ((), (NAMED[1:],), ("gw-1", NAMED[:16]), ("gw-1", NAMED[:16], "0"), ("gw-1", "epoch", "1"))
+        ),
+        ((*TRACED, NAMED, "--since", "2026-05-01"), "require --device"),
+        ((*TRACED, "--device", "d"), "--device requires --since"),
+        ((*TRACED, "--device", "d", "--since", "soon"), "is not a time"),
+        ((*TRACED, "--device", "d", "--since", "2026-05-01", "--until", "2026-05-01"), "must be after --since"),
+        ((*TRACED, NAMED, "--records", "0"), "--records"),
+    ],
+)
+def test_wrong_usage_is_refused(words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(words)
+    assert (ended.value.code, told in capsys.readouterr().err) == (2, True)
 
 
 def test_spark_gets_the_packages_and_the_pinned_jars() -> None:

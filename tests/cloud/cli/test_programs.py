@@ -1,10 +1,9 @@
-"""Job, query, audit and maintenance by `oncegate-cloud`, on a real broker, on both sinks and on a cluster."""
+"""Job, query, audit and maintenance by `oncegate-cloud`, on a real broker, on both sinks."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,6 @@ from simulators.services.process import Command, Process
 from tests.cloud.cli.test_command_line import PROGRAM
 from tests.cloud.gateway import Gateway, readings, without_header
 from tests.cloud.running import DELTA, POSTGRES, CloudSide
-from tests.support.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.heavy, pytest.mark.spark, pytest.mark.kafka]
 
@@ -24,12 +22,12 @@ def start(cloud: CloudSide, name: str, *words: str) -> Process:
     return process
 
 
-def run_job(cloud: CloudSide, *options: str) -> None:
+def run_job(cloud: CloudSide) -> None:
     gateway = Gateway()
     records = gateway.records(readings(20))
     cloud.send([*records, without_header(records[0], "ce_id")], 0)
-    ends = ("--bootstrap-servers", cloud.bootstrap_servers, "--topic", cloud.topic, "--group", cloud.group)
-    start(cloud, "job", "job", *ends, *cloud.sink_options(), "--checkpoint", cloud.place("checkpoint"), *options)
+    ends = cloud.ends()
+    start(cloud, "job", "job", *ends, *cloud.sink_options(), "--checkpoint", cloud.place("checkpoint"))
     cloud.wait_for_receipts(21)
     assert cloud.stop() == 0
 
@@ -56,15 +54,8 @@ def test_job_query_audit_and_maintenance(cloud: CloudSide) -> None:
     assert "nothing" in wrong.stderr
     assert "Traceback" not in wrong.stderr
 
-    ends = ("--bootstrap-servers", cloud.bootstrap_servers, "--topic", cloud.topic, "--group", cloud.group)
+    ends = cloud.ends()
     audit = start(cloud, "audit", "audit", *ends, *cloud.sink_options(), "--output", str(cloud.folder / "audit"))
     assert cloud.wait_for_end(audit) == 0, audit.log()
     maintained = start(cloud, "maintenance", "maintenance", *cloud.sink_options())
     assert cloud.wait_for_end(maintained) == 0, maintained.log()
-
-
-def test_the_job_on_a_cluster(cloud: CloudSide, tmp_path: Path) -> None:
-    with SparkCluster(tmp_path / "cluster") as cluster:
-        memory = ("--conf", "spark.executor.memory=640m", "--conf", "spark.driver.host=127.0.0.1")
-        run_job(cloud, "--master", cluster.url, *memory)
-    assert cloud.ids() == [str(number) for number in range(20)]

@@ -12,7 +12,7 @@ import psycopg
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from cloud.committed import metadata_of
+from cloud.stream.group_kafka import metadata_of
 from contract.receipt import parse
 from simulators.services.kafka.broker import Broker
 from simulators.services.postgres import Postgres

@@ -27,7 +27,7 @@ from cloud.errors import KafkaError, StopError
 from cloud.plain_consumer.devices import DeviceFile
 from cloud.plain_consumer.metrics import ConsumerMetrics
 from cloud.plain_consumer.table import ConsumerTable
-from cloud.postgres.sink import open_postgres
+from cloud.postgres.sink import PostgresSink
 from cloud.runtime.unbounded_calls import within
 from cloud.stream import receipts
 from cloud.table.devices import Devices
@@ -44,6 +44,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.guarantee(5)]
 DAY = 86_400_000
 
 
+@pytest.mark.heavy
 def test_killed_before_and_after_its_commit_it_loses_and_doubles_nothing_and_gives_the_receipts(
     side: ConsumerSide,
 ) -> None:
@@ -118,22 +119,6 @@ def test_a_member_that_is_put_out_of_the_group_while_it_writes_doubles_nothing(s
     assert (slow.terminate(), other.terminate()) == (0, 0)
 
 
-@pytest.mark.heavy
-def test_what_a_killed_instance_had_is_taken_over(side: ConsumerSide) -> None:
-    gateway = Gateway()
-    members = [side.start("--instance-id", name) for name in ("a", "b")]
-    for member in members:
-        member.wait_for_log("stage=assigned", WAIT_SECONDS_MAX)
-    for partition in (0, 1):
-        side.send(gateway.records(readings(10, start=10 * partition)), partition)
-    side.wait_for_receipts({0: 10, 1: 10})
-    members[0].kill()
-    for partition in (0, 1):
-        side.send(gateway.records(readings(10, start=20 + 10 * partition)), partition)
-    side.wait_for_receipts({0: 20, 1: 20})
-    assert side.ids() == list(range(40))
-
-
 def test_a_commit_that_nobody_answers_fails_in_its_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         quiet = {
@@ -204,6 +189,7 @@ def test_what_was_fetched_before_the_log_was_cut_is_never_written(side: Consumer
     assert side.ids() == [*range(10), *range(100, 120)]
 
 
+@pytest.mark.heavy
 def test_a_topic_made_anew_under_a_running_member_stops_it(side: ConsumerSide) -> None:
     gateway = Gateway()
     side.send(gateway.records(readings(10)))
@@ -327,12 +313,4 @@ def test_the_audit_accounts_for_its_table_as_for_the_jobs(
     assert findings.is_whole
     side.members[-1].terminate()
     with pytest.raises(StopError, match="oncegate-cloud consumer"):
-        open_postgres(side.server.connection, side.name, f"{side.name}_quarantine", Devices(spark, None), DAY)
-
-
-@pytest.mark.parametrize("wrong", [("--table", "a b"), ("--commit", "auto"), ("--succeeds", "a:b")])
-def test_wrong_usage_is_refused(wrong: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        consumer.parse(["--bootstrap-servers", "k:1", "--connection", "c", "--table", "t", *wrong])
-    assert ended.value.code == 2
-    assert wrong[0] in capsys.readouterr().err
+        PostgresSink(side.server.connection, side.name, f"{side.name}_quarantine", Devices(spark, None), DAY)

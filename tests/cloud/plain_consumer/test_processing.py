@@ -225,6 +225,7 @@ KILLS: list[Callable[[], Any]] = [
 
 
 @pytest.mark.kafka
+@pytest.mark.heavy
 def test_each_new_row_has_its_effect_once_wherever_the_consumer_is_killed(effects: Effects) -> None:
     for kill in KILLS:
         with kill(), pytest.raises(KilledError):
@@ -236,6 +237,7 @@ def test_each_new_row_has_its_effect_once_wherever_the_consumer_is_killed(effect
 
 
 @pytest.mark.kafka
+@pytest.mark.heavy
 @pytest.mark.parametrize("mutant", ["receipt", "progress"])
 def test_a_receipt_or_the_progress_before_the_effect_is_revealed(effects: Effects, mutant: str) -> None:
     effects.run()

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from cloud.errors import SinkError, StopError
 from cloud.postgres.connection import connected, read_connection
-from cloud.postgres.sink import PostgresSink, open_postgres
+from cloud.postgres.sink import PostgresSink
 from cloud.postgres.statements import EVENTS
 from cloud.stream.records import read_records
 from cloud.table.commits import CLAIM_ONLY, Commit, to_json
@@ -54,7 +54,7 @@ class Side:
 
     def open(self) -> PostgresSink:
         name = self.name
-        return open_postgres(self.server.connection, name, f"{name}_q", Devices(self.spark, None), RETENTION)
+        return PostgresSink(self.server.connection, name, f"{name}_q", Devices(self.spark, None), RETENTION)
 
     def write(self, records: list[Record], *, twice: bool = False) -> Written:
         survivors = read_records(topic(self.spark, records))

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from agent.forward.receipts.rules import Verdict
-from cloud.relaying.kafka import RelayKafka
+from cloud.stream.group_kafka import GroupKafka
 from simulators.services import ports
 from simulators.services.install import jars, java
 from simulators.services.kafka.broker import Broker
@@ -159,7 +159,7 @@ def test_what_a_program_has_done_is_processed_also_after_it_was_killed(
         side.send(10)
         wait_until(lambda: is_done(10, 19), "receipts of what the program has worked on")
         assert program.results() == 20
-        place = RelayKafka(broker.bootstrap_servers, side.topic, {}).committed(program.group, [0])[0]
+        place = GroupKafka(broker.bootstrap_servers, side.topic, {}).committed(program.group, [0])[0]
         assert (place.leader_epoch is not None, bool(place.metadata)) == (program.has_epochs, program.has_metadata)
         process.kill()
         side.send(10)

@@ -18,13 +18,12 @@ from agent.forward.kafka.client import LastError, open_admin, open_reader
 from agent.forward.receipts.group_offsets import GroupOffsets
 from agent.forward.receipts.rules import Rules, Verdict, choose_table, decide
 from agent.store.port import Batch, Offsets
-from cloud import relay
 from cloud.committed import Committed
 from cloud.errors import KafkaError, StopError
 from cloud.relaying.group import FollowedGroup, GroupView
-from cloud.relaying.kafka import RelayKafka
 from cloud.relaying.relay import Relay, RelaySettings
-from contract.receipt import GROUP_DEFAULT, Receipt
+from cloud.stream.group_kafka import GroupKafka
+from contract.receipt import Receipt
 from simulators.services import ports
 from simulators.services.kafka.broker import Broker
 from simulators.services.kafka.cut_log import cut_log
@@ -93,7 +92,7 @@ class Side:
     def relay(self, *groups: str, without: tuple[str, ...] = (), succeeds: str | None = None) -> Relay:
         """Return a relay that has looked once."""
         settings = self.settings(*groups, without=without, succeeds=succeeds)
-        started = Relay(RelayKafka(settings.bootstrap_servers, self.topic, {}), settings)
+        started = Relay(GroupKafka(settings.bootstrap_servers, self.topic, {}), settings)
         started.look()
         return started
 
@@ -212,25 +211,6 @@ def test_what_was_committed_between_two_looks_at_different_members_is_sent_again
             Worker(side, side.group()).join()
     running.look()
     assert side.verdict(5, 9) is Verdict.RETURN
-
-
-def test_an_offset_that_goes_back_holds(side: Side) -> None:
-    side.send(10)
-    worker = Worker(side, side.group()).work(5)
-    running = side.relay(side.group())
-    worker.client.commit(offsets=[TopicPartition(side.topic, 0, 3)], asynchronous=False)
-    with pytest.raises(StopError, match=r"gone back from 5 to 3"):
-        running.look()
-
-
-def test_a_group_that_is_gone_holds(side: Side) -> None:
-    side.send(10)
-    Worker(side, side.group()).work(5)
-    running = side.relay(side.group())
-    side.leave()
-    side.tools.forget_offsets(side.group())
-    with pytest.raises(StopError, match=r"was deleted, or has expired"):
-        running.look()
 
 
 @pytest.mark.guarantee(5)
@@ -389,6 +369,21 @@ def test_only_a_member_that_was_there_all_the_time_vouches_for_a_move(
     assert group.since == {0: since}
 
 
+@pytest.mark.parametrize(
+    ("later", "told"),
+    [
+        (place(3), "gone back from 5 to 3"),
+        ({}, "was deleted, or has expired"),
+        (place(9), "moved from 5 to 9 while it"),
+    ],
+)
+def test_what_cannot_be_the_groups_own_work_holds(later: dict[int, Committed], told: str) -> None:
+    group = FollowedGroup("g", "t" * 22, has_members=True)
+    group.follow(GroupView(NOBODY, place(5), NOBODY), {}, {0: 0})
+    with pytest.raises(StopError, match=told):
+        group.follow(GroupView(NOBODY, later, NOBODY), {}, {0: 0})
+
+
 def test_the_command_names_why_it_holds_and_needs_no_spark(side: Side, tmp_path: Path) -> None:
     side.send(10)
     worker = Worker(side, side.group()).work(5)
@@ -413,11 +408,3 @@ def test_the_command_names_why_it_holds_and_needs_no_spark(side: Side, tmp_path:
         assert running.terminate() == 1
     finally:
         running.kill()
-
-
-@pytest.mark.parametrize("wrong", [(), ("--group", "g", "--group", "g"), ("--group", GROUP_DEFAULT)])
-def test_wrong_usage_is_refused(wrong: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        relay.parse(["--bootstrap-servers", "k:1", *wrong])
-    assert ended.value.code == 2
-    assert "--group" in capsys.readouterr().err

@@ -9,8 +9,7 @@ from pyspark.sql import SparkSession
 
 from cloud.errors import FlushError, StopError
 from cloud.runtime.disk import FlushedFolders
-from cloud.runtime.outcome import NEXT_STEP, exit_status
-from cloud.runtime.terminal import printable
+from cloud.runtime.outcome import NEXT_STEP, exit_status, printable
 from cloud.stream.checkpoint import Checkpoint
 from simulators.services.spark import submit
 from tests.support.disks.failing_disk import UNWRITABLE, failing_disk

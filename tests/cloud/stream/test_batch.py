@@ -9,11 +9,10 @@ from typing import cast
 import pytest
 from pyspark.sql import SparkSession
 
-from cloud.delta.sink import QUARANTINE, TABLE, DeltaSink
-from cloud.delta.table import DeltaTable
+from cloud.delta.sink import DeltaSink
 from cloud.stream.batch import BatchWriter
 from cloud.stream.checkpoint import Checkpoint
-from cloud.stream.observer import NullObserver
+from cloud.stream.observer import Observer
 from cloud.stream.receipts import Receipts
 from cloud.stream.records import read_records
 from cloud.stream.topic_log import TopicLog
@@ -55,8 +54,7 @@ def plan(folder: Path, batch: int, time: int, end: int) -> None:
 
 
 def sink_of(spark: SparkSession, folder: Path) -> DeltaSink:
-    tables = DeltaTable(spark, str(folder / "events"), TABLE), DeltaTable(spark, str(folder / "quarantine"), QUARANTINE)
-    return DeltaSink(spark, *tables, Devices(spark, None), 7 * 86_400)
+    return DeltaSink(spark, str(folder / "events"), str(folder / "quarantine"), Devices(spark, None), 7 * 86_400)
 
 
 @pytest.mark.guarantee(5)
@@ -75,7 +73,7 @@ def test_what_a_slow_clock_let_into_the_state_with_a_batch_that_is_done_is_known
     assert last is not None
     kafka = cast("Receipts", NoReceipts())
 
-    writer = BatchWriter(checkpoint, sink, kafka, last, 3600, log=cast("TopicLog", WholeLog()), observer=NullObserver())
+    writer = BatchWriter(checkpoint, sink, kafka, last, 3600, log=cast("TopicLog", WholeLog()), observer=Observer())
     for _ in range(2):  # a second call changes nothing
         writer(records, 0)
         known = sink_of(spark, tmp_path).last_commit()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from cloud.delta.sink import QUARANTINE, DeltaSink, open_delta
+from cloud.delta.sink import QUARANTINE, DeltaSink
 from cloud.delta.table import DeltaTable
 from cloud.errors import StopError
 from cloud.stream.checkpoint import Checkpoint, Claim
@@ -33,7 +33,7 @@ class Side:
 
     def table(self, name: str = "events") -> DeltaSink:
         folder = self._folder / name
-        return open_delta(self._spark, str(folder), f"{folder}_quarantine", Devices(self._spark, None), 7 * 86400)
+        return DeltaSink(self._spark, str(folder), f"{folder}_quarantine", Devices(self._spark, None), 7 * 86400)
 
     def checkpoint(self, name: str = "checkpoint") -> Checkpoint:
         return Checkpoint(self._spark, str(self._folder / name), TOPIC)

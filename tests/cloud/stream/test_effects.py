@@ -15,15 +15,14 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cloud import hooks, job
+from cloud import hooks
 from cloud.errors import HookTimeError, JobError
 from cloud.runtime.repeated import RETRY_SECONDS_MAX, Repeated
 from cloud.runtime.shutdown import StopRequest
-from cloud.settings import parse
 from cloud.stream.batch import BatchWriter
 from cloud.stream.checkpoint import Checkpoint
 from cloud.stream.effects import Effects
-from cloud.stream.observer import NullObserver
+from cloud.stream.observer import Observer
 from cloud.stream.receipts import Receipts
 from cloud.table.sink import NewRows
 from tests.cloud.gateway import Gateway, Record, readings
@@ -63,18 +62,8 @@ class EffectsSide:
         self.first = self.first or new[0]
         self.cloud.send([*new, self.first, rejected], 0)
         self.sent += [*range(start, start + EVENTS), 0, start + 9]
-        ends = ("--bootstrap-servers", self.cloud.bootstrap_servers, "--topic", self.cloud.topic)
-        places = (
-            "--group",
-            self.cloud.group,
-            *self.cloud.sink_options(),
-            "--checkpoint",
-            self.cloud.place("checkpoint"),
-        )
-        own = ("--trigger", "1s", "--transform", "plant:transform", "--effects", "plant:effects")
-        settings = job.qualify(self.spark, parse([*ends, *places, *own]))
-        folder, stop = Checkpoint(self.spark, settings.checkpoint, self.cloud.topic), StopRequest()
-        job.run_on_checkpoint(self.spark, settings, folder, UntilReceipted(self, stop), stop)
+        stop, own = StopRequest(), ("--transform", "plant:transform", "--effects", "plant:effects")
+        self.cloud.run_here(self.spark, UntilReceipted(self, stop), stop, *own)
 
     def wrong(self) -> list[str]:
         """Return what is wrong with the effects, of which whoever stores the key keeps the first call of each."""
@@ -96,7 +85,7 @@ def wrong_effects(receipted: list[int]) -> list[str]:
     return wrong + [f"{number} has {count} effects" for number, count in too_many.items()]
 
 
-class UntilReceipted(NullObserver):
+class UntilReceipted(Observer):
     """Ends the job once all is receipted."""
 
     def __init__(self, side: EffectsSide, stop: StopRequest) -> None:
@@ -219,7 +208,7 @@ class Memory:
 
 def effects_of(call: Callable[..., Any], memory: Memory, wait: Callable[[float], bool], limit: float = 60.0) -> Effects:
     hook = hooks.Hook("plant:effects", lambda: call)
-    return Effects(hook, memory, memory, lambda: None, wait, NullObserver(), limit)
+    return Effects(hook, memory, memory, lambda: None, wait, Observer(), limit)
 
 
 def test_effects_that_fail_are_made_again_after_growing_delays_until_they_succeed() -> None:
@@ -228,7 +217,7 @@ def test_effects_that_fail_are_made_again_after_growing_delays_until_they_succee
 
     def fails(_: DataFrame, key: str) -> None:
         assert memory.done is None
-        if len(delays) < 2000:
+        if len(delays) < 1100:
             raise OSError(key)
 
     def wait(seconds: float) -> bool:
@@ -237,11 +226,11 @@ def test_effects_that_fail_are_made_again_after_growing_delays_until_they_succee
 
     effects = effects_of(fails, memory, wait)
     assert effects()
-    assert delays == [1, 2, 4, 8, 16, 32, *[RETRY_SECONDS_MAX] * 1994]
+    assert delays == [1, 2, 4, 8, 16, 32, *[RETRY_SECONDS_MAX] * 1094]
     assert memory.done == "t-1"
     assert effects()  # nothing more
     assert effects_of(fails, Memory(None), lambda _: True)()  # a table without a batch
-    assert len(delays) == 2000
+    assert len(delays) == 1100
 
 
 def test_effects_are_not_done_when_a_stop_is_requested_or_their_time_is_over() -> None:

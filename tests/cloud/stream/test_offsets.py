@@ -170,29 +170,6 @@ def test_a_folder_within_another_is_refused_since_maintenance_would_remove_its_f
         parse_settings([*REQUIRED, *nested]).check_folders()
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        ("--quarantine", "/t"),
-        ("--retention", "0s"),
-        ("--window", "3s"),
-        ("--window", "soon"),
-        ("--kafka", "ssl"),
-        ("--max-offsets-per-trigger", "0"),
-        ("--succeeds", "a:b"),
-        ("--sink", "postgres"),
-        ("--connection", "/c"),
-        ("--metrics", "9464"),
-        ("--change-feed", "0s"),
-    ],
-)
-def test_wrong_usage_is_refused(wrong: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        parse_settings([*REQUIRED, *wrong])
-    assert ended.value.code == 2
-    assert wrong[0] in capsys.readouterr().err
-
-
 class Kafka:
     """Takes every receipt, and leaves every log as it is."""
 

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.listener import QueryProgressEvent
 
 from cloud.gateways import Authentication, GatewayFile
 from cloud.plain_consumer.records import Appended, judge
-from cloud.stream.observer import NullObserver
+from cloud.stream.observer import Observer
 from cloud.stream.progress import ProgressLines
 from cloud.stream.records import COLUMNS, OBSERVATION, key_frame, read_records
 from cloud.table.layout import STAGED
@@ -231,7 +231,7 @@ def test_a_null_value_is_a_reason(spark: SparkSession) -> None:
 
 
 def test_gateways_with_a_newer_contract_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
-    lines, known = ProgressLines(NullObserver()), dict.fromkeys(("id", "runId"), str(UUID(int=0)))
+    lines, known = ProgressLines(Observer()), dict.fromkeys(("id", "runId"), str(UUID(int=0)))
     sink = {"description": "", "numOutputRows": 1}
     for number, newer in enumerate(("3 gw-2", "3 gw-1", None, "4 gw-1", "3 gw-2")):
         said = {OBSERVATION: {"newer": newer, "unknown": 1}}

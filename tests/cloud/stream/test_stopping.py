@@ -14,7 +14,7 @@ from cloud.job import supervise
 from cloud.runtime.shutdown import StopRequest
 from cloud.stream.batch import BatchWriter
 from cloud.stream.checkpoint import Checkpoint
-from cloud.stream.observer import NullObserver
+from cloud.stream.observer import Observer
 from cloud.stream.receipts import Receipts
 from cloud.stream.topic_log import TopicLog
 from cloud.table.commits import CLAIM_ONLY, Commit
@@ -62,7 +62,7 @@ class SlowlyBeginningQuery:
 def test_a_batch_that_begins_while_the_job_ends_is_left_to_the_next_start(spark: SparkSession) -> None:
     last = Commit("t", "c", 2, CLAIM_ONLY, "events", "id", {}, {}, {}, None, 3600)
     absent = cast("Sink", None), cast("Receipts", None)
-    writer = BatchWriter(NothingIsRead(), *absent, last, 3600, log=cast("TopicLog", None), observer=NullObserver())
+    writer = BatchWriter(NothingIsRead(), *absent, last, 3600, log=cast("TopicLog", None), observer=Observer())
     stop = StopRequest()
     stop.stop()
     errors: list[BaseException] = []
@@ -97,7 +97,7 @@ class GoneTopic(Receipts):
 def test_no_batch_goes_on_once_the_receipts_cannot_be_repeated(spark: SparkSession) -> None:
     last = Commit("t", "c", 2, CLAIM_ONLY, "events", "id", {}, {}, {}, None, 3600)
     absent = cast("Sink", None), cast("Receipts", None)
-    writer = BatchWriter(NothingIsRead(), *absent, last, 3600, log=cast("TopicLog", None), observer=NullObserver())
+    writer = BatchWriter(NothingIsRead(), *absent, last, 3600, log=cast("TopicLog", None), observer=Observer())
     query = SlowlyBeginningQuery(spark, writer)
     with pytest.raises(StopError, match="another topic"):
         supervise(lambda: cast("StreamingQuery", query), writer, GoneTopic(), StopRequest())

@@ -85,27 +85,6 @@ def test_the_account_of_an_event_names_its_status_its_path_and_the_next_step(
     assert places == sorted(places)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        [],
-        [MARK[1:]],
-        ["gw-1", EPOCH],
-        ["gw-1", EPOCH, "0"],
-        ["gw-1", "epoch", "1"],
-        [MARK, "--since", "2026-05-01"],
-        ["--device", "d"],
-        ["--device", "d", "--since", "soon"],
-        ["--device", "d", "--since", "2026-05-01", "--until", "2026-05-01"],
-        [MARK, "--records", "0"],
-    ],
-)
-def test_wrong_usage_is_refused(words: list[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        parse([*words, "--bootstrap-servers", "localhost:9092", "--table", "events"])
-    assert ended.value.code == 2
-
-
 def test_a_property_that_kafkas_client_does_not_know_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     ends = ("--bootstrap-servers", "localhost:9", "--table", "events")
     assert main([MARK, *ends, "--kafka", "default.api.timeout.ms=5"]) == 1

@@ -43,7 +43,7 @@ def mark(record: Record) -> str:
 
 def traced(cloud: CloudSide, spark: SparkSession, *words: str, audited: bool) -> int:
     """Run the command in this process, and return its exit status."""
-    ends = ("--bootstrap-servers", cloud.bootstrap_servers, "--topic", cloud.topic, "--group", cloud.group)
+    ends = cloud.ends()
     audits = ("--audit", str(cloud.folder / "audit")) if audited else ()
     settings = parse([*words, *ends, *cloud.sink_options(), *audits, "--json"])
     topic = TracedTopic(settings.bootstrap_servers, settings.topic, settings.group, settings.properties)
@@ -108,7 +108,7 @@ def test_the_command_tells_what_has_happened_to_each_event(
         mark(sent[5]): ("accepted", "6")
     }
     assert of_device == rows | {mark(malformed): ("quarantined", None), mark(late): ("unprocessed", None)}
-    ends = ("--bootstrap-servers", cloud.bootstrap_servers, "--topic", cloud.topic, "--group", cloud.group)
+    ends = cloud.ends()
     done = subprocess.run(
         [PROGRAM, "trace", mark(late), *ends, *cloud.sink_options()], capture_output=True, text=True, check=False
     )

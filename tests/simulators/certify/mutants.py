@@ -57,9 +57,10 @@ def first_too_low() -> None:
 def ignores_a_truncation() -> None:
     """Go on at the offsets that the table has, whatever log they are of."""
     from cloud import consumer
+    from cloud.stream.group_kafka import GroupKafka
 
     def positions(self: consumer.Reader, places: Mapping[int, Place]) -> list[TopicPartition]:
         return [TopicPartition(self._topic, partition, place.next) for partition, place in places.items()]
 
-    consumer.MemberKafka.truncations = lambda self, ends: {}  # type: ignore[method-assign]
+    GroupKafka.truncations = lambda self, ends: {}  # type: ignore[method-assign]
     consumer.Reader._positions = positions  # type: ignore[method-assign]

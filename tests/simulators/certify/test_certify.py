@@ -15,7 +15,7 @@ from simulators.certify.command import main
 from simulators.services import spark
 from simulators.services.install import programs
 from simulators.services.postgres import Postgres
-from tests.cloud.test_receipt_examples import PROGRAMS, database
+from tests.cloud.receipt_examples import PROGRAMS, database
 
 pytestmark = [pytest.mark.heavy, pytest.mark.kafka]
 

@@ -1,7 +1,9 @@
-"""The views of the fleet, of what gateways state in events of their own.
+"""The views beside `events` and `quarantine`, in the words of Spark and of PostgreSQL.
 
-`gateway_events` has one row for each of these events, with the entries of its data as columns. `gateways` has one row
-for each gateway: when it was last heard and started, and what its latest start or checkpoint has stated.
+`readings` has one row for each measurement of an event. `events_corrected` has `received` as it is by the clock that
+the gateway trusts since. `gateway_events` has one row for each event in which a gateway states something about itself,
+with the entries of its data as columns. `gateways` has one row for each gateway: when it was last heard and started,
+and what its latest start or checkpoint has stated.
 """
 
 from __future__ import annotations
@@ -59,22 +61,75 @@ LEFT JOIN LATERAL (
 """
 
 
-def without(views: tuple[str, str], retired: Sequence[str]) -> tuple[str, str]:
+_READINGS = """
+    SELECT e.fingerprint, e.device, e.type, coalesce(e.event_time, e.received) AS time, e.event_time, e.clock,
+           e.gateway, one.name, one.value, {unit} AS unit
+"""
+_CORRECTIONS = """
+    SELECT gateway, epoch, first, max(last) AS last, min(correction_ms) AS correction_ms
+    FROM (
+        SELECT gateway, {epoch} AS epoch, {first} AS first, {last} AS last, {correction_ms} AS correction_ms
+        FROM events WHERE type = 'gateway.clock' AND via = 'gateway'
+    ) declared
+    GROUP BY gateway, epoch, first
+"""
+"""One row for each range of labels; a restored copy of a gateway's store may declare a range again."""
+# Received and corrected times are within the years 1 to 9999, which all programs have.
+_CORRECTED = """
+    SELECT e.*, CASE WHEN e.clock = 'trusted' THEN e.received
+                WHEN e.received BETWEEN '1000-01-01' AND '9000-01-01' THEN {corrected} END AS received_corrected
+    FROM events e LEFT JOIN ({corrections}) c
+    ON c.gateway = e.gateway AND c.epoch = e.epoch AND e.sequence BETWEEN c.first AND c.last AND e.clock = 'untrusted'
+"""
+
+
+_SPARK_CREATE, _POSTGRES_CREATE = "CREATE OR REPLACE TEMPORARY VIEW", "CREATE TEMPORARY VIEW"
+_SPARK_FIELD, _POSTGRES_FIELD = "get_json_object(data, '$.{}')", "data::jsonb ->> '{}'"
+_SPARK_NUMBER = "CAST(nullif(regexp_extract({}, '^-?[0-9]{{1,{digits}}}$', 0), '') AS BIGINT)"
+_POSTGRES_NUMBER = "substring({} FROM '^-?[0-9]{{1,{digits}}}$')::bigint"
+
+
+def without(views: Sequence[str], retired: Sequence[str]) -> Sequence[str]:
     """Return the statements of the views, without these gateways in `gateways`; a gateway's name has no quotes."""
     if not retired:
         return views
     names = ", ".join(f"'{name}'" for name in retired)
-    return views[0], views[1].replace(_GROUPS, f"WHERE gateway NOT IN ({names}) {_GROUPS}")
+    return *views[:-1], views[-1].replace(_GROUPS, f"WHERE gateway NOT IN ({names}) {_GROUPS}")
 
 
-def _views(create: str, field: str, number: str, gateways: str) -> tuple[str, str]:
+def _corrected(field: str, number: str, corrected: str) -> str:
+    """Return the query, in the words of one database for a field of `data`, its number, and the corrected time."""
+    digits = {"first": 15, "last": 15, "correction_ms": 13}
+    fields = {name: number.format(field.format(name), digits=most) for name, most in digits.items()}
+    corrections = _CORRECTIONS.format(epoch=field.format("epoch"), **fields)
+    return _CORRECTED.format(corrected=corrected, corrections=corrections)
+
+
+def _fleet(create: str, field: str, number: str, gateways: str) -> tuple[str, str]:
     """Return the statements, in the words of one database for a field of `data` and a number of so many digits."""
     fields = {name: field.format(name) for name in ("version", "settings_hash", "reason", "lane")}
     fields |= {name: number.format(field.format(name), digits=digits) for name, digits in _DIGITS.items()}
     return f"{create} gateway_events AS{_GATEWAY_EVENTS.format(**fields)}", f"{create} gateways AS{gateways}"
 
 
-SPARK_NUMBER = "CAST(nullif(regexp_extract({}, '^-?[0-9]{{1,{digits}}}$', 0), '') AS BIGINT)"
-POSTGRES_NUMBER = "substring({} FROM '^-?[0-9]{{1,{digits}}}$')::bigint"
-SPARK_VIEWS = _views("CREATE OR REPLACE TEMPORARY VIEW", "get_json_object(data, '$.{}')", SPARK_NUMBER, _SPARK)
-POSTGRES_VIEWS = _views("CREATE TEMPORARY VIEW", "data::jsonb ->> '{}'", POSTGRES_NUMBER, _POSTGRES)
+# The values of readings stay text, as exact as the sensor has sent them; numbers are cast by the query.
+SPARK_VIEWS = (
+    f"""
+    {_SPARK_CREATE} readings AS
+    {_READINGS.format(unit="from_json(e.units, 'MAP<STRING, STRING>')[one.name]")}
+    FROM events e LATERAL VIEW explode(from_json(e.data, 'MAP<STRING, STRING>')) one AS name, value
+    """,
+    f"{_SPARK_CREATE} events_corrected AS"
+    + _corrected(_SPARK_FIELD, _SPARK_NUMBER, "timestamp_millis(unix_millis(e.received) + c.correction_ms)"),
+    *_fleet(_SPARK_CREATE, _SPARK_FIELD, _SPARK_NUMBER, _SPARK),
+)
+POSTGRES_VIEWS = (
+    f"""
+    {_POSTGRES_CREATE} readings AS
+    {_READINGS.format(unit="e.units::jsonb ->> one.name")}
+    FROM events e CROSS JOIN LATERAL jsonb_each_text(e.data::jsonb) AS one(name, value)
+    """,
+    f"{_POSTGRES_CREATE} events_corrected AS"
+    + _corrected(_POSTGRES_FIELD, _POSTGRES_NUMBER, "e.received + c.correction_ms * INTERVAL '1 millisecond'"),
+    *_fleet(_POSTGRES_CREATE, _POSTGRES_FIELD, _POSTGRES_NUMBER, _POSTGRES),
+)

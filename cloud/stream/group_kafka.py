@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from functools import partial
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka import KafkaError as Code
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # its __all__ lacks it
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__ lacks some of them
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+)
 
-from cloud.committed import Committed, metadata_of
+from cloud.committed import Committed
 from cloud.errors import KafkaError, StopError
-from cloud.plain_consumer.topic import TopicIdReader
 from cloud.runtime.unbounded_calls import within
 from cloud.stream.topic_log import LogEnd
 from cloud.table.commits import Offsets
@@ -24,32 +26,59 @@ LOOK_BACK_OFFSETS = 100
 """How far before an offset its last record is looked for first; markers of transactions have offsets as well."""
 LOOK_BACK_FACTOR = 1_000
 POLL_SECONDS = 0.5
+_OF_MEMBERS = ("session.", "heartbeat.", "max.poll.", "fetch.", "queued.", "auto.", "partition.", "group.")
+"""Prefixes of properties of group members, about which an admin client would warn."""
+_NO_ID = "A" * 22
+_TO_URL_SAFE = str.maketrans("+/", "-_")
 _NOTHING_THERE = (Code._PARTITION_EOF, Code._AUTO_OFFSET_RESET)
 """Beyond the end of the log, perhaps far beyond it."""
 _Answer = TypeVar("_Answer")
 
 
-class RelayKafka:
+class GroupKafka:
     """A `TopicClient` for one topic, which also reads groups.
 
     After a failure its clients are replaced: one that has lost a group's coordinator may never find another.
     """
 
-    def __init__(self, bootstrap_servers: str, topic: str, properties: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        properties: Mapping[str, str],
+        reader_group: str = "oncegate-relay",
+        member: Consumer | None = None,
+    ) -> None:
+        """`reader_group` is named by a reader that joins none; `member` commits for its group, where there is one."""
         self._topic = topic
         self._settings: dict[str, Any] = {**properties, "bootstrap.servers": bootstrap_servers}
-        self._open_ids = partial(TopicIdReader, bootstrap_servers, properties, topic)
-        self.reader_group = "oncegate-relay"
-        """Named by a reader that joins none."""
+        self._reader_group = reader_group
+        self._member = member
         self._open()
 
     def _open(self) -> None:
-        self._ids = self._open_ids()
-        self._admin = self._ids.admin
+        of_admin = {name: value for name, value in self._settings.items() if not name.startswith(_OF_MEMBERS)}
+        self._admin = AdminClient(of_admin)
         self._groups: dict[str, Consumer] = {}
 
     def topic_id(self) -> str:
-        return self._answer(self._ids.read, f"topic {self._topic}")
+        """Return the topic's present id in the form of Kafka's tools; raise KafkaError where there is no topic."""
+        what = TopicCollection([self._topic])
+        asked = self._admin.describe_topics(what, request_timeout=ANSWER_SECONDS_MAX)[self._topic]
+        found = self._answer(lambda: str(asked.result(ANSWER_SECONDS_MAX).topic_id), f"topic {self._topic}")
+        if found.translate(_TO_URL_SAFE) == _NO_ID:
+            raise StopError(f"topic {self._topic}: this Kafka service has no topic ids (KIP-516)")
+        return found.translate(_TO_URL_SAFE)
+
+    def is_compacted(self) -> bool:
+        """Whether Kafka compacts the topic; False also without the right to read its settings."""
+        what = ConfigResource(ConfigResource.Type.TOPIC, self._topic)
+        asked = self._admin.describe_configs([what], request_timeout=ANSWER_SECONDS_MAX)[what]
+        try:
+            found = asked.result(ANSWER_SECONDS_MAX)
+        except (KafkaException, TimeoutError):
+            return False
+        return "compact" in str(found["cleanup.policy"].value)
 
     def partitions(self) -> list[int]:
         """Return the topic's partitions; the question also renews what the client knows of their leaders."""
@@ -108,7 +137,7 @@ class RelayKafka:
         reader = Consumer(
             {
                 **self._settings,
-                "group.id": self.reader_group,
+                "group.id": self._reader_group,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
                 "isolation.level": "read_uncommitted",
@@ -165,6 +194,8 @@ class RelayKafka:
         return {partition: LogEnd(one.offset, one.leader_epoch) for partition, one in found.items()}
 
     def _client(self, group: str) -> Consumer:
+        if self._member is not None:
+            return self._member
         if group not in self._groups:
             self._groups[group] = Consumer({**self._settings, "group.id": group, "enable.auto.commit": False})
         return self._groups[group]
@@ -176,3 +207,11 @@ class RelayKafka:
             self._open()
             text = error.args[0].str() if isinstance(error, KafkaException) else str(error) or "no answer"
             raise KafkaError(f"{what}: {text}") from error
+
+
+def metadata_of(committed: TopicPartition) -> str:
+    """Return the metadata, behind which the client may return foreign bytes."""
+    try:
+        return committed.metadata or ""
+    except UnicodeDecodeError as error:
+        return str(error.object.decode(errors="replace"))

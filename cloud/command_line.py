@@ -1,21 +1,56 @@
-"""Properties of the Kafka client on the command line; secrets only in a file that other users cannot read."""
+"""What the command lines of the programs have in common; secrets only in files that other users cannot read."""
 
 from __future__ import annotations
 
 import argparse
 import re
+from dataclasses import fields
 from pathlib import Path
+from typing import Any, TypeVar
 
 from contract import files
 from contract.files import PropertiesError, read_properties
+from contract.receipt import GROUP_DEFAULT
+from contract.topics import EVENTS
 
 SECRETS_FOLDER = Path("/etc/oncegate/cloud-secrets")
 """The folder of the secrets, for systemd and for commands outside the units."""
 _SECRET = re.compile(r"password|secret|jaas|keystore\.key|key\.pem|oauthbearer\.config")
 """Marks secrets among the names of the Java client's properties and of librdkafka's."""
+_Settings = TypeVar("_Settings")
 
 
-def add_options(parser: argparse.ArgumentParser, *, is_java: bool) -> None:
+def new_parser(
+    name: str, description: str | None, examples: str | None = None, usage: str | None = None
+) -> argparse.ArgumentParser:
+    """Return the parser of a program, without options."""
+    return argparse.ArgumentParser(
+        prog=f"oncegate-cloud {name}",
+        usage=usage,
+        description=description,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def add_topic(parser: argparse.ArgumentParser, *, has_group: bool = True) -> None:
+    """Add the options that say where the topic is, and which group has the receipts."""
+    add = parser.add_argument
+    add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
+    add("--topic", default=EVENTS, help="default: %(default)s")
+    if has_group:
+        help_ = "group whose committed offsets are the receipts; default: %(default)s"
+        add("--group", default=GROUP_DEFAULT, help=help_)
+
+
+def read(kind: type[_Settings], given: argparse.Namespace, **others: Any) -> _Settings:
+    """Return settings whose fields have the values of the options with these names, but for `others`."""
+    names = {field.name for field in fields(kind)} - others.keys()  # type: ignore[arg-type]  # a dataclass
+    return kind(**{name: getattr(given, name) for name in names}, **others)
+
+
+def add_properties(parser: argparse.ArgumentParser, *, is_java: bool) -> None:
     """Add the options for the properties of Spark's Java client, or of librdkafka."""
     client, secret = ("Kafka's Java client", "sasl.jaas.config") if is_java else ("librdkafka", "sasl.password")
     parser.add_argument(

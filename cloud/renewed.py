@@ -1,0 +1,47 @@
+"""Files that are read again when they have changed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from cloud.errors import StopError
+
+_Content = TypeVar("_Content")
+
+logger = logging.getLogger(__name__)
+
+
+class Renewed(Generic[_Content]):
+    """The content of a file; a changed one that cannot be read is logged once, and the earlier content stays in use."""
+
+    def __init__(self, name: str, content: str, look: Callable[[], object], read: Callable[[], _Content]) -> None:
+        """Read the file; `look` returns what differs after a change, and both raise StopError where they cannot."""
+        self._name = name
+        self._what = content
+        self._look = look
+        self._read = read
+        self._seen = look()
+        self._content = read()
+
+    def present(self) -> _Content:
+        """Return the content, read again where the file has changed."""
+        try:
+            if (seen := self._look()) != self._seen:
+                self._seen = seen
+                self._content = self._read()
+        except StopError as error:
+            effect = f"the earlier {self._what} stay in use"
+            logger.warning("%s=unreadable reason=%r effect=%r", self._name, str(error), effect)
+        return self._content
+
+
+def stamp(path: Path, name: str) -> tuple[int, int, int]:
+    """Return what differs after a change of a local file; raise StopError where there is none."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise StopError(f"{name} {path}: {error.strerror}") from error
+    return found.st_ino, found.st_mtime_ns, found.st_size
