@@ -2,22 +2,8 @@
 
     oncegate-cloud audit --bootstrap-servers localhost:9092 --table ./events --output ./audit
 
-It reads the headers of all records that have a receipt and that no earlier audit has
-read, compares them with the table and its quarantine, and writes to the output folder:
-
-    audit_ranges      by gateway, epoch and status the ranges of sequences: accepted, duplicate, quarantined, gap
-                      (declared by the gateway), pending (may still arrive), missing (never arrived), unwritten
-                      (receipted and not in the table), vanished (accepted once, and no longer in the table),
-                      ambiguous (one label, two fingerprints); and the epoch's state
-    audit_duplicates  each dropped duplicate, with the event that it repeats
-    audit_unwritten   the records that are unwritten, which each audit judges again
-    audit_forgeries   rows whose content does not have their fingerprint, and the events that were dropped for them
-    audit_sections    the sections of the gateways' hash chains: verified (the table has what the gateway has stated),
-                      differs, incomplete (a label is missing), pending (a label may still arrive), unstated (no event
-                      states it yet), unknown (the gateway has lost an event)
-    audit_leaves      what the digests need of records without a row of their own
-    audit_newer       the same of records with keys that this release does not know
-    audit_offsets     where the next audit continues, and how many there were since when
+It reads the headers of all records that have a receipt and that no earlier audit has read, compares them with the table
+and its quarantine, and writes its results to tables in the output folder, which docs/cloud.md lists.
 
 Exit status: 0 every label is accounted for, or may still arrive; 1 a label is missing, unwritten, vanished or
 ambiguous, an event is doubled, forged or in conflict, a section differs, or the audit failed; 2 wrong usage.
@@ -39,14 +25,14 @@ from cloud import sinks
 from cloud.auditing import account, forgery, report, sections
 from cloud.auditing.findings import NAMED_MAX, Findings, Named, Subject, find, is_to_locate, locate
 from cloud.auditing.settings import AuditSettings, parse
-from cloud.auditing.store import Series, Store, TopicSpan
+from cloud.auditing.store import Store, TopicSpan
 from cloud.auditing.table import TableView, read_table, table_id
 from cloud.auditing.topic import Topic
 from cloud.committed import objection
 from cloud.errors import StopError
 from cloud.runtime import jvm
 from cloud.runtime.outcome import exit_status, log_to_stderr, printable
-from cloud.session import open_session
+from cloud.session import session
 
 logger = logging.getLogger("cloud.audit")
 
@@ -62,11 +48,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _run(settings: AuditSettings) -> int:
-    spark = open_session()
-    try:
+    with session() as spark:
         findings = audit(spark, settings)
-    finally:
-        spark.stop()
     for line in report.lines(findings):
         print(printable(line))
     if settings.report is not None:
@@ -103,7 +86,7 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
         located = records.withColumn("status", F.lit("")).limit(0)
         if is_to_locate(ranges):  # a further pass over the topic
             located = locate(topic.records(*retained(topic, span)), ranges)
-        subject = describe(spark, settings, span, series)
+        subject = Subject(datetime.now(UTC), series, version_of_package(), spark.version, settings, span)
         named = Named(located, *forgeries(topic, store, judged, view.rows, span, settings.verify))
         findings = find(judged, view.rows, ranges, states, compared, named, subject)
         logger.info("stage=judged missing=%d", findings.missing)
@@ -156,26 +139,12 @@ def retained(topic: Topic, span: TopicSpan) -> tuple[dict[int, int], dict[int, i
     return {partition: min(earliest[partition], end) for partition, end in span.ends.items()}, span.ends
 
 
-def describe(spark: SparkSession, settings: AuditSettings, span: TopicSpan, series: Series) -> Subject:
-    """Return what this audit has compared."""
+def version_of_package() -> str:
+    """Return the version of this program."""
     try:
-        own = version("oncegate")
+        return version("oncegate")
     except PackageNotFoundError:  # a driver in a cluster has the archive of the packages alone
-        own = "of unknown version"
-    return Subject(
-        ended=datetime.now(UTC),
-        series=series,
-        version=own,
-        spark=spark.version,
-        sink=settings.tables.kind.name,
-        table=settings.tables.table,
-        quarantine=settings.tables.quarantine,
-        brokers=settings.bootstrap_servers,
-        topic=settings.topic,
-        group=settings.group,
-        grace_seconds=settings.grace_seconds,
-        span=span,
-    )
+        return "of unknown version"
 
 
 def cover(store: Store, judged: DataFrame, view: TableView, span: TopicSpan, *, everything: bool) -> DataFrame:

@@ -29,7 +29,7 @@ from cloud.gateways import GatewayFile
 from cloud.runtime import disk, jvm
 from cloud.runtime.outcome import exit_status, log_to_stderr
 from cloud.runtime.shutdown import StopRequest
-from cloud.session import open_session
+from cloud.session import session
 from cloud.settings import JobSettings, parse
 from cloud.stream import offsets
 from cloud.stream.batch import BatchWriter
@@ -61,11 +61,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _run(settings: JobSettings) -> int:
-    spark = open_session()
-    try:
+    with session() as spark:
         run(spark, settings)
-    finally:
-        spark.stop()
     return 0
 
 

@@ -29,7 +29,7 @@ from cloud.delta.sink import QUARANTINE, TABLE
 from cloud.delta.table import DeltaTable, excludes_writers
 from cloud.errors import StopError
 from cloud.runtime.outcome import exit_status, log_to_stderr
-from cloud.session import open_session_if
+from cloud.session import session_if
 from cloud.settings import seconds
 from cloud.sinks import Tables
 
@@ -51,7 +51,7 @@ class MaintenanceSettings:
     @property
     def needs_spark(self) -> bool:
         """Whether Spark maintains the table."""
-        return self.tables.is_read_by_spark
+        return not self.tables.kind.is_database
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(settings: MaintenanceSettings) -> int:
-    with open_session_if(needed=settings.needs_spark) as spark:
+    with session_if(needed=settings.needs_spark) as spark:
         resolve_name(settings.tables.kind.maintains)(spark, settings)
     return 0
 

@@ -33,7 +33,7 @@ from cloud import command_line, sinks
 from cloud.errors import JobError, StopError
 from cloud.runtime import jvm
 from cloud.runtime.outcome import printable
-from cloud.session import open_session_if
+from cloud.session import session_if
 from cloud.sinks import Tables
 from cloud.table import views
 
@@ -66,7 +66,7 @@ class QuerySettings:
     @property
     def needs_spark(self) -> bool:
         """Whether Spark reads the table."""
-        return self.tables.is_read_by_spark
+        return not self.tables.kind.is_database
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str]) -> int:
     settings = parse(arguments)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
-        with open_session_if(needed=settings.needs_spark) as spark:
+        with session_if(needed=settings.needs_spark) as spark:
             answer: Answer = resolve_name(settings.tables.kind.asks)(spark, settings)
     except JobError as error:
         print(f"oncegate-cloud query: {error}", file=sys.stderr)

@@ -1,7 +1,7 @@
 """The Spark session, with the settings that the job's guarantees and speed depend on."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from pyspark.sql import SparkSession
 
@@ -12,8 +12,9 @@ ROCKSDB_MEGABYTES_MAX = 512
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
-def open_session() -> SparkSession:
-    """Open the session that spark-submit has prepared.
+@contextmanager
+def session() -> Iterator[SparkSession]:
+    """Open the session that spark-submit has prepared, and stop it at the end.
 
     The number of partitions (`--conf spark.sql.shuffle.partitions=N`) is fixed by a checkpoint's first batch; the
     default is the number of cores.
@@ -29,20 +30,15 @@ def open_session() -> SparkSession:
         spark.conf.set(_PARTITIONS, spark.sparkContext.defaultParallelism)
     # The number of tasks with which Delta reads its own log at every commit; its default is 50.
     spark.conf.set("spark.databricks.delta.snapshotPartitions", spark.conf.get(_PARTITIONS) or "2")
-    return spark
-
-
-@contextmanager
-def open_session_if(*, needed: bool) -> Iterator[SparkSession | None]:
-    """Open the session, and stop it at the end, where it is needed."""
-    if not needed:
-        yield None
-        return
-    spark = open_session()
     try:
         yield spark
     finally:
         spark.stop()
+
+
+def session_if(*, needed: bool) -> AbstractContextManager[SparkSession | None]:
+    """Open the session where it is needed."""
+    return session() if needed else nullcontext()
 
 
 def set_parquet(spark: SparkSession) -> None:

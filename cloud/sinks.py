@@ -98,11 +98,6 @@ class Tables:
             return self
         return replace(self, table=qualify(self.table), quarantine=qualify(self.quarantine))
 
-    @property
-    def is_read_by_spark(self) -> bool:
-        """Whether queries and maintenance need Spark."""
-        return not self.kind.is_database
-
 
 def installed() -> EntryPoints:
     """Return the entry points of other packages' sinks."""

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from benchmarks.usage import resident_bytes
 from cloud.delta.sink import TABLE
 from cloud.delta.table import DeltaTable
-from cloud.session import open_session
+from cloud.session import session
 from cloud.settings import KafkaSettings
 from cloud.stream.records import read_records
 from cloud.stream.source import drop_duplicates, read_topic
@@ -43,13 +43,13 @@ STEPS, SMALL_BATCHES, SMALL_KEYS = 5, 3, 2000
 
 def main(contender: str, servers: str, topic: str, folder: str, batch: str) -> None:
     """Run one contender to the topic's end; the figures of each batch go to the log."""
-    spark = open_session()
     works = {"fill": fill, "state": grow, "age": age, "log": lengthen}
-    if contender in works:
-        works[contender](spark, folder, int(batch))
-    else:
-        contend(spark, contender, KafkaSettings(servers, topic, "-", int(batch), {}), folder)
-    print(FINISHED, flush=True)
+    with session() as spark:
+        if contender in works:
+            works[contender](spark, folder, int(batch))
+        else:
+            contend(spark, contender, KafkaSettings(servers, topic, "-", int(batch), {}), folder)
+        print(FINISHED, flush=True)
 
 
 def contend(spark: SparkSession, contender: str, kafka: KafkaSettings, folder: str) -> None:

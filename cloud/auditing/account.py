@@ -12,7 +12,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from cloud.auditing.counts import is_count
+from contract.record import NUMBER_MAX
 
 ACCEPTED, DUPLICATE, QUARANTINED, GAP = "accepted", "duplicate", "quarantined", "gap"
 MISSING, PENDING, AMBIGUOUS = "missing", "pending", "ambiguous"
@@ -28,6 +28,14 @@ RECORD = (*PLACE, "content")
 RANGE = (*EPOCH, "status", "first", "last", "since")
 BLOCK_BITS = 10
 """A block has 1,024 sequences."""
+
+
+def is_count(number: Column) -> Column:
+    """Whether a bigint, whatever a writer to the topic states, is a sequence, in [0, NUMBER_MAX).
+
+    It names the column once: Spark copies the expression behind a column for each use, at every level of the plan.
+    """
+    return number.bitwiseAND(F.lit(-NUMBER_MAX)) == 0
 
 
 def judge(records: DataFrame, rows: DataFrame, quarantine: DataFrame) -> DataFrame:

@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cloud.auditing import account, forgery, sections
+from cloud.auditing.settings import AuditSettings
 from cloud.auditing.store import Series, TopicSpan
 
 NAMED_MAX = 1000
@@ -24,13 +25,7 @@ class Subject:
     series: Series
     version: str
     spark: str
-    sink: str
-    table: str
-    quarantine: str
-    brokers: str
-    topic: str
-    group: str
-    grace_seconds: int
+    settings: AuditSettings
     span: TopicSpan
 
 

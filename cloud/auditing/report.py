@@ -94,16 +94,16 @@ def _counted(name: str, count: int) -> str:
 
 def facts(findings: Findings) -> list[tuple[str, str]]:
     """Return what makes the report evidence: when, by which versions, of what, and up to where."""
-    told = findings.subject
+    told, given, tables = findings.subject, findings.subject.settings, findings.subject.settings.tables
     gone, series = told.span.gone, told.series
-    grace = counted(told.grace_seconds, "second")
+    grace = counted(given.grace_seconds, "second")
     found = [
         ("at", f"{told.ended:%Y-%m-%d %H:%M:%S} UTC"),
         ("audit", f"number {series.number:,} in its folder; the first was at {series.since:%Y-%m-%d %H:%M:%S} UTC"),
         ("versions", f"oncegate {told.version}, Spark {told.spark}"),
-        ("table", f"{told.table} ({told.sink}), quarantine {told.quarantine}"),
-        ("topic", f"{told.topic} (id {told.span.topic_id}) at {told.brokers}"),
-        ("receipts", f"offsets of group {told.group}"),
+        ("table", f"{tables.table} ({tables.kind.name}), quarantine {tables.quarantine}"),
+        ("topic", f"{given.topic} (id {told.span.topic_id}) at {given.bootstrap_servers}"),
+        ("receipts", f"offsets of group {given.group}"),
         ("grace", f"{grace} until a label that has not arrived is missing"),
         ("read now", counted(told.span.offsets, "offset")),
     ]

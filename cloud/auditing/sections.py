@@ -10,8 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cloud.auditing import account
-from cloud.auditing.account import EPOCH, LABEL
-from cloud.auditing.counts import is_count
+from cloud.auditing.account import EPOCH, LABEL, is_count
 from contract.fields import VERSION
 
 VERIFIED, DIFFERS, UNKNOWN = "verified", "differs", "unknown"

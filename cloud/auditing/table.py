@@ -15,13 +15,15 @@ from pyspark.sql import functions as F
 from cloud.auditing import leaves
 from cloud.auditing.topic import CONTENT_SQL, TOLD, TOLD_SQL, content, told
 from cloud.sinks import Tables
+from cloud.table.laws import REJECTED
+from cloud.table.layout import Reason
 
 GATEWAY_TYPES = "gateway."
 _PLACE = ("kafka_partition", "kafka_offset")
 # The fingerprint begins each value of a gateway.
-_REJECTED = "CASE WHEN reason LIKE 'rejected: %' THEN CAST(substr(value, 17, 32) AS STRING) END"
-_REJECTED_SQL = "CASE WHEN reason LIKE 'rejected: %' THEN convert_from(substr(value, 17, 32), 'UTF8') END"
-_FOREIGN = "CASE WHEN reason = 'mac' THEN 1 END"
+_REJECTED = f"CASE WHEN reason LIKE '{REJECTED}%' THEN CAST(substr(value, 17, 32) AS STRING) END"
+_REJECTED_SQL = f"CASE WHEN reason LIKE '{REJECTED}%' THEN convert_from(substr(value, 17, 32), 'UTF8') END"
+_FOREIGN = f"CASE WHEN reason = '{Reason.MAC}' THEN 1 END"
 _APPENDED_SQL = "coalesce(appended, received)"
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud.auditing import leaves
-from cloud.auditing.counts import is_count
+from cloud.auditing.account import is_count
 from cloud.auditing.store import TopicSpan
 from cloud.committed import Committed
 from cloud.runtime import jvm

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from cloud.cli import spark
 
@@ -28,14 +28,6 @@ class Engine(Enum):
     DELTA = "for a Delta table"
     SESSION = "for a Delta table, in a session of this process"
     NEVER = "never"
-
-
-class Checked(Protocol):
-    """The settings of a program that Spark may run."""
-
-    @property
-    def needs_spark(self) -> bool:
-        """Whether they name a Delta table; not asked where Spark always runs the program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +46,12 @@ class Command:
         parser: argparse.ArgumentParser = import_module(self.options).parser()
         return parser
 
-    def check(self, arguments: Sequence[str]) -> Checked:
-        """Return the settings in the arguments; exit where these are wrong."""
-        settings: Checked = import_module(self.options).parse(arguments)
-        return settings
+    def check(self, arguments: Sequence[str]) -> Any:
+        """Return the settings in the arguments; exit where these are wrong.
+
+        Their `needs_spark` says whether they name a Delta table, unless Spark runs the command always or never.
+        """
+        return import_module(self.options).parse(arguments)
 
     def run(self, arguments: Sequence[str]) -> int:
         """Run the command in this process; return the exit status."""

@@ -6,19 +6,11 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
 
 from cloud.delta.table import DeltaTable
 from cloud.errors import StopError
+from cloud.table import layout, rows
 from cloud.table.commits import Commit, Offsets
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -29,19 +21,10 @@ BESIDE = ("reason", "kafka_key", "value", "headers", "seen")
 TAKEN = ("kafka_partition", "kafka_offset", "appended", *BESIDE)
 SCHEMA = StructType(
     [
-        StructField("topic_id", StringType()),
-        StructField("topic", StringType()),
-        StructField("kafka_partition", IntegerType()),
-        StructField("kafka_offset", LongType()),
-        StructField("reason", StringType()),
-        StructField("kafka_key", BinaryType()),
-        StructField("value", BinaryType()),
-        StructField("headers", ArrayType(_HEADER)),
-        StructField("appended", TimestampType()),
-        StructField("quarantined_at", TimestampType()),
+        StructField(name, ArrayType(_HEADER) if name == "headers" else rows.TYPES[kind])
+        for name, kind in layout.QUARANTINE.items()
     ]
 )
-
 
 _OTHER_RECORDS = (
     "batch {batch}: its records are in quarantine, and it has other records than before: the topic's log was truncated "
@@ -62,7 +45,7 @@ def put(table: DeltaTable, records: DataFrame, commit: Commit) -> int:
     Raise StopError where a batch that was interrupted after this write has other records now, since Delta ignores a
     second write of a batch.
     """
-    rows = records.select(
+    new = records.select(
         F.lit(commit.topic_id).alias("topic_id"),
         F.lit(commit.topic).alias("topic"),
         *("kafka_partition", "kafka_offset", "reason", "kafka_key", "value", "headers", "appended"),
@@ -70,22 +53,22 @@ def put(table: DeltaTable, records: DataFrame, commit: Commit) -> int:
     )
     last = table.last_commit()
     if last is not None and last.is_by_same(commit):
-        if not _without_those_of(table.rows(), rows).isEmpty():
+        if not _without_those_of(table.rows(), new).isEmpty():
             raise StopError(_OTHER_RECORDS.format(batch=commit.batch))
         return 0  # the job was interrupted between this write and the table's
     if last is not None and _overlaps(commit, last):
-        rows = _without_those_of(table.rows(), rows)
-    return table.append(rows, replace(commit, ends=_furthest(commit, last)))
+        new = _without_those_of(table.rows(), new)
+    return table.append(new, replace(commit, ends=_furthest(commit, last)))
 
 
-def _without_those_of(there: DataFrame, rows: DataFrame) -> DataFrame:
+def _without_those_of(there: DataFrame, new: DataFrame) -> DataFrame:
     """Return the records that `there` does not have, by place and content.
 
     After an interrupted batch, another one with other offsets may have some of its records. Where the log was truncated
     and has grown again, another record has the place of one in quarantine.
     """
-    same = [rows[name] == there[name] for name in _PLACE] + [rows[name].eqNullSafe(there[name]) for name in _CONTENT]
-    return rows.join(there, on=same, how="left_anti")
+    same = [new[name] == there[name] for name in _PLACE] + [new[name].eqNullSafe(there[name]) for name in _CONTENT]
+    return new.join(there, on=same, how="left_anti")
 
 
 def _overlaps(commit: Commit, last: Commit) -> bool:

@@ -17,11 +17,15 @@ from typing import Any
 from cloud.gateways import Authentication
 from cloud.table.layout import (
     AHEAD_DAYS_MAX,
+    BEFORE_DATA,
     DAY_OUTSIDE,
     DEVICE,
+    ENTRY_BEHIND_DATA,
     PAST_DAYS_MAX,
     STAGED,
     TEXTS,
+    TIMESTAMP_BYTES,
+    VIA,
     YEARS,
     Reason,
 )
@@ -29,7 +33,6 @@ from contract.event import TIME_MAX, TIME_MIN, TYPE_RESERVED_PREFIX
 from contract.fields import FIELDS, KEYS, OBJECTS, VERSION, Kind, exact_text
 from contract.record import (
     CONTENT_TYPE,
-    DATA_START,
     GATEWAY_BYTES_MAX,
     HEADERS,
     MAC_WORD,
@@ -42,7 +45,6 @@ from contract.record import (
     UNKNOWN,
     VALUE_BYTES_MAX,
     VALUE_PREFIX,
-    VIA_START,
     ClockTrust,
     Shared,
 )
@@ -56,14 +58,11 @@ _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _FINGERPRINT, _EPOCH = re.compile(rb"[0-9a-f]{32}"), re.compile(rb"[0-9a-f]{16}")
 _COUNT, _NUMBER = re.compile(rb"0|[1-9][0-9]{0,15}"), re.compile(rb"-?(?:0|[1-9][0-9]{0,18})")
 _TIMESTAMP = re.compile(rb"\s*(\d{4})-(\d\d?)-(\d\d?)[ T](\d\d?):(\d\d?):(\d\d?)(?:\.(\d*))?Z")
-_TIMESTAMP_BYTES = len("2026-01-01T00:00:00.000Z")
 _CLOCKS, _SHARED = ({one.value.encode() for one in kind} for kind in (ClockTrust, Shared))
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGERS = (Kind.INTEGER, Kind.TIME)
 _LONG = 1 << 63
 _FIELDS = [(field.name, field.column, field.kind, field.is_required) for field in FIELDS]
-_BEFORE_DATA, _ENTRY_BEHIND_DATA = '",' + DATA_START.decode(), '},"'
-_VIA = VIA_START.decode()
 _EXACT = {name: re.compile(exact_text(name)) for name in OBJECTS}
 _NUL_IN_JSON = r"\u0000"
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*+)\\u0000")
@@ -239,7 +238,7 @@ def _decoded(entries: dict[str, Any], text: str, value: bytes) -> dict[str, obje
     """Return the columns that are read from the value; one that cannot be decoded keeps its raw bytes, without data."""
     columns: dict[str, object] = {}
     has_failed = not entries
-    tail = text.partition(_VIA)[2]
+    tail = text.partition(VIA)[2]
     for name, column, kind, is_required in _FIELDS:
         entry = entries.get(name)
         found: object = None
@@ -259,11 +258,11 @@ def _decoded(entries: dict[str, Any], text: str, value: bytes) -> dict[str, obje
 
 
 def _exact(name: str, tail: str) -> str:
-    """Return the exact text of an object in what follows _VIA; empty where the value has not the agent's layout."""
+    """Return the exact text of an object in what follows VIA; empty where the value has not the agent's layout."""
     via = tail.find('"')
-    is_last = name == "data" and tail.startswith(_BEFORE_DATA, via) and tail.endswith("}}")
-    if is_last and _ENTRY_BEHIND_DATA not in tail:
-        return tail[via + len(_BEFORE_DATA) - 1 : -1]
+    is_last = name == "data" and tail.startswith(BEFORE_DATA, via) and tail.endswith("}}")
+    if is_last and ENTRY_BEHIND_DATA not in tail:
+        return tail[via + len(BEFORE_DATA) - 1 : -1]
     found = _EXACT[name].match(tail)
     return found[1] if found else ""
 
@@ -307,7 +306,7 @@ def without_nul(text: str) -> str:
 
 def _timestamp(text: bytes | None) -> datetime | None:
     """Return the time of RFC 3339 with milliseconds, also of the forms of the same length that Spark accepts."""
-    if text is None or len(text) != _TIMESTAMP_BYTES or not (found := _TIMESTAMP.fullmatch(text)):
+    if text is None or len(text) != TIMESTAMP_BYTES or not (found := _TIMESTAMP.fullmatch(text)):
         return None
     *parts, fraction = found.groups()
     year, month, day, hour, minute, second = map(int, parts)

@@ -13,10 +13,9 @@ from psycopg.rows import dict_row
 
 from cloud.errors import SinkError, StopError
 from cloud.plain_consumer.transform import Made
-from cloud.postgres import columns
 from cloud.postgres.connection import connected, durable_transaction, identifier
 from cloud.postgres.statements import STAGING, Statements
-from cloud.postgres.tables import Own, PostgresTables
+from cloud.postgres.tables import Own, PostgresTables, present_columns, widen
 from cloud.table import widening
 from cloud.table.sink import Written
 
@@ -167,10 +166,10 @@ class ConsumerTable:
         if not made.columns:
             return {}
         table = identifier(self._table)
-        types = made.types(columns.present(self._connection, table))
+        types = made.types(present_columns(self._connection, table))
         with self._connection.transaction():
             self._connection.execute(PostgresTables.LOCK)  # others may add the same columns
-            columns.widen(self._connection, table, types, widening.OF_TRANSFORM)
+            widen(self._connection, table, types, widening.OF_TRANSFORM)
         return types
 
     def _next_key(self) -> int:

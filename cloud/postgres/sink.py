@@ -17,11 +17,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from cloud.errors import StopError
-from cloud.postgres import columns
 from cloud.postgres.connection import connected, durable_transaction, identifier, read_connection
 from cloud.postgres.copy_format import STAGED, lines, own_columns, staged, with_transformed
 from cloud.postgres.statements import Statements, kind_of, type_of
-from cloud.postgres.tables import Own, PostgresTables
+from cloud.postgres.tables import GENERATED, Own, PostgresTables, present_columns, widen
 from cloud.runtime import jvm
 from cloud.sinks import Tables
 from cloud.table import rows, widening
@@ -103,8 +102,8 @@ class PostgresSink:
         """Return the rows of the table's latest batch, for the user's effects; the executors read them."""
         with connected(self._connection) as connection:
             version, count = connection.execute(self._sql(Statements.NEW)).fetchone() or (None, 0)
-            found = columns.present(connection, identifier(self._table))
-            kinds_found = {name: kind_of(type_.removesuffix(columns.GENERATED)) for name, type_ in found.items()}
+            found = present_columns(connection, identifier(self._table))
+            kinds_found = {name: kind_of(type_.removesuffix(GENERATED)) for name, type_ in found.items()}
             own = {name: kind for name, kind in kinds_found.items() if kind and name not in rows.COLUMNS}
             statement = self._sql(Statements.READ_NEW, own=[(name, name) for name in own]).as_string(connection)
         if not count:
@@ -151,7 +150,7 @@ class PostgresSink:
                     f"{field.dataType.simpleString()}, which PostgreSQL has no column for: make a text of it by to_json"
                 )
             columns_of[field.name] = kind
-        columns.widen(connection, identifier(self._table), columns_of, widening.OF_TRANSFORM)
+        widen(connection, identifier(self._table), columns_of, widening.OF_TRANSFORM)
 
     def _copy(self, frame: DataFrame, staging: str, own: dict[str, DataType], connection: psycopg.Connection) -> int:
         """Copy the frame by the executors; return the number of lines that successful tasks have sent."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from psycopg import sql
 
 from cloud.postgres.connection import identifier
+from cloud.table import layout
 from cloud.table.layout import COLUMNS, STAGED, Reason
 from contract.fields import OBJECTS
 from contract.record import ClockTrust
@@ -29,19 +30,7 @@ _TYPES = {
 EVENTS = {name: _TYPES[kind] for name, kind in COLUMNS.items()}
 """The columns of the table, and their types."""
 
-QUARANTINE = {
-    "topic_id": "text",
-    "topic": "text",
-    "kafka_partition": "integer",
-    "kafka_offset": "bigint",
-    "reason": "text",
-    "kafka_key": "bytea",
-    "value": "bytea",
-    "headers": "text",
-    "appended": "timestamp with time zone",
-    "quarantined_at": "timestamp with time zone",
-    "digest": "bytea",
-}
+QUARANTINE = {**{name: _TYPES[kind] for name, kind in layout.QUARANTINE.items()}, "digest": "bytea"}
 
 STAGING = {name: _TYPES[kind] for name, kind in STAGED.items()}
 """The columns of a staging table, and their types."""

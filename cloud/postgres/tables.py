@@ -5,20 +5,28 @@ from __future__ import annotations
 import logging
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import psycopg
 from psycopg import sql
 
 from cloud.errors import StopError
-from cloud.postgres import columns
 from cloud.postgres.connection import identifier
 from cloud.postgres.statements import EVENTS, OWN, QUARANTINE, Statements
+from cloud.table import widening
 from cloud.table.sink import Written
 
 _COMMENT = "oncegate:"
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+GENERATED = " (generated)"
+"""Follows the type of a column that nobody can write."""
+NAME_BYTES_MAX = 63
+_PRESENT = """
+    SELECT attname, format_type(atttypid, atttypmod)
+                    || CASE WHEN attgenerated <> '' OR attidentity = 'a' THEN %s ELSE '' END FROM pg_attribute
+    WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -107,9 +115,9 @@ class PostgresTables:
                     f"table {self._table}: it is not of this job (its comment is {comment!r}, not '{_COMMENT}<id>'): "
                     f"use another. If its comment was changed, restore it; the id is in {self._table}_owner"
                 )
-            columns.widen(connection, identifier(self._table), EVENTS)
+            widen(connection, identifier(self._table), EVENTS)
             self._check_key(connection)
-            columns.widen(connection, identifier(self._quarantine), QUARANTINE)
+            widen(connection, identifier(self._quarantine), QUARANTINE)
         return comment.removeprefix(_COMMENT)
 
     def _check_key(self, connection: psycopg.Connection) -> None:
@@ -126,3 +134,21 @@ class PostgresTables:
         regclass = self.sql("{table}").as_string(connection)
         row = connection.execute(self.sql(Statements.READ_ID), (regclass,)).fetchone()
         return (row[0] if row else None) or ""
+
+
+def present_columns(connection: psycopg.Connection, table: sql.Identifier) -> dict[str, str]:
+    """Return the columns of a table, and their types."""
+    return dict(connection.execute(_PRESENT, (GENERATED, table.as_string(connection))).fetchall())
+
+
+def widen(
+    connection: psycopg.Connection, table: sql.Identifier, columns: Mapping[str, str], *by: tuple[str, str]
+) -> None:
+    """Add the columns that a table lacks, given with their types; raise StopError where one has another type."""
+    name_of_table = table.as_string(connection)
+    if long := [name for name in columns if len(name.encode()) > NAME_BYTES_MAX]:
+        raise StopError(f"table {name_of_table}: PostgreSQL takes names of {NAME_BYTES_MAX} bytes, not {long[0]}")
+    for name in widening.missing(name_of_table, present_columns(connection, table), columns, *by):
+        added = sql.SQL("ALTER TABLE {} ADD COLUMN {} " + columns[name]).format(table, sql.Identifier(name))
+        connection.execute(added)
+        logger.info("table=%s stage=widened column=%s", name_of_table, name)

@@ -11,6 +11,7 @@ from functools import partial
 
 from cloud.errors import JobError
 
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 NEXT_STEP = "start it again; if the error returns, look it up in docs/cloud.md (When the job stops), or report it"
 
 
@@ -34,10 +35,14 @@ def exit_status(program: Callable[[], int], logger: logging.Logger) -> int:
 def run_until_stopped(program: Callable[[threading.Event], int], logger: logging.Logger) -> int:
     """Run a program with its log, and an event that SIGTERM and SIGINT set; return its exit status."""
     log_to_stderr()
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    set_on_signals(stop := threading.Event())
     return exit_status(partial(program, stop), logger)
+
+
+def set_on_signals(stop: threading.Event) -> None:
+    """Have SIGTERM and SIGINT set an event."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, lambda *_: stop.set())
 
 
 def sentence(error: Exception) -> str:

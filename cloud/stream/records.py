@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from cloud.gateways import KEYS_MAX, Keys
 from cloud.table import id_reuse
-from cloud.table.layout import Reason
-from contract.event import TYPE_RESERVED_PREFIX
+from cloud.table.layout import TIMESTAMP_BYTES, Reason
+from contract.event import TIME_MAX, TIME_MIN, TYPE_RESERVED_PREFIX
 from contract.fields import VERSION
 from contract.mac import MAC_DIGITS
 from contract.record import (
@@ -37,9 +37,6 @@ RETENTION_SECONDS = 7 * 86_400
 """The gateways' default `identity.retention`."""
 _PARTITIONS_MAX = 1 << 20
 _TIMESTAMPS = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"
-_MILLISECONDS = -62_135_596_800_000, 253_402_300_799_999
-"""The same timestamps."""
-_TIMESTAMP_BYTES = len("2026-01-01T00:00:00.000Z")
 # Not $, which in Java also matches before a line feed at the end.
 _COUNT, _NUMBER = r"^(0|[1-9][0-9]{0,15})\z", r"^-?(0|[1-9][0-9]{0,18})\z"
 _SAID = "gateway STRING, epoch STRING, sequence STRING, device STRING, type STRING"
@@ -283,9 +280,9 @@ def _after(prefix: str, text: Column) -> Column:
 def _timestamp_of_milliseconds(text: Column) -> Column:
     """Return the timestamp of a decimal number; null for other forms, and for years beyond those of `_is_timestamp`."""
     number = F.when(text.rlike(_NUMBER), text.try_cast("bigint"))
-    return F.timestamp_millis(F.when(number.between(*_MILLISECONDS), number))
+    return F.timestamp_millis(F.when(number.between(TIME_MIN, TIME_MAX), number))
 
 
 def _timestamp(text: Column) -> Column:
     """Return the timestamp of RFC 3339 with milliseconds; null for other forms, some of which a cast would accept."""
-    return F.when((F.octet_length(text) == _TIMESTAMP_BYTES) & F.endswith(text, F.lit("Z")), text.try_cast("timestamp"))
+    return F.when((F.octet_length(text) == TIMESTAMP_BYTES) & F.endswith(text, F.lit("Z")), text.try_cast("timestamp"))

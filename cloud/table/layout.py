@@ -6,6 +6,7 @@ from datetime import date
 from enum import StrEnum
 
 from contract.fields import FIELDS, Kind
+from contract.record import DATA_START, VIA_START
 
 
 class Reason(StrEnum):
@@ -68,7 +69,26 @@ STAGED: dict[str, str] = {
     "value": "binary",
 }
 """The columns that PostgreSQL gets of each survivor: those of its row, and those that the quarantine needs."""
+QUARANTINE: dict[str, str] = {
+    "topic_id": "string",
+    "topic": "string",
+    "kafka_partition": "int",
+    "kafka_offset": "bigint",
+    "reason": "string",
+    "kafka_key": "binary",
+    "value": "binary",
+    "headers": "string",
+    "appended": "timestamp",
+    "quarantined_at": "timestamp",
+}
+"""The columns of the quarantine; a Delta table has the headers as an array, PostgreSQL as JSON."""
 TEXTS = tuple(name for name, kind in COLUMNS.items() if kind == "string")
+
+VIA, BEFORE_DATA = VIA_START.decode(), '",' + DATA_START.decode()
+ENTRY_BEHIND_DATA = '},"'
+"""Stands behind `data` where any entry follows it, of those that are not known here, too."""
+TIMESTAMP_BYTES = len("2026-01-01T00:00:00.000Z")
+"""Of RFC 3339 with milliseconds."""
 
 YEARS = (2000, 2100)
 DAY_OUTSIDE = date(1970, 1, 1)

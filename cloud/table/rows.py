@@ -19,16 +19,16 @@ from pyspark.sql.types import (
 )
 
 from cloud.table import devices, layout
-from cloud.table.layout import AHEAD_DAYS_MAX, DAY_OUTSIDE, PAST_DAYS_MAX, YEARS
+from cloud.table.layout import AHEAD_DAYS_MAX, BEFORE_DATA, DAY_OUTSIDE, ENTRY_BEHIND_DATA, PAST_DAYS_MAX, VIA, YEARS
 from contract.event import TIME_MAX, TIME_MIN
 from contract.fields import FIELDS, OBJECTS, Field, Kind, exact_text
-from contract.record import DATA_START, VIA_START, Shared
+from contract.record import Shared
 
-_TYPES: dict[str, DataType] = {
+TYPES: dict[str, DataType] = {
     kind.simpleString(): kind
     for kind in (BinaryType(), StringType(), TimestampType(), LongType(), IntegerType(), DateType())
 }
-COLUMNS = {name: _TYPES[kind] for name, kind in layout.COLUMNS.items()}
+COLUMNS = {name: TYPES[kind] for name, kind in layout.COLUMNS.items()}
 SCHEMA = StructType([StructField(name, kind) for name, kind in COLUMNS.items()])
 
 PARTITIONED_BY = ("day",)
@@ -39,9 +39,6 @@ _VALUE = StructType(
 )
 # Spark's JSON functions rewrite numbers (1.10 becomes 1.1) and characters (😀 becomes \ud83d\ude00), so the texts of
 # objects are cut out of the value.
-_VIA, _BEFORE_DATA = VIA_START.decode(), '",' + DATA_START.decode()
-_ENTRY_BEHIND_DATA = '},"'
-"""Stands behind `data` where any entry follows it, of those that are not known here, too."""
 
 
 def day_of() -> Column:
@@ -134,13 +131,13 @@ def _data_text() -> dict[str, Column]:
     Positions are in bytes, since Spark counts a text's characters again for each part that is taken of it.
     """
     tail, via_bytes = F.col("tail"), F.col("via_bytes")
-    before = F.lit(len(_BEFORE_DATA))
-    is_ours = F.substr(_bytes(tail), via_bytes + 1, before) == F.lit(_BEFORE_DATA.encode())
-    is_last = is_ours & F.endswith(tail, F.lit("}}")) & ~F.contains(tail, F.lit(_ENTRY_BEHIND_DATA))
+    before = F.lit(len(BEFORE_DATA))
+    is_ours = F.substr(_bytes(tail), via_bytes + 1, before) == F.lit(BEFORE_DATA.encode())
+    is_last = is_ours & F.endswith(tail, F.lit("}}")) & ~F.contains(tail, F.lit(ENTRY_BEHIND_DATA))
     at_the_end = F.substr(_bytes(tail), via_bytes + before, F.octet_length(tail) - via_bytes - before).cast("string")
     return {
-        "via_at": F.octet_length(F.substring_index("text", _VIA, 1)) + len(_VIA) + 1,
-        "tail": F.substr("value", F.col("via_at")).cast("string"),  # empty where there is no _VIA
+        "via_at": F.octet_length(F.substring_index("text", VIA, 1)) + len(VIA) + 1,
+        "tail": F.substr("value", F.col("via_at")).cast("string"),  # empty where there is no VIA
         "via_bytes": F.octet_length(F.substring_index(tail, '"', 1)),
         "data_text": F.coalesce(F.when(is_last, at_the_end), F.regexp_extract(tail, exact_text("data"), 1)),
     }

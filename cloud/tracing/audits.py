@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import reduce
 
 from pyspark.errors import AnalysisException
@@ -54,10 +55,6 @@ class Audits:
 def _named(wanted: Wanted, label: Label | None) -> Column:
     parts = [] if wanted.fingerprint is None else [F.col("fingerprint") == wanted.fingerprint]
     if label is not None:
-        equal = (F.col(name) == F.lit(value) for name, value in zip(_LABEL, _words(label), strict=True))
+        equal = (F.col(name) == F.lit(value) for name, value in asdict(label).items())
         parts.append(reduce(lambda one, other: one & other, equal))
     return reduce(lambda one, other: one | other, parts)
-
-
-def _words(label: Label) -> tuple[str, str, int]:
-    return label.gateway, label.epoch, label.sequence

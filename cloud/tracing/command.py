@@ -17,11 +17,11 @@ from cloud.auditing.table import table_id
 from cloud.errors import JobError
 from cloud.query import QuerySettings
 from cloud.runtime.outcome import printable
-from cloud.session import open_session_if
+from cloud.session import session_if
 from cloud.tracing import account, table
 from cloud.tracing.account import IN_TABLE, Account
 from cloud.tracing.audits import Audits
-from cloud.tracing.facts import Evidence, Quarantined, ReceiptedOffsets, Record, Row, Span, TopicSearch, Wanted
+from cloud.tracing.facts import Evidence, Record, Span, TopicSearch, Wanted
 from cloud.tracing.settings import TraceSettings, parse
 from cloud.tracing.table import TracedTable
 from cloud.tracing.topic import TracedTopic
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
         topic = TracedTopic(settings.bootstrap_servers, settings.topic, settings.group, settings.properties)
-        with closing(topic), open_session_if(needed=settings.needs_spark) as spark:
+        with closing(topic), session_if(needed=settings.needs_spark) as spark:
             return trace(settings, spark, topic)
     except JobError as error:
         print(f"oncegate-cloud trace: {error}", file=sys.stderr)
@@ -101,36 +101,15 @@ def of_device(
     places = {
         (one.partition, one.offset): one for one in known.quarantined_within(span) if one.topic_id == search.topic_id
     }
-    found = [
-        _of_mark(
-            mark,
-            rows.get(mark),
-            records.get(mark, []),
-            places,
-            replace(search, records=records.get(mark, [])),
-            receipts,
-            settings,
-        )
-        for mark in {**rows, **records}
-    ]
+    found = []
+    for mark in {**rows, **records}:
+        row, of = rows.get(mark), records.get(mark, [])
+        quarantined = [places[place] for one in of if (place := (one.partition, one.offset)) in places]
+        wanted, its = Wanted(None if "/" in mark else mark), replace(search, records=of)
+        evidence = Evidence(wanted, settings.group, [row] if row else [], quarantined, its, receipts)
+        time = row.time if row else of[0].time or of[0].appended
+        found.append((account.account(evidence), time, row.id if row else None))
     return sorted(found, key=lambda one: one[1]), search
-
-
-def _of_mark(
-    mark: str,
-    row: Row | None,
-    records: Sequence[Record],
-    places: dict[tuple[int, int], Quarantined],
-    search: TopicSearch,
-    receipts: ReceiptedOffsets,
-    settings: TraceSettings,
-) -> tuple[Account, int, str | None]:
-    quarantined = [places[place] for one in records if (place := (one.partition, one.offset)) in places]
-    evidence = Evidence(
-        Wanted(None if "/" in mark else mark), settings.group, [row] if row else [], quarantined, search, receipts
-    )
-    time = row.time if row else records[0].time or records[0].appended
-    return account.account(evidence), time, row.id if row else None
 
 
 def lines(found: Account) -> Iterator[str]:

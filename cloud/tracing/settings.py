@@ -50,7 +50,7 @@ class TraceSettings:
     @property
     def needs_spark(self) -> bool:
         """Whether Spark reads the table, or an audit's."""
-        return self.tables.is_read_by_spark or self.audit is not None
+        return not self.tables.kind.is_database or self.audit is not None
 
 
 def parse(arguments: Sequence[str]) -> TraceSettings:

@@ -19,6 +19,7 @@ from simulators.services.kafka.broker import Broker
 from simulators.services.postgres import Postgres
 from tests.cloud.plain_consumer.consuming import ConsumerSide
 from tests.cloud.running import DELTA, DELTA_ON_S3, PARTITIONS, POSTGRES, CloudSide
+from tests.cloud.tables import SinkSide
 from tests.support.s3 import S3
 
 TEST_SECONDS_MAX = 900
@@ -103,3 +104,10 @@ def side(broker: Broker, postgres: Postgres, tmp_path: Path) -> Iterator[Consume
     yield made
     for member in made.members:
         member.kill()
+
+
+@pytest.fixture(params=[DELTA, pytest.param(POSTGRES, marks=pytest.mark.heavy)])
+def sink_side(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> SinkSide:
+    """Return new tables of a sink."""
+    postgres = request.getfixturevalue("postgres") if request.param == POSTGRES else None
+    return SinkSide(spark, tmp_path, postgres, f"t{uuid4().hex}")

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from cloud import hooks
 from cloud.delta.sink import TABLE, DeltaSink
 from cloud.delta.table import DeltaTable, Layout
+from cloud.postgres.sink import PostgresSink
 from cloud.stream.records import read_records
 from cloud.table.commits import CLAIM_ONLY, Commit
 from cloud.table.devices import Devices
 from cloud.table.freshness import Horizon
 from cloud.table.rows import decode
+from cloud.table.sink import Written
+from cloud.table.transform import Transform
 from contract.event import Event
+from simulators.services.postgres import Postgres
 from tests.cloud.gateway import Record, now
+from tests.cloud.running import CloudSide
 
 DEVICE = "urn:dev:mac:0000000000000001"
 DAY = 86_400_000
@@ -64,6 +72,15 @@ def versions(folder: Path) -> list[int]:
     return sorted(int(file.stem) for file in (folder / "_delta_log").glob("*.json"))
 
 
+def plan(checkpoint: Path, batch: int, end: int, time_ms: int = 1, watermark_ms: int = 0) -> None:
+    """Write the plan of a batch, up to an offset of partition 0, as Spark does."""
+    times = {"batchWatermarkMs": watermark_ms, "batchTimestampMs": time_ms, "conf": {}}
+    for name, lines in ((f"offsets/{batch}", [times, {"events": {"0": end}}]), ("sources/0/0", [{"events": {"0": 0}}])):
+        file = checkpoint / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("\n".join(("v1", *map(json.dumps, lines))))
+
+
 def late(spark: SparkSession, records: list[Record]) -> DataFrame:
     return read_records(topic(spark, records)).withColumn("fresh", F.lit(False))
 
@@ -82,3 +99,38 @@ def sink_of(spark: SparkSession, folder: Path) -> DeltaSink:
     sink = DeltaSink(spark, str(folder / "events"), str(folder / "quarantine"), Devices(spark, None), 7 * 86400)
     sink.claim(replace(COMMIT, batch=CLAIM_ONLY, ends={}))
     return sink
+
+
+@dataclass(slots=True)
+class SinkSide:
+    """A table and its quarantine in one of the sinks, to which batches are written without a stream."""
+
+    spark: SparkSession
+    folder: Path
+    postgres: Postgres | None
+    name: str
+    batch: int = 0
+    sink: Any = None
+    """The one that has written last."""
+
+    def open(self, transform: Callable[..., Any] | None = None) -> Any:
+        made = None if transform is None else Transform(hooks.Hook("plant:transform", lambda: transform))
+        own = (Devices(self.spark, None), 7 * 86_400, made)
+        if self.postgres is not None:
+            return PostgresSink(self.postgres.connection, self.name, f"{self.name}_quarantine", *own, keeps_new=True)
+        return DeltaSink(self.spark, str(self.folder / "events"), str(self.folder / "events_quarantine"), *own)
+
+    def write(self, records: list[Record], transform: Callable[..., Any] | None = None) -> Written:
+        """Write a batch, of late events at the first offsets, by a sink that is opened for it."""
+        self.sink = self.open(transform)
+        if not self.batch:
+            self.sink.claim(replace(COMMIT, batch=CLAIM_ONLY, ends={}))
+        self.batch += 1
+        written: Written = self.sink.write(
+            read_records(topic(self.spark, records)), replace(COMMIT, batch=self.batch), ALL_LATE
+        )
+        return replace(written, ahead=None)
+
+    def table(self) -> CloudSide:
+        """Return a reader of the tables."""
+        return CloudSide("unused:9092", self.name, self.folder, postgres=self.postgres)

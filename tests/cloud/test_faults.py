@@ -193,31 +193,6 @@ def test_a_window_made_larger_and_smaller_doubles_nothing(cloud: CloudSide) -> N
         assert cloud.stop() == 0
 
 
-EVENTS = 1500
-
-
-@on_both
-def test_partitions_ten_times_apart_in_speed_lose_nothing(cloud: CloudSide) -> None:
-    """One partition is hours behind the other: maxOffsetsPerTrigger reads as many records of both in each batch."""
-    ledger = Ledger(cloud)
-    slow, quick = lagging(EVENTS)
-    ledger.send(slow, 0)
-    ledger.send(quick, 1)
-    cloud.start("--max-offsets-per-trigger", "1100")
-    ledger.check()
-
-
-def lagging(count: int) -> tuple[list[Record], list[Record]]:
-    """Return two partitions of equal size: one with the last ten hours' records, the other with the last hour's."""
-    told = []
-    for number, hours in enumerate((10, 1)):
-        gateway, span = Gateway(f"gw-{number}", f"00000000000000a{number}"), hours * HOUR
-        events = readings(count, start=number * count)
-        moved = [replace(event, time=now() - span + place * span // count) for place, event in enumerate(events)]
-        told.append([gateway.record(event, event.time) for event in moved])
-    return told[0], told[1]
-
-
 @on_both
 def test_a_broker_that_is_away_for_long_ends_the_job_and_its_next_start_goes_on(
     cloud: CloudSide, broker: Broker

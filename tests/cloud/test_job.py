@@ -10,14 +10,12 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from agent.store.gateway_events import STARTED
 from contract.event import Event
 from contract.record import ClockTrust
 from simulators.services import ports
 from simulators.services.kafka.broker import Broker
-from simulators.services.kafka.cut_log import cut_log
 from tests.cloud.gateway import Gateway, Record, now, readings, signed, without_header
 from tests.cloud.running import DELTA, DELTA_ON_S3, POSTGRES, CloudSide
 
@@ -288,49 +286,6 @@ def test_a_checkpoint_restored_from_an_older_copy_reads_again_and_writes_nothing
     cloud.send(gateway.records(readings(10, start=40)), partition=0)
     cloud.wait_for_receipts(50)
     assert cloud.ids() == ids(range(50))
-
-
-@pytest.mark.guarantee(5)
-@pytest.mark.heavy
-def test_a_topic_recreated_while_the_job_runs_stops_it_before_it_commits(cloud: CloudSide, broker: Broker) -> None:
-    cloud.send(Gateway().records(readings(5)), partition=0)
-    cloud.start()
-    cloud.wait_for_receipts(5)
-    cloud.wait_for_log("batch=0 stage=done")
-    cloud.jobs[-1].pause()  # between two batches
-    admin = AdminClient({"bootstrap.servers": cloud.bootstrap_servers})
-    admin.delete_topics([cloud.topic], operation_timeout=30)[cloud.topic].result(30)
-    broker.create_topics(cloud.topic, partitions=3)
-    cloud.send(Gateway("gw-2", "00000000000000b2").records(readings(20, start=100)), partition=0)
-    cloud.jobs[-1].resume()
-    assert cloud.wait_for_end() == 1
-    assert "Start with a new table" in cloud.jobs[-1].log()
-    assert cloud.ids() == ids(range(5))
-    assert cloud.receipted() in (0, 5)  # Kafka deletes a topic's offsets with it
-
-
-@pytest.mark.guarantee(5)
-@pytest.mark.heavy
-@on_both
-def test_a_log_that_was_truncated_and_has_grown_again_stops_the_job_and_is_read_again(
-    cloud: CloudSide, broker: Broker
-) -> None:
-    gateway = Gateway()
-    for start in (0, 10, 20):
-        cloud.send(gateway.records(readings(10, start=start)), partition=0)
-    cloud.start()
-    cloud.wait_for_receipts(30)
-    assert cloud.stop() == 0
-    cut_log(broker, cloud.topic, 0, 20)
-    cloud.send(Gateway("gw-2", "00000000000000b2").records(readings(15, start=100)), partition=0)
-    assert cloud.wait_for_end(cloud.start()) == 1
-    assert "truncated below offset 30" in cloud.jobs[-1].log()
-    assert cloud.ids() == ids(range(30))
-
-    cloud.checkpoint = "checkpoint-2"
-    cloud.start("--read-again")
-    cloud.wait_for_receipts(35)
-    assert cloud.ids() == ids(range(30), range(100, 115))
 
 
 def plant_watermark(checkpoint: Path, milliseconds: int) -> int:

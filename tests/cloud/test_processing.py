@@ -7,7 +7,6 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,21 +18,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud import hooks, processing
-from cloud.delta.sink import DeltaSink
 from cloud.errors import HookError, StopError
-from cloud.postgres.sink import PostgresSink
-from cloud.stream.records import read_records
-from cloud.table.commits import BATCH_BITS, CLAIM_ONLY
-from cloud.table.devices import Devices
+from cloud.table.commits import BATCH_BITS
 from cloud.table.rows import COLUMNS
-from cloud.table.sink import Sink, Written
 from cloud.table.transform import Transform
 from contract.event import Event
 from simulators.services.kafka.broker import Broker
 from simulators.services.postgres import Postgres
 from tests.cloud.gateway import Gateway, Record, now, readings
 from tests.cloud.running import DELTA, POSTGRES, CloudSide
-from tests.cloud.tables import ACCEPTED, ALL_LATE, COMMIT, DEVICE, topic
+from tests.cloud.tables import ACCEPTED, COMMIT, DEVICE, SinkSide
 from tests.docs.pages import ROOT, blocks
 
 pytestmark = pytest.mark.spark
@@ -55,40 +49,11 @@ def plant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("plant", None)
 
 
-@dataclass(slots=True)
-class Side:
-    """A table, to which batches are written through a transform."""
-
-    spark: SparkSession
-    folder: Path
-    postgres: Postgres | None
-    name: str
-    batch: int = 0
-    sink: Any = None
-
-    def open(self, transform: Callable[..., Any] | None) -> Sink:
-        made = None if transform is None else Transform(hooks.Hook("plant:transform", lambda: transform))
-        own = (Devices(self.spark, None), RETENTION, made)
-        if self.postgres is not None:
-            return PostgresSink(self.postgres.connection, self.name, f"{self.name}_quarantine", *own, keeps_new=True)
-        return DeltaSink(self.spark, str(self.folder / "events"), str(self.folder / "events_quarantine"), *own)
-
-    def write(self, transform: Callable[..., Any] | None, records: list[Record]) -> Written:
-        sink = self.sink = self.open(transform)
-        if not self.batch:
-            sink.claim(replace(COMMIT, batch=CLAIM_ONLY, ends={}))
-        self.batch += 1
-        return sink.write(read_records(topic(self.spark, records)), replace(COMMIT, batch=self.batch), ALL_LATE)
-
-    def table(self) -> CloudSide:
-        """Return a reader of the tables."""
-        return CloudSide("unused:9092", self.name, self.folder, postgres=self.postgres)
-
-
-@pytest.fixture(params=[DELTA, POSTGRES])
-def side(spark: SparkSession, plant: Path, request: pytest.FixtureRequest) -> Side:
-    postgres = request.getfixturevalue("postgres") if request.param == POSTGRES else None
-    return Side(spark, plant, postgres, f"t{uuid4().hex}")
+@pytest.fixture
+def side(sink_side: SinkSide, plant: Path) -> SinkSide:
+    """Return the tables of one sink, in the folder of the examples."""
+    sink_side.folder = plant
+    return sink_side
 
 
 def temperatures(*values: object) -> list[Record]:
@@ -97,7 +62,7 @@ def temperatures(*values: object) -> list[Record]:
 
 
 @pytest.mark.guarantee(5)
-def test_the_pages_transform_adds_columns_and_rejects_what_is_implausible(side: Side) -> None:
+def test_the_pages_transform_adds_columns_and_rejects_what_is_implausible(side: SinkSide) -> None:
     examples = hooks.find("plant:transform").load()
 
     def transform(rows: DataFrame) -> DataFrame:
@@ -106,10 +71,10 @@ def test_the_pages_transform_adds_columns_and_rejects_what_is_implausible(side: 
         return made
 
     records = [*temperatures(21.5, "warm", 900), Record(b"k", b"v", [])]
-    written = side.write(transform, records)
+    written = side.write(records, transform)
     assert (written.rows, written.bad, written.rejected, written.found) == (2, 1, 1, 0)
-    assert side.write(transform, records[:3]).rows == 0  # a batch again
-    assert side.write(None, temperatures(1, 1, 1, 5)[3:]).rows == 1  # a job without the transform
+    assert side.write(records[:3], transform).rows == 0  # a batch again
+    assert side.write(temperatures(1, 1, 1, 5)[3:]).rows == 1  # a job without the transform
     found = side.table()
     rows = sorted(found.rows(), key=lambda row: int(row["id"]))
     assert [(row["id"], row["temperature"], row["customer"], row["tariff"]) for row in rows] == [
@@ -151,42 +116,42 @@ WRONG: list[tuple[Callable[[DataFrame], Any], str]] = [
 
 
 @pytest.mark.guarantee(5)
-def test_a_transform_that_does_not_return_the_same_rows_writes_nothing(side: Side) -> None:
+def test_a_transform_that_does_not_return_the_same_rows_writes_nothing(side: SinkSide) -> None:
     """Each on the same table: no one before has left anything."""
     for transform, told in WRONG:
         with pytest.raises(StopError, match=told):
-            side.write(transform, temperatures(1, 2, 3))
+            side.write(temperatures(1, 2, 3), transform)
     assert (side.table().rows(), side.table().quarantined()) == ([], [])
-    assert side.write(lambda rows: rows, temperatures(1, 2, 3)).rows == 3
+    assert side.write(temperatures(1, 2, 3), lambda rows: rows).rows == 3
 
 
 @pytest.mark.guarantee(5)
-def test_a_column_of_another_type_stops_with_both_types_and_the_way_on(side: Side) -> None:
+def test_a_column_of_another_type_stops_with_both_types_and_the_way_on(side: SinkSide) -> None:
     odd = 'value "of" `x`' if side.postgres else "value`x"
-    assert side.write(lambda rows: rows.withColumn(odd, F.lit("a\tb\\\x00")), temperatures(1)).rows == 1
+    assert side.write(temperatures(1), lambda rows: rows.withColumn(odd, F.lit("a\tb\\\x00"))).rows == 1
     [row] = side.table().rows() if side.postgres else [{odd: "a\tb\\\ufffd"}]
     assert row[odd] == "a\tb\\\ufffd"
     kinds = ("text", "double precision") if side.postgres else ("string", "double")
     with pytest.raises(StopError) as stopped:
-        side.write(lambda rows: rows.withColumn(odd, F.lit(1.5)), temperatures(1, 2))
+        side.write(temperatures(1, 2), lambda rows: rows.withColumn(odd, F.lit(1.5)))
     for part in (odd, *kinds, "Give the transform's column another name"):
         assert part in str(stopped.value)
 
 
-def test_columns_of_every_type(side: Side) -> None:
+def test_columns_of_every_type(side: SinkSide) -> None:
     kinds = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal(9,3)", "binary", "date")
     kinds += ("timestamp", *(("timestamp_ntz",) if side.postgres else ()))
     of = {f"c{number}": F.lit(None if kind == "binary" else "1").cast("string") for number, kind in enumerate(kinds)}
     values = {name: value.try_cast(kind) for (name, value), kind in zip(of.items(), kinds, strict=True)}
     for _ in range(2):
-        side.write(lambda rows: rows.withColumns(values), temperatures(1, 2))
+        side.write(temperatures(1, 2), lambda rows: rows.withColumns(values))
     rows = side.table().rows()
     assert [(row["c0"], row["c4"], float(row["c7"])) for row in rows] == [(True, 1, 1.0)] * 2
     name, told = (
         ("a", "the transform's column a has the type array<int>") if side.postgres else ("a b", "Delta refuses")
     )
     with pytest.raises(StopError, match=told):
-        side.write(lambda rows: rows.withColumn(name, F.array(F.lit(1))), temperatures(1))
+        side.write(temperatures(1), lambda rows: rows.withColumn(name, F.array(F.lit(1))))
 
 
 FAILING = """
@@ -218,9 +183,9 @@ def test_an_error_of_the_users_code_is_one_line_with_its_place(
     spark: SparkSession, plant: Path, name: str, line: int, told: str
 ) -> None:
     (plant / "plant.py").write_text(FAILING)
-    side = Side(spark, plant, None, "unused")
+    side = SinkSide(spark, plant, None, "unused")
     with pytest.raises(HookError) as failed:
-        side.write(hooks.find(f"plant:{name}").load(), temperatures(1))
+        side.write(temperatures(1), hooks.find(f"plant:{name}").load())
     said = str(failed.value)
     assert said.startswith(f"plant:transform: {plant}/plant.py:{line}: ")
     assert told in said
@@ -228,7 +193,7 @@ def test_an_error_of_the_users_code_is_one_line_with_its_place(
     assert len(said) < 1_000
 
 
-def test_the_pages_effects_are_made_once_under_one_key(side: Side, postgres: Postgres, broker: Broker) -> None:
+def test_the_pages_effects_are_made_once_under_one_key(side: SinkSide, postgres: Postgres, broker: Broker) -> None:
     transform, effects = hooks.find("plant:transform").load(), hooks.find("plant:effects").load()
     into_postgres = hooks.find("plant:into_postgres").load()
     postgres.write_connection(side.folder / "postgres")
@@ -238,7 +203,7 @@ def test_the_pages_effects_are_made_once_under_one_key(side: Side, postgres: Pos
         connection.execute("TRUNCATE billed")
     keys = []
     for records in (temperatures(99.5, 900, 20), temperatures(99.5, 900, 20, 90)):
-        side.write(transform, records)
+        side.write(records, transform)
         new = side.sink.new_rows()
         assert new is not None
         keys.append(new.key)
@@ -258,7 +223,7 @@ def test_the_pages_effects_are_made_once_under_one_key(side: Side, postgres: Pos
     assert json.loads(sent["value"])["temperature"] == 90
 
 
-def test_the_pages_aggregates_and_alarms(side: Side, postgres: Postgres) -> None:
+def test_the_pages_aggregates_and_alarms(side: SinkSide, postgres: Postgres) -> None:
     transform, hourly = hooks.find("plant:transform").load(), hooks.find("plant:hourly").load()
     postgres.write_connection(side.folder / "postgres")
     with psycopg.connect(postgres.connection) as connection:
@@ -269,7 +234,7 @@ def test_the_pages_aggregates_and_alarms(side: Side, postgres: Postgres) -> None
         (side.folder / "alarms.py").write_text(plant)
         alarm = hooks.find("alarms:alarm").load()
         for records in (temperatures(99, "warm", 20), temperatures(99, "warm", 20, 90, 100, 50)):
-            side.write(transform, records)
+            side.write(records, transform)
             new = side.sink.new_rows()
             assert new is not None
             for _ in range(2):  # as after a crash

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from cloud.auditing import account
 from cloud.auditing.findings import Epoch, Findings, KnownRecord, Labels, SectionCount, Subject
 from cloud.auditing.sections import STATUSES
+from cloud.auditing.settings import parse
 from cloud.auditing.store import Series, TopicSpan
 
 ENDED = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -15,8 +16,13 @@ EPOCH, MARK = "5f1c0d6b6a0f4f1d", "1876d2e5f34f91105e52555b000b5edc"
 SUBJECT = Subject(
     ENDED,
     Series(3, ENDED - timedelta(days=2)),
-    *("0.1.0", "4.0.4", "delta", "/var/lib/oncegate-cloud/events", "/var/lib/oncegate-cloud/events_quarantine"),
-    *("kafka-1.example.org:9092,kafka-2.example.org:9092", "oncegate.events", "oncegate-cloud", 3600),
+    *("0.1.0", "4.0.4"),
+    parse(
+        [
+            *("--bootstrap-servers", "kafka-1.example.org:9092,kafka-2.example.org:9092"),
+            *("--table", "/var/lib/oncegate-cloud/events", "--output", "unused"),
+        ]
+    ),
     TopicSpan("AbCdEfGhIjKlMnOpQrStUv", {0: 812, 1: 90}, {0: 813, 1: 90}, 1),
 )
 TOTALS = {"wrong": 0, "epochs": 0, "unwritten": 0, "records": 0, "doubled": 0}

@@ -41,57 +41,47 @@ def folder(written: Path, tmp_path: Path) -> Path:
     return copy
 
 
-def entry_of(folder: Path) -> Path:
-    return max((folder / "_delta_log").glob("*.json"))
-
-
-def file_of(folder: Path) -> Path:
-    """Return a file that the last version adds, without Hadoop's checksums, which are in a file of their own."""
-    lines = map(json.loads, entry_of(folder).read_text().splitlines())
-    file = folder / str(next(line["add"]["path"] for line in lines if "add" in line))
+def without_checksums(file: Path) -> Path:
+    """Remove Hadoop's checksums, which are in a file of their own."""
     file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
     return file
 
 
-def cut_entry(folder: Path, length: int) -> None:
-    entry = entry_of(folder)
-    entry.with_name(f".{entry.name}.crc").unlink(missing_ok=True)
-    entry.write_bytes(entry.read_bytes()[:length])
+def entry_of(folder: Path) -> Path:
+    return without_checksums(max((folder / "_delta_log").glob("*.json")))
 
 
-def half_an_entry(folder: Path) -> None:
-    cut_entry(folder, entry_of(folder).stat().st_size // 2)
+def file_of(folder: Path) -> Path:
+    """Return a file that the last version adds."""
+    lines = map(json.loads, entry_of(folder).read_text().splitlines())
+    return without_checksums(folder / str(next(line["add"]["path"] for line in lines if "add" in line)))
 
 
-def no_entry(folder: Path) -> None:
-    cut_entry(folder, 0)
+def checkpoint_of(folder: Path) -> Path:
+    return without_checksums(next((folder / "_delta_log").glob("*.checkpoint.parquet")))
 
 
-def entry_without_its_files(folder: Path) -> None:
-    cut_entry(folder, entry_of(folder).read_bytes().index(b"\n") + 1)
+def half(whole: bytes) -> bytes:
+    return whole[: len(whole) // 2]
 
 
-def entry_of_zeros(folder: Path) -> None:
-    entry_of(folder).write_bytes(bytes(entry_of(folder).stat().st_size))
+def nothing(_: bytes) -> bytes:
+    return b""
 
 
-def no_file(folder: Path) -> None:
-    file_of(folder).unlink()
+def first_line(whole: bytes) -> bytes:
+    return whole[: whole.index(b"\n") + 1]
 
 
-def empty_file(folder: Path) -> None:
-    file_of(folder).write_bytes(b"")
+def zeros(whole: bytes) -> bytes:
+    return bytes(len(whole))
 
 
-def half_a_file(folder: Path) -> None:
-    file = file_of(folder)
-    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+def without_a_sector(whole: bytes) -> bytes:
+    return whole[:SECTOR_BYTES] + bytes(SECTOR_BYTES) + whole[2 * SECTOR_BYTES :]
 
 
-def lost_sector(folder: Path) -> None:
-    file = file_of(folder)
-    whole = file.read_bytes()
-    file.write_bytes(whole[:SECTOR_BYTES] + bytes(SECTOR_BYTES) + whole[2 * SECTOR_BYTES :])
+Tear = Callable[[bytes], bytes]
 
 
 @pytest.mark.guarantee(5)
@@ -115,22 +105,28 @@ def last_offset(spark: SparkSession, folder: Path) -> int | None:
 
 @pytest.mark.guarantee(5)
 @pytest.mark.parametrize(
-    ("tear", "message"),
+    ("of", "tear", "message"),
     [
-        (half_an_entry, "its entry in the log cannot be read"),
-        (no_entry, "it is empty"),
-        (entry_without_its_files, "lacks lines: numOutputRows is 20, and it has 0"),
-        (entry_of_zeros, "its entry in the log cannot be read"),
-        (no_file, "is missing"),
-        (empty_file, "has 0 of"),
-        (half_a_file, "has .* of .* bytes"),
-        (lost_sector, "its rows cannot be read"),
+        (entry_of, half, "its entry in the log cannot be read"),
+        (file_of, without_a_sector, "its rows cannot be read"),
+        *(
+            pytest.param(*rare, marks=pytest.mark.heavy)
+            for rare in (
+                (entry_of, nothing, "it is empty"),
+                (entry_of, first_line, "lacks lines: numOutputRows is 20, and it has 0"),
+                (entry_of, zeros, "its entry in the log cannot be read"),
+                (file_of, None, "is missing"),
+                (file_of, nothing, "has 0 of"),
+                (file_of, half, "has .* of .* bytes"),
+            )
+        ),
     ],
 )
 def test_a_torn_version_is_found_and_without_it_the_table_is_that_of_the_commit_before(
-    spark: SparkSession, folder: Path, tear: Callable[[Path], None], message: str
+    spark: SparkSession, folder: Path, of: Callable[[Path], Path], tear: Tear | None, message: str
 ) -> None:
-    tear(folder)
+    torn = of(folder)
+    torn.unlink() if tear is None else torn.write_bytes(tear(torn.read_bytes()))
     with pytest.raises(StopError, match=f"version 2 is not whole: .*{message}") as stopped:
         DeltaTable(spark, str(folder), TABLE)
     entry = entry_of(folder)
@@ -141,12 +137,13 @@ def test_a_torn_version_is_found_and_without_it_the_table_is_that_of_the_commit_
     assert DeltaTable(spark, str(folder), TABLE).rows().count() == 20
 
 
+@pytest.mark.heavy
 def test_without_a_torn_version_and_its_checkpoint_the_table_is_that_of_the_commit_before(
     spark: SparkSession, folder: Path, tmp_path: Path
 ) -> None:
     jvm.delta_log(spark, str(folder)).checkpoint()
     folder = Path(shutil.copytree(folder, tmp_path / "as another process finds it"))
-    half_a_file(folder)
+    file_of(folder).write_bytes(half(file_of(folder).read_bytes()))
     with pytest.raises(StopError, match=rf"{2:020}\.checkpoint\* and _last_checkpoint beside it"):
         DeltaTable(spark, str(folder), TABLE)
     log = folder / "_delta_log"
@@ -156,37 +153,16 @@ def test_without_a_torn_version_and_its_checkpoint_the_table_is_that_of_the_comm
     assert DeltaTable(spark, str(folder), TABLE).rows().count() == 20
 
 
-def checkpoint_of(folder: Path) -> Path:
-    """Return the checkpoint, without Hadoop's checksums, which are in a file of their own."""
-    file = next((folder / "_delta_log").glob("*.checkpoint.parquet"))
-    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-    return file
-
-
-def half_a_checkpoint(folder: Path) -> None:
-    file = checkpoint_of(folder)
-    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-
-
-def checkpoint_of_zeros(folder: Path) -> None:
-    checkpoint_of(folder).write_bytes(bytes(checkpoint_of(folder).stat().st_size))
-
-
-def checkpoint_without_a_sector(folder: Path) -> None:
-    file = checkpoint_of(folder)
-    whole = file.read_bytes()
-    file.write_bytes(whole[:SECTOR_BYTES] + bytes(SECTOR_BYTES) + whole[2 * SECTOR_BYTES :])
-
-
 @pytest.mark.guarantee(5)
-@pytest.mark.parametrize("tear", [half_a_checkpoint, checkpoint_of_zeros, checkpoint_without_a_sector])
+@pytest.mark.parametrize("tear", [half, zeros, without_a_sector])
+@pytest.mark.heavy
 def test_a_torn_checkpoint_of_the_log_is_found_and_without_it_the_table_is_whole(
-    spark: SparkSession, folder: Path, tmp_path: Path, tear: Callable[[Path], None]
+    spark: SparkSession, folder: Path, tmp_path: Path, tear: Tear
 ) -> None:
     jvm.delta_log(spark, str(folder)).checkpoint()
     folder = Path(shutil.copytree(folder, tmp_path / "as another process finds it"))
     DeltaTable(spark, str(folder), TABLE)  # whole
-    tear(folder)
+    checkpoint_of(folder).write_bytes(tear(checkpoint_of(folder).read_bytes()))
     folder = Path(shutil.copytree(folder, tmp_path / "as the next process finds it"))
     with pytest.raises(StopError, match=rf"is not whole: .* remove {2:020}\.checkpoint\* and _last_checkpoint in"):
         DeltaTable(spark, str(folder), TABLE)
@@ -201,6 +177,7 @@ def test_a_torn_checkpoint_of_the_log_is_found_and_without_it_the_table_is_whole
     ("name", "length"),
     [(f"{2:020}.checkpoint.parquet", 0), ("_last_checkpoint", 0), ("_last_checkpoint", 100), (f"{2:020}.crc", 100)],
 )
+@pytest.mark.heavy
 def test_what_delta_can_do_without_is_no_defect(
     spark: SparkSession, folder: Path, tmp_path: Path, name: str, length: int
 ) -> None:

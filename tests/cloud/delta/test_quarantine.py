@@ -44,21 +44,6 @@ def test_the_quarantine_takes_each_record_once(spark: SparkSession, tmp_path: Pa
     assert [(row["kafka_offset"], row["reason"]) for row in rows] == [(0, "headers"), (1, "headers"), (2, "headers")]
 
 
-@pytest.mark.guarantee(5)
-@pytest.mark.heavy
-def test_another_record_at_the_place_of_one_in_quarantine_is_quarantined_too(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """A truncated log that has grown again has other records at the same offsets, under the same topic id."""
-    dead, live = (replace(record, headers=[]) for record in Gateway().records(counters(1, 2)))
-    table = DeltaTable(spark, str(tmp_path / "quarantine"), QUARANTINE)
-    told = [(dead, 1), (live, 1), (replace(live, headers=[("x", b"1")]), 1), (replace(live, key=b"k"), 1), (live, 0)]
-    for number, (record, added) in enumerate(told):
-        commit = replace(COMMIT, claim=number + 1, checkpoint=f"c{number}", ends={0: 1})
-        assert quarantine.put(table, late(spark, [record]), commit) == added
-    assert [row["kafka_offset"] for row in table.rows().collect()] == [0] * 4
-
-
 @pytest.mark.heavy
 def test_a_killed_batch_that_comes_again_with_other_records_at_its_places_drops_none_without_a_word(
     spark: SparkSession, tmp_path: Path

@@ -33,15 +33,6 @@ from tests.docs.pages import ROOT
 pytestmark = pytest.mark.spark
 
 
-def test_the_older_claim_ends(spark: SparkSession, tmp_path: Path) -> None:
-    table = DeltaTable(spark, str(tmp_path / "events"), TABLE)
-    nothing = spark.createDataFrame([], TABLE.schema)
-    table.append(nothing, replace(COMMIT, claim=2, batch=-1, checkpoint="younger"))
-    with pytest.raises(StopError, match="another job has claimed it"):
-        table.append(nothing, replace(COMMIT, batch=1 << 30))
-    assert table.last_commit() == replace(COMMIT, claim=2, batch=-1, checkpoint="younger")
-
-
 @pytest.mark.guarantee(5)
 def test_of_two_jobs_on_copies_of_one_checkpoint_the_later_writer_of_a_batch_ends(
     spark: SparkSession, tmp_path: Path
@@ -124,6 +115,7 @@ def test_a_table_whose_folder_is_removed_while_the_job_runs_is_not_created_anew(
 
 
 @pytest.mark.guarantee(5)
+@pytest.mark.heavy
 def test_an_older_copy_that_is_put_in_its_place_while_the_job_runs_is_not_continued(opened: Opened) -> None:
     opened.append(batch=1)
     shutil.rmtree(opened.folder)
@@ -281,6 +273,7 @@ def test_a_table_that_somebody_else_has_created_gets_the_properties_of_a_short_l
     assert properties["delta.enableExpiredLogCleanup"] == "false"
 
 
+@pytest.mark.heavy
 def test_a_property_that_the_tables_owner_has_set_stays(spark: SparkSession, tmp_path: Path) -> None:
     folder = str(tmp_path / "events")
     DeltaTable(spark, folder, TABLE)
@@ -291,6 +284,7 @@ def test_a_property_that_the_tables_owner_has_set_stays(spark: SparkSession, tmp
 
 
 @pytest.mark.parametrize("left", ["", ".00000000000000000000.json.6d9c1c6a-7cb8-4a38-9a3d-5fd3bf5ad7ab.tmp"])
+@pytest.mark.heavy
 def test_a_table_whose_creation_was_killed_before_its_first_version_is_created(
     spark: SparkSession, tmp_path: Path, left: str
 ) -> None:

@@ -85,6 +85,10 @@ class ConsumerSide:
             return {}
         return {one.partition: one.offset for one in found if one.offset >= 0 and parse(metadata_of(one))}
 
+    def receipted(self) -> int:
+        """Return the receipted offset of the first partition."""
+        return self.receipts().get(0, 0)
+
     def wait_for_receipts(self, wanted: dict[int, int]) -> None:
         self.members[-1].wait_until(lambda: self.receipts() == wanted, f"receipts {wanted}", WAIT_SECONDS_MAX)
 

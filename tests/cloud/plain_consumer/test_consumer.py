@@ -44,37 +44,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.guarantee(5)]
 DAY = 86_400_000
 
 
-@pytest.mark.heavy
-def test_killed_before_and_after_its_commit_it_loses_and_doubles_nothing_and_gives_the_receipts(
-    side: ConsumerSide,
-) -> None:
-    gateway = Gateway()
-    first = gateway.records(readings(20))
-    side.send(first)
-    side.start()
-    side.wait_for_receipts({0: 20, 1: 0})
-    with side.locked("_places"):
-        side.send([*gateway.records(readings(15, start=20)), *first[:5], without_header(first[0], "ce_id")])
-        side.wait_for_lock()
-        side.members[-1].kill()
-    assert side.ids() == list(range(20))
-
-    with side.locked("_places"):
-        side.start()
-        side.wait_for_lock()
-        side.broker.pause()
-    try:
-        side.wait_for_rows(35)  # the result, which Kafka does not know of
-        side.members[-1].kill()
-    finally:
-        side.broker.resume()
-    side.start()
-    side.wait_for_receipts({0: 41, 1: 0})
-    assert side.ids() == list(range(35))
-    assert side.select("SELECT reason FROM {}_quarantine") == [("fingerprint",)]
-    assert side.members[-1].terminate() == 0
-
-
 def test_its_receipts_are_those_that_gateways_accept_whatever_another_has_committed(side: ConsumerSide) -> None:
     side.send(Gateway().records(readings(10)))
     side.start()
@@ -187,21 +156,6 @@ def test_what_was_fetched_before_the_log_was_cut_is_never_written(side: Consumer
     member.resume()
     side.wait_for_receipts({0: 30, 1: 0})
     assert side.ids() == [*range(10), *range(100, 120)]
-
-
-@pytest.mark.heavy
-def test_a_topic_made_anew_under_a_running_member_stops_it(side: ConsumerSide) -> None:
-    gateway = Gateway()
-    side.send(gateway.records(readings(10)))
-    running = side.start("--kafka", "topic.metadata.refresh.interval.ms=1000")
-    side.wait_for_receipts({0: 10, 1: 0})
-    side.make_topic_anew()
-    side.send(gateway.records(readings(30, start=10)))
-
-    assert running.wait(WAIT_SECONDS_MAX) == 1
-    assert side.ids() == list(range(10))
-    assert side.start().wait(WAIT_SECONDS_MAX) == 1
-    assert "recreated" in side.log()
 
 
 @pytest.mark.heavy

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -31,7 +31,7 @@ from contract.event import Event
 from simulators.services.postgres import Postgres
 from tests.cloud.gateway import Gateway, Record, readings, without_header
 from tests.cloud.plain_consumer.consuming import ConsumerSide
-from tests.cloud.stream.test_effects import KilledError, die, killed, wrong_effects
+from tests.cloud.stream.test_effects import EffectsSide, killed, plant
 from tests.cloud.tables import ACCEPTED, DEVICE
 from tests.docs.pages import ROOT, blocks
 
@@ -171,46 +171,20 @@ def test_an_error_of_the_users_code_is_one_line_with_its_place(tables: Tables) -
     assert "\n" not in str(failed.value)
 
 
-@dataclass(slots=True)
-class Effects:
-    """A topic, and consumers with effects in the test's own process."""
-
-    side: ConsumerSide
-    gateway: Gateway = field(default_factory=Gateway)
-    sent: list[int] = field(default_factory=list)
-    """By offset the number of the event."""
-    first: Record | None = None
-
-    def run(self, **changed: Any) -> None:
-        """Send new events, the first one again, and one that is rejected; consume until all are receipted."""
-        start = 10 * (len(self.sent) // 5)
-        *new, rejected = self.gateway.records([*readings(3, start=start), *readings(1, start=start + 9)])
-        self.first = self.first or new[0]
-        self.side.send([*new, self.first, rejected])
-        self.sent += [*range(start, start + 3), 0, start + 9]
-        name, quick = self.side.name, {"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}
-        subscription = Subscription(self.side.bootstrap_servers, name, name, None, None, quick)
-        names, metrics = (name, f"{name}_quarantine", RETENTION), ConsumerMetrics(None)
-        with ConsumerTable(self.side.server.connection, *names, keeps_new=True) as table:
-            effects = DueEffects(hooks.find("plant:effects"), table, metrics, 60)
-            transform = DictTransform(hooks.find("plant:transform"))
-            Reader(subscription, table, DeviceFile(None), metrics, None, transform, effects).run(self)  # type: ignore[arg-type]
-
-    def is_set(self) -> bool:
-        """Whether a consumer is to end: once all is receipted."""
-        return self.side.receipts().get(0) == len(self.sent)
-
-    def wrong(self) -> list[str]:
-        return wrong_effects(self.sent[: self.side.receipts().get(0, 0)])
-
-
 @pytest.fixture
-def effects(side: ConsumerSide, monkeypatch: pytest.MonkeyPatch) -> Iterator[Effects]:
-    monkeypatch.chdir(side.folder)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    (side.folder / "plant.py").write_text(MODULE)
-    yield Effects(side)
-    sys.modules.pop("plant", None)
+def effects(side: ConsumerSide) -> Iterator[EffectsSide]:
+    def consume(is_done: Callable[[], bool]) -> None:
+        quick, metrics = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}, ConsumerMetrics(None)
+        subscription = Subscription(side.bootstrap_servers, side.name, side.name, None, None, quick)
+        stop: Any = SimpleNamespace(is_set=is_done)
+        names = (side.name, f"{side.name}_quarantine", RETENTION)
+        with ConsumerTable(side.server.connection, *names, keeps_new=True) as table:
+            due = DueEffects(hooks.find("plant:effects"), table, metrics, 60)
+            transform = DictTransform(hooks.find("plant:transform"))
+            Reader(subscription, table, DeviceFile(None), metrics, None, transform, due).run(stop)
+
+    with plant(side.folder, MODULE):
+        yield EffectsSide(side, consume)
 
 
 KILLS: list[Callable[[], Any]] = [
@@ -226,11 +200,8 @@ KILLS: list[Callable[[], Any]] = [
 
 @pytest.mark.kafka
 @pytest.mark.heavy
-def test_each_new_row_has_its_effect_once_wherever_the_consumer_is_killed(effects: Effects) -> None:
-    for kill in KILLS:
-        with kill(), pytest.raises(KilledError):
-            effects.run()
-        assert effects.wrong() == []
+def test_each_new_row_has_its_effect_once_wherever_the_consumer_is_killed(effects: EffectsSide) -> None:
+    effects.check(KILLS)
     effects.run()
     assert effects.wrong() == []
     assert effects.side.select("SELECT count(*) FROM {}_new") == [(0,)]
@@ -239,8 +210,7 @@ def test_each_new_row_has_its_effect_once_wherever_the_consumer_is_killed(effect
 @pytest.mark.kafka
 @pytest.mark.heavy
 @pytest.mark.parametrize("mutant", ["receipt", "progress"])
-def test_a_receipt_or_the_progress_before_the_effect_is_revealed(effects: Effects, mutant: str) -> None:
-    effects.run()
+def test_a_receipt_or_the_progress_before_the_effect_is_revealed(effects: EffectsSide, mutant: str) -> None:
     are_done = Reader._effects_are_done
 
     def receipt_first(self: Reader) -> bool:
@@ -254,17 +224,10 @@ def test_a_receipt_or_the_progress_before_the_effect_is_revealed(effects: Effect
             self._calls.attempt(rows, f"{self._table.id}-{batch}")
         return True
 
-    with pytest.MonkeyPatch.context() as patch:
-        if mutant == "receipt":
-            patch.setattr(Reader, "_effects_are_done", receipt_first)
-        else:
-            patch.setattr(DueEffects, "__call__", progress_first)
-        patch.setattr("cloud.runtime.repeated.within", die)
-        with pytest.raises(KilledError):
-            effects.run()
-    if mutant == "progress":
-        effects.run()
-    assert any("is receipted and has no effect" in one for one in effects.wrong())
+    if mutant == "receipt":
+        effects.check_mutant(Reader, "_effects_are_done", receipt_first)
+    else:
+        effects.check_mutant(DueEffects, "__call__", progress_first)
 
 
 FAILING = """

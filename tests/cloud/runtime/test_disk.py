@@ -93,13 +93,14 @@ STANDSTILL_SECONDS_MAX = 180.0
 NOT_ASKED = 3
 JOB = f"""
 import sys
-from cloud.session import open_session
+from cloud.session import session
 from cloud.runtime.shutdown import StopRequest
 
 stop = StopRequest()
-stop.listen(open_session())
-print("stage=listening", flush=True)
-sys.exit(0 if stop.wait(600) else {NOT_ASKED})
+with session() as spark:
+    stop.listen(spark)
+    print("stage=listening", flush=True)
+    sys.exit(0 if stop.wait(600) else {NOT_ASKED})
 """
 
 

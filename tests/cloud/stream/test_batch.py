@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import cast
 
@@ -19,7 +18,7 @@ from cloud.stream.topic_log import TopicLog
 from cloud.table.commits import CLAIM_ONLY, Commit, Offsets
 from cloud.table.devices import Devices
 from tests.cloud.gateway import Gateway, readings
-from tests.cloud.tables import topic
+from tests.cloud.tables import plan, topic
 
 pytestmark = pytest.mark.spark
 
@@ -44,15 +43,6 @@ class WholeLog:
         return read.epochs
 
 
-def plan(folder: Path, batch: int, time: int, end: int) -> None:
-    """Write a plan as Spark does, for offsets 0 to `end`."""
-    for log in ("offsets", "sources/0"):
-        (folder / log).mkdir(parents=True, exist_ok=True)
-    (folder / "sources" / "0" / "0").write_text(f"v1\n{json.dumps({TOPIC: {'0': 0}})}")
-    times = {"batchWatermarkMs": 0, "batchTimestampMs": time, "conf": {}}
-    (folder / "offsets" / str(batch)).write_text(f"v1\n{json.dumps(times)}\n{json.dumps({TOPIC: {'0': end}})}")
-
-
 def sink_of(spark: SparkSession, folder: Path) -> DeltaSink:
     return DeltaSink(spark, str(folder / "events"), str(folder / "quarantine"), Devices(spark, None), 7 * 86_400)
 
@@ -66,7 +56,7 @@ def test_what_a_slow_clock_let_into_the_state_with_a_batch_that_is_done_is_known
     sink = sink_of(spark, tmp_path)
     # A restored checkpoint: its batches are repeated under another claim, planned by a clock that is behind.
     sink.claim(Commit("t", "c", 2, CLAIM_ONLY, TOPIC, "id", {0: 0}, {0: 3}, {0: 0}, birth, 3600))
-    plan(tmp_path / "checkpoint", 0, NOW - 2 * HOUR, 3)
+    plan(tmp_path / "checkpoint", 0, 3, NOW - 2 * HOUR)
     checkpoint = Checkpoint(spark, str(tmp_path / "checkpoint"), TOPIC)
     records = read_records(topic(spark, Gateway().records(readings(3), NOW), appended=NOW))
     last = sink.last_commit()

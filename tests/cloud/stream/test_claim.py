@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from cloud.stream.checkpoint import Checkpoint, Claim
 from cloud.stream.claim import claim_table, is_first_start
 from cloud.table.commits import CLAIM_ONLY, Commit
 from cloud.table.devices import Devices
+from tests.cloud.tables import plan
 
 pytestmark = pytest.mark.spark
 
@@ -41,10 +41,7 @@ class Side:
     def run(self, sink: DeltaSink, checkpoint: str = "checkpoint", batch: int = 0) -> Commit:
         """Plan a batch as Spark does, and commit it."""
         last = claim_table(sink, self.checkpoint(checkpoint), TOPIC, "id")
-        plan = self._folder / checkpoint / "offsets" / str(batch)
-        plan.parent.mkdir(exist_ok=True)
-        times = {"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": {}}
-        plan.write_text("\n".join(("v1", json.dumps(times), json.dumps({TOPIC: {"0": 5}}))))
+        plan(self._folder / checkpoint, batch, 5)
         commit = replace(last, batch=batch, ends={0: 5}, first={0: 0}, epochs={0: 2}, birth=1, window_seconds=60)
         sink.claim(commit)  # without rows
         return commit

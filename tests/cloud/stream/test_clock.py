@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from cloud.errors import StopError
 from cloud.stream.checkpoint import Checkpoint, Claim
 from cloud.stream.clock import REMIND_SECONDS, wait_for_clock
+from tests.cloud.tables import plan
 
 pytestmark = pytest.mark.spark
 
@@ -21,20 +22,11 @@ TOPIC = "events"
 def folder(tmp_path: Path) -> Path:
     """Return a checkpoint whose batches 0 and 1 are done; the next batch's watermark is at 7 seconds."""
     for batch, watermark in ((0, 0), (1, 4_000)):
-        plan(tmp_path, batch, time=10_000 + batch, watermark=watermark)
-        write(tmp_path / "commits" / str(batch), "v1", {"nextBatchWatermarkMs": watermark + 3_000 + batch * 1_000})
-    write(tmp_path / "sources" / "0" / "0", "v1", {TOPIC: {"0": 0}})
+        plan(tmp_path, batch, batch + 1, 10_000 + batch, watermark)
+        done = {"nextBatchWatermarkMs": watermark + 3_000 + batch * 1_000}
+        (tmp_path / "commits").mkdir(exist_ok=True)
+        (tmp_path / "commits" / str(batch)).write_text(f"v1\n{json.dumps(done)}")
     return tmp_path
-
-
-def write(path: Path, *lines: object) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines))
-
-
-def plan(folder: Path, batch: int, time: int, watermark: int) -> None:
-    times = {"batchWatermarkMs": watermark, "batchTimestampMs": time, "conf": {}}
-    write(folder / "offsets" / str(batch), "v1", times, {TOPIC: {"0": batch + 1}})
 
 
 def read_all(checkpoint: Checkpoint) -> None:
@@ -94,14 +86,14 @@ def test_a_job_that_is_asked_to_end_meanwhile_ends(spark: SparkSession, folder: 
 def test_a_plan_that_a_slow_clock_has_made_is_made_again(
     spark: SparkSession, folder: Path, time: int, stays: bool
 ) -> None:
-    plan(folder, 2, time=time, watermark=8_000)
+    plan(folder, 2, 3, time, 8_000)
     checkpoint = Checkpoint(spark, str(folder), TOPIC)
     assert wait_for_clock(checkpoint, lambda _: False, nothing, lambda: 20.0)
     assert checkpoint.latest_batch() == (2 if stays else 1)
 
 
 def test_a_batch_that_is_done_is_never_forgotten(spark: SparkSession, folder: Path) -> None:
-    plan(folder, 1, time=1, watermark=4_000)
+    plan(folder, 1, 2, 1, 4_000)
     checkpoint = Checkpoint(spark, str(folder), TOPIC)
     assert wait_for_clock(checkpoint, lambda _: False, nothing, lambda: 20.0)
     assert checkpoint.latest_batch() == 1

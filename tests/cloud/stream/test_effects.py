@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -46,54 +47,69 @@ class KilledError(JobError):
 
 @dataclass(slots=True)
 class EffectsSide:
-    """A topic, its table, and jobs in the test's own process."""
+    """A topic, its table, and what writes it, in the test's own process."""
 
-    spark: SparkSession
-    cloud: CloudSide
+    side: Any
+    """A `CloudSide` or a `ConsumerSide`."""
+    consume: Callable[[Callable[[], bool]], None]
+    """Reads until the condition holds."""
     gateway: Gateway = field(default_factory=Gateway)
     sent: list[int] = field(default_factory=list)
     """By offset the number of the event."""
     first: Record | None = None
 
     def run(self) -> None:
-        """Send new events, the first one again, and one that is rejected; run a job until all are receipted."""
+        """Send new events, the first one again, and one that is rejected; read until all are receipted."""
         start = 10 * (len(self.sent) // (EVENTS + 2))
         *new, rejected = self.gateway.records([*readings(EVENTS, start=start), *readings(1, start=start + 9)])
         self.first = self.first or new[0]
-        self.cloud.send([*new, self.first, rejected], 0)
+        self.side.send([*new, self.first, rejected], 0)
         self.sent += [*range(start, start + EVENTS), 0, start + 9]
-        stop, own = StopRequest(), ("--transform", "plant:transform", "--effects", "plant:effects")
-        self.cloud.run_here(self.spark, UntilReceipted(self, stop), stop, *own)
+        self.consume(lambda: self.side.receipted() == len(self.sent))
 
     def wrong(self) -> list[str]:
         """Return what is wrong with the effects, of which whoever stores the key keeps the first call of each."""
-        return wrong_effects(self.sent[: self.cloud.receipted()])
+        calls: list[tuple[str, list[tuple[Any, ...]]]] = sys.modules["plant"].CALLS
+        kept = dict(calls)
+        wrong = [f"{key} has had other rows before" for key, rows in calls if rows != kept[key]]
+        order = list(dict.fromkeys(key for key, _ in calls))
+        places = [order.index(key) for key, _ in calls]
+        wrong += ["a batch came again after a later one" for one, other in pairwise(places) if other < one]
+        made = Counter(number for rows in kept.values() for number, *_ in rows)
+        due = {number for number in self.sent[: self.side.receipted()] if number % 10 != 9}
+        wrong += [f"{number} is receipted and has no effect" for number in sorted(due - made.keys())]
+        too_many = {number: count for number, count in made.items() if count > 1 or number % 10 == 9}
+        return wrong + [f"{number} has {count} effects" for number, count in too_many.items()]
+
+    def check(self, kills: Iterable[Callable[[], Any]]) -> None:
+        """Run once for each of the kills."""
+        for kill in kills:
+            with kill(), pytest.raises(KilledError):
+                self.run()
+            assert self.wrong() == []
+
+    def check_mutant(self, kind: type, name: str, mutant: Callable[..., Any]) -> None:
+        """Check that a method in place of the product's own is revealed where the effects end the process."""
+        self.run()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kind, name, mutant)
+            patch.setattr("cloud.runtime.repeated.within", die)
+            with pytest.raises(KilledError):
+                self.run()
+        if not any("is receipted and has no effect" in one for one in self.wrong()):
+            self.run()
+        assert any("is receipted and has no effect" in one for one in self.wrong())
 
 
-def wrong_effects(receipted: list[int]) -> list[str]:
-    """Return what is wrong with the calls of MODULE, where these numbers of events are receipted."""
-    calls: list[tuple[str, list[tuple[Any, ...]]]] = sys.modules["plant"].CALLS
-    kept = dict(calls)
-    wrong = [f"{key} has had other rows before" for key, rows in calls if rows != kept[key]]
-    order = list(dict.fromkeys(key for key, _ in calls))
-    places = [order.index(key) for key, _ in calls]
-    wrong += ["a batch came again after a later one" for one, other in pairwise(places) if other < one]
-    made = Counter(number for rows in kept.values() for number, *_ in rows)
-    due = {number for number in receipted if number % 10 != 9}
-    wrong += [f"{number} is receipted and has no effect" for number in sorted(due - made.keys())]
-    too_many = {number: count for number, count in made.items() if count > 1 or number % 10 == 9}
-    return wrong + [f"{number} has {count} effects" for number, count in too_many.items()]
-
-
-class UntilReceipted(Observer):
-    """Ends the job once all is receipted."""
-
-    def __init__(self, side: EffectsSide, stop: StopRequest) -> None:
-        self._side, self._stop = side, stop
-
-    def receipted(self, batch: int) -> None:
-        if self._side.cloud.receipted() == len(self._side.sent):
-            self._stop.stop()
+@contextmanager
+def plant(folder: Path, module: str) -> Iterator[None]:
+    """Have the functions of a job in its folder."""
+    (folder / "plant.py").write_text(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "path", list(sys.path))
+        yield
+    sys.modules.pop("plant", None)
 
 
 @contextmanager
@@ -116,12 +132,19 @@ def killed(kind: type, name: str, *, call: int = 1, after: bool = False) -> Iter
 
 
 @pytest.fixture
-def effects_side(spark: SparkSession, cloud: CloudSide, monkeypatch: pytest.MonkeyPatch) -> Iterator[EffectsSide]:
-    monkeypatch.chdir(cloud.folder)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    (cloud.folder / "plant.py").write_text(MODULE)
-    yield EffectsSide(spark, cloud)
-    sys.modules.pop("plant", None)
+def effects_side(spark: SparkSession, cloud: CloudSide) -> Iterator[EffectsSide]:
+    def consume(is_done: Callable[[], bool]) -> None:
+        stop = StopRequest()
+
+        class Until(Observer):
+            def receipted(self, batch: int) -> None:
+                if is_done():
+                    stop.set()
+
+        cloud.run_here(spark, Until(), stop, "--transform", "plant:transform", "--effects", "plant:effects")
+
+    with plant(cloud.folder, MODULE):
+        yield EffectsSide(cloud, consume)
 
 
 KILLS: list[Callable[[], Any]] = [
@@ -140,16 +163,13 @@ KILLS: list[Callable[[], Any]] = [
 @pytest.mark.heavy
 @pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
 def test_each_new_row_has_its_effect_once_wherever_the_job_is_killed(effects_side: EffectsSide) -> None:
-    for kill in KILLS:
-        with kill(), pytest.raises(KilledError):
-            effects_side.run()
-        assert effects_side.wrong() == []
+    effects_side.check(KILLS)
     with killed(Repeated, "attempt", after=True), pytest.raises(KilledError):
         effects_side.run()
-    effects_side.cloud.remove_checkpoint()  # the table is taken over
+    effects_side.side.remove_checkpoint()  # the table is taken over
     effects_side.run()
     assert effects_side.wrong() == []
-    assert effects_side.cloud.receipted() == len(effects_side.sent)
+    assert effects_side.side.receipted() == len(effects_side.sent)
 
 
 @pytest.mark.guarantee(5)
@@ -158,7 +178,6 @@ def test_each_new_row_has_its_effect_once_wherever_the_job_is_killed(effects_sid
 @pytest.mark.heavy
 @pytest.mark.parametrize("mutant", ["receipt", "progress"])
 def test_a_receipt_or_the_progress_before_the_effect_is_revealed(effects_side: EffectsSide, mutant: str) -> None:
-    effects_side.run()
     write = BatchWriter._write
 
     def receipt_first(self: BatchWriter, *arguments: Any) -> Any:
@@ -172,17 +191,10 @@ def test_a_receipt_or_the_progress_before_the_effect_is_revealed(effects_side: E
             self._calls.attempt(new.rows, new.key)
         return True
 
-    with pytest.MonkeyPatch.context() as patch:
-        if mutant == "receipt":
-            patch.setattr(BatchWriter, "_write", receipt_first)
-        else:
-            patch.setattr(Effects, "__call__", progress_first)
-        patch.setattr("cloud.runtime.repeated.within", die)
-        with pytest.raises(KilledError):
-            effects_side.run()
-    if mutant == "progress":
-        effects_side.run()
-    assert any("is receipted and has no effect" in one for one in effects_side.wrong())
+    if mutant == "receipt":
+        effects_side.check_mutant(BatchWriter, "_write", receipt_first)
+    else:
+        effects_side.check_mutant(Effects, "__call__", progress_first)
 
 
 def die(*_: object) -> None:

@@ -32,7 +32,7 @@ def test_what_was_fetched_before_the_log_was_cut_is_never_written(
                 cut_log(broker, cloud.topic, 0, TRIGGER_OFFSETS)
                 cloud.send(Gateway("gw-2", "00000000000000b2").records(readings(20, start=100)), 0)
             if batch == 2:
-                stop.stop()
+                stop.set()
 
     cloud.run_here(spark, Cutter(), stop, "--max-offsets-per-trigger", str(TRIGGER_OFFSETS))
     assert cloud.ids() == [str(number) for number in (*range(10), *range(100, 120))]

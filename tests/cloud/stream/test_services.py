@@ -21,6 +21,7 @@ from tests.cloud.running import PARTITIONS, CloudSide
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
+@pytest.mark.heavy
 def test_a_service_without_topic_ids_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     port, link = ports.free(2)
     topic = f"events.{uuid4().hex}"

@@ -64,7 +64,7 @@ def test_a_batch_that_begins_while_the_job_ends_is_left_to_the_next_start(spark:
     absent = cast("Sink", None), cast("Receipts", None)
     writer = BatchWriter(NothingIsRead(), *absent, last, 3600, log=cast("TopicLog", None), observer=Observer())
     stop = StopRequest()
-    stop.stop()
+    stop.set()
     errors: list[BaseException] = []
 
     def begin() -> StreamingQuery:

@@ -107,6 +107,7 @@ def test_a_topic_that_is_compacted_stops_the_job_until_it_is_not(side: Side) -> 
     side.log.check_settings()
 
 
+@pytest.mark.heavy
 def test_no_question_about_a_deleted_topic_creates_it(spark: SparkSession, tmp_path: Path) -> None:
     with Broker(tmp_path / "kafka", properties={"auto.create.topics.enable": "true"}) as broker:
         servers = broker.bootstrap_servers
@@ -127,6 +128,7 @@ def test_a_topic_that_was_recreated_stops_the_job_however_long_it_is(side: Side,
         side.log.check(read, {0: 20})
 
 
+@pytest.mark.heavy
 def test_a_log_that_was_truncated_and_has_grown_again_stops_the_job(side: Side) -> None:
     for _ in range(3):
         side.send(10)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from cloud.delta.sink import TABLE
 from cloud.delta.table import DeltaTable
 from cloud.stream.records import read_records
-from cloud.table import id_reuse, lookup
+from cloud.table import lookup
 from cloud.table.commits import Commit
 from cloud.table.freshness import Horizon
 from cloud.table.lookup import Search, count_rows
@@ -116,23 +116,6 @@ def leaves(plan: Any) -> list[Any]:
     inner = [plan.executedPlan()] if plan.nodeName().startswith("AdaptiveSparkPlan") else []
     children = inner + [plan.children().apply(place) for place in range(plan.children().size())]
     return [leaf for child in children for leaf in leaves(child)] if children else [plan]
-
-
-@pytest.mark.guarantee(5)
-def test_a_counter_that_wrapped_is_quarantined_and_a_copy_is_not(spark: SparkSession, tmp_path: Path) -> None:
-    gateway = Gateway()
-    first = gateway.records(counters(1, 2, 3), ACCEPTED)
-    table = table_of(spark, tmp_path, first)
-    again = [
-        gateway.record(counters(1)[0], ACCEPTED + 8 * DAY),  # wrapped
-        gateway.record(counters(2)[0], ACCEPTED + 6 * DAY),  # within the retention: a resend
-        first[2],  # the same label: read again
-    ]
-    survivors = late(spark, again)
-    found = lookup.find(survivors, table.rows(), Search(3))
-    reused = id_reuse.reused_ids(survivors, found.rows, 7 * 86400, has_equals=False)
-    assert found.count == 3
-    assert [(row["reason"], row["kafka_offset"]) for row in reused.collect()] == [("id_reused", 0)]
 
 
 @pytest.mark.guarantee(5)
