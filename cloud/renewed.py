@@ -34,7 +34,7 @@ class Renewed(Generic[_Content]):
                 self._content = self._read()
         except StopError as error:
             effect = f"the earlier {self._what} stay in use"
-            logger.warning("%s=unreadable reason=%r effect=%r", self._name, str(error), effect)
+            logger.warning(f"{self._name}=unreadable reason=%r effect=%r", str(error), effect)
         return self._content
 
 
