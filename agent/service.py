@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pkgutil import resolve_name
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent import release, runtime
 from agent.clock import Clock, SystemClock
@@ -39,9 +39,6 @@ from agent.systemd.supervision import Notifier, supervise, wait_for_space
 from agent.telemetry.counters import Transport
 from agent.telemetry.links import Links, LinksOfLanes
 from agent.telemetry.process_state import LaneState, ProcessState, RecentErrors
-
-if TYPE_CHECKING:
-    from agent.observability import Observation
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +121,8 @@ async def _run(
         opening = Opening(
             *("", None, settings, clock, pipeline.receive, pipeline.record, pipeline.refuse, pipeline.protect),
             *(pipeline.trusted_time, links[DEFAULT_LANE], store.outboxes[DEFAULT_LANE]),
-            lambda: _observe(settings, store, pipeline, clock, state, transports),
+            # A gateway without HTTP needs neither the time nor the memory of these.
+            lambda: resolve_name("agent.observability:observe")(settings, store, pipeline, clock, state, transports),
         )
         try:
             async with AsyncExitStack() as stack:
@@ -195,19 +193,6 @@ async def _running(run: asyncio.Task[None]) -> AsyncIterator[None]:
         raise
     finally:
         await asyncio.wait([run])
-
-
-def _observe(
-    settings: Settings,
-    store: LaneStores,
-    pipeline: Pipeline,
-    clock: Clock,
-    state: ProcessState,
-    transports: Mapping[str, Transport],
-) -> Observation:
-    from agent.observability import observe  # a gateway without HTTP needs neither its time nor its memory
-
-    return observe(settings, store, pipeline, clock, state, transports)
 
 
 async def _until_stopped(stop: asyncio.Event, store: LaneStores) -> None:

@@ -128,13 +128,15 @@ def encoded(collect: Collect, redaction: Redaction) -> bytes:
 def _versions() -> object:
     from confluent_kafka import libversion
 
+    from agent.cli.doctor.machine import text_of
+
     packages = {}
     for name in _PACKAGES:
         try:
             packages[name] = version(name)
         except PackageNotFoundError:
             packages[name] = "missing"
-    system = dict(line.split("=", 1) for line in _read(_OS_RELEASE).splitlines() if "=" in line)
+    system = dict(line.split("=", 1) for line in text_of(_OS_RELEASE).splitlines() if "=" in line)
     return {
         "oncegate": release.version(),
         "form": release.form(),
@@ -144,7 +146,7 @@ def _versions() -> object:
         "sqlite": sqlite3.sqlite_version,
         "system": system.get("PRETTY_NAME", "").strip('"'),
         "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "model": _read(_MODEL).strip("\0\n"),
+        "model": text_of(_MODEL).strip("\0\n"),
         "processors": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
     }
@@ -194,10 +196,3 @@ def _journal() -> str:
         command, capture_output=True, text=True, errors="replace", check=False, timeout=JOURNAL_SECONDS_MAX
     )
     return done.stdout + done.stderr
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(errors="replace")
-    except OSError:
-        return ""

@@ -21,8 +21,8 @@ from agent.cli.doctor.machine import (
     check_sqlite,
     check_store_bound,
     check_threads,
+    check_wear,
 )
-from agent.cli.doctor.wear import check_wear
 from agent.clock import SystemClock
 from agent.config import ways
 from agent.config.load import parts_of

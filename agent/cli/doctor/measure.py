@@ -14,8 +14,7 @@ from math import ceil
 from pathlib import Path
 
 from agent import release
-from agent.cli.doctor.machine import MOUNTS, existing, mount_of
-from agent.cli.doctor.wear import FULL_WRITES, capacity_of, disk_of
+from agent.cli.doctor.machine import FULL_WRITES, MOUNTS, capacity_of, disk_of, existing, mount_of, text_of
 from agent.config.settings import IdentitySettings, StoreSettings
 from agent.identity.identify import identify
 from agent.store.event_store import EventStore
@@ -179,9 +178,9 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def _machine() -> str:
-    model = _text(_MODEL).strip("\0\n ")
+    model = text_of(_MODEL).strip("\0\n ")
     names = (
-        line.partition(":")[2].strip() for line in _text(_PROCESSORS).splitlines() if line.startswith("model name")
+        line.partition(":")[2].strip() for line in text_of(_PROCESSORS).splitlines() if line.startswith("model name")
     )
     return f"{model or next(names, 'unknown')}, {platform.machine()}"
 
@@ -194,14 +193,7 @@ def _disk(folder: Path) -> tuple[str, int | None]:
     device = disk_of(mount.device)
     if device is None:
         return f"{mount.kind} on {mount.source}", None
-    name = _text(device / "device" / "model").strip() or _text(device / "device" / "name").strip()
+    name = text_of(device / "device" / "model").strip() or text_of(device / "device" / "name").strip()
     capacity = capacity_of(device)
     words = [mount.kind, "on", device.name, name, "" if capacity is None else size(capacity)]
     return " ".join(word for word in words if word), capacity
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(errors="replace")
-    except OSError:
-        return ""

@@ -5,6 +5,7 @@ import json
 import re
 import socket
 import sqlite3
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import takewhile
 from pathlib import Path
@@ -17,6 +18,7 @@ from agent.cli.doctor.finding import Condition, Finding
 from agent.cli.doctor.machine import (
     AGENT_BYTES,
     STORE_BYTES_MIN,
+    card_health,
     check_clock,
     check_fingerprints,
     check_memory,
@@ -24,13 +26,14 @@ from agent.cli.doctor.machine import (
     check_ports,
     check_python,
     check_space,
+    check_sqlite,
     check_store_bound,
     check_threads,
+    check_wear,
     mount_of,
     tasks_max,
 )
 from agent.cli.doctor.measure import MeasureError, Measurement, Stored, measure
-from agent.cli.doctor.wear import card_health, check_wear
 from agent.clock import SystemClock
 from agent.config.settings import (
     CoapSettings,
@@ -91,40 +94,48 @@ def test_the_mount_of_this_machine_is_found(tmp_path: Path) -> None:
     assert mount.device == f"{device >> 8 & 0xFFF}:{device & 0xFF}"
 
 
-def test_the_clock_is_the_kernels_word_or_the_settings() -> None:
-    (trusted,) = check_clock(SystemClock(), GatewaySettings("gw1", clock="trusted"))
-    assert (trusted.condition, "gateway.clock" in trusted.text) == (Condition.FINE, True)
-    clock = HandClock()
-    (synchronised,) = check_clock(clock, GatewaySettings("gw1"))
-    clock.trusted = ClockTrust.UNTRUSTED
-    (free,) = check_clock(clock, GatewaySettings("gw1"))
-    assert (synchronised.condition, free.condition) == (Condition.FINE, Condition.WARNING)
-    assert "timedatectl" in free.hint
+def clock(trust: ClockTrust) -> HandClock:
+    found = HandClock()
+    found.trusted = trust
+    return found
+
+
+GATEWAY, MEMORY, TINY = GatewaySettings("gw1"), IdentitySettings(memory_bytes=256 << 20), StoreSettings(max_bytes=1)
+ENOUGH = StoreSettings(max_bytes=STORE_BYTES_MIN)
+LEAST = AGENT_BYTES + (256 << 20)
 
 
 @pytest.mark.parametrize(
-    ("version", "condition"),
+    ("found", "condition", "words"),
     [
-        ((3, 10, 19), Condition.WARNING),
-        ((3, 11, 2), Condition.FINE),
-        ((3, 13, 5), Condition.FINE),
-        ((3, 14, 0), Condition.WARNING),
+        (lambda: check_clock(SystemClock(), GatewaySettings("gw1", clock="trusted")), Condition.FINE, "gateway.clock"),
+        (lambda: check_clock(clock(ClockTrust.TRUSTED), GATEWAY), Condition.FINE, "synchronised"),
+        (lambda: check_clock(clock(ClockTrust.UNTRUSTED), GATEWAY), Condition.WARNING, "timedatectl"),
+        (lambda: check_python((3, 10, 19)), Condition.WARNING, "3.10.19; the agent is tested with 3.11 to 3.13"),
+        (lambda: check_python((3, 11, 2)), Condition.FINE, "3.11.2"),
+        (lambda: check_python((3, 14, 0)), Condition.WARNING, "use Python 3.13"),
+        (lambda: check_sqlite((3, 40, 1)), Condition.FINE, "no other program may write"),
+        (
+            lambda: check_space(Path("/none/yet"), StoreSettings(max_bytes=1 << 20)),
+            Condition.FINE,
+            "may grow to 1.0 MB",
+        ),
+        (lambda: check_space(Path("/"), StoreSettings(max_bytes=1 << 60)), Condition.WRONG, "lower store.max_bytes"),
+        (lambda: check_store_bound(TINY), Condition.WARNING, "the store may grow to 1 B"),
+        (lambda: check_store_bound(ENOUGH, 1), Condition.WARNING, "the store of each lane"),
+        (lambda: check_memory(MEMORY, available_bytes=LEAST), Condition.FINE, "fingerprints may take 268.4 MB"),
+        (lambda: check_memory(MEMORY, 1, available_bytes=LEAST), Condition.WRONG, "lower identity.memory"),
     ],
 )
-def test_a_python_that_the_agent_is_not_tested_with_is_a_warning(
-    version: tuple[int, ...], condition: Condition
+def test_each_check_finds_what_is_wrong_and_how_to_correct_it(
+    found: Callable[[], Iterator[Finding]], condition: Condition, words: str
 ) -> None:
-    [finding] = check_python(version)
-    assert finding.condition is condition
-    assert finding.text.startswith(".".join(map(str, version)))
-    assert ("use Python 3.13" in finding.hint) is (condition is Condition.WARNING)
+    (finding,) = found()
+    assert (finding.condition, words in f"{finding.text}; {finding.hint}") == (condition, True), finding
 
 
-def test_a_store_that_cannot_grow_to_its_bound_is_wrong(tmp_path: Path) -> None:
-    (small,) = check_space(tmp_path / "none" / "yet", StoreSettings(max_bytes=1 << 20))
-    (large,) = check_space(tmp_path, StoreSettings(max_bytes=1 << 60))
-    assert (small.condition, large.condition) == (Condition.FINE, Condition.WRONG)
-    assert "lower store.max_bytes" in large.hint
+def test_a_store_that_is_large_enough_has_no_finding() -> None:
+    assert not [*check_store_bound(StoreSettings()), *check_store_bound(ENOUGH)]
 
 
 def test_it_says_for_how_long_fingerprints_are_remembered_at_the_last_days_rate(tmp_path: Path) -> None:
@@ -143,25 +154,6 @@ def test_it_says_for_how_long_fingerprints_are_remembered_at_the_last_days_rate(
     assert "0.02 events/s remembered for 15 d" in long_enough.text
     assert (long_enough.condition, too_short.condition) == (Condition.FINE, Condition.WARNING)
     assert not list(check_fingerprints(tmp_path / "none", store, IdentitySettings()))
-
-
-def test_a_store_that_holds_next_to_nothing_is_warned_about_and_the_part_of_a_lane_counts() -> None:
-    assert not list(check_store_bound(StoreSettings()))
-    enough = StoreSettings(max_bytes=STORE_BYTES_MIN)
-    assert not list(check_store_bound(enough))
-    for settings, lanes, text in ((StoreSettings(max_bytes=1), 0, "the store"), (enough, 1, "store of each lane")):
-        (tiny,) = check_store_bound(settings, lanes)
-        assert (tiny.condition, "raise store.max_bytes" in tiny.hint) == (Condition.WARNING, True)
-        assert text in tiny.text
-
-
-def test_fingerprints_that_the_memory_cannot_hold_are_wrong() -> None:
-    memory = 256 << 20
-    least = AGENT_BYTES + memory
-    (fits,) = check_memory(IdentitySettings(memory_bytes=memory), available_bytes=least)
-    (too_large,) = check_memory(IdentitySettings(memory_bytes=memory), 1, available_bytes=least)
-    assert (fits.condition, too_large.condition) == (Condition.FINE, Condition.WRONG)
-    assert "lower identity.memory" in too_large.hint
 
 
 def test_what_is_written_is_counted_across_openings(tmp_path: Path) -> None:
