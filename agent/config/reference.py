@@ -14,7 +14,7 @@ from typing import Any
 from agent.config import readers, subscriptions
 from agent.config.identity_rules import read_rules
 from agent.config.lanes import read_lanes
-from agent.config.load import SECTIONS, key_of, override_of
+from agent.config.load import SECTIONS, key_of
 
 _HEAD = """# Configuration
 
@@ -32,7 +32,8 @@ bootstrap_servers = "kafka-1:9092,kafka-2:9092"
 ```
 
 `oncegate check` reads the file and reports errors in it. An unknown key is an error that names it. A change takes
-effect when the agent is restarted. Environment variables take precedence over the file.
+effect when the agent is restarted. Environment variables precede the file: `ONCEGATE_SECTION__KEY`, such as
+`ONCEGATE_COAP__BIND` or `ONCEGATE_COAP__OSCORE__REQUIRED`; tables have none.
 """
 _TABLE_HEAD = "| key | default | expected | meaning |\n|---|---|---|---|"
 TABLES = (readers.properties, subscriptions.read_subscriptions, read_rules, read_lanes, subscriptions.read_mappings)
@@ -52,13 +53,8 @@ def document() -> str:
 
 
 def _section(name: str, kind: type[Any]) -> str:
-    options = fields(kind)
-    rows = (_row(option) for option in options)
-    scalar = (option for option in options if option.metadata["read"] not in TABLES)
-    examples = [override_of(name, key_of(option)) for option in scalar if name][:1]
-    environment = [f"From the environment: `{example}` and so on.\n" for example in examples]
     heading = f"[{name}]" if name else "Above all sections"
-    return "\n".join([f"## {heading}\n", *environment, _TABLE_HEAD, *rows, ""])
+    return "\n".join([f"## {heading}\n", _TABLE_HEAD, *map(_row, fields(kind)), ""])
 
 
 def _row(option: Field[Any]) -> str:

@@ -21,7 +21,7 @@ from simulators.services import ports
 from simulators.services.install import programs
 from simulators.services.process import Command, Process
 from tests.packaging import roots
-from tests.packaging.following import version_up
+from tests.packaging.conftest import version_up
 from tests.packaging.roots import Root
 from tests.packaging.sensor import Sensor, ids_in
 from tests.support.hanging import hung

@@ -10,7 +10,7 @@ import pytest
 
 from agent.cli.manual import pages as manual_pages
 from simulators.services.install import programs
-from tests.packaging.following import version_up
+from tests.packaging.conftest import version_up
 from tests.packaging.roots import CHECKOUT, Root
 from tests.packaging.stores import fill_store
 
