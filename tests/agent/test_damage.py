@@ -6,7 +6,6 @@ import asyncio
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from agent.store.read import section
 from contract.event import Event
 from simulators.services.install import programs
 from simulators.services.process import Process
+from tests.agent.cli.running import here
 from tests.agent.store.stores import HandClock, accept, batch, make_store
 from tests.support.agent_process import configured, stored_documents
 from tests.support.disks.small_disk import fill, small_disk
@@ -101,9 +101,8 @@ def damage_a_page_of(store: Path) -> None:
 
 
 def events(configuration: Path, lane: str = DEFAULT_LANE) -> list[dict[str, object]]:
-    command = [sys.executable, "-m", "agent.cli.main", "events", "--lane", lane, "--config", str(configuration)]
-    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return [json.loads(line) for line in lines.splitlines()]
+    done = here("events", "--lane", lane, "--config", str(configuration))
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 @pytest.mark.guarantee(7)
