@@ -121,7 +121,6 @@ async def _run(
         opening = Opening(
             *("", None, settings, clock, pipeline.receive, pipeline.record, pipeline.refuse, pipeline.protect),
             *(pipeline.trusted_time, links[DEFAULT_LANE], store.outboxes[DEFAULT_LANE]),
-            # A gateway without HTTP needs neither the time nor the memory of these.
             lambda: resolve_name("agent.observability:observe")(settings, store, pipeline, clock, state, transports),
         )
         try:
