@@ -160,10 +160,10 @@ def declared(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
     return [entries["data"] for entries in map(document, events) if entries["type"] == "gateway.gap"]
 
 
-def process_all(store: EventStore) -> None:
-    """Mark all new events as written to the table."""
-    events = stored_events(store)
-    store.outbox.mark_forwarded(batch(events[0].position, events[-1].position))
+def process_all(store: EventStore, last: int = 0) -> None:
+    """Mark all new events as written to the table; where `last` is given, all from the first position to that."""
+    positions = [1, last] if last else [event.position for event in stored_events(store)]
+    store.outbox.mark_forwarded(batch(positions[0], positions[-1]))
     store.outbox.mark_processed(store.outbox.forwarded())
 
 

@@ -5,7 +5,6 @@ import os
 import shutil
 import sqlite3
 import struct
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,32 +38,25 @@ LOG_BYTES = 100 * LOG_FRAME_BYTES
 """Small enough that the log is soon written back."""
 
 
-def truncate(log: Path) -> None:
-    os.truncate(log, 0)
-
-
-def shorten(log: Path) -> None:
-    os.truncate(log, log.stat().st_size // 2)
-
-
-def remove(log: Path) -> None:
-    log.unlink()
-
-
-def replace(log: Path) -> None:
-    log.rename(log.with_name("gone"))
-    log.write_bytes(log.with_name("gone").read_bytes())
-
-
-def overwrite(log: Path) -> None:
-    with log.open("r+b") as file:
-        file.write(bytes(100))
-
-
-def make_anew(log: Path) -> None:
-    """Create an empty log, as any reader does after the removal."""
-    log.unlink()
-    log.touch()
+def take_away(log: Path, how: str) -> None:
+    match how:
+        case "truncated":
+            os.truncate(log, 0)
+        case "shortened":
+            os.truncate(log, log.stat().st_size // 2)
+        case "cut behind its first frame":
+            os.truncate(log, LOG_HEADER_BYTES + LOG_FRAME_BYTES)
+        case "removed":
+            log.unlink()
+        case "replaced":
+            log.rename(log.with_name("gone"))
+            log.write_bytes(log.with_name("gone").read_bytes())
+        case "overwritten":
+            with log.open("r+b") as file:
+                file.write(bytes(100))
+        case "made anew":  # empty, as any reader makes it after the removal
+            log.unlink()
+            log.touch()
 
 
 def what_a_kill_leaves(folder: Path, to: Path) -> Path:
@@ -80,31 +72,37 @@ def ids(store: EventStore) -> list[int]:
     return [entries["id"] for entries in map(document, stored_events(store)) if entries["device"] == "d"]
 
 
+OPEN_FOR_SQLITE = ("removed", "replaced", "made anew")
+"""What SQLite still has open; of the others events are lost, which is reported, and the file is unchanged."""
+
+
 @pytest.mark.guarantee(7)
-@pytest.mark.parametrize("take_away", [truncate, shorten, remove, replace, overwrite])
-async def test_what_comes_after_the_log_is_gone_is_refused_and_stored_by_its_resend(
-    tmp_path: Path, clock: HandClock, take_away: Callable[[Path], None]
+@pytest.mark.parametrize("then", ["new events", "copies", "the end"])
+@pytest.mark.parametrize(
+    "how", [*OPEN_FOR_SQLITE, "truncated", "shortened", "cut behind its first frame", "overwritten"]
+)
+async def test_whatever_comes_after_the_log_is_gone_is_refused_and_nothing_is_lost_silently(
+    tmp_path: Path, clock: HandClock, how: str, then: str
 ) -> None:
-    later = [Event("d", id=number, data={"text": TEXT}) for number in range(100, 110)]
+    first, last, later = (
+        [Event("d", id=number, data={"text": TEXT}) for number in range(start, start + 10)] for start in (0, 10, 100)
+    )
     async with make_store(tmp_path, clock) as store:
-        for number in range(10):
-            await accept(store, clock, Event("d", id=number, data={"text": TEXT}))
+        await accept(store, clock, *first)
     async with make_store(tmp_path, clock) as store:
-        for number in range(10, 20):
-            await accept(store, clock, Event("d", id=number, data={"text": TEXT}))
-        take_away(tmp_path / LOG)
-        for event in later:
+        for event in last:
+            await accept(store, clock, event)
+        assert (await accept(store, clock, *first, *last)).duplicates == 20
+        take_away(tmp_path / LOG, how)
+        for event in {"new events": later, "copies": last, "the end": []}[then]:
             assert (await accept(store, clock, event)).refusal
-        assert isinstance(store.failed.exception(), DamagedStoreError)
+    assert isinstance(damage_met(store), DamagedStoreError)
     async with make_store(tmp_path, clock) as store:
-        for event in later:
-            assert not (await accept(store, clock, event)).refusal
-        found, gaps = ids(store), declared(stored_events(store))
-    assert len(set(found)) == len(found)
-    assert "found_to_sequence" in gaps[0]
-    # SQLite still has a removed log open. A truncated one is lost, which is reported; the file is unchanged.
-    kept = range(20) if take_away in (remove, replace) else range(10)
-    assert set(found) >= {*kept, *range(100, 110)}
+        assert (await accept(store, clock, *later)).accepted == 10
+        assert set(ids(store)) >= {*range(20 if how in OPEN_FOR_SQLITE else 10), *range(100, 110)}
+        assert "found_to_sequence" in declared(stored_events(store))[0]
+        assert not (await accept(store, clock, *first, *last)).refusal
+        assert sorted(ids(store)) == [*range(20), *range(100, 110)]
 
 
 @pytest.mark.parametrize("added", [-1, -1_000, 1 << 20, 1 << 31])

@@ -189,11 +189,6 @@ def broken(image: Image, folder: Path, sections: Mapping[Label, ClosedSection | 
     return ""
 
 
-def find_broken(folder: Path, seed: int, count: int, commit: Commit) -> str:
-    """Try images of one load; return the faults of the first one with any."""
-    return next(faults(folder, seed, count, commit), "")
-
-
 def faults(folder: Path, seed: int, count: int, commit: Commit, synchronous: str = "FULL") -> Iterator[str]:
     """Try images of one load; return the faults of each one with any."""
     chance = Random(seed)
@@ -218,7 +213,7 @@ def test_a_cut_while_the_file_is_made_is_no_damage(folder: Path) -> None:
 @pytest.mark.guarantee(1, 8)
 def test_no_power_cut_takes_an_acked_event(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(section, "SECTION_EVENTS", SECTION_EVENTS)
-    assert not find_broken(folder, random.randrange(1 << 32), 300, commit_then_ack)
+    assert not next(faults(folder, random.randrange(1 << 32), 300, commit_then_ack), "")
 
 
 @pytest.mark.guarantee(1)
@@ -228,7 +223,7 @@ def test_no_power_cut_of_ten_thousand_takes_an_acked_event(
     folder: Path, monkeypatch: pytest.MonkeyPatch, _run: int
 ) -> None:
     monkeypatch.setattr(section, "SECTION_EVENTS", SECTION_EVENTS)
-    assert not find_broken(folder, random.randrange(1 << 32), 500, commit_then_ack)
+    assert not next(faults(folder, random.randrange(1 << 32), 500, commit_then_ack), "")
 
 
 @pytest.mark.guarantee(1)

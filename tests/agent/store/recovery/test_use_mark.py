@@ -4,7 +4,7 @@ import errno
 import os
 import resource
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -19,19 +19,7 @@ from agent.store.files import swap, use_mark
 from agent.store.layout import FILE_NAME, LOG_FRAME_BYTES, LOG_HEADER_BYTES
 from agent.store.schema import database, disk_space
 from contract.event import Event
-from tests.agent.store.faults.test_log_taken_away import (
-    LOG,
-    TEXT,
-    damage_met,
-    ids,
-    make_anew,
-    overwrite,
-    remove,
-    replace,
-    shorten,
-    truncate,
-    what_a_kill_leaves,
-)
+from tests.agent.store.faults.test_log_taken_away import LOG, TEXT, damage_met, ids, what_a_kill_leaves
 from tests.agent.store.stores import HandClock, accept, crash_image, make_store, stored_events, write_back
 
 EVENTS = [Event("d", id=number) for number in range(9)]
@@ -192,26 +180,6 @@ async def test_an_older_log_is_recognised_though_no_event_was_committed_to_the_p
 
 
 @pytest.mark.guarantee(7)
-@pytest.mark.parametrize("take_away", [truncate, shorten, remove, replace, overwrite, make_anew])
-async def test_a_log_that_was_taken_away_before_the_end_is_no_silent_loss(
-    tmp_path: Path, clock: HandClock, take_away: Callable[[Path], None]
-) -> None:
-    async with make_store(tmp_path, clock) as store:
-        for number in range(10):
-            await accept(store, clock, Event("d", id=number, data={"text": TEXT}))
-        write_back(store)
-        for number in range(10, 20):
-            await accept(store, clock, Event("d", id=number, data={"text": TEXT}))
-        take_away(tmp_path / LOG)
-    assert isinstance(damage_met(store), DamagedStoreError)
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, Event("d", id=20))
-        assert b"gateway.gap" in b"".join(event.tail for event in stored_events(store))
-        kept = range(20) if take_away in (remove, replace, make_anew) else range(10)
-        assert set(ids(store)) >= {*kept, 20}
-
-
-@pytest.mark.guarantee(7)
 async def test_a_reader_that_ends_between_the_last_checkpoint_and_the_last_close_leaves_no_suspicion(
     tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,27 +207,6 @@ async def test_a_reader_that_ends_between_the_last_checkpoint_and_the_last_close
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, Event("d", id=1))
         assert not any(b"gateway.gap" in event.tail for event in stored_events(store))
-
-
-def leave_one_frame(log: Path) -> None:
-    os.truncate(log, LOG_HEADER_BYTES + LOG_FRAME_BYTES)
-
-
-@pytest.mark.guarantee(7)
-@pytest.mark.parametrize("take_away", [truncate, leave_one_frame, remove, replace, overwrite, make_anew])
-async def test_no_copy_is_acked_of_what_stood_in_a_log_that_was_taken_away(
-    tmp_path: Path, clock: HandClock, take_away: Callable[[Path], None]
-) -> None:
-    events = [Event("d", id=number, data={"text": TEXT}) for number in range(9)]
-    async with make_store(tmp_path, clock) as store:
-        assert (await accept(store, clock, *events)).accepted == 9
-        assert (await accept(store, clock, *events)).duplicates == 9
-        take_away(tmp_path / LOG)
-        assert (await accept(store, clock, *events)).refusal
-        assert isinstance(damage_met(store), DamagedStoreError)
-    async with make_store(tmp_path, clock) as store:
-        assert not (await accept(store, clock, *events)).refusal
-        assert sorted(ids(store)) == [*range(9)]
 
 
 @pytest.mark.guarantee(7)

@@ -31,10 +31,10 @@ from tests.agent.store.stores import (
     START,
     HandClock,
     accept,
-    batch,
     crash_image,
     holding_the_log,
     make_store,
+    process_all,
     submit,
     write_commits,
 )
@@ -66,11 +66,6 @@ def watched() -> tuple[type[WatchedConnection], database.Connect]:
         pass
 
     return Watched, lambda path: database.open_for_service(path, Watched)
-
-
-def process_all(store: EventStore, last: int) -> None:
-    store.outbox.mark_forwarded(batch(1, last))
-    store.outbox.mark_processed(store.outbox.forwarded())
 
 
 def take_turns(store: EventStore, is_done: Callable[[], bool]) -> int:
