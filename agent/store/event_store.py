@@ -26,7 +26,7 @@ from agent.store.schema import database
 from agent.store.write.committer import Answers, Committer
 from agent.store.write.maintenance import Maintenance
 from agent.store.write.removal import Removal
-from agent.store.write.transaction import CommitDurations, Transactions
+from agent.store.write.transaction import Transactions
 from agent.store.write.writer import Writer
 
 log = logging.getLogger(__name__)
@@ -59,6 +59,8 @@ class EventStore:
         self._path = folder / FILE_NAME
         self._gateway = gateway
         self._settings = settings
+        self.bytes_max = settings.max_bytes
+        """The bound of the store."""
         self._identity = identity
         self._clock = clock
         self._connect = connect
@@ -86,11 +88,6 @@ class EventStore:
         """Commit the queued submissions, write the marks, close."""
         await asyncio.to_thread(self._close)
         os.close(self._lock)
-
-    @property
-    def outbox(self) -> StoreOutbox:
-        """The outbox, as the forwarder and the receipts use it."""
-        return self._outbox
 
     def submit(self, submission: Submission) -> None:
         """Queue a submission (Intake)."""
@@ -139,16 +136,6 @@ class EventStore:
         """Return how many bytes were written to the disk since the store was created."""
         return self._transactions.wear.bytes
 
-    @property
-    def bytes_max(self) -> int:
-        """The bound of the store."""
-        return self._settings.max_bytes
-
-    @property
-    def commit_durations(self) -> CommitDurations:
-        """How long the commits took, since the start."""
-        return self._transactions.durations
-
     def _open(self) -> None:
         connection, self._memory = open_store(
             self._path, self._connect, self._clock, lifetimes_of(self._identity), self._bounds
@@ -158,6 +145,8 @@ class EventStore:
             self._path, self._connect, settings, clock, self._memory, self._report_failure, self._answered_duplicates
         )
         self._transactions.connection.start(connection)
+        self.commit_durations = self._transactions.durations
+        """How long the commits took, since the start."""
         removal = Removal(self._transactions, self._forget_answers)
         self._committer = Committer(
             self._transactions, removal, self._gateway, clock, self._announce, self._lane, self._settings_hash
@@ -177,11 +166,12 @@ class EventStore:
             events_max=settings.commit_events_max,
             delay_seconds=settings.commit_delay_ms_max / 1000,
         )
-        self._outbox = StoreOutbox(self._path, self._transactions, self._committer, self._writer, clock)
+        self.outbox = StoreOutbox(self._path, self._transactions, self._committer, self._writer, clock)
+        """As the forwarder and the receipts use the store."""
 
     def _close(self) -> None:
         damage, connection = self._transactions.damage, self._transactions.connection
-        self._outbox.stop()
+        self.outbox.stop()
         self._writer.finish()
         try:
             with damage.reported():
@@ -191,7 +181,7 @@ class EventStore:
             log.error("store=closing marks=lost reason=%r effect=%r", str(error), "forwarded events are sent again")
         if damage.is_damaged():
             connection.close()  # before the reader: SQLite's last connection writes the log back
-        self._outbox.close()
+        self.outbox.close()
         if damage.is_damaged():
             return
         try:

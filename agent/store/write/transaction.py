@@ -98,13 +98,9 @@ class Transactions:
 
     def flush(self) -> None:
         """Write the pending changes now."""
-        if self.has_pending():
+        if self.memory.progress.has_pending() or self.duplicates.has_pending():
             with self.begin():
                 pass
-
-    def has_pending(self) -> bool:
-        """Whether marks or counts of duplicates wait for a transaction."""
-        return self.memory.progress.has_pending() or self.duplicates.has_pending()
 
     def note_wear(self) -> None:
         """Write the wear at the end, when no transaction follows that could carry it."""
