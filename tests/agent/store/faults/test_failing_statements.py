@@ -96,6 +96,7 @@ async def work(store: EventStore, clock: HandClock, first: int, acked: set[int])
 
 
 @pytest.mark.guarantee(1)
+@pytest.mark.heavy
 async def test_any_statement_may_fail_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
