@@ -11,8 +11,7 @@ from typing import Any
 
 from agent import release
 from agent.config.lanes import DEFAULT_LANE
-from agent.forward.delivery.in_doubt import read_held, read_in_doubt
-from agent.forward.receipts.hold import read_hold
+from agent.forward.facts import read_held, read_hold, read_in_doubt
 from agent.mqtt.session import read_session
 from agent.store.counts import EventCounts
 from agent.store.errors import DamagedEventError, naming

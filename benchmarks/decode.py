@@ -13,7 +13,7 @@ from agent.config.settings import IdentitySettings
 from agent.decode import Undecodable, decode
 from agent.delivery import Delivery, ForeignFormat, Media
 from agent.identity.identify import identify
-from agent.mappings import builtin
+from agent.mappings import catalog
 from benchmarks import report
 from benchmarks.bodies import BODY_BYTES, slow_bodies
 from benchmarks.report import Figure
@@ -75,7 +75,7 @@ def seconds(body: bytes, media: Media | ForeignFormat, deliveries: int = 1) -> f
 
 def mapping_figures() -> list[Figure]:
     """Return the time of an uplink by its mapping and in our own JSON, measured in turns."""
-    uplink = ForeignFormat(builtin.mappings()["chirpstack-v4"], TOPIC, {})
+    uplink = ForeignFormat(catalog.builtin()["chirpstack-v4"], TOPIC, {})
     forms: dict[str, tuple[bytes, Media | ForeignFormat]] = {
         "an uplink of ChirpStack, by its mapping": (json.dumps(UPLINK).encode(), uplink),
         "the same event in our JSON": (json.dumps(OWN).encode(), Media.JSON),
@@ -94,7 +94,7 @@ def main() -> None:
     """Measure every body in every format and by every mapping, print the slowest and write the JSON."""
     bodies = slow_bodies()
     formats: dict[str, Media | ForeignFormat] = {media.name: media for media in Media}
-    formats |= {name: ForeignFormat(mapping, TOPIC, {}) for name, mapping in builtin.mappings().items()}
+    formats |= {name: ForeignFormat(mapping, TOPIC, {}) for name, mapping in catalog.builtin().items()}
     cases = {f"{name}, as {format_}": (bodies[name], formats[format_]) for name in bodies for format_ in formats}
     # One round over all of them after the other: a slow moment of the machine must not catch all rounds of a body.
     rounds = [[seconds(*case) for case in cases.values()] for _ in range(ROUNDS)]

@@ -31,9 +31,9 @@ ReadBody = Callable[[], Awaitable[bytes]]
 
 def builtin_mappings() -> Mapping[str, EventMapping]:
     """Return the built-in mappings; their library is imported at the first call."""
-    from agent.mappings import builtin
+    from agent.mappings import catalog
 
-    return builtin.mappings()
+    return catalog.builtin()
 
 
 class Events:

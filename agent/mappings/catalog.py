@@ -4,15 +4,38 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
-from agent.mappings import builtin
 from agent.mappings.mapping import EventMapping, MappingError, read
+
+_FILE = "builtin.toml"
+
+
+@cache
+def builtin() -> Mapping[str, EventMapping]:
+    """Return the built-in mappings, in builtin.toml beside this file, by their names."""
+    return {mapping.name: mapping for mapping in map(read, tomllib.loads(_text())["mappings"])}
+
+
+def written(name: str) -> str:
+    """Return a built-in mapping as it stands in the file, with its comment."""
+    return next(part for part in _text().split("\n\n") if f'name = "{name}"' in part).strip() + "\n"
+
+
+def topics(name: str) -> str:
+    """Return the line about a mapping's topics."""
+    return written(name).partition("\n")[0].removeprefix("# ")
+
+
+def _text() -> str:
+    return files("agent.mappings").joinpath(_FILE).read_text()
 
 
 def catalog(own: Sequence[EventMapping], folder: Path | None) -> Mapping[str, EventMapping]:
     """Return all mappings by their names; raise MappingError where a file is wrong or a name occurs twice."""
-    known = dict(builtin.mappings())
+    known = dict(builtin())
     for mapping in configured(own, folder):
         if mapping.name in known:
             raise MappingError(f"{mapping.name}: expected another name, there is such a mapping")
@@ -28,8 +51,7 @@ def configured(own: Sequence[EventMapping], folder: Path | None) -> Sequence[Eve
 def _read_folder(folder: Path) -> Sequence[EventMapping]:
     """Return the mappings of all files `*.toml`, each with tables [[mappings]]."""
     try:
-        files = sorted(folder.iterdir())
-        texts = {file: file.read_text(encoding="utf-8") for file in files if file.suffix == ".toml"}
+        texts = {file: file.read_text(encoding="utf-8") for file in sorted(folder.iterdir()) if file.suffix == ".toml"}
     except (OSError, UnicodeDecodeError) as error:
         raise MappingError(f"{folder}: cannot be read: {error}") from None
     return [mapping for file, text in texts.items() for mapping in _read_file(file, text)]

@@ -25,18 +25,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the names with their topics, or one mapping."""
-    from agent.mappings import builtin
+    from agent.mappings import catalog
 
-    known = builtin.mappings()
+    known = catalog.builtin()
     if arguments.name is None:
         for name in known:
-            topics = builtin.topics(name)
+            topics = catalog.topics(name)
             print(json_line({"name": name, "topics": topics}) if arguments.json else f"{name:22} {topics}")
         return 0
     if arguments.name not in known:
         near = nearest(arguments.name, known)
         print_error(f"unknown mapping {arguments.name!r}" + (f"; did you mean {near}?" if near else ""))
         return FAILURE
-    text = builtin.written(arguments.name)
+    text = catalog.written(arguments.name)
     print(json_line(dict(known[arguments.name].table)) if arguments.json else text.rstrip())
     return 0

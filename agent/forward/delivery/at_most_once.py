@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from agent.forward.delivery import oversized
-from agent.forward.delivery.in_doubt import read_in_doubt
 from agent.forward.delivery.in_flight import InFlightBatch
 from agent.forward.delivery.session import (
     FIXED,
@@ -23,6 +22,7 @@ from agent.forward.delivery.session import (
     serve,
 )
 from agent.forward.errors import SessionError, TopicMissingError, UnreachableError
+from agent.forward.facts import read_in_doubt
 from agent.forward.kafka.attempt import attempt
 from agent.forward.kafka.client import LastError, describe
 from agent.forward.kafka.record import is_own

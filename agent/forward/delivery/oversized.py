@@ -17,7 +17,7 @@ from typing import Final
 from confluent_kafka import KafkaError
 
 from agent.clock import Clock
-from agent.forward.delivery.in_doubt import HeldEvent, read_held, write_held
+from agent.forward.facts import HeldEvent, read_held, write_held
 from agent.forward.kafka.record import is_own
 from agent.store.facts import OVERSIZED
 from agent.store.port import Outbox, StoredEvent

@@ -19,7 +19,7 @@ from agent.forward.errors import SessionError
 from agent.forward.kafka.client import LastError, code_of, describe
 from agent.forward.kafka.health import Link
 from agent.forward.kafka.login_files import WallSteps
-from agent.forward.kafka.record import encode, value_bytes
+from agent.forward.kafka.record import encode
 from agent.forward.kafka.topic import BY_KEY, TopicView, TopicWatch
 from agent.forward.kafka.uplink import Uplink
 from agent.store.port import Outbox, StoredEvent
@@ -163,7 +163,8 @@ class Session:
 
     def _size(self, event: StoredEvent) -> int:
         """Return the size of the value of an event's record."""
-        return value_bytes(encode(event, self._context.gateway, self._context.sign))
+        _, value, _ = encode(event, self._context.gateway, self._context.sign)
+        return len(value)
 
 
 class Mode(Protocol):

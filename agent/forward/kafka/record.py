@@ -14,12 +14,6 @@ def encode(event: StoredEvent, gateway: str, sign: Callable[[bytes, bytes, bytes
     return encode_record(event.fingerprint, gateway, event.label, event.tail, *stated, sign=sign)
 
 
-def value_bytes(record: Record) -> int:
-    """Return the size of a record's value."""
-    _, value, _ = record
-    return len(value)
-
-
 def is_own(event: StoredEvent) -> bool:
     """Whether an event is the gateway's own, such as the declaration of a gap."""
     return read_header_fields(event.tail).via == "gateway"

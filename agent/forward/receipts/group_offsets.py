@@ -91,15 +91,8 @@ class GroupOffsets:
         raise UnreachableError("the agent stops")
 
     def read_label(self, partition: int, offset: int, stop: threading.Event) -> RecordLabel | None:
-        """Return the label of the record at an offset, as the function `read_label` does."""
-        return read_label(self._consumer, self._topic, partition, offset, stop)
-
-
-def read_label(
-    consumer: Consumer, topic: str, partition: int, offset: int, stop: threading.Event
-) -> RecordLabel | None:
-    """Return the label of the record at an offset, NO_LABEL where there is none, None where no broker answers."""
-    return read_labels(consumer, topic, {partition: offset}, stop).get(partition)
+        """Return the label of the record at an offset, NO_LABEL where there is none, None where no broker answers."""
+        return read_labels(self._consumer, self._topic, {partition: offset}, stop).get(partition)
 
 
 def read_labels(

@@ -13,13 +13,13 @@ from typing import Final
 from agent.clock import SystemClock
 from agent.config.settings import KafkaSettings, ReceiptSettings
 from agent.forward.errors import KafkaSettingsError, SessionError, UnsupportedError
+from agent.forward.facts import Hold, read_hold
 from agent.forward.kafka.attempt import close
 from agent.forward.kafka.client import LastError, open_admin, open_reader
 from agent.forward.kafka.connect import check_reachable
 from agent.forward.kafka.health import UNREACHABLE, UNSUPPORTED
 from agent.forward.kafka.login_files import Hours, LoginFiles
 from agent.forward.receipts.group_offsets import GroupOffsets
-from agent.forward.receipts.hold import Hold, read_hold
 from agent.forward.receipts.rules import BatchDecision, Rules, Verdict, View, choose_table, decide, is_taken
 from agent.forward.receipts.truncation import Decided, Leadership, Resends, overrule, records_to_check
 from agent.store.facts import RECEIPTS_HELD, RECEIPTS_TABLE

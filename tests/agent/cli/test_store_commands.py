@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.forward.delivery.in_doubt import HeldEvent, write_held
-from agent.forward.receipts.hold import Hold
+from agent.forward.facts import HeldEvent, Hold, write_held
 from agent.store.facts import OVERSIZED, RECEIPTS_HELD
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database, disk_space

@@ -20,7 +20,7 @@ from agent.config.settings import IdentitySettings
 from agent.decode import Undecodable, decode
 from agent.delivery import Delivery, ForeignFormat, Media
 from agent.identity.identify import identify
-from agent.mappings import builtin
+from agent.mappings import catalog
 from benchmarks.bodies import BODY_BYTES, slow_bodies
 from contract.record import ClockTrust
 from contract.values import MARKS_MAX, NFC_SHRINK_MAX, InvalidValue, check_text
@@ -100,11 +100,11 @@ def test_no_body_of_64_kib_takes_more_work_than_its_length_allows(
 
 
 @pytest.mark.parametrize("size", [SHORT_BYTES, pytest.param(LONG_BYTES, marks=pytest.mark.heavy)])
-@pytest.mark.parametrize("mapping", builtin.mappings())
+@pytest.mark.parametrize("mapping", catalog.builtin())
 def test_no_body_takes_a_mapping_more_work_than_its_length_allows(
     mapping: str, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    format_ = ForeignFormat(builtin.mappings()[mapping], ["a", "b", "c", "d"], {})
+    format_ = ForeignFormat(catalog.builtin()[mapping], ["a", "b", "c", "d"], {})
     for body in BODIES[size].values():
         hold_to_its_bounds(body, format_, monkeypatch)
 

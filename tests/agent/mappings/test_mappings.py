@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agent.decode import Decoded, Undecodable, decode
 from agent.delivery import Delivery, ForeignFormat, Media
-from agent.mappings import builtin
+from agent.mappings import catalog
 from agent.mappings.mapping import EventMapping, MappingError, read
 from agent.mappings.plain import WORK_MAX, plain
 from contract.event import Event
@@ -49,7 +49,7 @@ def reason(mapping: EventMapping, body: str, topic: str = "") -> str:
 
 @pytest.mark.parametrize("published", PUBLISHED, ids=lambda one: f"{one.mapping} {one.topic}")
 def test_what_a_product_publishes_is_its_event(published: Published) -> None:
-    found = decoded(builtin.mappings()[published.mapping], published.body, published.topic)
+    found = decoded(catalog.builtin()[published.mapping], published.body, published.topic)
     assert found.rejected == ()
     if published.event is None:
         assert (found.events, found.skipped) == ((), 1)
@@ -60,13 +60,13 @@ def test_what_a_product_publishes_is_its_event(published: Published) -> None:
 
 
 def test_each_built_in_mapping_has_messages() -> None:
-    assert {published.mapping for published in PUBLISHED} == set(builtin.mappings())
+    assert {published.mapping for published in PUBLISHED} == set(catalog.builtin())
 
 
-@pytest.mark.parametrize("name", builtin.mappings())
+@pytest.mark.parametrize("name", catalog.builtin())
 def test_what_is_printed_can_be_copied(name: str) -> None:
-    [table] = tomllib.loads(builtin.written(name))["mappings"]
-    assert read(table) == builtin.mappings()[name]
+    [table] = tomllib.loads(catalog.written(name))["mappings"]
+    assert read(table) == catalog.builtin()[name]
 
 
 def test_an_array_becomes_an_event_for_each_element() -> None:
@@ -245,11 +245,11 @@ def test_a_plain_expression_yields_what_the_interpreter_does(expression: str, bo
     assert repr(found(body)) == repr(jmespath.search(expression, body))
 
 
-@pytest.mark.parametrize("name", builtin.mappings())
+@pytest.mark.parametrize("name", catalog.builtin())
 @given(BODIES, st.text("a/", max_size=12))
 def test_nothing_raises_whatever_is_published(name: str, body: Any, topic: str) -> None:
     try:
-        found = decoded(builtin.mappings()[name], json.dumps(body), topic)
+        found = decoded(catalog.builtin()[name], json.dumps(body), topic)
     except Undecodable:
         return
     assert found.skipped or found.events or found.rejected

@@ -14,7 +14,7 @@ from agent.cli.doctor.finding import Condition, Finding
 from agent.cli.doctor.mqtt import VERSION_TOPIC, check_mqtt, check_session, check_zigbee2mqtt, judge_mosquitto
 from agent.config.settings import MqttSettings
 from agent.config.subscriptions import Subscription
-from agent.mappings import builtin
+from agent.mappings import catalog
 from agent.status import GatewayStatus
 from agent.store.counts import EventCounts
 from simulators.services.mosquitto import Mosquitto
@@ -55,7 +55,7 @@ def test_a_broker_with_the_right_settings_and_a_right_zigbee2mqtt_are_fine(broke
 
 
 def test_a_publisher_at_qos_0_and_a_mapping_without_identity_are_told(broker: Mosquitto) -> None:
-    known = builtin.mappings()
+    known = catalog.builtin()
     subscriptions = tuple(Subscription(f"{name}/+/state", known[name]) for name in ("esphome", "zwave-js-ui"))
     settings = MqttSettings(
         enabled=True, host="127.0.0.1", port=broker.port, base_topic="", subscriptions=subscriptions

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agent.config.settings import KafkaSettings
-from agent.forward.delivery.in_doubt import HeldEvent, InDoubtBatches, read_held, read_in_doubt, write_held
 from agent.forward.delivery.oversized import REASON
+from agent.forward.facts import HeldEvent, InDoubtBatches, read_held, read_in_doubt, write_held
 from agent.store.facts import IN_DOUBT, OVERSIZED
 from contract.event import Event
 from tests.agent.forward.broker import KafkaTopic, sequence

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent.forward.delivery.at_most_once import AtMostOnceSession
-from agent.forward.delivery.in_doubt import InDoubtBatches
+from agent.forward.facts import InDoubtBatches
 from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic, LinkedTopic, sequence
 from tests.agent.forward.checks import assert_each_once

@@ -12,8 +12,8 @@ import pytest
 from agent.clock import SystemClock
 from agent.config.settings import KafkaSettings
 from agent.forward.delivery import oversized
-from agent.forward.delivery.in_doubt import read_held
 from agent.forward.delivery.lanes import Turn, Turns
+from agent.forward.facts import read_held
 from agent.forward.forwarder import SILENCE_MS, ForwardedLane
 from agent.forward.kafka.health import REACHABLE
 from agent.forward.kafka.uplink import Properties, Uplink

@@ -10,9 +10,9 @@ import pytest
 
 from agent.config.settings import KafkaSettings
 from agent.forward.delivery import oversized
-from agent.forward.delivery.in_doubt import read_held
 from agent.forward.delivery.oversized import HELD_MAX, REASON, RETRY_MS, Oversized
 from agent.forward.errors import UnreachableError
+from agent.forward.facts import read_held
 from agent.forward.kafka.health import UNREACHABLE
 from agent.store.facts import OVERSIZED
 from agent.store.port import Batch, StoredEvent

@@ -13,10 +13,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from agent.config.settings import KafkaSettings
+from agent.forward.facts import read_hold
 from agent.forward.kafka.client import LastError
 from agent.forward.kafka.health import FAILING, UNREACHABLE
 from agent.forward.receipts.group_offsets import GroupOffsets, read_receipt
-from agent.forward.receipts.hold import read_hold
 from agent.forward.receipts.poller import FLOWING
 from agent.store.facts import RECEIPTS_HELD, RECEIPTS_TABLE
 from agent.store.port import Batch, Offsets, OutboxError

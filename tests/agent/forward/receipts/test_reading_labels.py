@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 
 from agent.forward.kafka.record import encode
-from agent.forward.receipts.group_offsets import NO_LABEL, read_label
+from agent.forward.receipts.group_offsets import NO_LABEL, read_labels
 from tests.agent.forward.broker import ANSWER_SECONDS_MAX, KafkaTopic
 from tests.agent.forward.events import readings
 from tests.agent.forward.running import GATEWAY
@@ -53,8 +53,7 @@ def test_a_record_that_its_leader_does_not_show_yet_is_waited_for(kafka: KafkaTo
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     with reader(kafka) as opened:
         opened.at_end = lambda: produce(kafka, producer)
-        label = read_label(opened, kafka.topic, 0, 0, threading.Event())
-    assert label is not None
+        label = read_labels(opened, kafka.topic, {0: 0}, threading.Event())[0]
     assert (label.gateway, label.sequence) == (GATEWAY, 1)
 
 
@@ -66,4 +65,4 @@ def test_an_aborted_record_has_no_label_though_nothing_follows_it(kafka: KafkaTo
     produce(kafka, producer)
     producer.abort_transaction(ANSWER_SECONDS_MAX)
     with reader(kafka) as opened:
-        assert read_label(opened, kafka.topic, 0, 0, threading.Event()) == NO_LABEL
+        assert read_labels(opened, kafka.topic, {0: 0}, threading.Event()) == {0: NO_LABEL}

@@ -1,4 +1,4 @@
-"""The durable facts of events whose arrival is unknown, and of those that Kafka has refused: they are tried again."""
+"""The durable facts of forwarding: what is in doubt, what Kafka has refused, whether receipts are held."""
 
 from __future__ import annotations
 
@@ -67,3 +67,21 @@ def write_held(held: Mapping[int, HeldEvent]) -> str:
 def read_held(fact: str | None) -> dict[int, HeldEvent]:
     """Return the held events by position, as the fact has them."""
     return {int(position): HeldEvent(**event) for position, event in json.loads(fact or "{}").items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The group's commits are no receipts that count."""
+
+    since: int
+    """In milliseconds since 1970 UTC, by the gateway's clock."""
+    reason: str
+
+    def __str__(self) -> str:
+        """Return the fact's text."""
+        return json.dumps(asdict(self))
+
+
+def read_hold(fact: str | None) -> Hold | None:
+    """Return the hold that a fact describes; None where receipts are not held."""
+    return Hold(**json.loads(fact)) if fact else None
