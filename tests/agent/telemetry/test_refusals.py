@@ -83,7 +83,7 @@ def test_a_firmware_whose_every_request_is_refused_is_named_wherever_one_looks(a
         assert f'oncegate_deliveries_refused_total{{reason="undecodable",via="{via}"}}' in counted
         assert f'oncegate_deliveries_refused_total{{reason="not found",via="{via}"}}' in counted
         assert f"request=refused via={via} sender=" in log
-    assert len({(one["via"], one["reason"]) for one in shown["feed"] if one["outcome"] == "refused"}) == requests
+    assert [one["outcome"] for one in shown["feed"]] == ["refused"] * requests
 
 
 def test_a_message_that_nobody_can_be_told_about_counts_as_a_request_that_is_refused() -> None:
