@@ -191,10 +191,10 @@ class TopicTraffic:
         for gateway in self.gateways:
             gateway.close()
 
-    def burst(self, count: int, partition: int | None = None, *, reuses_ids: bool = False) -> None:
+    def burst(self, count: int, partition: int | None = None) -> None:
         """Send new events, some of them by both gateways, and some of the earlier ones again."""
         first, second = self.gateways
-        events = self._events(count, _REUSED if reuses_ids else 0.0)
+        events = self._events(count)
         first.send(events, self.random, partition)
         both = self.random.sample(events, int(count * _REPEATED))
         second.send([*self._events(count), *both], self.random, partition)
@@ -212,12 +212,12 @@ class TopicTraffic:
         """The number of events without a receipt."""
         return sum(gateway.outstanding for gateway in self.gateways)
 
-    def _events(self, count: int, reused_share: float = 0.0) -> list[Event]:
+    def _events(self, count: int) -> list[Event]:
         """Return events of several devices, some of which have begun to count again."""
         events = []
         for number in range(self._ids, self._ids + count):
             device = f"urn:dev:mac:02005e{self.random.randrange(_DEVICES):06x}"
-            reused = self.random.random() < 0.02
+            reused = self.random.random() < _REUSED
             data = {"temperature": self.random.uniform(15, 25)}
             events.append(Event(device, id=self.random.randrange(10) if reused else 10 + number, time=now(), data=data))
         self._ids += count

@@ -202,7 +202,7 @@ class Stage:
             self.traffic.send_malformed()
         if odd and "aborted" in self._plan.faults:
             self.traffic.abort(self.facts.aborted)
-        self.traffic.burst(self._plan.events, reuses_ids=odd)
+        self.traffic.burst(self._plan.events)
 
     def _watch(self) -> None:
         """Start the consumer, and wait until it has ended or all is done, or until nothing moves any more.
