@@ -63,6 +63,10 @@ SETTINGS = {
     f"{_STATE}.rocksdb.maxMemoryUsageMB": str(ROCKSDB_MEGABYTES_MAX),
     # Otherwise each commit lists all files of the table again, up to 2,000.
     "spark.databricks.delta.allFilesInCrc.enabled": "false",
+    # A log is kept for an hour and removed files for longer: Delta's own readers go back no further than the log.
+    "spark.databricks.delta.vacuum.enforceDeletedFileAndLogRetentionDurationCompatibility": "false",
+    # Otherwise VACUUM removes what is older than a week, whatever `maintenance --retain` says.
+    "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled": "false",
     # The number of tasks with which VACUUM lists a table's folders; the default is 10,000.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
     "spark.sql.parquet.pushdown.inFilterThreshold": str(NAMED_MAX),

@@ -129,7 +129,7 @@ def jars_for(arguments: Sequence[str], home: Path) -> list[Path]:
     sets = [coordinates.SPARK]
     if any(word.partition("=")[2].startswith(_S3) or word.startswith(_S3) for word in arguments):
         sets.append(coordinates.S3A)
-    wanted = [jar for of in sets for jar in pinned[of]]
+    wanted = [jar for of in sets for jar in pinned[coordinates.name_for(of, home)]]
     missing = [jar for jar in wanted if not (home / "jars" / jar.coordinates.file_name).is_file()]
     if new := download.missing_from(missing, download.folder_of_jars()):
         print(f"oncegate-cloud: downloading {len(new)} jars to {download.folder_of_jars()}, once", file=sys.stderr)

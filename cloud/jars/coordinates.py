@@ -14,6 +14,8 @@ SPARK = "spark"
 """Spark's connector to Kafka, and Delta; pyspark has all others."""
 S3A = "s3a"
 """Spark's connector to S3."""
+_OF_LINES = {"4.2": "", "4.1": "_4_1"}
+"""What the sets of a line of Spark have behind their name."""
 
 
 class JarError(Exception):
@@ -63,6 +65,16 @@ def read_lock(lock_file: Path = LOCK_FILE) -> dict[str, tuple[Jar, ...]]:
         of, coordinates, sha256 = line.split()
         sets[of] = (*sets.get(of, ()), Jar(parse_coordinates(coordinates), sha256))
     return sets
+
+
+def name_for(of: str, home: Path) -> str:
+    """Return the name of a set for the Spark in a folder; raise JarError for a line that the job does not run on."""
+    versions = [file.stem.rpartition("-")[2] for file in (home / "jars").glob("spark-core_*.jar")]
+    line = ".".join(versions[0].split(".")[:2]) if versions else "unknown"
+    if line not in _OF_LINES:
+        supported = " or ".join(sorted(_OF_LINES))
+        raise JarError(f"SPARK_HOME={home}: Spark {line} is not supported; use {supported}, or the installed pyspark")
+    return of + _OF_LINES[line]
 
 
 def write_lock(sets: Mapping[str, Iterable[Jar]], lock_file: Path = LOCK_FILE) -> None:

@@ -27,7 +27,7 @@ _FLUSH_FAILED = "oncegate-flush-failed"
 _PROBE = "oncegate-probe"
 _WRONG_CHECKSUM = "ChecksumException"
 _VERSION = "v1"
-"""The version of both logs in Spark 3 and 4.0; their format is internal to Spark, not an interface."""
+"""The version of both logs in Spark 3 to 4.2; their format is internal to Spark, not an interface."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,11 +35,12 @@ def main() -> None:
     required: dict[str, Roots] = tomllib.loads(ROOTS_FILE.read_text())
     shipped = {_VERSION.sub("", file.name) for file in (ivy.pyspark_folder() / "jars").glob("*.jar")}
     sets = {of: _resolve(roots) for of, roots in required.items()}
-    for of in (jars.SPARK, jars.S3A):
+    of_job = [of for of in sets if of.startswith((jars.SPARK, jars.S3A))]
+    for of in of_job:
         sets[of] = [jar for jar in sets[of] if _VERSION.sub("", jar.coordinates.file_name) not in shipped]
     for of, pinned in sets.items():
         print(f"lock: {of}: {len(pinned)} jars")
-    write_lock({of: sets.pop(of) for of in (jars.SPARK, jars.S3A)}, coordinates.LOCK_FILE)
+    write_lock({of: sets.pop(of) for of in of_job}, coordinates.LOCK_FILE)
     write_lock(sets, jars.LOCK_FILE)
 
 

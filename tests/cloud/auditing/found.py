@@ -16,7 +16,7 @@ EPOCH, MARK = "5f1c0d6b6a0f4f1d", "1876d2e5f34f91105e52555b000b5edc"
 SUBJECT = Subject(
     ENDED,
     Series(3, ENDED - timedelta(days=2)),
-    *("0.1.0", "4.0.4"),
+    *("0.1.0", "4.2.0"),
     parse(
         [
             *("--bootstrap-servers", "kafka-1.example.org:9092,kafka-2.example.org:9092"),

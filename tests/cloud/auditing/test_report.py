@@ -23,7 +23,7 @@ from tests.support import browser
 
 HOSTILE = "gw-<img src=x onerror=alert(1)>\x1b[31m\u202egpj"
 FACTS = (
-    *("2026-05-01 12:00:00 UTC", "number 3 in its folder", "2026-04-29 12:00:00 UTC", "oncegate 0.1.0, Spark 4.0.4"),
+    *("2026-05-01 12:00:00 UTC", "number 3 in its folder", "2026-04-29 12:00:00 UTC", "oncegate 0.1.0, Spark 4.2.0"),
     *("/var/lib/oncegate-cloud/events (delta)", "oncegate.events (id AbCdEfGhIjKlMnOpQrStUv) at kafka-1", "3,600 s"),
     *("group oncegate-cloud", "1 offset deleted before"),
 )

@@ -172,9 +172,10 @@ def test_files_that_only_the_driver_in_the_cluster_has_are_not_read_here() -> No
     assert words[-2:] == list(options)
 
 
-def install_spark(folder: Path) -> None:
+def install_spark(folder: Path, version: str = "4.2.0") -> None:
     """Create what the program looks for in an installation of Spark."""
-    for name in ("bin/spark-submit", *(f"jars/{jar.coordinates.file_name}" for jar in PINNED)):
+    own = (f"jars/spark-core_2.13-{version}.jar", *(f"jars/{jar.coordinates.file_name}" for jar in PINNED))
+    for name in ("bin/spark-submit", *own):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
 
@@ -192,6 +193,16 @@ def test_a_spark_home_without_spark_is_named(tmp_path: Path) -> None:
     assert f"SPARK_HOME={tmp_path}: there is no bin/spark-submit" in done.stderr
 
 
+def test_each_line_of_spark_gets_its_jars_and_another_is_named(tmp_path: Path) -> None:
+    install_spark(tmp_path / "older", "4.1.3")
+    words = submitted(*JOB, SPARK_HOME=str(tmp_path / "older"))
+    assert "delta-spark_4.1_2.13" in words[words.index("--jars") + 1]
+    install_spark(tmp_path / "oldest", "4.0.5")
+    done = call(*JOB, SPARK_HOME=str(tmp_path / "oldest"))
+    assert done.returncode == 1
+    assert "Spark 4.0 is not supported; use 4.1 or 4.2, or the installed pyspark" in done.stderr
+
+
 def test_a_cache_that_cannot_be_written_is_named_with_its_variable(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     install_spark(tmp_path / "home")
@@ -201,7 +212,9 @@ def test_a_cache_that_cannot_be_written_is_named_with_its_variable(tmp_path: Pat
 
 
 @pytest.mark.parametrize("place", ["s3a://plant/events", "s3://plant/events"])
-def test_a_table_in_s3_needs_the_connector(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_in_s3_needs_the_connector(place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-core_2.13-4.2.0.jar").touch()
     asked: list[int] = []
 
     def note(jars: Sequence[Jar]) -> tuple[Path, ...]:
@@ -209,9 +222,9 @@ def test_a_table_in_s3_needs_the_connector(place: str, monkeypatch: pytest.Monke
         return ()
 
     monkeypatch.setattr("cloud.jars.download.ensure", note)
-    spark.jars_for(["--table", place], Path("/absent"))
-    spark.jars_for([f"--table={place}"], Path("/absent"))
-    spark.jars_for(["--table", "events"], Path("/absent"))
+    spark.jars_for(["--table", place], tmp_path)
+    spark.jars_for([f"--table={place}"], tmp_path)
+    spark.jars_for(["--table", "events"], tmp_path)
     both = len(PINNED) + len(coordinates.read_lock()[coordinates.S3A])
     assert asked == [both, both, len(PINNED)]
 

@@ -1,0 +1,85 @@
+"""What an earlier release has left behind goes on under this one: table, checkpoint, topic and store (make.py)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contract.event import Event
+from simulators.evidence.topic import Topic
+from simulators.services.install import programs
+from simulators.services.kafka.broker import Broker
+from simulators.services.postgres import DATABASE, USER, Postgres
+from tests.cloud.gateway import Gateway
+from tests.cloud.running import POSTGRES, CloudSide
+from tests.evolution.make import EVENTS, SINKS, STORED, records, topic
+from tests.support.posting_gateway import PostingGateway
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.heavy, pytest.mark.kafka, pytest.mark.guarantee(0)]
+RELEASES = sorted((Path(__file__).parent / "fixtures").glob("*.tar.xz"))
+
+
+@pytest.fixture(params=RELEASES, ids=lambda file: file.name.removesuffix(".tar.xz"))
+def left(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Return the folder with what a release has left."""
+    with tarfile.open(request.param) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path
+
+
+@pytest.fixture
+def broker(left: Path) -> Iterator[Broker]:
+    with Broker(left / "broker") as running:
+        yield running
+
+
+@pytest.fixture
+def server(left: Path) -> Iterator[Postgres]:
+    with Postgres(left) as running:
+        running.write_connection(left / "connection")
+        where = ("--host=127.0.0.1", f"--port={running.port}", f"--username={USER}", DATABASE)
+        command = (programs.require("psql"), "--quiet", "--set=ON_ERROR_STOP=1", f"--file={left / 'dump.sql'}", *where)
+        environment = {**os.environ, "PGPASSFILE": str(left / "connection.pgpass")}
+        subprocess.run(command, check=True, env=environment)
+        yield running
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("sink", SINKS)
+def test_the_job_goes_on_with_table_and_checkpoint(left: Path, broker: Broker, server: Postgres, sink: str) -> None:
+    side = CloudSide(broker.bootstrap_servers, topic(sink), left / sink)
+    side.postgres = server if sink == POSTGRES else None
+    before = {row["fingerprint"]: row for row in side.rows()}
+    assert len(before) == EVENTS
+    assert len(side.quarantined()) == 2
+    sent = records()
+    new = Gateway("gw-3", "00000000000000c3").records([Event("urn:dev:mac:0000000000000009", id=1, data={"t": 2})])
+    again = records("gw-4", "00000000000000d4")[: EVENTS - 1]  # all but that which only its label identifies
+    try:
+        side.send([*sent, *again, *new], partition=0)
+        side.start()
+        side.wait_for_receipts(2 * len(sent) + len(again) + len(new))
+        assert side.stop() == 0
+    finally:
+        side.close()
+    after = {row["fingerprint"]: row for row in side.rows()}
+    assert len(after) == len(side.rows()) == EVENTS + 1
+    assert {mark: row.items() <= after[mark].items() for mark, row in before.items()} == dict.fromkeys(before, True)
+
+
+def test_the_agent_delivers_what_is_in_the_store_and_knows_it(left: Path, broker: Broker) -> None:
+    broker.create_topics()
+    with PostingGateway(left, left / "state", broker.bootstrap_servers).process() as gateway:
+        gateway.start()
+        for _ in range(STORED // 20):
+            assert gateway.post() == 200  # the same events again, and no new one
+        sent = Topic(broker.bootstrap_servers)
+        wait_until(lambda: sum(sent.ends().values()) >= STORED, "the events of the store")
+        gateway.agent.terminate()
+    assert sum(sent.ends().values()) == STORED
