@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from agent.forward.receipts.group_offsets import read_receipt
 from cloud import job
+from cloud.jars import ivy
 from cloud.runtime.shutdown import StopRequest
 from cloud.settings import parse
 from cloud.stream.checkpoint import Checkpoint
@@ -69,6 +70,7 @@ class CloudSide:
     """The options of another package's sink."""
     master: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
+    spark_home: Path = field(default_factory=ivy.pyspark_folder)
 
     def __post_init__(self) -> None:
         # Never a member. Not AdminClient.list_consumer_group_offsets: it crashes before there is a coordinator.
@@ -124,7 +126,9 @@ class CloudSide:
 
     def spark_options(self) -> SparkOptions:
         """Return the options that Spark needs to reach the table."""
-        options = SparkOptions(settings=_SETTINGS, master=self.master, environment=self.environment)
+        options = SparkOptions(
+            settings=_SETTINGS, master=self.master, environment=self.environment, home=self.spark_home
+        )
         if self.s3 is None:
             return options
         return replace(

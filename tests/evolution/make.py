@@ -1,7 +1,7 @@
 """Make the fixtures of a release, from its own checkout: `python -m tests.evolution.make FOLDER`.
 
-What it leaves: a broker's data with the topics of two jobs, their Delta table, database, quarantines and checkpoints, and
-a gateway's store with events that Kafka does not have.
+They are a broker's data with the topics of two jobs, their Delta table, database, quarantines and checkpoints, and a
+gateway's store with events that Kafka does not have.
 """
 
 from __future__ import annotations

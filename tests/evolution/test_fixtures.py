@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cloud.jars import cache, ivy
 from contract.event import Event
 from simulators.evidence.topic import Topic
 from simulators.services.install import programs
@@ -22,6 +24,7 @@ from tests.support.posting_gateway import PostingGateway
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.kafka, pytest.mark.guarantee(0)]
+OLDER_SPARK = "4.1.1"
 RELEASES = sorted((Path(__file__).parent / "fixtures").glob("*.tar.xz"))
 
 
@@ -50,25 +53,40 @@ def server(left: Path) -> Iterator[Postgres]:
         yield running
 
 
+def older_spark() -> Path:
+    """Return the folder of the older line of Spark, which is downloaded once."""
+    folder = cache.folder() / f"pyspark-{OLDER_SPARK}"
+    if not folder.exists():
+        making = folder.with_name(f"{folder.name}.{os.getpid()}")
+        pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(making))
+        subprocess.run((*pip, f"pyspark=={OLDER_SPARK}"), check=True)
+        making.rename(folder)
+    return folder / "pyspark"
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("sink", SINKS)
-def test_the_job_goes_on_with_table_and_checkpoint(left: Path, broker: Broker, server: Postgres, sink: str) -> None:
+def test_the_job_goes_on_with_table_and_checkpoint_under_one_line_of_spark_and_the_next(
+    left: Path, broker: Broker, server: Postgres, sink: str
+) -> None:
     side = CloudSide(broker.bootstrap_servers, topic(sink), left / sink)
     side.postgres = server if sink == POSTGRES else None
-    before = {row["fingerprint"]: row for row in side.rows()}
+    before = {bytes(row["fingerprint"]): row for row in side.rows()}
     assert len(before) == EVENTS
     assert len(side.quarantined()) == 2
     sent = records()
     new = Gateway("gw-3", "00000000000000c3").records([Event("urn:dev:mac:0000000000000009", id=1, data={"t": 2})])
     again = records("gw-4", "00000000000000d4")[: EVENTS - 1]  # all but that which only its label identifies
     try:
-        side.send([*sent, *again, *new], partition=0)
-        side.start()
-        side.wait_for_receipts(2 * len(sent) + len(again) + len(new))
-        assert side.stop() == 0
+        for number, home in enumerate((older_spark(), ivy.pyspark_folder()), start=1):
+            side.spark_home = home
+            side.send([*sent, *again, *new], partition=0)
+            side.start()
+            side.wait_for_receipts(len(sent) + number * len([*sent, *again, *new]))
+            assert side.stop() == 0
     finally:
         side.close()
-    after = {row["fingerprint"]: row for row in side.rows()}
+    after = {bytes(row["fingerprint"]): row for row in side.rows()}
     assert len(after) == len(side.rows()) == EVENTS + 1
     assert {mark: row.items() <= after[mark].items() for mark, row in before.items()} == dict.fromkeys(before, True)
 
