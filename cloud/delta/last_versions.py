@@ -97,7 +97,7 @@ def _unreadable(spark: SparkSession, folder: Path, files: Mapping[str, Mapping[s
     """Read all values of the files, whose pages have checksums."""
     if not files:
         return ""
-    paths = [_url(_place(folder, name)) for name in files]
+    paths = [literal(f"file://{_place(folder, name)}") for name in files]
     rows = _rows(files)
     try:
         frame = spark.read.option(_VERIFY, "true").parquet(*paths)
@@ -114,7 +114,7 @@ def _unreadable_checkpoint(spark: SparkSession, file: Path) -> str:
     if not file.stat().st_size:
         return ""
     try:
-        frame = spark.read.option(_VERIFY, "true").parquet(_url(file))
+        frame = spark.read.option(_VERIFY, "true").parquet(literal(f"file://{file}"))
         frame.write.format("noop").mode("overwrite").save()
     except jvm.FAILURES as error:
         return str(error).splitlines()[0]
@@ -126,8 +126,9 @@ def _place(folder: Path, name: str) -> Path:
     return folder / name.removeprefix("file:").replace("///", "/", 1) if name.startswith("file:") else folder / name
 
 
-def _url(file: Path) -> str:
-    return _GLOB.sub(r"\\\g<0>", f"file://{file}")
+def literal(path: str) -> str:
+    """Return a path in which Spark finds no pattern."""
+    return _GLOB.sub(r"\\\g<0>", path)
 
 
 def _rows(files: Mapping[str, Mapping[str, Any]]) -> int | None:

@@ -26,7 +26,6 @@ logger = logging.getLogger(__name__)
 _CHANGE_FEED, _LOG = "delta.enableChangeDataFeed", "delta.logRetentionDuration"
 _OF_CHANGE_FEED = re.compile(r"interval \d+ seconds")
 """The length of the log as an earlier start has set it."""
-_GLOB = re.compile(r"[\\*?\[\]{}]")
 _SINGLE_DRIVER_SCHEMES = ("s3", "s3a", "s3n")
 """Schemes for which Delta's own log store excludes concurrent writers only within one process. Of two commits under one
 version the later replaces the earlier, whose rows are lost."""
@@ -118,8 +117,8 @@ class DeltaTable:
                 f"effects by hand, for the rows whose kafka_offset is in {commit.starts} to {commit.ends}, start once "
                 "without --effects until the next batch is written, and go on with it"
             )
-        escaped = [_GLOB.sub(r"\\g<0>", path) for path in paths]
-        return commit, self._spark.read.schema(self.rows().schema).option("basePath", self.path).parquet(*escaped)
+        read = self._spark.read.schema(self.rows().schema).option("basePath", self.path)
+        return commit, read.parquet(*map(last_versions.literal, paths))
 
     def feed_changes(self, seconds: int) -> None:
         """Record changes, and keep the log for a time, unless its owner has set another."""

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tarfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,18 +14,18 @@ import pytest
 
 from cloud.jars import cache, ivy
 from contract.event import Event
-from simulators.evidence.topic import Topic
+from simulators.evidence.topic import Topic, read
 from simulators.services.install import programs
 from simulators.services.kafka.broker import Broker
 from simulators.services.postgres import DATABASE, USER, Postgres
 from tests.cloud.gateway import Gateway
 from tests.cloud.running import POSTGRES, CloudSide
 from tests.evolution.make import EVENTS, SINKS, STORED, records, topic
-from tests.support.posting_gateway import PostingGateway
+from tests.support.posting_gateway import DEVICE, PostingGateway
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.kafka, pytest.mark.guarantee(0)]
-OLDER_SPARK = "4.1.1"
+OLDER_SPARK = "4.1.3"
 RELEASES = sorted((Path(__file__).parent / "fixtures").glob("*.tar.xz"))
 
 
@@ -73,10 +74,10 @@ def test_the_job_goes_on_with_table_and_checkpoint_under_one_line_of_spark_and_t
     side.postgres = server if sink == POSTGRES else None
     before = {bytes(row["fingerprint"]): row for row in side.rows()}
     assert len(before) == EVENTS
-    assert len(side.quarantined()) == 2
+    assert len(side.quarantined()) == 1
     sent = records()
     new = Gateway("gw-3", "00000000000000c3").records([Event("urn:dev:mac:0000000000000009", id=1, data={"t": 2})])
-    again = records("gw-4", "00000000000000d4")[: EVENTS - 1]  # all but that which only its label identifies
+    again = records("gw-4", "00000000000000d4")[:39]  # all but that which only its label identifies
     try:
         for number, home in enumerate((older_spark(), ivy.pyspark_folder()), start=1):
             side.spark_home = home
@@ -97,7 +98,8 @@ def test_the_agent_delivers_what_is_in_the_store_and_knows_it(left: Path, broker
         gateway.start()
         for _ in range(STORED // 20):
             assert gateway.post() == 200  # the same events again, and no new one
-        sent = Topic(broker.bootstrap_servers)
-        wait_until(lambda: sum(sent.ends().values()) >= STORED, "the events of the store")
+        topic = Topic(broker.bootstrap_servers)
+        wait_until(lambda: sum(topic.ends().values()) >= STORED, "the events of the store")
         gateway.agent.terminate()
-    assert sum(sent.ends().values()) == STORED
+    delivered = Counter(row.fingerprint for row in read(topic) if row.device == DEVICE)
+    assert (len(delivered), set(delivered.values())) == (STORED, {1})

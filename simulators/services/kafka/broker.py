@@ -99,7 +99,7 @@ class Broker(ProcessService):
         return self.process.alive
 
     def start(self) -> None:
-        """Start the broker and return once it answers; the first start formats its storage."""
+        """Start the broker and return once it answers; the first start formats its storage, where that is new."""
         if self._has_started:
             self._start_and_wait()
         else:
@@ -123,7 +123,8 @@ class Broker(ProcessService):
     def _start_first(self) -> None:
         for attempt in range(1, START_ATTEMPTS_MAX + 1):
             self._write_settings()
-            self._format_storage()
+            if not (self.data_folder / "meta.properties").exists():
+                self._format_storage()
             try:
                 self._start_and_wait()
             except ServiceError:
@@ -161,7 +162,7 @@ class Broker(ProcessService):
     def _format_storage(self) -> None:
         cluster = new_cluster() if self._node is None else self._node.cluster
         # `=`, since an id with a leading dash would be parsed as an option.
-        arguments = ["format", "--ignore-formatted", f"--cluster-id={cluster}", f"--config={self._properties_file}"]
+        arguments = ["format", f"--cluster-id={cluster}", f"--config={self._properties_file}"]
         for user, password in self._scram.items():
             arguments += ["--add-scram", f"SCRAM-SHA-512=[name={user},password={password}]"]
         done = subprocess.run(

@@ -244,6 +244,15 @@ def test_maintenance_compacts_and_the_last_commit_is_found_behind_its_own(spark:
     assert sorted(row["id"] for row in table.rows().collect()) == ["1", "2", "3", "4"]
 
 
+def test_the_new_rows_of_a_table_whose_path_looks_like_a_pattern_are_its_own(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = table_of(spark, tmp_path / "plant [1]{a}", Gateway().records(counters(1, 2)))
+    new = table.new_rows()
+    assert new is not None
+    assert sorted(row["id"] for row in new[1].collect()) == ["1", "2"]
+
+
 @pytest.mark.guarantee(5)
 def test_maintenance_is_refused_beside_a_job_where_two_processes_do_not_exclude_one_another(
     spark: SparkSession, tmp_path: Path
