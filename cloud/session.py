@@ -67,6 +67,8 @@ SETTINGS = {
     "spark.databricks.delta.vacuum.enforceDeletedFileAndLogRetentionDurationCompatibility": "false",
     # Otherwise VACUUM removes what is older than a week, whatever `maintenance --retain` says.
     "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled": "false",
+    # Spark 4.2 warns at each function of a transform where there is no pandas; `udf(useArrow=True)` asks for it.
+    "spark.sql.execution.pythonUDF.arrow.enabled": "false",
     # The number of tasks with which VACUUM lists a table's folders; the default is 10,000.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
     "spark.sql.parquet.pushdown.inFilterThreshold": str(NAMED_MAX),

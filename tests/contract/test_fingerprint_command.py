@@ -18,6 +18,7 @@ FINGERPRINT = "1876d2e5f34f91105e52555b000b5edc"
 def run(*arguments: str) -> int:
     parser = argparse.ArgumentParser()
     fingerprint.add_arguments(parser)
+    parser.add_argument("--json", action="store_true")  # as for every command that has JSON
     return fingerprint.run(parser.parse_args(arguments))
 
 

@@ -191,7 +191,7 @@ class Gateway:
 
 
 def _is_processed(store: EventStore) -> bool:
-    if not hasattr(store, "_outbox"):
+    if not hasattr(store, "outbox"):
         return False
     progress = store._memory.progress  # without its lock: this is no thread
     return not progress._coverage.forwarded() and progress._coverage.next_new(0, progress._end) is None

@@ -122,4 +122,4 @@ async def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
     assert (unknown.returncode, "is not in this store" in unknown.stderr) == (1, True)
     assert (beyond.returncode, "ends at sequence 2" in beyond.stderr) == (1, True)
     assert (away.returncode, "127.0.0.1:1" in away.stderr, "Traceback" in away.stderr) == (1, True, False)
-    assert (wrong.returncode, "a number from 1 on" in wrong.stderr) == (2, True)
+    assert (wrong.returncode, "expected a whole number, 1 or more" in wrong.stderr) == (2, True)
