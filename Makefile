@@ -52,7 +52,7 @@ $(READY): pyproject.toml constraints.txt
 	  $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv > /dev/null
 	fi
 	if [ ! -x $(BIN)/pip ]; then echo 'setup: making .venv'; $(PYTHON) -m venv .venv; fi
-	echo 'setup: installing the Python packages into .venv (a few minutes, once; pyspark is 430 MB)'
+	echo 'setup: installing the Python packages into .venv (a few minutes, once; pyspark is 450 MB)'
 	$(BIN)/pip install --quiet --disable-pip-version-check --use-pep517 -c constraints.txt -e '.[cloud,oscore,sim,dev]'
 	touch $@
 

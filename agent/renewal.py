@@ -52,7 +52,7 @@ def _stamps(places: Iterable[Path]) -> Iterator[_Stamp]:
         with suppress(OSError):
             for path in place.iterdir() if place.is_dir() else (place,):
                 found = path.stat()
-                yield path, found.st_ino, found.st_mtime_ns, found.st_size
+                yield path, found.st_ino, found.st_ctime_ns, found.st_size  # also after a change of rights
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ class Renewed(Generic[_Content]):
         self._read = read
         self._seen = look()
         self._content = read()
+        self._told = ""
 
     def present(self) -> _Content:
         """Return the content, read again where the file has changed."""
@@ -32,16 +33,19 @@ class Renewed(Generic[_Content]):
             if (seen := self._look()) != self._seen:
                 self._seen = seen
                 self._content = self._read()
+                self._told = ""
         except StopError as error:
-            effect = f"the earlier {self._what} stay in use"
-            logger.warning(f"{self._name}=unreadable reason=%r effect=%r", str(error), effect)
+            if str(error) != self._told:
+                self._told = str(error)
+                effect = f"the earlier {self._what} stay in use"
+                logger.warning(f"{self._name}=unreadable reason=%r effect=%r", self._told, effect)
         return self._content
 
 
 def stamp(path: Path, name: str) -> tuple[int, int, int]:
-    """Return what differs after a change of a local file; raise StopError where there is none."""
+    """Return what differs after a change of a local file or of its rights; raise StopError where there is none."""
     try:
         found = path.stat()
     except OSError as error:
         raise StopError(f"{name} {path}: {error.strerror}") from error
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return found.st_ino, found.st_ctime_ns, found.st_size

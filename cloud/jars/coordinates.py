@@ -68,13 +68,13 @@ def read_lock(lock_file: Path = LOCK_FILE) -> dict[str, tuple[Jar, ...]]:
 
 
 def name_for(of: str, home: Path) -> str:
-    """Return the name of a set for the Spark in a folder; raise JarError where it is of no supported line."""
+    """Return the name of SPARK or S3A for the Spark in a folder; raise JarError where it is of no supported line."""
     versions = [file.stem.rpartition("-")[2] for file in (home / "jars").glob("spark-core_*.jar")]
     line = ".".join(versions[0].split(".")[:2]) if versions else "unknown"
     if line not in _OF_LINES:
         supported = " or ".join(sorted(_OF_LINES))
         raise JarError(f"SPARK_HOME={home}: Spark {line} is not supported; use {supported}, or the installed pyspark")
-    return of + _OF_LINES[line] if of in {SPARK, S3A} else of
+    return of + _OF_LINES[line]
 
 
 def write_lock(sets: Mapping[str, Iterable[Jar]], lock_file: Path = LOCK_FILE) -> None:

@@ -30,10 +30,10 @@ from tests.support.waiting import until, wait_until
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 
 
-def write(file: Path, text: str) -> None:
+def write(file: Path, text: str, mode: int = 0o640) -> None:
     """Replace a secret as one should: by renaming a whole file."""
     new = file.with_name(f"{file.name}.new")
-    new.touch(0o640)
+    new.touch(mode)
     new.write_text(text)
     new.replace(file)
 
@@ -112,7 +112,10 @@ def check_http(agent: Process, port: int, tokens: Path, authority: Authority) ->
     write(tokens, "nonsense")
     agent.wait_for_log("secrets=unusable way=http")
     assert status_of(port, "two") == 200
-    write(tokens, line("two"))
+    write(tokens, line("two"), 0o644)
+    agent.wait_for_log("is open to others")
+    assert status_of(port, "one") == 200
+    tokens.chmod(0o640)
     wait_until(lambda: status_of(port, "one") == 401, "the former token counts no more")
     before = ssl.get_server_certificate(("127.0.0.1", port))
     authority.issue("http.pem", 3600)

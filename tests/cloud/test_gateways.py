@@ -62,3 +62,19 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
     file.chmod(0o640)
     with pytest.raises(StopError, match="others may read it"):
         GatewayFile(file)
+
+
+def test_a_file_that_is_away_is_told_once_and_one_whose_rights_were_wrong_is_read_once_they_are_right(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = write(tmp_path / "keys", f"gw-1,{ONE}")
+    file = GatewayFile(place)
+    place.unlink()
+    assert [file.renewed() for _ in range(3)] == [False] * 3
+    assert caplog.text.count("gateways=unreadable") == 1
+    write(place, f"gw-2,{TWO}").chmod(0o640)
+    assert not file.renewed()
+    assert "others may read it" in caplog.text
+    place.chmod(0o600)
+    assert file.renewed()
+    assert file.keys == {"gw-2": (bytes.fromhex(TWO),)}

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from agent.clock import Clock
 from agent.forward.delivery.in_flight import InFlightBatch
-from agent.forward.delivery.lanes import Expiry, Gathering, Turn
+from agent.forward.delivery.lanes import EVENTS_MAX, Expiry, Gathering, Turn
 from agent.forward.delivery.oversized import TOO_LARGE_CODES, Oversized
 from agent.forward.errors import SessionError
 from agent.forward.kafka.client import LastError, code_of, describe
@@ -36,7 +36,7 @@ POLL_SECONDS_MAX: Final = 0.02
 """How long a session waits at once for a delivery report."""
 STOP_MS_MAX: Final = 5_000
 """How long in-flight batches may take to be reported and marked when the agent stops."""
-BATCH_EVENTS_MAX = 1_000
+BATCH_EVENTS_MAX = EVENTS_MAX
 BATCH_BYTES_MAX = 512 * 1024
 """Bounds of one batch read from the outbox."""
 FIXED: Final[Mapping[str, str | None]] = {
