@@ -263,7 +263,8 @@ class Reader:
         """Make the effects that are due; whatever is read, waits until they are done."""
         if self._effects is None:
             return True
-        if not self._effects(self._places):
+        tell = partial(self._receipts.note_failing, self._read(self._places))
+        if not self._effects(self._places, tell):
             self._pause(self._places)
             return False
         if self._paused:

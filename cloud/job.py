@@ -28,6 +28,7 @@ from cloud.errors import EndingError, RestartError
 from cloud.gateways import GatewayFile
 from cloud.runtime import disk, jvm
 from cloud.runtime.outcome import exit_status, log_to_stderr
+from cloud.runtime.repeated import Repeated
 from cloud.runtime.shutdown import StopRequest
 from cloud.session import session
 from cloud.settings import JobSettings, parse
@@ -44,6 +45,7 @@ from cloud.stream.receipts import Receipts
 from cloud.stream.records import key_frame, observed, read_records
 from cloud.stream.source import drop_duplicates, read_topic
 from cloud.stream.topic_log import TopicLog
+from cloud.table.commits import Commit
 from cloud.table.devices import Devices
 from cloud.table.sink import EffectsSink, Sink
 from cloud.table.transform import Transform
@@ -102,8 +104,8 @@ def run_on_checkpoint(
         flush = partial(checkpoint.flush, folders)
         group = settings.kafka.group
         receipts = Receipts(admin, log, group, settings.succeeds, flush, sink.check, time.monotonic)
-        effects = open_effects(settings, checkpoint, sink, flush, observer, stop)
-        if not effects():
+        effects = open_effects(settings, checkpoint, sink, flush, observer, stop, receipts)
+        if not effects(last):
             return
         receipts.commit(last)
         offsets.check_plan(topic, checkpoint.unfinished(), ranges)
@@ -147,12 +149,14 @@ def open_effects(
     flush: Callable[[], None],
     observer: Observer,
     stop: StopRequest,
-) -> Callable[[], bool]:
-    """Return what makes the user's effects of the table's latest batch."""
+    receipts: Receipts,
+) -> Callable[[Commit], bool]:
+    """Return what makes the user's effects of the table's last commit."""
     if settings.effects is None:
         return no_effects
     new = cast("EffectsSink", sink)  # of the kinds that take the option
-    return Effects(settings.effects, new, checkpoint, flush, stop.wait, observer, settings.effects_seconds_max)
+    calls = Repeated(settings.effects, settings.effects_seconds_max, observer)
+    return Effects(calls, new, checkpoint, flush, stop.wait, receipts.note_failing)
 
 
 def open_observer(address: tuple[str, int] | None) -> Observer:

@@ -7,7 +7,7 @@ partitions makes them first, under the same key.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from cloud.hooks import Hook
 from cloud.plain_consumer.metrics import ConsumerMetrics
@@ -23,14 +23,18 @@ class DueEffects:
         self._table = table
         self._next_at = 0.0
 
-    def __call__(self, partitions: Iterable[int]) -> bool:
-        """Return whether the effects of all rows of these partitions are done; raise HookTimeError as `Repeated`."""
+    def __call__(self, partitions: Iterable[int], tell: Callable[[], None]) -> bool:
+        """Return whether the effects of all rows of these partitions are done; raise HookTimeError as `Repeated`.
+
+        `tell` is called after a failure.
+        """
         if time.monotonic() < self._next_at:
             return False
         for batch in self._table.due(partitions):
             delay = self._calls.attempt(self._table.new_rows(batch), f"{self._table.id}-{batch}")
             if delay is not None:
                 self._next_at = time.monotonic() + delay
+                tell()
                 return False
             self._table.done(batch)
         return True

@@ -37,7 +37,7 @@ class BatchWriter:
         *,
         log: TopicLog,
         observer: Observer,
-        effects: Callable[[], bool] = no_effects,
+        effects: Callable[[Commit], bool] = no_effects,
         are_keys_renewed: Callable[[], bool] = bool,
     ) -> None:
         self._checkpoint = checkpoint
@@ -98,7 +98,7 @@ class BatchWriter:
             logger.info("batch=%d stage=skipped", batch)
         else:
             self._last = self._write(survivors, planned, overlap)
-            if not self._effects():
+            if not self._effects(self._last):
                 raise EndingError(f"batch {batch}: the job is ending, and its next start makes the batch's effects")
         if self._receipts.commit(self._last):
             self._observer.receipted(batch)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from cloud.hooks import Hook
 from cloud.runtime.repeated import Repeated
-from cloud.stream.observer import Observer
+from cloud.table.commits import Commit
 from cloud.table.sink import EffectsSink
 
 
@@ -30,23 +29,24 @@ class Effects:
 
     def __init__(
         self,
-        hook: Hook,
+        calls: Repeated,
         sink: EffectsSink,
         progress: Progress,
         flush: Callable[[], None],
         wait: Callable[[float], bool],
-        observer: Observer,
-        seconds_max: float,
+        tell: Callable[[Commit], None],
     ) -> None:
-        self._calls = Repeated(hook, seconds_max, observer)
+        self._calls = calls
         self._sink = sink
         self._progress = progress
         self._flush = flush
         self._wait = wait
         """Waits for a request to stop, at most the given seconds."""
+        self._tell = tell
+        """Tells the gateways that the effects of a commit fail."""
 
-    def __call__(self) -> bool:
-        """Make the effects of the table's latest batch where they are not done; return False if a stop was requested.
+    def __call__(self, commit: Commit) -> bool:
+        """Make the effects of the table's last commit where they are not done; return False if a stop was requested.
 
         Raise HookTimeError as `Repeated` does.
         """
@@ -55,12 +55,13 @@ class Effects:
             return True
         self._flush()  # or a power cut may take the rows, and other ones come under the same key
         while (delay := self._calls.attempt(new.rows, new.key)) is not None:
+            self._tell(commit)
             if self._wait(delay):
                 return False
         self._progress.write_done(new.key)
         return True
 
 
-def no_effects() -> bool:
+def no_effects(_: Commit) -> bool:
     """Do nothing, in place of `Effects`."""
     return True

@@ -104,8 +104,7 @@ class GroupKafka:
         found = self._answer(lambda: asked.result(ANSWER_SECONDS_MAX), f"group {group}: its members")
         return frozenset(member.member_id for member in found.members)
 
-    def committed(self, group: str, partitions: Iterable[int]) -> dict[int, Committed]:
-        """Return the offsets that a group has committed; partitions without one are left out."""
+    def committed(self, group: str, partitions: Iterable[int], /) -> dict[int, Committed]:
         wanted = [TopicPartition(self._topic, partition) for partition in partitions]
         ask = self._client(group).committed
         found = self._answer(lambda: ask(wanted, timeout=ANSWER_SECONDS_MAX), f"group {group}: its offsets")

@@ -11,6 +11,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no types
 from pyspark.sql import SparkSession
 
+from cloud.committed import Committed
 from cloud.errors import KafkaError, StopError
 from cloud.runtime import jvm
 from cloud.settings import KafkaSettings
@@ -119,6 +120,18 @@ class KafkaAdmin:
         with self._consumer() as consumer:
             causes = {partition: self._is_truncated(consumer, partition, place) for partition, place in places.items()}
         return {partition: cause for partition, cause in causes.items() if cause is not None}
+
+    def committed(self, group: str, partitions: Iterable[int]) -> dict[int, Committed]:
+        """Return the offsets that a group has committed; partitions without one are left out."""
+        asked = self._client.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata()
+        answers = self._wait(asked, f"group {group}: its offsets")
+        found = {}
+        for partition in partitions:
+            if (place := answers.get(self._partition(partition))) is not None:
+                epoch = place.leaderEpoch()
+                known = int(epoch.get()) if epoch.isPresent() else None
+                found[partition] = Committed(int(place.offset()), known, str(place.metadata()))
+        return found
 
     def commit(
         self, group: str, offsets: Offsets, metadata: Mapping[int, str], leader_epochs: Mapping[int, int]

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import replace
 
+from cloud.committed import Committed, objection
 from cloud.errors import FlushError, KafkaError, SinkError
 from cloud.stream.topic_log import ReadLog, TopicClient
 from cloud.table.commits import Commit
-from contract.receipt import Receipt
+from contract.receipt import Receipt, parse
 
 REPEAT_SECONDS = 3600.0
 """Repeated, since Kafka expires a group's offsets after days and an idle topic must not look unread."""
@@ -61,6 +64,40 @@ class Receipts:
             if self._commit is not None and self._clock() >= self._due_at:
                 self._send(self._commit, self._check)
 
+    def note_failing(self, commit: Commit) -> None:
+        """Commit the group's receipts of before a commit again, with the note that its effects fail; none moves.
+
+        A partition without a receipt gets one at the offset from which the table has read it, which covers nothing.
+        """
+        with self._lock:
+            try:
+                self._check()
+                self._log.check(commit, {})
+                self._repeat_noted(commit)
+            except (KafkaError, SinkError) as error:
+                logger.warning("batch=%d stage=receipt-note error=%r", commit.batch, str(error))
+
+    def _repeat_noted(self, commit: Commit) -> None:
+        begin = {
+            partition: Committed(first, commit.epochs.get(partition), str(self._receipt(commit, partition)))
+            for partition, first in commit.first.items()
+        }
+        given = {**begin, **self._admin.committed(self._group, begin)}
+        own = {
+            partition: receipt
+            for partition, place in given.items()
+            if objection(place, commit.table, commit.topic_id) is None and (receipt := parse(place.metadata))
+        }
+        noted = [receipt.failing_since for receipt in own.values() if receipt.failing_since is not None]
+        since = min(noted, default=int(time.time() * 1000))
+        if len(noted) < len(own):
+            metadata = {partition: str(replace(receipt, failing_since=since)) for partition, receipt in own.items()}
+            epochs = {partition: given[partition].leader_epoch or 0 for partition in own}
+            self._admin.commit(self._group, {partition: given[partition].offset for partition in own}, metadata, epochs)
+
+    def _receipt(self, commit: Commit, partition: int) -> Receipt:
+        return Receipt(commit.table, commit.first[partition], commit.topic_id, self._succeeds)
+
     def _send(self, commit: Commit, check: Callable[[], None] = lambda: None) -> bool:
         if not commit.ends:
             return False
@@ -69,10 +106,7 @@ class Receipts:
         except FlushError:
             self._commit = None  # the job ends; until then a repeated flush would succeed although data is lost
             raise
-        metadata = {
-            partition: str(Receipt(commit.table, commit.first[partition], commit.topic_id, self._succeeds))
-            for partition in commit.ends
-        }
+        metadata = {partition: str(self._receipt(commit, partition)) for partition in commit.ends}
         try:
             check()
             self._log.check(commit, {})

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from cloud.committed import Committed
 from cloud.errors import KafkaError, StopError
 from cloud.stream import offsets
 from cloud.table.commits import Commit, Offsets
@@ -40,6 +41,9 @@ class TopicClient(Protocol):
 
     def truncations(self, places: Mapping[int, LogEnd], /) -> dict[int, str]:
         """Return the cause for each partition whose log was truncated below the offset that was read."""
+
+    def committed(self, group: str, partitions: Iterable[int], /) -> dict[int, Committed]:
+        """Return the offsets that a group has committed; partitions without one are left out."""
 
     def commit(self, group: str, offsets: Offsets, metadata: Mapping[int, str], leader_epochs: Offsets, /) -> None:
         """Commit a group's offsets with metadata and leader epochs, by partition."""

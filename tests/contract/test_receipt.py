@@ -9,15 +9,22 @@ NAME = st.text("0123456789abcdefABCDEF-", min_size=1)
 TOPICS = st.text("0123456789abcXYZ_-", min_size=TOPIC_ID_CHARACTERS, max_size=TOPIC_ID_CHARACTERS)
 
 
-@given(NAME, st.integers(0, (1 << 63) - 1), TOPICS, st.none() | NAME)
-def test_a_receipt_is_read_as_it_was_written(table: str, first: int, topic_id: str, succeeds: str | None) -> None:
-    receipt = Receipt(table, first, topic_id, succeeds)
+FAILING = st.none() | st.integers(0, 10**13 - 1)
+
+
+@given(NAME, st.integers(0, (1 << 63) - 1), TOPICS, st.none() | NAME, FAILING)
+def test_a_receipt_is_read_as_it_was_written(
+    table: str, first: int, topic_id: str, succeeds: str | None, failing_since: int | None
+) -> None:
+    receipt = Receipt(table, first, topic_id, succeeds, failing_since)
     assert parse(str(receipt)) == receipt
 
 
 def test_a_receipt_looks_as_documented() -> None:
     assert str(Receipt("t1", 7, TOPIC)) == f"oncegate:t1::00000000000000000007:{TOPIC}"
     assert str(Receipt("t2", 9, TOPIC, "t1")) == f"oncegate:t2:t1:00000000000000000009:{TOPIC}"
+    noted = Receipt("t1", 7, TOPIC, failing_since=1795848655738)
+    assert str(noted) == f"{Receipt('t1', 7, TOPIC)}:effects-failing-since=1795848655738"
 
 
 @pytest.mark.guarantee(4)

@@ -9,6 +9,7 @@ from typing import Final
 
 from agent.store.port import Batch
 from contract.receipt import Receipt
+from contract.timestamp import rfc3339
 
 
 class Verdict(IntEnum):
@@ -145,7 +146,15 @@ def _decide_partition(batch: Batch, partition: int, view: PartitionView, rules: 
         return BatchDecision(Verdict.HOLD, reason)
     if receipt is not None and offsets.lowest < receipt.first:
         return _decide_passed(partition, offsets.lowest, receipt.first, rules)
-    return _WAIT if offsets.highest >= view.committed else _decide_log(partition, offsets.leader_epoch, view)
+    return _wait(receipt) if offsets.highest >= view.committed else _decide_log(partition, offsets.leader_epoch, view)
+
+
+def _wait(receipt: Receipt | None) -> BatchDecision:
+    """Decide on records that the table has not done yet."""
+    if receipt is None or receipt.failing_since is None:
+        return _WAIT
+    since = rfc3339(receipt.failing_since)
+    return BatchDecision(Verdict.HOLD, f"the effects of the table's new rows have failed since {since}")
 
 
 def _decide_log(partition: int, sent_under: int | None, view: PartitionView) -> BatchDecision:

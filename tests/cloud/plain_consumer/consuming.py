@@ -78,12 +78,17 @@ class ConsumerSide:
 
     def receipts(self) -> dict[int, int]:
         """Return the offsets of those commits that are receipts."""
+        return {partition: offset for partition, (offset, _) in self.noted().items()}
+
+    def noted(self) -> dict[int, tuple[int, bool]]:
+        """Return the offsets of receipts, and whether they say that effects fail."""
         try:
             with self.reader() as reader:
                 found = reader.committed([TopicPartition(self.name, partition) for partition in (0, 1)], timeout=30)
         except KafkaException:  # a coordinator that has just been elected
             return {}
-        return {one.partition: one.offset for one in found if one.offset >= 0 and parse(metadata_of(one))}
+        read = [(one, parse(metadata_of(one))) for one in found if one.offset >= 0]
+        return {one.partition: (one.offset, it.failing_since is not None) for one, it in read if it is not None}
 
     def receipted(self) -> int:
         """Return the receipted offset of the first partition."""

@@ -217,7 +217,7 @@ def test_a_receipt_or_the_progress_before_the_effect_is_revealed(effects: Effect
         self._receipts.commit(self._read(self._places))
         return are_done(self)
 
-    def progress_first(self: DueEffects, partitions: list[int]) -> bool:
+    def progress_first(self: DueEffects, partitions: list[int], _: object) -> bool:
         for batch in self._table.due(partitions):
             rows = self._table.new_rows(batch)
             self._table.done(batch)
@@ -256,12 +256,13 @@ def test_whoever_takes_over_makes_the_effects_that_have_failed_before_anything_l
     assert f"plant:effects: {side.folder}/plant.py:5: AssertionError: as long as" in side.log()
     side.send(gateway.records(readings(12_000, start=10)))
     side.wait("stage=effects failures=4")
-    assert (side.ids(), side.receipts()) == (list(range(10)), {0: 0, 1: 0})
+    assert (side.ids(), side.noted()) == (list(range(10)), {0: (0, True), 1: (0, True)})
     side.members[-1].kill()
     side.start("--effects", "plant:effects")
     side.wait("stage=effects failures=2")
     (side.folder / "fail").unlink()
     side.wait_for_receipts({0: 12_010, 1: 0})
+    assert side.noted() == {0: (12_010, False), 1: (0, False)}
     made = [line.split(", ", 1) for line in (side.folder / "done").read_text().splitlines()]
     numbers = [int(number) for _, rows in made for number in rows.strip("[]").split(", ")]
     assert numbers == list(range(12_010)) == side.ids()

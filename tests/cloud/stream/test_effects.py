@@ -16,6 +16,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from agent.forward.receipts.group_offsets import read_receipt
 from cloud import hooks
 from cloud.errors import HookTimeError, JobError
 from cloud.runtime.repeated import RETRY_SECONDS_MAX, Repeated
@@ -25,6 +26,7 @@ from cloud.stream.checkpoint import Checkpoint
 from cloud.stream.effects import Effects
 from cloud.stream.observer import Observer
 from cloud.stream.receipts import Receipts
+from cloud.table.commits import Commit
 from cloud.table.sink import NewRows
 from tests.cloud.gateway import Gateway, Record, readings
 from tests.cloud.running import DELTA, POSTGRES, CloudSide
@@ -185,7 +187,7 @@ def test_a_receipt_or_the_progress_before_the_effect_is_revealed(effects_side: E
         self._receipts.commit(last)
         return last
 
-    def progress_first(self: Effects) -> bool:
+    def progress_first(self: Effects, commit: Commit) -> bool:
         if (new := self._sink.new_rows()) is not None and new.key != self._progress.read_done():
             self._progress.write_done(new.key)
             self._calls.attempt(new.rows, new.key)
@@ -195,6 +197,40 @@ def test_a_receipt_or_the_progress_before_the_effect_is_revealed(effects_side: E
         effects_side.check_mutant(BatchWriter, "_write", receipt_first)
     else:
         effects_side.check_mutant(Effects, "__call__", progress_first)
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.heavy
+@pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
+def test_while_effects_fail_the_last_receipts_say_so_and_do_not_move(effects_side: EffectsSide) -> None:
+    """Also where there is no receipt yet, and at a start."""
+    make, told = Repeated.attempt, []
+
+    def receipts() -> dict[int, tuple[int, int | None]]:
+        read = [(one, read_receipt(one)) for one in effects_side.side.receipts()]
+        return {one.partition: (one.offset, receipt.failing_since) for one, receipt in read if receipt is not None}
+
+    def fail_twice(self: Repeated, rows: object, key: str) -> float | None:
+        told.append(receipts())
+        return 0.01 if len(told) % 3 else make(self, rows, key)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Repeated, "attempt", fail_twice)
+        effects_side.run()
+        with killed(Checkpoint, "write_done"), pytest.raises(KilledError):
+            effects_side.run()
+        effects_side.run()
+    since = [failing for seen in told for _, failing in seen.values()][::3]
+    assert [{partition: offset for partition, (offset, _) in seen.items()} for seen in told] == [
+        *({}, *[dict.fromkeys(range(3), 0)] * 2),
+        *[{0: EVENTS + 2, 1: 0, 2: 0}] * 6,
+        *[{0: 2 * (EVENTS + 2), 1: 0, 2: 0}] * 3,
+    ]
+    assert since[0] == since[1] != since[2] is None
+    assert since[3] == since[4] == since[5] == since[6] == since[7] is not None  # killed, and kept
+    assert receipts() == {0: (3 * (EVENTS + 2), None), 1: (0, None), 2: (0, None)}
+    assert effects_side.wrong() == []
 
 
 def die(*_: object) -> None:
@@ -218,9 +254,12 @@ class Memory:
         self.done = key
 
 
-def effects_of(call: Callable[..., Any], memory: Memory, wait: Callable[[float], bool], limit: float = 60.0) -> Effects:
+def effects_of(
+    call: Callable[..., Any], memory: Memory, wait: Callable[[float], bool], limit: float = 60.0
+) -> Callable[[], bool]:
     hook = hooks.Hook("plant:effects", lambda: call)
-    return Effects(hook, memory, memory, lambda: None, wait, Observer(), limit)
+    effects = Effects(Repeated(hook, limit, Observer()), memory, memory, lambda: None, wait, lambda _: None)
+    return partial(effects, Commit("t", "", 0, 1, "", "", {}, {}, {}))
 
 
 def test_effects_that_fail_are_made_again_after_growing_delays_until_they_succeed() -> None:

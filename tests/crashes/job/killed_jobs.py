@@ -289,7 +289,7 @@ def progress_before_effects() -> None:
     """Keep a batch's key as done before its effects: a mutant, whose losses must be found."""
     from cloud.stream.effects import Effects
 
-    def keep_and_make(self: Any) -> bool:
+    def keep_and_make(self: Any, commit: Any) -> bool:
         if (new := self._sink.new_rows()) is not None and new.key != self._progress.read_done():
             self._progress.write_done(new.key)
             self._calls.attempt(new.rows, new.key)

@@ -165,6 +165,10 @@ BEYOND = 10**6
     [
         (lambda kafka: kafka.commit(None, ""), "a foreign consumer"),
         (lambda kafka: kafka.commit(None, kafka.receipt("wrong").replace("wrong", "wrong,")), "in another form"),
+        (
+            lambda kafka: kafka.commit(0, f"{kafka.receipt()}:effects-failing-since=1795848655738"),
+            "the effects of the table's new rows have failed since 2026-11-28T06:50:55.738Z",
+        ),
         (lambda kafka: kafka.consume_as_anybody(), "a foreign consumer"),
         (lambda kafka: kafka.commit(BEYOND, kafka.receipt("wrong")), "is beyond the log's end"),
         (lambda kafka: kafka.commit(None, kafka.receipt("wrong", first=BEYOND)), "begins above the group's own offset"),

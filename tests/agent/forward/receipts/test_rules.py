@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import accumulate, islice
 from random import Random
 
@@ -42,6 +43,8 @@ CASES = [
     ("all below committed", view(seen(15, OURS, 15)), PINNED, Verdict.PROCESSED),
     ("the highest is the next to be read", view(seen(14, OURS, 15)), PINNED, Verdict.WAIT),
     ("the group has committed nothing yet", view(seen(None, None, 15)), PINNED, Verdict.WAIT),
+    ("the effects of what follows fail", view(seen(14, replace(OURS, failing_since=1), 15)), PINNED, Verdict.HOLD),
+    ("effects fail, above us", view(seen(15, replace(OURS, failing_since=1), 15)), PINNED, Verdict.PROCESSED),
     ("offsets went back", view(seen(3, OURS, 15)), PINNED, Verdict.WAIT),
     ("first is our lowest", view(seen(15, receipt("table", 10), 15)), PINNED, Verdict.PROCESSED),
     ("first is above our lowest", view(seen(15, receipt("table", 11), 15)), PINNED, Verdict.RETURN),
@@ -138,7 +141,11 @@ def test_cases(looked: View, rules: Rules, verdict: Verdict) -> None:
 
 OFFSET = st.integers(0, 12)
 RECEIPTS = st.none() | st.builds(
-    Receipt, st.sampled_from(["table", "other"]), OFFSET, st.sampled_from(["topic-1", "topic-2"])
+    Receipt,
+    st.sampled_from(["table", "other"]),
+    OFFSET,
+    st.sampled_from(["topic-1", "topic-2"]),
+    failing_since=st.none() | st.just(1795848655738),
 )
 PARTITIONS = st.dictionaries(
     st.integers(0, 2),
@@ -179,6 +186,19 @@ def test_nothing_is_processed_that_the_pinned_table_has_not_read_in_this_very_to
         assert known.log_end is not None
         assert not objection(partition, known, looked.topic_id, Rules(table)), "doctor would object"
         assert known.receipt.first <= span.lowest <= span.highest < known.committed <= known.log_end
+
+
+@pytest.mark.guarantee(4)
+@given(batch=BATCHES, looked=VIEWS)
+def test_the_note_that_effects_fail_holds_what_would_wait_and_changes_nothing_else(batch: Batch, looked: View) -> None:
+    plain = {
+        number: replace(known, receipt=known.receipt and replace(known.receipt, failing_since=None))
+        for number, known in looked.partitions.items()
+    }
+    noted, as_older = decide(batch, looked, PINNED), decide(batch, View(looked.topic_id, plain), PINNED)
+    if noted != as_older:
+        assert (as_older.verdict, noted.verdict) == (Verdict.WAIT, Verdict.HOLD)
+        assert "have failed since 2026-11-28T06:50:55" in noted.reason
 
 
 @given(batch=BATCHES, looked=VIEWS, more=OFFSET)
