@@ -44,6 +44,7 @@ def _install_programs(more: Sequence[str]) -> None:
                 jars.ARTEMIS,
                 jars.CALIFORNIUM,
                 jars.CONNECT,
+                jars.FLINK,
                 jars.STREAMS,
                 jars.JDBC,
             ):

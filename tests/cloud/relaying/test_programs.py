@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import Request, urlopen
@@ -40,8 +41,9 @@ class Program:
     """Starts it."""
     results: Callable[[], int]
     """Returns how many records it has worked on."""
-    has_epochs: bool
+    has_epochs: bool = False
     has_metadata: bool = False
+    has_members: bool = True
 
 
 def connector(side: Side, folder: Path, *, is_distributed: bool) -> Program:
@@ -84,9 +86,12 @@ def connector(side: Side, folder: Path, *, is_distributed: bool) -> Program:
     return Program(
         f"connect-{side.name}",
         run,
-        lambda: archive.read_text().count("\n") if archive.exists() else 0,
-        has_epochs=False,
+        lambda: lines_of(archive),
     )
+
+
+def lines_of(archive: Path) -> int:
+    return archive.read_text().count("\n") if archive.exists() else 0
 
 
 def has_put(port: int, name: str, settings: dict[str, str]) -> bool:
@@ -100,14 +105,34 @@ def has_put(port: int, name: str, settings: dict[str, str]) -> bool:
     return True
 
 
-def streams(side: Side, folder: Path) -> Program:
-    """Return a program of Kafka Streams, exactly-once, which writes the first record of each event to a topic."""
+def compiled(source: Path, of: str, folder: Path) -> str:
+    """Compile a program, and return its classpath."""
     compiler = shutil.which("javac")
     if compiler is None:
         pytest.skip("there is no javac")
-    classpath = ":".join([str(folder), *map(str, jars.paths(jars.STREAMS))])
-    source = ROOT / "benchmarks" / "streams" / "Dedup.java"
+    classpath = ":".join([str(folder), *map(str, jars.paths(of))])
     subprocess.run([compiler, "-cp", classpath, "-d", str(folder), str(source)], check=True)
+    return classpath
+
+
+def flink(side: Side, folder: Path) -> Program:
+    """Return a job of Flink, which writes each record's value as a line of `archive`."""
+    classpath = compiled(Path(__file__).with_name("Copy.java"), jars.FLINK, folder)
+    archive, group = folder / "archive", side.group("flink")
+    words = (str(java.require()), "-Xmx512m", "-cp", classpath, "Copy")
+    ends = (side.broker.bootstrap_servers, side.topic, group, str(archive))
+    process = Process(Command("flink", (*words, *ends), folder / "program.log", folder))
+
+    def run() -> Process:
+        process.start()
+        return process
+
+    return Program(group, run, lambda: lines_of(archive), has_members=False)
+
+
+def streams(side: Side, folder: Path) -> Program:
+    """Return a program of Kafka Streams, exactly-once, which writes the first record of each event to a topic."""
+    classpath = compiled(ROOT / "benchmarks" / "streams" / "Dedup.java", jars.STREAMS, folder)
     out, group = f"out.{side.name}", side.group("streams")
     side.broker.create_topics(out, partitions=1)
     ends = (side.broker.bootstrap_servers, side.topic, out, group, str(folder / "state"))
@@ -136,20 +161,25 @@ def running(program: Program) -> Iterator[Process]:
         process.kill()
 
 
-@pytest.mark.parametrize("kind", ["standalone", "distributed", "streams"])
+PROGRAMS: dict[str, Callable[[Side, Path], Program]] = {
+    "standalone": partial(connector, is_distributed=False),
+    "distributed": partial(connector, is_distributed=True),
+    "streams": streams,
+    "flink": flink,
+}
+
+
+@pytest.mark.parametrize("kind", PROGRAMS)
 def test_what_a_program_has_done_is_processed_also_after_it_was_killed(
     broker: Broker, tmp_path: Path, kind: str
 ) -> None:
     side = Side(broker)
-    program = (
-        streams(side, tmp_path)
-        if kind == "streams"
-        else connector(side, tmp_path, is_distributed=kind == "distributed")
-    )
+    program = PROGRAMS[kind](side, tmp_path)
     side.send(10)
     with running(program) as process:
         wait_for_work(process, program.results, 10, "records that the program has worked on", 120.0)
-        relay = side.relay(program.group)
+        has_members = program.has_members
+        relay = side.relay(program.group) if has_members else side.relay(without=(program.group,))
 
         def is_done(lowest: int, highest: int) -> bool:
             look_until_answered(relay)
