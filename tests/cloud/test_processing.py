@@ -19,6 +19,8 @@ from pyspark.sql import functions as F
 
 from cloud import hooks, processing
 from cloud.errors import HookError, StopError
+from cloud.runtime.repeated import Repeated
+from cloud.stream.observer import Observer
 from cloud.table.commits import BATCH_BITS
 from cloud.table.rows import COLUMNS
 from cloud.table.transform import Transform
@@ -167,6 +169,8 @@ def on_an_executor(rows):
     return rows.withColumn("x", named("data"))
 def in_spark(rows):
     return rows.withColumn("x", F.col("data").cast("int"))
+def effects(rows, key):
+    on_an_executor(rows).collect()
 """
 
 
@@ -191,6 +195,17 @@ def test_an_error_of_the_users_code_is_one_line_with_its_place(
     assert told in said
     assert "\n" not in said
     assert len(said) < 1_000
+
+
+def test_an_error_of_the_users_effects_is_one_line_with_its_place(
+    spark: SparkSession, plant: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (plant / "plant.py").write_text(FAILING)
+    rows = spark.createDataFrame([("{}",)], "data string")
+    assert Repeated(hooks.find("plant:effects"), 60.0, Observer()).attempt(rows, "t-1") == 1
+    [line] = [record.getMessage() for record in caplog.records if record.name == "cloud.runtime.repeated"]
+    error = f"plant:effects: {plant}/plant.py:9: AttributeError: 'str' object has no attribute 'missing'"
+    assert line == f"key=t-1 stage=effects failures=1 retry_seconds=1 error={error!r}"
 
 
 def test_the_pages_effects_are_made_once_under_one_key(side: SinkSide, postgres: Postgres, broker: Broker) -> None:
