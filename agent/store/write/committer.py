@@ -32,6 +32,9 @@ Answers = Sequence[tuple[Submission, Outcome]]
 
 EXPIRED: Final = "expired"
 _ID_BYTES: Final = 8
+SPACE_MS: Final = 5_000
+"""How long new events wait for a removal, such as in a store whose bound was lowered; then they are refused, and the
+rest is removed between the requests."""
 RETRY_SECONDS: Final = 10
 """When a sensor may try again after the store has failed."""
 
@@ -136,9 +139,13 @@ class Committer:
         decision = self._draft(group, capacity.refusal())  # duplicates need no space, and nothing is dropped for them
         if not decision.refuses:
             return decision
+        begun = self._clock.monotonic_ms()
         while self.removal.make_space():
             if not capacity.is_full(arriving_bytes):
                 return self._draft(group, "")
+            if self._clock.monotonic_ms() - begun >= SPACE_MS:
+                self.removal.is_behind = True
+                break
         return self._draft(group, capacity.refusal())
 
     def _draft(self, group: Sequence[Submission], refusal: str) -> Decision:

@@ -131,7 +131,9 @@ class Maintenance:
             if purgeable is not None and purgeable >= self._memory.first_kept:
                 self._purge_at = now + PURGE_MS
                 removal.purge(purgeable)
-        if removal.is_due:
+        if removal.is_behind:
+            removal.is_behind = self._capacity.is_full() and removal.make_space()
+        if removal.is_due or removal.is_behind:
             return now
         oldest_ms = times.oldest_ms()
         return None if oldest_ms is None else max(oldest_ms + self._keep_ms, self._purge_at)

@@ -51,6 +51,8 @@ class Removal:
         self._forget_answers = forget_answers
         self._purge_to = 0
         self._piece_bytes = PIECE_BYTES
+        self.is_behind = False
+        """Whether more than new events could wait for is to be removed, as far as it is known."""
 
     @property
     def is_due(self) -> bool:

@@ -169,6 +169,23 @@ async def test_a_reader_of_the_log_delays_a_purge_that_would_only_lengthen_it(tm
         take_turns(store, lambda: store.counts().processed == 0)
 
 
+@pytest.mark.guarantee(3)
+@pytest.mark.parametrize("when_full", ["refuse", "drop-oldest"])
+async def test_no_event_waits_until_a_store_whose_bound_was_lowered_is_below_it(tmp_path: Path, when_full: str) -> None:
+    class SlowDisk(HandClock):
+        def monotonic_ms(self) -> int:
+            self.pass_seconds(1)
+            return self.running
+
+    last = write_commits(tmp_path, [1], 6 << 20)
+    async with make_store(tmp_path, clock := SlowDisk(), max_bytes=2 << 20, when_full=when_full) as store:
+        if when_full == "refuse":
+            process_all(store, last)
+        assert (await accept(store, clock, Event("d", id="a"))).refusal == STORE_FULL
+        take_turns(store, lambda: not store._writer.call(store._transactions.capacity.is_full))
+        assert (await accept(store, clock, Event("d", id="a"))).accepted == 1
+
+
 @pytest.mark.guarantee(2)
 @pytest.mark.guarantee(3)
 @pytest.mark.heavy
