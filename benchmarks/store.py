@@ -1,4 +1,4 @@
-"""`python -m benchmarks.store`: the event store's writes, memory, start, and drain to Kafka, in the compiled form."""
+"""`python -m benchmarks.store`: the event store's writes, memory, start, drain to Kafka, and purge, compiled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from agent import runtime
-from benchmarks import report, store_drain, store_telegraf, store_writes
+from benchmarks import report, store_drain, store_purge, store_telegraf, store_writes
 from benchmarks.agent import programs
 from benchmarks.report import Figure
 from benchmarks.store_drain import StoreDrain
@@ -30,6 +30,8 @@ AMPLIFICATION = 4
 YEAR_SECONDS = 365.25 * 86_400
 RATES = (1, 5, 50)
 REMEMBERED, BACKLOG, DRAINED, ROUNDS = 1_000_000, 10_000_000, 300_000, 5
+PURGED = 4_900_000
+"""Events in commits of one that take 1 GiB."""
 SIZES = (1, 10, 100)
 LONG = 300_000
 SINGLES = 500
@@ -39,6 +41,7 @@ RAW_SHARE = 0.4
 RATE_AGAINST_TELEGRAF, CPU_AGAINST_TELEGRAF = 1.6, 0.6
 ACK_P99_MS_MAX, ACK_GROWTH_MAX = 30.0, 1.5
 """Goals: durable events against raw append, the drain against Telegraf's disk buffer, and the acks meanwhile."""
+PURGE_P99_MS_MAX = 250.0
 
 
 @dataclass(slots=True)
@@ -53,6 +56,8 @@ class StoreBench:
     drained: int
     """Events that a broker receives in each round."""
     rounds: int
+    purged: int
+    """Single events of a full store that is purged."""
     figures: list[Figure] = field(default_factory=list)
     seed: int = 0
 
@@ -231,11 +236,27 @@ def growing(bench: StoreBench) -> None:
         growth(bench, store)
 
 
+def purge(bench: StoreBench) -> None:
+    """Measure the acks while a full store of single events is purged on a card, and the start after a kill."""
+    bench.report(f"filling a store: {bench.purged:,} single events, and purging them at 15 MB/s")
+    found = store_purge.purge(programs.compiled(), bench.folder / "purge", bench.purged)
+    of = f"purge of {bench.purged:,} single events at 15 MB/s"
+    bench.figures.append(
+        report.against(
+            f"{of}: ack p99", found.ack_p99_seconds * 1000, "ms", PURGE_P99_MS_MAX,
+            acks=found.acks, ack_seconds_max=found.ack_seconds_max, log_bytes_max=found.log_bytes_max,
+        )
+    )  # fmt: skip
+    bench.add(f"{of}: the second half of it", found.seconds, "s")
+    bench.add(f"{of}: start after a kill within it", found.reopened_seconds, "s")
+
+
 PARTS: Mapping[str, Callable[[StoreBench], None]] = {
     "speed": speed,
     "writes": writing,
     "growth": growing,
     "drain": drain,
+    "purge": purge,
 }
 
 
@@ -249,8 +270,9 @@ def main() -> None:
     runtime.tune()  # as the service does
     with tempfile.TemporaryDirectory(prefix="bench-store-", dir=arguments.folder) as folder:
         share = 20 if arguments.quick else 1
-        remembered, backlog, drained = (count // share for count in (REMEMBERED, BACKLOG, DRAINED))
-        bench = StoreBench(Path(folder), remembered, backlog, drained, 1 if arguments.quick else ROUNDS)
+        counts = (count // share for count in (REMEMBERED, BACKLOG, DRAINED, PURGED))
+        remembered, backlog, drained, purged = counts
+        bench = StoreBench(Path(folder), remembered, backlog, drained, 1 if arguments.quick else ROUNDS, purged)
         for part, measure in PARTS.items():
             if part in arguments.only:
                 measure(bench)

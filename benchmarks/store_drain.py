@@ -7,7 +7,7 @@ import socket
 import sqlite3
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,15 +51,24 @@ class StoreDrain:
 
 
 @contextmanager
-def agent_on(folder: Path, kafka: str, python: Path | str = sys.executable) -> Iterator[tuple[Process, int]]:
-    """Run an agent on the store in a folder, with these lines of its section [kafka]; yield it, and its CoAP port."""
+def agent_on(
+    folder: Path,
+    kafka: str,
+    python: Path | str = sys.executable,
+    store: str = 'max_bytes = "64GiB"',
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[tuple[Process, int]]:
+    """Run an agent on the store in a folder, with these lines of its sections [kafka] and [store].
+
+    Yield it, and its CoAP port.
+    """
     configuration = folder / "oncegate.toml"
     configuration.write_text(
-        f'[gateway]\nid = "{GATEWAY}"\nstate_dir = "{folder / "state"}"\n[store]\nmax_bytes = "64GiB"\n'
+        f'[gateway]\nid = "{GATEWAY}"\nstate_dir = "{folder / "state"}"\n[store]\n{store}\n'
         f'[coap]\nbind = "[::1]:0"\n[http]\nenabled = false\n[receipts]\nenabled = false\n[kafka]\n{kafka}\n'
     )
     command = (str(python), "-P", "-m", "agent.cli.main", "run", "--config", str(configuration))
-    with Process(Command("agent", command, folder / "agent.log")) as agent:
+    with Process(Command("agent", command, folder / "agent.log", environment=environment or {})) as agent:
         agent.wait_for_log("agent=ready")
         yield agent, int(agent.log().split("agent=ready")[1].split("]:")[1].split()[0])
 
@@ -97,11 +106,12 @@ def _watch(store: Path, waiting: int, port: int, pid: int) -> StoreDrain:
         meanwhile, afterwards = sensors.seconds[acked:drained], sensors.seconds[drained:]
         return StoreDrain(
             (now - done) / seconds, used / (now - done) * 1e6,
-            _p99(meanwhile), len(meanwhile) / seconds, _p99(afterwards),
+            p99(meanwhile), len(meanwhile) / seconds, p99(afterwards),
         )  # fmt: skip
 
 
-def _p99(values: list[float]) -> float:
+def p99(values: list[float]) -> float:
+    """Return the 99th percentile."""
     return quantiles(values, n=100)[98]
 
 

@@ -63,7 +63,7 @@ def submission(source: Iterator[Event], count: int, done: Callable[[Outcome], No
     return Submission(candidates(source, count), (), None, done)
 
 
-def fill(folder: Path, remembered: int, waiting: int) -> None:
+def fill(folder: Path, remembered: int, waiting: int, commit_events: int = COMMIT_EVENTS) -> None:
     """Create a store with a number of fingerprints, the latest of which belong to waiting events."""
     folder.mkdir(parents=True)
     with closing(database.open_for_service(folder / FILE_NAME)) as connection:
@@ -79,7 +79,8 @@ def fill(folder: Path, remembered: int, waiting: int) -> None:
         tails = [candidate.tail for candidate in candidates(events(0), TAILS)]
         step = COMMIT_EVENTS * TRANSACTION_COMMITS
         for first in range(1, remembered + 1, step):
-            _add(connection, known, range(first, min(first + step, remembered + 1)), remembered - waiting, tails)
+            positions = range(first, min(first + step, remembered + 1))
+            _add(connection, known, positions, remembered - waiting, tails, commit_events)
             while sealing.step():
                 pass
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -88,11 +89,16 @@ def fill(folder: Path, remembered: int, waiting: int) -> None:
 
 
 def _add(
-    connection: sqlite3.Connection, known: FingerprintIndex, positions: range, processed_to: int, tails: list[bytes]
+    connection: sqlite3.Connection,
+    known: FingerprintIndex,
+    positions: range,
+    processed_to: int,
+    tails: list[bytes],
+    commit_events: int,
 ) -> None:
     connection.execute("BEGIN")
-    for first in positions[::COMMIT_EVENTS]:
-        count = min(COMMIT_EVENTS, positions.stop - first)
+    for first in positions[::commit_events]:
+        count = min(commit_events, positions.stop - first)
         packed = os.urandom(count * FINGERPRINT_BYTES)
         pieces = [packed[at : at + FINGERPRINT_BYTES] for at in range(0, len(packed), FINGERPRINT_BYTES)]
         fingerprint_rows.insert_fingerprints(connection, first, 0, pieces, {})

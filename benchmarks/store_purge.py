@@ -1,0 +1,81 @@
+"""The acks while a full store of single events is purged on a card's disk, and the start after a kill within it."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.store.layout import FILE_NAME
+from agent.store.schema import database, disk_space, tables
+from benchmarks.agent import programs
+from benchmarks.store_drain import Sensors, agent_on, p99
+from benchmarks.store_fill import fill
+
+CARD_BYTES_PER_SECOND = 15_000_000
+PER_SECOND = 50
+STEP_SECONDS = 0.25
+SECONDS_MAX = 1_800
+_STORE = 'max_bytes = "{}B"\nkeep_processed = "1s"'
+_NOWHERE = 'bootstrap_servers = "127.0.0.1:1"'
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """A purge from the agent's start on, after one that a kill has ended halfway."""
+
+    reopened_seconds: float
+    """From the start after the kill until the agent serves."""
+    seconds: float
+    """From then on until no event of before is left."""
+    ack_p99_seconds: float
+    ack_seconds_max: float
+    acks: int
+    log_bytes_max: int
+
+
+def purge(form: programs.Form, folder: Path, events: int) -> Purge:
+    """Fill a store by single events, all of which are in the table; purge one half, kill, and purge the other."""
+    state = folder / "state"
+    fill(state, events, events, commit_events=1)
+    with closing(database.open_for_service(state / FILE_NAME)) as connection:
+        tables.replace_processed(connection, [(1, events)])
+    size = (state / FILE_NAME).stat().st_size
+    store = _STORE.format(size + min(disk_space.BOUND_RESERVE_BYTES_MAX, size // 9))  # at its bound
+    card = {"LD_PRELOAD": str(programs.slow_sync()), "SLOW_BYTES_PER_SECOND": str(CARD_BYTES_PER_SECOND)}
+    halves: list[tuple[list[float], int]] = []
+
+    def half(up_to: int) -> float:
+        begun = time.perf_counter()
+        with agent_on(folder, _NOWHERE, form.python, store, card) as (agent, port):
+            ready = time.perf_counter() - begun
+            halves.append(_watch(state / FILE_NAME, port, up_to))
+            agent.kill()
+        return ready
+
+    half(events // 2)
+    begun = time.perf_counter()
+    reopened = half(events)
+    seconds = [one for acks, _ in halves for one in acks]
+    return Purge(
+        reopened, time.perf_counter() - begun - reopened, p99(seconds), max(seconds), len(seconds),
+        max(log for _, log in halves),
+    )  # fmt: skip
+
+
+def _watch(store: Path, port: int, up_to: int) -> tuple[list[float], int]:
+    """Send events until those up to a position are purged; return the seconds of each ack, and the log's most bytes."""
+    log_bytes, deadline = 0, time.perf_counter() + SECONDS_MAX
+    with closing(Sensors(port, PER_SECOND)) as sensors, closing(database.open_for_reading(store)) as reader:
+        while _first(reader) <= up_to and time.perf_counter() < deadline:
+            sensors.work(STEP_SECONDS)
+            log_bytes = max(log_bytes, disk_space.log_bytes(store))
+        return sensors.seconds, log_bytes
+
+
+def _first(reader: sqlite3.Connection) -> int:
+    """Return the first position that the store has."""
+    [[first]] = reader.execute("SELECT coalesce(min(first_position), 1 << 62) FROM events").fetchall()
+    return int(first)
