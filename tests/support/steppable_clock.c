@@ -62,9 +62,7 @@ time_t time(time_t *result) {
     return moment.tv_sec;
 }
 
-int pthread_cond_timedwait(
-    pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex, const struct timespec *restrict until) {
-    if (until->tv_sec < MONOTONIC_BELOW) return pthread_cond_clockwait(condition, mutex, CLOCK_MONOTONIC, until);
+static int wait_on_the_wall_clock(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until) {
     for (;;) {
         struct timespec now, slice;
         clock_gettime(CLOCK_REALTIME, &now);
@@ -81,8 +79,15 @@ int pthread_cond_timedwait(
     }
 }
 
-/* The one by which librdkafka waits. In glibc the types are the same. */
+/* Python's waits are on the monotonic clock. */
+int pthread_cond_timedwait(
+    pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex, const struct timespec *restrict until) {
+    if (until->tv_sec < MONOTONIC_BELOW) return pthread_cond_clockwait(condition, mutex, CLOCK_MONOTONIC, until);
+    return wait_on_the_wall_clock(condition, mutex, until);
+}
+
+/* The one by which librdkafka waits, always on the wall clock. In glibc the types are the same. */
 int cnd_timedwait(cnd_t *restrict condition, mtx_t *restrict mutex, const struct timespec *restrict until) {
-    int result = pthread_cond_timedwait((pthread_cond_t *)condition, (pthread_mutex_t *)mutex, until);
+    int result = wait_on_the_wall_clock((pthread_cond_t *)condition, (pthread_mutex_t *)mutex, until);
     return result == 0 ? thrd_success : result == ETIMEDOUT ? thrd_timedout : thrd_error;
 }
