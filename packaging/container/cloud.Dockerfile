@@ -13,13 +13,14 @@ ENV SPARK_HOME=/opt/oncegate/lib/python3.13/site-packages/pyspark \
     ONCEGATE_CACHE=/var/lib/oncegate-cloud/cache \
     PATH=/opt/oncegate/bin:/usr/sbin:/usr/bin:/sbin:/bin
 WORKDIR /source
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE packaging/cloud.txt ./
 COPY agent agent
 COPY cloud cloud
 COPY contract contract
 COPY simulators simulators
 RUN python3 -m venv /opt/oncegate \
- && pip install --no-cache-dir --disable-pip-version-check -c constraints.txt '.[cloud]' \
+ && pip install --no-cache-dir --disable-pip-version-check --require-hashes -r cloud.txt \
+ && pip install --no-cache-dir --disable-pip-version-check --no-deps . \
  && ONCEGATE_CACHE=/tmp/jars python3 -c 'from cloud.jars import coordinates, download; download.ensure(coordinates.read_lock()[coordinates.SPARK])' \
  && find /tmp/jars -name '*.jar' -exec cp -n -t "$SPARK_HOME/jars" {} + \
  && rm -rf /tmp/jars /root/.ivy2* /root/.cache /source/*

@@ -46,6 +46,25 @@ def agent(folder: Path) -> str:
     return (folder / "bin" / "oncegate").read_text()
 
 
+@pytest.mark.parametrize("name", ["gateway", "cloud", "development"])
+def test_what_is_installed_with_checksums_has_the_pinned_versions(name: str) -> None:
+    pins = pinned((CHECKOUT / "constraints.txt").read_text())
+    text = (CHECKOUT / "packaging" / f"{name}.txt").read_text()
+    found = pinned(text)
+    assert found.items() <= {**pins, "pip": found.get("pip")}.items()
+    if name == "development":
+        assert not pins.keys() - found.keys()
+    assert all(
+        re.search(r"--hash=sha256:\w{64}", entry) for entry in re.split(r"^(?=\w)", text, flags=re.MULTILINE)[1:]
+    )
+
+
+def pinned(text: str) -> dict[str, str]:
+    """Return the version of each package, by its normalized name (PEP 503)."""
+    found = re.findall(r"^([\w.-]+)==([^\s;]+)", text, flags=re.MULTILINE)
+    return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in found}
+
+
 @pytest.mark.heavy
 def test_a_package_with_another_checksum_is_refused(installed: Path, tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
