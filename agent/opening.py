@@ -16,6 +16,7 @@ from agent.coap.oscore.serving import OscoreServing, open_oscore, renewed
 from agent.coap.server import CoapServer
 from agent.config.settings import Settings
 from agent.delivery import Receive, Record, Refuse
+from agent.listening import Listen, listen_anew
 from agent.renewal import Renewal, WatchedFiles
 from agent.store.port import Outbox
 from agent.telemetry.counters import Transport
@@ -49,6 +50,8 @@ class Opening:
     """Keeps facts, by names of its own."""
     observe: Callable[[], Observation]
     """Returns the views, for a server of them."""
+    listen: Listen = listen_anew
+    """Returns a socket that stays bound while the agent restarts, if systemd keeps it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,13 @@ def open_coap(opening: Opening) -> AbstractAsyncContextManager[Opened]:
 
 @asynccontextmanager
 async def _serve_coap(opening: Opening, oscore: OscoreServing | None, files: WatchedFiles) -> AsyncIterator[Opened]:
-    server = CoapServer(opening.every.coap, opening.receive, oscore=oscore, now=opening.now, refuse=opening.refuse)
+    server = CoapServer(
+        *(opening.every.coap, opening.receive),
+        oscore=oscore,
+        now=opening.now,
+        refuse=opening.refuse,
+        listen=opening.listen,
+    )
     async with server:
         closed = "" if oscore is None else oscore.closed
         transport = Transport(lambda: server.counters.duplicates, server.counters.unserved, closed)
@@ -120,7 +129,10 @@ async def _serve_http(opening: Opening, files: WatchedFiles) -> AsyncIterator[Op
 
     seen, mappings = opening.observe(), known_mappings(opening.every)
     server = HttpServer(
-        *(opening.every.http, opening.receive, seen.views, seen.responses), refuse=opening.refuse, mappings=mappings
+        *(opening.every.http, opening.receive, seen.views, seen.responses),
+        refuse=opening.refuse,
+        mappings=mappings,
+        listen=opening.listen,
     )
     renewal = Renewal("http", files, lambda: opening.protect(server.renew()), (HttpSettingsError,))
     async with seen.history.sampled(), server:

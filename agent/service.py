@@ -35,7 +35,9 @@ from agent.store.errors import DamagedStoreError, DiskFullError
 from agent.store.flush_socket import FlushSocket
 from agent.store.lanes import LaneStores, lane_stores
 from agent.store.write.writer import do_nothing
-from agent.systemd.supervision import Notifier, supervise, wait_for_space
+from agent.systemd.notifier import Notifier
+from agent.systemd.sockets import Sockets
+from agent.systemd.supervision import supervise, wait_for_space
 from agent.telemetry.counters import Transport
 from agent.telemetry.links import Links, LinksOfLanes
 from agent.telemetry.process_state import LaneState, ProcessState, RecentErrors
@@ -47,24 +49,24 @@ async def serve(settings: Settings) -> None:
     """Run the agent until SIGTERM or SIGINT; raise any other cause of its end."""
     log.info("agent=starting version=%s form=%s", release.version(), release.form())
     runtime.return_freed_memory()
-    stop = _stop_on_signals()
-    while await _serve_until_damaged(settings, stop):
+    stop, sockets = _stop_on_signals(), Sockets()
+    while await _serve_until_damaged(settings, stop, sockets):
         Notifier().busy("salvages its store")  # which takes longer than the watchdog's interval
         log.warning("agent=restarting reason=%r", "the store is damaged; it is salvaged when it is opened again")
     log.info("agent=stopped")
 
 
-async def _serve_until_damaged(settings: Settings, stop: asyncio.Event) -> bool:
+async def _serve_until_damaged(settings: Settings, stop: asyncio.Event, sockets: Sockets) -> bool:
     """Run the agent; return whether it ended because of damage in the store."""
     damaged = False
     try:
-        await _serve(settings, stop)
+        await _serve(settings, stop, sockets)
     except* DamagedStoreError:
         damaged = True
     return damaged
 
 
-async def _serve(settings: Settings, stop: asyncio.Event) -> None:
+async def _serve(settings: Settings, stop: asyncio.Event, sockets: Sockets) -> None:
     clock = SystemClock(trusted=settings.gateway.clock == "trusted")
     async with AsyncExitStack() as stack:
         store = await _open_store(settings, clock, stop, stack)
@@ -73,7 +75,7 @@ async def _serve(settings: Settings, stop: asyncio.Event) -> None:
             await asyncio.to_thread(note_basis, now, store.outboxes[DEFAULT_LANE])
             ways = enabled(settings)
             pipeline = Pipeline(settings.identity, clock, store.intake, settings.devices, limits(ways))
-            await _run(settings, clock, store, pipeline, ways, stop)
+            await _run(settings, clock, store, pipeline, ways, stop, sockets)
 
 
 async def _open_store(
@@ -95,13 +97,12 @@ async def _run(
     pipeline: Pipeline,
     ways: Mapping[str, WayIn],
     stop: asyncio.Event,
+    sockets: Sockets,
 ) -> None:
     """Start up, run and shut down: the servers close first, so that the forwarder receives all accepted events."""
-    stop_forwarding = threading.Event()
-    recent_errors = RecentErrors()
+    stop_forwarding, recent_errors, told = threading.Event(), RecentErrors(), sockets.notifier
     logging.getLogger().addHandler(recent_errors)
     links = {lane: Links(clock, "" if lane == DEFAULT_LANE else lane) for lane in store.by_lane}
-    notifier = Notifier()
     lanes = _forwarded_lanes(settings, clock, store)
     states = {lane: LaneState(one.turn.priority, links[lane]) for lane, one in lanes.items() if one.turn is not None}
     state = ProcessState(recent_errors, LinksOfLanes(links), lanes[DEFAULT_LANE].uplink, states)
@@ -122,10 +123,11 @@ async def _run(
             *("", None, settings, clock, pipeline.receive, pipeline.record, pipeline.refuse, pipeline.protect),
             *(pipeline.trusted_time, links[DEFAULT_LANE], store.outboxes[DEFAULT_LANE]),
             lambda: resolve_name("agent.observability:observe")(settings, store, pipeline, clock, state, transports),
+            sockets.listen,
         )
         try:
             async with AsyncExitStack() as stack:
-                opened = await _open_ways(ways, opening, stack)
+                opened = await _open_ways(ways, opening, sockets, stack)
                 for name, one in opened.items():
                     if one.transport is not None:
                         transports[name] = one.transport
@@ -138,12 +140,12 @@ async def _run(
                 await stack.enter_async_context(flushes)
                 pairs = "".join(f" {name}=%s" for name in addresses)
                 log.info(f"agent=ready gateway=%s{pairs}", settings.gateway.id, *addresses.values())
-                supervision = tasks.create_task(supervise(notifier, store, _places(addresses)), name="supervision")
+                supervising = tasks.create_task(supervise(told, store, _places(addresses)), name="supervision")
                 renewing = tasks.create_task(renew([one.renewal for one in opened.values()], stop), name="renewal")
                 await _until_stopped(stop, store)
-                supervision.cancel()
+                supervising.cancel()
                 renewing.cancel()
-                notifier.stopping()
+                told.stopping()
                 log.info("agent=stopping")
         finally:
             stop_forwarding.set()
@@ -172,14 +174,18 @@ def _places(addresses: Mapping[str, str]) -> str:
     return " ".join(f"{name}={address}" for name, address in addresses.items())
 
 
-async def _open_ways(ways: Mapping[str, WayIn], opening: Opening, stack: AsyncExitStack) -> dict[str, Opened]:
+async def _open_ways(
+    ways: Mapping[str, WayIn], opening: Opening, sockets: Sockets, stack: AsyncExitStack
+) -> dict[str, Opened]:
     """Open the ways in, once all of them have read who may send; leaving the stack closes them."""
     sections = opening.every.sources
     opens = {
         name: resolve_name(way.opens)(replace(opening, name=name, settings=sections.get(name)))
         for name, way in ways.items()
     }
-    return {name: await stack.enter_async_context(one) for name, one in opens.items()}
+    opened = {name: await stack.enter_async_context(one) for name, one in opens.items()}
+    sockets.check()
+    return opened
 
 
 @asynccontextmanager

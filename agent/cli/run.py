@@ -37,6 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.service import serve
     from agent.store.errors import StoreError
     from agent.systemd import journal
+    from agent.systemd.sockets import PassedSocketError
 
     os.umask(UMASK)
     settings = load.load(arguments.config)
@@ -44,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     status = 0
     try:
         asyncio.run(serve(settings))
-    except* (KafkaSettingsError, HttpSettingsError, CredentialsError) as group:
+    except* (KafkaSettingsError, HttpSettingsError, CredentialsError, PassedSocketError) as group:
         status = _explain(group, USAGE)
     except* (StoreError, CoapBindError, HttpBindError) as group:
         status = _explain(group, FAILURE)

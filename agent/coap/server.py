@@ -19,6 +19,7 @@ from agent.coap.tuning import Tuning
 from agent.coap.udp import UdpSocket
 from agent.config.settings import CoapSettings
 from agent.delivery import Receive, Refuse, refuse_uncounted
+from agent.listening import Listen, listen_anew
 from agent.pace import Pace
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class CoapServer:
         oscore: OscoreServing | None = None,
         now: Now = lambda: None,
         refuse: Refuse = refuse_uncounted,
+        listen: Listen = listen_anew,
     ) -> None:
         self._settings = settings
         self._receive = receive
@@ -54,7 +56,7 @@ class CoapServer:
         self._oscore = oscore
         self._now = now
         self.counters = Counters(refuse)
-        self._udp = UdpSocket(settings.bind, settings.max_body_bytes, self.counters)
+        self._udp = UdpSocket(settings.bind, settings.max_body_bytes, self.counters, listen)
 
     async def __aenter__(self) -> Self:
         self._udp.__enter__()

@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 from agent.coap.counters import Counters
 from agent.coap.errors import CoapBindError
+from agent.listening import Listen, listen_anew
 
 RETRANSMISSION_KEY_BYTES: Final = 16
 ENDPOINTS_MAX: Final = 8_192
@@ -219,24 +220,17 @@ class UdpSocket:
     IP_RECVERR, with which an ICMP error of one sensor makes the next send to any address fail.
     """
 
-    def __init__(self, bind: str, body_bytes_max: int, counters: Counters) -> None:
+    def __init__(self, bind: str, body_bytes_max: int, counters: Counters, listen: Listen = listen_anew) -> None:
         self._bind = bind
+        self._listen = listen
         self._size = min(body_bytes_max + OPTIONS_BYTES_MAX, DATAGRAM_BYTES_MAX)
         self._counters = counters
         self._outgoing: list[Outgoing] = []
 
     def __enter__(self) -> Self:
         address = _resolve(self._bind)
-        try:
-            self._socket = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-        except OSError as error:
-            hint = _WITHOUT_IPV6 if error.errno == errno.EAFNOSUPPORT else ""
-            raise CoapBindError(f"coap.bind: cannot open a socket: {error.strerror}{hint}") from error
-        try:
-            self._configure(address)
-        except OSError as error:
-            self._socket.close()
-            raise CoapBindError(f"coap.bind: cannot listen on {self._bind}: {error.strerror}") from error
+        self._socket = self._listen(socket.SOCK_DGRAM, address, lambda: self._bound(address))
+        _configure(self._socket)
         self._loop = asyncio.get_running_loop()
         self._datagrams = datagrams_of(self._socket, self._size, DATAGRAMS_PER_READ)
         return self
@@ -247,12 +241,20 @@ class UdpSocket:
         self._flush()
         self._socket.close()
 
-    def _configure(self, address: Address) -> None:
-        self._socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        self._socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-        self._socket.setblocking(False)
-        self._socket.bind(address)
+    def _bound(self, address: Address) -> socket.socket:
+        try:
+            opened = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+        except OSError as error:
+            hint = _WITHOUT_IPV6 if error.errno == errno.EAFNOSUPPORT else ""
+            raise CoapBindError(f"coap.bind: cannot open a socket: {error.strerror}{hint}") from error
+        try:
+            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            _configure(opened)
+            opened.bind(address)
+        except OSError as error:
+            opened.close()
+            raise CoapBindError(f"coap.bind: cannot listen on {self._bind}: {error.strerror}") from error
+        return opened
 
     @property
     def descriptor(self) -> int:
@@ -288,6 +290,12 @@ class UdpSocket:
     def _flush(self) -> None:
         outgoing, self._outgoing = self._outgoing, []
         self._counters.send_failed += self._datagrams.send(outgoing)
+
+
+def _configure(udp: socket.socket) -> None:
+    udp.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
+    udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+    udp.setblocking(False)
 
 
 def _resolve(bind: str) -> Address:

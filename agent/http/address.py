@@ -8,6 +8,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import Any
 
 from agent.http.errors import HttpBindError, HttpSettingsError
+from agent.listening import Listen, listen_anew
 
 BACKLOG = 128
 BUFFER_BYTES = 32_768
@@ -28,23 +29,32 @@ class ListenAddress:
         """Whether only this machine can reach it."""
         return is_loopback(self.address[0])
 
-    def listen(self) -> socket.socket:
-        """Open the listening socket; raise HttpBindError."""
-        # With the protocol's number, without which asyncio does not set TCP_NODELAY.
-        listener = socket.socket(self.family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        try:
-            listener.setblocking(False)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of an earlier agent linger
-            if self.family == socket.AF_INET6:
-                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            for buffer in (socket.SO_RCVBUF, socket.SO_SNDBUF):
-                listener.setsockopt(socket.SOL_SOCKET, buffer, BUFFER_BYTES)  # connections inherit it
-            listener.bind(self.address)
-            listener.listen(BACKLOG)
-        except OSError as error:
-            listener.close()
-            raise HttpBindError(f"http.bind: cannot listen on {self.bind}: {error.strerror}") from error
+    def listen(self, listen: Listen = listen_anew) -> socket.socket:
+        """Return the listening socket; raise HttpBindError."""
+        listener = listen(socket.SOCK_STREAM, self.address, self._bound)
+        _configure(listener)
         return listener
+
+    def _bound(self) -> socket.socket:
+        # With the protocol's number, without which asyncio does not set TCP_NODELAY.
+        opened = socket.socket(self.family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        try:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of an earlier agent linger
+            if self.family == socket.AF_INET6:
+                opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            opened.bind(self.address)
+            _configure(opened)
+        except OSError as error:
+            opened.close()
+            raise HttpBindError(f"http.bind: cannot listen on {self.bind}: {error.strerror}") from error
+        return opened
+
+
+def _configure(listener: socket.socket) -> None:
+    listener.setblocking(False)
+    for buffer in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+        listener.setsockopt(socket.SOL_SOCKET, buffer, BUFFER_BYTES)  # connections inherit it
+    listener.listen(BACKLOG)
 
 
 def is_loopback(host: str) -> bool:

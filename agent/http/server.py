@@ -26,6 +26,7 @@ from agent.http.head import EVENTS_PATH
 from agent.http.limits import Limits
 from agent.http.site import Site
 from agent.http.views import Views
+from agent.listening import Listen, listen_anew
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class HttpServer:
     Raises HttpSettingsError on construction, HttpBindError on entry.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # as the CoAP server
         self,
         settings: HttpSettings,
         receive: Receive,
@@ -49,6 +50,8 @@ class HttpServer:
         limits: Limits | None = None,
         refuse: Refuse = refuse_uncounted,
         mappings: Mappings = builtin_mappings,
+        *,
+        listen: Listen = listen_anew,
     ) -> None:
         self._settings = settings
         limits = limits or Limits()
@@ -58,9 +61,10 @@ class HttpServer:
         site = Site({EVENTS_PATH: {"POST": events.post}, **views.resources(access)})
         self._application = Application(site, events, limits, settings.max_body_bytes, responses, refuse)
         self._limits = limits
+        self._listen = listen
 
     async def __aenter__(self) -> Self:
-        self._socket = parse_listen_address(self._settings.bind).listen()
+        self._socket = parse_listen_address(self._settings.bind).listen(self._listen)
         self._server = _Server(self._config())
         self._acceptor = Acceptor(self._socket, self._server.make_protocol, self._tls, self._limits)
         self._group = asyncio.TaskGroup()

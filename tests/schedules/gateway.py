@@ -25,6 +25,7 @@ from agent.config.settings import (
 )
 from agent.store import flush_socket as real_flush_socket
 from agent.store.event_store import EventStore
+from agent.systemd.sockets import Sockets
 from contract.record import ClockTrust
 from tests.schedules.card import Card
 from tests.schedules.loop import HOST, Network, VirtualLoop
@@ -145,7 +146,7 @@ class Gateway:
     def replacements(self) -> dict[Any, Any]:
         """Return what the agent's modules get in place of its sockets and of the store's connection."""
         return {
-            real_udp.UdpSocket: lambda bind, body_bytes_max, counters: UdpSocket(self._network),
+            real_udp.UdpSocket: lambda bind, body_bytes_max, counters, listen: UdpSocket(self._network),
             real_flush_socket.FlushSocket: NoFlushSocket,
             runtime: SimpleNamespace(tune=lambda: None),
             EventStore: self._open_store,
@@ -186,7 +187,7 @@ class Gateway:
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
         settings = settings_of(self._card.folder, self._lanes, self._delivery)
-        while await service._serve_until_damaged(settings, self._stop):
+        while await service._serve_until_damaged(settings, self._stop, Sockets({})):
             self._scheduler.note("agent salvages its store")
 
 

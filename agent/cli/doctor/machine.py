@@ -241,6 +241,7 @@ def check_threads(brokers: int, lanes: int = 0, limit_file: Path = SERVICE_TASKS
 PROC = Path("/proc")
 _LISTENING = "0A"
 """TCP's state in /proc/net/tcp."""
+_SYSTEMD = "systemd (process 1)"
 
 
 def check_ports(settings: Settings) -> Iterator[Finding]:
@@ -270,6 +271,8 @@ def _check(name: str, bind: str, kind: socket.SocketKind, *, runs: bool) -> Find
         if runs:
             return fine("ports", f"{name}: {protocol} {bind} is in use, and the agent runs")
         owner = _owner(int(port), kind)
+        if owner == _SYSTEMD:
+            return fine("ports", f"{name}: {protocol} {bind} is kept by systemd, for the agent's next start")
         return wrong("ports", f"{name}: {protocol} {bind} is in use by {owner}", f"stop it, or change {name}")
     if runs and int(port):
         return wrong("ports", f"{name}: the agent runs, but does not listen on {protocol} {bind}", "restart the agent")

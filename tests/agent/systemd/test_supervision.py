@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.systemd.journal import RATE_MESSAGES, RATE_SECONDS, JournalHandler, RateLimit, fields_of
-from agent.systemd.supervision import SALVAGE_SECONDS_MAX
+from agent.systemd.notifier import SALVAGE_SECONDS_MAX
 from simulators.services.process import Process
 from tests.agent.test_damage import damage_a_page_of, store
 from tests.support.agent_process import agent_process, configured

@@ -1,0 +1,15 @@
+"""How the ways in get the sockets that they listen on."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+Listen = Callable[[socket.SocketKind, tuple[Any, ...], Callable[[], socket.socket]], socket.socket]
+"""Returns a socket of this kind, bound to the address as `getsockname` has it: passed, or what `bind` opens."""
+
+
+def listen_anew(_: socket.SocketKind, __: tuple[Any, ...], bind: Callable[[], socket.socket]) -> socket.socket:
+    """Bind a socket that nobody keeps."""
+    return bind()

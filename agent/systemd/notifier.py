@@ -1,0 +1,95 @@
+"""The socket of the service manager (sd_notify(3))."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import socket
+from array import array
+from collections.abc import Mapping
+
+log = logging.getLogger(__name__)
+
+SALVAGE_SECONDS_MAX = 3_600
+"""How long the salvage of a store of any size may take."""
+BARRIER_SECONDS_MAX = 5.0
+"""How long to wait until systemd has processed notifications."""
+_MICROSECONDS = 1_000_000
+_ABSTRACT = "@"
+
+
+class Notifier:
+    """The socket of the service manager; failures to send are only logged."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        self._address = environment.get("NOTIFY_SOCKET", "")
+        self.watchdog_seconds = _watchdog_seconds(environment)
+        """The watchdog's interval; None where there is no watchdog."""
+
+    @property
+    def listening(self) -> bool:
+        """Whether systemd has named a socket."""
+        return bool(self._address)
+
+    def ready(self, status: str) -> None:
+        """Report that the service is up."""
+        watched = "" if self.watchdog_seconds is None else f"\n{_watchdog(self.watchdog_seconds)}"
+        self._send(f"READY=1\nSTATUS={status}{watched}")
+
+    def busy(self, status: str) -> None:
+        """Extend the watchdog's interval until the service is ready again."""
+        if self.watchdog_seconds is not None:
+            self._send(f"STATUS={status}\n{_watchdog(SALVAGE_SECONDS_MAX)}")
+
+    def status(self, text: str) -> None:
+        """Set the status line of `systemctl status`."""
+        self._send(f"STATUS={text}")
+
+    def waiting(self, status: str) -> None:
+        """Set the status line while waiting, and feed the watchdog."""
+        self._send(f"STATUS={status}\nWATCHDOG=1")
+
+    def alive(self) -> None:
+        """Feed the watchdog."""
+        self._send("WATCHDOG=1")
+
+    def stopping(self) -> None:
+        """Report that the service is stopping."""
+        self._send("STOPPING=1")
+
+    def keep(self, name: str, descriptor: int) -> None:
+        """Have a descriptor kept, under a name, and passed to the service when it starts again."""
+        self._send(f"FDSTORE=1\nFDPOLL=0\nFDNAME={name}", descriptor)
+
+    def forget(self, name: str) -> None:
+        """Have the descriptors of a name closed, and wait until they are."""
+        self._send(f"FDSTOREREMOVE=1\nFDNAME={name}")
+        reading, writing = os.pipe()
+        self._send("BARRIER=1", writing)  # which the manager closes after what was sent before
+        os.close(writing)
+        select.select([reading], [], [], BARRIER_SECONDS_MAX)
+        os.close(reading)
+
+    def _send(self, message: str, *descriptors: int) -> None:
+        if not self._address:
+            return
+        address = f"\0{self._address[1:]}" if self._address.startswith(_ABSTRACT) else self._address
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
+                passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", descriptors))] if descriptors else []
+                sender.sendmsg([message.encode()], passed, 0, address)  # send_fds ignores the address
+        except OSError as error:
+            log.warning("systemd=unreachable reason=%r", str(error))
+
+
+def _watchdog(seconds: float) -> str:
+    return f"WATCHDOG_USEC={round(seconds * _MICROSECONDS)}"
+
+
+def _watchdog_seconds(environment: Mapping[str, str]) -> float | None:
+    """Return the watchdog's interval for this process, None without one (sd_watchdog_enabled(3))."""
+    interval = environment.get("WATCHDOG_USEC", "")
+    if not interval.isdigit() or environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return None
+    return int(interval) / _MICROSECONDS

@@ -1,0 +1,160 @@
+"""The ports while the agent restarts: systemd keeps them, and what arrives is served by the next agent."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from agent.cli.failures import USAGE
+from simulators import wire
+from simulators.services import ports
+from tests.support.agent_process import configured, stored_documents
+from tests.support.waiting import wait_until
+
+_START = """
+import os, sys
+numbers, *command = sys.argv[1:]
+high = [os.dup2(int(number), 100 + index, inheritable=False) for index, number in enumerate(numbers.split())]
+for number in numbers.split():
+    os.set_inheritable(int(number), False)
+for index, number in enumerate(high):
+    os.dup2(number, 3 + index)
+os.environ["LISTEN_PID"], os.environ["LISTEN_FDS"] = str(os.getpid()), str(len(high))
+os.execv(command[0], command)
+"""
+
+
+class Systemd:
+    """Starts the agent, and keeps its descriptors between two starts."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._notified.bind(str(folder / "notify"))
+        self.kept: dict[str, int] = {}
+        self._ready = threading.Event()
+        self._agent: subprocess.Popen[bytes] | None = None
+        threading.Thread(target=self._receive, daemon=True).start()
+
+    def start(self) -> None:
+        """Start the agent and wait until it is ready."""
+        self._ready.clear()
+        agent = self.spawn()
+        wait_until(lambda: self._ready.is_set() or agent.poll() is not None, "the agent is ready")
+        assert agent.poll() is None, self.log()
+
+    def spawn(self) -> subprocess.Popen[bytes]:
+        """Start the agent with the kept descriptors as 3, 4 and so on."""
+        kept = list(self.kept.values())
+        start = (sys.executable, "-c", _START, " ".join(map(str, kept)), sys.executable)
+        notify = {"NOTIFY_SOCKET": str(self._folder / "notify"), "LISTEN_FDNAMES": ":".join(self.kept)}
+        with (self._folder / "agent.log").open("ab") as log:
+            self._agent = subprocess.Popen(
+                [*start, "-m", "agent.cli.main", "run", "--config", str(self._folder / "oncegate.toml")],
+                env={**os.environ, **notify},
+                pass_fds=kept,
+                stdout=log,
+                stderr=log,
+            )
+        return self._agent
+
+    def end(self, number: signal.Signals) -> None:
+        """End the agent, if it runs."""
+        if self._agent is not None:
+            self._agent.send_signal(number)
+            self._agent.wait(60)
+
+    def log(self) -> str:
+        return (self._folder / "agent.log").read_text()
+
+    def _receive(self) -> None:
+        while True:
+            message, descriptors, _, _ = socket.recv_fds(self._notified, 4096, 8)
+            told = dict(line.split("=", 1) for line in message.decode().splitlines())
+            if "FDSTORE" in told:
+                (self.kept[told["FDNAME"]],) = descriptors
+            elif "FDSTOREREMOVE" in told:
+                os.close(self.kept.pop(told["FDNAME"]))
+            elif "BARRIER" in told:
+                os.close(descriptors[0])
+            if "READY" in told:
+                self._ready.set()
+
+
+@pytest.fixture
+def systemd(tmp_path: Path) -> Iterator[Systemd]:
+    manager = Systemd(tmp_path)
+    yield manager
+    manager.end(signal.SIGKILL)
+
+
+def post(port: int, number: int) -> int:
+    body = f'{{"device":"urn:http","id":{number}}}'.encode()
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/api/v1/events", body, {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        status: int = answer.status
+    return status
+
+
+@pytest.mark.guarantee(3)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_what_arrives_while_the_agent_restarts_is_stored_by_the_next_one(
+    systemd: Systemd, tmp_path: Path, number: signal.Signals
+) -> None:
+    (coap,), (http,) = ports.free(1, socket.SOCK_DGRAM), ports.free(1)
+    configured(tmp_path, coap=f"127.0.0.1:{coap}", http=f"127.0.0.1:{http}")
+    systemd.start()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sensor, ThreadPoolExecutor(1) as executor:
+        sensor.connect(("127.0.0.1", coap))
+        for restart in range(2):
+            systemd.end(number)
+            with pytest.raises(OSError, match="in use"), socket.socket() as thief:
+                thief.bind(("127.0.0.1", http))
+            request = wire.Request(b'{"device":"urn:coap","id":%d}' % restart, 50)
+            sensor.send(request.datagram(restart, b"1"))
+            posted = executor.submit(post, http, restart)
+            systemd.start()
+            sensor.settimeout(60)
+            message = wire.parse(sensor.recv(2048))
+            assert message is not None
+            assert message.code_text == "2.04"
+            assert posted.result(60) == 200
+    devices = sorted(document["device"] for document in stored_documents(tmp_path / "state" / "events.db"))
+    assert [device for device in devices if "oncegate" not in device] == ["urn:coap"] * 2 + ["urn:http"] * 2
+
+
+def test_a_port_that_moves_to_another_address_is_free_for_it(systemd: Systemd, tmp_path: Path) -> None:
+    (coap,) = ports.free(1, socket.SOCK_DGRAM)
+    configured(tmp_path, coap=f"127.0.0.1:{coap}", http="127.0.0.1:0")
+    systemd.start()
+    before = set(systemd.kept)
+    systemd.end(signal.SIGTERM)
+    configured(tmp_path, coap=f"[::]:{coap}", http="")
+    systemd.start()
+    assert f"coap=[::]:{coap}" in systemd.log()
+    assert set(systemd.kept) == {f"kept-SOCK_DGRAM-{coap}"} < before
+
+
+@pytest.mark.parametrize("bound", ["0.0.0.0", "127.0.0.1"])
+def test_a_socket_unit_is_used_if_it_fits_and_refused_if_not(systemd: Systemd, tmp_path: Path, bound: str) -> None:
+    with socket.socket() as unit:
+        unit.bind((bound, 0))
+        port = unit.getsockname()[1]
+        systemd.kept["oncegate.socket"] = unit.fileno()
+        configured(tmp_path, http=f"127.0.0.1:{port if bound == '127.0.0.1' else 0}")
+        if bound == "127.0.0.1":
+            systemd.start()
+            assert post(port, 1) == 200
+        else:
+            assert systemd.spawn().wait(60) == USAGE
+            assert f"systemd passes SOCK_STREAM ('0.0.0.0', {port}) (oncegate.socket)" in systemd.log()
