@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from cloud.committed import Committed, objection
 from cloud.errors import FlushError, KafkaError, SinkError
@@ -48,6 +49,8 @@ class Receipts:
         self._lock = threading.Lock()
         self._commit: Commit | None = None
         self._due_at = 0.0
+        self._failing_since: int | None = None
+        """In milliseconds since 1970 UTC; None where no effects fail."""
 
     def commit(self, commit: Commit) -> bool:
         """Commit the receipts of a commit of the table; `repeat` tries again after a failure, which is logged.
@@ -55,7 +58,7 @@ class Receipts:
         Return whether Kafka has them. Raise StopError where the topic is no longer the one that the table has read.
         """
         with self._lock:
-            self._commit = commit
+            self._commit, self._failing_since = commit, None
             return self._send(commit)
 
     def repeat(self) -> None:
@@ -79,7 +82,9 @@ class Receipts:
 
     def _repeat_noted(self, commit: Commit) -> None:
         begin = {
-            partition: Committed(first, commit.epochs.get(partition), str(self._receipt(commit, partition)))
+            partition: Committed(
+                first, commit.epochs.get(partition), str(Receipt(commit.table, first, commit.topic_id, self._succeeds))
+            )
             for partition, first in commit.first.items()
         }
         given = {**begin, **self._admin.committed(self._group, begin)}
@@ -89,14 +94,11 @@ class Receipts:
             if objection(place, commit.table, commit.topic_id) is None and (receipt := parse(place.metadata))
         }
         noted = [receipt.failing_since for receipt in own.values() if receipt.failing_since is not None]
-        since = min(noted, default=int(time.time() * 1000))
+        since = self._failing_since = self._failing_since or min(noted, default=int(time.time() * 1000))
         if len(noted) < len(own):
             metadata = {partition: str(replace(receipt, failing_since=since)) for partition, receipt in own.items()}
             epochs = {partition: given[partition].leader_epoch or 0 for partition in own}
             self._admin.commit(self._group, {partition: given[partition].offset for partition in own}, metadata, epochs)
-
-    def _receipt(self, commit: Commit, partition: int) -> Receipt:
-        return Receipt(commit.table, commit.first[partition], commit.topic_id, self._succeeds)
 
     def _send(self, commit: Commit, check: Callable[[], None] = lambda: None) -> bool:
         if not commit.ends:
@@ -106,7 +108,8 @@ class Receipts:
         except FlushError:
             self._commit = None  # the job ends; until then a repeated flush would succeed although data is lost
             raise
-        metadata = {partition: str(self._receipt(commit, partition)) for partition in commit.ends}
+        named = partial(Receipt, commit.table, topic_id=commit.topic_id, succeeds=self._succeeds)
+        metadata = {p: str(named(commit.first[p], failing_since=self._failing_since)) for p in commit.ends}
         try:
             check()
             self._log.check(commit, {})

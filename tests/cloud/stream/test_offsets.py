@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cloud.errors import FlushError, SinkError, StopError
+from cloud.committed import Committed
+from cloud.errors import FlushError, KafkaError, SinkError, StopError
 from cloud.runtime.disk import FlushedFolders
 from cloud.settings import parse as parse_settings
 from cloud.settings import seconds
@@ -17,6 +19,7 @@ from cloud.stream.offsets import Overlap, compare
 from cloud.stream.receipts import RETRY_SECONDS, Receipts
 from cloud.table.commits import Commit, parse, to_json
 from contract.receipt import Receipt
+from contract.receipt import parse as parse_receipt
 from tests.support.disks.failing_disk import UNWRITABLE, failing_disk
 
 LAST = Commit(
@@ -175,9 +178,17 @@ class Kafka:
 
     def __init__(self) -> None:
         self.given: list[dict[int, str]] = []
+        self.group: dict[int, Committed] = {}
+        self.errors: list[Exception] = []
 
-    def commit(self, _group: str, _offsets: dict[int, int], metadata: dict[int, str], _epochs: dict[int, int]) -> None:
+    def commit(self, _group: str, offsets: dict[int, int], metadata: dict[int, str], epochs: dict[int, int]) -> None:
+        if self.errors:
+            raise self.errors.pop()
         self.given.append(metadata)
+        self.group |= {number: Committed(offsets[number], epochs.get(number), metadata[number]) for number in metadata}
+
+    def committed(self, _group: str, _partitions: Iterable[int]) -> dict[int, Committed]:
+        return dict(self.group)
 
     def check(self, read: Commit, _ends: dict[int, int]) -> dict[int, int]:
         return read.epochs
@@ -205,6 +216,39 @@ def test_receipts_are_repeated_when_due() -> None:
     with pytest.raises(StopError):
         receipts.repeat()
     assert len(kafka.given) == 2
+
+
+@pytest.mark.guarantee(4)
+def test_the_note_that_effects_fail_moves_no_receipt_and_stays_until_the_next_one() -> None:
+    moment, kafka = 0.0, Kafka()
+    receipts = Receipts(kafka, kafka, "g", None, lambda: None, lambda: None, lambda: moment)  # type: ignore[arg-type]  # its needs
+    first = replace(LAST, topic_id="nDCRGbaQT4C6Yy0VbBGzCg", epochs={0: 4, 1: 5})
+    last = replace(first, ends={0: 99, 1: 99}, epochs={0: 6, 1: 6})
+
+    def group() -> list[tuple[int, int | None, bool]]:
+        read = [(one, parse_receipt(one.metadata)) for _, one in sorted(kafka.group.items())]
+        return [(one.offset, one.leader_epoch, bool(it and it.failing_since)) for one, it in read]
+
+    kafka.errors.append(KafkaError("no answer"))
+    receipts.note_failing(first)
+    receipts.note_failing(first)
+    assert group() == [(LAST.first[0], 4, True), (LAST.first[1], 5, True)]  # nothing is covered
+    receipts.commit(first)
+    given = [(LAST.ends[0], 4), (LAST.ends[1], 5)]
+    assert group() == [(*one, False) for one in given]
+    for _ in range(2):
+        receipts.note_failing(last)
+        assert group() == [(*one, True) for one in given]
+    noted, moment = kafka.given[-1], 3600.0
+    assert len(kafka.given) == 3
+    receipts.repeat()
+    assert kafka.given[3:] == [noted]
+    foreign = {0: Committed(50, 4, ""), 1: Committed(50, 4, str(Receipt("other", 0, last.topic_id)))}
+    kafka.group = dict(foreign)
+    receipts.note_failing(last)
+    assert kafka.group == foreign
+    receipts.commit(last)
+    assert group() == [(99, 6, False)] * 2
 
 
 @pytest.mark.guarantee(5)
