@@ -19,6 +19,7 @@ from simulators.services.error import ServiceError
 NAMES = {
     "job": "the whole job to Delta, fresh traffic",
     "transform": "the whole job to Delta, with a transform that changes nothing",
+    "effects": "the whole job to Delta, with effects that do nothing",
     "copy": "Spark, the job's rows without dedup, to Delta",
     "streams": "Kafka Streams, exactly-once v2, to a topic",
     "streams-table": "Kafka Streams, exactly-once v2, and its topic to Delta",
@@ -90,6 +91,7 @@ class Contest:
         runs: dict[str, Callable[[], Timing]] = {
             "job": self._job,
             "transform": lambda: self._job("--transform", "idle:transform"),
+            "effects": lambda: self._job("--effects", "idle:effects"),
             "consumer": bench.consumer,
         }
         if name == "streams-table":
@@ -101,7 +103,7 @@ class Contest:
         folder = self._bench.folder / "job"
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(self._born, folder)
-        (folder / "idle.py").write_text("def transform(rows):\n    return rows\n")
+        (folder / "idle.py").write_text("def transform(rows):\n    return rows\ndef effects(rows, key):\n    pass\n")
         return self._bench.job(folder, self._first, *options, must_be_fresh=True)
 
 

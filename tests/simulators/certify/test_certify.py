@@ -16,6 +16,7 @@ from simulators.services import spark
 from simulators.services.install import programs
 from simulators.services.postgres import Postgres
 from tests.cloud.receipt_examples import PROGRAMS, database
+from tests.crashes.job.killed_jobs import QUICK_START
 
 pytestmark = [pytest.mark.heavy, pytest.mark.kafka]
 
@@ -62,7 +63,7 @@ class Certify:
     def job(self, *sink: str) -> tuple[str, ...]:
         job = spark.command(ROOT / "cloud" / "job.py", (*ENDS, *sink), self.folder, spark.SparkOptions())
         checkpoint = ("--checkpoint", f"{self.folder}/checkpoint-{{topic}}", "--trigger", "1s", "--window", "1h")
-        variables = [f"{name}={value}" for name, value in job.environment.items()]
+        variables = [f"{name}={value}" for name, value in {**job.environment, **QUICK_START}.items()]
         return ("env", *variables, *job.arguments, *checkpoint)
 
 
@@ -85,7 +86,7 @@ def test_the_job_is_clean(certify: Certify, sink: str) -> None:
     if sink == "delta":
         certify.result = f"delta:{certify.folder}/tables"
         options = ("--table", f"{certify.folder}/tables/{{topic}}")
-    verdict = certify.run((*OF_ONE_INSTANCE, "--kills", "2", "--wait", "600"), certify.job(*options))
+    verdict = certify.run((*OF_ONE_INSTANCE, "--kills", "2", "--events", "200", "--wait", "600"), certify.job(*options))
     assert (verdict["faults"], verdict["notes"]) == ({}, [])
 
 
