@@ -24,7 +24,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cloud.errors import EndingError, RestartError
+from cloud.errors import EndingError, JobError, RestartError
 from cloud.gateways import GatewayFile
 from cloud.runtime import disk, jvm
 from cloud.runtime.outcome import exit_status, log_to_stderr
@@ -53,6 +53,8 @@ from cloud.table.transform import Transform
 logger = logging.getLogger("cloud.job")
 
 POLL_SECONDS = 0.5
+_LOGS_ERRORS = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
+"""Spark's logger of an error that ends the stream."""
 
 
 def main(arguments: list[str]) -> int:
@@ -183,13 +185,23 @@ def survivors_of(
 def start(survivors: DataFrame, writer: BatchWriter, settings: JobSettings) -> StreamingQuery:
     """Start the stream with new consumers; each batch is looked up, written, committed and receipted."""
     writer.begin_query()
+    jvm.set_log_level(survivors.sparkSession, _LOGS_ERRORS, "WARN")
     return (
         survivors.writeStream.queryName("oncegate")
         .option("checkpointLocation", settings.checkpoint)
         .trigger(processingTime=f"{settings.trigger_seconds} seconds")
-        .foreachBatch(writer)
+        .foreachBatch(partial(write, writer))
         .start()
     )
+
+
+def write(writer: BatchWriter, survivors: DataFrame, batch: int) -> None:
+    """Write a batch; an error that the job tells in one line is not told by Spark, too, with pages of Py4J."""
+    try:
+        writer(survivors, batch)
+    except JobError:
+        jvm.set_log_level(survivors.sparkSession, _LOGS_ERRORS, "OFF")
+        raise
 
 
 def supervise(begin: Callable[[], StreamingQuery], writer: BatchWriter, receipts: Receipts, stop: StopRequest) -> None:

@@ -47,6 +47,12 @@ def _class(view: Any, name: str) -> Any:
     return reduce(getattr, name.split("."), view)
 
 
+def set_log_level(spark: SparkSession, logger: str, level: str) -> None:
+    """Set the level of one of the JVM's loggers."""
+    levels = java_class(spark, "org.apache.logging.log4j.Level")
+    java_class(spark, "org.apache.logging.log4j.core.config.Configurator").setLevel(logger, levels.valueOf(level))
+
+
 def accept_callbacks(spark: SparkSession) -> None:
     """Start the callback server, so that the JVM can call this process; Spark does so with its first stream."""
     context: Any = spark.sparkContext

@@ -328,6 +328,7 @@ def test_a_job_with_a_transform_accounts_for_each_event(cloud: CloudSide, plant:
     assert cloud.wait_for_end() == 1
     [line] = [line for line in cloud.jobs[-1].log().splitlines() if "stage=failed" in line]
     assert f"plant:on_an_executor: {plant}/plant.py:9: AttributeError" in line
+    assert "Py4J" not in cloud.jobs[-1].log()
     assert cloud.receipted() == 5
 
 
