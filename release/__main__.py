@@ -47,7 +47,8 @@ def release(options: argparse.Namespace) -> None:
 
         wheel = steps.build_python(build)
         steps.build_all_debian(build, options.debian, options.architectures)
-        steps.describe_gateway(build, wheel)
+        for name in steps.BILLS:
+            steps.describe(build, wheel, name)
         (dist / f"oncegate-{build.version}-notes.md").write_text(section.body)
         checksums.write(dist)
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from release import sdist
+from release import advisories, sdist
 from release.errors import ReleaseError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -103,15 +103,25 @@ def build_debian(build: Build, release: str, architecture: str) -> None:
     build.run("packaging/deb.sh", architecture, release, DIST=str(build.dist), WHEEL=built.split()[-1])
 
 
-def describe_gateway(build: Build, wheel: Path) -> None:
-    """Write the bill of materials of a gateway: what the wheel installs with OSCORE, in the pinned versions."""
-    environment = build.work / "gateway"
+BILLS = {"gateway": "oscore", "cloud": "cloud"}
+"""What is described, by its name in the file's name, with the extra that installs it."""
+
+
+def describe(build: Build, wheel: Path, name: str) -> None:
+    """Write a bill of materials: what the wheel installs in the pinned versions, and the libraries inside of that.
+
+    Raise ReleaseError where a version in it is known to be vulnerable.
+    """
+    environment = build.work / name
     build.run(sys.executable, "-m", "venv", "--without-pip", environment)
     python = environment / "bin" / "python"
     pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", python)
-    build.run(*pip, "install", "--no-compile", f"{wheel}[oscore]")
+    build.run(*pip, "install", "--no-compile", f"{wheel}[{BILLS[name]}]")
     for file in environment.rglob("direct_url.json"):
         file.unlink()  # it names the path of this build
     tool = (Path(sys.executable).with_name("cyclonedx-py"), "environment", "--output-reproducible", "--sv", "1.6")
-    file = build.dist / f"oncegate-{build.version}-gateway.cdx.json"
+    file = build.dist / f"oncegate-{build.version}-{name}.cdx.json"
     build.run(*tool, "--pyproject", "pyproject.toml", "--mc-type", "application", "-o", file, python)
+    locks = [build.source / "cloud" / "jars" / "jars.lock"] if name == "cloud" else []
+    build.run(python, "-I", build.source / "release" / "libraries.py", file, *locks)
+    advisories.check(file)

@@ -65,6 +65,7 @@ def test_two_builds_have_equal_bytes(release: Path, other_release: Path) -> None
     assert names == [
         "SHA256SUMS",
         COMPILED_WHEEL,
+        f"oncegate-{VERSION}-cloud.cdx.json",
         f"oncegate-{VERSION}-gateway.cdx.json",
         f"oncegate-{VERSION}-notes.md",
         f"oncegate-{VERSION}-py3-none-any.whl",
@@ -101,7 +102,8 @@ def test_the_bill_of_materials_names_what_a_gateway_installs(release: Path) -> N
     bill = json.loads((release / f"oncegate-{VERSION}-gateway.cdx.json").read_text())
     assert (bill["bomFormat"], bill["metadata"]["component"]["name"]) == ("CycloneDX", "oncegate")
     assert bill["metadata"]["component"]["version"] == VERSION
-    versions = {component["name"].lower().replace("_", "-"): component["version"] for component in bill["components"]}
+    packages = [one for one in bill["components"] if one.get("purl", "").startswith("pkg:pypi/")]
+    versions = {component["name"].lower().replace("_", "-"): component["version"] for component in packages}
     needed = [re.split(r"[<>=]", name)[0] for name in (*PROJECT["dependencies"], "cryptography")]
     pins = {name.replace("_", "-"): version for name, version in PINS.items()}
     assert {name: versions[name] for name in needed} == {name: pins[name] for name in needed}
