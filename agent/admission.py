@@ -134,17 +134,17 @@ class Quota:
     def __init__(self, events_per_second_max: int, clock: Clock) -> None:
         self._event_ms = 1000 / events_per_second_max
         self._clock = clock
-        self._paid_until: OrderedDict[str, float] = OrderedDict()
-        """Until when a device or address would have sent what it has sent, at the rate; in monotonic milliseconds."""
+        self._paid_until: OrderedDict[str | tuple[str], float] = OrderedDict()
+        """Until when a device or (address,) would have sent what it has, at the rate; in monotonic milliseconds."""
 
     def take(self, delivery: Delivery, events: Sequence[Event]) -> int:
         """Count a delivery's events and return 0; or count none, and return after how many seconds they fit.
 
         A relay's address stands for many devices, as that of an MQTT broker does: only their devices count.
         """
-        counts: Counter[str] = Counter(event.device for event in events)
+        counts: Counter[str | tuple[str]] = Counter(event.device for event in events)
         if not delivery.relay and delivery.via != "mqtt":
-            counts[delivery.authenticated or delivery.sender] = len(events)
+            counts[(delivery.authenticated or delivery.sender,)] = len(events)
         now = float(self._clock.monotonic_ms())
         due = max(self._paid_until.get(name, now) for name in counts)
         if due - now > BURST_SECONDS * 1000:

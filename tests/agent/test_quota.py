@@ -96,6 +96,12 @@ def test_a_share_is_of_one_device_and_address_and_an_address_of_many_devices_has
     assert gateway.intake.rejected == ["more events than devices.events_per_second_max"], "over MQTT it is set aside"
 
 
+def test_a_device_that_is_named_as_an_address_takes_nothing_of_its_share() -> None:
+    gateway = Gateway()
+    assert gateway.refusal("[::1]", "[::2]", BODY_EVENTS_MAX) is None
+    assert gateway.refusal("urn:a", "[::1]") is None
+
+
 def test_names_are_bounded() -> None:
     gateway = Gateway()
     for number in range(2 * NAMES_MAX):
