@@ -26,6 +26,7 @@ from simulators.services.spark import SparkOptions, submit
 
 ROOT = Path(__file__).resolve().parents[2]
 JOB = ROOT / "cloud" / "job.py"
+AUDIT = JOB.with_name("audit.py")
 CONTENDERS = Path(__file__).with_name("spark.py")
 STREAMS = ROOT / "benchmarks" / "streams" / "Dedup.java"
 RUN_SECONDS_MAX = 600.0
@@ -133,11 +134,24 @@ class Bench:
 
     def start_job(self, folder: Path, *options: str, topic: str = "") -> Process:
         """Start the job and return at once."""
-        name = topic or self.topic
-        ends = ("--bootstrap-servers", self.broker.bootstrap_servers, "--topic", name, "--group", f"{name}-cloud")
+        ends = self._ends(topic or self.topic)
         places = ("--table", str(folder / "events"), "--checkpoint", str(folder / "checkpoint"))
         pace = ("--window", WINDOW, "--max-offsets-per-trigger", str(self.batch), "--trigger", "1s")
         return submit(JOB, (*ends, *places, *pace, *options), folder, _options())
+
+    def audit(self, folder: Path, topic: str, share: float) -> float:
+        """Audit a job's table from the topic's beginning on, and return the seconds, Spark's start included."""
+        output = self._fresh("audit-output")
+        places = ("--table", str(folder / "events"), "--output", str(output), "--verify", str(share))
+        started = time.monotonic()
+        process = submit(AUDIT, (*self._ends(topic), *places), output, _options())
+        with _ending(process):
+            if (status := process.wait(RUN_SECONDS_MAX)) != 0:
+                raise ServiceError(f"audit: status {status}\n{process.log()[-2000:]}")
+        return time.monotonic() - started
+
+    def _ends(self, topic: str) -> tuple[str, ...]:
+        return ("--bootstrap-servers", self.broker.bootstrap_servers, "--topic", topic, "--group", f"{topic}-cloud")
 
     def streams(self, survivors: str = "") -> Timing:
         """Run the equivalent in Kafka Streams, which writes the survivors to a topic."""

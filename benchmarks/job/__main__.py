@@ -1,7 +1,7 @@
 """The job alone: `python -m benchmarks.job [--quick] [--only a b]`.
 
-How its batches slow down with the keys in its state, with late traffic, with the length of its table's log, and how old
-its receipts are at a steady rate.
+How its batches slow down with the keys in its state, with late traffic, with the length of its table's log, how old its
+receipts are at a steady rate, and what an audit takes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from confluent_kafka import KafkaException
 
 from benchmarks import report
 from benchmarks.cloud.runs import DRIVER_MEGABYTES, WINDOW, Bench
+from benchmarks.job.audit import audit_figures
 from benchmarks.job.late import late_figures
 from benchmarks.job.receipts import receipt_figures
 from benchmarks.job.window import log_figures, window_figures
@@ -24,7 +25,7 @@ from simulators.services.error import ServiceError
 from simulators.services.kafka.broker import Broker
 
 PARTITIONS = 4
-ALL = ("receipts", "late", "window", "log")
+ALL = ("receipts", "late", "window", "log", "audit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,11 @@ class Size:
     receipt_seconds: int
     window_keys: int
     log_versions: int
+    audit_records: int
 
 
-FULL = Size(400_400, 10_000_000, 800_000, 150, 5_000_000, 43_200)
-QUICK = Size(50_000, 500_000, 20_000, 25, 500_000, 10_800)
+FULL = Size(400_400, 10_000_000, 800_000, 150, 5_000_000, 43_200, 1_000_000)
+QUICK = Size(50_000, 500_000, 20_000, 25, 500_000, 10_800, 20_000)
 
 
 def main() -> int:
@@ -66,6 +68,7 @@ def _measure(bench: Bench, size: Size, names: list[str]) -> tuple[list[Figure], 
         "late": lambda: late_figures(bench, size.late_rows, size.late_records),
         "window": lambda: window_figures(bench, size.window_keys),
         "log": lambda: log_figures(bench, size.log_versions),
+        "audit": lambda: audit_figures(bench, size.audit_records),
     }
     figures: list[Figure] = []
     failed: list[str] = []
