@@ -124,6 +124,13 @@ class CloudSide:
         self.jobs.append(audit)
         return audit
 
+    def audited(self, status: int, *options: str, output: str = "audit") -> str:
+        """Run an audit that ends with a status, and return its line of labels."""
+        audit = self.audit(*options, output=output)
+        assert self.wait_for_end(audit) == status, audit.log()[-3000:]
+        self.jobs.remove(audit)
+        return audit.log().rpartition("labels: ")[2].partition("\n")[0]
+
     def spark_options(self) -> SparkOptions:
         """Return the options that Spark needs to reach the table."""
         options = SparkOptions(

@@ -33,6 +33,8 @@ HEAVY_PACKAGES = {
     "cc": "build-essential",
     "javac": "default-jdk-headless",
     "psql": "postgresql-client",
+    "pg_dump": "postgresql-client",
+    "pg_restore": "postgresql-client",
     "strace": "strace",
     "qemu-aarch64-static": "qemu-user-static",
     "arch-test": "arch-test",
