@@ -188,7 +188,8 @@ def _reason(key: bytes | None, value: bytes | None, said: _Headers) -> Reason | 
         return Reason.SHARED
     if value is None or not _value_is_whole(value, said.id or b""):
         return Reason.VALUE
-    return None if _value_says_the_same(key, value, said) else Reason.CONTRADICTION
+    is_bound = said.shared.decode() != Shared.TIME or _moment(said.bound) == said.event_time
+    return None if is_bound and _value_says_the_same(key, value, said) else Reason.CONTRADICTION
 
 
 def _headers_are_ours(key: bytes, said: _Headers) -> bool:

@@ -204,7 +204,7 @@ def _reason() -> Column:
         Reason.CLOCK: F.col("clock").isin([clock.value for clock in ClockTrust]),
         Reason.SHARED: F.col("shared").isin([shared.value for shared in Shared]),
         Reason.VALUE: _value_is_whole(),
-        Reason.CONTRADICTION: _value_says_the_same(),
+        Reason.CONTRADICTION: _value_says_the_same() & _time_is_bound(),
     }
     failed = [F.when(~F.coalesce(check, F.lit(False)), F.lit(reason.value)) for reason, check in checks.items()]
     return F.coalesce(*failed)
@@ -265,11 +265,14 @@ def _value_says_the_same() -> Column:
     return is_same | (said == F.struct("gateway", "epoch", "sequence", device.alias("device"), type_.alias("type")))
 
 
+def _time_is_bound() -> Column:
+    """Whether a time that says where duplicates are is that of the statement, which a MAC covers, unlike `ce_time`."""
+    return (F.col("shared") != Shared.TIME.value) | (F.col("bound") == F.col("event_time"))
+
+
 def _bound_is_implied() -> Column:
-    """Whether a bound is the one that the event's time or acceptance implies; another one would skip look-ups."""
-    by_time = (F.col("shared") != Shared.TIME.value) | (F.col("bound") == F.col("event_time"))
-    by_label = (F.col("shared") != Shared.LABEL.value) | (F.col("bound") == F.col("received"))
-    return by_time & by_label
+    """Whether a bound is the one that the acceptance implies; another one would skip look-ups."""
+    return (F.col("shared") != Shared.LABEL.value) | (F.col("bound") == F.col("received"))
 
 
 def _after(prefix: str, text: Column) -> Column:
