@@ -43,6 +43,7 @@ from cloud.plain_consumer.transform import DictTransform, Made, untransformed
 from cloud.postgres.connection import read_connection
 from cloud.runtime.outcome import run_until_stopped
 from cloud.runtime.unbounded_calls import within
+from cloud.settings import OTHER_RETENTION
 from cloud.sinks import table_name
 from cloud.stream.group_kafka import GroupKafka
 from cloud.stream.receipts import Receipts
@@ -183,6 +184,8 @@ class Reader:
         self._is_stale = False
         """Whether another member has moved one of the places."""
         self._newest = VERSION
+        self._retentions = {None, table.retention_seconds}
+        """Those that gateways state and need not be reported."""
         self._has_unknown = False
 
     def run(self, stop: threading.Event) -> None:
@@ -279,7 +282,7 @@ class Reader:
         self._paused |= new
 
     def _report_news(self, judged: Sequence[Judged]) -> None:
-        """Report once that gateways have a newer contract, and once what this release ignores."""
+        """Report once each newer contract and each other retention of a gateway, and once what this release ignores."""
         if (contract := max(one.contract for one in judged)) > self._newest:
             self._newest = contract
             logger.warning(
@@ -287,6 +290,9 @@ class Reader:
                 "hint='install the release of the cloud that belongs to the gateways'",
                 *(contract, VERSION),
             )
+        for retention in {one.retention_seconds for one in judged} - self._retentions:
+            self._retentions.add(retention)
+            logger.warning(OTHER_RETENTION, retention)
         if not self._has_unknown and any(one.is_newer for one in judged):
             self._has_unknown = True
             logger.warning("batch=%d effect='words, headers or keys that this release ignores'", self._batch + 1)

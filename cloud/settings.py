@@ -13,6 +13,7 @@ from cloud import command_line, hooks, sinks
 from cloud.errors import StopError
 from cloud.hooks import Hook
 from cloud.sinks import Tables
+from contract.fields import RETENTION_SECONDS
 from contract.receipt import TOPIC_ID_CHARACTERS, Receipt
 
 _DURATION = re.compile(r"(\d+) ?(s|m|h|d|seconds?|minutes?|hours?|days?)")
@@ -32,6 +33,12 @@ EXAMPLES = """examples:
 
 exit status: 0 ended by SIGTERM or SIGINT, with the batch finished; 1 a failure, which the log names; 2 wrong usage
 """
+
+OTHER_RETENTION = (
+    "retention_seconds=%s effect='an id that is used again after this time may count as a duplicate' "
+    "hint='give the same time as --retention here and as identity.retention on the gateways'"
+)
+"""The message where a gateway states another retention than is given here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +184,7 @@ def add_shared_options(parser: argparse.ArgumentParser) -> None:
         "--retention",
         dest="retention_seconds",
         type=_retention,
-        default="7d",
+        default=f"{RETENTION_SECONDS // 86_400}d",
         metavar="TIME",
         help="the gateways' identity.retention (%(default)s)",
     )

@@ -17,6 +17,10 @@ VERSION: Final = 2
 """The version of what a gateway sends, which `gateway.started` states; 2 has added `ext`."""
 
 
+RETENTION_SECONDS: Final = 7 * 86_400
+"""For how long an id is unique, and a fingerprint is remembered, unless the gateway states another time."""
+
+
 class Kind(Enum):
     """What a field is in a record's value."""
 

@@ -16,6 +16,7 @@ from agent.config import subscriptions as topics
 from agent.config.identity_rules import IdentityRule, read_rules
 from agent.config.lanes import Lane, read_lanes
 from agent.config.mistakes import raise_all
+from contract.fields import RETENTION_SECONDS
 
 if TYPE_CHECKING:
     from agent.mappings.mapping import EventMapping
@@ -193,7 +194,7 @@ class IdentitySettings:
         readers.duration,
         "how long a fingerprint is remembered, in running time of the agent, as far as the store has space for it",
         key="retention",
-        default=7 * DAY_SECONDS,
+        default=RETENTION_SECONDS,
     )
     memory_bytes: int = option(
         readers.size,

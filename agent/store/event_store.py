@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,6 +19,7 @@ from agent.store.errors import StoreError
 from agent.store.files.lock import lock
 from agent.store.fingerprints.index import SEGMENT_EVENTS, IndexBounds
 from agent.store.fingerprints.transient import lifetimes_of
+from agent.store.gateway_events import GatewayCondition
 from agent.store.layout import FILE_NAME
 from agent.store.outbox import StoreOutbox
 from agent.store.port import OutboxError, Submission
@@ -148,9 +150,13 @@ class EventStore:
         self.commit_durations = self._transactions.durations
         """How long the commits took, since the start."""
         removal = Removal(self._transactions, self._forget_answers)
-        self._committer = Committer(
-            self._transactions, removal, self._gateway, clock, self._announce, self._lane, self._settings_hash
+        state = partial(
+            GatewayCondition,
+            lane=self._lane,
+            settings_hash=self._settings_hash,
+            retention_seconds=int(self._identity.retention_seconds),
         )
+        self._committer = Committer(self._transactions, removal, self._gateway, clock, self._announce, state)
         self._maintenance = Maintenance(
             self._transactions,
             removal,

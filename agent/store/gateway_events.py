@@ -41,11 +41,16 @@ class GatewayCondition:
     settings_hash: str = ""
     """As returned by `agent.config.origins`; empty where a store is opened without a whole configuration."""
 
+    retention_seconds: int = 0
+    """For how long an id is unique; 0 where it is not stated."""
+
     def entries(self) -> dict[str, Value]:
         """Return the entries of the data."""
         words: dict[str, Value] = {"settings_hash": self.settings_hash, "lane": self.lane}
         counts: dict[str, Value] = {"new_events": self.new_events, "written_bytes": self.written_bytes}
         stated: dict[str, Value] = {"version": self.version, "contract": VERSION}
+        if self.retention_seconds:
+            counts["retention_seconds"] = self.retention_seconds
         return {**stated, **counts, **{name: word for name, word in words.items() if word}}
 
 

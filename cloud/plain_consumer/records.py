@@ -87,6 +87,8 @@ class Judged:
     """Whether it has words, headers or keys that are not known here, those of a later gateway."""
     contract: int = VERSION
     """The version of the contract that a gateway states in it."""
+    retention_seconds: int | None = None
+    """For how long the gateway says that an id is unique."""
 
 
 class _Headers:
@@ -154,7 +156,7 @@ def judge(  # a record, and what it is compared with
     columns |= zip(DEVICE, known.get(device, ()), strict=False)
     _replace_nul(columns, value)
     is_newer = said.has_unknown or not entries.keys() <= KEYS
-    return Judged(tuple(map(columns.get, STAGED)), is_newer, _contract(str(columns["type"]), entries))
+    return Judged(tuple(map(columns.get, STAGED)), is_newer, *_stated(str(columns["type"]), entries))
 
 
 def _header(headers: Headers, at: int) -> bytes | None:
@@ -336,7 +338,8 @@ def _day(time: datetime | None, appended: object) -> date:
     return day if age is not None and -AHEAD_DAYS_MAX <= age <= PAST_DAYS_MAX else DAY_OUTSIDE
 
 
-def _contract(type_: str, entries: dict[str, Any]) -> int:
+def _stated(type_: str, entries: dict[str, Any]) -> tuple[int, int | None]:
+    """Return the contract and the retention that a gateway states in an event of its own."""
     data = entries.get("data") if type_.startswith(TYPE_RESERVED_PREFIX) else None
-    stated = data.get("contract") if isinstance(data, dict) else None
-    return stated if isinstance(stated, int) else VERSION
+    contract, retention = map(data.get, ("contract", "retention_seconds")) if isinstance(data, dict) else (None, None)
+    return contract if isinstance(contract, int) else VERSION, retention if isinstance(retention, int) else None

@@ -73,6 +73,7 @@ class ConsumerTable:
     ) -> None:
         self._conninfo = connection
         self._given = (table, quarantine, retention_seconds)
+        self.retention_seconds = retention_seconds
         self._places = {"places": identifier(table, "_places")}
         self._keys = identifier(table, "_batches")
         self._table = table

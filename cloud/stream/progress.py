@@ -13,6 +13,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
+from cloud.settings import OTHER_RETENTION
 from cloud.stream.observer import Observer
 from cloud.stream.records import OBSERVATION
 from contract.fields import VERSION
@@ -29,6 +30,8 @@ class ProgressLines(StreamingQueryListener):
         self._observer = observer
         self._newest = VERSION
         """The newest contract of a gateway that has been reported."""
+        self._retentions: set[str] = set()
+        """Those of gateways that have been reported as other ones than the job's, in seconds."""
         self._has_unknown = False
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name
@@ -48,7 +51,7 @@ class ProgressLines(StreamingQueryListener):
         logger.info("query=%s stage=ended", event.id)
 
     def _report_news(self, progress: StreamingQueryProgress) -> None:
-        """Report once that gateways have a newer contract, and once what this release ignores."""
+        """Report once each newer contract and each other retention of a gateway, and once what this release ignores."""
         found = progress.observedMetrics.get(OBSERVATION)
         if found is None:
             return
@@ -60,6 +63,10 @@ class ProgressLines(StreamingQueryListener):
                 "hint='install the release of the cloud that belongs to the gateways'",
                 *(gateway, contract, VERSION),
             )
+        retention, _, gateway = (found["retention"] or "").partition(" ")
+        if retention and retention not in self._retentions:
+            self._retentions.add(retention)
+            logger.warning(f"gateway=%r {OTHER_RETENTION}", gateway, retention)
         if found["unknown"] and not self._has_unknown:
             self._has_unknown = True
             logger.warning(

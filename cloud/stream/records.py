@@ -12,7 +12,7 @@ from cloud.gateways import KEYS_MAX, Keys
 from cloud.table import id_reuse
 from cloud.table.layout import TIMESTAMP_BYTES, Reason
 from contract.event import TIME_MAX, TIME_MIN, TYPE_RESERVED_PREFIX
-from contract.fields import VERSION
+from contract.fields import RETENTION_SECONDS, VERSION
 from contract.mac import MAC_DIGITS
 from contract.record import (
     CONTENT_TYPE,
@@ -33,8 +33,6 @@ from contract.record import (
     Shared,
 )
 
-RETENTION_SECONDS = 7 * 86_400
-"""The gateways' default `identity.retention`."""
 _PARTITIONS_MAX = 1 << 20
 _TIMESTAMPS = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"
 # Not $, which in Java also matches before a line feed at the end.
@@ -67,9 +65,10 @@ COLUMNS = (
     "headers",
     "has_unknown",
     "newer",
+    "retention",
 )
-"""The last two are for `observed` alone: whether a record has words or headers that are not known here, and contract
-and gateway, with a space between them, of one that states a newer contract."""
+"""The last three are for `observed` alone: whether a record has words or headers that are not known here; contract and
+gateway, with a space between them, of one that states a newer contract; so of one that states another retention."""
 OBSERVATION = "records"
 
 
@@ -135,8 +134,9 @@ def observed(records: DataFrame) -> DataFrame:
         F.min(F.unix_millis("appended")).alias("oldest"),
         F.count_if("has_unknown").alias("unknown"),
         F.max("newer").alias("newer"),
+        F.max("retention").alias("retention"),
     )
-    return watched.drop("has_unknown", "newer")
+    return watched.drop("has_unknown", "newer", "retention")
 
 
 def _starts(key: bytes, topic: str) -> tuple[bytes, bytes]:
@@ -181,13 +181,24 @@ def _keyed(judged: DataFrame, retention_seconds: int) -> DataFrame:
         "kafka_key",
         F.when(bad, F.col("headers")).alias("headers"),
         ((F.size("words") > MAC_WORD + 1) | (F.size("headers") > len(HEADERS))).alias("has_unknown"),
-        F.when(~bad & F.startswith("type", F.lit(TYPE_PREFIX + TYPE_RESERVED_PREFIX)), _newer()).alias("newer"),
+        *(
+            F.when(~bad & F.startswith("type", F.lit(TYPE_PREFIX + TYPE_RESERVED_PREFIX)), news).alias(name)
+            for name, news in _news(retention_seconds).items()
+        ),
     )
 
 
-def _newer() -> Column:
-    contract = F.get_json_object(F.col("value").cast("string"), "$.data.contract").try_cast("int")
-    return F.when(contract > VERSION, F.concat_ws(" ", contract, "gateway"))
+def _news(retention_seconds: int) -> dict[str, Column]:
+    """Return what gateways state that this job does not know: a newer contract, and another retention."""
+    contract, retention = (
+        F.get_json_object(F.col("value").cast("string"), f"$.data.{name}").try_cast("int")
+        for name in ("contract", "retention_seconds")
+    )
+    newer, other = contract > VERSION, retention != retention_seconds
+    return {
+        "newer": F.when(newer, F.concat_ws(" ", contract, "gateway")),
+        "retention": F.when(other, F.concat_ws(" ", retention, "gateway")),
+    }
 
 
 def _reason() -> Column:

@@ -49,15 +49,14 @@ class Committer:
         gateway: str,
         clock: Clock,
         announce: Callable[[Answers], None],
-        lane: str = "",
-        settings_hash: str = "",
+        state: Callable[[str, int, int], GatewayCondition] = GatewayCondition,
     ) -> None:
         self._transactions = transactions
         self._connection = transactions.connection
         self.removal = removal
         self._gateway = gateway
-        self._lane = lane
-        self._settings_hash = settings_hash
+        self._state = state
+        """Returns what the gateway states of itself, given version, new events and written bytes."""
         self._clock = clock
         self._memory = transactions.memory
         self._announce = announce
@@ -183,7 +182,7 @@ class Committer:
 
     def _condition(self) -> GatewayCondition:
         new = self._memory.progress.counts(self._memory.first_kept).new
-        return GatewayCondition(version(), new, self._transactions.wear.bytes, self._lane, self._settings_hash)
+        return self._state(version(), new, self._transactions.wear.bytes)
 
     def _is_section_due(self) -> bool:
         section = self._memory.section

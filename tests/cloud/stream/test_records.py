@@ -18,6 +18,7 @@ from cloud.stream.progress import ProgressLines
 from cloud.stream.records import COLUMNS, OBSERVATION, key_frame, read_records
 from cloud.table.layout import STAGED
 from contract.event import Event
+from contract.fields import VERSION
 from contract.record import HEADERS, STATEMENT
 from contract.topics import EVENTS
 from tests.cloud.gateway import Gateway, Record, now, signed, with_header, with_more, with_word, without_header
@@ -80,6 +81,19 @@ def test_what_a_later_gateway_adds_is_ignored_and_headers_are_found_in_any_order
     for other in others:
         assert (other["reason"], other["has_unknown"]) == (None, True)
         assert {name: straight[name] for name in names} == {name: other[name] for name in names}
+
+
+def test_what_a_gateway_states_of_itself_is_read_and_only_its_own_event_states_it(spark: SparkSession) -> None:
+    data = {"contract": 9, "retention_seconds": 60}
+    events = [Event("urn:dev:gateway:gw-1", kind, "e", data=data) for kind in ("gateway.started", "reading")]
+    records = [Gateway("gw-1").record(event, now()) for event in events]
+    found = read_records(topic(spark, records), 60).union(read_records(topic(spark, records), 61))
+    rows = [(row["newer"], row["retention"]) for row in found.collect()]
+    assert rows == [("9 gw-1", None), (None, None), ("9 gw-1", "60 gw-1"), (None, None)]
+    judged = [
+        judge(one.key, one.value, one.headers, Appended(0, 0, 0), seen=datetime.now(UTC), known={}) for one in records
+    ]
+    assert [(one.contract, one.retention_seconds) for one in judged] == [(9, 60), (VERSION, None)]
 
 
 KEYS = {"gw-1": (bytes(32), bytes(range(32))), "gw-2": (b"2" * 32,)}
@@ -235,11 +249,13 @@ def test_a_null_value_is_a_reason(spark: SparkSession) -> None:
     assert read_records(frame).collect()[0]["reason"] == "value"
 
 
-def test_gateways_with_a_newer_contract_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_newer_contract_and_another_retention_are_reported_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     lines, known = ProgressLines(Observer()), dict.fromkeys(("id", "runId"), str(UUID(int=0)))
     sink = {"description": "", "numOutputRows": 1}
     for number, newer in enumerate(("3 gw-2", "3 gw-1", None, "4 gw-1", "3 gw-2")):
-        said = {OBSERVATION: {"newer": newer, "unknown": 1}}
+        said = {OBSERVATION: {"newer": newer, "retention": newer and "60 gw-3", "unknown": 1}}
         batch = {
             "name": "",
             "timestamp": "",
@@ -251,4 +267,6 @@ def test_gateways_with_a_newer_contract_are_reported_once(caplog: pytest.LogCapt
         rows = {"sink": sink, "numInputRows": 1, "processedRowsPerSecond": 1.0, "observedMetrics": said}
         lines.onQueryProgress(QueryProgressEvent.fromJson({"progress": {**known, **batch, **rows}}))
     warned = [one.getMessage().split()[:2] for one in caplog.records if one.levelname == "WARNING"]
-    assert warned == [["gateway='gw-2'", "contract=3"], ["batch=0", "unknown=1"], ["gateway='gw-1'", "contract=4"]]
+    retention = ["gateway='gw-3'", "retention_seconds=60"]
+    newest = ["gateway='gw-1'", "contract=4"]
+    assert warned == [["gateway='gw-2'", "contract=3"], retention, ["batch=0", "unknown=1"], newest]

@@ -19,6 +19,7 @@ from cloud.table import id_reuse, lookup
 from cloud.table.commits import Commit
 from cloud.table.rows import SCHEMA, decode
 from contract.event import Event
+from contract.fields import RETENTION_SECONDS
 from contract.record import ClockTrust, json_text
 from tests.cloud.gateway import Gateway, Record
 from tests.cloud.tables import topic
@@ -144,7 +145,6 @@ def test_the_day_is_that_of_acceptance_where_the_time_is_no_identity(spark: Spar
 
 DAY = 86_400_000
 FIRST = 1_700_000_000_000
-RETENTION_SECONDS = 7 * 86_400
 EVENT = Event("urn:dev:mac:0000000000000001", id=1, data={"n": 1})
 COMMIT = Commit("t", "c", 1, 0, "events", "id", {0: 0}, {0: 9}, {0: 0}, 0, 60)
 

@@ -95,6 +95,7 @@ async def test_what_begins_a_section_states_version_backlog_and_wear(tmp_path: P
     stated = [data for event in events if "version" in (data := document(event)["data"])]
     assert [(one["version"], one["new_events"]) for one in stated] == [(version(), 0), (version(), 4)]
     assert [one["settings_hash"] for one in stated] == [settings_hash(settings)] * 2
+    assert [one["retention_seconds"] for one in stated] == [settings.identity.retention_seconds] * 2
     assert 0 <= stated[0]["written_bytes"] <= stated[1]["written_bytes"] <= written
 
 
