@@ -43,7 +43,6 @@ from cloud.plain_consumer.transform import DictTransform, Made, untransformed
 from cloud.postgres.connection import read_connection
 from cloud.runtime.outcome import run_until_stopped
 from cloud.runtime.unbounded_calls import within
-from cloud.settings import OTHER_RETENTION
 from cloud.sinks import table_name
 from cloud.stream.group_kafka import GroupKafka
 from cloud.stream.receipts import Receipts
@@ -292,7 +291,11 @@ class Reader:
             )
         for retention in {one.retention_seconds for one in judged} - self._retentions:
             self._retentions.add(retention)
-            logger.warning(OTHER_RETENTION, retention)
+            logger.warning(
+                "retention_seconds=%s effect='an id that is used again may count as a duplicate' "
+                "hint='give --retention here the value of identity.retention on the gateways'",
+                retention,
+            )
         if not self._has_unknown and any(one.is_newer for one in judged):
             self._has_unknown = True
             logger.warning("batch=%d effect='words, headers or keys that this release ignores'", self._batch + 1)

@@ -34,12 +34,6 @@ EXAMPLES = """examples:
 exit status: 0 ended by SIGTERM or SIGINT, with the batch finished; 1 a failure, which the log names; 2 wrong usage
 """
 
-OTHER_RETENTION = (
-    "retention_seconds=%s effect='an id that is used again after this time may count as a duplicate' "
-    "hint='give the same time as --retention here and as identity.retention on the gateways'"
-)
-"""The message where a gateway states another retention than is given here."""
-
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:

@@ -194,7 +194,7 @@ class IdentitySettings:
         readers.duration,
         "how long a fingerprint is remembered, in running time of the agent, as far as the store has space for it",
         key="retention",
-        default=RETENTION_SECONDS,
+        default=float(RETENTION_SECONDS),
     )
     memory_bytes: int = option(
         readers.size,

@@ -13,7 +13,6 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
-from cloud.settings import OTHER_RETENTION
 from cloud.stream.observer import Observer
 from cloud.stream.records import OBSERVATION
 from contract.fields import VERSION
@@ -66,7 +65,11 @@ class ProgressLines(StreamingQueryListener):
         retention, _, gateway = (found["retention"] or "").partition(" ")
         if retention and retention not in self._retentions:
             self._retentions.add(retention)
-            logger.warning(f"gateway=%r {OTHER_RETENTION}", gateway, retention)
+            logger.warning(
+                "gateway=%r retention_seconds=%s effect='an id that is used again may count as a duplicate' "
+                "hint='give --retention here the value of identity.retention on the gateways'",
+                *(gateway, retention),
+            )
         if found["unknown"] and not self._has_unknown:
             self._has_unknown = True
             logger.warning(
