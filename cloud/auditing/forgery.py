@@ -64,7 +64,7 @@ def conflicts(found: list[Row], values: dict[Place, bytes]) -> list[tuple[Any, .
 
 def verified(records: DataFrame) -> DataFrame:
     """Return the records, which have their `value`, as FORGERY: verified, forged or unverifiable."""
-    state = F.udf(verify, T.StringType())(F.col("value"), F.col("fingerprint")).alias("status")
+    state = F.udf(verify, T.StringType(), useArrow=False)(F.col("value"), F.col("fingerprint")).alias("status")
     return records.select(state, "fingerprint", "device", *account.LABEL, *account.PLACE, *_named())
 
 

@@ -100,6 +100,7 @@ def command(site: Path, file: Path, *words: str) -> subprocess.CompletedProcess[
     return subprocess.run(whole, capture_output=True, text=True, check=False, env={"PYTHONPATH": str(site)})
 
 
+@pytest.mark.heavy
 @pytest.mark.guarantee(1)
 async def test_a_poller_in_a_package_of_its_own_gives_each_reading_once_over_kills(site: Path, tmp_path: Path) -> None:
     port, http_port = ports.free(2)

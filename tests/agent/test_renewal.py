@@ -84,6 +84,7 @@ async def test_a_credential_that_is_replaced_while_the_agent_starts_is_read(
     assert protected == [{DEVICE}, {f"{DEVICE}:other"}]
 
 
+@pytest.mark.heavy
 @pytest.mark.guarantee(6)
 def test_tokens_certificate_and_credentials_are_replaced_without_a_restart_and_no_broken_file_is_used(
     tmp_path: Path,

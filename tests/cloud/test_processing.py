@@ -63,6 +63,7 @@ def temperatures(*values: object) -> list[Record]:
     return Gateway().records(events, ACCEPTED)
 
 
+@pytest.mark.heavy
 @pytest.mark.guarantee(5)
 def test_the_pages_transform_adds_columns_and_rejects_what_is_implausible(side: SinkSide) -> None:
     examples = hooks.find("plant:transform").load()
@@ -117,6 +118,7 @@ WRONG: list[tuple[Callable[[DataFrame], Any], str]] = [
 ]
 
 
+@pytest.mark.heavy
 @pytest.mark.guarantee(5)
 def test_a_transform_that_does_not_return_the_same_rows_writes_nothing(side: SinkSide) -> None:
     """Each on the same table: no one before has left anything."""
@@ -127,6 +129,7 @@ def test_a_transform_that_does_not_return_the_same_rows_writes_nothing(side: Sin
     assert side.write(temperatures(1, 2, 3), lambda rows: rows).rows == 3
 
 
+@pytest.mark.heavy
 @pytest.mark.guarantee(5)
 def test_a_column_of_another_type_stops_with_both_types_and_the_way_on(side: SinkSide) -> None:
     odd = 'value "of" `x`' if side.postgres else "value`x"
@@ -140,6 +143,7 @@ def test_a_column_of_another_type_stops_with_both_types_and_the_way_on(side: Sin
         assert part in str(stopped.value)
 
 
+@pytest.mark.heavy
 def test_columns_of_every_type(side: SinkSide) -> None:
     kinds = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal(9,3)", "binary", "date")
     kinds += ("timestamp", *(("timestamp_ntz",) if side.postgres else ()))
@@ -208,6 +212,7 @@ def test_an_error_of_the_users_effects_is_one_line_with_its_place(
     assert line == f"key=t-1 stage=effects failures=1 retry_seconds=1 error={error!r}"
 
 
+@pytest.mark.heavy
 def test_the_pages_effects_are_made_once_under_one_key(side: SinkSide, postgres: Postgres, broker: Broker) -> None:
     transform, effects = hooks.find("plant:transform").load(), hooks.find("plant:effects").load()
     into_postgres = hooks.find("plant:into_postgres").load()
@@ -238,6 +243,7 @@ def test_the_pages_effects_are_made_once_under_one_key(side: SinkSide, postgres:
     assert json.loads(sent["value"])["temperature"] == 90
 
 
+@pytest.mark.heavy
 def test_the_pages_aggregates_and_alarms(side: SinkSide, postgres: Postgres) -> None:
     transform, hourly = hooks.find("plant:transform").load(), hooks.find("plant:hourly").load()
     postgres.write_connection(side.folder / "postgres")

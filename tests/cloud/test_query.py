@@ -23,6 +23,7 @@ from tests.cloud.tables import ACCEPTED, counters, table_of, versions
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.heavy
 def test_a_statement_that_would_write_to_a_delta_table_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     table_of(spark, tmp_path, Gateway().records(counters(1, 2, 3), ACCEPTED))
     folder, quarantine = tmp_path / "events", tmp_path / "quarantine"

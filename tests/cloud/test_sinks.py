@@ -36,6 +36,7 @@ def test_a_batch_is_rows_quarantine_and_offsets_at_once(sink_side: SinkSide) -> 
     assert (last.batch, last.ends) == (2, COMMIT.ends)
 
 
+@pytest.mark.heavy
 def test_the_older_claim_commits_nothing(sink_side: SinkSide) -> None:
     sink_side.write([])
     younger = replace(COMMIT, claim=2, batch=CLAIM_ONLY, checkpoint="younger")
@@ -54,6 +55,7 @@ def test_another_record_at_the_place_of_one_in_quarantine_is_quarantined_too(sin
     assert quarantined(sink_side) == [(0, "headers", b"dead"), (0, "headers", b"live")]
 
 
+@pytest.mark.heavy
 def test_a_counter_that_wrapped_is_quarantined_and_a_copy_is_not(sink_side: SinkSide) -> None:
     gateway = Gateway()
     sink_side.write(gateway.records(counters(1, 2), ACCEPTED))

@@ -103,6 +103,7 @@ def _by_content(rows: list[Row]) -> list[Row]:
     return list({(row.device, row.type, canonical(row.data)): row for row in rows}.values())
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_no_process_behind(tmp_path: Path, number: signal.Signals) -> None:

@@ -55,6 +55,7 @@ FOUND_SOON = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "mutant", [pytest.param(name, marks=FOUND_SOON.get(name, [pytest.mark.heavy])) for name in sorted(MUTANTS)]
 )

@@ -29,6 +29,7 @@ def traces() -> list[Trace]:
     return [[Step(*step) for step in trace] for line in done.stdout.splitlines() for trace in json.loads(line)]
 
 
+@pytest.mark.heavy
 @pytest.mark.guarantee(0)
 def test_what_is_seen_of_schedules_with_kills_fits_the_model() -> None:
     found = traces()

@@ -88,6 +88,7 @@ def test_all_lanes_are_verified(run: Run, tmp_path: Path) -> None:
     assert (code, str(path) in out) == (1, True)
 
 
+@pytest.mark.heavy
 def test_the_epoch_of_any_lane_is_replayed(run: Run, epoch: str) -> None:
     code, _, error = run("replay", "--epoch", epoch)
     assert (code, "127.0.0.1:1" in error) == (1, True)  # it is found, and there is no broker to send it to

@@ -109,6 +109,7 @@ async def test_slow_bodies_take_no_more_than_their_turn(*, fast: bool) -> None:
     assert turns.most <= PER_TURN
 
 
+@pytest.mark.heavy
 async def test_a_datagram_that_raises_an_error_keeps_no_other_waiting() -> None:
     errors: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))

@@ -43,6 +43,7 @@ def test_a_backlog_drains_in_order_per_device_while_new_events_come(kafka: Kafka
     assert sum(map(len, by_device.values())) == 6_000
 
 
+@pytest.mark.heavy
 def test_records_are_signed_by_the_gateways_key_and_by_the_next_one_without_a_restart(
     kafka: KafkaTopic, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,6 +77,7 @@ class ShiftedClock:
         return self._wall_ms() + self.shift_ms
 
 
+@pytest.mark.heavy
 @pytest.mark.guarantee(4)
 @pytest.mark.kafka
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ def replay(configuration: Path, *arguments: str) -> subprocess.CompletedProcess[
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.heavy
 @pytest.mark.kafka
 def test_what_is_kept_is_sent_again_while_the_agent_runs(kafka: KafkaTopic, tmp_path: Path) -> None:
     configuration = configure(tmp_path, kafka.bootstrap_servers, kafka.topic)
@@ -106,6 +107,7 @@ async def test_each_epoch_has_its_own_positions(tmp_path: Path) -> None:
         assert [positions_of(connection, epoch) for epoch in epochs] == [range(1, 3), range(3, 5), range(5, 7)]
 
 
+@pytest.mark.heavy
 async def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
     clock = HandClock()
     async with make_store(tmp_path / "state", clock) as store:

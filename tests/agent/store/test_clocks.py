@@ -102,6 +102,7 @@ def test_the_retention_runs_on_time_that_has_passed_whatever_the_wall_says(tmp_p
     assert [event for event, _, _ in gateway.stored()] == [1, 2, 1]
 
 
+@pytest.mark.heavy
 @pytest.mark.guarantee(5)
 def test_once_the_kernel_reports_a_synchronised_clock_an_event_declares_by_how_much_it_was_off(tmp_path: Path) -> None:
     gateway = Gateway(tmp_path, "7d")

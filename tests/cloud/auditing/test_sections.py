@@ -158,6 +158,7 @@ def test_a_statement_that_was_changed_with_its_rows_is_found_by_what_an_earlier_
     assert found.count(sections.VERIFIED) == 1
 
 
+@pytest.mark.heavy
 @pytest.mark.guarantee(8)
 def test_labels_without_a_row_are_judged_by_their_status(spark: SparkSession, whole: DataFrame) -> None:
     expected = {
@@ -192,6 +193,7 @@ def test_labels_without_a_row_are_judged_by_their_status(spark: SparkSession, wh
     }
 
 
+@pytest.mark.heavy
 @pytest.mark.guarantee(8)
 def test_what_a_later_gateway_adds_is_no_difference_and_hides_none(spark: SparkSession, whole: DataFrame) -> None:
     sent = topic(spark, chain(14, 4, b',"later":{"data":{"device":[1.50]}},"more":-1,"last":"},\\""'), ACCEPTED)

@@ -54,6 +54,7 @@ def test_an_output_within_a_table_is_refused(spark: SparkSession, tmp_path: Path
         check_output(spark, settings)
 
 
+@pytest.mark.heavy
 def test_files_that_later_audits_have_replaced_are_removed(spark: SparkSession, tmp_path: Path) -> None:
     store = Store(spark, str(tmp_path))
     for name in REPLACED:  # instead of a week
@@ -75,6 +76,7 @@ def test_files_that_later_audits_have_replaced_are_removed(spark: SparkSession, 
     assert store.ends("t") == {0: 2}
 
 
+@pytest.mark.heavy
 def test_tables_whose_creation_was_killed_are_created(spark: SparkSession, tmp_path: Path) -> None:
     for name in ("ranges", "leaves"):
         (tmp_path / f"audit_{name}" / "_delta_log").mkdir(parents=True)
@@ -123,6 +125,7 @@ def states(holes: DataFrame) -> Sequence[str]:
     return [account.overdue(holes, F.lit(moment), 3_600).collect()[0]["status"] for moment in moments]
 
 
+@pytest.mark.heavy
 def test_what_an_epoch_lacks_may_arrive_until_the_grace_after_the_append_of_its_end(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -103,6 +103,7 @@ def filled(spark: SparkSession, folder: Path) -> DeltaTable:
     return table
 
 
+@pytest.mark.heavy
 @pytest.mark.guarantee(5)
 @pytest.mark.parametrize(
     "operation", ["DELETE", *(pytest.param(name, marks=pytest.mark.heavy) for name in TAKING_AWAY if name != "DELETE")]

@@ -63,6 +63,7 @@ def test_the_log_forgets_all_but_the_last_hour_and_never_the_last_commit(spark: 
     assert table.append(spark.createDataFrame([], TABLE.schema), replace(COMMIT, batch=8)) == 0
 
 
+@pytest.mark.heavy
 @pytest.mark.guarantee(5)
 @pytest.mark.parametrize("layout", [TABLE, pytest.param(QUARANTINE, marks=pytest.mark.heavy)])
 def test_whatever_others_write_while_the_job_is_away_its_last_commit_stays(

@@ -92,6 +92,7 @@ def test_reading_again_in_several_batches_doubles_nothing_in_the_quarantine(
         assert quarantine.put(table, records.filter(f"kafka_offset = {batch}"), bounds) == added
 
 
+@pytest.mark.heavy
 @pytest.mark.guarantee(5)
 def test_a_killed_batch_that_comes_again_with_other_bounds_leaves_each_record_somewhere(
     spark: SparkSession, tmp_path: Path

@@ -191,6 +191,7 @@ def test_a_column_of_another_type_stops_the_job(spark: SparkSession, tmp_path: P
         DeltaTable(spark, str(tmp_path / "events"), TABLE)
 
 
+@pytest.mark.heavy
 @pytest.mark.guarantee(5)
 def test_the_removal_of_expired_entries_while_the_job_runs_stops_nothing(opened: Opened) -> None:
     append_as_another(opened.spark, opened.folder)

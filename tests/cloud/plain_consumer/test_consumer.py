@@ -44,6 +44,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.guarantee(5)]
 DAY = 86_400_000
 
 
+@pytest.mark.heavy
 def test_its_receipts_are_those_that_gateways_accept_whatever_another_has_committed(side: ConsumerSide) -> None:
     side.send(Gateway().records(readings(10)))
     side.start()

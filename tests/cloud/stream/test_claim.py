@@ -52,11 +52,13 @@ def side(spark: SparkSession, tmp_path: Path) -> Side:
     return Side(spark, tmp_path)
 
 
+@pytest.mark.heavy
 def test_a_checkpoint_goes_on_with_its_table(side: Side) -> None:
     written = side.run(side.table())
     assert claim_table(side.table(), side.checkpoint(), TOPIC, "id") == written
 
 
+@pytest.mark.heavy
 @pytest.mark.guarantee(5)
 def test_a_used_checkpoint_never_begins_a_table_that_lacks_what_it_has_read(side: Side) -> None:
     side.run(side.table())
@@ -65,6 +67,7 @@ def test_a_used_checkpoint_never_begins_a_table_that_lacks_what_it_has_read(side
     assert side.table("made-anew").last_commit() is None
 
 
+@pytest.mark.heavy
 @pytest.mark.guarantee(5)
 def test_another_table_that_was_put_in_its_place_while_the_job_ran_is_not_continued(side: Side, tmp_path: Path) -> None:
     sink = side.table()
@@ -79,6 +82,7 @@ def test_another_table_that_was_put_in_its_place_while_the_job_ran_is_not_contin
         claim_table(side.table(), side.checkpoint(), TOPIC, "id")
 
 
+@pytest.mark.heavy
 @pytest.mark.guarantee(5)
 def test_a_new_table_goes_on_with_the_quarantine_of_one_that_was_lost(
     side: Side, spark: SparkSession, tmp_path: Path

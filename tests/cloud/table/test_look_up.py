@@ -25,6 +25,7 @@ from tests.cloud.tables import ACCEPTED, ALL_LATE, COMMIT, DAY, DEVICE, counters
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.heavy
 def test_what_the_table_has_is_left_out(spark: SparkSession, tmp_path: Path) -> None:
     gateway = Gateway()
     table = table_of(spark, tmp_path, gateway.records(counters(1, 2), ACCEPTED))

@@ -67,6 +67,7 @@ def _value(record: Row) -> bytes:
     return json.dumps({name: getattr(record, name) for name in names}).encode()
 
 
+@pytest.mark.heavy
 def test_records_keep_the_types_of_their_ids_and_gateways_speak_too(broker: Broker) -> None:
     records = sorted(topic.read(Topic(broker.bootstrap_servers)), key=lambda record: record.sequence or 0)
     assert [(record.device, record.id, record.gateway) for record in records] == [

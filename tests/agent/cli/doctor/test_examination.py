@@ -75,6 +75,7 @@ def test_settings_that_kafkas_client_refuses_are_wrong_and_the_rest_is_checked(t
     assert {"clock", "store", "mqtt"} <= set(findings)
 
 
+@pytest.mark.heavy
 @pytest.mark.kafka
 def test_an_agent_that_runs_or_may_run_keeps_its_transactional_id_on_a_broker_that_allows_any_time_limit(
     hidden: Path, tmp_path: Path

@@ -74,6 +74,7 @@ def examine(broker: Broker, topic: str) -> list[Finding]:
     return [finding, *check_rights(description), *check_topic(connection, description)]
 
 
+@pytest.mark.heavy
 @pytest.mark.guarantee(4)
 def test_each_setting_that_is_not_the_promises_is_named_with_the_command_that_changes_it(broker: Broker) -> None:
     wrong = {
@@ -143,6 +144,7 @@ def test_a_command_for_a_listener_with_a_login_names_a_file_for_it(place: str, t
             )
 
 
+@pytest.mark.heavy
 def test_a_login_that_fails_is_told_with_the_place_of_the_password(broker: Broker, tmp_path: Path) -> None:
     file = tmp_path / "kafka"
     login = {
@@ -294,6 +296,7 @@ def grant(broker: Broker, *rights: tuple[ResourceType, str, AclOperation]) -> No
         future.result(SECONDS_MAX)
 
 
+@pytest.mark.heavy
 def test_the_rights_on_the_id_and_the_group_of_each_lane_are_checked_and_no_transaction_ends(
     secured: tuple[Broker, int],
 ) -> None:

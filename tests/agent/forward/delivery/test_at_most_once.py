@@ -58,6 +58,7 @@ def test_what_was_in_flight_at_the_end_counts_at_the_start_without_a_broker_and_
         wait_until(lambda: in_doubt(outbox) == InDoubtBatches(lost_max=10), "the batch counts as possibly lost", 20)
 
 
+@pytest.mark.heavy
 @pytest.mark.kafka
 def test_what_another_mode_had_set_aside_for_its_size_no_longer_waits(kafka: KafkaTopic) -> None:
     outbox = MemoryOutbox()

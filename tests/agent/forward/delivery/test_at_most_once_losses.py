@@ -65,6 +65,7 @@ def test_a_connection_that_ends_with_a_batch_in_it_and_is_there_again_at_once_is
     assert ("in_flight_at_most" in caplog.text) == (in_doubt(outbox).lost_max > 0)
 
 
+@pytest.mark.heavy
 @pytest.mark.guarantee(4)
 def test_nothing_is_sent_while_the_broker_does_not_answer_in_time(
     linked: LinkedTopic, link: AnswerLink, caplog: pytest.LogCaptureFixture

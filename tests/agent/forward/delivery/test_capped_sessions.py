@@ -35,6 +35,7 @@ REPORTS = 5
 """Reports of each client that are awaited: a client has queued some before the wait begins."""
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("mode", MODES[:2])
 def test_a_refused_request_does_not_use_up_the_cap(kafka: KafkaTopic, gateway: str, mode: str) -> None:
     kafka.configure_topic("max.message.bytes", "3000")

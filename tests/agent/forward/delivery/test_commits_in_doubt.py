@@ -54,6 +54,7 @@ def marker_kept(kafka: LinkedTopic, gateway: str) -> Iterator[None]:
         client.commit(offsets=[earlier], asynchronous=False)
 
 
+@pytest.mark.heavy
 @pytest.mark.guarantee(4)
 @pytest.mark.parametrize("is_first", [True, False], ids=["the first of its run", "the first of a renewed epoch"])
 def test_after_a_transaction_that_lost_its_offsets_no_earlier_marker_is_taken_for_a_clone(
@@ -85,6 +86,7 @@ def test_after_a_transaction_that_lost_its_offsets_no_earlier_marker_is_taken_fo
     assert_each_once(kafka, outbox)
 
 
+@pytest.mark.heavy
 @pytest.mark.guarantee(4)
 @pytest.mark.parametrize(
     "at_once",
@@ -122,6 +124,7 @@ def test_a_transaction_that_a_clone_has_aborted_after_its_commit_is_not_marked_a
     assert "visible=no" in caplog.text
 
 
+@pytest.mark.heavy
 @pytest.mark.guarantee(4)
 def test_a_commit_that_arrives_after_its_repetition_does_not_end_the_next_transaction(
     link: AnswerLink, kafka: LinkedTopic, gateway: str

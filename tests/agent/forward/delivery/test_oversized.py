@@ -83,6 +83,7 @@ def test_what_the_producer_refuses_waits_until_its_limit_is_raised_and_the_rest_
     assert_arrived(kafka, outbox, delivery)
 
 
+@pytest.mark.heavy
 @pytest.mark.guarantee(4)
 @pytest.mark.kafka
 @pytest.mark.usefixtures("_quick")
