@@ -81,7 +81,7 @@ test-ci: programs ## Run CI's heavy tests, 41 minutes at most: its list, and a t
 	$(call stacks_last,$(call once_more,$(BIN)/python -m tests.ci,$(BIN)/pytest -m heavy $(FAILED)))
 
 .PHONY: test-nightly
-test-nightly: programs ## Run all heavy tests, and print a table; SHARE=0 to 11 a twelfth
+test-nightly: programs ## Run all heavy tests, and print a table; SHARE=0 to 11 a twelfth, 12 what was never measured
 	@$(BIN)/python -m simulators.services programs heavy
 	$(BIN)/python -m tests.ci $(if $(SHARE),--share $(SHARE),--all) --measure
 
