@@ -196,7 +196,8 @@ class Connection:
             if reason.is_failure:
                 self.close(f"the broker refuses the subscription of {topic}: {reason}")
                 return
-        client.publish(self._state_topic, ONLINE, qos=1, retain=True)
+        if not self._offline_message_id:  # a kept session delivers, and may be left, before this answer
+            client.publish(self._state_topic, ONLINE, qos=1, retain=True)
         if not self.subscribed.done():
             self.subscribed.set_result(self._had_session)
 

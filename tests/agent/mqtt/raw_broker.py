@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 SECONDS_MAX = 30.0
 PIECE_BYTES = 1 << 16
@@ -39,15 +40,24 @@ def publish(
 class RawBroker:
     """Answers a client until it is connected; records its connections and acknowledgements."""
 
-    def __init__(self, version: str, *, refused: bytes = b"", closes_at: bytes = b"") -> None:
-        """Create it; `refused` answers other versions, and a subscription to `closes_at` ends the connection."""
+    def __init__(
+        self, version: str, *, refused: bytes = b"", closes_at: bytes = b"", subscribes_late: bool = False
+    ) -> None:
+        """Create it; `refused` answers other versions, and a subscription to `closes_at` ends the connection.
+
+        One that subscribes late answers a subscription after the client's next message.
+        """
         self._five = version == "5"
         self._refused = refused
         self._closes_at = closes_at
+        self._subscribes_late = subscribes_late
+        self._late = b""
         self.connections = 0
         self.connect = b""
         """The body of the latest CONNECT."""
         self.acknowledged: list[int] = []
+        self.states: list[bytes] = []
+        """Of the gateway, in order."""
         self.port = 0
         self._writer: asyncio.StreamWriter | None = None
         self._changed = asyncio.Condition()
@@ -94,12 +104,18 @@ class RawBroker:
                     writer.close()
                 case 0x80:
                     filters = _count_filters(body[2 + len(none) :])
-                    writer.write(packet(SUBACK, body[:2] + none + bytes(filters)))
+                    answer = packet(SUBACK, body[:2] + none + bytes(filters))
+                    if self._subscribes_late:
+                        self._late = answer
+                    else:
+                        writer.write(answer)
                     self.connections += 1
                     self._writer = writer
                 case 0x30:  # the gateway's state, at QoS 1
                     at = 2 + int.from_bytes(body[:2], "big")
-                    writer.write(packet(PUBACK, body[at : at + 2]))
+                    self.states.append(body[at + 2 + len(none) :])
+                    writer.write(self._late + packet(PUBACK, body[at : at + 2]))
+                    self._late = b""
                 case 0x40:
                     self.acknowledged.append(int.from_bytes(body[:2], "big"))
                 case 0xC0:
@@ -127,9 +143,9 @@ async def _read(reader: asyncio.StreamReader) -> tuple[int, bytes]:
 
 
 @asynccontextmanager
-async def raw_broker(version: str, *, refused: bytes = b"", closes_at: bytes = b"") -> AsyncIterator[RawBroker]:
+async def raw_broker(version: str, **settings: Any) -> AsyncIterator[RawBroker]:
     """Run the broker on this machine."""
-    broker = RawBroker(version, refused=refused, closes_at=closes_at)
+    broker = RawBroker(version, **settings)
     server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
     broker.port = server.sockets[0].getsockname()[1]
     try:

@@ -260,6 +260,15 @@ async def test_who_knows_the_gateways_id_cannot_take_its_session(broker: Mosquit
     assert recorder.session().lost == other.session().lost == 0
 
 
+async def test_a_gateway_that_leaves_before_it_has_subscribed_is_not_shown_online() -> None:
+    """A kept session delivers before the broker has answered the subscription."""
+    recorder = Recorder()
+    async with raw_broker("5", subscribes_late=True) as broker, running(recorder, broker.port, subscriptions=EVENTS):
+        await broker.send(publish(b"plant/a/events", b"1", 1))
+        await recorder.until(deliveries=1)
+    assert broker.states == [b"offline"]
+
+
 async def test_an_agent_whose_session_is_taken_over_tells_it_and_rests_longer_each_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
