@@ -50,7 +50,7 @@ MAC_WORD: Final = STATEMENT_WORDS
 UNKNOWN: Final = "-"
 """The word for a bound that is unknown."""
 
-NUMBER_MAX: Final = 1 << 53
+NUMBER_MAX: Final = (1 << 53) - 1
 """The largest sequence; all readers of JSON have it exactly, and no sum or difference of such overflows."""
 GATEWAY_BYTES_MAX: Final = 127
 NAME_BYTES_MAX: Final = 4096

@@ -31,11 +31,11 @@ BLOCK_BITS = 10
 
 
 def is_count(number: Column) -> Column:
-    """Whether a bigint, whatever a writer to the topic states, is a sequence, in [0, NUMBER_MAX).
+    """Whether a bigint, whatever a writer to the topic states, is a sequence, in [0, NUMBER_MAX].
 
     It names the column once: Spark copies the expression behind a column for each use, at every level of the plan.
     """
-    return number.bitwiseAND(F.lit(-NUMBER_MAX)) == 0
+    return number.bitwiseAND(F.lit(~NUMBER_MAX)) == 0
 
 
 def judge(records: DataFrame, rows: DataFrame, quarantine: DataFrame) -> DataFrame:

@@ -156,7 +156,7 @@ def hostile() -> list[Record]:
 def last_labels(count: int) -> list[Record]:
     """Return the last label of many epochs, whose holes together exceed 64 bits."""
     event = Event(DEVICE, data={"t": 1})
-    return [Gateway(G, f"{epoch:016x}", (1 << 53) - 1).record(event, ACCEPTED) for epoch in range(1, count + 1)]
+    return [Gateway(G, f"{epoch:016x}", (1 << 53) - 2).record(event, ACCEPTED) for epoch in range(1, count + 1)]
 
 
 @pytest.mark.guarantee(5)
