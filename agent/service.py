@@ -69,7 +69,7 @@ async def _serve_until_damaged(settings: Settings, stop: asyncio.Event, sockets:
 async def _serve(settings: Settings, stop: asyncio.Event, sockets: Sockets) -> None:
     clock = SystemClock(trusted=settings.gateway.clock == "trusted")
     async with AsyncExitStack() as stack:
-        store = await _open_store(settings, clock, stop, stack)
+        store = await _open_store(settings, clock, stop, sockets, stack)
         if store is not None:
             now = basis(settings.identity, settings.mqtt, settings.mappings)
             await asyncio.to_thread(note_basis, now, store.outboxes[DEFAULT_LANE])
@@ -79,13 +79,14 @@ async def _serve(settings: Settings, stop: asyncio.Event, sockets: Sockets) -> N
 
 
 async def _open_store(
-    settings: Settings, clock: Clock, stop: asyncio.Event, stack: AsyncExitStack
+    settings: Settings, clock: Clock, stop: asyncio.Event, sockets: Sockets, stack: AsyncExitStack
 ) -> LaneStores | None:
-    """Open the stores as soon as their file system has space; return None where `stop` is set before."""
+    """Open the stores once there is space, with closed ports until then; return None where `stop` is set."""
     while not stop.is_set():
         try:
             return await stack.enter_async_context(lane_stores(settings, clock))
         except DiskFullError as error:
+            sockets.release()
             await wait_for_space(error, settings.gateway.state_dir, stop)
     return None
 

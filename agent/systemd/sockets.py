@@ -37,11 +37,10 @@ class Sockets:
         self, kind: socket.SocketKind, address: tuple[Any, ...], bind: Callable[[], socket.socket]
     ) -> socket.socket:
         """As `agent.listening.Listen`."""
-        for one in (*self._used, *self._unused):
+        for one in self._unused:
             if _fits(one[1], kind, address):
-                if one in self._unused:
-                    self._unused.remove(one)
-                    self._used.append(one)
+                self._unused.remove(one)
+                self._used.append(one)
                 return one[1].dup()
         name = f"{_KEPT}{kind.name}-{address[1]}"
         self._forget(name)  # of another address with this port, which it would occupy
@@ -52,15 +51,21 @@ class Sockets:
         return bound
 
     def check(self) -> None:
-        """Forget the kept sockets that no way in uses any more; raise PassedSocketError where another is unused."""
-        for name, passed in tuple(self._unused):
-            if not name.startswith(_KEPT):
-                raise PassedSocketError(
-                    f"systemd passes {passed.type.name} {passed.getsockname()} ({name}), which is no bind of the "
-                    f"configuration: in the socket unit, use the same address, [::ffff:…] for IPv4 over CoAP, and "
-                    f"BindIPv6Only=both"
-                )
-            self._forget(name)
+        """Release what no way in uses any more; raise PassedSocketError where a socket unit's is unused."""
+        self.release()
+        for name, passed in self._unused:
+            raise PassedSocketError(
+                f"systemd passes {passed.type.name} {passed.getsockname()} ({name}), which is no bind of the "
+                f"configuration: in the socket unit, use the same address, [::ffff:…] for IPv4 over CoAP, and "
+                f"BindIPv6Only=both"
+            )
+        self._unused, self._used = self._used, []  # for the ways in that are opened after a salvage
+
+    def release(self) -> None:
+        """Close the kept sockets that no way in uses yet."""
+        for name, _ in tuple(self._unused):
+            if name.startswith(_KEPT):
+                self._forget(name)
 
     def _forget(self, name: str) -> None:
         for one in [one for one in self._unused if one[0] == name]:

@@ -7,7 +7,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from simulators.services.process import Process
 from tests.agent.cli.running import here
 from tests.agent.store.stores import HandClock, accept, batch, make_store
 from tests.support.agent_process import configured, stored_documents
-from tests.support.disks.small_disk import fill, small_disk
+from tests.support.disks.small_disk import fill, small_disk, use_up_inodes
 from tests.support.posting_gateway import PostingGateway
 from tests.support.waiting import wait_until
 
@@ -278,13 +278,3 @@ def test_a_disk_without_a_free_inode_is_waited_for(tmp_path: Path) -> None:
         gateway.agent.wait_for_log("agent=ready")
         assert gateway.stored().keys() == gateway.acked
         assert gateway.agent.log().count("store=waiting") == 1
-
-
-def use_up_inodes(disk: Path) -> list[Path]:
-    """Create files until no inode is left."""
-    taken: list[Path] = []
-    with suppress(OSError):
-        while True:
-            (disk / f"file {len(taken)}").touch(exist_ok=False)
-            taken.append(disk / f"file {len(taken)}")
-    return taken

@@ -1,6 +1,7 @@
 """The ports while the agent restarts: systemd keeps them, and what arrives is served by the next agent."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -14,9 +15,13 @@ from pathlib import Path
 import pytest
 
 from agent.cli.failures import USAGE
+from agent.http.address import parse_listen_address
+from agent.http.errors import HttpBindError
+from agent.systemd.sockets import Sockets
 from simulators import wire
 from simulators.services import ports
 from tests.support.agent_process import configured, stored_documents
+from tests.support.disks.small_disk import small_disk, use_up_inodes
 from tests.support.waiting import wait_until
 
 _START = """
@@ -32,8 +37,12 @@ os.execv(command[0], command)
 """
 
 
+_UNIT = Path(__file__).resolve().parents[3] / "systemd" / "oncegate.service"
+_KEPT_MAX = int(re.findall(r"^FileDescriptorStoreMax=(\d+)$", _UNIT.read_text(), re.MULTILINE)[0])
+
+
 class Systemd:
-    """Starts the agent, and keeps its descriptors between two starts."""
+    """Starts the agent, and keeps its descriptors between two starts, as many as the unit allows."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -79,7 +88,7 @@ class Systemd:
         while True:
             message, descriptors, _, _ = socket.recv_fds(self._notified, 4096, 8)
             told = dict(line.split("=", 1) for line in message.decode().splitlines())
-            if "FDSTORE" in told:
+            if "FDSTORE" in told and len(self.kept) < _KEPT_MAX:
                 (self.kept[told["FDNAME"]],) = descriptors
             elif "FDSTOREREMOVE" in told:
                 os.close(self.kept.pop(told["FDNAME"]))
@@ -143,6 +152,43 @@ def test_a_port_that_moves_to_another_address_is_free_for_it(systemd: Systemd, t
     systemd.start()
     assert f"coap=[::]:{coap}" in systemd.log()
     assert set(systemd.kept) == {f"kept-SOCK_DGRAM-{coap}"} < before
+
+
+def test_a_port_that_moves_is_kept_for_the_next_start(systemd: Systemd, tmp_path: Path) -> None:
+    before, after = ports.free(2, socket.SOCK_DGRAM)
+    for coap in (before, after):
+        configured(tmp_path, coap=f"127.0.0.1:{coap}", http="127.0.0.1:0")
+        systemd.start()
+        systemd.end(signal.SIGTERM)
+    assert systemd.kept.keys() == {f"kept-SOCK_DGRAM-{after}", "kept-SOCK_STREAM-0"}
+
+
+def test_an_agent_that_waits_for_space_has_closed_ports(systemd: Systemd, tmp_path: Path) -> None:
+    (http,) = ports.free(1)
+    with small_disk(tmp_path / "state", 4, "nr_inodes=12") as disk:
+        configured(tmp_path, http=f"127.0.0.1:{http}")
+        systemd.start()
+        systemd.end(signal.SIGTERM)
+        use_up_inodes(disk)
+        systemd.spawn()
+        wait_until(lambda: "store=waiting" in systemd.log(), "the agent waits")
+        with pytest.raises(OSError, match="refused"):
+            post(http, 1)
+        systemd.end(signal.SIGTERM)
+
+
+def test_two_ways_in_cannot_share_an_address() -> None:
+    sockets, (port,) = Sockets({"NOTIFY_SOCKET": "/nowhere"}), ports.free(1)
+
+    def open_again() -> socket.socket:
+        return parse_listen_address(f"127.0.0.1:{port}").listen(sockets.listen)
+
+    with open_again(), pytest.raises(HttpBindError, match="in use"):
+        open_again()
+    sockets.check()
+    with open_again():  # where the agent salvages its store, and goes on
+        sockets.check()
+    sockets.release()
 
 
 @pytest.mark.parametrize("bound", ["0.0.0.0", "127.0.0.1"])

@@ -29,3 +29,13 @@ def fill(disk: Path) -> Path:
         while file.write(bytes(65_536)):
             pass
     return filler
+
+
+def use_up_inodes(disk: Path) -> list[Path]:
+    """Create files until no inode is left."""
+    taken: list[Path] = []
+    with suppress(OSError):
+        while True:
+            (disk / f"file {len(taken)}").touch(exist_ok=False)
+            taken.append(disk / f"file {len(taken)}")
+    return taken
