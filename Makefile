@@ -152,8 +152,8 @@ docs: setup ## Build the documentation site into build/site, and stop at broken 
 	echo build/site/index.html
 
 .PHONY: release
-release: setup ## Build a release of the last commit into dist/VERSION; TAG=v1.2.3 checks the version
-	@$(BIN)/python -m release $(if $(DIST),--folder "$(DIST)") $(if $(TAG),--tag "$(TAG)") \
+release: setup ## Build a release of the last commit into dist/VERSION; TAG=v1.2.3 checks the version, SIGN=KEY signs
+	@$(BIN)/python -m release $(if $(DIST),--folder "$(DIST)") $(if $(TAG),--tag "$(TAG)") $(if $(SIGN),--sign "$(SIGN)") \
 	  $(if $(RELEASE),--debian $(RELEASE)) $(if $(ARCH),--architectures $(ARCH))
 
 .PHONY: lint

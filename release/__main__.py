@@ -18,6 +18,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
     parser.add_argument("--folder", type=Path, help="where the files go; default: dist/VERSION; must be empty")
     parser.add_argument("--tag", help="require that the version is this tag's, and that the changelog has its date")
+    parser.add_argument("--sign", type=Path, metavar="KEY", help="sign the checksums with this key of OpenSSH")
     parser.add_argument("--debian", nargs="*", default=DEBIAN, choices=DEBIAN, help="releases of Debian")
     parser.add_argument(
         "--architectures", nargs="*", default=steps.MACHINES, choices=steps.MACHINES, help="of packages"
@@ -51,6 +52,8 @@ def release(options: argparse.Namespace) -> None:
             steps.describe(build, wheel, name)
         (dist / f"oncegate-{build.version}-notes.md").write_text(section.body)
         checksums.write(dist)
+        if options.sign:
+            checksums.sign(dist, options.sign.resolve())
 
         folder.mkdir(parents=True, exist_ok=True)
         for file in sorted(dist.iterdir()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -49,3 +50,10 @@ def test_each_file_has_the_form_that_its_reader_expects(schema: str, files: list
 def test_no_value_of_an_event_is_part_of_a_script() -> None:
     """A tag or a branch may have any characters; as a variable it can run nothing."""
     assert [command for command in commands() if "${{ github" in command] == []
+
+
+def test_each_action_is_named_by_its_commit() -> None:
+    """A tag may be moved to other code, which would run with the rights of the workflow."""
+    used = [step["uses"] for file in WORKFLOWS for step in steps(file) if "uses" in step]
+    assert used
+    assert [name for name in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", name)] == []
