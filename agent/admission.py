@@ -124,6 +124,20 @@ NAMES_MAX: Final = 8_192
 BURST_SECONDS: Final = 10
 """So much may come at once, and any delivery that comes after a pause."""
 
+Name = str | tuple[str]
+"""A device, or (an address,), which no device's name equals."""
+
+
+def _counted(delivery: Delivery, devices: Iterable[str]) -> Counter[Name]:
+    """Return how many events count for each name.
+
+    A relay's address stands for many devices, as that of an MQTT broker does: only their devices count.
+    """
+    counts: Counter[Name] = Counter(devices)
+    if not delivery.relay and delivery.via != "mqtt":
+        counts[(delivery.authenticated or delivery.sender,)] = counts.total()
+    return counts
+
 
 class Quota:
     """The fair share of each device and of each address: how many events a second they may send.
@@ -134,17 +148,12 @@ class Quota:
     def __init__(self, events_per_second_max: int, clock: Clock) -> None:
         self._event_ms = 1000 / events_per_second_max
         self._clock = clock
-        self._paid_until: OrderedDict[str | tuple[str], float] = OrderedDict()
-        """Until when a device or (address,) would have sent what it has, at the rate; in monotonic milliseconds."""
+        self._paid_until: OrderedDict[Name, float] = OrderedDict()
+        """Until when a name would have sent what it has, at the rate; in monotonic milliseconds."""
 
     def take(self, delivery: Delivery, events: Sequence[Event]) -> int:
-        """Count a delivery's events and return 0; or count none, and return after how many seconds they fit.
-
-        A relay's address stands for many devices, as that of an MQTT broker does: only their devices count.
-        """
-        counts: Counter[str | tuple[str]] = Counter(event.device for event in events)
-        if not delivery.relay and delivery.via != "mqtt":
-            counts[(delivery.authenticated or delivery.sender,)] = len(events)
+        """Count a delivery's events and return 0; or count none, and return after how many seconds they fit."""
+        counts = _counted(delivery, [event.device for event in events])
         now = float(self._clock.monotonic_ms())
         due = max(self._paid_until.get(name, now) for name in counts)
         if due - now > BURST_SECONDS * 1000:
@@ -155,3 +164,53 @@ class Quota:
         while len(self._paid_until) > NAMES_MAX:
             self._paid_until.popitem(last=False)
         return 0
+
+
+LOOK_MS: Final = 1_000
+"""How often the store is asked what has been delivered."""
+EVENT_BYTES: Final = 100
+"""What a stored event takes beside its content."""
+
+
+class StoredShares:
+    """What the undelivered events of each device and of each address take in the store, since the agent's start.
+
+    Whose events were delivered the store does not tell: each delivery reduces all shares alike.
+    """
+
+    def __init__(self, bytes_max: int, undelivered: Callable[[], int], clock: Clock) -> None:
+        self._bytes_max = bytes_max
+        self._undelivered = undelivered
+        self._clock = clock
+        self._looked_ms = clock.monotonic_ms()
+        self._events = 0.0
+        """Undelivered events that are counted here."""
+        self._scale = 1.0
+        """The part of all counted bytes that is undelivered."""
+        self._bytes: OrderedDict[Name, float] = OrderedDict()
+
+    def admit(self, delivery: Delivery, events: Iterable[Event]) -> bool:
+        """Whether none of the names has its share already."""
+        if (now := self._clock.monotonic_ms()) - self._looked_ms >= LOOK_MS:
+            self._looked_ms = now
+            self._reduce(self._undelivered())
+        most = self._bytes_max / self._scale
+        return all(self._bytes.get(name, 0) < most for name in _counted(delivery, [event.device for event in events]))
+
+    def add(self, delivery: Delivery, stored: Iterable[tuple[str, int]]) -> None:
+        """Count what is new in the store: the device and the bytes of each event of a delivery."""
+        for device, size in stored:
+            self._events += 1
+            for name in _counted(delivery, [device]):
+                self._bytes[name] = self._bytes.get(name, 0) + (size + EVENT_BYTES) / self._scale
+                self._bytes.move_to_end(name)
+        while len(self._bytes) > NAMES_MAX:
+            self._bytes.popitem(last=False)
+
+    def _reduce(self, undelivered: int) -> None:
+        if undelivered < self._events:
+            self._scale *= undelivered / self._events
+            self._events = undelivered
+        if self._scale < 1e-9 or not self._events:
+            self._bytes.clear()
+            self._scale = 1.0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from typing import Final
 
-from agent.admission import Admission, ForbiddenError, Quota, UnauthenticatedError, is_denial
+from agent.admission import Admission, ForbiddenError, Quota, StoredShares, UnauthenticatedError, is_denial
 from agent.clock import Clock
 from agent.config.settings import DevicesSettings, IdentitySettings
 from agent.config.ways import WayIn, limits
@@ -28,6 +28,8 @@ _REFUSALS: Final[Mapping[type[Exception], Status]] = {
     UnauthenticatedError: Status.UNAUTHENTICATED,
 }
 _TOO_MANY: Final = "more events than devices.events_per_second_max"
+_TOO_MUCH: Final = "more undelivered events than devices.stored_bytes_max"
+_TOO_MUCH_RETRY_SECONDS: Final = 60
 _BUSY: Final = Answer(Status.UNAVAILABLE, reason="too many deliveries in progress", retry_seconds=BUSY_RETRY_SECONDS)
 
 
@@ -41,7 +43,9 @@ class Pipeline:
         intake: Intake,
         devices: DevicesSettings | None = None,
         protocols: Mapping[str, WayIn] | None = None,
+        undelivered: Callable[[], int] = lambda: 0,
     ) -> None:
+        """Create it; `undelivered` tells how many stored events are not known to be in the table."""
         self._settings = settings
         self._clock = clock
         self._intake = intake
@@ -49,6 +53,8 @@ class Pipeline:
         self._admission = Admission(devices)
         rate = devices.events_per_second_max
         self._quota = None if rate is None else Quota(rate, clock)
+        most = devices.stored_bytes_max
+        self._shares = None if most is None else StoredShares(most, undelivered, clock)
         protocols = limits() if protocols is None else protocols
         self.counts = {via: DeliveryCounts() for via in protocols}
         """Counts by `via`."""
@@ -91,6 +97,10 @@ class Pipeline:
         if self._quota is not None and (seconds := self._quota.take(delivery, decoded.events)):
             self._refuse(delivery, respond, Answer(Status.TOO_MANY, reason=_TOO_MANY, retry_seconds=seconds))
             return
+        if self._shares is not None and self._has_its_share(self._shares, delivery, decoded):
+            answer = Answer(Status.TOO_MANY, reason=_TOO_MUCH, retry_seconds=_TOO_MUCH_RETRY_SECONDS)
+            self._respond(delivery, respond, answer)
+            return
         self._store(delivery, decoded, respond)
 
     def record(self, delivery: Delivery, reason: str, respond: Respond, status: Status = Status.UNDECODABLE) -> None:
@@ -116,6 +126,10 @@ class Pipeline:
             self.record(delivery, answer.reason, respond, answer.status)
         else:
             self._respond(delivery, respond, answer)
+
+    def _has_its_share(self, shares: StoredShares, delivery: Delivery, decoded: Decoded) -> bool:
+        # What would be set aside instead of refused is stored all the same.
+        return delivery.via not in self._records_refused and not shares.admit(delivery, decoded.events)
 
     def _store(self, delivery: Delivery, decoded: Decoded, respond: Respond) -> None:
         received, trust = self._clock.wall_ms(), self._clock.trust()
@@ -146,6 +160,9 @@ class Pipeline:
                 for reject in rejects:
                     counts.rejected["denied" if is_denial(reject.reason) else "invalid"] += 1
                 self.activity.stored(delivery.via, candidates, rejects, outcome)
+                if self._shares is not None and delivery.via not in self._records_refused:
+                    new = (one for one, is_new in zip(candidates, outcome.new, strict=False) if is_new)
+                    self._shares.add(delivery, ((one.event.device, len(one.tail)) for one in new))
             self.warnings.check(candidates, outcome)
             self._respond(delivery, respond, _answer(outcome, len(rejects)))
 

@@ -74,7 +74,10 @@ async def _serve(settings: Settings, stop: asyncio.Event, sockets: Sockets) -> N
             now = basis(settings.identity, settings.mqtt, settings.mappings)
             await asyncio.to_thread(note_basis, now, store.outboxes[DEFAULT_LANE])
             ways = enabled(settings)
-            pipeline = Pipeline(settings.identity, clock, store.intake, settings.devices, limits(ways))
+            pipeline = Pipeline(
+                *(settings.identity, clock, store.intake, settings.devices, limits(ways)),
+                lambda: (counts := store.counts()).new + counts.forwarded,
+            )
             await _run(settings, clock, store, pipeline, ways, stop, sockets)
 
 

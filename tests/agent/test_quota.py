@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import count as numbers
 
 import pytest
 from hypothesis import given
@@ -30,23 +31,36 @@ SENT = st.tuples(
 class Intake:
     def __init__(self) -> None:
         self.rejected: list[str] = []
+        self.fingerprints = set[bytes | None]()
+        self.undelivered = 0
 
     def submit(self, submission: Submission) -> None:
         self.rejected += [reject.reason for reject in submission.rejects]
-        submission.done(Outcome(accepted=len(submission.candidates)))
+        new = tuple(one.fingerprint not in self.fingerprints for one in submission.candidates)
+        self.fingerprints.update(one.fingerprint for one in submission.candidates)
+        self.undelivered += sum(new)
+        submission.done(Outcome(accepted=len(submission.candidates), new=new))
 
 
 class Gateway:
-    def __init__(self) -> None:
+    def __init__(self, devices: DevicesSettings | None = None) -> None:
         self.clock, self.intake = HandClock(), Intake()
-        devices = DevicesSettings(events_per_second_max=RATE)
-        self.pipeline = Pipeline(IdentitySettings(), self.clock, self.intake, devices)
+        devices = devices or DevicesSettings(events_per_second_max=RATE)
+        undelivered = lambda: self.intake.undelivered  # noqa: E731
+        self.pipeline = Pipeline(IdentitySettings(), self.clock, self.intake, devices, undelivered=undelivered)
 
     def refusal(
-        self, device: str, sender: str, count: int = 1, via: str = "http", *, relay: bool = False
+        self,
+        device: str,
+        sender: str,
+        count: int = 1,
+        via: str = "http",
+        *,
+        relay: bool = False,
+        id_: int | None = None,
     ) -> Answer | None:
         """Send events; return the refusal, None where they are stored."""
-        event = json.dumps({"device": device, "data": {"n": 1}})
+        event = json.dumps({"device": device, "data": {"n": 1}} | ({} if id_ is None else {"id": id_}))
         answers: list[Answer] = []
         authenticated = "urn:relay" if relay else None
         body = f"[{','.join([event] * count)}]".encode()
@@ -108,3 +122,47 @@ def test_names_are_bounded() -> None:
         gateway.refusal(f"urn:{number}", f"[::{number:x}]")
     assert gateway.refusal("urn:0", "[::0]", BODY_EVENTS_MAX) is None
     assert gateway.refusal("urn:0", "[::0]") is not None
+
+
+STORED_BYTES_MAX = 2_000
+EVENT_BYTES = 220
+"""More than what one of the events here takes."""
+
+
+@pytest.mark.guarantee(6)
+@given(st.lists(st.tuples(st.sampled_from(DEVICES), st.sampled_from(ADDRESSES), st.booleans()), max_size=60))
+def test_nobodys_undelivered_events_exceed_a_share_of_the_store(sent: Sequence[tuple[str, str, bool]]) -> None:
+    gateway = Gateway(DevicesSettings(stored_bytes_max=STORED_BYTES_MAX))
+    stored: Counter[str] = Counter()
+    for number, (device, address, again) in enumerate(sent):
+        refusal = gateway.refusal(device, address, id_=number)
+        if refusal is None:
+            stored.update((device, address))
+            if again and max(stored[device], stored[address]) * EVENT_BYTES < STORED_BYTES_MAX:
+                assert gateway.refusal(device, address, id_=number) is None, "sent again, and not counted"
+        else:
+            assert refusal.status is Status.TOO_MANY
+            assert refusal.reason == "more undelivered events than devices.stored_bytes_max"
+            assert max(stored[device], stored[address]) * EVENT_BYTES >= STORED_BYTES_MAX
+    assert all((count - 1) * 100 < STORED_BYTES_MAX for count in stored.values())
+    gateway.intake.undelivered = 0
+    gateway.clock.pass_seconds(1)
+    for number, (device, address, _) in enumerate(sent[:5]):
+        assert gateway.refusal(device, address, id_=-1 - number) is None, "all is delivered"
+
+
+def test_a_share_of_the_store_grows_with_what_is_delivered_and_is_not_that_of_relays_or_mqtt() -> None:
+    gateway, ids = Gateway(DevicesSettings(stored_bytes_max=STORED_BYTES_MAX)), numbers()
+
+    def fill(device: str, sender: str, *, relay: bool = False) -> int:
+        return next(n for n in numbers() if gateway.refusal(device, sender, id_=next(ids), relay=relay) is not None)
+
+    whole = fill("urn:a", "[::1]")
+    assert STORED_BYTES_MAX / EVENT_BYTES < whole < STORED_BYTES_MAX / 100
+    assert fill("urn:b", "[::1]") == 0, "of the same address"
+    gateway.intake.undelivered //= 2
+    gateway.clock.pass_seconds(1)
+    assert fill("urn:b", "[::1]") in (whole // 2, whole // 2 + 1)
+    assert fill("urn:c", "[::9]", relay=True) == fill("urn:d", "[::9]", relay=True) > whole // 2
+    for _ in range(2 * whole):
+        assert gateway.refusal("urn:e", "[::7]", via="mqtt", id_=next(ids)) is None
