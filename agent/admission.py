@@ -210,7 +210,7 @@ class StoredShares:
     def _reduce(self, undelivered: int) -> None:
         if undelivered < self._events:
             self._scale *= undelivered / self._events
-            self._events = undelivered
+            self._events = float(undelivered)
         if self._scale < 1e-9 or not self._events:
             self._bytes.clear()
             self._scale = 1.0
