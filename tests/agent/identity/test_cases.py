@@ -214,7 +214,8 @@ def test_the_first_rule_that_fits_counts() -> None:
 
 def test_the_rules_in_the_documents_are_taken() -> None:
     (example,) = blocks(ROOT / "docs" / "identity.md", "toml")
-    settings = parse(tomllib.loads(example), Source("identity.md"), {})
+    smallest = {"gateway": {"id": "gw1"}, "kafka": {"bootstrap_servers": "kafka-1:9092"}}
+    settings = parse(smallest | tomllib.loads(example), Source("identity.md"), {})
     assert [rule.window_seconds for rule in settings.identity.rules] == [None, 60.0]
 
 
