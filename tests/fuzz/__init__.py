@@ -1,0 +1,1 @@
+"""Fuzzing by coverage: `python -m tests.fuzz TARGET`."""
