@@ -21,6 +21,9 @@ from contract.record import MAC_WORD
 KEYS_MAX = 2
 """Of one gateway: the present one and the next one."""
 
+_BYTES_MAX = 16 << 20
+"""Two lines for each of 100,000 gateways."""
+
 Keys = Mapping[str, tuple[bytes, ...]]
 
 logger = logging.getLogger(__name__)
@@ -68,17 +71,18 @@ class Authentication:
 
 def _read(path: Path) -> Keys:
     try:
-        lines = read_private(path).removeprefix("\ufeff").splitlines()
+        lines = read_private(path, _BYTES_MAX).removeprefix("\ufeff").splitlines()
     except PrivateFileError as error:
         raise StopError(f"gateways {path}: {error}") from error
     keys: dict[str, tuple[bytes, ...]] = {}
-    for number, row in enumerate(csv.reader(lines), 1):
-        if not row or row[0].startswith("#") or row == ["gateway", "key"]:
-            continue
+    for number, line in enumerate(lines, 1):
         try:
+            row = next(csv.reader([line]), [])
+            if not row or row[0].startswith("#") or row == ["gateway", "key"]:
+                continue
             name, key = map(str.strip, row)
             found = read_key(key)
-        except ValueError:  # whose text may have the key
+        except (ValueError, csv.Error):  # whose text may have the key
             raise StopError(f"gateways {path}, line {number}: expected a gateway, a comma and a key") from None
         keys[name] = (*keys.get(name, ()), found)
         if len(keys[name]) > KEYS_MAX:

@@ -61,10 +61,10 @@ def read(path: Path, bytes_max: int = BYTES_MAX) -> Content:
     return Content(data, mode)
 
 
-def read_private(path: Path) -> str:
+def read_private(path: Path, bytes_max: int = SECRET_BYTES_MAX) -> str:
     """Return the text of a file that only its owner can read or write; raise PrivateFileError for any other file."""
     try:
-        content = read(path, SECRET_BYTES_MAX)
+        content = read(path, bytes_max)
         text = content.data.decode()
     except OSError as error:
         raise PrivateFileError(error.strerror) from error

@@ -35,6 +35,8 @@ def test_a_gateway_has_the_keys_of_its_lines(tmp_path: Path, text: str) -> None:
         (f"gw-1,{ONE[1:]}", "line 1: expected a gateway, a comma and a key"),
         (f"gw-1 {ONE}", "line 1: expected"),
         (f"gw-1,{ONE},x", "line 1: expected"),
+        (f'gw-1,{ONE}\n"gw-2,{TWO}\ngw-3,{THREE}', "line 2: expected"),
+        (f"{'x' * 200_000},{ONE}", "line 1: expected"),
         (f"gw-1,{ONE}\ngw-1,{TWO}\ngw-1,{THREE}", "line 3: gw-1 has more than 2 keys"),
         ("gw-1,\udcff".encode("utf-8", "surrogateescape").decode("latin-1"), "expected"),
     ],
@@ -55,6 +57,11 @@ def test_a_wrong_file_is_refused_without_a_digit_of_it_and_the_keys_before_stay(
     write(place, f"gw-2,{TWO}")
     assert file.renewed()
     assert file.keys == {"gw-2": (bytes.fromhex(TWO),)}
+
+
+def test_a_fleet_of_ten_thousand_has_two_keys_each(tmp_path: Path) -> None:
+    lines = (f"gateway-{number:06},{key}\n" for number in range(10_000) for key in (ONE, TWO))
+    assert len(GatewayFile(write(tmp_path / "keys", "".join(lines))).keys) == 10_000
 
 
 def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
