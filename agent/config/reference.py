@@ -34,8 +34,11 @@ bootstrap_servers = "kafka-1:9092,kafka-2:9092"
 `oncegate check` reads the file and reports errors in it. An unknown key is an error that names it. A change takes
 effect when the agent is restarted. Environment variables precede the file: `ONCEGATE_SECTION__KEY`, such as
 `ONCEGATE_COAP__BIND` or `ONCEGATE_COAP__OSCORE__REQUIRED`; tables have none.
-"""
-_TABLE_HEAD = "| key | default | expected | meaning |\n|---|---|---|---|"
+
+Here `coap.oscore.required` is the key `required` of the section `[coap.oscore]`; keys without a point precede all sections.
+
+| key | default | expected | meaning |
+|---|---|---|---|"""
 TABLES = (readers.properties, subscriptions.read_subscriptions, read_rules, read_lanes, subscriptions.read_mappings)
 """Readers of TOML tables, which have no form as one environment variable."""
 _DURATIONS = {86_400: "d", 3_600: "h", 60: "m", 1: "s"}
@@ -49,16 +52,13 @@ def main() -> None:
 
 def document() -> str:
     """Return the reference as Markdown."""
-    return "\n".join([_HEAD, *(_section(name, kind) for name, kind in SECTIONS.items())])
+    rows = (_row(name, option) for name, kind in SECTIONS.items() for option in fields(kind))
+    return "\n".join([_HEAD, *rows, ""])
 
 
-def _section(name: str, kind: type[Any]) -> str:
-    heading = f"[{name}]" if name else "Above all sections"
-    return "\n".join([f"## {heading}\n", _TABLE_HEAD, *map(_row, fields(kind)), ""])
-
-
-def _row(option: Field[Any]) -> str:
-    cells = (f"`{key_of(option)}`", default_of(option), expected_by(option.metadata["read"]), option.metadata["help"])
+def _row(section: str, option: Field[Any]) -> str:
+    key = f"{section}.{key_of(option)}" if section else key_of(option)
+    cells = (f"`{key}`", default_of(option), expected_by(option.metadata["read"]), option.metadata["help"])
     return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
 
