@@ -35,7 +35,7 @@ bootstrap_servers = "kafka-1:9092,kafka-2:9092"
 effect when the agent is restarted. Environment variables precede the file: `ONCEGATE_SECTION__KEY`, such as
 `ONCEGATE_COAP__BIND` or `ONCEGATE_COAP__OSCORE__REQUIRED`; tables have none.
 
-Here `coap.oscore.required` is the key `required` of the section `[coap.oscore]`; keys without a point precede all sections.
+Here `coap.oscore.required` is the key `required` of the section `[coap.oscore]`; keys without a point precede sections.
 
 | key | default | expected | meaning |
 |---|---|---|---|"""
