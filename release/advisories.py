@@ -17,6 +17,9 @@ from typing import Any
 from release.errors import ReleaseError
 
 FILE = Path(__file__).with_name("advisories.toml")
+_FORM = re.compile(r"(?:\d+[:!])?([\d.]*)(.*)", re.DOTALL)
+_BEFORE = re.compile(r"[-._]?(?:(?:a|b|c|cr|rc|m|pre|dev)[-._]?\d|alpha|beta|snapshot)", re.IGNORECASE)
+"""What follows the numbers of a version before that of the numbers; not the letters of OpenSSL 1.1.1."""
 
 
 def check(bill: Path) -> None:
@@ -27,21 +30,27 @@ def check(bill: Path) -> None:
 
 
 def concerned(components: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield a line for each component and advisory that concerns it."""
+    """Yield a line for each component and advisory that concerns it, or may where the component has no version."""
     advisories = tomllib.loads(FILE.read_text())["advisory"]
     for component in components:
         name, version = component["name"].lower(), component.get("version")
         for one in advisories:
-            if version and name == one["name"] and _before(one["since"], version, one["fixed"]):
-                yield f"{name} {version}: {one['id']}, fixed in {one['fixed']}"
+            if name == one["name"] and (_is_between(one, version) if version else not one.get("unknown")):
+                yield f"{name} {version or 'of an unknown version'}: {one['id']}, fixed in {one['fixed']}"
 
 
-def _before(since: str, version: str, fixed: str) -> bool:
-    return _numbers(since) <= _numbers(version) < _numbers(fixed)
+def _is_between(advisory: dict[str, Any], version: str) -> bool:
+    is_since = _order(advisory["since"])[0] <= _order(version)[0]
+    return is_since and _order(version) < _order(advisory["fixed"])
 
 
-def _numbers(version: str) -> list[int]:
-    return [int(digits) for digits in re.findall(r"\d+", version)]
+def _order(version: str) -> tuple[list[int], bool]:
+    """Return a version's numbers and whether it is no pre-release, without an epoch, a local version and the like."""
+    digits, rest = _FORM.fullmatch(version).groups()  # type: ignore[union-attr]  # any text has this form
+    numbers = [int(number) for number in digits.split(".") if number]
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return numbers, _BEFORE.match(rest) is None
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """Adds to a bill of materials (CycloneDX) what Python's metadata does not name: `python libraries.py BILL [JARS_LOCK]`.
 
 It runs in the described environment. Libraries inside wheels are those that a wheel's own bills name (PEP 770), and
-those whose versions its shared objects contain. Jars are those of PySpark and of `jars.lock`.
+those whose versions its shared objects contain. Jars are those of PySpark, with what they contain, and of `jars.lock`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any
 
 LOCKED_SET = "spark"
 """The jars of `jars.lock` that the pinned PySpark needs."""
-_VERSION = rb"(\d+\.\d+\.\d+)"
 _TEXTS = {
-    "openssl": rb"OpenSSL " + _VERSION + rb" \d",
+    "openssl": rb"OpenSSL (\d+\.\d+\.\d+[\w.+-]*) +\d",
     "zlib": rb"(?:in|de)flate (\d[\d.]*\d) Copyright",
-    "expat": rb"expat_" + _VERSION,
+    "expat": rb"expat_(\d+\.\d+\.\d+)",
     "krb5": rb"krb5-(\d+\.\d+(?:\.\d+)?)-final",
 }
 """What shared objects contain of the libraries that are linked into them."""
 _BARE = {
-    "confluent-kafka": {"zstd": rb"\0(1\.5\.\d+)\0", "lz4": rb"\0(1\.(?:9|10)\.\d+)\0", "curl": rb"\0(8\.\d+\.\d+)\0"}
+    "confluent-kafka": {"zstd": rb"\0(1\.5\.\d+)\0", "lz4": rb"\0(1\.(?:9|10)\.\d+)\0", "curl": rb"\0(8\.\d+\.\d+)\0"},
+    "psycopg-binary": {"openldap": rb"\0(2\.6\.\d+)\0"},
 }
 """Versions without a name, in the objects of one distribution, whose library is named also where none is found."""
 _ASKED: dict[str, tuple[str, Callable[[], str]]] = {
@@ -67,7 +67,7 @@ def inside(distribution: Distribution) -> Iterator[Component]:
         if "sboms" in file.parts and file.suffix == ".json":
             yield from (_kept(one, name) for one in json.loads(file.read_text()).get("components", ()))
         elif file.suffix == ".jar" and "jars" in file.parts:
-            yield _jar(file, name)
+            yield from _jar(file, name)
 
 
 def locked(lock: str) -> Iterator[Component]:
@@ -79,17 +79,19 @@ def locked(lock: str) -> Iterator[Component]:
             yield {**_maven(group, artifact, version), "hashes": [{"alg": "SHA-256", "content": digest}]}
 
 
-def _jar(file: Path, holder: str) -> Component:
-    """Return a jar by its own statement of what it is, else by its file name."""
+def _jar(file: Path, holder: str) -> Iterator[Component]:
+    """Yield what a jar states that it contains; itself by its file name where it does not state that."""
     with zipfile.ZipFile(file) as jar:
         stated = [one for one in jar.namelist() if one.endswith("/pom.properties")]
         texts = [jar.read(one).decode(errors="replace") for one in stated]
+    is_stated = False
     for text in texts:
         said = dict(line.strip().split("=", 1) for line in text.splitlines() if "=" in line)
-        if file.stem.startswith(f"{said.get('artifactId')}-{said.get('version')}"):
-            return _inside(_maven(said["groupId"], said["artifactId"], said["version"]), holder)
-    name, _, version = re.sub(r"-(?=\d)", " ", file.stem, count=1).partition(" ")
-    return _component(name, version, holder)
+        is_stated |= file.stem.startswith(f"{said['artifactId']}-{said['version']}")
+        yield _inside(_maven(said["groupId"], said["artifactId"], said["version"]), holder)
+    if not is_stated:
+        name, _, version = re.sub(r"-(?=\d)", " ", file.stem, count=1).partition(" ")
+        yield _component(name, version, holder)
 
 
 def _maven(group: str, artifact: str, version: str) -> Component:

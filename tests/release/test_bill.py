@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from release import advisories
+from release import advisories, libraries
 from release.errors import ReleaseError
 from tests.docs.pages import ROOT
 
@@ -42,6 +43,8 @@ def test_libraries_inside_wheels_and_jars_are_named_with_their_versions(componen
     ):
         assert found[inside][0].isdigit(), inside
     assert found["confluent-kafka", "curl"] == ""  # its objects do not contain it
+    assert ("psycopg-binary", "openldap") in found
+    assert ("pyspark", "jackson-databind") in found, "of several jars, which contain its classes"
     assert [one["group"] for one in components if one["name"] == "delta-storage"] == ["io.delta"]
     assert list(advisories.concerned(components)) == []
 
@@ -56,3 +59,32 @@ def test_a_vulnerable_version_ends_the_release(tmp_path: Path) -> None:
     bill.write_text(json.dumps({"components": fine + planted}))
     with pytest.raises(ReleaseError, match=r"openssl 3\.0\.6: CVE-2022-3602.*\nzlib 1\.2\.11: CVE-2018-25032"):
         advisories.check(bill)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "is_concerned"),
+    [
+        ("log4j-core", "2.0", True),
+        ("urllib3", "2", True),
+        ("h11", "0.16", False),
+        ("h11", "0.16.0rc1", True),
+        ("openssl", "3.0.7-beta2", True),
+        ("openssl", "1:3.0.6-1.el9", True),
+        ("openssl", "3.0.13+deb12u1", False),
+        ("openssl", "1.1.1b", False),
+        ("postgresql", "42.7.6.jre7", True),
+        ("kafka-clients", "3.9.1-ccs", False),
+        ("lz4", "", True),
+        ("curl", "", False),
+    ],
+)
+def test_versions_are_compared_in_their_own_forms_and_an_unknown_one_does_not_pass(
+    name: str, version: str, is_concerned: bool
+) -> None:
+    assert bool(list(advisories.concerned([{"name": name, "version": version}]))) is is_concerned
+
+
+@pytest.mark.parametrize("version", ["1.1.1w", "3.0.13+quic", "3.5.0-beta1", "3.0.2"])
+def test_every_form_of_a_version_of_openssl_is_found(version: str) -> None:
+    text = b"\0OpenSSL %b  4 Feb 2026\0" % version.encode()
+    assert re.findall(libraries._TEXTS["openssl"], text) == [version.encode()]
