@@ -251,10 +251,11 @@ def check_ports(settings: Settings) -> Iterator[Finding]:
         if way.listens is not None:
             section = name if name in ways.OWN else f"{ways.SECTION}{name}"
             part = settings.sources[name] if name in settings.sources else getattr(settings, name)
-            yield _check(f"{section}.bind", part.bind, way.listens, runs=runs)
+            user = existing(settings.gateway.state_dir).stat().st_uid
+            yield _check(f"{section}.bind", part.bind, way.listens, user, runs=runs)
 
 
-def _check(name: str, bind: str, kind: socket.SocketKind, *, runs: bool) -> Finding:
+def _check(name: str, bind: str, kind: socket.SocketKind, user: int, *, runs: bool) -> Finding:
     host, _, port = bind.rpartition(":")
     protocol = "UDP" if kind is socket.SOCK_DGRAM else "TCP"
     try:
@@ -270,9 +271,12 @@ def _check(name: str, bind: str, kind: socket.SocketKind, *, runs: bool) -> Find
             return wrong("ports", f"{name}: {protocol} {bind}: {error.strerror}", hint)
         if runs:
             return fine("ports", f"{name}: {protocol} {bind} is in use, and the agent runs")
-        owner = _owner(int(port), kind)
-        if owner == _SYSTEMD:
+        owner, opened_by = _owner(int(port), kind)
+        if owner == _SYSTEMD and opened_by == user:
             return fine("ports", f"{name}: {protocol} {bind} is kept by systemd, for the agent's next start")
+        if owner == _SYSTEMD:
+            hint = "only that of the agent may have it: systemctl list-sockets"
+            return warning("ports", f"{name}: {protocol} {bind} is held by systemd, for a socket unit", hint)
         return wrong("ports", f"{name}: {protocol} {bind} is in use by {owner}", f"stop it, or change {name}")
     if runs and int(port):
         return wrong("ports", f"{name}: the agent runs, but does not listen on {protocol} {bind}", "restart the agent")
@@ -288,22 +292,23 @@ def _bind(family: int, kind: socket.SocketKind, address: tuple[object, ...]) -> 
         probe.bind(address)
 
 
-def _owner(port: int, kind: socket.SocketKind) -> str:
-    """Return the name of the process that uses a port, where it is visible."""
+def _owner(port: int, kind: socket.SocketKind) -> tuple[str, int | None]:
+    """Return the name of the process that uses a port, where it is visible, and the user that has opened the socket."""
     protocol = "udp" if kind is socket.SOCK_DGRAM else "tcp"
-    inodes = set()
+    users: dict[str, int] = {}
     for table in (f"{protocol}", f"{protocol}6"):
         for line in (PROC / "net" / table).read_text().splitlines()[1:]:
             fields = line.split()
             if int(fields[1].rpartition(":")[2], 16) == port and (protocol == "udp" or fields[3] == _LISTENING):
-                inodes.add(f"socket:[{fields[9]}]")
+                users[f"socket:[{fields[9]}]"] = int(fields[7])
     for process in PROC.glob("[0-9]*"):
         try:
-            if any(str(descriptor.readlink()) in inodes for descriptor in (process / "fd").iterdir()):
-                return f"{(process / 'comm').read_text().strip()} (process {process.name})"
+            for descriptor in (process / "fd").iterdir():
+                if (user := users.get(str(descriptor.readlink()))) is not None:
+                    return f"{(process / 'comm').read_text().strip()} (process {process.name})", user
         except OSError:
             continue  # it has ended, or is not accessible
-    return "another process"
+    return "another process", None
 
 
 DAYS_MIN: Final = 30

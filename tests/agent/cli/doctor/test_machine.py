@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import socket
 import sqlite3
@@ -207,6 +208,23 @@ def test_a_port_that_another_has_names_its_process(tmp_path: Path) -> None:
     assert all(f"({'process'} " in finding.text for finding in (coap, http))
     free = [finding.condition for finding in check_ports(settings(tmp_path, "[::1]:0", "127.0.0.1:0"))]
     assert free == [Condition.FINE, Condition.FINE]
+
+
+@pytest.mark.parametrize(("user", "condition"), [(os.getuid(), Condition.FINE), (12345, Condition.WARNING)])
+def test_a_port_that_systemd_has_is_the_agents_if_the_agents_user_opened_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int, condition: Condition
+) -> None:
+    for folder in ("net", "1/fd"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "1" / "comm").write_text("systemd\n")
+    (tmp_path / "1" / "fd" / "3").symlink_to("socket:[77]")
+    monkeypatch.setattr("agent.cli.doctor.machine.PROC", tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as tcp:
+        port = tcp.getsockname()[1]
+        (tmp_path / "net" / "tcp6").write_text("head\n")
+        (tmp_path / "net" / "tcp").write_text(f"head\n0: 0100007F:{port:04X} 0:0 0A 0:0 0:0 0 {user} 0 77 1\n")
+        _, http = check_ports(settings(tmp_path, "[::1]:0", f"127.0.0.1:{port}"))
+    assert (http.condition, "systemd" in http.text) == (condition, True)
 
 
 def test_an_address_that_this_machine_lacks_is_wrong(tmp_path: Path) -> None:
