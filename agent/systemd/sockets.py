@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class PassedSocketError(Exception):
-    """A socket unit passes a socket that fits no address of the configuration."""
+    """A socket unit passes what is no socket, or fits no address of the configuration."""
 
 
 class Sockets:
@@ -77,12 +77,17 @@ class Sockets:
 
 def _passed(environment: Mapping[str, str]) -> Iterator[tuple[str, socket.socket]]:
     count = environment.get("LISTEN_FDS", "")
-    if environment.get("LISTEN_PID") != str(os.getpid()) or not count.isdigit():
+    if environment.get("LISTEN_PID") != str(os.getpid()) or not count.isdecimal():
         return
     names = environment.get("LISTEN_FDNAMES", "").split(":")
     for index in range(int(count)):
-        os.set_inheritable(_FIRST + index, False)
-        yield names[index] if index < len(names) else "", socket.socket(fileno=_FIRST + index)
+        name, descriptor = names[index] if index < len(names) else "", _FIRST + index
+        try:
+            os.set_inheritable(descriptor, False)
+            yield name, socket.socket(fileno=descriptor)
+        except OSError as error:
+            what = f"systemd passes descriptor {descriptor} ({name}), which is no socket: {error.strerror}"
+            raise PassedSocketError(what) from error
 
 
 def _fits(passed: socket.socket, kind: socket.SocketKind, address: tuple[Any, ...]) -> bool:

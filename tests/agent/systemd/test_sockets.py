@@ -204,3 +204,11 @@ def test_a_socket_unit_is_used_if_it_fits_and_refused_if_not(systemd: Systemd, t
         else:
             assert systemd.spawn().wait(60) == USAGE
             assert f"systemd passes SOCK_STREAM ('0.0.0.0', {port}) (oncegate.socket)" in systemd.log()
+
+
+def test_a_passed_descriptor_that_is_no_socket_is_told(systemd: Systemd, tmp_path: Path) -> None:
+    systemd.kept["fifo"], writing = os.pipe()
+    configured(tmp_path)
+    assert systemd.spawn().wait(60) == USAGE
+    os.close(writing)
+    assert "oncegate: systemd passes descriptor 3 (fifo), which is no socket" in systemd.log()
