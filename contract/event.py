@@ -12,10 +12,10 @@ TYPE_DEFAULT: Final = "reading"
 TYPE_RESERVED_PREFIX: Final = "gateway."
 DEVICE_RESERVED_PREFIX: Final = "urn:oncegate:"
 
-TIME_MIN: Final = -62_135_596_800_000
-"""0001-01-01T00:00:00Z in milliseconds, the first time that RFC 3339 and all tables can hold."""
-TIME_MAX: Final = 253_402_300_799_999
-"""9999-12-31T23:59:59.999Z in milliseconds."""
+TIME_MIN: Final = -62_135_424_000_000
+"""0001-01-03T00:00:00Z in milliseconds: readers in any time zone have it, as Python, which looks a day back, too."""
+TIME_MAX: Final = 253_402_214_399_999
+"""9999-12-30T23:59:59.999Z in milliseconds."""
 
 
 @final

@@ -30,7 +30,7 @@ from cloud.postgres.sink import PostgresSink
 from cloud.stream.records import read_records
 from cloud.table.commits import CLAIM_ONLY
 from cloud.table.devices import Devices
-from contract.event import Event, gateway_device
+from contract.event import TIME_MAX, TIME_MIN, Event, gateway_device
 from contract.record import STATEMENT
 from simulators.services.postgres import Postgres
 from tests.cloud.auditing.found import SUBJECT
@@ -60,7 +60,13 @@ WORDS = st.one_of(
     st.binary(max_size=9),
     st.sampled_from([b"", b"-", b"1\n", b"0" * 16, b"0" * 17, b"trusted", b"time", b"\xff\xfe", b"g" * 12_000]),
     st.integers(-(1 << 65), 1 << 65).map(lambda number: b"%d" % number),
-    st.sampled_from([b"9223372036854775807", b"9007199254740992", b"-62135596800000", b"253402300799999"]),
+    st.sampled_from(
+        [
+            b"9223372036854775807",
+            b"9007199254740992",
+            *(b"%d" % time for time in (TIME_MIN - 1, TIME_MIN, TIME_MAX, TIME_MAX + 1)),
+        ]
+    ),
 )
 DATA = (
     *(b"{}", b"5", b"null", b'"x"', b"[]", b'{"a":NaN}', b"{'a':1}", b'{"a":"\\u0000"}', b'{"a":"\\ud800"}'),
@@ -128,7 +134,7 @@ CHANGES: st.SearchStrategy[Callable[[Record], Record]] = st.one_of(
 @st.composite
 def records(draw: st.DrawFn) -> Record:
     gateway = Gateway(draw(st.just(G) | TEXTS), EPOCH, draw(st.sampled_from([0, 1, 2, (1 << 53) - 2])))
-    record = gateway.record(draw(statements() | readings()), draw(st.sampled_from([ACCEPTED, -62_135_596_800_000])))
+    record = gateway.record(draw(statements() | readings()), draw(st.sampled_from([ACCEPTED, TIME_MIN])))
     return draw(CHANGES)(draw(CHANGES)(record))
 
 

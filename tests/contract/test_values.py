@@ -1,7 +1,9 @@
 import json
 import struct
+import time
 import unicodedata
 from collections.abc import Mapping
+from datetime import datetime
 from io import BytesIO
 
 import cbor2
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract import cbor
-from contract.event import Value
+from contract.event import TIME_MAX, TIME_MIN, Value
 from contract.record import json_text
 from contract.values import DEPTH_MAX, VALUES_MAX, Invalid, InvalidValue, check_data, decode_base64url
 from tests.contract.strategies import finite, integers, maps, values
@@ -168,3 +170,15 @@ def _reduced(value: object) -> object:
     if isinstance(value, list):
         return [_reduced(item) for item in value]
     return unicodedata.normalize("NFC", value) if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Etc/GMT+12", "Etc/GMT-14"])
+def test_python_has_each_time_of_an_event_in_each_time_zone(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers such as Spark's `collect` make local times of it."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        assert [datetime.fromtimestamp(moment // 1000).year for moment in (TIME_MIN, TIME_MAX)] == [1, 9999]  # noqa: DTZ006
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -17,6 +17,7 @@ from agent.decode import decode
 from agent.decode.decoded import EVENTS_MAX
 from agent.decode.event_map import FIELDS
 from agent.delivery import Delivery, Media
+from contract.event import TIME_MAX
 from tests.docs.pages import ROOT
 from tests.docs.test_readme import EXAMPLES
 
@@ -29,9 +30,7 @@ CDDL = pycddl.Schema(re.sub(r'\.regexp "(.*?)"', r'.regexp "^\1$"', CDDL_TEXT))
 
 TEXT = st.text("aé{$\n\x7f\x9f -0:", max_size=4) | st.sampled_from(["x" * 64, "x" * 65, "x" * 256, "x" * 257])
 NAMES = st.sampled_from(["urn:dev:mac:1", "urn:Oncegate:x", "gateway.x", "urn:oncegate"])
-INTEGERS = st.integers(-(2**65), 2**65) | st.sampled_from(
-    [2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 253_402_300_800_000]
-)
+INTEGERS = st.integers(-(2**65), 2**65) | st.sampled_from([2**64 - 1, 2**64, -(2**63), -(2**63) - 1, TIME_MAX + 1])
 FLOATS = st.floats(allow_nan=False, allow_infinity=False).filter(lambda number: number != -(2.0**63))
 BASE64 = st.sampled_from(["", "AQ", "AQID", "AQ==", "AQI=", "A", "A=", "AQ=", "+/+/", "AQ\n", "===="])
 IDENTIFIERS = st.none() | st.integers(-(2**64), 2**64 - 1) | TEXT | st.booleans() | st.binary(max_size=2)

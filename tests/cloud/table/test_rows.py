@@ -18,7 +18,7 @@ from cloud.stream.records import read_records
 from cloud.table import id_reuse, lookup
 from cloud.table.commits import Commit
 from cloud.table.rows import SCHEMA, decode
-from contract.event import Event
+from contract.event import TIME_MAX, Event
 from contract.fields import RETENTION_SECONDS
 from contract.record import ClockTrust, json_text
 from tests.cloud.gateway import Gateway, Record
@@ -93,7 +93,7 @@ def test_a_value_that_fails_keeps_its_bytes_and_has_no_data(spark: SparkSession)
     record = Gateway().record(Event(DEVICE, id=1, time=1_700_000_000_000, data={"a": 1}))
     head = record.value[: record.value.index(b'"id"')]
     tails = [b'"data":{"a":}}', b'"received":"soon"}', b"}", b'"via":7,"data":{"a":[1}}']
-    times = [2**63 - 1, -(10**16), 253_402_300_800_000]
+    times = [2**63 - 1, -(10**16), TIME_MAX + 1]
     broken = [replace(record, value=head + tail) for tail in tails]
     broken += [replace(record, value=record.value.replace(b"1700000000000", b"%d" % time)) for time in times]
     for record, row in zip(broken, decoded(spark, broken), strict=True):
