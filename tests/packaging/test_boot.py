@@ -118,8 +118,24 @@ def _live(machine: Machine, sensor: Sensor, http_port: int) -> None:
     machine.run("rm", f"{STATE}/filler")
     _send(sensor, 10)
 
+    encrypt_tokens(machine)
     machine.reboot()
     _send(sensor, 10)
+    assert (post(http_port, TOKEN), post(http_port, "another")) == (200, 401)
+
+
+def encrypt_tokens(machine: Machine) -> None:
+    """Let systemd keep the tokens encrypted, as in docs/operations.md; `check` gets them in the same way."""
+    encrypted = "/etc/oncegate/tokens.cred"
+    machine.run(
+        "systemd-creds", "encrypt", "--with-key=host", "--name=secret_tokens", "/etc/oncegate/secrets/tokens", encrypted
+    )
+    machine.run("rm", "/etc/oncegate/secrets/tokens")
+    passed = f"LoadCredentialEncrypted=secret_tokens:{encrypted}"
+    unit = "/etc/systemd/system/oncegate.service.d/encrypted.conf"
+    machine.run("sh", "-c", f"printf '[Service]\\n{passed}\\n' > {unit}")
+    run = ("systemd-run", "--quiet", "--pipe", "--wait", "-p", "User=oncegate")
+    machine.run(*run, "-p", "LoadCredential=secret:/etc/oncegate/secrets", "-p", passed, "/usr/bin/oncegate", "check")
 
 
 def _send(sensor: Sensor, count: int) -> None:
