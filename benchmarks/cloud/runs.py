@@ -105,7 +105,8 @@ class Bench:
         folder = self._fresh(contender)
         target = folder if table is None else table
         arguments = (contender, self.broker.bootstrap_servers, self.topic, str(target), str(batch))
-        return submit(CONTENDERS, arguments, folder, _options(cores))
+        options = _options(cores)
+        return submit(CONTENDERS, arguments, folder, replace(options, packages=(*options.packages, "benchmarks")))
 
     def job(
         self,
