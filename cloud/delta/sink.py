@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 
 from cloud.delta import log_cleaning, quarantine
 from cloud.delta.table import DeltaTable, Layout, excludes_writers
-from cloud.errors import HookError
 from cloud.runtime import jvm
 from cloud.sinks import Tables
 from cloud.table import id_reuse, lookup, rows, widening
@@ -70,7 +69,10 @@ class DeltaSink:
         self._retention_seconds = retention_seconds
         self._transform = transform
         self._expects_fresh: bool | None = None
-        """Whether to expect neither late, bad nor rejected rows, as in the latest batch; affects only the speed."""
+        """Whether to expect neither late nor bad rows, as in the latest batch; affects only the speed.
+
+        A transform's rows are computed once for table and quarantine, so there is no write in one pass.
+        """
 
     @property
     def id(self) -> str:
@@ -102,28 +104,21 @@ class DeltaSink:
 
     def write(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:
         if self._expects_fresh is None:
-            self._expects_fresh = horizon.can_be_fresh
+            self._expects_fresh = horizon.can_be_fresh and self._transform is None
         written = self._write_in_one_pass(survivors, commit, horizon) if self._expects_fresh else None
         return written or self._write_with_look_up(survivors, commit, horizon)
 
     def _write_in_one_pass(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written | None:
-        """Write the batch; return None, with nothing committed, where a row is late, bad or rejected."""
+        """Write the batch; return None, with nothing committed, where a row is late or bad."""
         logger.info("batch=%d stage=write passes=1", commit.batch)
         is_plain = F.col("reason").isNull() & is_fresh(horizon)
         plain = survivors.filter(
             F.when(is_plain, F.lit(True)).otherwise(F.raise_error(F.lit(_LATE_OR_BAD)).cast("boolean"))
         )
-        decoded = rows.decode(plain, self._devices.frame())
         try:
-            if self._transform is None:
-                return Written(self._table.append(decoded, commit))
-            with self._transform.once(decoded) as made:
-                if made is None or made.rejected:
-                    return None
-                self._table.widen(made.columns, widening.OF_TRANSFORM)
-                return Written(self._table.append(made.kept(), commit))
-        except (HookError, *jvm.FAILURES) as error:
-            if _LATE_OR_BAD not in f"{error}{error.__cause__}":
+            return Written(self._table.append(rows.decode(plain, self._devices.frame()), commit))
+        except jvm.FAILURES as error:
+            if _LATE_OR_BAD not in str(error):
                 raise
             return None
 
@@ -139,7 +134,7 @@ class DeltaSink:
             logger.info(
                 "batch=%d stage=read rows=%d late=%d bad=%d", commit.batch, counts.rows, counts.late, counts.bad
             )
-            expects_fresh = not counts.late and not counts.bad
+            self._expects_fresh = not counts.late and not counts.bad and self._transform is None
             good = judged.filter(F.col("reason").isNull())
             late = self._look_up(good.filter(~F.col("fresh")), counts, commit)
             unfit = [quarantine.bad_records(judged)] if counts.bad else []
@@ -153,8 +148,6 @@ class DeltaSink:
                     rejected = made.rejected
                     self._table.widen(made.columns, widening.OF_TRANSFORM)
                     written = self._write_both(made.kept(), [*unfit, *([made.refused()] if rejected else [])], born)
-                expects_fresh = expects_fresh and not rejected and self._transform.reads_once
-            self._expects_fresh = expects_fresh
             bad = counts.bad + late.reused_count
             found = counts.rows - bad - rejected - written
             return Written(written, counts.late, bad, found, counts.ahead, rejected)

@@ -107,19 +107,6 @@ def release(checkpointed: DataFrame) -> None:
     frame._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
 
-def observed(frame: DataFrame, name: str) -> tuple[Any, ...] | None:
-    """Return what `observe` has computed under this name while the frame was; None where the plan left it out."""
-    known: Any = frame
-    row = known._jdf.queryExecution().observedMetrics().get(name)
-    return tuple(row.get().get(at) for at in range(row.get().size())) if row.isDefined() else None
-
-
-def count_in_plan(frame: DataFrame, node: str) -> int:
-    """Return how often the frame's analyzed plan has a node."""
-    known: Any = frame
-    return str(known._jdf.queryExecution().analyzed().toString()).count(node)
-
-
 def delta_log(spark: SparkSession, path: str) -> Any:
     """Return Delta's `DeltaLog` of a table, with the snapshot of the session's last read or commit."""
     session: Any = spark

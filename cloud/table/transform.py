@@ -18,7 +18,6 @@ from cloud.table import laws, rows
 from cloud.table.laws import REJECT, REJECTED
 
 _PLACE = ["kafka_partition", "kafka_offset"]
-_GIVEN, _MADE = "oncegate_given", "oncegate_made"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ class Transformed:
     """Those of the transform."""
     rejected: int
     entered: DataFrame
-    """What the transform was given, and the columns beside it; of `Transform.once` it cannot be read again."""
+    """What the transform was given, and the columns beside it."""
 
     def kept(self) -> DataFrame:
         """Return the rows for the table."""
@@ -48,8 +47,6 @@ class Transform:
 
     def __init__(self, hook: Hook) -> None:
         self._hook = hook
-        self.reads_once = True
-        """Whether the function has read the rows once so far, so that nothing needs to be held for it."""
         hook.check()
 
     @contextmanager
@@ -60,37 +57,16 @@ class Transform:
         loses is an error, too: computed again, it might be another one.
         """
         held = entered.localCheckpoint()
-        try:
-            given = held.filter(F.col("reason").isNull()).select(*rows.COLUMNS)
-            with self._computed(given) as (made, counted):
-                rejected = self._check_rows(given, made) if counted is None else counted
-                yield Transformed(made, _own(made), rejected, held)
-        finally:
-            jvm.release(held)
-
-    @contextmanager
-    def once(self, given: DataFrame) -> Iterator[Transformed | None]:
-        """Yield the same of rows that are computed once by that, and not held; None where a look at them is needed."""
-        with self._computed(given, must_read_once=True) as (made, rejected):
-            yield None if rejected is None else Transformed(made, _own(made), rejected, given)
-
-    @contextmanager
-    def _computed(self, given: DataFrame, *, must_read_once: bool = False) -> Iterator[tuple[DataFrame, int | None]]:
-        """Yield what the function makes and how many it rejects; None where it may not be the same rows."""
+        given = held.filter(F.col("reason").isNull()).select(*rows.COLUMNS)
         with self._hook.called() as call:
-            made = call(given.select(*rows.COLUMNS).observe(_GIVEN, *_sum()))
+            made = call(given)
             self._check_schema(made)
-            made = _with_reject(made).observe(_MADE, *_sum(), F.count(REJECT).alias("rejected"))
-            self.reads_once = jvm.count_in_plan(made, "CollectMetrics") == 2
-            if must_read_once and not self.reads_once:
-                yield made, None
-                return
-            held = made.localCheckpoint()
+            made = _with_reject(made).localCheckpoint()
         try:
-            before, after = (jvm.observed(made, name) for name in (_GIVEN, _MADE))
-            is_same = before is not None and after is not None and before == after[:2]
-            yield held, after[2] if is_same and after is not None else None
+            columns = StructType([field for field in made.schema if field.name not in (*rows.COLUMNS, REJECT)])
+            yield Transformed(made, columns, self._check_rows(given, made), held)
         finally:
+            jvm.release(made)
             jvm.release(held)
 
     def _check_schema(self, made: object) -> None:
@@ -133,10 +109,6 @@ class Transform:
 
     def _wrong(self, what: str) -> StopError:
         return laws.broken(self._hook.name, what)
-
-
-def _own(made: DataFrame) -> StructType:
-    return StructType([field for field in made.schema if field.name not in (*rows.COLUMNS, REJECT)])
 
 
 def reason() -> Column:
