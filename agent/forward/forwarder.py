@@ -28,7 +28,6 @@ from agent.forward.kafka.health import Link
 from agent.forward.kafka.login_files import CHECK_SECONDS, Hours, LoginFiles, SessionStop, WallSteps
 from agent.forward.kafka.topic import TopicWatch, create_command, partition_of
 from agent.forward.kafka.uplink import Uplink, open_uplink
-from agent.forward.receipts.round import SharedRound
 from agent.store.facts import FORWARDER_STOPPED
 from agent.store.port import Outbox, OutboxError
 from agent.telemetry.links import Links
@@ -73,10 +72,10 @@ class Forwarder:
         random: Random,
         *,
         silence_ms: int = SILENCE_MS,
-        shared: SharedRound | None = None,
+        confirm_ms: int = 0,
         lane: ForwardedLane | None = None,
     ) -> None:
-        """Create it; `shared` is None where there are no receipts, `lane` where there is no other lane."""
+        """Create it; `lane` is None where there is no other lane."""
         self._settings = settings
         self._gateway = gateway
         self._outbox = outbox
@@ -88,7 +87,7 @@ class Forwarder:
         self._expiry = None if lifetime is None else Expiry(outbox, lifetime)
         self._mode = mode_of(settings, gateway, self._lane.name)
         self._silence_ms = silence_ms
-        self._shared = shared
+        self._confirm_ms = confirm_ms
         self.hours = Hours(settings.hours, clock)
         self.uplink = self._lane.uplink
         """The cap on what is sent; None where there is none."""
@@ -167,7 +166,7 @@ class Forwarder:
             clock=self._clock,
             oversized=self._oversized,
             silence_ms=self._silence_ms,
-            shared=self._shared,
+            confirm_ms=self._confirm_ms,
             wall_steps=WallSteps(self._clock),
             uplink=self.uplink,
             gathering=Gathering(self._outbox, self._clock, gather) if gather else None,

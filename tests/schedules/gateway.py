@@ -125,18 +125,11 @@ class Gateway:
     """One gateway over all lives of its agent."""
 
     def __init__(
-        self,
-        scheduler: Scheduler,
-        network: Network,
-        card: Card,
-        lanes: tuple[Lane, ...],
-        delivery: str,
-        gather_seconds: float | None,
+        self, scheduler: Scheduler, network: Network, card: Card, lanes: tuple[Lane, ...], delivery: str
     ) -> None:
         self._scheduler = scheduler
         self._lanes = lanes
         self._delivery = delivery
-        self._gather_seconds = gather_seconds
         self._network = network
         self._card = card
         self._lives = 0
@@ -193,7 +186,7 @@ class Gateway:
 
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
-        settings = settings_of(self._card.folder, self._lanes, self._delivery, self._gather_seconds)
+        settings = settings_of(self._card.folder, self._lanes, self._delivery)
         while await service._serve_until_damaged(settings, self._stop, Sockets({})):
             self._scheduler.note("agent salvages its store")
 
@@ -205,11 +198,11 @@ def _is_processed(store: EventStore) -> bool:
     return not progress._coverage.forwarded() and progress._coverage.next_new(0, progress._end) is None
 
 
-def settings_of(folder: Path, lanes: tuple[Lane, ...], delivery: str, gather_seconds: float | None) -> Settings:
+def settings_of(folder: Path, lanes: tuple[Lane, ...], delivery: str) -> Settings:
     """Return the agent's settings."""
     return Settings(
         GatewaySettings(GATEWAY, folder),
-        KafkaSettings("kafka:9092", delivery=delivery, gather_seconds=gather_seconds),
+        KafkaSettings("kafka:9092", delivery=delivery),
         coap=CoapSettings(bind=f"{HOST}:{PORT}"),
         http=HttpSettings(enabled=False),
         mqtt=MqttSettings(enabled=False),

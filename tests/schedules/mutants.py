@@ -43,12 +43,16 @@ def holes_purged() -> None:
 
 def topic_unchecked() -> None:
     """Mark batches of a topic that is no longer the session's."""
-    from agent.forward.delivery.confirmation import Confirmation
+    from agent.forward.delivery import confirmation
 
-    def take_any(self: Confirmation, window: Any) -> Any:
-        return self._take_shared(window) or self._take_own()
+    module: Any = confirmation
+    request = confirmation.Confirmation.request
 
-    Confirmation.take = take_any  # type: ignore[method-assign]
+    def request_any(self: confirmation.Confirmation, *arguments: Any, **named: Any) -> None:
+        request(self, *arguments, **named)
+        module.topic_id = lambda _: self.expected
+
+    confirmation.Confirmation.request = request_any  # type: ignore[method-assign]
 
 
 def leader_unchecked() -> None:

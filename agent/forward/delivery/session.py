@@ -22,7 +22,6 @@ from agent.forward.kafka.login_files import WallSteps
 from agent.forward.kafka.record import encode
 from agent.forward.kafka.topic import BY_KEY, TopicView, TopicWatch
 from agent.forward.kafka.uplink import Uplink
-from agent.forward.receipts.round import SharedRound
 from agent.store.port import Outbox, StoredEvent
 from contract.record import Record
 
@@ -79,8 +78,8 @@ class SessionContext:
     """None where events are sent whatever their age."""
     sign: Callable[[bytes, bytes, bytes], bytes] | None = None
     """Authenticates records (`contract.mac`); None where the gateway has no key."""
-    shared: SharedRound | None = None
-    """The rounds that confirm acks; None where there are none."""
+    confirm_ms: int = 0
+    """How long acks wait at most for others that share their confirmation (`confirmation.confirm_ms`)."""
 
 
 class Session:
