@@ -44,6 +44,8 @@ PARTITIONS = 4
 UNKNOWN_EPOCH = -1
 """The client's value where no leader epoch is set."""
 ANSWER_SECONDS_MAX = 60.0
+QUESTION_SECONDS_MAX = 10.0
+"""Of a question that is asked again."""
 READ_SECONDS_MAX = 120.0
 
 
@@ -216,7 +218,16 @@ class KafkaTopic:
         return set(self._partition(partition).isrs)
 
     def _partition(self, number: int) -> PartitionMetadata:
-        return self._admin.list_topics(self.topic, ANSWER_SECONDS_MAX).topics[self.topic].partitions[number]
+        found: list[PartitionMetadata] = []
+
+        def is_answered() -> bool:
+            with suppress(KafkaException):  # a broker that was just killed may have been asked
+                known = self._admin.list_topics(self.topic, QUESTION_SECONDS_MAX).topics[self.topic]
+                found.append(known.partitions[number])
+            return bool(found)
+
+        wait_until(is_answered, "a broker knows the partition")
+        return found[0]
 
     def leader_epochs(self) -> LeaderEpochs:
         """Return each partition's leader epoch; a restarted broker may not lead them yet."""
