@@ -29,7 +29,6 @@ _REFUSALS: Final[Mapping[type[Exception], Status]] = {
 }
 _TOO_MANY: Final = "more events than devices.events_per_second_max"
 _TOO_MUCH: Final = "more undelivered events than devices.stored_bytes_max"
-_TOO_MUCH_RETRY_SECONDS: Final = 60
 _BUSY: Final = Answer(Status.UNAVAILABLE, reason="too many deliveries in progress", retry_seconds=BUSY_RETRY_SECONDS)
 
 
@@ -97,11 +96,8 @@ class Pipeline:
         if self._quota is not None and (seconds := self._quota.take(delivery, decoded.events)):
             self._refuse(delivery, respond, Answer(Status.TOO_MANY, reason=_TOO_MANY, retry_seconds=seconds))
             return
-        if self._shares is not None and self._has_its_share(self._shares, delivery, decoded):
-            answer = Answer(Status.TOO_MANY, reason=_TOO_MUCH, retry_seconds=_TOO_MUCH_RETRY_SECONDS)
-            self._respond(delivery, respond, answer)
-            return
-        self._store(delivery, decoded, respond)
+        refusal = _TOO_MUCH if self._shares is not None and self._has_its_share(self._shares, delivery, decoded) else ""
+        self._store(delivery, decoded, respond, refusal)
 
     def record(self, delivery: Delivery, reason: str, respond: Respond, status: Status = Status.UNDECODABLE) -> None:
         """Record a delivery that is no event as rejected; `respond` is called as by `receive`."""
@@ -131,13 +127,13 @@ class Pipeline:
         # What would be set aside instead of refused is stored all the same.
         return delivery.via not in self._records_refused and not shares.admit(delivery, decoded.events)
 
-    def _store(self, delivery: Delivery, decoded: Decoded, respond: Respond) -> None:
+    def _store(self, delivery: Delivery, decoded: Decoded, respond: Respond, refusal: str) -> None:
         received, trust = self._clock.wall_ms(), self._clock.trust()
         via, settings = delivery.via, self._settings
         candidates = tuple([identify(event, via, received, trust, settings) for event in decoded.events])
         rejects = tuple([Reject(one.device, via, received, one.reason, one.raw) for one in decoded.rejected])
         uptime_ms = None if trust is ClockTrust.TRUSTED else self._clock.uptime_ms()
-        self._submit(delivery, candidates, rejects, delivery.retransmission_key, respond, uptime_ms)
+        self._submit(delivery, candidates, rejects, delivery.retransmission_key, respond, uptime_ms, refusal)
 
     def _submit(
         self,
@@ -147,6 +143,7 @@ class Pipeline:
         retransmission_key: bytes | None,
         respond: Respond,
         uptime_ms: int | None = None,
+        refusal: str = "",
     ) -> None:
         budget = self.budgets[delivery.via]
         taken = memory_bytes(delivery, candidates, rejects)
@@ -166,7 +163,7 @@ class Pipeline:
             self.warnings.check(candidates, outcome)
             self._respond(delivery, respond, _answer(outcome, len(rejects)))
 
-        self._intake.submit(Submission(candidates, rejects, retransmission_key, ack, uptime_ms))
+        self._intake.submit(Submission(candidates, rejects, retransmission_key, ack, uptime_ms, refusal=refusal))
 
     def _respond(self, delivery: Delivery, respond: Respond, answer: Answer) -> None:
         if answer.status is Status.DURABLE:
@@ -188,5 +185,6 @@ class Pipeline:
 
 def _answer(outcome: Outcome, rejected: int) -> Answer:
     if outcome.refusal:
-        return Answer(Status.UNAVAILABLE, reason=outcome.refusal, retry_seconds=outcome.retry_seconds)
+        status = Status.TOO_MANY if outcome.refusal == _TOO_MUCH else Status.UNAVAILABLE
+        return Answer(status, reason=outcome.refusal, retry_seconds=outcome.retry_seconds)
     return Answer(Status.DURABLE, outcome.accepted, outcome.duplicates, rejected, outcome.fingerprints)

@@ -118,7 +118,8 @@ class DevicesSettings:
     stored_bytes_max: int | None = option(
         readers.positive_size,
         "bytes of the undelivered events of each device and of each address but those of relays, so that no host fills "
-        "the store; what exceeds is refused with 429 or 4.29. Not over MQTT, and from zero at each start",
+        "the store; what exceeds is refused with 429 or 4.29, but no resend of a stored event. Not over MQTT, and from "
+        "zero at each start",
         default=None,
     )
 

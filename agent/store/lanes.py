@@ -177,10 +177,8 @@ class LaneIntake:
         for part, (lane, of_lane) in enumerate(places.items()):
             divided = tuple([candidates[place] for place in of_lane])
             rejects = submission.rejects if lane == DEFAULT_LANE else ()
-            key, uptime_ms = submission.retransmission_key, submission.uptime_ms
-            self._stores[lane].submit(
-                Submission(divided, rejects, key, partial(joined.add, part), uptime_ms, is_part=True)
-            )
+            key, done, uptime_ms = submission.retransmission_key, partial(joined.add, part), submission.uptime_ms
+            self._stores[lane].submit(Submission(divided, rejects, key, done, uptime_ms, True, submission.refusal))
 
 
 class JoinedOutcome:

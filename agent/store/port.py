@@ -94,6 +94,8 @@ class Submission:
     """When the events were accepted, since the machine was booted; None where the clock was trusted."""
     is_part: bool
     """Whether events of the same delivery are in other lanes."""
+    refusal: str
+    """Why no new event of it is stored; empty where any may be."""
 
     def __init__(
         self,
@@ -103,6 +105,7 @@ class Submission:
         done: Callable[[Outcome], None],
         uptime_ms: int | None = None,
         is_part: bool = False,
+        refusal: str = "",
     ) -> None:
         self.candidates = candidates
         self.rejects = rejects
@@ -110,6 +113,7 @@ class Submission:
         self.done = done
         self.uptime_ms = uptime_ms
         self.is_part = is_part
+        self.refusal = refusal
 
 
 @final

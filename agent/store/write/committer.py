@@ -131,8 +131,9 @@ class Committer:
         capacity = self._transactions.capacity
         arriving_bytes = 0
         for submission in group:
-            for candidate in submission.candidates:
-                arriving_bytes += len(candidate.tail)
+            if not submission.refusal:
+                for candidate in submission.candidates:
+                    arriving_bytes += len(candidate.tail)
         if not capacity.is_full(arriving_bytes):
             return self._draft(group, "")
         decision = self._draft(group, capacity.refusal())  # duplicates need no space, and nothing is dropped for them

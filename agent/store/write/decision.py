@@ -40,6 +40,8 @@ class Decision:
     """Id of this boot of the machine."""
     refusal: str
     """Why there is no space for new events; empty where there is."""
+    refuses: bool = False
+    """Whether a submission is refused for that."""
     first_position: int = field(init=False)
     next_position: int = field(init=False)
     """The position of the next new event."""
@@ -71,16 +73,13 @@ class Decision:
         self.next_position = self.first_position
         self.untrusted_clock = self.memory.untrusted_clock
 
-    @property
-    def refuses(self) -> bool:
-        """Whether a submission is refused because the store is full."""
-        return any(outcome.refusal for _, outcome in self.at_once)
-
     def add(self, submission: Submission) -> None:
         """Decide one submission as a whole."""
         proven = self._proven_positions(submission)
-        if self.refusal and None in map(self._position, submission.candidates, proven):
-            self.at_once.append((submission, Outcome(refusal=self.refusal, retry_seconds=FULL_RETRY_SECONDS)))
+        refusal = submission.refusal or self.refusal
+        if refusal and None in map(self._position, submission.candidates, proven):
+            self.refuses = self.refuses or not submission.refusal
+            self.at_once.append((submission, Outcome(refusal=refusal, retry_seconds=FULL_RETRY_SECONDS)))
             return
         start = self.next_position
         given: list[bytes] = []

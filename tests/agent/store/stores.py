@@ -127,12 +127,13 @@ def submit(
     key: bytes | None = None,
     rejects: tuple[Reject, ...] = (),
     via: str = "coap",
+    refusal: str = "",
 ) -> asyncio.Future[Outcome]:
     """Submit one delivery; the future is its outcome."""
     done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
     candidates = tuple(candidate(clock, event, via) for event in events)
     uptime_ms = None if clock.trust() is ClockTrust.TRUSTED else clock.uptime_ms()
-    store.submit(Submission(candidates, rejects, key, done.set_result, uptime_ms))
+    store.submit(Submission(candidates, rejects, key, done.set_result, uptime_ms, refusal=refusal))
     return done
 
 

@@ -45,6 +45,7 @@ from tests.agent.store.stores import (
     candidate,
     open_faulty,
     stored_events,
+    submit,
 )
 
 ALARMS = Lane("alarms", 10, type="alarm")
@@ -143,6 +144,22 @@ async def test_a_delivery_of_which_one_part_is_refused_is_refused_and_its_resend
         assert (again.accepted, again.duplicates) == (2, 2)
         assert sizes(stores) == {DEFAULT_LANE: 3, "alarms": 3}
         assert stores.trouble() == ""
+
+
+@pytest.mark.guarantee(1)
+async def test_of_who_has_his_share_copies_are_acked_and_nothing_new_is_stored(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    known, more = (READING, ALARM, NAMELESS), replace(ALARM, id=30)
+    async with opened(tmp_path, clock, ALARMS) as stores:
+        first, again = await asyncio.gather(
+            submit(stores.intake, clock, *known, key=KEY), submit(stores.intake, clock, *known, key=KEY, refusal="no")
+        )
+        assert (first.accepted, again.accepted, again.duplicates, again.refusal) == (3, 0, 3, "")
+        for new in ((OTHER,), (READING, OTHER), (READING, more), (NAMELESS,)):
+            assert (await accept(stores.intake, clock, *new, refusal="no")).refusal == "no"
+        assert (await accept(stores.intake, clock, *known, key=KEY, refusal="no")).fingerprints == first.fingerprints
+        assert sizes(stores) == {DEFAULT_LANE: 2, "alarms": 1}
 
 
 @pytest.mark.parametrize("event", [READING, ALARM], ids=["one lane", "its events are of another lane"])

@@ -157,7 +157,7 @@ async def test_a_kill_after_a_drop_leaves_each_event_one_state(tmp_path: Path, c
 
 
 @pytest.mark.guarantee(3)
-async def test_copies_alone_drop_nothing(tmp_path: Path, clock: HandClock) -> None:
+async def test_copies_and_what_is_refused_anyway_drop_nothing(tmp_path: Path, clock: HandClock) -> None:
     nameless = Event("d", data={"n": 1})
     async with make_store(tmp_path, clock, max_bytes=BYTES_MAX) as store:
         await accept(store, clock, nameless, key=KEY)
@@ -167,6 +167,7 @@ async def test_copies_alone_drop_nothing(tmp_path: Path, clock: HandClock) -> No
     async with make_store(tmp_path, clock, max_bytes=BYTES_MAX, when_full="drop-oldest") as store:
         assert (await accept(store, clock, event(number - 1))).duplicates == 1
         assert (await accept(store, clock, nameless, key=KEY)).duplicates == 1
+        assert (await accept(store, clock, event(number), refusal="too much")).refusal == "too much"
         assert len(stored_events(store)) == before
 
 
