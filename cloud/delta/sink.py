@@ -8,9 +8,11 @@ from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from cloud.delta import log_cleaning, quarantine
 from cloud.delta.table import DeltaTable, Layout, excludes_writers
+from cloud.errors import HookError
 from cloud.runtime import jvm
 from cloud.sinks import Tables
 from cloud.table import id_reuse, lookup, rows, widening
@@ -68,11 +70,10 @@ class DeltaSink:
         self._devices = devices
         self._retention_seconds = retention_seconds
         self._transform = transform
+        self._schema_written: StructType | None = None
+        """The columns that the transform's latest batch in one pass had."""
         self._expects_fresh: bool | None = None
-        """Whether to expect neither late nor bad rows, as in the latest batch; affects only the speed.
-
-        A transform's rows are computed once for table and quarantine, so there is no write in one pass.
-        """
+        """Whether to expect neither late nor bad rows, as in the latest batch; affects only the speed."""
 
     @property
     def id(self) -> str:
@@ -104,23 +105,39 @@ class DeltaSink:
 
     def write(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:
         if self._expects_fresh is None:
-            self._expects_fresh = horizon.can_be_fresh and self._transform is None
+            self._expects_fresh = horizon.can_be_fresh
         written = self._write_in_one_pass(survivors, commit, horizon) if self._expects_fresh else None
         return written or self._write_with_look_up(survivors, commit, horizon)
 
     def _write_in_one_pass(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written | None:
-        """Write the batch; return None, with nothing committed, where a row is late or bad."""
+        """Write the batch; return None, with nothing committed, where a row is late or bad, or a look is needed.
+
+        So it is where a transform does more than to add columns that the table has, and where it fails: what is held
+        tells its errors from those of the table.
+        """
         logger.info("batch=%d stage=write passes=1", commit.batch)
         is_plain = F.col("reason").isNull() & is_fresh(horizon)
         plain = survivors.filter(
             F.when(is_plain, F.lit(True)).otherwise(F.raise_error(F.lit(_LATE_OR_BAD)).cast("boolean"))
         )
+        decoded = rows.decode(plain, self._devices.frame())
         try:
-            return Written(self._table.append(rows.decode(plain, self._devices.frame()), commit))
-        except jvm.FAILURES as error:
-            if _LATE_OR_BAD not in str(error):
+            if self._transform is not None:
+                added = self._transform.added(decoded)
+                if added is None or not self._has_columns(added.schema):
+                    return None
+                decoded = added
+            return Written(self._table.append(decoded, commit))
+        except (HookError, *jvm.FAILURES) as error:
+            if self._transform is None and _LATE_OR_BAD not in str(error):
                 raise
             return None
+
+    def _has_columns(self, schema: StructType) -> bool:
+        if schema != self._schema_written and self._table.lacks(schema):
+            return False
+        self._schema_written = schema
+        return True
 
     def _write_with_look_up(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:
         """Count, quarantine, look up and write, on a persisted batch.
@@ -134,7 +151,8 @@ class DeltaSink:
             logger.info(
                 "batch=%d stage=read rows=%d late=%d bad=%d", commit.batch, counts.rows, counts.late, counts.bad
             )
-            self._expects_fresh = not counts.late and not counts.bad and self._transform is None
+            only_adds = self._transform is None or self._transform.may_only_add
+            self._expects_fresh = not counts.late and not counts.bad and only_adds
             good = judged.filter(F.col("reason").isNull())
             late = self._look_up(good.filter(~F.col("fresh")), counts, commit)
             unfit = [quarantine.bad_records(judged)] if counts.bad else []

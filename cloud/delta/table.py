@@ -189,14 +189,16 @@ class DeltaTable:
         metrics = self._spark.sql(f"OPTIMIZE {self._name}").select("metrics").collect()[0]["metrics"]
         return int(metrics["numFilesRemoved"]), int(metrics["numFilesAdded"])
 
+    def lacks(self, schema: StructType) -> bool:
+        """Whether columns of this name or type are missing."""
+        return not _types(schema).items() <= _types(self.rows().schema).items()
+
     def widen(self, schema: StructType, *by: tuple[str, str]) -> None:
         """Add the columns that the table lacks; those that this job does not know stay as they are.
 
         Raise StopError where one has another type.
         """
-        present, expected = (
-            {field.name: field.dataType.simpleString() for field in columns} for columns in (self.rows().schema, schema)
-        )
+        present, expected = _types(self.rows().schema), _types(schema)
         if names := widening.missing(self.path, present, expected, *by):
             columns = ", ".join(f"`{name.replace('`', '``')}` {expected[name]}" for name in names)
             try:
@@ -228,6 +230,10 @@ class DeltaTable:
         if properties:
             pairs = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
             self._spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({pairs})")
+
+
+def _types(schema: StructType) -> dict[str, str]:
+    return {field.name: field.dataType.simpleString() for field in schema}
 
 
 def excludes_writers(spark: SparkSession, path: str) -> bool:

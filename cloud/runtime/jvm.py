@@ -107,6 +107,23 @@ def release(checkpointed: DataFrame) -> None:
     frame._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
 
+def only_adds_columns(made: DataFrame, given: DataFrame) -> bool:
+    """Whether a frame follows from another by projections that keep its columns: then it has the same rows."""
+    known: tuple[Any, Any] = made, given
+    node, source = (frame._jdf.queryExecution().analyzed() for frame in known)
+    columns, kept = (_attributes(plan) for plan in (node, source))
+    while not node.equals(source):
+        if node.getClass().getSimpleName() != "Project":
+            return False
+        node = node.child()
+    return kept <= columns
+
+
+def _attributes(plan: Any) -> set[str]:
+    """Return the columns of a plan as name#id; an expression, be it a column under another name, has its own id."""
+    return set(plan.output().mkString("\0").split("\0"))
+
+
 def delta_log(spark: SparkSession, path: str) -> Any:
     """Return Delta's `DeltaLog` of a table, with the snapshot of the session's last read or commit."""
     session: Any = spark

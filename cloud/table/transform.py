@@ -47,7 +47,21 @@ class Transform:
 
     def __init__(self, hook: Hook) -> None:
         self._hook = hook
+        self.may_only_add = True
+        """Whether `added` is worth a call: False once a batch has shown that the function does more."""
         hook.check()
+
+    def added(self, entered: DataFrame) -> DataFrame | None:
+        """Return rows of `rows.COLUMNS` with the function's columns, where its plan shows that they are the same rows.
+
+        None where it may be others, or where some may be rejected. Errors as by `of`.
+        """
+        given = entered.select(*rows.COLUMNS)
+        with self._hook.called() as call:
+            made = call(given)
+            self._check_schema(made)
+        self.may_only_add = REJECT not in made.columns and jvm.only_adds_columns(made, given)
+        return made if self.may_only_add else None
 
     @contextmanager
     def of(self, entered: DataFrame) -> Iterator[Transformed]:

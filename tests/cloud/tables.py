@@ -120,14 +120,16 @@ class SinkSide:
             return PostgresSink(self.postgres.connection, self.name, f"{self.name}_quarantine", *own, keeps_new=True)
         return DeltaSink(self.spark, str(self.folder / "events"), str(self.folder / "events_quarantine"), *own)
 
-    def write(self, records: list[Record], transform: Callable[..., Any] | None = None) -> Written:
-        """Write a batch, of late events at the first offsets, by a sink that is opened for it."""
+    def write(
+        self, records: list[Record], transform: Callable[..., Any] | None = None, horizon: Horizon = ALL_LATE
+    ) -> Written:
+        """Write a batch, at the first offsets, by a sink that is opened for it."""
         self.sink = self.open(transform)
         if not self.batch:
             self.sink.claim(replace(COMMIT, batch=CLAIM_ONLY, ends={}))
         self.batch += 1
         written: Written = self.sink.write(
-            read_records(topic(self.spark, records)), replace(COMMIT, batch=self.batch), ALL_LATE
+            read_records(topic(self.spark, records)), replace(COMMIT, batch=self.batch), horizon
         )
         return replace(written, ahead=None)
 

@@ -22,6 +22,7 @@ from cloud.errors import HookError, StopError
 from cloud.runtime.repeated import Repeated
 from cloud.stream.observer import Observer
 from cloud.table.commits import BATCH_BITS
+from cloud.table.freshness import Horizon
 from cloud.table.rows import COLUMNS
 from cloud.table.transform import Transform
 from contract.event import Event
@@ -29,7 +30,7 @@ from simulators.services.kafka.broker import Broker
 from simulators.services.postgres import Postgres
 from tests.cloud.gateway import Gateway, Record, now, readings
 from tests.cloud.running import DELTA, POSTGRES, CloudSide
-from tests.cloud.tables import ACCEPTED, COMMIT, DEVICE, SinkSide
+from tests.cloud.tables import ACCEPTED, COMMIT, DAY, DEVICE, SinkSide
 from tests.docs.pages import ROOT, blocks
 
 pytestmark = pytest.mark.spark
@@ -127,6 +128,80 @@ def test_a_transform_that_does_not_return_the_same_rows_writes_nothing(side: Sin
             side.write(temperatures(1, 2, 3), transform)
     assert (side.table().rows(), side.table().quarantined()) == ([], [])
     assert side.write(temperatures(1, 2, 3), lambda rows: rows).rows == 3
+
+
+class Counted:
+    """A transform, and how often it was called."""
+
+    def __init__(self, function: Callable[[DataFrame], DataFrame]) -> None:
+        self.function = function
+        self.calls = 0
+
+    def __call__(self, rows: DataFrame) -> DataFrame:
+        self.calls += 1
+        return self.function(rows)
+
+
+def tripled(rows: DataFrame) -> DataFrame:
+    return rows.withColumn("x", F.get_json_object("data", "$.t").cast("double") * 3)
+
+
+def looking(rows: DataFrame) -> DataFrame:
+    """Read the rows before they are returned."""
+    return rows.select("*", F.lit(float(rows.count())).alias("x"))
+
+
+def by_python(rows: DataFrame) -> DataFrame:
+    return rows.withColumn("x", F.udf(float, "double")(F.col("kafka_offset")))
+
+
+def rejecting(rows: DataFrame) -> DataFrame:
+    return tripled(rows).withColumn("reject", F.when(F.col("id") == "1", F.lit("odd")))
+
+
+def joined(rows: DataFrame) -> DataFrame:
+    return rows.join(rows.groupBy("device").agg(F.count("*").cast("double").alias("x")), on="device")
+
+
+def renamed(rows: DataFrame) -> DataFrame:
+    """Return the same under other names and back."""
+    return tripled(rows).withColumnRenamed("id", "y").withColumnRenamed("y", "id")
+
+
+def failing(rows: DataFrame) -> DataFrame:
+    return rows.withColumn("x", F.udf(lambda data: data.missing, "double")(F.col("data")))
+
+
+@pytest.mark.heavy
+@pytest.mark.guarantee(5)
+def test_a_transform_that_only_adds_columns_is_written_in_one_pass(spark: SparkSession, plant: Path) -> None:
+    side = SinkSide(spark, plant, None, "unused")
+    side.write([], tripled)  # adds the column
+    records = Gateway().records(readings(3), now())
+    all_fresh = Horizon(now() + 60_000, now() - DAY, 3600)
+    rows, quarantined = 0, 0
+    for function, more, calls, outcome in (
+        (tripled, [], 1, (3, 0, 0)),
+        (looking, [], 1, (3, 0, 0)),
+        (by_python, [], 1, (3, 0, 0)),
+        (tripled, [Record(b"k", b"v", [])], 2, (3, 1, 0)),
+        (renamed, [], 2, (3, 0, 0)),
+        (joined, [], 2, (3, 0, 0)),
+        (rejecting, [], 2, (2, 0, 1)),
+    ):
+        transform = Counted(function)
+        written = side.write([*records, *more], transform, all_fresh)
+        assert ((written.rows, written.bad, written.rejected), transform.calls) == (outcome, calls), function.__name__
+        rows, quarantined = rows + written.rows, quarantined + written.bad + written.rejected
+        table = side.table()
+        assert (len(table.rows()), len(table.quarantined())) == (rows, quarantined)
+        assert all(row["x"] is not None for row in table.rows())
+    for wrong, told in WRONG:
+        with pytest.raises(StopError, match=told):
+            side.write(records, wrong, all_fresh)
+    with pytest.raises(HookError, match="has no attribute 'missing'"):
+        side.write(records, failing, all_fresh)
+    assert (len(side.table().rows()), len(side.table().quarantined())) == (rows, quarantined)
 
 
 @pytest.mark.heavy
