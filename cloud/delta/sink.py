@@ -129,8 +129,10 @@ class DeltaSink:
                 decoded = added
             return Written(self._table.append(decoded, commit))
         except (HookError, *jvm.FAILURES) as error:
-            if self._transform is None and _LATE_OR_BAD not in str(error):
-                raise
+            if _LATE_OR_BAD not in f"{error}{error.__cause__}":
+                if self._transform is None:
+                    raise
+                logger.warning("batch=%d stage=write passes=1 error=%r", commit.batch, str(error).partition("\n")[0])
             return None
 
     def _has_columns(self, schema: StructType) -> bool:

@@ -19,6 +19,7 @@ FAILURES = (PySparkException, Py4JJavaError)
 """The exceptions that a failed call of Spark raises, from Python or from the JVM."""
 _RAISED = re.compile(rf"^{re.escape(errors.__name__)}\.(\w+): (.+)$", re.MULTILINE)
 """The end of a traceback from an executor, which Spark passes on as text."""
+_PROJECTION = "org.apache.spark.sql.catalyst.plans.logical.Project"
 
 
 @contextmanager
@@ -108,20 +109,21 @@ def release(checkpointed: DataFrame) -> None:
 
 
 def only_adds_columns(made: DataFrame, given: DataFrame) -> bool:
-    """Whether a frame follows from another by projections that keep its columns: then it has the same rows."""
+    """Whether a frame follows from another by projections that pass its columns on: then it has the same rows.
+
+    Not by those with a subquery, which Spark executes as a join. A column that is passed on is equal, with its id: what
+    is computed, be it the same under another name, is no attribute in a projection's list.
+    """
     known: tuple[Any, Any] = made, given
     node, source = (frame._jdf.queryExecution().analyzed() for frame in known)
-    columns, kept = (_attributes(plan) for plan in (node, source))
+    columns = source.output()
     while not node.equals(source):
-        if node.getClass().getSimpleName() != "Project":
+        if node.getClass().getName() != _PROJECTION or not node.subqueries().isEmpty():
+            return False
+        if not columns.diff(node.projectList()).isEmpty():
             return False
         node = node.child()
-    return kept <= columns
-
-
-def _attributes(plan: Any) -> set[str]:
-    """Return the columns of a plan as name#id; an expression, be it a column under another name, has its own id."""
-    return set(plan.output().mkString("\0").split("\0"))
+    return True
 
 
 def delta_log(spark: SparkSession, path: str) -> Any:

@@ -89,6 +89,8 @@ class Transform:
         twice = [name for name, count in Counter(map(str.lower, made.columns)).items() if count > 1]
         if twice:
             raise self._wrong(f"it returns two columns with the name {twice[0]}")
+        if odd := [name for name in made.columns if name != REJECT and name.lower() == REJECT]:
+            raise self._wrong(f"its column {odd[0]} rejects nothing: write {REJECT}")
         found: dict[str, DataType] = {field.name: field.dataType for field in made.schema}
         for name, kind in {REJECT: StringType(), **rows.COLUMNS}.items():
             if name == REJECT and isinstance(found.get(name, kind), NullType):

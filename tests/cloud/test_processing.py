@@ -14,10 +14,12 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud import hooks, processing
+from cloud.delta.log_cleaning import LogCleaner
 from cloud.errors import HookError, StopError
 from cloud.runtime.repeated import Repeated
 from cloud.stream.observer import Observer
@@ -115,6 +117,7 @@ WRONG: list[tuple[Callable[[DataFrame], Any], str]] = [
     (lambda rows: rows.withColumn("x", F.lit(None)), "its column x has no type"),
     (lambda rows: rows.select("*", F.lit(1).alias("DATA")), "two columns with the name data"),
     (lambda rows: rows.withColumn("reject", F.lit(1)), "its column reject has the type int"),
+    (lambda rows: rows.withColumn("Reject", F.lit("odd")), "its column Reject rejects nothing: write reject"),
     (lambda rows: None, "it returns NoneType, not a DataFrame"),
 ]
 
@@ -202,6 +205,27 @@ def test_a_transform_that_only_adds_columns_is_written_in_one_pass(spark: SparkS
     with pytest.raises(HookError, match="has no attribute 'missing'"):
         side.write(records, failing, all_fresh)
     assert (len(side.table().rows()), len(side.table().quarantined())) == (rows, quarantined)
+
+
+@pytest.mark.heavy
+@pytest.mark.guarantee(5)
+def test_an_error_after_the_commit_in_one_pass_writes_no_row_again(
+    spark: SparkSession, plant: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    side = SinkSide(spark, plant, None, "unused")
+    side.write([], tripled)
+    errors = [PySparkException("the disk is full\n...")]
+
+    def fail_once(cleaner: LogCleaner) -> None:
+        if errors:
+            raise errors.pop()
+
+    monkeypatch.setattr(LogCleaner, "clean_if_due", fail_once)
+    transform = Counted(tripled)
+    records, all_fresh = Gateway().records(readings(3), now()), Horizon(now() + 60_000, now() - DAY, 3600)
+    assert (side.write(records, transform, all_fresh).rows, transform.calls) == (3, 2)
+    assert (len(side.table().rows()), side.table().quarantined()) == (3, [])
+    assert "batch=2 stage=write passes=1 error='the disk is full'" in caplog.messages
 
 
 @pytest.mark.heavy
