@@ -151,7 +151,7 @@ class Quota:
         self._paid_until: OrderedDict[Name, float] = OrderedDict()
         """Until when a name would have sent what it has, at the rate; in monotonic milliseconds."""
 
-    def take(self, delivery: Delivery, events: Sequence[Event]) -> int:
+    def charge(self, delivery: Delivery, events: Sequence[Event]) -> int:
         """Count a delivery's events and return 0; or count none, and return after how many seconds they fit."""
         counts = _counted(delivery, [event.device for event in events])
         now = float(self._clock.monotonic_ms())

@@ -93,7 +93,7 @@ class Pipeline:
             reason = decoded.rejected[0].reason if decoded.rejected else "the body holds no event"
             self._refuse(delivery, respond, Answer(Status.UNDECODABLE, rejected=len(decoded.rejected), reason=reason))
             return
-        if self._quota is not None and (seconds := self._quota.take(delivery, decoded.events)):
+        if self._quota is not None and (seconds := self._quota.charge(delivery, decoded.events)):
             self._refuse(delivery, respond, Answer(Status.TOO_MANY, reason=_TOO_MANY, retry_seconds=seconds))
             return
         refusal = _TOO_MUCH if self._shares is not None and self._has_its_share(self._shares, delivery, decoded) else ""

@@ -11,7 +11,7 @@ from typing import Any
 
 from agent import release
 from agent.config.lanes import DEFAULT_LANE
-from agent.forward.facts import read_held, read_hold, read_in_doubt
+from agent.forward.facts import read_hold, read_in_doubt, read_oversized
 from agent.mqtt.session import read_session
 from agent.store.counts import EventCounts
 from agent.store.errors import DamagedEventError, naming
@@ -148,7 +148,7 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> GatewaySt
     new, _ = progress.next_new(first - 1) or (None, None)
     forwarded = next((max(batch.first, first) for batch in progress.forwarded() if batch.last >= first), None)
     unprocessed = min((position for position in (new, forwarded) if position is not None), default=None)
-    held = read_held(tables.read_fact(connection, OVERSIZED)).values()
+    held = read_oversized(tables.read_fact(connection, OVERSIZED)).values()
     hold = read_hold(tables.read_fact(connection, RECEIPTS_HELD))
     openings = tables.load_epochs(connection)
     last = epochs.last()

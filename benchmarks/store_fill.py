@@ -23,7 +23,7 @@ from agent.store.port import Candidate, Outcome, StoredEvent, Submission
 from agent.store.schema import database, tables
 from agent.store.write.connection import new_epoch
 from contract.event import Event
-from contract.record import ClockTrust, Shared
+from contract.record import ClockTrust, SharedDay
 
 GATEWAY = "gw-bench"
 DEVICES = 200
@@ -108,7 +108,7 @@ def _add(
                 connection,
                 first,
                 [
-                    pack(StoredEvent(at, piece, tails[at % TAILS], ClockTrust.TRUSTED, Shared.TIME, None))
+                    pack(StoredEvent(at, piece, tails[at % TAILS], ClockTrust.TRUSTED, SharedDay.TIME, None))
                     for at, piece in enumerate(pieces, first)
                 ],
             )

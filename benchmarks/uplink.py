@@ -25,7 +25,7 @@ from benchmarks import report
 from benchmarks.report import Figure
 from contract.event import Event, Label, Value
 from contract.fingerprint import fingerprint
-from contract.record import ClockTrust, Record, Shared, encode_record, encode_tail
+from contract.record import ClockTrust, Record, SharedDay, encode_record, encode_tail
 from simulators.payloads import device_name
 from simulators.services.kafka.broker import Broker
 
@@ -64,7 +64,7 @@ def records() -> Iterator[Record]:
     for number, event in enumerate(readings(), 1):
         received, label = START_MS + number * STEP_MS + 40, Label("7d1f3a9c5be20846", number)
         mark, via = fingerprint(event), "coap" if event.time is None else "zigbee2mqtt"
-        shared = Shared.NONE if event.time is None else Shared.TIME
+        shared = SharedDay.NONE if event.time is None else SharedDay.TIME
         tail = encode_tail(event, received, via)
         yield encode_record(mark, "gw-1", label, tail, ClockTrust.TRUSTED, shared, event.time)
 

@@ -193,11 +193,11 @@ class Reader:
         logger.info("stage=subscribed topic=%s table=%s", self._topic, self._table.id)
         try:
             while not stop.is_set():
-                self.turn()
+                self.run_once()
         finally:
             self.close()
 
-    def turn(self) -> None:
+    def run_once(self) -> None:
         """Poll once, write what was read, and give the receipts that are due."""
         polled = self._consumer.consume(BATCH_MESSAGES_MAX, WAIT_SECONDS)
         records = [message for message in polled if self._is_record(message)]

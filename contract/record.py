@@ -67,7 +67,7 @@ class ClockTrust(StrEnum):
     UNTRUSTED = "untrusted"
 
 
-class Shared(StrEnum):
+class SharedDay(StrEnum):
     """The day that all duplicates of an event share: that of its time, that of its label's acceptance, or none."""
 
     TIME = "time"
@@ -164,7 +164,7 @@ def encode_record(  # noqa: PLR0913  # what a record states
     label: Label,
     tail: bytes,
     clock: ClockTrust,
-    shared: Shared,
+    shared: SharedDay,
     bound: int | None,
     *,
     sign: Callable[[bytes, bytes, bytes], bytes] | None = None,

@@ -26,7 +26,7 @@ class InDoubtBatches:
         """Return the state in which this batch is in flight."""
         return InDoubtBatches(first, last, self.lost_max)
 
-    def settled(self) -> InDoubtBatches:
+    def arrived(self) -> InDoubtBatches:
         """Return the state after the batch in flight has arrived."""
         return InDoubtBatches(lost_max=self.lost_max)
 
@@ -45,7 +45,7 @@ def read_in_doubt(fact: str | None) -> InDoubtBatches:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldEvent:
+class OversizedEvent:
     """An event that Kafka has refused and that is tried again."""
 
     size: int
@@ -59,14 +59,14 @@ class HeldEvent:
     """For how long Kafka has refused it, counting only the time in which a broker answered."""
 
 
-def write_held(held: Mapping[int, HeldEvent]) -> str:
+def write_oversized(held: Mapping[int, OversizedEvent]) -> str:
     """Return the fact's text: the held events by position."""
     return json.dumps({position: asdict(event) for position, event in held.items()})
 
 
-def read_held(fact: str | None) -> dict[int, HeldEvent]:
+def read_oversized(fact: str | None) -> dict[int, OversizedEvent]:
     """Return the held events by position, as the fact has them."""
-    return {int(position): HeldEvent(**event) for position, event in json.loads(fact or "{}").items()}
+    return {int(position): OversizedEvent(**event) for position, event in json.loads(fact or "{}").items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,19 +15,19 @@ from confluent_kafka import KafkaException
 from agent.backoff import Backoff
 from agent.clock import Clock
 from agent.config.settings import KafkaSettings
-from agent.forward.delivery.at_least_once import AtLeastOnce
-from agent.forward.delivery.at_most_once import AtMostOnce, abandon_in_doubt
-from agent.forward.delivery.exactly_once import ExactlyOnce
-from agent.forward.delivery.lanes import Expiry, Gathering, Turn
-from agent.forward.delivery.oversized import Oversized
-from agent.forward.delivery.session import Mode, SessionContext
 from agent.forward.errors import ClonedError, KafkaSettingsError, RefusedError, RenewalError, SessionError
 from agent.forward.kafka.client import LastError, describe, open_admin, open_signer, producer_config
 from agent.forward.kafka.connect import check_reachable
-from agent.forward.kafka.health import Link
+from agent.forward.kafka.health import TopicLink
 from agent.forward.kafka.login_files import CHECK_SECONDS, Hours, LoginFiles, SessionStop, WallSteps
 from agent.forward.kafka.topic import TopicWatch, create_command, partition_of
 from agent.forward.kafka.uplink import Uplink, open_uplink
+from agent.forward.modes.at_least_once import AtLeastOnce
+from agent.forward.modes.at_most_once import AtMostOnce, abandon_in_doubt
+from agent.forward.modes.exactly_once import ExactlyOnce
+from agent.forward.modes.lanes import Expiry, Gathering, Turn
+from agent.forward.modes.oversized import Oversized
+from agent.forward.modes.session import Mode, SessionContext
 from agent.store.facts import FORWARDER_STOPPED
 from agent.store.port import Outbox, OutboxError
 from agent.telemetry.links import Links
@@ -93,7 +93,7 @@ class Forwarder:
         """The cap on what is sent; None where there is none."""
         self._oversized: Oversized | None = None
         """Shared by all sessions; read from the store by the first one."""
-        self._link = Link(links, create_command(settings))
+        self._link = TopicLink(links, create_command(settings))
 
     def run(self, stop: threading.Event) -> None:
         """Forward until `stop` is set; blocks, and needs a thread of its own.

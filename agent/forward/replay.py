@@ -10,13 +10,13 @@ from typing import Final
 from confluent_kafka import KafkaException, Producer
 
 from agent.config.settings import KafkaSettings
-from agent.forward.delivery.at_least_once import AtLeastOnce
-from agent.forward.delivery.in_flight import InFlightBatch
-from agent.forward.delivery.session import POLL_SECONDS_MAX, discard, hand_over, serve
 from agent.forward.errors import SessionError
 from agent.forward.kafka.client import LastError, describe, open_admin, open_signer, producer_config
 from agent.forward.kafka.record import encode
 from agent.forward.kafka.topic import TopicWatch, partition_of
+from agent.forward.modes.at_least_once import AtLeastOnce
+from agent.forward.modes.in_flight import InFlightBatch
+from agent.forward.modes.session import POLL_SECONDS_MAX, discard, hand_over, serve
 from agent.store.port import StoredEvent
 
 OUTSTANDING_MAX: Final = 5_000

@@ -13,7 +13,7 @@ from agent.store.port import Candidate
 from contract import cbor
 from contract.event import Event
 from contract.fingerprint import FINGERPRINT_BYTES, fingerprint, identity, needs_label
-from contract.record import ClockTrust, Shared, encode_tail, read_data
+from contract.record import ClockTrust, SharedDay, encode_tail, read_data
 
 ZIGBEE2MQTT: Final = "zigbee2mqtt"
 """The `via` whose `time` is Zigbee2MQTT's stamp and not the sensor's own."""
@@ -31,16 +31,20 @@ def identify(event: Event, via: str, received: int, clock: ClockTrust, settings:
     if settings.rules and (rule := rule_for(settings.rules, event.device)) is not None:
         return _by_rule(rule, event, tail, received, clock, settings)
     if needs_label(event):
-        return Candidate(event, None, tail, received, clock, Shared.LABEL, received, _similarity_key(event, tail))
+        return Candidate(event, None, tail, received, clock, SharedDay.LABEL, received, _similarity_key(event, tail))
     if event.time is not None:
         suspicious, seconds = None, None
         if event.id is not None:
             suspicious = _similarity_key(event, tail)
         elif via == ZIGBEE2MQTT:
             suspicious, seconds = _similarity_key(event, tail), ZIGBEE_REPEAT_SECONDS
-        return Candidate(event, fingerprint(event), tail, received, clock, Shared.TIME, event.time, suspicious, seconds)
+        return Candidate(
+            event, fingerprint(event), tail, received, clock, SharedDay.TIME, event.time, suspicious, seconds
+        )
     bound = _bound(received, settings)
-    return Candidate(event, fingerprint(event), tail, received, clock, Shared.NONE, bound, _similarity_key(event, tail))
+    return Candidate(
+        event, fingerprint(event), tail, received, clock, SharedDay.NONE, bound, _similarity_key(event, tail)
+    )
 
 
 def _by_rule(
@@ -56,7 +60,7 @@ def _by_rule(
             tail,
             received,
             clock,
-            Shared.LABEL,
+            SharedDay.LABEL,
             received,
             similar,
             fields=fields,
@@ -64,7 +68,7 @@ def _by_rule(
             retransmission_seconds=rule.window_seconds or 0.0,
         )
     timed = event.time is not None and "time" in fields
-    shared, bound = (Shared.TIME, event.time) if timed else (Shared.NONE, _bound(received, settings))
+    shared, bound = (SharedDay.TIME, event.time) if timed else (SharedDay.NONE, _bound(received, settings))
     return Candidate(event, fingerprint(event, fields), tail, received, clock, shared, bound, similar, fields=fields)
 
 

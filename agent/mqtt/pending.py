@@ -65,7 +65,7 @@ class PendingMessages:
         """Drop the released messages."""
         self._released.clear()
 
-    def take_overdue(self, before: float, count_max: int, bytes_max: int) -> list[PendingMessage]:
+    def pop_overdue(self, before: float, count_max: int, bytes_max: int) -> list[PendingMessage]:
         """Remove and return the messages that have waited since before a given time, and the oldest beyond the bounds.
 
         A single message of any size may wait.

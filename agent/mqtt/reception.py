@@ -211,7 +211,7 @@ class Reception:
         listed, now, limits = self._routes.names.has_list, self._loop.time(), self._limits
         if listed:
             since_max = now - limits.unknown_seconds
-            self._give_up(self._pending.take_overdue(since_max, limits.held_max, limits.held_bytes_max))
+            self._give_up(self._pending.pop_overdue(since_max, limits.held_max, limits.held_bytes_max))
         if self._timer is None and (since := self._pending.since) is not None:
             self._timer = self._loop.call_at((since if listed else now) + limits.unknown_seconds, self._on_timer)
 
@@ -247,20 +247,20 @@ class Reception:
         def respond(answer: Answer) -> None:
             if subscribed and answer.status is not Status.UNAVAILABLE:
                 self._routes.note_outcome(subscribed, answer.reason)
-            self._settle(ack, answer)
+            self._end_submission(ack, answer)
 
         self._begin_submission()
         self._receive(delivery, respond)
 
     def _reject(self, ack: PendingAck, delivery: Delivery, reason: str) -> None:
         self._begin_submission()
-        self._record(delivery, reason, partial(self._settle, ack))
+        self._record(delivery, reason, partial(self._end_submission, ack))
 
     def _begin_submission(self) -> None:
         self._submitted += 1
         self._idle.clear()
 
-    def _settle(self, ack: PendingAck, answer: Answer) -> None:
+    def _end_submission(self, ack: PendingAck, answer: Answer) -> None:
         """End a submission by its outcome."""
         self._submitted -= 1
         if not self._submitted:

@@ -116,7 +116,7 @@ class EventStore:
         """Write the marks and the counts of duplicates that wait for a transaction; raise one of FAILURES; blocks."""
         self._writer.call(self._maintenance.flush)
 
-    async def turn(self) -> None:
+    async def barrier(self) -> None:
         """Wait for an iteration of the writer: submissions queued before are then on disk, or refused."""
         turned: asyncio.Future[None] = self._loop.create_future()
         self._writer.put(lambda: self._loop.call_soon_threadsafe(_resolve, turned))

@@ -14,7 +14,7 @@ from agent.store.port import Candidate, ClosedSection, LabelRange
 from contract.event import Event, Label, Value, gateway_device
 from contract.fields import VERSION
 from contract.fingerprint import fingerprint
-from contract.record import ClockTrust, Shared, encode_tail
+from contract.record import ClockTrust, SharedDay, encode_tail
 
 STARTED = "gateway.started"
 GAP = "gateway.gap"
@@ -125,7 +125,7 @@ def clock_correction(
 
 def _candidate(event: Event, received: int, clock: ClockTrust) -> Candidate:
     tail = encode_tail(event, received, "gateway")
-    return Candidate(event, fingerprint(event), tail, received, clock, Shared.LABEL, received)
+    return Candidate(event, fingerprint(event), tail, received, clock, SharedDay.LABEL, received)
 
 
 @dataclass(frozen=True, slots=True)

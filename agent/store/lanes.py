@@ -104,10 +104,10 @@ class LaneStores:
         for store in self.by_lane.values():
             store.flush()
 
-    async def turn(self) -> None:
+    async def barrier(self) -> None:
         """Wait for an iteration of each store's writer."""
         for store in self.by_lane.values():
-            await store.turn()
+            await store.barrier()
 
     def counts(self) -> EventCounts:
         """Count the events that are new, forwarded, processed and still kept, and lost."""

@@ -77,8 +77,8 @@ class StoreOutbox:
     def wait(self, after: int, seconds: float) -> bool:
         return self._memory.progress.wait(after, seconds)
 
-    def take_returned(self) -> bool:
-        return self._memory.progress.take_returned()
+    def pop_returned(self) -> bool:
+        return self._memory.progress.pop_returned()
 
     def epoch(self) -> str:
         return self._transactions.connection.epoch.name

@@ -11,7 +11,7 @@ from typing import Final, Protocol, final
 
 from contract.event import Event, Label
 from contract.fingerprint import IDENTITY_FIELDS
-from contract.record import ClockTrust, Shared
+from contract.record import ClockTrust, SharedDay
 
 
 @final
@@ -26,7 +26,7 @@ class Candidate:
     """The record's value without fingerprint and label (contract.record.encode_tail)."""
     received: int
     clock: ClockTrust
-    shared: Shared
+    shared: SharedDay
     bound: int | None
     similarity_key: int | None
     """Hash of the fields that a suspected duplicate would share; None where equal data raises no suspicion."""
@@ -46,7 +46,7 @@ class Candidate:
         tail: bytes,
         received: int,
         clock: ClockTrust,
-        shared: Shared,
+        shared: SharedDay,
         bound: int | None,
         similarity_key: int | None = None,
         similarity_seconds: float | None = None,
@@ -176,7 +176,7 @@ class StoredEvent:
     fingerprint: bytes
     tail: bytes
     clock: ClockTrust
-    shared: Shared
+    shared: SharedDay
     bound: int | None
     label: Label
     """Follows from the position and the epochs; NO_LABEL where those were not looked at."""
@@ -187,7 +187,7 @@ class StoredEvent:
         fingerprint: bytes,
         tail: bytes,
         clock: ClockTrust,
-        shared: Shared,
+        shared: SharedDay,
         bound: int | None,
         label: Label = NO_LABEL,
     ) -> None:
@@ -270,7 +270,7 @@ class Outbox(Protocol):
     def wait(self, after: int, seconds: float) -> bool:
         """Wait for a `new` event above `after` or a returned batch; return False where the time is over."""
 
-    def take_returned(self) -> bool:
+    def pop_returned(self) -> bool:
         """Whether batches were returned since the last call; if so, start again from the lowest new event."""
 
     def epoch(self) -> str:

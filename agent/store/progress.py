@@ -81,7 +81,7 @@ class Progress:
                 lambda: self._returned or self._coverage.next_new(after, self._end) is not None, seconds
             )
 
-    def take_returned(self) -> bool:
+    def pop_returned(self) -> bool:
         """Whether batches were returned since the last call."""
         with self._changed:
             returned, self._returned = self._returned, False
@@ -107,7 +107,7 @@ class Progress:
     def mark_processed(self, batches: Sequence[Batch], monotonic_ms: int, floor: int) -> None:
         """Mark batches processed; `floor` is the lowest position that is still kept."""
         with self._changed:
-            for batch in self._take(batches):
+            for batch in self._uncover(batches):
                 self._coverage.processed.add(batch.first, batch.last)
             self._append_processed()
             self.processed_times.note(monotonic_ms, self._coverage.processed_to(floor))
@@ -115,7 +115,7 @@ class Progress:
     def return_batches(self, batches: Sequence[Batch]) -> None:
         """Make batches new again."""
         with self._changed:
-            self._take(batches)
+            self._uncover(batches)
             self._returned = True
             self._changed.notify_all()
 
@@ -198,7 +198,7 @@ class Progress:
         for first, last in self._coverage.processed.holes(batch.first, batch.last):
             part = replace(batch, first=first, last=last)
             merged = _merge(self._unwritten, part)
-            if merged is not None and self._unwritten is not None and self._coverage.take(self._unwritten):
+            if merged is not None and self._unwritten is not None and self._coverage.uncover(self._unwritten):
                 part = merged
             self._coverage.add_forwarded(part)
             self._unwritten = part
@@ -209,7 +209,7 @@ class Progress:
         before = self._coverage.forwarded()
         merged = {batch.first: batch for batch in _merge_adjacent(before)}
         replaced = [batch for batch in before if merged.get(batch.first) is not batch]
-        self._take(replaced)
+        self._uncover(replaced)
         for whole in [merged[batch.first] for batch in replaced if batch.first in merged]:
             self._coverage.add_forwarded(whole)
             self._changes.append(partial(tables.insert_batch, batch=whole))
@@ -220,11 +220,11 @@ class Progress:
         """Remove from the batches what is processed, so that each position has one state."""
         processed = self._coverage.processed
         for batch in self._coverage.forwarded():
-            if list(processed.holes(batch.first, batch.last)) != [(batch.first, batch.last)] and self._take([batch]):
+            if list(processed.holes(batch.first, batch.last)) != [(batch.first, batch.last)] and self._uncover([batch]):
                 self._cover(batch)
 
-    def _take(self, batches: Sequence[Batch]) -> list[Batch]:
-        taken = [batch for batch in batches if self._coverage.take(batch)]
+    def _uncover(self, batches: Sequence[Batch]) -> list[Batch]:
+        taken = [batch for batch in batches if self._coverage.uncover(batch)]
         self._changes.extend(partial(tables.delete_batch, batch=batch) for batch in taken)
         return taken
 
@@ -246,7 +246,7 @@ class ProcessedTimes:
                 self._times.pop()
             self._times.append((monotonic_ms, position))
 
-    def take(self, until_ms: int) -> int | None:
+    def pop_until(self, until_ms: int) -> int | None:
         """Remove the notes up to a time; return the position of the latest of them, None where there is none."""
         position = None
         with self._lock:

@@ -78,7 +78,7 @@ class Coverage:
         """Cover the positions of a batch."""
         insort(self._batches, batch, key=_first)
 
-    def take(self, batch: Batch) -> bool:
+    def uncover(self, batch: Batch) -> bool:
         """Uncover a batch; return False where it is not covered exactly as given."""
         at = bisect_left(self._batches, batch.first, key=_first)
         if at == len(self._batches) or self._batches[at] != batch:

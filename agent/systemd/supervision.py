@@ -38,7 +38,7 @@ async def supervise(notifier: Notifier, store: LaneStores, addresses: str) -> No
     notifier.ready(_status(store, addresses, trouble))
     interval = STATUS_SECONDS if notifier.watchdog_seconds is None else notifier.watchdog_seconds / TURNS_PER_WATCHDOG
     while True:
-        await store.turn()
+        await store.barrier()
         notifier.alive()
         notifier.status(_status(store, addresses, await asyncio.to_thread(store.trouble)))
         await asyncio.sleep(interval)

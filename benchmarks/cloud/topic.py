@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint
-from contract.record import ClockTrust, Record, Shared, encode_record, encode_tail
+from contract.record import ClockTrust, Record, SharedDay, encode_record, encode_tail
 
 DUPLICATES = 0.1
 DISTANCE_RECORDS = 20_000
@@ -19,7 +19,7 @@ DEVICES = 500
 VALUE_BYTES = 200
 
 
-def records(count: int, time_ms: int, *, shared: Shared = Shared.TIME, seed: int = 7) -> Iterator[Record]:
+def records(count: int, time_ms: int, *, shared: SharedDay = SharedDay.TIME, seed: int = 7) -> Iterator[Record]:
     """Yield records of about VALUE_BYTES, a tenth of which repeat an earlier one as another gateway's."""
     chance = random.Random(seed)
     recent: list[Event] = []
@@ -57,15 +57,15 @@ def send(bootstrap_servers: str, topic: str, records: Iterator[Record]) -> int:
     return sent
 
 
-def _event(number: int, time_ms: int, shared: Shared, chance: random.Random) -> Event:
+def _event(number: int, time_ms: int, shared: SharedDay, chance: random.Random) -> Event:
     device = f"urn:dev:mac:{number % DEVICES:016x}"
-    moment = time_ms + number % 1000 if shared is Shared.TIME else None
+    moment = time_ms + number % 1000 if shared is SharedDay.TIME else None
     return Event(device, id=number, time=moment, data={"t": round(chance.uniform(-20, 40), 2), "rh": number % 100})
 
 
-def _record(event: Event, gateway: str, label: Label, shared: Shared) -> Record:
+def _record(event: Event, gateway: str, label: Label, shared: SharedDay) -> Record:
     received = time.time_ns() // 1_000_000
     mark = fingerprint(event)
-    bound = event.time if shared is Shared.TIME else None
+    bound = event.time if shared is SharedDay.TIME else None
     tail = encode_tail(event, received, "coap")
     return encode_record(mark, gateway, label, tail, ClockTrust.TRUSTED, shared, bound)

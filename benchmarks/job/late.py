@@ -11,11 +11,11 @@ from statistics import mean
 from benchmarks.cloud import topic
 from benchmarks.cloud.runs import RUN_SECONDS_MAX, STATE_AGE_SECONDS, Bench
 from benchmarks.report import Figure, against
-from contract.record import Record, Shared
+from contract.record import Record, SharedDay
 
 DAY_MS = 86_400_000
 TOPIC = "late"
-GOALS = {Shared.TIME: ("within one day", 15_000), Shared.NONE: ("over all days", 10_000)}
+GOALS = {SharedDay.TIME: ("within one day", 15_000), SharedDay.NONE: ("over all days", 10_000)}
 GOAL_ROWS = 10_000_000
 SMALL_ROWS, SMALL_BATCHES, SMALL_TURNS = 2_000, 10, 3
 LATE_SHARE = 0.01

@@ -46,7 +46,7 @@ from contract.record import (
     VALUE_BYTES_MAX,
     VALUE_PREFIX,
     ClockTrust,
-    Shared,
+    SharedDay,
 )
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -58,7 +58,7 @@ _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _FINGERPRINT, _EPOCH = re.compile(rb"[0-9a-f]{32}"), re.compile(rb"[0-9a-f]{16}")
 _COUNT, _NUMBER = re.compile(rb"0|[1-9][0-9]{0,15}"), re.compile(rb"-?(?:0|[1-9][0-9]{0,18})")
 _TIMESTAMP = re.compile(rb"\s*(\d{4})-(\d\d?)-(\d\d?)[ T](\d\d?):(\d\d?):(\d\d?)(?:\.(\d*))?Z")
-_CLOCKS, _SHARED = ({one.value.encode() for one in kind} for kind in (ClockTrust, Shared))
+_CLOCKS, _SHARED = ({one.value.encode() for one in kind} for kind in (ClockTrust, SharedDay))
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGERS = (Kind.INTEGER, Kind.TIME)
 _LONG = 1 << 63
@@ -150,7 +150,7 @@ def judge(  # a record, and what it is compared with
         "sequence": int(said.sequence),
         "shared": said.shared.decode(),
     }
-    in_identity = said.event_time if said.shared.decode() == Shared.TIME else None
+    in_identity = said.event_time if said.shared.decode() == SharedDay.TIME else None
     columns["event_time"] = columns["event_time"] or in_identity
     columns["day"] = _day(in_identity or said.received, columns["appended"])
     columns |= zip(DEVICE, known.get(device, ()), strict=False)
@@ -190,7 +190,7 @@ def _reason(key: bytes | None, value: bytes | None, said: _Headers) -> Reason | 
         return Reason.SHARED
     if value is None or not _value_is_whole(value, said.id or b""):
         return Reason.VALUE
-    is_bound = said.shared.decode() != Shared.TIME or _moment(said.bound) == said.event_time
+    is_bound = said.shared.decode() != SharedDay.TIME or _moment(said.bound) == said.event_time
     return None if is_bound and _value_says_the_same(key, value, said) else Reason.CONTRADICTION
 
 

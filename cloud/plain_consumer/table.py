@@ -145,7 +145,7 @@ class ConsumerTable:
                 for row in made.staged(types):
                     copy.write_row(row)
             own = Own(tuple(types), made.rejected, self._next_key() if self._keeps_new else None)
-            return self._tables.take(self._connection, _STAGING, topic, topic_id, own)
+            return self._tables.move(self._connection, _STAGING, topic, topic_id, own)
 
     def due(self, partitions: Iterable[int]) -> list[int]:
         """Return the numbers of the batches, in their order, whose effects in these partitions are not done."""

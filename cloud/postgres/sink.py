@@ -136,7 +136,7 @@ class PostgresSink:
                     own = Own(made.columns.names, made.rejected)
             logger.info("batch=%d stage=staged rows=%d", commit.batch, sent)
             with durable_transaction(connection):
-                written = self._take(connection, staging, sent, commit, own)
+                written = self._move(connection, staging, sent, commit, own)
             self._known = commit.version
         return written
 
@@ -161,7 +161,7 @@ class PostgresSink:
         with jvm.errors_of_executors():
             return int(lines(frame, {**STAGED, **own}).rdd.mapPartitions(copier).sum())
 
-    def _take(self, connection: psycopg.Connection, staging: str, sent: int, commit: Commit, own: Own) -> Written:
+    def _move(self, connection: psycopg.Connection, staging: str, sent: int, commit: Commit, own: Own) -> Written:
         if connection.execute(self._sql(Statements.ADVANCE), self._owner(commit)).rowcount == 0:
             raise self._changed(connection)
         counted = connection.execute(self._sql("SELECT count(*) FROM {staging}", staging)).fetchone()
@@ -170,7 +170,7 @@ class PostgresSink:
         version = commit.version if self._keeps_new else None
         if self._keeps_new:
             connection.execute(self._sql(Statements.FORGET_NEW))
-        return self._tables.take(connection, staging, commit.topic, commit.topic_id, replace(own, version=version))
+        return self._tables.move(connection, staging, commit.topic, commit.topic_id, replace(own, version=version))
 
     def _check_claim(self, connection: psycopg.Connection) -> None:
         """Raise StopError where another job has committed since, whose staging table must stay."""

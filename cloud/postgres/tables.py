@@ -72,7 +72,7 @@ class PostgresTables:
                 f"Otherwise start with a new checkpoint and --succeeds {self.id}"
             )
 
-    def take(
+    def move(
         self,
         connection: psycopg.Connection,
         staging: str | sql.Identifier,

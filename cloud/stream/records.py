@@ -30,7 +30,7 @@ from contract.record import (
     VALUE_BYTES_MAX,
     VALUE_PREFIX,
     ClockTrust,
-    Shared,
+    SharedDay,
 )
 
 _PARTITIONS_MAX = 1 << 20
@@ -213,7 +213,7 @@ def _reason() -> Column:
         & _is_timestamp("received")
         & ((F.col("bound_text") == UNKNOWN) | _is_timestamp("bound")),
         Reason.CLOCK: F.col("clock").isin([clock.value for clock in ClockTrust]),
-        Reason.SHARED: F.col("shared").isin([shared.value for shared in Shared]),
+        Reason.SHARED: F.col("shared").isin([shared.value for shared in SharedDay]),
         Reason.VALUE: _value_is_whole(),
         Reason.CONTRADICTION: _value_says_the_same() & _time_is_bound(),
     }
@@ -278,12 +278,12 @@ def _value_says_the_same() -> Column:
 
 def _time_is_bound() -> Column:
     """Whether a time that says where duplicates are is that of the statement, which a MAC covers, unlike `ce_time`."""
-    return (F.col("shared") != Shared.TIME.value) | (F.col("bound") == F.col("event_time"))
+    return (F.col("shared") != SharedDay.TIME.value) | (F.col("bound") == F.col("event_time"))
 
 
 def _bound_is_implied() -> Column:
     """Whether a bound is the one that the acceptance implies; another one would skip look-ups."""
-    return (F.col("shared") != Shared.LABEL.value) | (F.col("bound") == F.col("received"))
+    return (F.col("shared") != SharedDay.LABEL.value) | (F.col("bound") == F.col("received"))
 
 
 def _after(prefix: str, text: Column) -> Column:

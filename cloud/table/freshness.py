@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from contract.record import ClockTrust, Shared
+from contract.record import ClockTrust, SharedDay
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def is_fresh(horizon: Horizon) -> Column:
     return F.expr(
         f"""coalesce(
             clock = '{ClockTrust.TRUSTED}'
-            AND shared <> '{Shared.NONE}'
+            AND shared <> '{SharedDay.NONE}'
             AND unix_millis(bound) >= {born}
             AND unix_millis(received) <= unix_millis(appended) + {ahead}
             AND unix_micros(bound) <= unix_micros(received) + 1000L * {early}

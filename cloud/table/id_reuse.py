@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from cloud.table.layout import Reason
-from contract.record import ClockTrust, Shared
+from contract.record import ClockTrust, SharedDay
 
 SPAN_BYTES = 8
 _LABEL = ("epoch", "sequence")
@@ -34,7 +34,7 @@ def span(retention_seconds: int) -> Column:
 
 def is_without_time() -> Column:
     """Whether the identity has an id, and neither a time nor a label that distinguishes it from a later one."""
-    return F.col("shared") == Shared.NONE.value
+    return F.col("shared") == SharedDay.NONE.value
 
 
 def first_of_each(good: DataFrame) -> DataFrame:

@@ -14,7 +14,7 @@ from cloud.table import id_reuse
 from cloud.table.freshness import Horizon, latest_ahead
 from cloud.table.layout import DAY_OUTSIDE
 from cloud.table.rows import day_of
-from contract.record import Shared
+from contract.record import SharedDay
 
 DAYS_MAX = 1000
 """The number of days up to which a look-up is limited to them; with more it reads all days."""
@@ -102,7 +102,7 @@ def count_rows(judged: DataFrame, horizon: Horizon) -> BatchCounts:
     bad = F.col("reason").isNotNull()
     late = ~bad & ~F.col("fresh")
     anywhere = late & id_reuse.is_without_time()
-    by_time, by_label = (late & (F.col("shared") == shared.value) for shared in (Shared.TIME, Shared.LABEL))
+    by_time, by_label = (late & (F.col("shared") == shared.value) for shared in (SharedDay.TIME, SharedDay.LABEL))
     row = judged.agg(
         F.count("*").alias("rows"),
         F.count_if(bad).alias("bad"),

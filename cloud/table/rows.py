@@ -22,7 +22,7 @@ from cloud.table import devices, layout
 from cloud.table.layout import AHEAD_DAYS_MAX, BEFORE_DATA, DAY_OUTSIDE, ENTRY_BEHIND_DATA, PAST_DAYS_MAX, VIA, YEARS
 from contract.event import TIME_MAX, TIME_MIN
 from contract.fields import FIELDS, OBJECTS, Field, Kind, exact_text
-from contract.record import Shared
+from contract.record import SharedDay
 
 TYPES: dict[str, DataType] = {
     kind.simpleString(): kind
@@ -114,7 +114,7 @@ def _of_value(field: Field) -> Column:
 
 
 def _identity_time() -> Column:
-    return F.when(F.col("shared") == Shared.TIME.value, F.col("event_time"))
+    return F.when(F.col("shared") == SharedDay.TIME.value, F.col("event_time"))
 
 
 def _object(name: str) -> Column:

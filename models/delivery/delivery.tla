@@ -78,7 +78,7 @@ EndSession(a) ==
   /\ UNCHANGED <<kafka, disk>>
 
 ----
-\* A session begins (agent/forward/delivery/exactly_once.py, open)
+\* A session begins (agent/forward/modes/exactly_once.py, open)
 
 \* init_transactions ends what an earlier producer of the id has begun: as was decided, else by an abort.
 InitTransactions(a) ==

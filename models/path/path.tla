@@ -104,7 +104,7 @@ KillAgent ==
   /\ UNCHANGED <<sensor, stored, kept, marked, pinned, kafka, group, cloud>>
 
 ----
-\* The forwarder (agent/forward/delivery/at_least_once.py, confirmation.py, in_flight.py)
+\* The forwarder (agent/forward/modes/at_least_once.py, confirmation.py, in_flight.py)
 
 \* The topic's id is read first, then the leader epochs.
 Open ==

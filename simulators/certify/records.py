@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint, needs_label
-from contract.record import STATEMENT, ClockTrust, Headers, Shared, encode_record, encode_tail
+from contract.record import STATEMENT, ClockTrust, Headers, SharedDay, encode_record, encode_tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class RecordSource:
         tail = encode_tail(event, received, "coap")
         return Record(*encode_record(mark, self.name, label, tail, self.clock, *self._bound(event, received)))
 
-    def _bound(self, event: Event, received: int) -> tuple[Shared, int | None]:
+    def _bound(self, event: Event, received: int) -> tuple[SharedDay, int | None]:
         if event.time is not None:
-            return Shared.TIME, event.time
+            return SharedDay.TIME, event.time
         if event.id is not None:
-            return Shared.NONE, None if self.horizon is None else received - self.horizon
-        return Shared.LABEL, received
+            return SharedDay.NONE, None if self.horizon is None else received - self.horizon
+        return SharedDay.LABEL, received
 
     def records(self, events: Iterable[Event], received: int | None = None) -> list[Record]:
         """Accept several."""

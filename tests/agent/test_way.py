@@ -62,7 +62,7 @@ async def test_an_event_passes_few_files_on_its_way_to_its_ack(tmp_path: Path) -
                 with Sensor(server.port, "127.0.0.1") as sensor:
                     for number in range(8):
                         datagram = post(number, payload=b"\xa2\x62id%c\x64data\xa1\x61x\x01" % number)
-                        await store.turn()
+                        await store.barrier()
                         way.calls = []
                         sensor.send(datagram)
                         assert (await sensor.receive()).code == CHANGED

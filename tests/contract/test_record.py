@@ -24,7 +24,7 @@ from contract.record import (
     VALUE_PREFIX,
     VIA_START,
     ClockTrust,
-    Shared,
+    SharedDay,
     encode_record,
     encode_source,
     encode_tail,
@@ -46,7 +46,7 @@ RECEIVED = 1_763_706_000_123
 
 def headers_of(event: Event, bound: int | None = None) -> list[tuple[str, bytes]]:
     name, tail = fingerprint(event, label=LABEL), encode_tail(event, RECEIVED, "coap")
-    key, value, headers = encode_record(name, "gw-1", LABEL, tail, ClockTrust.UNTRUSTED, Shared.TIME, bound)
+    key, value, headers = encode_record(name, "gw-1", LABEL, tail, ClockTrust.UNTRUSTED, SharedDay.TIME, bound)
     assert (key, value) == (event.device.encode(), encode_value(name, "gw-1", LABEL, tail))
     return headers
 
@@ -79,7 +79,7 @@ def test_headers_stand_in_their_order_and_the_bound_is_a_word_also_where_unknown
 def test_the_label_is_read_out_of_the_statement(sequence: int, epoch: str) -> None:
     tail = encode_tail(Event("a"), RECEIVED, "coap")
     _, _, headers = encode_record(
-        bytes(16), "gw-1", Label(epoch, sequence), tail, ClockTrust.TRUSTED, Shared.NONE, None
+        bytes(16), "gw-1", Label(epoch, sequence), tail, ClockTrust.TRUSTED, SharedDay.NONE, None
     )
     for later in (b"", b" a word", b" "):
         assert read_stated_label(headers[-1][1] + later) == ("gw-1", Label(epoch, sequence))
@@ -213,7 +213,7 @@ def test_names_of_devices_that_strangers_choose_take_bounded_memory(characters: 
     for number in range(SOURCES_KEPT + 2_000):
         device = f"{number:06d}".ljust(characters, "\U0001f600")
         tail = f'"device":"{device}","type":"reading","received":1,"via":"coap"'.encode()
-        encode_record(bytes(16), "gw-1", LABEL, tail, ClockTrust.TRUSTED, Shared.NONE, None)
+        encode_record(bytes(16), "gw-1", LABEL, tail, ClockTrust.TRUSTED, SharedDay.NONE, None)
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert used < 12 << 20

@@ -41,6 +41,15 @@ def test_the_reference_of_the_configuration_is_the_settings() -> None:
     assert (DOCS / "configuration.md").read_text() == reference.document()
 
 
+def test_the_files_of_the_way_of_an_event_are_there() -> None:
+    drawing = (DOCS / "architecture.md").read_text().partition("```\n")[2].partition("```")[0]
+    named = re.findall(r"[a-z_0-9/]+\.py", drawing)
+    assert len(named) > 30
+    assert [
+        file for file in named if not any((ROOT / folder / file).is_file() for folder in ("agent", "cloud", "."))
+    ] == []
+
+
 def test_every_configuration_in_the_documents_is_taken() -> None:
     named = ("configuration", "identity", "lanes", "mappings", "operations", "oscore", "zigbee2mqtt")
     pages = [ROOT / "README.md", *(DOCS / f"{name}.md" for name in named)]

@@ -12,7 +12,7 @@ from tests.simulators.mutants import ack_before_commit, fingerprint_forgotten, r
 
 def mark_before_report() -> None:
     """Count a batch as acked once it is sent."""
-    from agent.forward.delivery.in_flight import InFlightBatch
+    from agent.forward.modes.in_flight import InFlightBatch
 
     InFlightBatch.acked = property(lambda batch: batch.failure is None)  # type: ignore[assignment]
 
@@ -43,7 +43,7 @@ def holes_purged() -> None:
 
 def topic_unchecked() -> None:
     """Mark batches of a topic that is no longer the session's."""
-    from agent.forward.delivery import confirmation
+    from agent.forward.modes import confirmation
 
     module: Any = confirmation
     request = confirmation.Confirmation.request
@@ -57,7 +57,7 @@ def topic_unchecked() -> None:
 
 def leader_unchecked() -> None:
     """Mark a batch whose leader has changed between send and ack, under the later epoch."""
-    from agent.forward.delivery.in_flight import InFlightBatch
+    from agent.forward.modes.in_flight import InFlightBatch
     from agent.store.port import Batch, Offsets
 
     def batch(self: InFlightBatch, topic_id: str, leader_epochs: Any) -> Batch:
@@ -147,8 +147,8 @@ def first_part_acked() -> None:
 
 def middle_epochs_unknown() -> None:
     """Note of a transaction's labels those of the first and of the last epoch."""
-    from agent.forward.delivery import exactly_once
-    from agent.forward.delivery.transaction import Intent
+    from agent.forward.modes import exactly_once
+    from agent.forward.modes.transaction import Intent
 
     module: Any = exactly_once
     module.Intent = lambda marker, previous, batch, labels: Intent(marker, previous, batch, (labels[0], labels[-1]))
@@ -156,7 +156,7 @@ def middle_epochs_unknown() -> None:
 
 def sent_again_without_a_look() -> None:
     """Send the events of a transaction again whose outcome was not observed."""
-    from agent.forward.delivery import exactly_once
+    from agent.forward.modes import exactly_once
 
     module: Any = exactly_once
     module.is_visible = lambda *_: False
@@ -164,7 +164,7 @@ def sent_again_without_a_look() -> None:
 
 def not_cleared() -> None:
     """Commit a session's first transaction with what may hang from before in its partitions."""
-    from agent.forward.delivery.exactly_once import TransactionalSession
+    from agent.forward.modes.exactly_once import TransactionalSession
 
     fill = TransactionalSession._fill
 
@@ -178,7 +178,7 @@ def not_cleared() -> None:
 
 def end_sent_again() -> None:
     """Wait for the end of a transaction until the client has requested it again."""
-    from agent.forward.delivery import exactly_once, transactional
+    from agent.forward.modes import exactly_once, transactional
 
     module: Any = exactly_once
     module.end_seconds_max = lambda _: transactional.STEP_SECONDS_MAX
@@ -186,7 +186,7 @@ def end_sent_again() -> None:
 
 def clear_unawaited() -> None:
     """Take an abort for carried out in the partitions once it is answered."""
-    from agent.forward.delivery import exactly_once
+    from agent.forward.modes import exactly_once
     from agent.store.port import Batch
 
     def clear(self: exactly_once.TransactionalSession, batch: Batch, stop: Any) -> None:

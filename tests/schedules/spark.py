@@ -16,7 +16,7 @@ from cloud.stream.topic_log import LogEnd
 from cloud.table.commits import Commit, Offsets
 from cloud.table.freshness import Horizon
 from cloud.table.sink import Written
-from contract.record import STATEMENT, Shared
+from contract.record import STATEMENT, SharedDay
 from tests.schedules.kafka.cluster import Cluster, Committed
 from tests.schedules.kafka.log import Record
 from tests.schedules.scheduler import Scheduler
@@ -340,7 +340,7 @@ def is_fresh(record: Record, horizon: Horizon) -> bool:
     """Return what cloud.table.freshness has Spark compute."""
     words = dict(record.headers)[STATEMENT].decode().split(" ")
     received, clock, shared, bound = int(words[3]), words[4], words[5], words[6]
-    if horizon.overlaps or clock != "trusted" or shared == Shared.NONE or bound == "-":
+    if horizon.overlaps or clock != "trusted" or shared == SharedDay.NONE or bound == "-":
         return False
     skew, existed = horizon.skew_ms, int(bound)
     return (

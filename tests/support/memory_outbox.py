@@ -10,7 +10,7 @@ from itertools import groupby
 from agent.store.port import Batch, LabelRange, StoredEvent
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint, needs_label
-from contract.record import ClockTrust, Shared, encode_tail
+from contract.record import ClockTrust, SharedDay, encode_tail
 
 EPOCH = "0123456789abcdef"
 RECEIVED = 1_763_706_000_000
@@ -74,7 +74,7 @@ class MemoryOutbox:
         with self._changed:
             return self._changed.wait_for(lambda: self._returned or self._next_new(after) <= len(self._events), seconds)
 
-    def take_returned(self) -> bool:
+    def pop_returned(self) -> bool:
         with self._changed:
             returned, self._returned = self._returned, False
             return returned
@@ -174,8 +174,8 @@ def stored(position: int, event: Event, via: str = "coap", epoch: str = EPOCH) -
     """Return an event as the store returns it."""
     label = Label(epoch, position)
     joins = needs_label(event)
-    shared = Shared.LABEL if joins else Shared.TIME if event.time is not None else Shared.NONE
+    shared = SharedDay.LABEL if joins else SharedDay.TIME if event.time is not None else SharedDay.NONE
     received = RECEIVED + position
-    bound = {Shared.LABEL: received, Shared.TIME: event.time, Shared.NONE: None}[shared]
+    bound = {SharedDay.LABEL: received, SharedDay.TIME: event.time, SharedDay.NONE: None}[shared]
     name = fingerprint(event, label=label if joins else None)
     return StoredEvent(position, name, encode_tail(event, received, via), ClockTrust.TRUSTED, shared, bound, label)

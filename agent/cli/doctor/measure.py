@@ -152,7 +152,7 @@ async def _store(folder: Path, pack: int, seconds: float) -> Stored:
 
     clock, loop = SystemClock(trusted=True), asyncio.get_running_loop()
     async with EventStore(folder, "measurement", StoreSettings(), IdentitySettings(), clock) as store:
-        await store.turn()
+        await store.barrier()
         number, begun, written = 0, time.perf_counter(), process_bytes()
         while not number or time.perf_counter() < begun + seconds:
             done: asyncio.Future[Outcome] = loop.create_future()

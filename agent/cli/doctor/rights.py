@@ -19,7 +19,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
 from agent.cli.doctor.kafka import KafkaConnection
 from agent.config.settings import KafkaSettings
-from agent.forward.delivery.transaction import GROUP_PREFIX
 from agent.forward.forwarder import mode_of, transactional_id
 from agent.forward.kafka.client import (
     REQUEST_SECONDS_MAX,
@@ -29,6 +28,7 @@ from agent.forward.kafka.client import (
     producer_config,
     wait_for,
 )
+from agent.forward.modes.transaction import GROUP_PREFIX
 
 _CHECK: Final = "rights"
 _PAGE: Final = "docs/kafka.md, Rights"

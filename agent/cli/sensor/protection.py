@@ -122,7 +122,7 @@ class SensorContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityConte
 
     def new_sequence_number(self) -> int:
         """Return a sequence number that this context has never used."""
-        return self._numbers.take()
+        return self._numbers.next_number()
 
     def post_seqnoincrease(self) -> None:
         """Do nothing: the numbers are reserved in advance."""

@@ -47,11 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the figures until the user ends the view."""
-    from agent.cli.top.figures import take
+    from agent.cli.top.figures import sample
 
     try:
         api = _api(arguments)
-        first = take(api)
+        first = sample(api)
     except AgentUnreachableError as error:
         print_error(f"the agent does not answer: {error}; see systemctl status oncegate")
         return FAILURE
@@ -75,13 +75,13 @@ def _api(arguments: argparse.Namespace) -> Api:
 
 def _write(arguments: argparse.Namespace, api: Api, before: Sample) -> int:
     """Write frames or JSON objects, without a screen."""
-    from agent.cli.top.figures import between, take
+    from agent.cli.top.figures import between, sample
     from agent.cli.top.frame import frame
 
     while True:
         time.sleep(arguments.interval)
         try:
-            after = take(api)
+            after = sample(api)
         except ApiError as error:
             print_error(str(error))
             return FAILURE
@@ -98,7 +98,7 @@ def _write(arguments: argparse.Namespace, api: Api, before: Sample) -> int:
 
 def _show(interval: float, api: Api, first: Sample) -> None:
     """Draw frames until q is pressed."""
-    from agent.cli.top.figures import between, take
+    from agent.cli.top.figures import between, sample
     from agent.cli.top.frame import frame
     from agent.cli.top.screen import Screen
 
@@ -113,7 +113,7 @@ def _show(interval: float, api: Api, first: Sample) -> None:
             if time.monotonic() < due:
                 continue
             try:
-                after = take(api)
+                after = sample(api)
             except ApiError as error:
                 trouble = trouble or f"agent not responding since {time.strftime('%H:%M:%S')}: {error}"
             else:

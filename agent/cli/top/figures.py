@@ -71,7 +71,7 @@ class Figures:
     feed: Sequence[Mapping[str, Any]] = field(default=())
 
 
-def take(api: Api) -> Sample:
+def sample(api: Api) -> Sample:
     """Request a sample from the agent; raise ApiError."""
     from prometheus_client.parser import text_string_to_metric_families
 

@@ -124,7 +124,7 @@ class SecurityContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityCon
 
     def new_sequence_number(self) -> int:
         """Return a sequence number that this context has never used."""
-        return self.numbers.take()
+        return self.numbers.next_number()
 
     def post_seqnoincrease(self) -> None:
         """Do nothing: the numbers are reserved in advance."""

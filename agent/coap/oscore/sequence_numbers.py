@@ -131,7 +131,7 @@ class Sequence:
         """Whether a reserved number is left."""
         return self._numbers.covers(self._taken)
 
-    def take(self) -> int:
+    def next_number(self) -> int:
         """Return the next number; raise NoNumberError where none is reserved."""
         number = self._numbers.at(self._taken)
         self._taken += 1

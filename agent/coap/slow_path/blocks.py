@@ -97,7 +97,7 @@ class Blocks:
     def __len__(self) -> int:
         return len(self._assemblies)
 
-    def take(self, key: Hashable, block: Block, now: float) -> CompleteBody | None:
+    def add(self, key: Hashable, block: Block, now: float) -> CompleteBody | None:
         """Add a block to its upload; return None where more are expected. A retransmitted block changes nothing.
 
         Raise BlockSizeError, TooLargeError, and IncompleteError where the block has arrived before but this upload does

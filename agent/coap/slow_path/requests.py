@@ -125,7 +125,7 @@ class SlowPath:
 
     def _shed(self, datagram: bytes, endpoint: Endpoint, now: float) -> None:
         self._counters.shed += 1
-        if _is_request(datagram) and self._refusals.take(now):
+        if _is_request(datagram) and self._refusals.spend(now):
             self._answer(datagram, endpoint, _SHED)
         if now - self._shed_last > SHEDDING_ENDS_SECONDS:
             _log.warning("coap=shedding reason=%r", "requests of the slow path exceed their budget")
@@ -166,8 +166,8 @@ class Budget:
         self._left = per_second
         self._counted = now
 
-    def take(self, now: float) -> bool:
-        """Take a token; return False where none is left."""
+    def spend(self, now: float) -> bool:
+        """Spend a token; return False where none is left."""
         self._left = min(self.per_second, self._left + (now - self._counted) * self.per_second)
         self._counted = now
         if self._left < 1:
@@ -200,7 +200,7 @@ class WaitingLine:
 
     def take(self, datagram: bytes, endpoint: Endpoint, now: float) -> bool:
         """Serve a datagram at once, or as soon as the budget allows; return False where too many wait."""
-        if not self._waiting and self._budget.take(now):
+        if not self._waiting and self._budget.spend(now):
             self._serve(datagram, endpoint)
             return True
         if (
@@ -229,7 +229,7 @@ class WaitingLine:
         self._timer = None
         now = asyncio.get_running_loop().time()
         try:
-            while self._waiting and self._budget.take(now):
+            while self._waiting and self._budget.spend(now):
                 datagram, endpoint = self._waiting.popleft()
                 self._bytes -= len(datagram)
                 self._of_sender[endpoint.sender] -= 1

@@ -113,7 +113,7 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
             raise TooLargeError
         block = Block(block1.start, block1.size, block1.more, request.payload, remote.retransmission_key)
         blocks = self._plain_blocks if remote.credential is None else self._protected_blocks
-        return blocks.take(_upload(request), block, asyncio.get_running_loop().time())
+        return blocks.add(_upload(request), block, asyncio.get_running_loop().time())
 
     async def _answer(self, request: Message, complete: CompleteBody) -> Reply:
         remote: Remote = request.remote

@@ -20,7 +20,7 @@ CLOSED: Final = LinkState("outside-hours", up=True, paused=True)
 CLONED: Final = LinkState("cloned", up=False, level=logging.ERROR)
 
 
-class Link:
+class TopicLink:
     """Reports the state of the connection to the topic."""
 
     def __init__(self, links: Links, create_command: str) -> None:

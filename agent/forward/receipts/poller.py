@@ -77,7 +77,7 @@ class ReceiptPoller:
     def run(self, stop: threading.Event) -> None:
         """Poll until `stop` is set; blocks, and needs a thread of its own. Raise KafkaSettingsError."""
         if not self._settings.enabled:
-            self._settle_forwarded(stop)
+            self._process_forwarded(stop)
             return
         open_reader(self._kafka, self._settings.group, LastError())
         while not stop.wait(next(self._pauses)):
@@ -126,7 +126,7 @@ class ReceiptPoller:
         finally:
             close(reader, stop)
 
-    def _settle_forwarded(self, stop: threading.Event) -> None:
+    def _process_forwarded(self, stop: threading.Event) -> None:
         """Mark forwarded batches as processed, since receipts are disabled."""
         while not stop.wait(FORWARDED_SECONDS):
             if batches := self._outbox.forwarded():

@@ -33,13 +33,13 @@ def lock(path: Path) -> int:
         raise StoreError(f"{error.filename}: neither a folder nor a link to one") from error
     except OSError as error:
         raise StoreError(f"{error.filename}: {error.strerror}") from error
-    if not _take(descriptor):
+    if not _acquire(descriptor):
         os.close(descriptor)
         raise StoreError(f"{path}: another agent is using this store; stop it first")
     return descriptor
 
 
-def _take(descriptor: int) -> bool:
+def _acquire(descriptor: int) -> bool:
     """Take the lock; return False where it is held for longer than a reading command holds it."""
     for _ in range(TRIES):
         try:

@@ -79,11 +79,11 @@ class FingerprintIndex:
         """
         for memtable in reversed(self._memtables):
             position = memtable.position(fingerprint)
-            if position is not None and self._counts(position):
+            if position is not None and self._is_remembered(position):
                 return position
         for number in self._filters.candidates(fingerprint):
             entry = segments.find(connection(), number, fingerprint)
-            if entry is not None and entry.service_ms >= self._service_floor_ms and self._counts(entry.position):
+            if entry is not None and entry.service_ms >= self._service_floor_ms and self._is_remembered(entry.position):
                 return entry.position
         return None
 
@@ -99,7 +99,7 @@ class FingerprintIndex:
 
     def is_forgotten(self, position: int) -> bool:
         """Whether a position's fingerprint is forgotten, because of a gap or the retention."""
-        return not self._counts(position)
+        return not self._is_remembered(position)
 
     def committed_ms(self, position: int) -> int | None:
         """Return the service time by which a position was committed; None where that is past the retention.
@@ -179,7 +179,7 @@ class FingerprintIndex:
         """Return how many bytes memtables and filters take."""
         return len(self._memtables) * Memtable.bytes_max(self._bounds.segment_events) + self._filters.held_bytes()
 
-    def _counts(self, position: int) -> bool:
+    def _is_remembered(self, position: int) -> bool:
         return position >= self._floor and self._forgotten.end_of(position) is None
 
     def _open_memtable(self, position: int) -> Memtable:

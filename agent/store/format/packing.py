@@ -19,7 +19,7 @@ from zlib import crc32
 
 from agent.store.errors import DamagedEventError, DamagedStoreError
 from agent.store.port import StoredEvent
-from contract.record import ClockTrust, Shared
+from contract.record import ClockTrust, SharedDay
 
 _Value = TypeVar("_Value")
 
@@ -153,12 +153,12 @@ _POSITION: Final = Struct("<q")
 
 _TRUSTED: Final = 0x01
 _BOUND: Final = 0x02
-_SHARED: Final = {Shared.TIME: 0x00, Shared.LABEL: 0x04, Shared.NONE: 0x08}
+_SHARED: Final = {SharedDay.TIME: 0x00, SharedDay.LABEL: 0x04, SharedDay.NONE: 0x08}
 _SHARED_OF: Final = {flag: shared for shared, flag in _SHARED.items()}
 _SHARED_MASK: Final = 0x0C
 _CLOCK_OF: Final[tuple[ClockTrust, ...]] = (ClockTrust.UNTRUSTED, ClockTrust.TRUSTED)
 # For speed: looking a member up through its class, or by its hash, takes as long as a checksum.
-_IS_TIME: Final = Shared.TIME
+_IS_TIME: Final = SharedDay.TIME
 _IS_TRUSTED: Final = ClockTrust.TRUSTED
 
 
@@ -168,7 +168,7 @@ def pack(event: StoredEvent) -> bytes:
 
 
 def pack_fields(
-    position: int, fingerprint: bytes, tail: bytes, clock: ClockTrust, shared: Shared, bound: int | None
+    position: int, fingerprint: bytes, tail: bytes, clock: ClockTrust, shared: SharedDay, bound: int | None
 ) -> bytes:
     """Return the packed form of one event, given as its fields."""
     flags = 0 if shared is _IS_TIME else _SHARED[shared]

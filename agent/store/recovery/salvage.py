@@ -70,21 +70,21 @@ class _Salvage:
         """Copy everything intact; return the positions of the events found."""
         for versions, fetch in self._pages.passes():
             for number, page in versions:
-                self._take_page(rows(number, page, fetch))
+                self._copy_page(rows(number, page, fetch))
         tables.replace_processed(self._connection, self._processed)
         return self._kept
 
-    def _take_page(self, found: Iterator[tables.Row]) -> None:
+    def _copy_page(self, found: Iterator[tables.Row]) -> None:
         for row in found:
             if len(row) == 3 and isinstance(row[2], bytes):
-                self._take_events(row)
+                self._copy_events(row)
             if len(row) == 3 and is_whole("processed", row):
                 self._processed.add(row[0], row[1])  # the ranges only grow: older rows are valid, too
             for table, columns in _TABLES.items():
                 if len(row) == columns and is_whole(table, row):
                     self._connection.execute(f"INSERT OR IGNORE INTO {table} VALUES ({', '.join('?' * columns)})", row)
 
-    def _take_events(self, row: tables.Row) -> None:
+    def _copy_events(self, row: tables.Row) -> None:
         first, count, packed = row
         if not (isinstance(count, int) and 0 < count <= EVENTS_MAX and 0 < first < 1 << 62):
             return

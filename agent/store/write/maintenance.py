@@ -127,7 +127,7 @@ class Maintenance:
                 return now + CAPACITY_MS
             removal.continue_purge()
         elif now >= self._purge_at:
-            purgeable = times.take(now - self._keep_ms)
+            purgeable = times.pop_until(now - self._keep_ms)
             if purgeable is not None and purgeable >= self._memory.first_kept:
                 self._purge_at = now + PURGE_MS
                 removal.purge(purgeable)

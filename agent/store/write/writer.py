@@ -92,13 +92,13 @@ class Writer:
     def _run(self) -> None:
         _show_name(self._worker.name)
         try:
-            while self._turn():
+            while self._run_once():
                 pass
         except Exception as error:  # noqa: BLE001  # the top of the thread
             self.failure = error
             self._failed(error)
 
-    def _turn(self) -> bool:
+    def _run_once(self) -> bool:
         """Commit one group; return False once the end of the thread is requested."""
         pause = self._maintain()
         try:

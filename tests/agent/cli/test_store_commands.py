@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.forward.facts import HeldEvent, Hold, write_held
+from agent.forward.facts import Hold, OversizedEvent, write_oversized
 from agent.store.facts import OVERSIZED, RECEIPTS_HELD
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database, disk_space
@@ -213,7 +213,8 @@ def test_status_says_what_kafka_refuses_and_which_receipts_are_held(folder: Path
     async def note() -> None:
         async with make_store(folder, HandClock(), keep_processed_seconds=10**9) as store:
             store.outbox.set_fact(
-                OVERSIZED, write_held({4: HeldEvent(70_000, 1, own=False), 9: HeldEvent(3_000, 2, own=False)})
+                OVERSIZED,
+                write_oversized({4: OversizedEvent(70_000, 1, own=False), 9: OversizedEvent(3_000, 2, own=False)}),
             )
             store.outbox.set_fact(RECEIPTS_HELD, str(Hold(1, "a foreign consumer has committed")))
 

@@ -16,7 +16,7 @@ from agent.delivery import Delivery, Media
 from benchmarks.bodies import slow_bodies
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint
-from contract.record import ClockTrust, Shared, encode_record, encode_tail
+from contract.record import ClockTrust, SharedDay, encode_record, encode_tail
 from tests.agent.decode.deliveries import SENDER
 from tests.contract import forms
 from tests.contract.strategies import events, flat_events, randoms
@@ -70,7 +70,7 @@ def goes_on(decoded: Decoded) -> None:
     for event in decoded.events:
         name = fingerprint(event, label=LABEL)
         tail = encode_tail(event, 0, "coap")
-        encode_record(name, "gw", LABEL, tail, ClockTrust.TRUSTED, Shared.NONE, None)
+        encode_record(name, "gw", LABEL, tail, ClockTrust.TRUSTED, SharedDay.NONE, None)
     for rejected in decoded.rejected:
         assert len(rejected.raw) <= 4096
         assert rejected.reason

@@ -30,10 +30,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
 )
 
 from agent.config.settings import KafkaSettings
-from agent.forward.delivery.transaction import GROUP_PREFIX, Marker, parse_marker
 from agent.forward.errors import SessionError
 from agent.forward.kafka.client import LastError, raw_metadata
 from agent.forward.kafka.topic import LeaderEpochs, TopicWatch, topic_id
+from agent.forward.modes.transaction import GROUP_PREFIX, Marker, parse_marker
 from contract import topics
 from contract.receipt import Receipt
 from contract.record import STATEMENT, read_stated_label

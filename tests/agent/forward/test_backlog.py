@@ -15,7 +15,7 @@ from agent.store.layout import FILE_NAME
 from contract.event import Event
 from simulators.services.process import Process
 from tests.agent.forward.broker import KafkaTopic, label
-from tests.agent.forward.delivery.test_kills import stored_labels
+from tests.agent.forward.modes.test_kills import stored_labels
 from tests.agent.store.stores import HandClock, accept
 from tests.support.agent_process import agent_process, configured
 from tests.support.waiting import wait_for_count, wait_until

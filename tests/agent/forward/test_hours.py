@@ -20,9 +20,9 @@ from agent.telemetry.links import LinkName, Links
 from contract.record import ClockTrust
 from tests.agent.forward.broker import LinkedTopic
 from tests.agent.forward.checks import assert_nothing_lost, wait_until_forwarded
-from tests.agent.forward.delivery.test_exactly_once import follow_clients
 from tests.agent.forward.events import readings
 from tests.agent.forward.links import CountingLink
+from tests.agent.forward.modes.test_exactly_once import follow_clients
 from tests.agent.forward.running import GATEWAY, forwarding, running
 from tests.agent.store.stores import HandClock
 from tests.support.memory_outbox import MemoryOutbox

@@ -13,7 +13,7 @@ import pytest
 
 from agent.config.lanes import Lane
 from agent.forward.errors import UnreachableError
-from agent.forward.kafka.health import UNREACHABLE, Link
+from agent.forward.kafka.health import UNREACHABLE, TopicLink
 from agent.telemetry.history import TICK_SECONDS
 from agent.telemetry.links import LinkName
 from tests.agent.http.serving import EVENT, FINGERPRINT, Served, serving, token_file
@@ -139,11 +139,11 @@ async def test_the_page_lists_the_lanes_and_a_link_that_is_broken_in_one_of_them
         return seen
 
     async with serving(tmp_path / "without") as served:
-        Link(served.links, "").report_reachable()
+        TopicLink(served.links, "").report_reachable()
         without = await look_at(served, "without")
     long = "l" * 32
     async with serving(tmp_path / "with", lanes=[Lane("alarms", 10, type="alarm"), Lane(long, -3, type="x")]) as served:
-        links = {name: Link(found, "") for name, found in served.lane_links.items()}
+        links = {name: TopicLink(found, "") for name, found in served.lane_links.items()}
         for link in links.values():
             link.report_reachable()
         await served.client.post(b'{"device":"urn:alarm:1","type":"alarm","id":1}')

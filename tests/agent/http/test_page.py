@@ -12,7 +12,7 @@ from agent.store.port import Candidate, Outcome
 from agent.telemetry.activity import DEVICES_MAX, FEED_MAX, TAIL_BYTES_MAX, Activity
 from agent.telemetry.process_state import CHARACTERS_MAX, ERRORS_MAX, RecentErrors
 from contract.event import Event
-from contract.record import ClockTrust, Shared
+from contract.record import ClockTrust, SharedDay
 from tests.agent.http.serving import EVENT, FINGERPRINT, serving
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
@@ -125,7 +125,7 @@ def test_a_large_pack_of_suspects_costs_a_look_at_each() -> None:
             compared += 1
             return bytes.__eq__(self, other)
 
-    events = [Candidate(Event("urn:a"), None, b"", 0, ClockTrust.TRUSTED, Shared.LABEL, 0)] * 300
+    events = [Candidate(Event("urn:a"), None, b"", 0, ClockTrust.TRUSTED, SharedDay.LABEL, 0)] * 300
     prints = [number.to_bytes(16, "big") for number in range(300)]
     outcome = Outcome(300, 0, tuple(map(Counted, prints)), (True,) * 300, tuple(map(Counted, prints)))
     watch = Activity()

@@ -27,7 +27,7 @@ from agent.store.event_store import EventStore
 from agent.store.port import Candidate, Outcome, StoredEvent
 from contract.event import Event
 from contract.fingerprint import IDENTITY_FIELDS
-from contract.record import ClockTrust, Shared
+from contract.record import ClockTrust, SharedDay
 from tests.agent.store.stores import GATEWAY, HandClock, crash_image, stored_events
 from tests.docs.pages import ROOT, blocks
 
@@ -101,7 +101,7 @@ async def test_with_a_rule_without_time_it_is_a_copy(tmp_path: Path, clock: Hand
         assert first.fingerprints == second.fingerprints
         assert (other.accepted, stranger.accepted) == (1, 1)
         kept = taken.events()[0]
-    assert (kept.shared, kept.bound) == (Shared.NONE, None)
+    assert (kept.shared, kept.bound) == (SharedDay.NONE, None)
     assert b'"time":1' in kept.tail
 
 
@@ -229,7 +229,7 @@ MOMENT = 1_767_225_600_000
 
 
 def look(warnings: IdentityWarnings, *events: Event, accepted: int | None = None) -> None:
-    candidates = [Candidate(event, b"", b"", 0, ClockTrust.TRUSTED, Shared.NONE, None) for event in events]
+    candidates = [Candidate(event, b"", b"", 0, ClockTrust.TRUSTED, SharedDay.NONE, None) for event in events]
     warnings.check(candidates, Outcome(len(events) if accepted is None else accepted))
 
 
@@ -267,7 +267,7 @@ def test_a_time_that_a_rule_leaves_out_tells_nothing() -> None:
     warnings = IdentityWarnings(lambda: 0.0)
     for number in (5, 1):
         event, fields = Event("a", id=number, time=MOMENT + number), ("device", "type", "id", "boot", "data")
-        stamped = Candidate(event, b"", b"", 0, ClockTrust.TRUSTED, Shared.NONE, None, fields=fields)
+        stamped = Candidate(event, b"", b"", 0, ClockTrust.TRUSTED, SharedDay.NONE, None, fields=fields)
         warnings.check([stamped], Outcome(1))
     assert warnings.counts == {Danger.BACKWARDS: 1}
 

@@ -28,7 +28,7 @@ from agent.store.schema import database, tables
 from agent.store.schema.tables import EpochStart
 from agent.store.write.capacity import Capacity
 from contract.event import Event
-from contract.record import ClockTrust, Shared
+from contract.record import ClockTrust, SharedDay
 
 GATEWAY = "gw-test"
 TOPIC_ID = "topic-1"
@@ -90,7 +90,7 @@ def write_commits(folder: Path, sizes: Iterable[int], bytes_min: int) -> int:
         for number, size in enumerate(cycle(sizes)):
             found = {chance.randbytes(16): position for position in range(following, following + size)}
             packed = [
-                pack_fields(position, key, _tail(position, key), ClockTrust.TRUSTED, Shared.NONE, None)
+                pack_fields(position, key, _tail(position, key), ClockTrust.TRUSTED, SharedDay.NONE, None)
                 for key, position in found.items()
             ]
             tables.insert_events(connection, following, packed)

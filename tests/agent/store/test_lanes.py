@@ -312,7 +312,7 @@ async def test_a_lane_that_is_left_and_whose_file_is_missing_declares_the_loss(
     file.unlink()
     use_mark.mark_of(file).touch()
     async with opened(tmp_path, clock) as stores:
-        await stores.turn()
+        await stores.barrier()
         assert any(b"gateway.gap" in event.tail for event in stored_events(stores.by_lane["alarms"]))
 
 

@@ -88,8 +88,8 @@ async def test_returned_batches_are_read_again_and_wake_the_forwarder(case: Case
     assert not case.outbox.wait(0, 0)
     case.outbox.return_batches(case.outbox.forwarded())
     assert case.outbox.wait(6, 0)
-    assert case.outbox.take_returned()
-    assert not case.outbox.take_returned()
+    assert case.outbox.pop_returned()
+    assert not case.outbox.pop_returned()
     assert positions(case.outbox) == [1, 2, 3, 4, 5, 6]
 
 

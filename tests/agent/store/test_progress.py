@@ -91,7 +91,7 @@ def test_the_times_for_the_purge_are_few_however_often_events_are_marked() -> No
         marked.mark_processed(marked.forwarded(), pause * position, 1)
     assert len(marked.processed_times) <= 2 + EVENTS // 10
     for position in range(1, EVENTS + 1):
-        purgeable = marked.processed_times.take(pause * position)
+        purgeable = marked.processed_times.pop_until(pause * position)
         assert purgeable is None or purgeable <= position
     assert purgeable == EVENTS
 

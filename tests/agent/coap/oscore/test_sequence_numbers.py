@@ -42,7 +42,7 @@ def sequence(file: Path, random: Random) -> Sequence:
 def take(numbers: Sequence) -> int:
     """Take a number; reserve a block first where necessary."""
     numbers.reserve()
-    return numbers.take()
+    return numbers.next_number()
 
 
 def reserved(file: Path) -> int:
@@ -76,12 +76,12 @@ def test_no_number_comes_twice_over_lives_that_end_without_warning(
 def test_nothing_is_given_before_it_is_reserved(tmp_path: Path) -> None:
     numbers = sequence(tmp_path / "a.number", Random(1))
     with pytest.raises(NoNumberError, match="reserved"):
-        numbers.take()
+        numbers.next_number()
     numbers.reserve()
     for _ in range(BLOCK):
-        numbers.take()
+        numbers.next_number()
     with pytest.raises(NoNumberError):
-        numbers.take()
+        numbers.next_number()
 
 
 @pytest.mark.guarantee(2)
@@ -92,7 +92,7 @@ def test_however_many_threads_reserve_there_is_one_block_and_no_number_comes_twi
         for _ in range(3):
             for reserving in [pool.submit(numbers.reserve) for _ in range(32)]:
                 reserving.result(30)
-            taken += [numbers.take() for _ in range(BLOCK)]
+            taken += [numbers.next_number() for _ in range(BLOCK)]
             assert not numbers.has_some
     assert taken == list(range(taken[0], taken[0] + 3 * BLOCK))
 

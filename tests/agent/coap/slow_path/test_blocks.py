@@ -62,24 +62,24 @@ REQUEST_TAG = 292
 
 def test_a_last_block_without_payload_may_come_again() -> None:
     upload = Blocks(1_000, 10.0)
-    upload.take("a", blocks()[0], 0)
+    upload.add("a", blocks()[0], 0)
     empty = Block(SIZE, SIZE, False, b"", b"empty")
-    first = upload.take("a", empty, 0)
+    first = upload.add("a", empty, 0)
     assert first is not None
     assert first.body == BODY[:SIZE]
-    assert upload.take("a", empty, 0) == first
+    assert upload.add("a", empty, 0) == first
 
 
 def test_another_upload_of_the_same_body_has_another_proof() -> None:
     upload = Blocks(1_000, 10.0)
-    one, other = ([upload.take("a", block, 0) for block in blocks(run=run)][-1] for run in (1, 2))
+    one, other = ([upload.add("a", block, 0) for block in blocks(run=run)][-1] for run in (1, 2))
     assert one is not None
     assert other is not None
     assert (one.body == other.body, one.retransmission_key == other.retransmission_key) == (True, False)
 
 
 def test_a_single_block_is_proven_by_its_datagram() -> None:
-    assert Blocks(1_000, 10.0).take("a", Block(0, SIZE, False, b"x", b"p"), 0) == CompleteBody(b"x", b"p")
+    assert Blocks(1_000, 10.0).add("a", Block(0, SIZE, False, b"x", b"p"), 0) == CompleteBody(b"x", b"p")
 
 
 def test_a_block_that_no_upload_could_have_changes_nothing() -> None:
@@ -88,11 +88,11 @@ def test_a_block_that_no_upload_could_have_changes_nothing() -> None:
     bad = [Block(start, SIZE, True, b"short", b"bad") for start in (0, SIZE)]
     bad.append(Block(1_000 - SIZE + 1, SIZE, True, bytes(SIZE), b"large"))
     for block in (first, second):
-        upload.take("a", block, 0)
+        upload.add("a", block, 0)
         for wrong in bad:
             with pytest.raises((BlockSizeError, TooLargeError)):
-                upload.take("a", wrong, 0)
-    complete = upload.take("a", last, 0)
+                upload.add("a", wrong, 0)
+    complete = upload.add("a", last, 0)
     assert complete is not None
     assert complete.body == BODY
 
@@ -110,7 +110,7 @@ def test_whatever_comes_late_each_body_is_one_that_was_sent(lengths: list[int], 
     delays = iter(late)
 
     def delivered(block: Block) -> bytes | None:
-        complete = upload.take("a", block, 0)
+        complete = upload.add("a", block, 0)
         if complete is not None:
             assert complete.body in bodies
         return None if complete is None else complete.body
@@ -137,10 +137,10 @@ def test_whatever_comes_late_each_body_is_one_that_was_sent(lengths: list[int], 
 def test_an_interrupted_upload_is_forgotten_after_its_lifetime() -> None:
     upload = Blocks(1_000, 10.0)
     first, second, _ = blocks()
-    upload.take("a", first, 0)
-    upload.take("b", blocks(run=1)[0], 5)
+    upload.add("a", first, 0)
+    upload.add("b", blocks(run=1)[0], 5)
     with pytest.raises(IncompleteError):
-        upload.take("a", second, 10)
+        upload.add("a", second, 10)
     assert len(upload) == 1
 
 
@@ -148,13 +148,13 @@ def test_the_upload_that_has_rested_longest_makes_room() -> None:
     upload = Blocks(1_000, 10.0)
     runs = [blocks(run=run) for run in range(ASSEMBLIES_MAX + 1)]
     for run in range(ASSEMBLIES_MAX):
-        upload.take(run, runs[run][0], 0)
-    upload.take(0, runs[0][1], 0)
-    upload.take("new", runs[-1][0], 0)
+        upload.add(run, runs[run][0], 0)
+    upload.add(0, runs[0][1], 0)
+    upload.add("new", runs[-1][0], 0)
     assert len(upload) == ASSEMBLIES_MAX
     with pytest.raises(IncompleteError):
-        upload.take(1, runs[1][1], 0)
-    upload.take(2, runs[2][1], 0)
+        upload.add(1, runs[1][1], 0)
+    upload.add(2, runs[2][1], 0)
 
 
 async def test_a_retransmitted_last_block_is_the_same_request() -> None:
@@ -225,7 +225,7 @@ def test_whatever_comes_in_whatever_order_a_body_has_the_blocks_of_one_upload(
             block = Block(start, size, more, bytes((run,)) * (size if more else size - 1), key)
             new = now - arrived.get(key, -10.0) >= 10.0
             try:
-                complete = upload.take(sensor, block, now)
+                complete = upload.add(sensor, block, now)
             except IncompleteError:
                 if new:
                     arrived[key], uploads[sensor] = now, []

@@ -23,9 +23,9 @@ from simulators.services import ports
 from simulators.services.kafka.broker import Broker, Listener
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import assert_each_once
-from tests.agent.forward.delivery.test_at_most_once import unsettled
 from tests.agent.forward.events import readings
 from tests.agent.forward.links import TcpLink
+from tests.agent.forward.modes.test_at_most_once import unsettled
 from tests.agent.forward.running import forwarding
 from tests.support.logins.certificates import Authority
 from tests.support.memory_outbox import MemoryOutbox

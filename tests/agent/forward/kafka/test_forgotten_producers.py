@@ -10,12 +10,12 @@ from uuid import uuid4
 
 import pytest
 
-from agent.forward.delivery.transaction import GROUP_PREFIX
+from agent.forward.modes.transaction import GROUP_PREFIX
 from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost
-from tests.agent.forward.delivery.test_at_most_once import unsettled
 from tests.agent.forward.events import readings
+from tests.agent.forward.modes.test_at_most_once import unsettled
 from tests.agent.forward.running import forwarding
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_for_count, wait_until

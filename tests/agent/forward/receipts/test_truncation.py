@@ -10,8 +10,8 @@ from confluent_kafka import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.forward.delivery.in_flight import InFlightBatch
 from agent.forward.errors import LeaderChangedError
+from agent.forward.modes.in_flight import InFlightBatch
 from agent.forward.receipts.rules import BatchDecision, PartitionView, Rules, Verdict, View, decide
 from agent.forward.receipts.truncation import Leadership, RecordLabel, overrule, records_to_check
 from agent.store.port import Batch, LabelRange, Offsets

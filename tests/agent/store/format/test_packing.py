@@ -21,7 +21,7 @@ from agent.store.format.packing import (
 )
 from agent.store.port import Outcome, StoredEvent
 from contract.event import Event
-from contract.record import ClockTrust, Shared
+from contract.record import ClockTrust, SharedDay
 from tests.agent.store.stores import HandClock, accept, crash_image, make_store
 
 EVENTS = st.builds(
@@ -30,7 +30,7 @@ EVENTS = st.builds(
     fingerprint=st.binary(min_size=16, max_size=16).filter(any),
     tail=st.binary(max_size=60),
     clock=st.sampled_from(ClockTrust),
-    shared=st.sampled_from(Shared),
+    shared=st.sampled_from(SharedDay),
     bound=st.none() | st.integers(-(2**63), 2**63 - 1),
 )
 
@@ -97,7 +97,7 @@ def test_what_is_compressed_is_read_back_as_written(events: list[StoredEvent], f
 def readings(count: int) -> list[StoredEvent]:
     tails = [b'"id":%d,"t":%d' % (place, place % 9) for place in range(count)]
     return [
-        StoredEvent(place, bytes([1 + place % 255]) * 16, tail, ClockTrust.TRUSTED, Shared.TIME, None)
+        StoredEvent(place, bytes([1 + place % 255]) * 16, tail, ClockTrust.TRUSTED, SharedDay.TIME, None)
         for place, tail in enumerate(tails, 1)
     ]
 
@@ -125,7 +125,7 @@ def test_damage_in_a_compressed_commit_costs_its_blocks_and_invents_nothing(
 
 
 def test_a_mark_that_stands_in_a_plain_commit_by_chance_changes_nothing() -> None:
-    events = numbered([StoredEvent(0, MARK * 4, MARK, ClockTrust.TRUSTED, Shared.TIME, None)] * 2, 1)
+    events = numbered([StoredEvent(0, MARK * 4, MARK, ClockTrust.TRUSTED, SharedDay.TIME, None)] * 2, 1)
     blob = b"".join(map(pack, events))
     assert list(unpack(1, blob)) == list(unpack_readable(1, 2, blob)) == events
     assert list(unpack_readable(1, 2, blob[:3] + b"?" + blob[4:])) == events[1:]

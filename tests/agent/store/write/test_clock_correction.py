@@ -83,10 +83,10 @@ async def test_no_event_of_a_sensor_is_needed_for_it(tmp_path: Path) -> None:
         clock.running += CLOCK_MS
         async with asyncio.timeout(60):
             while not Stored.of(store).clocks:
-                await store.turn()
+                await store.barrier()
         clock.running += CLOCK_MS
         await accept(store, clock, reading(1))
-        await store.turn()
+        await store.barrier()
         assert len(Stored.of(store).clocks) == 1, "once"
         assert read_status(tmp_path, GATEWAY).accepted == 1
 

@@ -68,13 +68,13 @@ async def test_duplicates_alone_cause_no_commit_before_they_have_waited_for_anot
         written = commits(store)
         for _ in range(maintenance.DUPLICATES_MS // 1000):
             await accept(store, clock, ONE)
-            await store.turn()
+            await store.barrier()
             assert commits(store) == written
             clock.pass_seconds(1)
         for _ in range(100):  # the writer may have noticed the first one some iterations later
             if commits(store) > written:
                 break
-            await store.turn()
+            await store.barrier()
             clock.pass_seconds(1)
         assert commits(store) == written + 1
         assert read_status(tmp_path, GATEWAY).duplicates == maintenance.DUPLICATES_MS // 1000

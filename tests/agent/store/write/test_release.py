@@ -199,7 +199,7 @@ async def test_sealed_events_expire_with_the_last_of_their_segment(tmp_path: Pat
         await fill(store, clock, 1, 40, 600)
         while not list(store._memory.fingerprints.segments()):
             clock.pass_seconds(0.1)
-            await store.turn()
+            await store.barrier()
         expired = store.outbox.expire(2, 41, LIFETIME)
         assert 35 - 8 <= expired <= 35  # those of the segment of the first young one wait for it
         assert sum(gap["count"] for gap in declared(stored_events(store))) == expired
@@ -210,7 +210,7 @@ async def test_what_is_past_the_retention_has_expired(tmp_path: Path, clock: Han
         await fill(store, clock, 1, 3, 1)
         clock.pass_seconds(2 * LIFETIME)
         await fill(store, clock, 4, 1, 1)
-        await store.turn()
+        await store.barrier()
         assert store.outbox.expire(2, 5, LIFETIME) == 3
 
 
@@ -241,6 +241,6 @@ async def test_a_kill_before_the_declaration_leaves_it_to_the_next_start(
         image = crash_image(tmp_path / "live", tmp_path / "image")
     for _ in range(2):
         async with make_store(image, clock) as store:
-            await store.turn()
+            await store.barrier()
             assert declared(stored_events(store)) == [{"reason": "expired", "count": 4, "labels": [[epoch, 2, 5]]}]
             assert store.outbox.expire(2, 11, LIFETIME) == 0

@@ -11,17 +11,17 @@ import pytest
 
 from agent.clock import SystemClock
 from agent.config.settings import KafkaSettings
-from agent.forward.delivery import oversized
-from agent.forward.delivery.lanes import Turn, Turns
-from agent.forward.facts import read_held
+from agent.forward.facts import read_oversized
 from agent.forward.forwarder import SILENCE_MS, ForwardedLane
 from agent.forward.kafka.health import REACHABLE
 from agent.forward.kafka.uplink import Properties, Uplink
+from agent.forward.modes import oversized
+from agent.forward.modes.lanes import Turn, Turns
 from agent.store.facts import OVERSIZED
 from agent.telemetry.links import LinkName
 from tests.agent.forward.broker import KafkaTopic
-from tests.agent.forward.delivery.test_oversized import LARGE, SMALL
 from tests.agent.forward.events import readings
+from tests.agent.forward.modes.test_oversized import LARGE, SMALL
 from tests.agent.forward.running import forwarding
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_until
@@ -44,7 +44,7 @@ def test_a_refused_request_does_not_use_up_the_cap(kafka: KafkaTopic, gateway: s
     with forwarding(replace(kafka.settings(mode), bytes_per_second_max=CAP), outbox, gateway):
         wait_until(lambda: outbox.new == 1, "all others are forwarded", seconds=60)
 
-    assert list(read_held(outbox.fact(OVERSIZED))) == [16]
+    assert list(read_oversized(outbox.fact(OVERSIZED))) == [16]
 
 
 class CountedUplink(Uplink):
@@ -118,7 +118,7 @@ def test_the_reports_of_all_clients_are_processed_while_nothing_is_sent_since_to
     outbox = MemoryOutbox()
     outbox.append(LARGE)
     with capped(kafka.settings(mode, **SMALL), outbox, gateway) as uplink:
-        wait_until(lambda: bool(read_held(outbox.fact(OVERSIZED))), "the event is held")
+        wait_until(lambda: bool(read_oversized(outbox.fact(OVERSIZED))), "the event is held")
         outbox.append(*readings(10))
         uplink.await_reports(CLIENTS[mode])
         assert outbox.new == 11

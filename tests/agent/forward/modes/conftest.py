@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.agent.forward.broker import LinkedTopic
-from tests.agent.forward.delivery.answer_link import AnswerLink
+from tests.agent.forward.modes.answer_link import AnswerLink
 
 
 @pytest.fixture

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
 from agent.clock import Clock
-from agent.forward.delivery.in_flight import InFlightBatch
-from agent.forward.delivery.lanes import EVENTS_MAX, Expiry, Gathering, Turn
-from agent.forward.delivery.oversized import TOO_LARGE_CODES, Oversized
 from agent.forward.errors import SessionError
 from agent.forward.kafka.client import LastError, code_of, describe
-from agent.forward.kafka.health import Link
+from agent.forward.kafka.health import TopicLink
 from agent.forward.kafka.login_files import WallSteps
 from agent.forward.kafka.record import encode
 from agent.forward.kafka.topic import BY_KEY, TopicView, TopicWatch
 from agent.forward.kafka.uplink import Uplink
+from agent.forward.modes.in_flight import InFlightBatch
+from agent.forward.modes.lanes import EVENTS_MAX, Expiry, Gathering, Turn
+from agent.forward.modes.oversized import TOO_LARGE_CODES, Oversized
 from agent.store.port import Outbox, StoredEvent
 from contract.record import Record
 
@@ -57,7 +57,7 @@ class SessionContext:
     gateway: str
     outbox: Outbox
     watch: TopicWatch
-    link: Link
+    link: TopicLink
     clock: Clock
     oversized: Oversized
     silence_ms: int

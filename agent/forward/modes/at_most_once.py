@@ -10,9 +10,15 @@ from typing import Any, ClassVar, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from agent.forward.delivery import oversized
-from agent.forward.delivery.in_flight import InFlightBatch
-from agent.forward.delivery.session import (
+from agent.forward.errors import SessionError, TopicMissingError, UnreachableError
+from agent.forward.facts import read_in_doubt
+from agent.forward.kafka.attempt import attempt
+from agent.forward.kafka.client import LastError, describe
+from agent.forward.kafka.record import is_own
+from agent.forward.kafka.topic import TopicView
+from agent.forward.modes import oversized
+from agent.forward.modes.in_flight import InFlightBatch
+from agent.forward.modes.session import (
     FIXED,
     IDLE_SECONDS_MAX,
     POLL_SECONDS_MAX,
@@ -21,12 +27,6 @@ from agent.forward.delivery.session import (
     SessionContext,
     serve,
 )
-from agent.forward.errors import SessionError, TopicMissingError, UnreachableError
-from agent.forward.facts import read_in_doubt
-from agent.forward.kafka.attempt import attempt
-from agent.forward.kafka.client import LastError, describe
-from agent.forward.kafka.record import is_own
-from agent.forward.kafka.topic import TopicView
 from agent.store.facts import IN_DOUBT
 from agent.store.port import Outbox, StoredEvent
 
@@ -81,22 +81,22 @@ class AtMostOnceSession(Session):
     def run(self, stop: threading.Event) -> None:
         while not stop.is_set():
             self._process_reports()
-            if self._context.outbox.take_returned():
+            if self._context.outbox.pop_returned():
                 self._cursor = START
             seconds = 0 if self._in_doubt.in_flight else IDLE_SECONDS_MAX
             if not self._wait_for_new(seconds):
-                self._settle()
+                self._note_arrival()
                 continue
             self._check_connection()
             if events := self._read_new():
                 self._send(events)
-        self._settle()
+        self._note_arrival()
 
-    def _settle(self) -> None:
+    def _note_arrival(self) -> None:
         """Record that the batch in flight has arrived, where there is one and the connection has held."""
         if self._in_doubt.in_flight:
             self._check_connection()
-            self._in_doubt.settle()
+            self._in_doubt.arrived()
 
     def _send(self, events: Sequence[StoredEvent]) -> None:
         """Release a batch, then send it.
@@ -171,9 +171,9 @@ class _InDoubtRecord:
             self._state = state
         return released
 
-    def settle(self) -> None:
+    def arrived(self) -> None:
         """Record that the batch in flight has arrived, where no release of another one does so."""
-        self._state = self._state.settled()
+        self._state = self._state.arrived()
         self._outbox.set_fact(IN_DOUBT, str(self._state))
 
     def abandon(self, reason: str) -> None:

@@ -1,6 +1,6 @@
 """An agent that delivers at most once, and kills itself (SIGKILL) at chosen steps of a batch, again and again.
 
-    python -m tests.agent.forward.delivery.self_killing_agent CONFIGURATION KILLS SEED
+    python -m tests.agent.forward.modes.self_killing_agent CONFIGURATION KILLS SEED
 
 The real agent runs in a fork of this process for each kill, so that it starts at once.
 """
@@ -21,8 +21,8 @@ from random import Random
 from typing import Any
 
 from agent.config import load
-from agent.forward.delivery import session
-from agent.forward.delivery.at_most_once import AtMostOnceSession, _InDoubtRecord
+from agent.forward.modes import session
+from agent.forward.modes.at_most_once import AtMostOnceSession, _InDoubtRecord
 from agent.service import serve
 from agent.store.outbox import StoreOutbox
 

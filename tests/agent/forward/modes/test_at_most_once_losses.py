@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from agent.forward.delivery.at_most_once import AtMostOnceSession
 from agent.forward.facts import InDoubtBatches
+from agent.forward.modes.at_most_once import AtMostOnceSession
 from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic, LinkedTopic, sequence
 from tests.agent.forward.checks import assert_each_once
-from tests.agent.forward.delivery.answer_link import AnswerLink, Request
-from tests.agent.forward.delivery.test_at_most_once import MODE, in_doubt, unsettled
 from tests.agent.forward.events import readings
+from tests.agent.forward.modes.answer_link import AnswerLink, Request
+from tests.agent.forward.modes.test_at_most_once import MODE, in_doubt, unsettled
 from tests.agent.forward.running import forwarding
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_for_count, wait_until
@@ -119,7 +119,7 @@ def test_wherever_the_broker_is_killed_nothing_is_there_twice_and_nothing_missin
         return answer
 
     monkeypatch.setattr(owner, method, deadly)
-    monkeypatch.setattr("agent.forward.delivery.session.BATCH_EVENTS_MAX", EVENTS)
+    monkeypatch.setattr("agent.forward.modes.session.BATCH_EVENTS_MAX", EVENTS)
     with forwarding(kafka.settings(MODE), outbox):
         wait_until(killed.is_set, "the broker is killed")
         broker.start()

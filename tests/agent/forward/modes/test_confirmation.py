@@ -10,7 +10,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from agent.config.settings import ReceiptSettings
-from agent.forward.delivery.confirmation import (
+from agent.forward.kafka.client import LastError
+from agent.forward.kafka.topic import TopicWatch
+from agent.forward.modes.confirmation import (
     CONFIRM_BATCHES,
     CONFIRM_MS,
     CONFIRM_MS_MAX,
@@ -18,11 +20,9 @@ from agent.forward.delivery.confirmation import (
     Confirmed,
     confirm_ms,
 )
-from agent.forward.delivery.in_flight import InFlightBatch, InFlightWindow
-from agent.forward.kafka.client import LastError
-from agent.forward.kafka.topic import TopicWatch
+from agent.forward.modes.in_flight import InFlightBatch, InFlightWindow
 from tests.agent.forward.broker import KafkaTopic
-from tests.agent.forward.delivery.test_in_flight import delivered
+from tests.agent.forward.modes.test_in_flight import delivered
 from tests.agent.store.stores import HandClock
 from tests.support.waiting import wait_until
 
@@ -62,7 +62,7 @@ class Acks:
             batch.sent(self._sent)
             batch.report(None, delivered(0, self._sent))
             self.window.add(batch)
-        self.window.settle()
+        self.window.advance()
 
     def confirm(self) -> int:
         """Request where that is due; return how many batches are confirmed then."""
@@ -73,12 +73,12 @@ class Acks:
         found: list[Confirmed] = []
 
         def is_answered() -> bool:
-            if (confirmed := self.confirmation.take()) is not None:
+            if (confirmed := self.confirmation.poll()) is not None:
                 found.append(confirmed)
             return bool(found)
 
         wait_until(is_answered, "the broker's answer")
-        return len(self.window.take_confirmed(found[0].batches))
+        return len(self.window.pop_confirmed(found[0].batches))
 
 
 @pytest.fixture

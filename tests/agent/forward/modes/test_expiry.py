@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agent.forward.delivery.lanes import WAITED_FOR_MS, Expiry, Turns
 from agent.forward.forwarder import ForwardedLane
+from agent.forward.modes.lanes import WAITED_FOR_MS, Expiry, Turns
 from contract.event import Event, gateway_device
 from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.events import readings

@@ -10,10 +10,10 @@ from confluent_kafka import KafkaException
 
 from agent.clock import Clock
 from agent.config.settings import ReceiptSettings
-from agent.forward.delivery.in_flight import InFlightWindow
 from agent.forward.errors import TopicReplacedError, UnreachableError
 from agent.forward.kafka.client import ANSWER_SECONDS_MAX, no_answer
 from agent.forward.kafka.topic import LeaderEpochs, LogEnd, TopicWatch, leader_epochs, log_end, topic_id
+from agent.forward.modes.in_flight import InFlightWindow
 
 if TYPE_CHECKING:
     from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo
@@ -65,7 +65,7 @@ class Confirmation:
             ends = self._watch.request_ends(window.acked_partitions())
             self._request = _Request(window.acked, self._watch.request(), ends)
 
-    def take(self) -> Confirmed | None:
+    def poll(self) -> Confirmed | None:
         """Return the confirmation, None where there is no answer yet.
 
         Raise TopicReplacedError or TopicMissingError where there will never be one; call again after UnreachableError.

@@ -22,7 +22,7 @@ from agent.store.read.events import Epochs
 from agent.store.schema import database, tables
 from contract.event import Event
 from tests.agent.forward.broker import KafkaTopic, label
-from tests.agent.forward.delivery.self_killing_agent import BATCHES_MAX, EVENTS_PER_BATCH
+from tests.agent.forward.modes.self_killing_agent import BATCHES_MAX, EVENTS_PER_BATCH
 from tests.agent.store.stores import HandClock, accept
 from tests.support.agent_process import agent_process, configured
 from tests.support.waiting import wait_for_count
@@ -50,7 +50,7 @@ async def test_at_most_once_no_label_is_there_twice_and_none_is_missing_uncounte
             await accept(stores.intake, clock, *events)
     labels = set().union(*(stored_labels(one / FILE_NAME) for one in store_folders(state).values()))
 
-    program, seed = "tests.agent.forward.delivery.self_killing_agent", random.randrange(1 << 32)
+    program, seed = "tests.agent.forward.modes.self_killing_agent", random.randrange(1 << 32)
     lives = await asyncio.to_thread(
         subprocess.run,
         (sys.executable, "-m", program, str(configuration), str(kills), str(seed)),

@@ -8,9 +8,9 @@ from typing import Final, Protocol
 
 from confluent_kafka import KafkaError
 
-from agent.forward.delivery.oversized import TOO_LARGE_CODES
 from agent.forward.errors import LeaderChangedError, SessionError
 from agent.forward.kafka.topic import LeaderEpochs
+from agent.forward.modes.oversized import TOO_LARGE_CODES
 from agent.store.port import Batch, Offsets
 
 ACKED_MAX: Final = 1_000
@@ -148,7 +148,7 @@ class InFlightWindow:
         """How many records are sent and not reported."""
         return sum(batch.unreported for batch in self._in_flight)
 
-    def settle(self) -> InFlightBatch | None:
+    def advance(self) -> InFlightBatch | None:
         """Move the acked batches, in order; return a batch that has failed, None where there is none."""
         while self._in_flight and self._in_flight[0].acked:
             self._acked.append(self._in_flight.popleft())
@@ -158,6 +158,6 @@ class InFlightWindow:
         """Remove a batch that has failed for good."""
         self._in_flight.remove(batch)
 
-    def take_confirmed(self, count: int) -> list[InFlightBatch]:
+    def pop_confirmed(self, count: int) -> list[InFlightBatch]:
         """Remove and return the oldest acked batches, whose topic was confirmed and which are to be marked."""
         return [self._acked.popleft() for _ in range(count)]

@@ -13,8 +13,13 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from agent.config.settings import KafkaSettings
-from agent.forward.delivery.in_flight import InFlightBatch
-from agent.forward.delivery.session import (
+from agent.forward.errors import ClonedError, SessionError, TopicReplacedError, UnreachableError
+from agent.forward.kafka.attempt import close
+from agent.forward.kafka.client import LastError, open_reader, raw_metadata
+from agent.forward.kafka.health import Silence
+from agent.forward.kafka.topic import TopicView, leader_epochs
+from agent.forward.modes.in_flight import InFlightBatch
+from agent.forward.modes.session import (
     FIXED,
     IDLE_SECONDS_MAX,
     START,
@@ -23,8 +28,8 @@ from agent.forward.delivery.session import (
     SessionContext,
     serve,
 )
-from agent.forward.delivery.transaction import GROUP_PREFIX, Intent, Marker, parse_marker, read_intent
-from agent.forward.delivery.transactional import (
+from agent.forward.modes.transaction import GROUP_PREFIX, Intent, Marker, parse_marker, read_intent
+from agent.forward.modes.transactional import (
     HELD_BACK,
     MARKER_PARTITION,
     STEP_SECONDS_MAX,
@@ -36,11 +41,6 @@ from agent.forward.delivery.transactional import (
     step,
     still_new,
 )
-from agent.forward.errors import ClonedError, SessionError, TopicReplacedError, UnreachableError
-from agent.forward.kafka.attempt import close
-from agent.forward.kafka.client import LastError, open_reader, raw_metadata
-from agent.forward.kafka.health import Silence
-from agent.forward.kafka.topic import TopicView, leader_epochs
 from agent.store.facts import TRANSACTION_INTENT, TRANSACTION_SETTLED
 from agent.store.port import Batch, Outbox, StoredEvent
 
@@ -205,7 +205,7 @@ class TransactionalSession(Session):
         while not stop.is_set():
             self._context.wall_steps.check()
             self._process_reports(self._reader)
-            if self._context.outbox.take_returned():
+            if self._context.outbox.pop_returned():
                 self._cursor = START
             if events := self._context.oversized.next_try(check_broker) or self._read(stop):
                 self._send(events, stop)

@@ -9,9 +9,13 @@ from typing import Any, ClassVar, Final
 
 from confluent_kafka import Producer
 
-from agent.forward.delivery.confirmation import Confirmation
-from agent.forward.delivery.in_flight import InFlightBatch, InFlightWindow
-from agent.forward.delivery.session import (
+from agent.forward.errors import RefusedError, SessionError, UnreachableError
+from agent.forward.kafka.client import LastError
+from agent.forward.kafka.health import Silence
+from agent.forward.kafka.topic import TopicView
+from agent.forward.modes.confirmation import Confirmation
+from agent.forward.modes.in_flight import InFlightBatch, InFlightWindow
+from agent.forward.modes.session import (
     FIXED,
     IDLE_SECONDS_MAX,
     POLL_SECONDS_MAX,
@@ -21,10 +25,6 @@ from agent.forward.delivery.session import (
     SessionContext,
     serve,
 )
-from agent.forward.errors import RefusedError, SessionError, UnreachableError
-from agent.forward.kafka.client import LastError
-from agent.forward.kafka.health import Silence
-from agent.forward.kafka.topic import TopicView
 from agent.store.port import StoredEvent
 
 REPORTS_EVENTS: Final = 50
@@ -91,7 +91,7 @@ class PipelinedSession(Session):
             self._advance()
 
     def _may_read(self) -> bool:
-        if self._context.outbox.take_returned():
+        if self._context.outbox.pop_returned():
             self._rewind = True
         if self._rewind and self._window.empty:
             # Only now: in-flight events are still new in the outbox, and would be read a second time.
@@ -142,14 +142,14 @@ class PipelinedSession(Session):
         self._check()
         self._confirmation.request(self._window, at_once=at_once)
         try:
-            confirmed = self._confirmation.take()
+            confirmed = self._confirmation.poll()
         except UnreachableError as error:
             self._context.link.report_failure(error)
             return
         if confirmed is None:
             return
         self._leader_epochs = {**self._leader_epochs, **confirmed.leader_epochs}
-        for in_flight in self._window.take_confirmed(confirmed.batches):
+        for in_flight in self._window.pop_confirmed(confirmed.batches):
             self._context.outbox.mark_forwarded(in_flight.batch(self._topic.id, confirmed.leader_epochs))
             self._context.link.report_delivery()
             self.marked += 1
@@ -159,7 +159,7 @@ class PipelinedSession(Session):
         self._context.wall_steps.check()
         if self._errors.fatal is not None:
             raise SessionError(self._errors.fatal)
-        failed = self._window.settle()
+        failed = self._window.advance()
         if failed is not None:
             self._refuse(failed)
         elif self._alone is not None and not self._window.in_flight:

@@ -19,13 +19,13 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from agent.forward.delivery.session import BATCH_BYTES_MAX, SessionContext, hand_over
-from agent.forward.delivery.transaction import Intent, Marker
 from agent.forward.errors import SessionError, UnreachableError
 from agent.forward.kafka.attempt import attempt
 from agent.forward.kafka.client import LastError, describe
 from agent.forward.kafka.record import encode
 from agent.forward.kafka.topic import LogEnd
+from agent.forward.modes.session import BATCH_BYTES_MAX, SessionContext, hand_over
+from agent.forward.modes.transaction import Intent, Marker
 from agent.forward.receipts.group_offsets import read_labels
 from agent.store.port import Batch, Outbox, StoredEvent
 
@@ -192,7 +192,7 @@ def still_new(outbox: Outbox, intent: Intent) -> Iterator[Sequence[StoredEvent]]
     Events with other labels, which a salvage may have left at its positions, are not among them. Raise SessionError
     where some cannot be read now: none may be taken for marked.
     """
-    outbox.take_returned()  # the session begins with the lowest new event, and `wait` is to report only new ones
+    outbox.pop_returned()  # the session begins with the lowest new event, and `wait` is to report only new ones
     after = intent.batch.first - 1
     while after < intent.batch.last and outbox.wait(after, 0):
         events = outbox.read(after, intent.batch.last - after, BATCH_BYTES_MAX)

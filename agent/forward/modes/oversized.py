@@ -17,7 +17,7 @@ from typing import Final
 from confluent_kafka import KafkaError
 
 from agent.clock import Clock
-from agent.forward.facts import HeldEvent, read_held, write_held
+from agent.forward.facts import OversizedEvent, read_oversized, write_oversized
 from agent.forward.kafka.record import is_own
 from agent.store.facts import OVERSIZED
 from agent.store.port import Outbox, StoredEvent
@@ -42,7 +42,7 @@ class Oversized:
         self._clock = clock
         self._after_ms = after_ms
         self._suspects: set[int] = set()
-        self._held = read_held(outbox.fact(OVERSIZED))
+        self._held = read_oversized(outbox.fact(OVERSIZED))
         self._refused_at: int | None = None
         """When a retried event was last refused."""
         self._try_at = clock.monotonic_ms()
@@ -69,7 +69,7 @@ class Oversized:
         check_broker()
         tried: Sequence[StoredEvent] = ()
         missing = set()
-        for position in sorted(self._held, key=self._turn):
+        for position in sorted(self._held, key=self._retry_order):
             events = self._outbox.read(position - 1, 1, 1)
             if events and events[0].position == position:
                 tried = events
@@ -125,12 +125,12 @@ class Oversized:
         if self._held:
             self._keep({})
 
-    def _turn(self, position: int) -> tuple[bool, int]:
+    def _retry_order(self, position: int) -> tuple[bool, int]:
         """Return the sort key of retries: first an event whose next refusal is final, then by size."""
         held = self._held[position]
         return not self._is_over(held), held.size
 
-    def _is_over(self, held: HeldEvent) -> bool:
+    def _is_over(self, held: OversizedEvent) -> bool:
         """Whether an event was refused for as long as is allowed."""
         return not held.own and held.refused_ms >= self._after_ms
 
@@ -139,7 +139,7 @@ class Oversized:
         if not self._held:
             self._try_at = self._clock.monotonic_ms() + RETRY_MS
             _log.warning("oversized=held reason=%r bytes=%d effect=%r hint=%r", REASON, size, _EFFECT, HINT)
-        self._held[event.position] = HeldEvent(size, self._clock.wall_ms(), is_own(event))
+        self._held[event.position] = OversizedEvent(size, self._clock.wall_ms(), is_own(event))
         count = len(self._held)
         if self.full:
             _log.error("oversized=full count=%d effect='nothing is sent' hint=%r", count, HINT)
@@ -161,9 +161,9 @@ class Oversized:
             give_up(self._outbox, tried, counted.pop(tried.position).size)
         self._keep(counted)
 
-    def _keep(self, held: dict[int, HeldEvent]) -> None:
+    def _keep(self, held: dict[int, OversizedEvent]) -> None:
         """Write the fact, then use it; where the disk refuses, the earlier state remains."""
-        self._outbox.set_fact(OVERSIZED, write_held(held))
+        self._outbox.set_fact(OVERSIZED, write_oversized(held))
         self._held = held
 
 

@@ -14,12 +14,12 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from agent.clock import SystemClock
-from agent.forward.delivery.session import SessionContext
-from agent.forward.delivery.transaction import Intent, Marker, read_intent
-from agent.forward.delivery.transactional import TransactionalProducer, abort_hanging_transaction
 from agent.forward.forwarder import Forwarder
 from agent.forward.kafka.client import LastError
 from agent.forward.kafka.health import CLONED, REACHABLE
+from agent.forward.modes.session import SessionContext
+from agent.forward.modes.transaction import Intent, Marker, read_intent
+from agent.forward.modes.transactional import TransactionalProducer, abort_hanging_transaction
 from agent.store.facts import FORWARDER_STOPPED, TRANSACTION_INTENT, TRANSACTION_SETTLED
 from agent.store.port import Batch, Offsets, OutboxError, StoredEvent
 from agent.telemetry.links import LinkName, Links
@@ -362,7 +362,7 @@ def test_while_somebody_else_holds_readers_back_a_session_begins_with_nothing_co
 
 
 # A restarted broker may report a transaction as committed and leave it open in the topic
-# (agent/forward/delivery/transactional.py).
+# (agent/forward/modes/transactional.py).
 @pytest.mark.guarantee(4)
 @pytest.mark.parametrize(
     "end",
@@ -409,7 +409,7 @@ def follow_clients(monkeypatch: pytest.MonkeyPatch) -> WeakSet[object]:
             clients.add(self)
 
     for mode in ("at_least_once", "at_most_once", "exactly_once"):
-        monkeypatch.setattr(f"agent.forward.delivery.{mode}.Producer", OpenProducer)
+        monkeypatch.setattr(f"agent.forward.modes.{mode}.Producer", OpenProducer)
     monkeypatch.setattr("agent.forward.kafka.client.Consumer", OpenConsumer)
     monkeypatch.setattr("agent.forward.kafka.client.AdminClient", OpenAdminClient)
     return clients

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from agent.config.settings import KafkaSettings
-from agent.forward.delivery import oversized
-from agent.forward.delivery.oversized import HELD_MAX, REASON, RETRY_MS, Oversized
 from agent.forward.errors import UnreachableError
-from agent.forward.facts import read_held
+from agent.forward.facts import read_oversized
 from agent.forward.kafka.health import UNREACHABLE
+from agent.forward.modes import oversized
+from agent.forward.modes.oversized import HELD_MAX, REASON, RETRY_MS, Oversized
 from agent.store.facts import OVERSIZED
 from agent.store.port import Batch, StoredEvent
 from agent.telemetry.links import LinkName
@@ -35,7 +35,7 @@ LARGE = Event(device(1), id=7, data={"trace": "".join(chr(0x4E00 + number * 7919
 
 
 def waiting(outbox: MemoryOutbox) -> list[int]:
-    return sorted(read_held(outbox.fact(OVERSIZED)))
+    return sorted(read_oversized(outbox.fact(OVERSIZED)))
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ class Refusing:
         """Advance the clock to the next retry, and refuse the retried event."""
         self.clock.pass_seconds(RETRY_MS / 1000)
         (position,) = self.try_again()
-        self.refuse(position, read_held(self.outbox.fact(OVERSIZED))[position].size)
+        self.refuse(position, read_oversized(self.outbox.fact(OVERSIZED))[position].size)
         return position
 
 
@@ -289,7 +289,7 @@ def test_what_is_refused_again_after_another_was_taken_waits_anew() -> None:
     assert case.rules.accepted(1)
     case.refuse(2, 900)
 
-    assert read_held(case.outbox.fact(OVERSIZED))[2].refused_ms == 0
+    assert read_oversized(case.outbox.fact(OVERSIZED))[2].refused_ms == 0
 
 
 def test_what_is_no_longer_new_leaves_the_fact_with_the_next_try() -> None:

@@ -5,9 +5,9 @@ from confluent_kafka import KafkaError, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.forward.delivery.in_flight import InFlightBatch, InFlightWindow
 from agent.forward.errors import LeaderChangedError, RenewalError, SessionError
 from agent.forward.kafka.topic import LeaderEpochs
+from agent.forward.modes.in_flight import InFlightBatch, InFlightWindow
 from agent.store.port import Batch, Offsets
 
 
@@ -28,7 +28,7 @@ def in_flight(first: int, count: int, leader_epochs: LeaderEpochs = LEADERS) -> 
 
 
 def batches(window: InFlightWindow, count: int) -> list[Batch]:
-    return [confirmed.batch("id", LEADERS) for confirmed in window.take_confirmed(count)]
+    return [confirmed.batch("id", LEADERS) for confirmed in window.pop_confirmed(count)]
 
 
 @pytest.mark.parametrize("before", [{}, {3: 3}, {2: 4}])
@@ -98,7 +98,7 @@ def test_a_failed_delivery_fails_its_flight_and_not_those_before() -> None:
     bad.report(KafkaError(KafkaError._MSG_TIMED_OUT), delivered(0, None))
     bad.report(None, delivered(0, 2))
 
-    assert window.settle() is not None
+    assert window.advance() is not None
     assert (window.acked, window.in_flight) == (1, 2)
 
 
@@ -110,11 +110,11 @@ def test_beyond_a_thousand_acked_batches_that_nobody_confirms_there_is_no_room()
         sending = in_flight(first, 1)
         window.add(sending)
         sending.report(None, delivered(0, first))
-        window.settle()
+        window.advance()
     assert all(room)
     assert (window.acked, window.has_space) == (1_000, False)
 
-    window.take_confirmed(1)
+    window.pop_confirmed(1)
 
     assert (window.acked, window.has_space) == (999, True)
 
@@ -136,7 +136,7 @@ def test_marks_cover_every_position_once_and_in_order_whatever_order_reports_com
     for sending, position in data.draw(st.permutations(reports)):
         sending.report(None, delivered(position % 3, position))
         unreported.discard(position)
-        assert window.settle() is None
+        assert window.advance() is None
         if window.acked and data.draw(st.booleans()):
             marked += batches(window, data.draw(st.integers(1, window.acked)))
         assert not any(batch.first <= position <= batch.last for batch in marked for position in unreported)

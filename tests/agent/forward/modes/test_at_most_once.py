@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agent.config.settings import KafkaSettings
-from agent.forward.delivery.oversized import REASON
-from agent.forward.facts import HeldEvent, InDoubtBatches, read_held, read_in_doubt, write_held
+from agent.forward.facts import InDoubtBatches, OversizedEvent, read_in_doubt, read_oversized, write_oversized
+from agent.forward.modes.oversized import REASON
 from agent.store.facts import IN_DOUBT, OVERSIZED
 from contract.event import Event
 from tests.agent.forward.broker import KafkaTopic, sequence
@@ -42,7 +42,7 @@ def unsettled(outbox: MemoryOutbox) -> int:
 
 def test_what_was_in_flight_when_nobody_knew_is_added_up() -> None:
     known = InDoubtBatches().with_batch(1, 10)
-    assert (known.in_flight, known.settled()) == (10, InDoubtBatches())
+    assert (known.in_flight, known.arrived()) == (10, InDoubtBatches())
     lost = known.abandoned().with_batch(11, 15)
     assert (lost.lost_max, lost.in_flight, lost.abandoned().lost_max) == (10, 5, 15)
     assert read_in_doubt(str(lost)) == lost
@@ -63,13 +63,13 @@ def test_what_was_in_flight_at_the_end_counts_at_the_start_without_a_broker_and_
 def test_what_another_mode_had_set_aside_for_its_size_no_longer_waits(kafka: KafkaTopic) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(20))
-    outbox.set_fact(OVERSIZED, write_held({4: HeldEvent(70_000, 1, own=False)}))
+    outbox.set_fact(OVERSIZED, write_oversized({4: OversizedEvent(70_000, 1, own=False)}))
 
     with forwarding(kafka.settings(MODE), outbox):
         wait_for_count(lambda: unsettled(outbox), 0, "everything has arrived")
 
     assert_each_once(kafka, outbox)
-    assert read_held(outbox.fact(OVERSIZED)) == {}
+    assert read_oversized(outbox.fact(OVERSIZED)) == {}
 
 
 @pytest.mark.guarantee(4)

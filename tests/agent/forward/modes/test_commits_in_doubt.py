@@ -9,15 +9,15 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from agent.forward.delivery.transaction import GROUP_PREFIX
-from agent.forward.delivery.transactional import MARKER_PARTITION
 from agent.forward.kafka.client import raw_metadata
 from agent.forward.kafka.health import REACHABLE
+from agent.forward.modes.transaction import GROUP_PREFIX
+from agent.forward.modes.transactional import MARKER_PARTITION
 from agent.telemetry.links import LinkName
 from tests.agent.forward.broker import LinkedTopic, sequence
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
-from tests.agent.forward.delivery.answer_link import AnswerLink, Request
 from tests.agent.forward.events import readings
+from tests.agent.forward.modes.answer_link import AnswerLink, Request
 from tests.agent.forward.running import forwarding
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_until

@@ -10,13 +10,13 @@ from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.forward.delivery.exactly_once import TransactionalSession
-from agent.forward.delivery.in_flight import InFlightBatch
-from agent.forward.delivery.session import SessionContext
-from agent.forward.delivery.transaction import Intent, Marker, parse_marker, read_intent
-from agent.forward.delivery.transactional import TransactionalProducer
 from agent.forward.errors import SessionError
 from agent.forward.kafka.client import LastError
+from agent.forward.modes.exactly_once import TransactionalSession
+from agent.forward.modes.in_flight import InFlightBatch
+from agent.forward.modes.session import SessionContext
+from agent.forward.modes.transaction import Intent, Marker, parse_marker, read_intent
+from agent.forward.modes.transactional import TransactionalProducer
 from agent.store.port import Batch, LabelRange, Offsets
 from contract.event import Label
 from tests.agent.forward.events import readings
