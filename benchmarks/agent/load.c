@@ -2,9 +2,9 @@
  *
  * usage: load PROTOCOL PORT CLIENTS SECONDS RATE CODE PATH FIRST FORGET PACK
  *
- * PROTOCOL is coap (confirmable requests, as RFC 7252 section 4.7 requires), nats (messages to the subject PATH, each acknowledged by
- * JetStream) or http (POST to PATH over connections that stay open). RATE 0: each client sends its next
- * request as soon as the last is answered. RATE > 0: the total number of requests per second, each at a scheduled time
+ * PROTOCOL is coap (confirmable requests, as RFC 7252 section 4.7 requires), coap-tagged (the same with another
+ * Request-Tag in each, as libcoap sends from version 4.3.2), nats (messages to the subject PATH, each acknowledged by
+ * JetStream) or http (POST to PATH over connections that stay open). RATE 0: each client sends its next request as soon as the last is answered. RATE > 0: the total number of requests per second, each at a scheduled time
  * from which its latency counts, also where no client was free. CODE is the code of a CoAP request (2 POST, 3 PUT), FIRST
  * the first event's id. FORGET 1: wait for no answer (a flood, CoAP only). PACK: events in a request, more than one for
  * HTTP only. Prints one JSON object.
@@ -42,7 +42,7 @@ static uint32_t *latencies;
 static long answered, accepted, refused, resent, sent_count;
 static unsigned long long next_id;
 static enum protocol protocol;
-static int code, pack;
+static int code, pack, tagged;
 static const char *path;
 
 static double now(void) {
@@ -80,6 +80,11 @@ static int write_coap(struct client *client, int number) {
     at += path_length;
     *at++ = 0x11; /* Content-Format */
     *at++ = 50;
+    if (tagged) {
+        memcpy(at, "\xE4\x00\x0B", 3); /* 292 after 12, 4 bytes */
+        memcpy(at + 3, &next_id, 4);
+        at += 7;
+    }
     *at++ = 0xFF;
     at += write_event((char *)at, number);
     return (int)(at - (unsigned char *)client->request);
@@ -232,7 +237,8 @@ int main(int count, char **words) {
         fprintf(stderr, "usage: load PROTOCOL PORT CLIENTS SECONDS RATE CODE PATH FIRST FORGET PACK\n");
         return 2;
     }
-    protocol = strcmp(words[1], "coap") == 0 ? COAP : strcmp(words[1], "nats") == 0 ? NATS : HTTP;
+    tagged = strcmp(words[1], "coap-tagged") == 0;
+    protocol = tagged || strcmp(words[1], "coap") == 0 ? COAP : strcmp(words[1], "nats") == 0 ? NATS : HTTP;
     int client_count = atoi(words[3]), forget = atoi(words[9]);
     double seconds = atof(words[4]), rate = atof(words[5]);
     code = atoi(words[6]);

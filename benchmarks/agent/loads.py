@@ -54,7 +54,7 @@ class ClientLoad:
     """Clients that the C program simulates, each with one outstanding request."""
 
     protocol: str
-    """`coap`, `nats` or `http`."""
+    """`coap`, `coap-tagged` (with a Request-Tag), `nats` or `http`."""
     port: int
     clients: int
     seconds: float
@@ -84,9 +84,11 @@ def coap(
     rate: float = 0.0,
     method: int = POST,
     path: str = "events",
+    tagged: bool = False,
 ) -> Result:
     """Run CoAP sensors, each of which sends its next event after the last answer, or all at a total rate."""
-    return _measured(server, ClientLoad("coap", server.port, sensors, seconds, path, rate, method))
+    protocol = "coap-tagged" if tagged else "coap"
+    return _measured(server, ClientLoad(protocol, server.port, sensors, seconds, path, rate, method))
 
 
 @contextmanager

@@ -110,6 +110,8 @@ def _agent(form: Form, prefix: str, bench: Turns) -> None:
     with bench.place() as place, contenders.oncegate(place / "agent", form) as server:
         bench.measured.add(f"{prefix}CoAP, {SENSORS_FEW} outstanding", loads.coap(server, SENSORS_FEW, bench.seconds))
         bench.measured.add(f"{prefix}{COAP_MANY}", loads.coap(server, SENSORS_MANY, bench.seconds))
+        tagged = loads.coap(server, SENSORS_MANY, bench.seconds, tagged=True)
+        bench.measured.add(f"{prefix}{COAP_MANY}, with libcoap's Request-Tag", tagged)
         packs = loads.http(server, bench.seconds, PACK, PACK_CONNECTIONS)
         bench.measured.add(f"{prefix}{HTTP_PACKS}", packs)
         bench.measured.add(f"{prefix}{HTTP_SINGLE}", loads.http(server, bench.seconds, 1, SENSORS_FEW))
