@@ -146,10 +146,12 @@ def delete_entries(connection: sqlite3.Connection, number: int, rows_max: int = 
 
 
 def forget(connection: sqlite3.Connection, first: int, last: int) -> None:
-    """Forget the fingerprints of a range of positions, in all segments."""
+    """Forget the fingerprints of a range of positions, in all segments; a longer range from there on stays."""
     row = (first, last)
     connection.execute(
-        "INSERT OR REPLACE INTO forgotten (first, last, checksum) VALUES (?, ?, ?)", (*row, checksum("forgotten", row))
+        "INSERT INTO forgotten (first, last, checksum) VALUES (?, ?, ?) ON CONFLICT (first) DO UPDATE "
+        "SET last = excluded.last, checksum = excluded.checksum WHERE excluded.last > last",
+        (*row, checksum("forgotten", row)),
     )
 
 

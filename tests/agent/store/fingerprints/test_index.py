@@ -41,6 +41,14 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
+def test_a_range_that_is_forgotten_stays_so_where_a_shorter_one_from_there_on_is_forgotten_again(
+    connection: sqlite3.Connection,
+) -> None:
+    for last in (9, 7, 12):
+        segments.forget(connection, 5, last)
+        assert segments.load_forgotten(connection) == [(5, max(9, last))]
+
+
 def transactions(connection: sqlite3.Connection) -> Begin:
     @contextmanager
     def begin() -> Iterator[sqlite3.Connection]:
