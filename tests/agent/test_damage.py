@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from resource import RLIMIT_FSIZE, prlimit
 
 import pytest
 
@@ -27,7 +28,7 @@ from contract.event import Event
 from simulators.services.install import programs
 from simulators.services.process import Process
 from tests.agent.cli.running import here
-from tests.agent.store.stores import HandClock, accept, batch, make_store
+from tests.agent.store.stores import HandClock, accept, batch, make_store, write_commits
 from tests.support.agent_process import configured, stored_documents
 from tests.support.disks.small_disk import fill, small_disk, use_up_inodes
 from tests.support.posting_gateway import PostingGateway
@@ -233,6 +234,42 @@ def test_a_store_that_has_filled_its_disk_is_started_again_and_makes_room_by_its
         process_all(disk / "state")
         gateway.start()
         wait_until(lambda: gateway.post(50, 1_000) == 200, "what the table has has left for new events")
+
+
+EVENTS_BYTES = 20 << 20
+
+
+@pytest.mark.guarantee(3)
+@pytest.mark.heavy
+@pytest.mark.parametrize("sizes", [[1], [1, 1, 1, 100]], ids=["single", "mixed"])
+@pytest.mark.parametrize("limits_file", [False, True], ids=["disk", "ulimit"])
+def test_a_disk_full_of_single_events_which_the_table_has_is_emptied_through_kills_and_restarts(
+    tmp_path: Path, sizes: list[int], *, limits_file: bool
+) -> None:
+    write_commits(tmp_path / "made", sizes, EVENTS_BYTES)
+    with (
+        small_disk(tmp_path / "disk", 100 if limits_file else (EVENTS_BYTES >> 20) + 9) as disk,
+        PostingGateway(tmp_path, disk / "state", store='keep_processed = "2s"').process() as gateway,
+    ):
+
+        def start() -> None:
+            gateway.start()
+            if limits_file:  # of which statvfs says nothing
+                prlimit(gateway.agent.pid, RLIMIT_FSIZE, (EVENTS_BYTES + (9 << 20),) * 2)
+
+        shutil.copytree(tmp_path / "made", disk / "state")
+        start()
+        wait_until(lambda: gateway.post() == 503, "it is full")
+        wait_until(lambda: gateway.readiness() == 503, "it says so")
+        assert gateway.agent.terminate() == 0
+        process_all(disk / "state")
+        processed = set(gateway.acked)
+        for end in (gateway.agent.kill, gateway.agent.terminate):
+            start()
+            wait_until(lambda: gateway.post(1) == 200, "what the table has leaves its space")
+            end()
+        start()
+        wait_until(lambda: gateway.stored().keys() == gateway.acked - processed, "all of it is deleted")
 
 
 @pytest.mark.guarantee(3)

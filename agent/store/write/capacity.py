@@ -41,15 +41,25 @@ class Capacity:
         self._memory = memory
         self._missing_bytes = 0
         """How much space was missing on the file system at the latest decision on new events."""
+        self._refused_bytes = 0
+        """How large the latest events were for which there was no space."""
         self._log_held = False
         """Whether another process keeps the log from being emptied: then no removal frees space."""
         self.removal_failed = False
         """Whether the latest removal has failed: a retry for each request would write as much again."""
 
-    def is_full(self, arriving_bytes: int = 0) -> bool:
+    def has_space_for(self, arriving_bytes: int) -> bool:
+        """Whether there is space for new events of this size; where there is none, the store is full until there is."""
+        if self._is_full_for(arriving_bytes):
+            self._refused_bytes = arriving_bytes
+            return False
+        if arriving_bytes >= self._refused_bytes:
+            self._refused_bytes = 0
+        return True
+
+    def is_full(self) -> bool:
         """Whether there is no space for new events: the store is at its bound, or the file system below it is full."""
-        self._missing_bytes = self._find_missing_bytes(arriving_bytes)
-        return self._is_at_bound() or self._missing_bytes > 0
+        return self._is_full_for(self._refused_bytes)
 
     def allows_maintenance(self, *, grows: bool) -> bool:
         """Whether there is space for work that can wait; a held log alone delays work that does not grow the file."""
@@ -141,6 +151,10 @@ class Capacity:
                 last = end
         ranges = self._memory.progress.unprocessed(self._memory.first_kept, last)
         return [Gap(first, end, DROPPED) for first, end in ranges]
+
+    def _is_full_for(self, arriving_bytes: int) -> bool:
+        self._missing_bytes = self._find_missing_bytes(arriving_bytes)
+        return self._is_at_bound() or self._missing_bytes > 0
 
     def _find_missing_bytes(self, arriving_bytes: int) -> int:
         """Return how much space is missing for new events, once the log has been reduced as far as possible."""

@@ -134,14 +134,14 @@ class Committer:
             if not submission.refusal:
                 for candidate in submission.candidates:
                     arriving_bytes += len(candidate.tail)
-        if not capacity.is_full(arriving_bytes):
+        if capacity.has_space_for(arriving_bytes):
             return self._draft(group, "")
         decision = self._draft(group, capacity.refusal())  # duplicates need no space, and nothing is dropped for them
         if not decision.refuses:
             return decision
         begun = self._clock.monotonic_ms()
         while self.removal.make_space():
-            if not capacity.is_full(arriving_bytes):
+            if capacity.has_space_for(arriving_bytes):
                 return self._draft(group, "")
             if self._clock.monotonic_ms() - begun >= SPACE_MS:
                 self.removal.is_behind = True

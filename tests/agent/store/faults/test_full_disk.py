@@ -9,7 +9,7 @@ import pytest
 
 from agent.store.errors import DiskFullError, StoreError
 from agent.store.files import swap
-from agent.store.layout import FILE_NAME
+from agent.store.layout import FILE_NAME, PAGE_BYTES
 from agent.store.schema import database, disk_space
 from agent.systemd.supervision import wait_for_space
 from contract.event import Event
@@ -70,6 +70,23 @@ async def test_new_events_leave_the_last_of_the_disk_to_receipts_and_deletes(
         assert (await accept(store, clock, event(0))).duplicates == 1
         process_all(store)
         # Processed events are purged for it: from then on the file's own free pages are the space.
+        assert not store.trouble()
+        assert (await accept(store, clock, event(10**6))).accepted == 1
+
+
+@pytest.mark.guarantee(3)
+async def test_a_store_that_refuses_for_lack_of_space_says_so_however_little_is_missing(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = [1 << 40]
+    monkeypatch.setattr(disk_space, "free_bytes", lambda path: free[-1])
+    async with make_store(tmp_path, clock) as store:
+        for number in range(1_000):
+            if (await accept(store, clock, event(number))).refusal:
+                break
+            free.append(disk_space.RESERVE_BYTES + (1 << 20) - number * PAGE_BYTES)
+        assert store.trouble() == disk_space.DISK_FULL
+        free.append(1 << 40)
         assert not store.trouble()
         assert (await accept(store, clock, event(10**6))).accepted == 1
 
