@@ -125,11 +125,18 @@ class Gateway:
     """One gateway over all lives of its agent."""
 
     def __init__(
-        self, scheduler: Scheduler, network: Network, card: Card, lanes: tuple[Lane, ...], delivery: str
+        self,
+        scheduler: Scheduler,
+        network: Network,
+        card: Card,
+        lanes: tuple[Lane, ...],
+        delivery: str,
+        store_max_bytes: int,
     ) -> None:
         self._scheduler = scheduler
         self._lanes = lanes
         self._delivery = delivery
+        self._store_max_bytes = store_max_bytes
         self._network = network
         self._card = card
         self._lives = 0
@@ -186,7 +193,7 @@ class Gateway:
 
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
-        settings = settings_of(self._card.folder, self._lanes, self._delivery)
+        settings = settings_of(self._card.folder, self._lanes, self._delivery, self._store_max_bytes)
         while await service._serve_until_damaged(settings, self._stop, Sockets({})):
             self._scheduler.note("agent salvages its store")
 
@@ -198,7 +205,7 @@ def _is_processed(store: EventStore) -> bool:
     return not progress._coverage.forwarded() and progress._coverage.next_new(0, progress._end) is None
 
 
-def settings_of(folder: Path, lanes: tuple[Lane, ...], delivery: str) -> Settings:
+def settings_of(folder: Path, lanes: tuple[Lane, ...], delivery: str, store_max_bytes: int) -> Settings:
     """Return the agent's settings."""
     return Settings(
         GatewaySettings(GATEWAY, folder),
@@ -206,7 +213,7 @@ def settings_of(folder: Path, lanes: tuple[Lane, ...], delivery: str) -> Setting
         coap=CoapSettings(bind=f"{HOST}:{PORT}"),
         http=HttpSettings(enabled=False),
         mqtt=MqttSettings(enabled=False),
-        store=StoreSettings(keep_processed_seconds=KEEP_SECONDS),
+        store=StoreSettings(keep_processed_seconds=KEEP_SECONDS, max_bytes=store_max_bytes),
         receipts=ReceiptSettings(poll_seconds=POLL_SECONDS),
         forward=ForwardSettings(lanes=lanes),
     )

@@ -63,6 +63,8 @@ EXACTLY_ONCE_SHARE: Final = 1 / 3
 PARTITIONS: Final = 2
 PARTITIONS_EXACTLY_ONCE: Final = 6
 """Nearly one for each device, so that the last records of a transaction are of several epochs."""
+STORE_MAX_BYTES: Final = (72_000, 1 << 30, 1 << 30)
+"""The least is full with a few events: it refuses the others until receipts let it remove some."""
 BACKLOG_SECONDS: Final = 10.0
 """With which store-and-forward sensors begin in these, so that their first packs are divided."""
 
@@ -120,7 +122,8 @@ class World:
         self.cluster = Cluster(self.scheduler, Random(f"kafka {seed}"), self.wall_ms, partitions)
         self.card = Card(folder / "card", self.scheduler, Random(f"card {seed}"))
         lanes, delivery = LANES if self.has_lanes else (), "exactly-once" if self.is_exactly_once else "at-least-once"
-        self.gateway = Gateway(self.scheduler, self.network, self.card, lanes, delivery)
+        store_max_bytes = STORE_MAX_BYTES[-1] if lanes else Random(f"bound {seed}").choice(STORE_MAX_BYTES)
+        self.gateway = Gateway(self.scheduler, self.network, self.card, lanes, delivery, store_max_bytes)
         self.job = Job(self.scheduler, self.cluster, Random(f"job {seed}"), self.wall_ms)
         self.premature = Premature(self.job.table)
         self.faults = Faults(self, Random(f"faults {seed}"))
@@ -226,7 +229,7 @@ class World:
                 known_by=(KnownBy.ID, KnownBy.TIME),
                 boot=kind is SensorKind.SLEEPY,
                 tries=10_000,
-                pack_max=5 if self.has_lanes else self._sizes.choice((1, 1, 5, 20)),
+                pack_max=5 if self.has_lanes else self._sizes.choice((1, 1, 5, 100)),
                 backlog_seconds=BACKLOG_SECONDS if self.has_lanes else 0.0,
             )
             for kind in kinds
