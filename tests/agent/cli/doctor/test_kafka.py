@@ -36,6 +36,7 @@ from agent.cli.doctor.kafka import (
 from agent.cli.doctor.rights import EVERYTHING, check_excess, check_transactional_ids
 from agent.config.settings import KafkaSettings, ReceiptSettings
 from agent.forward.kafka.topic import create_command
+from agent.forward.receipts.rules import PartitionView, View
 from agent.status import GatewayStatus
 from agent.store.counts import EventCounts
 from contract import topics
@@ -207,6 +208,11 @@ def test_receipts_are_judged_by_whose_they_are(kafka: KafkaTopic) -> None:
         kafka.commit(offset, metadata, group=group)
         held = judge(kafka, group, "table-1")
         assert (held.condition, reason in held.text) == (Condition.WRONG, True), held
+
+
+def test_what_receipts_lack_are_offsets_of_which_the_marker_of_a_transaction_has_one() -> None:
+    view = View(FORMER.topic_id, {0: PartitionView(7, FORMER, 8, 2, 2)})
+    assert receipts.judge_receipts(view, ReceiptSettings(), None).text.endswith(", 1 offset behind")
 
 
 @pytest.mark.guarantee(4)
