@@ -42,6 +42,7 @@ async def fill(served: Served, token: str) -> None:
     for _ in range(POINTS):
         served.clock.pass_seconds(TICK_SECONDS)
         served.history.sample()
+    await served.client.post(b"{", token=token)
 
 
 async def look(tmp_path: Path, width: int, scheme: str, token: str = "", **settings: Any) -> Mapping[str, Any]:
@@ -73,7 +74,7 @@ def check(seen: Mapping[str, Any]) -> None:
     ((broken, colour),) = seen["broken"]
     assert "✗ unreachable for 2 min 30 s" in broken
     assert colour == ("rgb(161, 22, 22)" if seen["scheme"] == "light" else "rgb(255, 170, 163)")
-    for text in ("Kafka is unreachable", "Connection refused", "What to do:", "oncegate doctor"):
+    for text in ("Kafka is unreachable", "Connection refused", "What to do:", "oncegate doctor", "requests refused since"):
         assert text in texts["conditions"]
     # Figures with charts, which a reload keeps.
     assert seen["drawn"][:3] == seen["drawnAfterReload"][:3] == [POINTS] * 3
