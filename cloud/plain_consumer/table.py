@@ -21,7 +21,8 @@ from cloud.table.sink import Written
 
 OWNER = '{"oncegate":"consumer"}'
 """The owner's row of a table with places, which a job refuses as it does one of a newer job."""
-_STAGING = sql.Identifier("oncegate_new")
+_STAGING = sql.Identifier("oncegate staging")
+"""A name that none of the tables can have: within a transaction it hides them."""
 _KEY = "PRIMARY KEY (id, partition)"
 # Under the id of the events' table, so that one made anew has no places.
 _CREATE = f"""

@@ -62,12 +62,20 @@ class Tables:
             judge(one.key, one.value, one.headers, Appended(0, at, ACCEPTED), seen=datetime.now(UTC), known={})
             for at, one in enumerate(records)
         ]
-        with ConsumerTable(self.connection, self.name, f"{self.name}_quarantine", RETENTION) as table:
+        with self.opened() as table:
             table.begin({0: Place(0, 0, 0)}, "id")
             was = table.places("id")
             now = {0: Place(0, was[0].next + len(records), 0)}
             made = DictTransform(hooks.Hook("plant:transform", lambda: transform))(judged)
             return table.write(made, was, now, "events", "id")
+
+    def opened(self) -> ConsumerTable:
+        return ConsumerTable(self.connection, self.name, f"{self.name}_quarantine", RETENTION, keeps_new=True)
+
+    def due(self) -> list[tuple[int, int]]:
+        """Return the batches whose effects are due, each with the number of its rows."""
+        with self.opened() as table:
+            return [(batch, len(table.new_rows(batch))) for batch in table.due([0])]
 
     def select(self, statement: str) -> list[dict[str, Any]]:
         with psycopg.connect(self.connection, row_factory=dict_row) as connection:
@@ -112,6 +120,12 @@ def test_columns_are_added_and_rejected_rows_are_in_quarantine(tables: Tables) -
     assert [one["reason"] for one in reasons] == ["fingerprint", "rejected: too\ufffd hot"]
     assert bytes(reasons[1]["value"]) == records[2].value
     assert tables.write(lambda rows: [row | {"numeric": 3, "x": 7} for row in rows], events(5)).rows == 2
+
+
+def test_new_rows_wait_for_their_effects_also_where_the_table_is_named_as_the_product(tables: Tables) -> None:
+    tables.name = "oncegate"
+    assert tables.write(lambda rows: rows, events(3)).rows == 3
+    assert [count for _, count in tables.due()] == [3]
 
 
 def test_the_pages_transform_for_dicts(tables: Tables) -> None:
