@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from cloud.errors import HookError, JobError
+from cloud.errors import HookError, JobError, SinkError
 
 MESSAGE_CHARACTERS_MAX = 500
 _PLACE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)|called from\n(?P<at>.+):(?P<number>\d+)')
@@ -46,9 +46,9 @@ class Hook:
         try:
             call = self.load()
             yield call
-        except JobError:
-            raise
         except Exception as error:
+            if isinstance(error, JobError) and not isinstance(error, SinkError):  # the latter is of a helper's database
+                raise
             code = getattr(call, "__code__", None)
             raise HookError(f"{self.name}: {_sentence(error, code and code.co_filename)}") from error
 

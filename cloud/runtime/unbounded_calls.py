@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
 from cloud.errors import JobError, KafkaError
@@ -27,7 +27,6 @@ def within(seconds: float, call: Callable[[], _Answer], what: str, error_after: 
             answer.set_exception(error)
 
     threading.Thread(target=run, name="unbounded-call", daemon=True).start()
-    try:
-        return answer.result(seconds)
-    except TimeoutError:
-        raise error_after(f"{what}: no answer within {seconds:g} s") from None
+    if not wait([answer], seconds).done:  # a TimeoutError of the call is an answer
+        raise error_after(f"{what}: no answer within {seconds:g} s")
+    return answer.result()

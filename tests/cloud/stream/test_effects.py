@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from agent.forward.receipts.group_offsets import read_receipt
 from cloud import hooks
-from cloud.errors import HookTimeError, JobError
+from cloud.errors import HookTimeError, JobError, SinkError
 from cloud.runtime.repeated import RETRY_SECONDS_MAX, Repeated
 from cloud.runtime.shutdown import StopRequest
 from cloud.stream.batch import BatchWriter
@@ -282,6 +282,19 @@ def test_effects_that_fail_are_made_again_after_growing_delays_until_they_succee
     assert effects()  # nothing more
     assert effects_of(fails, Memory(None), lambda _: True)()  # a table without a batch
     assert len(delays) == 1100
+
+
+@pytest.mark.parametrize("error", [TimeoutError("the read timed out"), SinkError("PostgreSQL: connection refused")])
+def test_an_error_of_what_the_effects_call_is_made_again_whatever_its_kind(error: Exception) -> None:
+    """A time-out of theirs is not that of the call, and an error of a helper's database is not the table's."""
+    memory, errors = Memory("t-1"), [error]
+
+    def fails_once(*_: object) -> None:
+        if errors:
+            raise errors.pop()
+
+    assert effects_of(fails_once, memory, lambda _: False)()
+    assert (errors, memory.done) == ([], "t-1")
 
 
 def test_effects_are_not_done_when_a_stop_is_requested_or_their_time_is_over() -> None:
