@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import AsyncGenerator, Awaitable, Generator
 from typing import Protocol
 
-from cloud.errors import HookError, HookTimeError
+from cloud.errors import HookError, HookTimeError, StopError
 from cloud.hooks import Hook
 from cloud.runtime.unbounded_calls import within
 
@@ -41,12 +42,13 @@ class Repeated:
     def attempt(self, rows: object, key: str) -> float | None:
         """Call it; return the seconds until the next try, None once it has returned.
 
-        Raise HookTimeError where it does not return in time: it may go on, so this process must end.
+        Raise HookTimeError where it does not return in time: it may go on, so this process must end; StopError where it
+        returns before it has begun.
         """
         begun = self._begun = self._begun or time.monotonic()
         try:
             with self._hook.called() as call:
-                within(self._seconds_max, lambda: call(rows, key), self._hook.name, HookTimeError)
+                self._check(within(self._seconds_max, lambda: call(rows, key), self._hook.name, HookTimeError))
         except HookError as error:
             delay = min(2.0 ** min(self._failures, _DOUBLINGS_MAX), RETRY_SECONDS_MAX)
             self._failures += 1
@@ -59,3 +61,11 @@ class Repeated:
         self._counts.effects_done(seconds := time.monotonic() - begun)
         logger.info("key=%s stage=effects-done seconds=%.1f", key, seconds)
         return None
+
+    def _check(self, returned: object) -> None:
+        """Raise StopError for what a function returns that is async, or a generator: nothing of it is made."""
+        if isinstance(returned, Awaitable | Generator | AsyncGenerator | map | filter):
+            raise StopError(
+                f"effects {self._hook.name}: it returns a {type(returned).__name__}, whose work has not begun: nothing "
+                "of the batch is receipted. Have it do all of its work before it returns, such as by asyncio.run"
+            )

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from agent.forward.receipts.group_offsets import read_receipt
 from cloud import hooks
-from cloud.errors import HookTimeError, JobError, SinkError
+from cloud.errors import HookTimeError, JobError, SinkError, StopError
 from cloud.runtime.repeated import RETRY_SECONDS_MAX, Repeated
 from cloud.runtime.shutdown import StopRequest
 from cloud.stream.batch import BatchWriter
@@ -295,6 +295,24 @@ def test_an_error_of_what_the_effects_call_is_made_again_whatever_its_kind(error
 
     assert effects_of(fails_once, memory, lambda _: False)()
     assert (errors, memory.done) == ([], "t-1")
+
+
+async def sends_later(*_: object) -> None:
+    """Do nothing yet; imported, or wrapped, it is found as any other function."""
+
+
+def sends_when_asked(*_: object) -> Iterator[None]:
+    yield
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.parametrize("call", [sends_later, sends_when_asked, lambda rows, key: map(print, [key])])
+def test_effects_that_have_not_begun_when_they_return_are_not_done(call: Callable[..., Any]) -> None:
+    memory = Memory("t-1")
+    with pytest.raises(StopError, match=r"effects plant:effects: it returns a .*, whose work has not begun"):
+        effects_of(call, memory, lambda _: True)()
+    assert memory.done is None
+    assert effects_of(lambda *_: iter(["a cursor"]), memory, lambda _: True)()
 
 
 def test_effects_are_not_done_when_a_stop_is_requested_or_their_time_is_over() -> None:
