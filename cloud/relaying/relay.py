@@ -69,11 +69,11 @@ class Relay:
         partitions = self._kafka.partitions()
         self._log.check(self._read({}), {})  # a topic made anew is the reason for all else
         self._check_receipts_group(partitions)
-        earliest = self._kafka.earliest(partitions)
         epochs: list[Offsets] = []
         for group in self.groups:
             before = self._kafka.members(group.name)
             places = self._kafka.committed(group.name, partitions)
+            earliest = self._kafka.earliest(partitions)  # what is deleted by now, nobody need have read
             group.follow(GroupView(before, places, self._kafka.members(group.name)), self._own, earliest)
             epochs.append(self._prove(group))
         self._note_waiting(partitions)

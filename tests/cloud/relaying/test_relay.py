@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import cast
 from urllib.request import urlopen
 from uuid import uuid4
 
@@ -23,7 +24,8 @@ from cloud.errors import KafkaError, StopError
 from cloud.relaying.group import FollowedGroup, GroupView
 from cloud.relaying.relay import Relay, RelaySettings
 from cloud.stream.group_kafka import GroupKafka
-from contract.receipt import Receipt
+from cloud.stream.topic_log import LogEnd
+from contract.receipt import Receipt, parse
 from simulators.services import ports
 from simulators.services.kafka.broker import Broker
 from simulators.services.kafka.cut_log import cut_log
@@ -367,6 +369,51 @@ def test_only_a_member_that_was_there_all_the_time_vouches_for_a_move(
     group.follow(GroupView(seen[0], place(5), seen[1]), {}, {0: 0})
     group.follow(GroupView(now[0], place(9), now[1]), {}, {0: earliest})
     assert group.since == {0: since}
+
+
+class SkippingKafka:
+    """A log of ten records, of which a member reads five, and skips the rest as soon as retention has deleted some."""
+
+    def __init__(self) -> None:
+        self.first, self.is_busy, self.given = 0, False, place(0)
+
+    def topic_id(self) -> str:
+        return "t" * 22
+
+    def partitions(self) -> list[int]:
+        return [0]
+
+    def members(self, _: str) -> frozenset[str]:
+        return ANNA
+
+    def earliest(self, _: object) -> dict[int, int]:
+        return {0: self.first}
+
+    def ends(self, partitions: Iterable[int]) -> dict[int, LogEnd]:
+        return {partition: LogEnd(10, 0) for partition in partitions}
+
+    def truncations(self, _: object) -> dict[int, str]:
+        return {}
+
+    def committed(self, group: str, _: object) -> dict[int, Committed]:
+        if group != "g":
+            return self.given
+        self.first = 7 if self.is_busy else 0
+        return place(10) if self.is_busy else place(5)
+
+    def commit(self, _: str, offsets: dict[int, int], metadata: dict[int, str], leader_epochs: dict[int, int]) -> None:
+        self.given = {0: Committed(offsets[0], leader_epochs[0], metadata[0])}
+
+
+def test_what_retention_deletes_while_the_relay_looks_is_not_taken_for_read() -> None:
+    kafka = SkippingKafka()
+    relay = Relay(cast("GroupKafka", kafka), RelaySettings("", "events", ("g",), (), "receipts", None, None, {}))
+    relay.look()
+    kafka.is_busy = True
+    relay.look()
+    receipt = parse(kafka.given[0].metadata)
+    assert receipt is not None
+    assert (receipt.first, kafka.given[0].offset) == (10, 10)
 
 
 @pytest.mark.parametrize(
