@@ -178,8 +178,9 @@ class Statements:
         self, text: str, staging: str | sql.Identifier = "", own: Sequence[tuple[str, str]] = ()
     ) -> sql.Composed:
         """Return a statement with the names filled in; `own` are a transform's columns, with their staged names."""
+        percent = "%%" if "%(" in text else "%"  # of a statement with parameters
         into, staged = (
-            sql.SQL(", ").join(map(sql.Identifier, [*COLUMNS, *names]))
+            sql.SQL(", ").join(sql.Identifier(name.replace("%", percent)) for name in (*COLUMNS, *names))
             for names in ([name for name, _ in own], [name for _, name in own])
         )
         of = identifier(self._table, staging) if isinstance(staging, str) else staging

@@ -102,6 +102,7 @@ def test_columns_are_added_and_rejected_rows_are_in_quarantine(tables: Tables) -
         "bytea": b"\x00",
         "date": date(2026, 1, 1),
         "timestamp with time zone": datetime(2026, 1, 1, tzinfo=UTC),
+        'moisture in %(m)s "{}': 40,
     }
 
     def transform(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
