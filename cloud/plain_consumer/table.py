@@ -40,6 +40,11 @@ _MOVE = """
     WHERE id = %(id)s AND partition = %(partition)s AND next = %(was)s AND topic_id = %(topic_id)s
 """
 _CREATE_KEYS = "CREATE SEQUENCE IF NOT EXISTS {keys}"
+# Numbers of microseconds: a table that was restored gives none again that it had given before.
+_RENEW_KEYS = """
+    SELECT setval(%s, t) FROM {keys}, (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS t) now
+    WHERE last_value < t
+"""
 _NEXT_KEY = "SELECT nextval(%s)"
 _DUE = """
     SELECT DISTINCT n.version FROM {new} n JOIN {table} t USING (fingerprint)
@@ -88,6 +93,8 @@ class ConsumerTable:
         if self._keeps_new:
             self._connection.execute(self._tables.sql(Statements.CREATE_NEW))
             self._connection.execute(sql.SQL(_CREATE_KEYS).format(keys=self._keys))
+            keys = (self._keys.as_string(self._connection),)
+            self._connection.execute(sql.SQL(_RENEW_KEYS).format(keys=self._keys), keys)
         owner = {"id": self.id, "version": 0, "metadata": OWNER}
         self._connection.execute(self._tables.sql(Statements.FIRST_CLAIM), owner)
         row = self._connection.execute(self._tables.sql(Statements.LAST), (self.id,)).fetchone()

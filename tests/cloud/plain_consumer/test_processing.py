@@ -129,6 +129,15 @@ def test_new_rows_wait_for_their_effects_also_where_the_table_is_named_as_the_pr
     assert [count for _, count in tables.due()] == [3]
 
 
+def test_a_table_that_was_restored_gives_its_batches_keys_that_no_effect_has_had(tables: Tables) -> None:
+    tables.write(lambda rows: rows, events(3))
+    before = tables.due()
+    tables.select("TRUNCATE {}; TRUNCATE {}_new; SELECT setval('{}_batches', 1, false)".replace("{}", tables.name))
+    tables.write(lambda rows: rows, events(3))
+    [(number, count)] = tables.due()
+    assert (count, number > before[0][0]) == (3, True)
+
+
 def test_the_pages_transform_for_dicts(tables: Tables) -> None:
     page: dict[str, Any] = {}
     exec(blocks(ROOT / "docs" / "processing.md", "python")[-1], page)
