@@ -235,6 +235,8 @@ class Reader:
         now = {p: Place(was[p].first, _offset(one) + 1, one.leader_epoch() or 0) for p, one in last.items()}
         try:
             epochs = self._log.check(self._read(now), {})
+            if any(epochs[p] != place.epoch for p, place in was.items()):  # the client may not have asked a new leader
+                self._log.check(self._read(was), {})
         except StopError as error:
             self._log.check(self._read(self._places), {})  # ends it where what the table has read is lost, too
             logger.warning("stage=dropped records=%d reason=%r", len(records), str(error))

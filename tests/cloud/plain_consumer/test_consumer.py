@@ -10,7 +10,7 @@ import time
 from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from urllib.request import urlopen
 
 import psycopg
@@ -26,10 +26,11 @@ from cloud.auditing.settings import parse as audit_settings
 from cloud.errors import KafkaError, StopError
 from cloud.plain_consumer.devices import DeviceFile
 from cloud.plain_consumer.metrics import ConsumerMetrics
-from cloud.plain_consumer.table import ConsumerTable
+from cloud.plain_consumer.table import ConsumerTable, Place
 from cloud.postgres.sink import PostgresSink
 from cloud.runtime.unbounded_calls import within
 from cloud.stream import receipts
+from cloud.stream.topic_log import LogEnd, TopicClient
 from cloud.table.devices import Devices
 from contract import receipt
 from contract.event import Event
@@ -157,6 +158,33 @@ def test_what_was_fetched_before_the_log_was_cut_is_never_written(side: Consumer
     member.resume()
     side.wait_for_receipts({0: 30, 1: 0})
     assert side.ids() == [*range(10), *range(100, 120)]
+
+
+class RegrownLog:
+    """A leader of epoch 1 that has the first eight of ten records of epoch 0, and others behind them."""
+
+    def topic_id(self) -> str:
+        return "t" * 22
+
+    def ends(self, _: object) -> dict[int, LogEnd]:
+        return {0: LogEnd(20, 1)}
+
+    def truncations(self, places: dict[int, LogEnd]) -> dict[int, str]:
+        return {p: "cut" for p, place in places.items() if place.offset > 8 and place.leader_epoch == 0}
+
+
+def test_a_client_that_has_gone_to_a_new_leader_without_asking_it_ends_the_consumer() -> None:
+    subscription = consumer.Subscription("127.0.0.1:1", "events", "g", None, None, {"log_level": "0"})
+    unused: Any = SimpleNamespace(id="t", retention_seconds=0)
+    reader = consumer.Reader(subscription, unused, unused, ConsumerMetrics(None))
+    reader._log = consumer.PlaceLog(cast("TopicClient", RegrownLog()), "events")
+    reader._topic_id, reader._places = "t" * 22, {0: Place(0, 10, 0)}
+    read: Any = SimpleNamespace(partition=lambda: 0, offset=lambda: 12, leader_epoch=lambda: 1)
+    try:
+        with pytest.raises(StopError, match="partition 0: the log was truncated below offset 10: cut"):
+            reader._write([read])
+    finally:
+        reader.close()
 
 
 @pytest.mark.heavy
