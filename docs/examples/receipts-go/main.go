@@ -128,7 +128,8 @@ func (c *consumer) begin(ctx context.Context) error {
 		if !isKnown || at.next < listed.Offset {
 			at = place{listed.Offset, listed.Offset, leaders[p].LeaderEpoch} // R6: gateways send again what is below
 		} else if slices.Contains(truncated, p) {
-			at = place{at.first, max(at.first, listed.Offset), leaders[p].LeaderEpoch} // R7: all of it is read again
+			least := max(at.first, listed.Offset)            // others may be deleted below it
+			at = place{least, least, leaders[p].LeaderEpoch} // R7: all of it is read again
 		}
 		if _, err := c.database.Exec(ctx, setPlace, p, at.first, at.next, at.epoch); err != nil {
 			return err

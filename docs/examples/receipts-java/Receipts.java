@@ -114,8 +114,8 @@ public final class Receipts {
         earliest.forEach((p, first) -> places.compute(p.partition(), (number, at) -> at != null && at.next >= first ? at
             : new Place(first, first, leaders.get(p).leaderEpoch().get()))); // R6: gateways send again what is below
         for (TopicPartition p : truncated(places)) { // R7: all of it is read again
-            places.computeIfPresent(p.partition(), (number, at) ->
-                new Place(at.first, Math.max(at.first, earliest.get(p)), leaders.get(p).leaderEpoch().get()));
+            long least = Math.max(places.get(p.partition()).first, earliest.get(p)); // below it, others may be deleted
+            places.put(p.partition(), new Place(least, least, leaders.get(p).leaderEpoch().get()));
         }
         System.err.println("stage=begin places=" + places);
         store(places);
