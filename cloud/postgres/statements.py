@@ -106,9 +106,11 @@ class Statements:
         (fingerprint bytea PRIMARY KEY, version bigint NOT NULL, number bigint NOT NULL)
     """
     FORGET_NEW = "TRUNCATE {new}"
+    # A row that was deleted from the table before its effects are done may come again.
     INSERT_AND_KEEP = f"""
         WITH added AS ({INSERT} RETURNING fingerprint)
         INSERT INTO {{new}} SELECT fingerprint, %(version)s, row_number() OVER () FROM added
+        ON CONFLICT (fingerprint) DO UPDATE SET version = excluded.version, number = excluded.number
     """
     NEW = "SELECT max(version), count(*) FROM {new}"
     READ_NEW = """

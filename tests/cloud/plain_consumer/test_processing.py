@@ -129,6 +129,15 @@ def test_new_rows_wait_for_their_effects_also_where_the_table_is_named_as_the_pr
     assert [count for _, count in tables.due()] == [3]
 
 
+def test_rows_that_were_deleted_before_their_effects_are_new_rows_when_they_come_again(tables: Tables) -> None:
+    tables.write(lambda rows: rows, events(3))
+    [(deleted, _)] = tables.due()
+    tables.select("DELETE FROM {}")
+    assert tables.write(lambda rows: rows, events(3)).rows == 3
+    [(number, count)] = tables.due()
+    assert (count, number > deleted) == (3, True)
+
+
 def test_a_table_that_was_restored_gives_its_batches_keys_that_no_effect_has_had(tables: Tables) -> None:
     tables.write(lambda rows: rows, events(3))
     before = tables.due()
