@@ -12,6 +12,7 @@ FAULTS = {
     "doubled": "the result has them more than once",
     "invented": "only an aborted transaction had them, and the result has them",
     "missing": "no receipt has come for them, though the consumer could have given it",
+    "refused": "they are whole, perhaps of a later release (R3), and the result has them among the refused ones alone",
     "unrecorded": "malformed records below a receipt that are neither in the result nor among the refused ones",
     "unjudged": "a receipt came while the result could not be read",
 }
@@ -56,6 +57,9 @@ def faults(facts: Facts) -> dict[str, list[str]]:
     }
     if facts.found is not None:
         events["lost"] = [event for event in facts.believed if not is_done(event, facts, found)]
+    events["refused"] = [
+        event for event in facts.places if event not in found.fingerprints and is_done(event, facts, found)
+    ]
     events["missing"] = [event for event in facts.due if event not in facts.believed]
     if facts.due and found.names_refused and not events["missing"]:
         events["unrecorded"] = [

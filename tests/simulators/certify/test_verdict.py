@@ -50,7 +50,13 @@ def test_it_names_exactly_what_is_lost_doubled_and_without_a_receipt(
     found = faults(facts)
     believed = {number for number, (has_receipt, _) in kept.items() if has_receipt}
     in_table = {number for number, (_, is_refused) in kept.items() if not is_refused} - lost
-    expected = {"lost": believed & lost, "doubled": in_table & doubled, "missing": kept.keys() - believed}
+    refused_alone = {number for number, (_, is_refused) in kept.items() if is_refused} - lost
+    expected = {
+        "lost": believed & lost,
+        "doubled": in_table & doubled,
+        "missing": kept.keys() - believed,
+        "refused": refused_alone,
+    }
     assert found == {name: sorted(map(str, numbers)) for name, numbers in expected.items() if numbers}
 
 
