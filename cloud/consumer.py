@@ -44,7 +44,7 @@ from cloud.postgres.connection import read_connection
 from cloud.runtime.outcome import run_until_stopped
 from cloud.runtime.unbounded_calls import within
 from cloud.sinks import table_name
-from cloud.stream.group_kafka import GroupKafka
+from cloud.stream.group_kafka import GroupKafka, headers_of
 from cloud.stream.receipts import Receipts
 from cloud.stream.topic_log import ReadLog
 from cloud.table.commits import Commit
@@ -246,10 +246,7 @@ class Reader:
         if self._gateways is not None:
             self._gateways.renew()
         said = partial(judge, seen=datetime.now(UTC), known=self._devices.known(), gateways=self._gateways)
-        judged = [
-            said(message.key(), message.value(), message.headers() or (), _appended(message))  # type: ignore[arg-type]  # its stubs allow texts
-            for message in records
-        ]
+        judged = [said(message.key(), message.value(), headers_of(message), _appended(message)) for message in records]
         self._report_news(judged)
         try:
             written = self._table.write(self._transform(judged), was, now, self._topic, self._topic_id)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, Message, TopicCollection, TopicPartition
 from confluent_kafka import KafkaError as Code
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__ lacks some of them
     AdminClient,
@@ -214,3 +214,11 @@ def metadata_of(committed: TopicPartition) -> str:
         return committed.metadata or ""
     except UnicodeDecodeError as error:
         return str(error.object.decode(errors="replace"))
+
+
+def headers_of(message: Message) -> list[tuple[str, bytes | None]]:
+    """Return a record's headers, once; none where a name is no UTF-8, for which the client has no form."""
+    try:
+        return cast("list[tuple[str, bytes | None]]", message.headers() or [])
+    except (SystemError, UnicodeDecodeError):  # the former until it tells of the latter
+        return []

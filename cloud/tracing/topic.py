@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from cloud.committed import objection
 from cloud.errors import JobError
-from cloud.stream.group_kafka import GroupKafka
+from cloud.stream.group_kafka import GroupKafka, headers_of
 from cloud.tracing.facts import Label, ReceiptedOffsets, Record, Span, TopicSearch, Wanted
 from contract.record import STATEMENT, read_stated_label
 
@@ -113,8 +112,7 @@ class TracedTopic:
 
 def read_record(message: Message) -> Record:
     """Return a record by its headers; what is malformed is None."""
-    given: Any = message.headers() or []
-    headers = {name: value for name, value in given if value is not None}
+    headers = {name: value for name, value in headers_of(message) if value is not None}
     return Record(
         message.partition() or 0,
         message.offset() or 0,

@@ -136,7 +136,7 @@ def _label(message: Message) -> RecordLabel:
         headers = dict(message.headers() or ())
         gateway, label = read_stated_label(cast("bytes", headers[STATEMENT]))
         return RecordLabel(gateway, label.epoch, label.sequence, message.leader_epoch())
-    except (KeyError, ValueError, AttributeError):
+    except (KeyError, ValueError, AttributeError, SystemError):  # the last by the client, for a name that is no UTF-8
         return NO_LABEL
 
 

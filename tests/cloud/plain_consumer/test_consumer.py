@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import time
+from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ from urllib.request import urlopen
 
 import psycopg
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
 
@@ -26,12 +27,15 @@ from cloud.auditing.settings import parse as audit_settings
 from cloud.errors import KafkaError, StopError
 from cloud.plain_consumer.devices import DeviceFile
 from cloud.plain_consumer.metrics import ConsumerMetrics
+from cloud.plain_consumer.records import Appended, judge
 from cloud.plain_consumer.table import ConsumerTable, Place
 from cloud.postgres.sink import PostgresSink
 from cloud.runtime.unbounded_calls import within
 from cloud.stream import receipts
+from cloud.stream.group_kafka import headers_of
 from cloud.stream.topic_log import LogEnd, TopicClient
 from cloud.table.devices import Devices
+from cloud.table.layout import STAGED, Reason
 from contract import receipt
 from contract.event import Event
 from simulators.services import ports
@@ -158,6 +162,18 @@ def test_what_was_fetched_before_the_log_was_cut_is_never_written(side: Consumer
     member.resume()
     side.wait_for_receipts({0: 30, 1: 0})
     assert side.ids() == [*range(10), *range(100, 120)]
+
+
+def test_a_record_with_a_header_whose_name_is_no_utf_8_is_malformed() -> None:
+    """For it confluent-kafka 2.16 raises this error, and at a second call returns no text at all."""
+
+    def headers() -> None:
+        raise SystemError("<method 'headers' of 'Message' objects> returned a result with an exception set")
+
+    [record] = Gateway().records(readings(1))
+    found = headers_of(cast("Message", SimpleNamespace(headers=headers)))
+    row = judge(record.key, record.value, found, Appended(0, 7, None), seen=datetime.now(UTC), known={}).row
+    assert dict(zip(STAGED, row, strict=True))["reason"] is Reason.HEADERS
 
 
 class RegrownLog:
