@@ -106,8 +106,11 @@ class GroupKafka:
 
     def committed(self, group: str, partitions: Iterable[int], /) -> dict[int, Committed]:
         wanted = [TopicPartition(self._topic, partition) for partition in partitions]
-        ask = self._client(group).committed
-        found = self._answer(lambda: ask(wanted, timeout=ANSWER_SECONDS_MAX), f"group {group}: its offsets")
+        ask, what = self._client(group).committed, f"group {group}: its offsets"
+        found = self._answer(lambda: ask(wanted, timeout=ANSWER_SECONDS_MAX), what)
+        for one in found:
+            if one.error is not None:  # such as of an open transaction
+                raise KafkaError(f"{what}: partition {one.partition}: {one.error.str()}")
         return {
             one.partition: Committed(one.offset, one.leader_epoch, metadata_of(one)) for one in found if one.offset >= 0
         }

@@ -7,12 +7,14 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 from urllib.request import urlopen
 from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import KafkaError as Code
 
 from agent.config.settings import KafkaSettings
 from agent.forward.kafka.client import LastError, open_admin, open_reader
@@ -369,6 +371,15 @@ def test_only_a_member_that_was_there_all_the_time_vouches_for_a_move(
     group.follow(GroupView(seen[0], place(5), seen[1]), {}, {0: 0})
     group.follow(GroupView(now[0], place(9), now[1]), {}, {0: earliest})
     assert group.since == {0: since}
+
+
+def test_an_offset_that_an_open_transaction_may_change_is_asked_for_again() -> None:
+    """As one of Kafka Streams that was killed before its commit; it is not taken for one that was deleted."""
+    kafka = GroupKafka("127.0.0.1:1", "events", {"log_level": "0"})
+    unstable = SimpleNamespace(partition=0, offset=-1001, error=Code(Code.UNSTABLE_OFFSET_COMMIT))
+    kafka._groups["g"] = cast("Consumer", SimpleNamespace(committed=lambda *_, **__: [unstable]))
+    with pytest.raises(KafkaError, match="group g: its offsets: partition 0: "):
+        kafka.committed("g", [0])
 
 
 class SkippingKafka:
