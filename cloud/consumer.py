@@ -46,7 +46,7 @@ from cloud.runtime.unbounded_calls import within
 from cloud.sinks import table_name
 from cloud.stream.group_kafka import GroupKafka, headers_of
 from cloud.stream.receipts import Receipts
-from cloud.stream.topic_log import ReadLog
+from cloud.stream.topic_log import COMPACTED, ReadLog
 from cloud.table.commits import Commit
 from contract.fields import VERSION
 
@@ -322,10 +322,7 @@ class Reader:
         Raise StopError where the topic is another one, is compacted, or has lost what the table has not read.
         """
         if self._kafka.is_compacted():
-            raise StopError(
-                f"topic {self._topic}: Kafka compacts it, and keeps only the latest event of each device, read or not. "
-                "Set cleanup.policy=delete on the topic, and start again"
-            )
+            raise StopError(f"topic {self._topic}: {COMPACTED}")
         self._topic_id = self._kafka.topic_id()
         there = self._table.places(self._topic_id)
         known = {partition: there[partition] for partition in partitions if partition in there}

@@ -13,7 +13,7 @@ from cloud.errors import StopError
 from cloud.relaying.group import FollowedGroup, GroupView
 from cloud.stream.group_kafka import GroupKafka
 from cloud.stream.receipts import Receipts
-from cloud.stream.topic_log import LogEnd, ReadLog
+from cloud.stream.topic_log import COMPACTED, LogEnd, ReadLog
 from cloud.table.commits import Commit, Offsets
 from contract.receipt import parse
 
@@ -52,6 +52,8 @@ class Relay:
     def __init__(self, kafka: GroupKafka, settings: RelaySettings) -> None:
         self._kafka = kafka
         self._settings = settings
+        if kafka.is_compacted():
+            raise StopError(f"topic {settings.topic}: {COMPACTED}")
         self._topic_id = kafka.topic_id()
         self._log = RelayLog(kafka, settings.topic)
         self._receipts = Receipts(

@@ -18,6 +18,10 @@ from cloud.stream import offsets
 from cloud.table.commits import Commit, Offsets
 
 ANSWER_SECONDS_MAX = 30
+COMPACTED = (
+    "Kafka compacts it, and keeps only the latest event of each device, read or not. Set cleanup.policy=delete on the "
+    "topic, and start again"
+)
 RETRY_SECONDS = 0.5
 """The pause before a request is repeated because a former leader has answered it."""
 
@@ -148,9 +152,8 @@ class TopicLog(ReadLog):
         """
         if self._admin.is_compacted():
             raise StopError(
-                f"topic {self._topic}: Kafka compacts it, and keeps only the latest event of each device, read or not. "
-                "Set cleanup.policy=delete on the topic, and start again; what is lost already, an audit names, and "
-                "gateways that still have it send it by `oncegate replay`"
+                f"topic {self._topic}: {COMPACTED}; what is lost already, an audit names, and gateways that still have "
+                "it send it by `oncegate replay`"
             )
         if self._has_append_times:
             return

@@ -387,6 +387,10 @@ class SkippingKafka:
 
     def __init__(self) -> None:
         self.first, self.is_busy, self.given = 0, False, place(0)
+        self.policy = "delete"
+
+    def is_compacted(self) -> bool:
+        return self.policy != "delete"
 
     def topic_id(self) -> str:
         return "t" * 22
@@ -416,15 +420,25 @@ class SkippingKafka:
         self.given = {0: Committed(offsets[0], leader_epochs[0], metadata[0])}
 
 
+OF_SKIPPING = RelaySettings("", "events", ("g",), (), "receipts", None, None, {})
+
+
 def test_what_retention_deletes_while_the_relay_looks_is_not_taken_for_read() -> None:
     kafka = SkippingKafka()
-    relay = Relay(cast("GroupKafka", kafka), RelaySettings("", "events", ("g",), (), "receipts", None, None, {}))
+    relay = Relay(cast("GroupKafka", kafka), OF_SKIPPING)
     relay.look()
     kafka.is_busy = True
     relay.look()
     receipt = parse(kafka.given[0].metadata)
     assert receipt is not None
     assert (receipt.first, kafka.given[0].offset) == (10, 10)
+
+
+def test_a_compacted_topic_is_refused() -> None:
+    kafka = SkippingKafka()
+    kafka.policy = "compact,delete"
+    with pytest.raises(StopError, match="topic events: Kafka compacts it"):
+        Relay(cast("GroupKafka", kafka), OF_SKIPPING)
 
 
 @pytest.mark.parametrize(
