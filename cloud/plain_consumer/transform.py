@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 from cloud.errors import StopError
@@ -43,6 +44,8 @@ _TAKES: dict[str, tuple[tuple[type, ...], Callable[[Any], Any]]] = {
 }
 """The kinds of values that a type takes, where it is not the one of _TYPES alone, and how they are converted."""
 _LONG = 1 << 63
+_LIMITS = {"smallint": 1 << 15, "integer": 1 << 31, "real": (1 << 128) - (1 << 103)}
+"""From where on a number has no room in a type; COPY's binary form would take a part of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +63,11 @@ class Made:
         """
         types: dict[str, str] = {}
         for at, name in enumerate(self.columns, len(STAGED)):
-            kinds = {type(value) for row in self.rows if (value := row[at]) is not None}
+            values = [row[at] for row in self.rows if row[at] is not None]
+            kinds = {type(value) for value in values}
             if (own := _type_of(kinds)) is not None:
                 there = present.get(name, own)
-                types[name] = there if kinds <= set(_takes(there)[0]) else own
+                types[name] = there if kinds <= set(_takes(there)[0]) and _fit(there, values) else own
         return types
 
     def staged(self, types: dict[str, str]) -> list[tuple[Any, ...]]:
@@ -161,6 +165,11 @@ def _type_of(kinds: set[type]) -> str | None:
 def _takes(type_: str) -> tuple[tuple[type, ...], Callable[[Any], Any]]:
     alone = tuple(kind for kind, of in _TYPES.items() if of == type_)
     return _TAKES.get(type_.partition("(")[0], (alone, lambda value: value))
+
+
+def _fit(type_: str, values: Iterable[Any]) -> bool:
+    limit = _LIMITS.get(type_)
+    return limit is None or all(not isfinite(value) or -limit <= value < limit for value in values)
 
 
 def _place(row: Sequence[Any]) -> _Place:

@@ -196,6 +196,25 @@ def test_a_column_that_cannot_take_the_values_stops_with_both_types(tables: Tabl
         tables.write(lambda rows: [row | {"g": 1.5} for row in rows], events(2))
 
 
+@pytest.mark.parametrize(
+    ("kind", "fits", "value", "own"),
+    [
+        ("smallint", -(1 << 15), 1 << 15, "bigint"),
+        ("integer", (1 << 31) - 1, 1 << 31, "bigint"),
+        ("real", float("inf"), 3.5e38, "double precision"),
+    ],
+)
+def test_a_column_of_a_smaller_type_never_has_a_part_of_a_value(
+    tables: Tables, kind: str, fits: float, value: float, own: str
+) -> None:
+    tables.write(lambda rows: rows, events(1))
+    tables.select(f"ALTER TABLE {{}} ADD COLUMN x {kind}")
+    with pytest.raises(StopError, match=f"x has the type {kind}, and the transform writes {own}"):
+        tables.write(with_value(value), events(2))
+    tables.write(with_value(fits), events(2))
+    assert tables.select("SELECT x FROM {} WHERE x IS NOT NULL") == [{"x": fits}]
+
+
 def test_an_error_of_the_users_code_is_one_line_with_its_place(tables: Tables) -> None:
     with pytest.raises(HookError) as failed:
         tables.write(lambda rows: rows["id"], events(1))
