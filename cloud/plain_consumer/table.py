@@ -164,7 +164,8 @@ class ConsumerTable:
         """Return the rows that such a batch has added, as the table has them."""
         with self._connection.transaction(), self._connection.cursor(row_factory=dict_row) as cursor:
             cursor.execute("SET LOCAL TIME ZONE 'UTC'")
-            return cursor.execute(self._tables.sql(_READ_NEW), (batch,)).fetchall()
+            # Not prepared: PostgreSQL refuses a prepared statement once a column was added.
+            return cursor.execute(self._tables.sql(_READ_NEW), (batch,), prepare=False).fetchall()
 
     def done(self, batch: int) -> None:
         """Note that the effects of a batch are done."""

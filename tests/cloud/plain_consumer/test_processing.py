@@ -129,6 +129,16 @@ def test_new_rows_wait_for_their_effects_also_where_the_table_is_named_as_the_pr
     assert [count for _, count in tables.due()] == [3]
 
 
+def test_new_rows_are_read_on_one_connection_also_after_a_column_was_added(tables: Tables) -> None:
+    tables.write(lambda rows: rows, events(3))
+    [(batch, _)] = tables.due()
+    with tables.opened() as table:
+        for _ in range(10):  # more than psycopg executes without a prepared statement
+            assert len(table.new_rows(batch)) == 3
+        tables.select("ALTER TABLE {} ADD COLUMN later integer")
+        assert [row["later"] for row in table.new_rows(batch)] == [None] * 3
+
+
 def test_rows_that_were_deleted_before_their_effects_are_new_rows_when_they_come_again(tables: Tables) -> None:
     tables.write(lambda rows: rows, events(3))
     [(deleted, _)] = tables.due()
