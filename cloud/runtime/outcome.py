@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import threading
 from collections.abc import Callable
 from functools import partial
 
-from cloud.errors import JobError
+from cloud.errors import HookTimeError, JobError
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 NEXT_STEP = "start it again; if the error returns, look it up in docs/cloud.md (When the job stops), or report it"
@@ -27,6 +28,9 @@ def exit_status(program: Callable[[], int], logger: logging.Logger) -> int:
         return program()
     except JobError as error:
         logger.error("stage=failed error=%r", str(error))  # a traceback would add nothing
+        if isinstance(error, HookTimeError):
+            logging.shutdown()
+            os._exit(1)  # Python would wait for the threads of the user's function, which may never end
     except Exception as error:
         logger.exception("stage=failed error=%r hint=%r", sentence(error), NEXT_STEP)
     return 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 from collections import Counter
@@ -313,6 +314,26 @@ def test_effects_that_have_not_begun_when_they_return_are_not_done(call: Callabl
         effects_of(call, memory, lambda _: True)()
     assert memory.done is None
     assert effects_of(lambda *_: iter(["a cursor"]), memory, lambda _: True)()
+
+
+HANGING = """
+import logging, sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from cloud.hooks import Hook
+from cloud.runtime.outcome import exit_status
+from cloud.runtime.repeated import Repeated
+def hangs(rows, key):
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(threading.Event().wait).result()
+calls = Repeated(Hook("plant:effects", lambda: hangs), 0.1, None)
+sys.exit(exit_status(partial(calls.attempt, [], "t-1"), logging.getLogger("job")))
+"""
+
+
+def test_effects_that_hang_in_a_thread_of_their_own_do_not_keep_the_program_from_its_end() -> None:
+    ended = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, check=False, timeout=60)
+    assert (ended.returncode, "plant:effects: no answer within 0.1 s" in ended.stderr) == (1, True)
 
 
 def test_effects_are_not_done_when_a_stop_is_requested_or_their_time_is_over() -> None:
