@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
+from cloud.errors import HookTimeError
 from cloud.hooks import Hook
 from cloud.plain_consumer.metrics import ConsumerMetrics
 from cloud.plain_consumer.table import ConsumerTable
@@ -31,7 +32,11 @@ class DueEffects:
         if time.monotonic() < self._next_at:
             return False
         for batch in self._table.due(partitions):
-            delay = self._calls.attempt(self._table.new_rows(batch), f"{self._table.id}-{batch}")
+            try:
+                delay = self._calls.attempt(self._table.new_rows(batch), f"{self._table.id}-{batch}")
+            except HookTimeError:
+                tell()
+                raise
             if delay is not None:
                 self._next_at = time.monotonic() + delay
                 tell()

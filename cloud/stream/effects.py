@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from cloud.errors import HookTimeError
 from cloud.runtime.repeated import Repeated
 from cloud.table.commits import Commit
 from cloud.table.sink import EffectsSink
@@ -54,10 +55,14 @@ class Effects:
         if new is None or new.key == self._progress.read_done():
             return True
         self._flush()  # or a power cut may take the rows, and other ones come under the same key
-        while (delay := self._calls.attempt(new.rows, new.key)) is not None:
+        try:
+            while (delay := self._calls.attempt(new.rows, new.key)) is not None:
+                self._tell(commit)
+                if self._wait(delay):
+                    return False
+        except HookTimeError:
             self._tell(commit)
-            if self._wait(delay):
-                return False
+            raise
         self._progress.write_done(new.key)
         return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -17,7 +18,7 @@ from psycopg.rows import dict_row
 
 from cloud import hooks
 from cloud.consumer import Reader, Subscription
-from cloud.errors import HookError, StopError
+from cloud.errors import HookError, HookTimeError, StopError
 from cloud.plain_consumer.devices import DeviceFile
 from cloud.plain_consumer.effects import DueEffects
 from cloud.plain_consumer.metrics import ConsumerMetrics
@@ -290,6 +291,16 @@ def test_a_receipt_or_the_progress_before_the_effect_is_revealed(effects: Effect
         effects.check_mutant(Reader, "_effects_are_done", receipt_first)
     else:
         effects.check_mutant(DueEffects, "__call__", progress_first)
+
+
+def test_gateways_are_told_of_effects_that_take_too_long() -> None:
+    over, told = threading.Event(), list[str]()
+    table: Any = SimpleNamespace(id="t", due=lambda _: [1], new_rows=lambda _: [])
+    hook = hooks.Hook("plant:effects", lambda: lambda *_: over.wait())
+    with pytest.raises(HookTimeError):
+        DueEffects(hook, table, ConsumerMetrics(None), 0.1)([0], lambda: told.append("failing"))
+    over.set()
+    assert told == ["failing"]
 
 
 FAILING = """

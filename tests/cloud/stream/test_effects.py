@@ -256,10 +256,14 @@ class Memory:
 
 
 def effects_of(
-    call: Callable[..., Any], memory: Memory, wait: Callable[[float], bool], limit: float = 60.0
+    call: Callable[..., Any],
+    memory: Memory,
+    wait: Callable[[float], bool],
+    limit: float = 60.0,
+    tell: Callable[[Commit], None] = lambda _: None,
 ) -> Callable[[], bool]:
     hook = hooks.Hook("plant:effects", lambda: call)
-    effects = Effects(Repeated(hook, limit, Observer()), memory, memory, lambda: None, wait, lambda _: None)
+    effects = Effects(Repeated(hook, limit, Observer()), memory, memory, lambda: None, wait, tell)
     return partial(effects, Commit("t", "", 0, 1, "", "", {}, {}, {}))
 
 
@@ -338,12 +342,13 @@ def test_effects_that_hang_in_a_thread_of_their_own_do_not_keep_the_program_from
 
 def test_effects_are_not_done_when_a_stop_is_requested_or_their_time_is_over() -> None:
     memory, over = Memory("t-1"), threading.Event()
+    told: list[Commit] = []
 
     def fails(_: DataFrame, key: str) -> None:
         raise OSError(key)
 
     assert not effects_of(fails, memory, lambda _: True)()
     with pytest.raises(HookTimeError, match="plant:effects: no answer within"):
-        effects_of(lambda *_: over.wait(), memory, lambda _: False, 0.1)()
+        effects_of(lambda *_: over.wait(), memory, lambda _: False, 0.1, told.append)()
     over.set()
-    assert memory.done is None
+    assert (memory.done, len(told)) == (None, 1)  # the gateways know of it, too
