@@ -74,7 +74,7 @@ def check(seen: Mapping[str, Any]) -> None:
     ((broken, colour),) = seen["broken"]
     assert "✗ unreachable for 2 min 30 s" in broken
     assert colour == ("rgb(161, 22, 22)" if seen["scheme"] == "light" else "rgb(255, 170, 163)")
-    for text in ("Kafka is unreachable", "Connection refused", "What to do:", "oncegate doctor", "requests refused since"):
+    for text in ("Kafka is unreachable", "Connection refused", "What to do:", "oncegate doctor", "refused since"):
         assert text in texts["conditions"]
     # Figures with charts, which a reload keeps.
     assert seen["drawn"][:3] == seen["drawnAfterReload"][:3] == [POINTS] * 3
