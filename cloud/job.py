@@ -101,7 +101,7 @@ def run_on_checkpoint(
         log.check(read, {})
     if not is_first:
         sink.check()
-    with disk.FlushedFolders(disk.local_folders(spark, settings.folders)) as folders:
+    with disk.FlushedFolders(disk.local_folders(spark, (*sink.folders, settings.checkpoint))) as folders:
         last = claim_table(sink, checkpoint, topic, topic_id, read_again=settings.read_again)
         flush = partial(checkpoint.flush, folders)
         group = settings.kafka.group

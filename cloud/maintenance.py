@@ -28,6 +28,8 @@ from cloud import command_line, sinks
 from cloud.delta.sink import QUARANTINE, TABLE
 from cloud.delta.table import DeltaTable, excludes_writers
 from cloud.errors import StopError
+from cloud.iceberg import catalog
+from cloud.iceberg.table import IcebergTable
 from cloud.runtime.outcome import exit_status, log_to_stderr
 from cloud.session import session_if
 from cloud.settings import seconds
@@ -89,6 +91,16 @@ def maintain(table: DeltaTable, settings: MaintenanceSettings) -> None:
         folder.flush()
     table.vacuum(settings.retain_seconds)
     logger.info("table=%s stage=vacuumed retain_days=%d", table.path, settings.retain_seconds // DAY_SECONDS)
+
+
+def maintain_iceberg(spark: SparkSession, settings: MaintenanceSettings) -> None:
+    """Compact both tables, and remove the files that no snapshot has."""
+    for name in catalog.connect(spark, settings.tables):
+        table = IcebergTable(spark, name)
+        removed, added = table.compact()
+        logger.info("table=%s stage=compacted files_compacted=%d into=%d", name, removed, added)
+        table.vacuum(settings.retain_seconds)
+        logger.info("table=%s stage=vacuumed retain_days=%d", name, settings.retain_seconds // DAY_SECONDS)
 
 
 def maintain_postgres(_: SparkSession | None, settings: MaintenanceSettings) -> None:

@@ -6,8 +6,9 @@ The statement may use `events`, the table; `quarantine`; `readings`, with one ro
 fingerprint, device, type, time (the event's, or else that of its acceptance), event_time, clock, gateway, name, value
 (text), unit;
 `events_corrected`, the table with `received_corrected`, in which the errors of gateways' clocks are corrected;
-`gateway_events`, what gateways have stated in events of their own; and `gateways`, with one row for each gateway. The
-language is that of Spark SQL for a Delta table, and of PostgreSQL with `--sink postgres`; docs/table.md has examples.
+`gateway_events`, what gateways have stated in events of their own; and `gateways`, with one row for each gateway.
+The language is that of Spark SQL for a Delta or Iceberg table, and of PostgreSQL with `--sink postgres`; docs/table.md
+has examples.
 Only a query is accepted, and nothing is written: with PostgreSQL the transaction is read-only.
 
 Exit status: 0 success; 1 a failure; 2 wrong usage.
@@ -21,16 +22,17 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Protocol, TextIO
 
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from cloud import command_line, sinks
 from cloud.errors import JobError, StopError
+from cloud.iceberg import catalog
 from cloud.runtime import jvm
 from cloud.runtime.outcome import printable
 from cloud.session import session_if
@@ -95,10 +97,20 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def ask_delta(spark: SparkSession, settings: QuerySettings) -> Answer:
+    """Run the statement on Delta tables."""
+    return _ask(spark, settings, lambda: map(spark.read.format("delta").load, settings.tables.folders))
+
+
+def ask_iceberg(spark: SparkSession, settings: QuerySettings) -> Answer:
+    """Run the statement on Iceberg tables."""
+    return _ask(spark, settings, lambda: catalog.frames(spark, settings.tables))
+
+
+def _ask(spark: SparkSession, settings: QuerySettings, read: Callable[[], Iterable[DataFrame]]) -> Answer:
     """Run the statement as a subquery, which in SQL cannot be a command that writes."""
     try:
-        for name, path in (("events", settings.tables.table), ("quarantine", settings.tables.quarantine)):
-            spark.read.format("delta").load(path).createOrReplaceTempView(name)
+        for name, frame in zip(("events", "quarantine"), read(), strict=True):
+            frame.createOrReplaceTempView(name)
         for view in views.without(views.SPARK_VIEWS, settings.retired):
             spark.sql(view)
         statement = settings.statement.strip().removesuffix(";")

@@ -69,14 +69,9 @@ class JobSettings:
     effects: Hook | None = None
     effects_seconds_max: int = 600
 
-    @property
-    def folders(self) -> tuple[str, ...]:
-        """Return the folders to be flushed to disk before a receipt; a database server flushes by itself."""
-        return (*self.tables.folders, self.checkpoint)
-
     def check_folders(self) -> None:
         """Raise StopError where a folder is within another: maintenance removes from a table what is not of it."""
-        for inner, outer in permutations(self.folders, 2):
+        for inner, outer in permutations((*self.tables.folders, self.checkpoint), 2):
             if sinks.is_within(inner, outer):
                 raise StopError(f"{inner} is within {outer}: table, quarantine and checkpoint need separate folders")
 

@@ -42,9 +42,11 @@ class SinkKind:
     maintains: str
     """Compacts the tables, given Spark (None for a database) and `cloud.maintenance.MaintenanceSettings`."""
     is_database: bool = False
-    """Whether `--connection` leads to the tables, and they have names. It flushes, and is asked without Spark.
+    """Whether `--connection` leads to the tables. It flushes, and is asked without Spark."""
+    is_catalog: bool = False
+    """Whether `--catalog` leads to the tables, which Spark reads.
 
-    Otherwise they are folders that Spark reads, and that the job flushes.
+    Tables of a database or a catalog have names. Otherwise they are folders that Spark reads.
     """
     is_processing: bool = False
     """Whether it takes the user's own processing."""
@@ -71,30 +73,41 @@ POSTGRES: Final = SinkKind(
     is_database=True,
     is_processing=True,
 )
-OWN: Final = {kind.name: kind for kind in (DELTA, POSTGRES)}
+ICEBERG: Final = SinkKind(
+    "iceberg",
+    opens="cloud.iceberg.sink:open_tables",
+    views="cloud.auditing.table:of_iceberg",
+    identifies="cloud.iceberg.catalog:identify",
+    asks="cloud.query:ask_iceberg",
+    dialect="cloud.tracing.table:SPARK",
+    maintains="cloud.maintenance:maintain_iceberg",
+    is_catalog=True,
+    is_processing=True,
+)
+OWN: Final = {kind.name: kind for kind in (DELTA, POSTGRES, ICEBERG)}
 """The job's own; a driver in a cluster has the archive of the packages alone, without their entry points."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """A table and its quarantine: folders, or names in a database."""
+    """A table and its quarantine: folders, or names in a database or a catalog."""
 
     kind: SinkKind
     table: str
     quarantine: str
     connection: Path | None = None
-    """What leads to a database, such as the file with PostgreSQL's connection string; None for folders."""
+    """The file that leads to a database or a catalog; None for folders."""
     change_feed_seconds: int | None = None
     """How far back readers of a Delta table's change feed may be; None for none."""
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Return the folders, to be flushed to disk before a receipt; a database flushes by itself."""
-        return () if self.kind.is_database else (self.table, self.quarantine)
+        """Return the folders; none where the tables have names."""
+        return (self.table, self.quarantine) if self.connection is None else ()
 
     def qualified(self, qualify: Callable[[str], str]) -> Tables:
         """Return the tables with full paths of folders."""
-        if self.kind.is_database:
+        if self.connection is not None:
             return self
         return replace(self, table=qualify(self.table), quarantine=qualify(self.quarantine))
 
@@ -130,7 +143,7 @@ def add_options(parser: argparse.ArgumentParser, table_help: str = "") -> None:
         metavar="|".join(OWN),
         help="where the table is, or the name of another package's sink; default: %(default)s",
     )
-    add("--table", required=True, metavar="PATH", help=f"folder of the Delta table, or PostgreSQL table{table_help}")
+    add("--table", required=True, metavar="PATH", help=f"folder of the Delta table, or the table's name{table_help}")
     add("--quarantine", metavar="PATH", help="folder or table of the quarantine; default: <table>_quarantine")
     add(
         "--connection",
@@ -138,16 +151,24 @@ def add_options(parser: argparse.ArgumentParser, table_help: str = "") -> None:
         metavar="FILE",
         help="file with libpq's connection string, which only its owner may read; the password there or in pgpass",
     )
+    add(
+        "--catalog",
+        type=command_line.secret_path,
+        metavar="FILE",
+        help="file with NAME=VALUE lines of the Iceberg catalog, such as type=rest and uri=https://…, which only "
+        "its owner may read",
+    )
 
 
 def read(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Tables:
     """Return the tables of the arguments; wrong usage ends the process with status 2 and a message."""
     kind: SinkKind = given.sink
-    if kind.is_database and given.connection is None:
-        parser.error(f"--sink {kind.name} requires --connection FILE")
-    if not kind.is_database and given.connection is not None:
-        parser.error(f"--connection FILE is not for --sink {kind.name}: see --sink")
-    if kind.is_database:
+    for option, is_its in (("connection", kind.is_database), ("catalog", kind.is_catalog)):
+        if is_its and getattr(given, option) is None:
+            parser.error(f"--sink {kind.name} requires --{option} FILE")
+        if not is_its and getattr(given, option) is not None:
+            parser.error(f"--{option} FILE is not for --sink {kind.name}: see --sink")
+    if kind.is_database or kind.is_catalog:
         try:
             table_name(given.table)
         except argparse.ArgumentTypeError as error:
@@ -156,7 +177,7 @@ def read(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Tables:
     quarantine = (given.quarantine or f"{table}_quarantine").rstrip("/")
     if quarantine == table:
         parser.error("argument --quarantine: must differ from --table")
-    return Tables(kind, table, quarantine, given.connection)
+    return Tables(kind, table, quarantine, given.connection or given.catalog)
 
 
 def is_within(inner: str, outer: str) -> bool:

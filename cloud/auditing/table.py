@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from cloud.auditing import leaves
 from cloud.auditing.topic import CONTENT_SQL, TOLD, TOLD_SQL, content, told
+from cloud.iceberg import catalog
 from cloud.sinks import Tables
 from cloud.table.laws import REJECTED
 from cloud.table.layout import Reason
@@ -76,6 +77,11 @@ def of_delta(spark: SparkSession, tables: Tables) -> TableView:
     """Return a view of the present state of Delta tables."""
     load = spark.read.format("delta").load
     return of_frames(load(tables.table), load(tables.quarantine))
+
+
+def of_iceberg(spark: SparkSession, tables: Tables) -> TableView:
+    """Return a view of the present state of Iceberg tables."""
+    return of_frames(*catalog.frames(spark, tables))
 
 
 def of_frames(events: DataFrame, quarantine: DataFrame) -> TableView:

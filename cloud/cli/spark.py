@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
@@ -129,7 +130,12 @@ def jars_for(arguments: Sequence[str], home: Path) -> list[Path]:
     sets = [coordinates.SPARK]
     if any(word.partition("=")[2].startswith(_S3) or word.startswith(_S3) for word in arguments):
         sets.append(coordinates.S3A)
-    wanted = [jar for of in sets for jar in pinned[coordinates.name_for(of, home)]]
+    if "--sink=iceberg" in arguments or ("--sink", "iceberg") in pairwise(arguments):
+        sets.append(coordinates.ICEBERG)
+    names = [coordinates.name_for(of, home) for of in sets]
+    if coordinates.ICEBERG in names:
+        raise JarError("Iceberg has no runtime for Spark 4.2 yet: set SPARK_HOME to a Spark 4.1")
+    wanted = [jar for name in names for jar in pinned[name]]
     missing = [jar for jar in wanted if not (home / "jars" / jar.coordinates.file_name).is_file()]
     if new := download.missing_from(missing, download.folder_of_jars()):
         print(f"oncegate-cloud: downloading {len(new)} jars to {download.folder_of_jars()}, once", file=sys.stderr)

@@ -7,7 +7,6 @@ part of the versions since then: of their entries in the log, of the files that 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,6 @@ from cloud.errors import StopError
 from cloud.runtime import disk, jvm
 
 _VERIFY = "parquet.page.verify-checksum.enabled"
-
-
-_GLOB = re.compile(r"[\\{}\[\]*?]")
-"""What Hadoop takes for a pattern in a path."""
 
 
 def check(spark: SparkSession, path: str) -> None:
@@ -97,7 +92,7 @@ def _unreadable(spark: SparkSession, folder: Path, files: Mapping[str, Mapping[s
     """Read all values of the files, whose pages have checksums."""
     if not files:
         return ""
-    paths = [literal(f"file://{_place(folder, name)}") for name in files]
+    paths = [jvm.literal(f"file://{_place(folder, name)}") for name in files]
     rows = _rows(files)
     try:
         frame = spark.read.option(_VERIFY, "true").parquet(*paths)
@@ -114,7 +109,7 @@ def _unreadable_checkpoint(spark: SparkSession, file: Path) -> str:
     if not file.stat().st_size:
         return ""
     try:
-        frame = spark.read.option(_VERIFY, "true").parquet(literal(f"file://{file}"))
+        frame = spark.read.option(_VERIFY, "true").parquet(jvm.literal(f"file://{file}"))
         frame.write.format("noop").mode("overwrite").save()
     except jvm.FAILURES as error:
         return str(error).splitlines()[0]
@@ -124,11 +119,6 @@ def _unreadable_checkpoint(spark: SparkSession, file: Path) -> str:
 def _place(folder: Path, name: str) -> Path:
     """Return the file of an entry's path, which in a shallow clone is the URI of a file of the cloned table."""
     return folder / name.removeprefix("file:").replace("///", "/", 1) if name.startswith("file:") else folder / name
-
-
-def literal(path: str) -> str:
-    """Return a path in which Spark finds no pattern."""
-    return _GLOB.sub(r"\\\g<0>", path)
 
 
 def _rows(files: Mapping[str, Mapping[str, Any]]) -> int | None:

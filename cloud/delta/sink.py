@@ -1,26 +1,17 @@
-"""A Delta table and its quarantine as a sink: a look-up of late events, then one append with its commit."""
+"""The Delta tables of the job: folders, written as `cloud.table.lake` does."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql import SparkSession
 
-from cloud.delta import log_cleaning, quarantine
+from cloud.delta import log_cleaning
 from cloud.delta.table import DeltaTable, Layout, excludes_writers
-from cloud.errors import HookError
-from cloud.runtime import jvm
 from cloud.sinks import Tables
-from cloud.table import id_reuse, lookup, rows, widening
-from cloud.table.commits import Commit
+from cloud.table import quarantine, rows
 from cloud.table.devices import Devices
-from cloud.table.freshness import Horizon, is_fresh
-from cloud.table.lookup import BatchCounts, count_rows
-from cloud.table.sink import NewRows, Written
+from cloud.table.lake import LakeSink
 from cloud.table.transform import Transform
 
 logger = logging.getLogger(__name__)
@@ -34,168 +25,6 @@ _PROPERTIES = {"delta.dataSkippingStatsColumns": "received,event_time", **_LOG_P
 TABLE = Layout(rows.SCHEMA, rows.PARTITIONED_BY, _PROPERTIES, "oncegate", keeps_rows=True)
 QUARANTINE = Layout(quarantine.SCHEMA, (), _LOG_PROPERTIES, "oncegate-quarantine", keeps_rows=False)
 
-_LATE_OR_BAD = "oncegate: this batch has a late or a bad row"
-
-
-@dataclass(frozen=True, slots=True)
-class Late:
-    """The late events of one batch: those that the table has, and those with reused ids."""
-
-    found: lookup.Matches | None
-    reused: DataFrame | None
-    reused_count: int = 0
-
-
-class DeltaSink:
-    """A `Sink` of two Delta tables in folders."""
-
-    def __init__(
-        self,
-        spark: SparkSession,
-        table: str,
-        quarantine_path: str,
-        devices: Devices,
-        retention_seconds: int,
-        transform: Transform | None = None,
-    ) -> None:
-        """Open both tables, which are created if absent."""
-        if not excludes_writers(spark, table):
-            logger.warning(
-                "table=%s excludes=one-process hint='start no second job on it, and stop this one for maintenance'",
-                table,
-            )
-        self._spark = spark
-        self._table = DeltaTable(spark, table, TABLE)
-        self._quarantine_table = DeltaTable(spark, quarantine_path, QUARANTINE)
-        self._devices = devices
-        self._retention_seconds = retention_seconds
-        self._transform = transform
-        self._schema_written: StructType | None = None
-        """The columns that the transform's latest batch in one pass had."""
-        self._expects_fresh: bool | None = None
-        """Whether to expect neither late nor bad rows, as in the latest batch; affects only the speed."""
-
-    @property
-    def id(self) -> str:
-        return self._table.id
-
-    def last_commit(self) -> Commit | None:
-        return self._table.last_commit()
-
-    def last_claim(self) -> int:
-        """Return the highest claim; that of the quarantine where the table is a new one beside it."""
-        commits = self._table.last_commit(), self._quarantine_table.last_commit()
-        return max((commit.claim for commit in commits if commit is not None), default=0)
-
-    def check(self) -> None:
-        self._table.check()
-        self._quarantine_table.check()
-
-    def claim(self, commit: Commit) -> None:
-        self._table.append(self._spark.createDataFrame([], rows.SCHEMA), commit)
-
-    def feed_changes(self, seconds: int) -> None:
-        """Record the changes of the table for readers that are at most so far behind."""
-        self._table.feed_changes(seconds)
-
-    def new_rows(self) -> NewRows | None:
-        """Return the rows of the table's latest batch, for the user's effects."""
-        found = self._table.new_rows()
-        return None if found is None else NewRows(f"{self.id}-{found[0].version}", found[1])
-
-    def write(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:
-        if self._expects_fresh is None:
-            self._expects_fresh = horizon.can_be_fresh
-        written = self._write_in_one_pass(survivors, commit, horizon) if self._expects_fresh else None
-        return written or self._write_with_look_up(survivors, commit, horizon)
-
-    def _write_in_one_pass(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written | None:
-        """Write the batch; return None, with nothing committed, where a row is late or bad, or a look is needed.
-
-        So it is where a transform does more than to add columns that the table has, and where it fails: what is held
-        tells its errors from those of the table.
-        """
-        logger.info("batch=%d stage=write passes=1", commit.batch)
-        is_plain = F.col("reason").isNull() & is_fresh(horizon)
-        plain = survivors.filter(
-            F.when(is_plain, F.lit(True)).otherwise(F.raise_error(F.lit(_LATE_OR_BAD)).cast("boolean"))
-        )
-        decoded = rows.decode(plain, self._devices.frame())
-        try:
-            if self._transform is not None:
-                added = self._transform.added(decoded)
-                if added is None or not self._has_columns(added.schema):
-                    return None
-                decoded = added
-            return Written(self._table.append(decoded, commit))
-        except (HookError, *jvm.FAILURES) as error:
-            if _LATE_OR_BAD not in f"{error}{error.__cause__}":
-                if self._transform is None:
-                    raise
-                logger.warning("batch=%d stage=write passes=1 error=%r", commit.batch, str(error).partition("\n")[0])
-            return None
-
-    def _has_columns(self, schema: StructType) -> bool:
-        if schema != self._schema_written and self._table.lacks(schema):
-            return False
-        self._schema_written = schema
-        return True
-
-    def _write_with_look_up(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:
-        """Count, quarantine, look up and write, on a persisted batch.
-
-        The dedup may keep another of two duplicates in another evaluation, if a persisted part is lost. That does no
-        harm: where one of the two is fresh, the table has none of them, and the append is a single evaluation.
-        """
-        judged = survivors.withColumn("fresh", is_fresh(horizon)).persist()
-        try:
-            counts = count_rows(judged, horizon)
-            logger.info(
-                "batch=%d stage=read rows=%d late=%d bad=%d", commit.batch, counts.rows, counts.late, counts.bad
-            )
-            only_adds = self._transform is None or self._transform.may_only_add
-            self._expects_fresh = not counts.late and not counts.bad and only_adds
-            good = judged.filter(F.col("reason").isNull())
-            late = self._look_up(good.filter(~F.col("fresh")), counts, commit)
-            unfit = [quarantine.bad_records(judged)] if counts.bad else []
-            unfit += [] if late.reused is None else [late.reused]
-            once = id_reuse.first_of_each(good) if counts.has_equals else good
-            new, born = lookup.without_found(once, late.found), commit.born_after(counts.ahead)
-            if self._transform is None:
-                written, rejected = self._write_both(rows.decode(new, self._devices.frame()), unfit, born), 0
-            else:
-                with self._transform.of(rows.decode(new, self._devices.frame(), quarantine.BESIDE)) as made:
-                    rejected = made.rejected
-                    self._table.widen(made.columns, widening.OF_TRANSFORM)
-                    written = self._write_both(made.kept(), [*unfit, *([made.refused()] if rejected else [])], born)
-            bad = counts.bad + late.reused_count
-            found = counts.rows - bad - rejected - written
-            return Written(written, counts.late, bad, found, counts.ahead, rejected)
-        finally:
-            judged.unpersist()
-
-    def _look_up(self, late: DataFrame, counts: BatchCounts, commit: Commit) -> Late:
-        if not counts.late:
-            return Late(None, None)
-        logger.info("batch=%d stage=look-up rows=%d", commit.batch, counts.late)
-        found = lookup.find(late, self._table.rows(), counts.search)
-        logger.info("batch=%d stage=looked-up found=%d", commit.batch, found.count)
-        if counts.search.days is not None:  # every identity has a time or a label
-            return Late(found, None)
-        reused = id_reuse.reused_ids(late, found.rows, self._retention_seconds, has_equals=counts.has_equals)
-        count = reused.count()
-        return Late(found, reused if count else None, count)
-
-    def _write_both(self, new: DataFrame, unfit: list[DataFrame], commit: Commit) -> int:
-        """Write the records that are no rows into quarantine, then the rows; return the number of rows."""
-        if unfit:
-            logger.info("batch=%d stage=quarantine", commit.batch)
-            records = reduce(DataFrame.unionByName, (frame.select(*quarantine.TAKEN) for frame in unfit))
-            written = quarantine.put(self._quarantine_table, records, commit)
-            logger.info("batch=%d stage=quarantined rows=%d", commit.batch, written)
-        logger.info("batch=%d stage=write passes=2", commit.batch)
-        return self._table.append(new, commit)
-
 
 def open_tables(
     spark: SparkSession,
@@ -205,9 +34,14 @@ def open_tables(
     *,
     transform: Transform | None = None,
     keeps_new: bool = False,
-) -> DeltaSink:
-    """Open the folders of these tables; the log of a Delta table always tells of its new rows."""
-    sink = DeltaSink(spark, tables.table, tables.quarantine, devices, retention, transform)
+) -> LakeSink:
+    """Open both folders, which are created if absent; the log of a Delta table always tells of its new rows."""
+    if not excludes_writers(spark, tables.table):
+        logger.warning(
+            "table=%s excludes=one-process hint='start no second job on it, and stop this one for maintenance'",
+            tables.table,
+        )
+    table = DeltaTable(spark, tables.table, TABLE)
     if tables.change_feed_seconds is not None:
-        sink.feed_changes(tables.change_feed_seconds)
-    return sink
+        table.feed_changes(tables.change_feed_seconds)
+    return LakeSink(table, DeltaTable(spark, tables.quarantine, QUARANTINE), devices, retention, transform)

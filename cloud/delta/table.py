@@ -18,7 +18,7 @@ from cloud.delta.log_cleaning import LogCleaner
 from cloud.errors import StopError
 from cloud.runtime import disk, jvm
 from cloud.runtime.disk import FlushedFolders
-from cloud.table import widening
+from cloud.table import stops, widening
 from cloud.table.commits import Commit, to_json
 
 logger = logging.getLogger(__name__)
@@ -90,11 +90,7 @@ class DeltaTable:
     def check_rows(self) -> None:
         """Raise StopError where another program has removed rows since this checkpoint's last commit."""
         if self._layout.keeps_rows and (removal := self._history.removal()) is not None:
-            raise StopError(
-                f"table {self.path}: version {removal.version}, a {removal.operation} by another program, has removed "
-                "rows that were receipted. Start with a new checkpoint: with --read-again to restore those that the "
-                "topic still has, or without it to leave them out"
-            )
+            raise stops.removed(self.path, f"version {removal.version}, a {removal.operation}")
 
     def rows(self) -> DataFrame:
         """Return the table's present rows; later commits do not change the frame."""
@@ -111,14 +107,9 @@ class DeltaTable:
         commit, files = found
         paths = [f"{self.path}/{name}" for name in files]
         if gone := [path for path in paths if not jvm.exists(self._spark, path)]:
-            raise StopError(
-                f"table {self.path}: {gone[0]} is gone, with rows of batch {commit.batch} whose effects are not done: "
-                "maintenance has compacted the table and removed its old files while the job was stopped. Make these "
-                f"effects by hand, for the rows whose kafka_offset is in {commit.starts} to {commit.ends}, start once "
-                "without --effects until the next batch is written, and go on with it"
-            )
+            raise stops.compacted(self.path, gone[0], commit)
         read = self._spark.read.schema(self.rows().schema).option("basePath", self.path)
-        return commit, read.parquet(*map(last_versions.literal, paths))
+        return commit, read.parquet(*map(jvm.literal, paths))
 
     def feed_changes(self, seconds: int) -> None:
         """Record changes, and keep the log for a time, unless its owner has set another."""
@@ -147,18 +138,18 @@ class DeltaTable:
         written = self._history.find(commit)
         if written is None:
             last = self._history.last()
-            raise StopError(f"table {self.path}: another job has claimed it since ({last}); this job ends for good")
+            raise stops.claimed(self.path, last)
         if written.commit != commit:
-            raise StopError(
-                f"table {self.path}: another job has written batch {commit.batch} under the same claim, so it runs on "
-                f"a copy of this job's checkpoint {commit.checkpoint}. Nothing of this job's batch is written or "
-                "receipted. End one of the two for good; start this one, if it is to continue, with a new checkpoint"
-            )
+            raise stops.copied(self.path, commit)
         if self._history.may_lack_rows:
             self.check_rows()
         self._check_id(str(jvm.delta_log(self._spark, self.path).unsafeVolatileSnapshot().metadata().id()))
         self._log_cleaner.clean_if_due()
         return written.rows
+
+    def claim(self, commit: Commit) -> None:
+        """Commit without rows; raise StopError as `append`."""
+        self.append(self._spark.createDataFrame([], self._layout.schema), commit)
 
     def _check_versions(self) -> None:
         """Raise StopError where the table has lost versions, since an append would create it anew, or continue it."""
@@ -177,12 +168,7 @@ class DeltaTable:
     def _check_id(self, present: str) -> None:
         """Raise StopError where the table is another one than that which was opened."""
         if present != self._id:
-            raise StopError(
-                f"table {self.path}: it has the id {present}, and this job has opened the table {self._id}: another "
-                "one was put in its place while the job ran. Nothing more is receipted. Put the former table "
-                "back, and start again; or continue with the present one, by a new checkpoint, --read-again and "
-                f"--succeeds {self._id}"
-            )
+            raise stops.replaced(self.path, self._id, present)
 
     def compact(self) -> tuple[int, int]:
         """Compact small files into larger ones; return the numbers of removed and of added files."""
@@ -204,9 +190,9 @@ class DeltaTable:
             try:
                 self._spark.sql(f"ALTER TABLE {self._name} ADD COLUMNS ({columns})")
             except jvm.FAILURES as error:
-                told = str(error).strip().splitlines()
-                cause = next((line for line in told if "[" in line), told[0])
-                raise StopError(f"table {self.path}: Delta refuses the columns {columns}: {cause}") from error
+                raise StopError(
+                    f"table {self.path}: Delta refuses the columns {columns}: {jvm.cause(error)}"
+                ) from error
             logger.info("table=%s stage=widened columns=%s", self.path, ",".join(names))
 
     def opened_folder(self) -> FlushedFolders:

@@ -14,6 +14,8 @@ SPARK = "spark"
 """Spark's connector to Kafka, and Delta; pyspark has all others."""
 S3A = "s3a"
 """Spark's connector to S3."""
+ICEBERG = "iceberg"
+"""Iceberg's runtime for Spark, in one jar."""
 _OF_LINES = {"4.2": "", "4.1": "_4_1"}
 """What the sets of a line of Spark have behind their name."""
 

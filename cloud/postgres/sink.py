@@ -70,6 +70,10 @@ class PostgresSink:
     def id(self) -> str:
         return self._tables.id
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return ()
+
     def last_commit(self) -> Commit | None:
         with connected(self._connection) as connection:
             last = self._last(connection)

@@ -19,6 +19,8 @@ FAILURES = (PySparkException, Py4JJavaError)
 """The exceptions that a failed call of Spark raises, from Python or from the JVM."""
 _RAISED = re.compile(rf"^{re.escape(errors.__name__)}\.(\w+): (.+)$", re.MULTILINE)
 """The end of a traceback from an executor, which Spark passes on as text."""
+_GLOB = re.compile(r"[\\{}\[\]*?]")
+"""What Hadoop takes for a pattern in a path."""
 _PROJECTION = "org.apache.spark.sql.catalyst.plans.logical.Project"
 
 
@@ -32,6 +34,12 @@ def errors_of_executors() -> Iterator[None]:
             raise
         error: errors.JobError = getattr(errors, found[1])(found[2])
         raise error from failure
+
+
+def cause(error: Exception) -> str:
+    """Return the line of an error that says what is wrong."""
+    told = str(error).strip().splitlines() or [type(error).__name__]
+    return next((line for line in told if "[" in line or line.startswith(": ")), told[0]).removeprefix(": ")
 
 
 def java_class(spark: SparkSession, name: str) -> Any:
@@ -71,6 +79,11 @@ def qualify(spark: SparkSession, path: str) -> str:
     Not as a URI, in which a space is encoded: Hadoop, Spark and Delta decode no path, and would take another folder.
     """
     return str(file_system(spark, path).makeQualified(hadoop_path(spark, path)).toString())
+
+
+def literal(path: str) -> str:
+    """Return a path in which Spark finds no pattern."""
+    return _GLOB.sub(r"\\\g<0>", path)
 
 
 def file_system(spark: SparkSession, path: str) -> Any:

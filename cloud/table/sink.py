@@ -37,6 +37,10 @@ class Sink(Protocol):
     def id(self) -> str:
         """Return the table's id; a table that is dropped and recreated has another."""
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Return the folders to be flushed to disk before a receipt; a database flushes by itself."""
+
     def last_commit(self) -> Commit | None:
         """Return the latest commit of a job; None where there is none yet."""
 

@@ -62,7 +62,7 @@ Forward(g) ==
   /\ UNCHANGED <<now, event, known, first, final, done, state, latest, row, quarantine>>
 
 ----
-\* A batch (cloud/table/id_reuse.py, cloud/table/lookup.py, cloud/delta/sink.py)
+\* A batch (cloud/table/id_reuse.py, cloud/table/lookup.py, cloud/table/lake.py)
 
 \* The dedup key holds the retention period of acceptance.
 Key(r) == r.at \div Retention

@@ -10,16 +10,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from cloud import sinks
+from cloud.iceberg import catalog
+from cloud.jars import ivy
+from cloud.jars.coordinates import name_for
 from cloud.session import SETTINGS, set_parquet
 from simulators.services.install import jars
 from simulators.services.kafka.broker import Broker
 from simulators.services.postgres import Postgres
 from tests.cloud.plain_consumer.consuming import ConsumerSide
-from tests.cloud.running import DELTA, DELTA_ON_S3, PARTITIONS, POSTGRES, CloudSide
+from tests.cloud.running import DELTA, DELTA_ON_S3, ICEBERG, PARTITIONS, POSTGRES, CloudSide
 from tests.cloud.tables import SinkSide
+from tests.support.iceberg import Iceberg
 from tests.support.s3 import S3
 
 TEST_SECONDS_MAX = 900
@@ -37,13 +43,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(TEST_SECONDS_MAX))
 
 
+HAS_ICEBERG = pyspark.__version__.startswith("4.1.")
+"""In the process that test_older_spark.py starts."""
+_JAR_SETS = [name_for(of, ivy.pyspark_folder()) for of in (jars.SPARK, *([jars.ICEBERG] if HAS_ICEBERG else []))]
+_SINKS = (POSTGRES, ICEBERG) if HAS_ICEBERG else (POSTGRES,)
+
+
 @pytest.fixture(scope="package")
 def spark() -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable  # else the system's, without our packages
     builder = SparkSession.builder.master("local[2]").appName("tests")
     settings = {
         **SETTINGS,
-        "spark.jars": ",".join(str(jar) for jar in jars.paths(jars.SPARK)),
+        "spark.jars": ",".join(str(jar) for of in _JAR_SETS for jar in jars.paths(of)),
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -77,6 +89,14 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
 
 
 @pytest.fixture(scope="package")
+def iceberg(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iceberg:
+    """Return the catalog of a session, which keeps to the first that it is given."""
+    made = Iceberg(tmp_path_factory.mktemp("iceberg"))
+    catalog.connect(spark, sinks.Tables(sinks.ICEBERG, "db.events", "db.unfit", made.write_catalog()))
+    return made
+
+
+@pytest.fixture(scope="package")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
     with S3(tmp_path_factory.mktemp("s3")) as running:
         yield running
@@ -91,6 +111,8 @@ def cloud(broker: Broker, tmp_path: Path, request: pytest.FixtureRequest) -> Ite
     sink = getattr(request, "param", DELTA)
     if sink == POSTGRES:
         side.postgres = request.getfixturevalue("postgres")
+    if sink == ICEBERG:
+        side.iceberg = Iceberg(tmp_path)
     if sink == DELTA_ON_S3:
         side.s3 = request.getfixturevalue("s3")
     yield side
@@ -106,8 +128,9 @@ def side(broker: Broker, postgres: Postgres, tmp_path: Path) -> Iterator[Consume
         member.kill()
 
 
-@pytest.fixture(params=[DELTA, pytest.param(POSTGRES, marks=pytest.mark.heavy)])
+@pytest.fixture(params=[DELTA, *(pytest.param(sink, marks=pytest.mark.heavy) for sink in _SINKS)])
 def sink_side(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> SinkSide:
     """Return new tables of a sink."""
     postgres = request.getfixturevalue("postgres") if request.param == POSTGRES else None
-    return SinkSide(spark, tmp_path, postgres, f"t{uuid4().hex}")
+    iceberg = request.getfixturevalue("iceberg") if request.param == ICEBERG else None
+    return SinkSide(spark, tmp_path, postgres, f"t{uuid4().hex}", iceberg=iceberg)

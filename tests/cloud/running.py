@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,6 +31,8 @@ from simulators.services.postgres import Postgres
 from simulators.services.process import Process
 from simulators.services.spark import SparkOptions, submit
 from tests.cloud.gateway import Record, send
+from tests.support import older_spark
+from tests.support.iceberg import Iceberg
 from tests.support.s3 import S3
 from tests.support.waiting import log_bytes, wait_for_end, wait_for_work
 
@@ -40,7 +43,7 @@ STANDSTILL_SECONDS_MAX = 180.0
 """Maximum time without a log line while Spark starts on a busy machine."""
 PARTITIONS = 3
 _ADMIN_SECONDS_MAX = 60
-DELTA, DELTA_ON_S3, POSTGRES = "delta", "delta-on-s3", "postgres"
+DELTA, DELTA_ON_S3, ICEBERG, POSTGRES = "delta", "delta-on-s3", "iceberg", "postgres"
 _SETTINGS = {"spark.log.level": "WARN", "spark.executor.memory": "640m", "spark.executor.cores": "1"}
 _NO_COORDINATOR = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -66,6 +69,8 @@ class CloudSide:
     """The server with the table; None for Delta."""
     s3: S3 | None = None
     """The server with table and checkpoint; None for folders."""
+    iceberg: Iceberg | None = None
+    """The catalog with the table; None for other sinks."""
     sink: tuple[str, ...] = ()
     """The options of another package's sink."""
     master: str | None = None
@@ -136,6 +141,8 @@ class CloudSide:
         options = SparkOptions(
             settings=_SETTINGS, master=self.master, environment=self.environment, home=self.spark_home
         )
+        if self.iceberg is not None:
+            return replace(options, home=older_spark.home(), jar_sets=(*options.jar_sets, jars.ICEBERG))
         if self.s3 is None:
             return options
         return replace(
@@ -201,11 +208,15 @@ class CloudSide:
 
     @property
     def table_name(self) -> str:
-        """The table in PostgreSQL, one for each topic unless there is a suffix."""
-        return self.topic.replace(".", "_") + self.table_suffix
+        """The table in PostgreSQL or Iceberg, one for each topic unless there is a suffix."""
+        return ("db." if self.iceberg else "") + self.topic.replace(".", "_") + self.table_suffix
 
     @property
     def table_id(self) -> str:
+        if self.iceberg is not None:
+            file = self.iceberg.metadata(self.table_name)
+            assert file is not None
+            return str(json.loads(file.read_text())["table-uuid"])
         if self.postgres is None:
             table = self._delta("events")
             assert table is not None
@@ -220,11 +231,15 @@ class CloudSide:
     def rows(self) -> list[dict[str, Any]]:
         if self.postgres is not None:
             return _select(self.postgres, f"SELECT * FROM {self.table_name}")
+        if self.iceberg is not None:
+            return self.iceberg.rows(self.table_name)
         return _rows(self._delta("events"))
 
     def quarantined(self) -> list[dict[str, Any]]:
         if self.postgres is not None:
             return _select(self.postgres, f"SELECT * FROM {self.table_name}_quarantine")
+        if self.iceberg is not None:
+            return self.iceberg.rows(f"{self.table_name}_quarantine")
         return _rows(self._delta("events_quarantine"))
 
     def versions(self, name: str) -> int:
@@ -246,6 +261,9 @@ class CloudSide:
         """Return the options that name the table, as job, audit and maintenance take it."""
         if self.sink:
             return self.sink
+        if self.iceberg is not None:
+            catalog = self.iceberg.write_catalog()
+            return ("--sink", ICEBERG, "--catalog", str(catalog), "--table", self.table_name)
         if self.postgres is None:
             return ("--table", self.place("events"))
         file = self.postgres.write_connection(self.folder / "connection")

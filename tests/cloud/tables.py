@@ -15,13 +15,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud import hooks
-from cloud.delta.sink import TABLE, DeltaSink
+from cloud.delta.sink import TABLE, open_tables
 from cloud.delta.table import DeltaTable, Layout
+from cloud.iceberg import sink as iceberg
 from cloud.postgres.sink import PostgresSink
+from cloud.sinks import DELTA, ICEBERG, Tables
 from cloud.stream.records import read_records
 from cloud.table.commits import CLAIM_ONLY, Commit
 from cloud.table.devices import Devices
 from cloud.table.freshness import Horizon
+from cloud.table.lake import LakeSink
 from cloud.table.rows import decode
 from cloud.table.sink import Written
 from cloud.table.transform import Transform
@@ -29,6 +32,7 @@ from contract.event import Event
 from simulators.services.postgres import Postgres
 from tests.cloud.gateway import Record, now
 from tests.cloud.running import CloudSide
+from tests.support.iceberg import Iceberg
 
 DEVICE = "urn:dev:mac:0000000000000001"
 DAY = 86_400_000
@@ -95,8 +99,13 @@ def counters(*numbers: int) -> list[Event]:
     return [Event(DEVICE, id=number, data={"n": number}) for number in numbers]
 
 
-def sink_of(spark: SparkSession, folder: Path) -> DeltaSink:
-    sink = DeltaSink(spark, str(folder / "events"), str(folder / "quarantine"), Devices(spark, None), 7 * 86400)
+def delta_sink(spark: SparkSession, table: Path, transform: Transform | None = None) -> LakeSink:
+    tables = Tables(DELTA, str(table), f"{table}_quarantine")
+    return open_tables(spark, tables, Devices(spark, None), 7 * 86_400, transform=transform)
+
+
+def sink_of(spark: SparkSession, folder: Path) -> LakeSink:
+    sink = delta_sink(spark, folder / "events")
     sink.claim(replace(COMMIT, batch=CLAIM_ONLY, ends={}))
     return sink
 
@@ -112,13 +121,18 @@ class SinkSide:
     batch: int = 0
     sink: Any = None
     """The one that has written last."""
+    iceberg: Iceberg | None = None
 
     def open(self, transform: Callable[..., Any] | None = None) -> Any:
         made = None if transform is None else Transform(hooks.Hook("plant:transform", lambda: transform))
         own = (Devices(self.spark, None), 7 * 86_400, made)
         if self.postgres is not None:
             return PostgresSink(self.postgres.connection, self.name, f"{self.name}_quarantine", *own, keeps_new=True)
-        return DeltaSink(self.spark, str(self.folder / "events"), str(self.folder / "events_quarantine"), *own)
+        if self.iceberg is not None:
+            table = f"db.{self.name}"
+            tables = Tables(ICEBERG, table, f"{table}_quarantine", self.iceberg.write_catalog())
+            return iceberg.open_tables(self.spark, tables, *own[:2], transform=made)
+        return delta_sink(self.spark, self.folder / "events", made)
 
     def write(
         self, records: list[Record], transform: Callable[..., Any] | None = None, horizon: Horizon = ALL_LATE
@@ -135,4 +149,4 @@ class SinkSide:
 
     def table(self) -> CloudSide:
         """Return a reader of the tables."""
-        return CloudSide("unused:9092", self.name, self.folder, postgres=self.postgres)
+        return CloudSide("unused:9092", self.name, self.folder, postgres=self.postgres, iceberg=self.iceberg)

@@ -1,4 +1,4 @@
-"""Another package's sink: installed, written by the job over kills, and read by every other command."""
+"""Another package's sink, and one in a catalog: written by the job over kills, and read by every other command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from contract.event import Event
 from simulators.services.kafka.broker import Broker
 from tests.cloud.cli.test_command_line import PROGRAM
 from tests.cloud.gateway import Gateway, Record, readings
-from tests.cloud.running import PARTITIONS, CloudSide
+from tests.cloud.running import ICEBERG, PARTITIONS, CloudSide
 from tests.cloud.tables import ACCEPTED, DAY, DEVICE
 from tests.support.packages import install_example
 
@@ -36,13 +36,27 @@ def duckdb_side(broker: Broker, tmp_path: Path) -> Iterator[CloudSide]:
 
 def command(side: CloudSide, name: str, *words: str) -> subprocess.CompletedProcess[str]:
     whole = (str(PROGRAM), name, *side.sink_options(), *words)
-    environment = {**os.environ, **side.environment}
+    environment = {**os.environ, **side.environment, "SPARK_HOME": str(side.spark_options().home)}
     return subprocess.run(whole, capture_output=True, text=True, check=False, env=environment)
 
 
 @pytest.mark.guarantee(5)
 def test_a_sink_in_a_package_of_its_own_has_each_event_once_over_kills(duckdb_side: CloudSide) -> None:
-    side, gateway = duckdb_side, Gateway()
+    serves_all_commands(duckdb_side)
+    refused = command(duckdb_side, "query", "COPY events TO 'x.csv'")
+    assert (refused.returncode, refused.stderr) == (1, "oncegate-cloud query: only one query is allowed\n")
+    told = command(duckdb_side, "query", "SELECT 1", "--sink", "dukdb").stderr
+    assert "there are: delta, postgres, iceberg, duckdb" in told
+
+
+@pytest.mark.guarantee(5)
+@pytest.mark.parametrize("cloud", [ICEBERG], indirect=True)
+def test_a_sink_in_a_catalog_has_each_event_once_over_kills(cloud: CloudSide) -> None:
+    serves_all_commands(cloud)
+
+
+def serves_all_commands(side: CloudSide) -> None:
+    gateway = Gateway()
     first, later = gateway.records(readings(40)), gateway.records(readings(40, start=40))
     wrapped = [gateway.record(Event(DEVICE, id=7, data={"t": 1}), ACCEPTED + days * DAY) for days in (0, 30)]
     bad = Record(b"key", b"no event", [])
@@ -65,9 +79,6 @@ def test_a_sink_in_a_package_of_its_own_has_each_event_once_over_kills(duckdb_si
     mark = str(ask(side, "SELECT lower(hex(fingerprint)) AS mark FROM events LIMIT 1")[0]["mark"])
     assert command(side, "trace", mark, *ends).returncode == 0
     assert command(side, "maintenance").returncode == 0
-    refused = command(side, "query", "COPY events TO 'x.csv'")
-    assert (refused.returncode, refused.stderr) == (1, "oncegate-cloud query: only one query is allowed\n")
-    assert "there are: delta, postgres, duckdb" in command(side, "query", "SELECT 1", "--sink", "dukdb").stderr
 
 
 def ask(side: CloudSide, statement: str) -> list[dict[str, object]]:

@@ -17,7 +17,7 @@ from contract.record import ClockTrust
 from simulators.services import ports
 from simulators.services.kafka.broker import Broker
 from tests.cloud.gateway import Gateway, Record, now, readings, signed, without_header
-from tests.cloud.running import DELTA, DELTA_ON_S3, POSTGRES, CloudSide
+from tests.cloud.running import DELTA, DELTA_ON_S3, ICEBERG, POSTGRES, CloudSide
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -31,6 +31,7 @@ on_both = pytest.mark.parametrize(
 STAGES = [
     *((DELTA, stage) for stage in ("planned", "read", "looked-up", "write", "committed", "receipt", "done")),
     *((DELTA_ON_S3, stage) for stage in ("planned", "write", "committed", "receipt")),
+    *((ICEBERG, stage) for stage in ("planned", "write", "committed", "receipt")),
     *((POSTGRES, stage) for stage in ("planned", "write", "staged", "committed", "receipt", "done")),
 ]
 
@@ -48,7 +49,7 @@ def ids(*ranges: range) -> list[str]:
 
 @pytest.mark.guarantee(5)
 @pytest.mark.heavy
-@pytest.mark.parametrize("cloud", [DELTA, POSTGRES, on_s3], indirect=True)
+@pytest.mark.parametrize("cloud", [DELTA, POSTGRES, ICEBERG, on_s3], indirect=True)
 def test_each_event_is_one_row_whatever_comes_twice(cloud: CloudSide) -> None:
     gateway, neighbour = Gateway(), Gateway("gw-2", "00000000000000b2")
     timed, counted = readings(20), [Event(DEVICE, id=number, data={"t": 1}) for number in range(100, 120)]
@@ -242,7 +243,7 @@ def test_killed_at_any_stage_it_loses_and_doubles_nothing(cloud: CloudSide, stag
 
 @pytest.mark.guarantee(5)
 @pytest.mark.heavy
-@pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
+@pytest.mark.parametrize("cloud", [DELTA, POSTGRES, ICEBERG], indirect=True)
 def test_of_two_jobs_the_older_ends_and_never_claims_again(cloud: CloudSide) -> None:
     gateway = Gateway()
     cloud.send(gateway.records(readings(10)))
@@ -264,7 +265,7 @@ def test_of_two_jobs_the_older_ends_and_never_claims_again(cloud: CloudSide) -> 
 
 @pytest.mark.guarantee(5)
 @pytest.mark.heavy
-@pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
+@pytest.mark.parametrize("cloud", [DELTA, POSTGRES, ICEBERG], indirect=True)
 def test_a_checkpoint_restored_from_an_older_copy_reads_again_and_writes_nothing_twice(cloud: CloudSide) -> None:
     gateway = Gateway()
     total = 0

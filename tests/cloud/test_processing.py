@@ -252,6 +252,8 @@ def test_columns_of_every_type(side: SinkSide) -> None:
         side.write(temperatures(1, 2), lambda rows: rows.withColumns(values))
     rows = side.table().rows()
     assert [(row["c0"], row["c4"], float(row["c7"])) for row in rows] == [(True, 1, 1.0)] * 2
+    if side.iceberg:  # which takes any
+        return
     name, told = (
         ("a", "the transform's column a has the type array<int>") if side.postgres else ("a b", "Delta refuses")
     )

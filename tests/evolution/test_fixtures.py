@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tarfile
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud.jars import cache, ivy
+from cloud.jars import ivy
 from contract.event import Event
 from simulators.evidence.topic import Topic, read
 from simulators.services.install import programs
@@ -21,11 +20,11 @@ from simulators.services.postgres import DATABASE, USER, Postgres
 from tests.cloud.gateway import Gateway
 from tests.cloud.running import POSTGRES, CloudSide
 from tests.evolution.make import EVENTS, SINKS, STORED, records, topic
+from tests.support import older_spark
 from tests.support.posting_gateway import DEVICE, PostingGateway
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.kafka, pytest.mark.guarantee(0)]
-OLDER_SPARK = "4.1.3"
 RELEASES = sorted((Path(__file__).parent / "fixtures").glob("*.tar.xz"))
 
 
@@ -54,17 +53,6 @@ def server(left: Path) -> Iterator[Postgres]:
         yield running
 
 
-def older_spark() -> Path:
-    """Return the folder of the older line of Spark, which is downloaded once."""
-    folder = cache.folder() / f"pyspark-{OLDER_SPARK}"
-    if not folder.exists():
-        making = folder.with_name(f"{folder.name}.{os.getpid()}")
-        pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(making))
-        subprocess.run((*pip, f"pyspark=={OLDER_SPARK}"), check=True)
-        making.rename(folder)
-    return folder / "pyspark"
-
-
 @pytest.mark.spark
 @pytest.mark.parametrize("sink", SINKS)
 def test_the_job_goes_on_with_table_and_checkpoint_under_one_line_of_spark_and_the_next(
@@ -79,7 +67,7 @@ def test_the_job_goes_on_with_table_and_checkpoint_under_one_line_of_spark_and_t
     new = Gateway("gw-3", "00000000000000c3").records([Event("urn:dev:mac:0000000000000009", id=1, data={"t": 2})])
     again = records("gw-4", "00000000000000d4")[:39]  # all but that which only its label identifies
     try:
-        for number, home in enumerate((older_spark(), ivy.pyspark_folder()), start=1):
+        for number, home in enumerate((older_spark.home(), ivy.pyspark_folder()), start=1):
             side.spark_home = home
             side.send([*sent, *again, *new], partition=0)
             side.start()

@@ -119,6 +119,10 @@ class DuckDbSink:
     def id(self) -> str:
         return self._id
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return ()
+
     def last_commit(self) -> Commit | None:
         with self._lock, opened(self._tables, read_only=True) as database:
             return self._last(database)

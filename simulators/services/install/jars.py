@@ -17,6 +17,7 @@ BROKER_3_9 = "broker_3_9"
 """The oldest supported broker, for heavy tests."""
 SPARK = coordinates.SPARK
 S3A = coordinates.S3A
+ICEBERG = coordinates.ICEBERG
 S3 = "s3"
 """An S3 server."""
 STREAMS = "streams"

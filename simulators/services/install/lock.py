@@ -35,7 +35,7 @@ def main() -> None:
     required: dict[str, Roots] = tomllib.loads(ROOTS_FILE.read_text())
     shipped = {_VERSION.sub("", file.name) for file in (ivy.pyspark_folder() / "jars").glob("*.jar")}
     sets = {of: _resolve(roots) for of, roots in required.items()}
-    of_job = [of for of in sets if of.startswith((jars.SPARK, jars.S3A))]
+    of_job = [of for of in sets if of.startswith((jars.SPARK, jars.S3A, jars.ICEBERG))]
     for of in of_job:
         sets[of] = [jar for jar in sets[of] if _VERSION.sub("", jar.coordinates.file_name) not in shipped]
     for of, pinned in sets.items():

@@ -74,6 +74,8 @@ def test_each_command_has_a_help_with_an_example_and_the_exit_status(name: str) 
         (("query", "--table", "t", "SELECT 1", "--deploy-mode", "cluster"), "the driver runs here, too"),
         ((*JOB, "--master", "spark://h:7077", "--deploy-mode", "cluster"), "Spark runs a Python driver only here"),
         (("maintenance", "--table", "t", "--sink", "postgres"), "--sink postgres requires --connection FILE"),
+        (("maintenance", "--table", "t", "--sink", "iceberg"), "--sink iceberg requires --catalog FILE"),
+        (("maintenance", "--table", "t", "--catalog", "c"), "--catalog FILE is not for --sink delta"),
         (("maintenance", "--table", "t", "--retain", "6d"), "--retain"),
         (("maintenance", "--table", "t", "--retain", "soon"), "--retain"),
     ],
@@ -209,6 +211,20 @@ def test_a_cache_that_cannot_be_written_is_named_with_its_variable(tmp_path: Pat
     done = call(*JOB, "--print", **{cache.VARIABLE: str(tmp_path / "file"), "SPARK_HOME": str(tmp_path / "home")})
     assert done.returncode == 1
     assert f"set {cache.VARIABLE} to a folder that can be written" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("--sink", "iceberg"), ("--sink=iceberg",)])
+def test_iceberg_needs_the_line_of_spark_for_which_it_has_a_runtime(words: tuple[str, ...], tmp_path: Path) -> None:
+    catalog = tmp_path / "catalog"
+    catalog.touch(mode=0o600)
+    words = (*JOB[:3], *words, "--catalog", str(catalog), "--table", "db.events", "--checkpoint", "c")
+    install_spark(tmp_path / "older", "4.1.3")
+    line = submitted(*words, SPARK_HOME=str(tmp_path / "older"))
+    assert "iceberg-spark-runtime-4.1_2.13" in line[line.index("--jars") + 1]
+    install_spark(tmp_path / "newer", "4.2.0")
+    done = call(*words, SPARK_HOME=str(tmp_path / "newer"))
+    assert done.returncode == 1
+    assert "Iceberg has no runtime for Spark 4.2 yet: set SPARK_HOME to a Spark 4.1" in done.stderr
 
 
 @pytest.mark.parametrize("place", ["s3a://plant/events", "s3://plant/events"])

@@ -8,7 +8,6 @@ from typing import cast
 import pytest
 from pyspark.sql import SparkSession
 
-from cloud.delta.sink import DeltaSink
 from cloud.stream.batch import BatchWriter
 from cloud.stream.checkpoint import Checkpoint
 from cloud.stream.observer import Observer
@@ -16,9 +15,8 @@ from cloud.stream.receipts import Receipts
 from cloud.stream.records import read_records
 from cloud.stream.topic_log import TopicLog
 from cloud.table.commits import CLAIM_ONLY, Commit, Offsets
-from cloud.table.devices import Devices
 from tests.cloud.gateway import Gateway, readings
-from tests.cloud.tables import plan, topic
+from tests.cloud.tables import delta_sink, plan, topic
 
 pytestmark = pytest.mark.spark
 
@@ -43,17 +41,13 @@ class WholeLog:
         return read.epochs
 
 
-def sink_of(spark: SparkSession, folder: Path) -> DeltaSink:
-    return DeltaSink(spark, str(folder / "events"), str(folder / "quarantine"), Devices(spark, None), 7 * 86_400)
-
-
 @pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_what_a_slow_clock_let_into_the_state_with_a_batch_that_is_done_is_known_after_a_restart(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     birth = NOW - 5 * HOUR
-    sink = sink_of(spark, tmp_path)
+    sink = delta_sink(spark, tmp_path / "events")
     # A restored checkpoint: its batches are repeated under another claim, planned by a clock that is behind.
     sink.claim(Commit("t", "c", 2, CLAIM_ONLY, TOPIC, "id", {0: 0}, {0: 3}, {0: 0}, birth, 3600))
     plan(tmp_path / "checkpoint", 0, 3, NOW - 2 * HOUR)
@@ -66,7 +60,7 @@ def test_what_a_slow_clock_let_into_the_state_with_a_batch_that_is_done_is_known
     writer = BatchWriter(checkpoint, sink, kafka, last, 3600, log=cast("TopicLog", WholeLog()), observer=Observer())
     for _ in range(2):  # a second call changes nothing
         writer(records, 0)
-        known = sink_of(spark, tmp_path).last_commit()
+        known = delta_sink(spark, tmp_path / "events").last_commit()
 
         assert known is not None
         assert (known.birth, known.ends, sink._table.rows().count()) == (NOW, {0: 3}, 0)

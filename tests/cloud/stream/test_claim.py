@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from cloud.delta.sink import QUARANTINE, DeltaSink
+from cloud.delta.sink import QUARANTINE
 from cloud.delta.table import DeltaTable
 from cloud.errors import StopError
 from cloud.stream.checkpoint import Checkpoint, Claim
 from cloud.stream.claim import claim_table, is_first_start
 from cloud.table.commits import CLAIM_ONLY, Commit
-from cloud.table.devices import Devices
-from tests.cloud.tables import plan
+from cloud.table.lake import LakeSink
+from tests.cloud.tables import delta_sink, plan
 
 pytestmark = pytest.mark.spark
 
@@ -31,14 +31,13 @@ class Side:
         self._spark = spark
         self._folder = folder
 
-    def table(self, name: str = "events") -> DeltaSink:
-        folder = self._folder / name
-        return DeltaSink(self._spark, str(folder), f"{folder}_quarantine", Devices(self._spark, None), 7 * 86400)
+    def table(self, name: str = "events") -> LakeSink:
+        return delta_sink(self._spark, self._folder / name)
 
     def checkpoint(self, name: str = "checkpoint") -> Checkpoint:
         return Checkpoint(self._spark, str(self._folder / name), TOPIC)
 
-    def run(self, sink: DeltaSink, checkpoint: str = "checkpoint", batch: int = 0) -> Commit:
+    def run(self, sink: LakeSink, checkpoint: str = "checkpoint", batch: int = 0) -> Commit:
         """Plan a batch as Spark does, and commit it."""
         last = claim_table(sink, self.checkpoint(checkpoint), TOPIC, "id")
         plan(self._folder / checkpoint, batch, 5)
@@ -162,7 +161,7 @@ class _KilledBeforeRename:
 class _Killed:
     """A table whose job is killed before it commits its claim."""
 
-    def __init__(self, sink: DeltaSink) -> None:
+    def __init__(self, sink: LakeSink) -> None:
         self.id = sink.id
         self.last_commit = sink.last_commit
         self.last_claim = sink.last_claim

@@ -159,10 +159,6 @@ def test_the_quarantine_stands_beside_the_table() -> None:
     assert parse_settings([*REQUIRED, "--quarantine", "/q"]).tables.quarantine == "/q"
 
 
-def test_whatever_a_receipt_vouches_for_is_flushed() -> None:
-    assert parse_settings([*REQUIRED, "--quarantine", "/q"]).folders == ("/t", "/q", "/c")
-
-
 @pytest.mark.parametrize(
     "nested",
     [("--quarantine", "/t/q"), ("--checkpoint", "/t/c"), ("--checkpoint", "/t"), ("--checkpoint", "/t_quarantine/c")],

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from cloud.delta import quarantine
 from cloud.delta.sink import QUARANTINE
 from cloud.delta.table import DeltaTable
 from cloud.errors import StopError
 from cloud.stream.records import read_records
+from cloud.table import quarantine
 from cloud.table.sink import Written
 from tests.cloud.gateway import Gateway
 from tests.cloud.tables import (

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
 
-from cloud.delta.table import DeltaTable
 from cloud.errors import StopError
 from cloud.table import layout, rows
 from cloud.table.commits import Commit, Offsets
+
+if TYPE_CHECKING:
+    from cloud.table.lake import LakeTable
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _PLACE = ["topic_id", "kafka_partition", "kafka_offset"]
@@ -39,11 +42,10 @@ def bad_records(survivors: DataFrame) -> DataFrame:
     return survivors.filter(F.col("reason").isNotNull())
 
 
-def put(table: DeltaTable, records: DataFrame, commit: Commit) -> int:
+def put(table: LakeTable, records: DataFrame, commit: Commit) -> int:
     """Write the records that the quarantine does not have, and return how many.
 
-    Raise StopError where a batch that was interrupted after this write has other records now, since Delta ignores a
-    second write of a batch.
+    Raise StopError where a batch that was interrupted after this write has other records now.
     """
     new = records.select(
         F.lit(commit.topic_id).alias("topic_id"),

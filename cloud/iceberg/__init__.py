@@ -1,0 +1,1 @@
+"""Iceberg tables in a catalog."""

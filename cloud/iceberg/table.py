@@ -1,0 +1,332 @@
+"""An Iceberg table whose snapshots hold rows together with the offsets that they came from."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from cloud.errors import StopError
+from cloud.iceberg import catalog
+from cloud.runtime import jvm
+from cloud.table import stops, widening
+from cloud.table.commits import CLAIM_ONLY, Commit, parse, to_json
+
+logger = logging.getLogger(__name__)
+
+_PROPERTY: Final = "oncegate"
+"""The entry of a snapshot's summary that has the commit."""
+_LAST, _BATCH = "oncegate_last", "oncegate_batch"
+"""Tags of the job's last commit, and of its last batch: a tagged snapshot does not expire."""
+_BRANCH: Final = "oncegate_job_"
+_MAIN: Final = "main"
+_TRIES: Final = 5
+"""How often a commit of another program may come between, such as those of maintenance."""
+_SNAPSHOT_MS: Final = 1_800_000
+"""The age above which snapshots go: the metadata have all, and are written anew by each commit."""
+_EXPIRY_SECONDS: Final = 300.0
+
+PROPERTIES: Final = {
+    "format-version": "2",
+    # A batch has few days: it is not worth a shuffle.
+    "write.distribution-mode": "none",
+    "write.spark.fanout.enabled": "true",
+    "write.parquet.bloom-filter-enabled.column.fingerprint": "true",
+    "write.metadata.metrics.default": "none",
+    "write.metadata.metrics.column.received": "full",
+    "write.metadata.metrics.column.event_time": "full",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+
+
+def create(spark: SparkSession, name: str, schema: StructType, partitioned_by: Sequence[str] = ()) -> None:
+    """Create a table where there is none, with a first snapshot, to which a branch can refer."""
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name.rpartition('.')[0]}")
+    if spark.catalog.tableExists(name):
+        return
+    creation = spark.createDataFrame([], schema).writeTo(name).using("iceberg")
+    for key, value in PROPERTIES.items():
+        if ".column." not in key or key.rpartition(".")[2] in schema.names:
+            creation = creation.tableProperty(key, value)
+    if partitioned_by:
+        creation = creation.partitionedBy(*map(F.col, partitioned_by))
+    creation.create()
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """A table as it is now."""
+
+    table: Any
+    """Iceberg's `Table`."""
+    snapshot: Any
+    """That of the job's last commit; None where there is none yet."""
+    commit: Commit | None
+    removal: str | None
+    """What has removed rows since."""
+
+
+class IcebergTable:
+    """A table of a catalog, which takes a whole batch with its commit, or nothing of it.
+
+    Iceberg appends to whatever the table has become, so an append excludes no other job. Rows are appended to a branch
+    of this process, and the branch becomes the table only where the table is still what the branch began with.
+    """
+
+    def __init__(self, spark: SparkSession, name: str, *, keeps_rows: bool = False) -> None:
+        self._spark = spark
+        self._name = name
+        self._keeps_rows = keeps_rows
+        """Whether rows that another program removes are lost, since the table's offsets state that it has them."""
+        self._branch = f"{_BRANCH}{uuid.uuid4().hex}"
+        self._is_first = True
+        """Whether nothing was appended yet, so that branches of killed processes may be left."""
+        self._expiry_due = time.monotonic() + _EXPIRY_SECONDS
+        table = self._load()
+        self._id = str(table.uuid())
+        self.path = str(table.location())
+
+    @property
+    def id(self) -> str:
+        """Return the table's id; a table that is dropped and recreated has another."""
+        return self._id
+
+    def last_commit(self) -> Commit | None:
+        """Return the latest commit of a job; None where there is none yet."""
+        return self._state().commit
+
+    def check(self) -> None:
+        """Raise StopError where the table is no longer the one that was opened, or has lost commits or rows."""
+        self._check(self._state())
+
+    def rows(self) -> DataFrame:
+        """Return the table's present rows; later commits do not change the frame."""
+        head = self._load().currentSnapshot()
+        read = self._spark.read if head is None else self._spark.read.option("versionAsOf", str(head.snapshotId()))
+        return read.table(self._name)
+
+    def new_rows(self) -> tuple[Commit, DataFrame] | None:
+        """Return the latest commit of a batch, and the rows that it has added; None where there are none.
+
+        Raise StopError where their files are gone.
+        """
+        table = self._load()
+        tag = table.refs().get(_BATCH)
+        if tag is None:
+            return None
+        snapshot = table.snapshot(tag.snapshotId())
+        commit = parse(snapshot.summary().get(_PROPERTY))
+        paths = [str(file.location()) for file in _added(table, snapshot)]
+        if commit is None or not paths:
+            return None
+        if gone := [path for path in paths if not jvm.exists(self._spark, path)]:
+            raise stops.compacted(self._name, gone[0], commit)
+        read = self._spark.read.schema(self._present())
+        return commit, read.parquet(*map(jvm.literal, paths))
+
+    def claim(self, commit: Commit) -> None:
+        """Commit without rows; raise StopError as `append`."""
+        self.append(self._spark.createDataFrame([], self._present()), commit)
+
+    def append(self, rows: DataFrame, commit: Commit) -> int:
+        """Commit the rows and return their number.
+
+        Raise StopError where another job has claimed the table since, another program has removed rows, or the table
+        is no longer the one that was opened.
+        """
+        table = self._open_for(commit)
+        self._aim(table)
+        to = f"{self._name}.branch_{self._branch}"
+        self._whole(rows).writeTo(to).option(f"snapshot-property.{_PROPERTY}", to_json(commit)).append()
+        table.refresh()
+        written = self._publish(table, table.snapshot(self._branch), commit)
+        self._expire_if_due()
+        return int(written.summary().get("added-records") or 0)
+
+    def lacks(self, schema: StructType) -> bool:
+        """Whether columns of this name or type are missing."""
+        return not _types(schema).items() <= _types(self._present()).items()
+
+    def widen(self, schema: StructType, *by: tuple[str, str]) -> None:
+        """Add the columns that the table lacks; those that this job does not know stay as they are.
+
+        Raise StopError where one has another type.
+        """
+        present, expected = _types(self._present()), _types(schema)
+        if names := widening.missing(self._name, present, expected, *by):
+            columns = ", ".join(f"{_quoted(name)} {expected[name]}" for name in names)
+            try:
+                self._spark.sql(f"ALTER TABLE {self._name} ADD COLUMNS ({columns})")
+            except jvm.FAILURES as error:
+                raise StopError(
+                    f"table {self._name}: Iceberg refuses the columns {columns}: {jvm.cause(error)}"
+                ) from error
+            logger.info("table=%s stage=widened columns=%s", self._name, ",".join(names))
+
+    def compact(self) -> tuple[int, int]:
+        """Compact small files into larger ones; return the numbers of removed and of added files."""
+        done = self._actions().rewriteDataFiles(self._load()).option("min-input-files", "2").execute()
+        return int(done.rewrittenDataFilesCount()), int(done.addedDataFilesCount())
+
+    def vacuum(self, retain_seconds: int) -> None:
+        """Remove files that no snapshot of the last `retain_seconds` has."""
+        before = int((time.time() - retain_seconds) * 1000)
+        self._actions().deleteOrphanFiles(self._load()).olderThan(before).execute()
+
+    def _present(self) -> StructType:
+        return self._spark.table(self._name).schema
+
+    def _load(self) -> Any:
+        return catalog.load(self._spark, self._name)
+
+    def _state(self) -> _State:
+        table = self._load()
+        tag = table.refs().get(_LAST)
+        if tag is None:
+            return _State(table, None, None, None)
+        tagged = table.snapshot(tag.snapshotId())
+        removal, is_met = None, False
+        for snapshot in _ancestors(table):
+            if snapshot.snapshotId() == tagged.snapshotId():
+                is_met = True
+                break
+            if removal is None and _removes_rows(snapshot):
+                removal = f"snapshot {snapshot.snapshotId()}, by the operation {snapshot.operation()}"
+            if snapshot.sequenceNumber() < tagged.sequenceNumber() or snapshot.parentId() is None:
+                break
+        else:
+            is_met = table.currentSnapshot() is not None  # what is between has expired
+        if not is_met:
+            removal = "a rollback to a snapshot before the job's last commit, or a replacement of the table"
+        return _State(table, tagged, parse(tagged.summary().get(_PROPERTY)), removal)
+
+    def _check(self, state: _State) -> None:
+        if (present := str(state.table.uuid())) != self._id:
+            raise stops.replaced(self._name, self._id, present)
+        if self._keeps_rows and state.removal is not None:
+            raise stops.removed(self._name, state.removal)
+
+    def _open_for(self, commit: Commit) -> Any:
+        """Return the table, where this commit may be the next one."""
+        state = self._state()
+        last = state.commit
+        if last is not None and last.version >= commit.version:
+            raise stops.copied(self._name, commit) if last.is_by_same(commit) else stops.claimed(self._name, last)
+        if commit.batch != CLAIM_ONLY or last is None or last.checkpoint == commit.checkpoint:
+            self._check(state)
+        return state.table
+
+    def _aim(self, table: Any) -> None:
+        """Let the branch begin with the table's head."""
+        head, changes = table.currentSnapshot().snapshotId(), table.manageSnapshots()
+        refs = dict(table.refs())
+        if self._is_first:  # each job removes those of others, which end or were killed
+            for name in refs:
+                if name.startswith(_BRANCH) and name != self._branch:
+                    changes = changes.removeBranch(name)
+        own = refs.get(self._branch)
+        if own is None:
+            changes = changes.createBranch(self._branch, head)
+        elif own.snapshotId() != head:
+            changes = changes.replaceBranch(self._branch, head)
+        if own is None or own.snapshotId() != head:
+            changes.commit()
+        self._is_first = False
+
+    def _publish(self, table: Any, written: Any, commit: Commit) -> Any:
+        """Make the branch the table, and tag it; return its snapshot.
+
+        Where another program has committed meanwhile, its commit comes first, and the same files are added behind it.
+        """
+        for _ in range(_TRIES):
+            try:
+                changes = table.manageSnapshots().fastForwardBranch(_MAIN, self._branch)
+                for tag in (_LAST,) if commit.batch == CLAIM_ONLY else (_LAST, _BATCH):
+                    change = changes.replaceTag if table.refs().get(tag) is not None else changes.createTag
+                    changes = change(tag, written.snapshotId())
+                changes.commit()
+            except jvm.FAILURES as error:
+                failure = error
+            else:
+                return written
+            state = self._state()
+            if state.snapshot is not None and state.snapshot.snapshotId() == written.snapshotId():
+                return written  # only the answer was lost
+            logger.info("table=%s stage=rebase batch=%d reason=%r", self._name, commit.batch, jvm.cause(failure))
+            table = self._open_for(commit)
+            files = list(_added(table, written))
+            self._aim(table)
+            table.refresh()
+            again = table.newFastAppend().toBranch(self._branch).set(_PROPERTY, to_json(commit))
+            for file in files:
+                again = again.appendFile(file)
+            again.commit()
+            written = table.snapshot(self._branch)
+        raise failure
+
+    def _expire_if_due(self) -> None:
+        """Remove old snapshots; files that no snapshot has remain for readers, until `vacuum`."""
+        if time.monotonic() < self._expiry_due:
+            return
+        self._expiry_due = time.monotonic() + _EXPIRY_SECONDS
+        before = int(time.time() * 1000) - _SNAPSHOT_MS
+        try:
+            self._load().expireSnapshots().expireOlderThan(before).cleanExpiredFiles(False).commit()
+        except jvm.FAILURES as error:  # the rows are committed, and more snapshots only make commits slower
+            logger.warning("table=%s stage=expire error=%r", self._name, jvm.cause(error))
+
+    def _whole(self, rows: DataFrame) -> DataFrame:
+        """Return the rows with the columns that the table has beside theirs, as nulls."""
+        own = set(rows.columns)
+        others = [field for field in self._present() if field.name not in own]
+        return rows.select("*", *(F.lit(None).cast(field.dataType).alias(field.name) for field in others))
+
+    def _actions(self) -> Any:
+        session: Any = self._spark
+        return jvm.java_class(self._spark, "org.apache.iceberg.spark.actions.SparkActions").get(session._jsparkSession)
+
+
+def _ancestors(table: Any) -> Iterator[Any]:
+    """Yield the table's snapshots from the newest on, as far as they have not expired."""
+    snapshot = table.currentSnapshot()
+    while snapshot is not None:
+        yield snapshot
+        parent = snapshot.parentId()
+        snapshot = None if parent is None else table.snapshot(parent)
+
+
+def _added(table: Any, snapshot: Any) -> Iterator[Any]:
+    """Yield the data files that a snapshot has added."""
+    files = snapshot.addedDataFiles(table.io()).iterator()
+    while files.hasNext():
+        yield files.next()
+
+
+def _removes_rows(snapshot: Any) -> bool:
+    """Whether an operation of another program has left fewer rows; an UPDATE replaces each."""
+    summary = dict(snapshot.summary())
+    if parse(summary.get(_PROPERTY)) is not None or snapshot.operation() in ("append", "replace"):
+        return False
+    added, *removed = (int(summary.get(name) or 0) for name in _COUNTS)
+    return snapshot.operation() == "delete" or added < sum(removed)
+
+
+_COUNTS = ("added-records", "deleted-records", "added-position-deletes", "added-equality-deletes")
+
+
+def _types(schema: StructType) -> dict[str, str]:
+    """Return the types that a table has for these columns: Iceberg has no integers of less than four bytes."""
+    types = {field.name: field.dataType.simpleString() for field in schema}
+    return {name: "int" if kind in ("tinyint", "smallint") else kind for name, kind in types.items()}
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

@@ -1,0 +1,223 @@
+"""A table and its quarantine as a sink of Spark: a look-up of late events, then one append with its commit."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import reduce
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from cloud.errors import HookError
+from cloud.runtime import jvm
+from cloud.table import id_reuse, lookup, quarantine, rows, widening
+from cloud.table.commits import Commit
+from cloud.table.devices import Devices
+from cloud.table.freshness import Horizon, is_fresh
+from cloud.table.lookup import BatchCounts, count_rows
+from cloud.table.sink import NewRows, Written
+from cloud.table.transform import Transform
+
+logger = logging.getLogger(__name__)
+
+_LATE_OR_BAD = "oncegate: this batch has a late or a bad row"
+
+
+class LakeTable(Protocol):
+    """A table that takes a whole batch with its commit, or nothing of it."""
+
+    @property
+    def id(self) -> str:
+        """Return the table's id; a table that is dropped and recreated has another."""
+
+    path: str
+    """The folder of its files."""
+
+    def last_commit(self) -> Commit | None:
+        """Return the latest commit of a job; None where there is none yet."""
+
+    def check(self) -> None:
+        """Raise StopError where the table is no longer the one that was opened, or has lost commits or rows."""
+
+    def rows(self) -> DataFrame:
+        """Return the table's present rows; later commits do not change the frame."""
+
+    def new_rows(self) -> tuple[Commit, DataFrame] | None:
+        """Return the latest commit of a batch, and the rows that it has added; None where there are none.
+
+        Raise StopError where their files are gone.
+        """
+
+    def append(self, rows: DataFrame, commit: Commit) -> int:
+        """Commit the rows and return their number.
+
+        Raise StopError where another job has claimed the table since, another program has removed rows, or the table
+        is no longer the one that was opened.
+        """
+
+    def claim(self, commit: Commit) -> None:
+        """Commit without rows; raise StopError as `append`."""
+
+    def lacks(self, schema: StructType) -> bool:
+        """Whether columns of this name or type are missing."""
+
+    def widen(self, schema: StructType, *by: tuple[str, str]) -> None:
+        """Add the columns that the table lacks; those that this job does not know stay as they are.
+
+        Raise StopError where one has another type.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """The late events of one batch: those that the table has, and those with reused ids."""
+
+    found: lookup.Matches | None
+    reused: DataFrame | None
+    reused_count: int = 0
+
+
+class LakeSink:
+    """A `Sink` of two tables that Spark writes."""
+
+    def __init__(
+        self,
+        table: LakeTable,
+        quarantine_table: LakeTable,
+        devices: Devices,
+        retention_seconds: int,
+        transform: Transform | None = None,
+    ) -> None:
+        self._table = table
+        self._quarantine_table = quarantine_table
+        self._devices = devices
+        self._retention_seconds = retention_seconds
+        self._transform = transform
+        self._schema_written: StructType | None = None
+        """The columns that the transform's latest batch in one pass had."""
+        self._expects_fresh: bool | None = None
+        """Whether to expect neither late nor bad rows, as in the latest batch; affects only the speed."""
+
+    @property
+    def id(self) -> str:
+        return self._table.id
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return self._table.path, self._quarantine_table.path
+
+    def last_commit(self) -> Commit | None:
+        return self._table.last_commit()
+
+    def last_claim(self) -> int:
+        """Return the highest claim; that of the quarantine where the table is a new one beside it."""
+        commits = self._table.last_commit(), self._quarantine_table.last_commit()
+        return max((commit.claim for commit in commits if commit is not None), default=0)
+
+    def check(self) -> None:
+        self._table.check()
+        self._quarantine_table.check()
+
+    def claim(self, commit: Commit) -> None:
+        self._table.claim(commit)
+
+    def new_rows(self) -> NewRows | None:
+        """Return the rows of the table's latest batch, for the user's effects."""
+        found = self._table.new_rows()
+        return None if found is None else NewRows(f"{self.id}-{found[0].version}", found[1])
+
+    def write(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:
+        if self._expects_fresh is None:
+            self._expects_fresh = horizon.can_be_fresh
+        written = self._write_in_one_pass(survivors, commit, horizon) if self._expects_fresh else None
+        return written or self._write_with_look_up(survivors, commit, horizon)
+
+    def _write_in_one_pass(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written | None:
+        """Write the batch; return None, with nothing committed, where a row is late or bad, or a look is needed.
+
+        So it is where a transform does more than to add columns that the table has, and where it fails: what is held
+        tells its errors from those of the table.
+        """
+        logger.info("batch=%d stage=write passes=1", commit.batch)
+        is_plain = F.col("reason").isNull() & is_fresh(horizon)
+        plain = survivors.filter(
+            F.when(is_plain, F.lit(True)).otherwise(F.raise_error(F.lit(_LATE_OR_BAD)).cast("boolean"))
+        )
+        decoded = rows.decode(plain, self._devices.frame())
+        try:
+            if self._transform is not None:
+                added = self._transform.added(decoded)
+                if added is None or not self._has_columns(added.schema):
+                    return None
+                decoded = added
+            return Written(self._table.append(decoded, commit))
+        except (HookError, *jvm.FAILURES) as error:
+            if _LATE_OR_BAD not in f"{error}{error.__cause__}":
+                if self._transform is None:
+                    raise
+                logger.warning("batch=%d stage=write passes=1 error=%r", commit.batch, str(error).partition("\n")[0])
+            return None
+
+    def _has_columns(self, schema: StructType) -> bool:
+        if schema != self._schema_written and self._table.lacks(schema):
+            return False
+        self._schema_written = schema
+        return True
+
+    def _write_with_look_up(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:
+        """Count, quarantine, look up and write, on a persisted batch.
+
+        The dedup may keep another of two duplicates in another evaluation, if a persisted part is lost. That does no
+        harm: where one of the two is fresh, the table has none of them, and the append is a single evaluation.
+        """
+        judged = survivors.withColumn("fresh", is_fresh(horizon)).persist()
+        try:
+            counts = count_rows(judged, horizon)
+            logger.info(
+                "batch=%d stage=read rows=%d late=%d bad=%d", commit.batch, counts.rows, counts.late, counts.bad
+            )
+            only_adds = self._transform is None or self._transform.may_only_add
+            self._expects_fresh = not counts.late and not counts.bad and only_adds
+            good = judged.filter(F.col("reason").isNull())
+            late = self._look_up(good.filter(~F.col("fresh")), counts, commit)
+            unfit = [quarantine.bad_records(judged)] if counts.bad else []
+            unfit += [] if late.reused is None else [late.reused]
+            once = id_reuse.first_of_each(good) if counts.has_equals else good
+            new, born = lookup.without_found(once, late.found), commit.born_after(counts.ahead)
+            if self._transform is None:
+                written, rejected = self._write_both(rows.decode(new, self._devices.frame()), unfit, born), 0
+            else:
+                with self._transform.of(rows.decode(new, self._devices.frame(), quarantine.BESIDE)) as made:
+                    rejected = made.rejected
+                    self._table.widen(made.columns, widening.OF_TRANSFORM)
+                    written = self._write_both(made.kept(), [*unfit, *([made.refused()] if rejected else [])], born)
+            bad = counts.bad + late.reused_count
+            found = counts.rows - bad - rejected - written
+            return Written(written, counts.late, bad, found, counts.ahead, rejected)
+        finally:
+            judged.unpersist()
+
+    def _look_up(self, late: DataFrame, counts: BatchCounts, commit: Commit) -> Late:
+        if not counts.late:
+            return Late(None, None)
+        logger.info("batch=%d stage=look-up rows=%d", commit.batch, counts.late)
+        found = lookup.find(late, self._table.rows(), counts.search)
+        logger.info("batch=%d stage=looked-up found=%d", commit.batch, found.count)
+        if counts.search.days is not None:  # every identity has a time or a label
+            return Late(found, None)
+        reused = id_reuse.reused_ids(late, found.rows, self._retention_seconds, has_equals=counts.has_equals)
+        count = reused.count()
+        return Late(found, reused if count else None, count)
+
+    def _write_both(self, new: DataFrame, unfit: list[DataFrame], commit: Commit) -> int:
+        """Write the records that are no rows into quarantine, then the rows; return the number of rows."""
+        if unfit:
+            logger.info("batch=%d stage=quarantine", commit.batch)
+            records = reduce(DataFrame.unionByName, (frame.select(*quarantine.TAKEN) for frame in unfit))
+            written = quarantine.put(self._quarantine_table, records, commit)
+            logger.info("batch=%d stage=quarantined rows=%d", commit.batch, written)
+        logger.info("batch=%d stage=write passes=2", commit.batch)
+        return self._table.append(new, commit)

@@ -1,0 +1,282 @@
+"""An Iceberg table beside other jobs, maintenance, and other people's statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from cloud.errors import StopError
+from cloud.iceberg import catalog, table
+from cloud.iceberg.table import IcebergTable, create
+from cloud.table import rows
+from cloud.table.commits import CLAIM_ONLY, Commit
+from tests.cloud.tables import COMMIT
+from tests.support.iceberg import Iceberg
+
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.spark,
+    pytest.mark.guarantee(5),
+]
+BATCH = 10
+
+
+@pytest.fixture
+def name(spark: SparkSession, iceberg: Iceberg) -> str:
+    """Return the name of an empty table, which the job has claimed."""
+    made = f"oncegate.db.t{uuid4().hex}"
+    create(spark, made, rows.SCHEMA, rows.PARTITIONED_BY)
+    opened(spark, made).claim(replace(COMMIT, batch=CLAIM_ONLY))
+    return made
+
+
+def opened(spark: SparkSession, name: str) -> IcebergTable:
+    return IcebergTable(spark, name, keeps_rows=True)
+
+
+def batch(spark: SparkSession, number: int) -> DataFrame:
+    numbers = spark.range(number * BATCH, (number + 1) * BATCH, 1, 2)
+    known = {
+        "fingerprint": F.unhex(F.md5(F.col("id").cast("string"))),
+        "device": F.lit("urn:dev:a"),
+        "sequence": F.col("id"),
+        "received": F.timestamp_millis(F.col("id")),
+        "day": F.lit("2026-11-27"),
+    }
+    columns = (known.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in rows.COLUMNS.items())
+    return numbers.select(*columns)
+
+
+def commit(number: int, claim: int = 1) -> Commit:
+    return replace(COMMIT, claim=claim, checkpoint=f"c{claim}", batch=number)
+
+
+def rows_of(iceberg: Iceberg, name: str) -> list[dict[str, Any]]:
+    return iceberg.rows(name.removeprefix("oncegate."))
+
+
+def sequences(frame: DataFrame) -> list[int]:
+    return sorted(row["sequence"] for row in frame.collect())
+
+
+def test_rows_and_offsets_are_one_snapshot_which_others_read(spark: SparkSession, iceberg: Iceberg, name: str) -> None:
+    job = opened(spark, name)
+    before = job.rows()
+    for number in range(3):
+        assert job.append(batch(spark, number), commit(number)) == BATCH
+    assert opened(spark, name).last_commit() == commit(2)
+    assert sorted(row["sequence"] for row in rows_of(iceberg, name)) == list(range(3 * BATCH))
+    assert sequences(before) == []
+    assert (found := job.new_rows()) is not None
+    assert (found[0], sequences(found[1])) == (commit(2), list(range(2 * BATCH, 3 * BATCH)))
+    job.claim(commit(CLAIM_ONLY, 2))
+    assert (found := opened(spark, name).new_rows()) is not None
+    assert found[0] == commit(2)
+
+
+def before_publishing(job: IcebergTable, does: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do something once, after the files of a batch are written, and before the table has them."""
+    publish = job._publish
+
+    def after(*given: Any) -> Any:
+        monkeypatch.undo()
+        does()
+        return publish(*given)
+
+    monkeypatch.setattr(job, "_publish", after)
+
+
+def test_of_two_jobs_the_older_writes_nothing_more(
+    spark: SparkSession, iceberg: Iceberg, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older, younger = opened(spark, name), opened(spark, name)
+    older.append(batch(spark, 0), commit(0))
+    before_publishing(older, lambda: younger.claim(commit(CLAIM_ONLY, 2)), monkeypatch)
+    with pytest.raises(StopError, match="another job has claimed it"):
+        older.append(batch(spark, 1), commit(1))
+    younger.append(batch(spark, 1), commit(0, 2))
+    with pytest.raises(StopError, match="another job has claimed it"):
+        older.append(batch(spark, 1), commit(1))
+    with pytest.raises(StopError, match="copy of this job's checkpoint c2"):
+        opened(spark, name).append(batch(spark, 2), commit(0, 2))
+    assert sorted(row["sequence"] for row in rows_of(iceberg, name)) == list(range(2 * BATCH))
+
+
+def test_a_compaction_in_the_middle_of_a_batch_costs_nothing(
+    spark: SparkSession, iceberg: Iceberg, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, maintenance = opened(spark, name), opened(spark, name)
+    for number in range(2):
+        job.append(batch(spark, number), commit(number))
+    compacted: list[tuple[int, int]] = []
+    before_publishing(job, lambda: compacted.append(maintenance.compact()), monkeypatch)
+    assert job.append(batch(spark, 2), commit(2)) == BATCH
+    assert compacted[0][0] > compacted[0][1]
+    assert sorted(row["sequence"] for row in rows_of(iceberg, name)) == list(range(3 * BATCH))
+    assert (found := opened(spark, name).new_rows()) is not None
+    assert sequences(found[1]) == list(range(2 * BATCH, 3 * BATCH))
+
+
+def test_a_commit_whose_answer_is_lost_is_made_once(
+    spark: SparkSession, iceberg: Iceberg, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = opened(spark, name)
+    publish = job._publish
+    monkeypatch.setattr(job, "_publish", lambda loaded, *given: publish(_AnswerLost(loaded), *given))
+    assert job.append(batch(spark, 0), commit(0)) == BATCH
+    assert opened(spark, name).last_commit() == commit(0)
+    assert len(rows_of(iceberg, name)) == BATCH
+
+
+class _AnswerLost:
+    """Something of Java's whose `commit` succeeds and raises."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._real, name)
+        if name in ("manageSnapshots", "fastForwardBranch", "createTag", "replaceTag"):
+            return lambda *given: _AnswerLost(attribute(*given))
+        return self._commit if name == "commit" else attribute
+
+    def _commit(self) -> None:
+        self._real.commit()
+        raise PySparkException("the answer is lost")
+
+
+def test_what_a_killed_job_has_written_besides_the_table_is_never_in_it(
+    spark: SparkSession, iceberg: Iceberg, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = opened(spark, name)
+    monkeypatch.setattr(killed, "_publish", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        killed.append(batch(spark, 0), commit(0))
+    assert opened(spark, name).append(batch(spark, 0), commit(0)) == BATCH
+    refs = spark.sql(f"SELECT name FROM {name}.refs").collect()
+    assert sum(row["name"].startswith("oncegate_job_") for row in refs) == 1
+    assert len(rows_of(iceberg, name)) == BATCH
+
+
+REMOVES = (
+    "DELETE FROM {t} WHERE sequence = 1",
+    "DELETE FROM {t} WHERE day = '2026-11-27'",
+    "TRUNCATE TABLE {t}",
+    "INSERT OVERWRITE {t} SELECT * FROM {t} WHERE sequence > 5",
+    "MERGE INTO {t} t USING (SELECT 1L AS sequence) s ON t.sequence = s.sequence WHEN MATCHED THEN DELETE",
+    "CREATE OR REPLACE TABLE {t} AS SELECT * FROM {t} WHERE sequence > 5",
+)
+KEEPS = (
+    "UPDATE {t} SET device = 'urn:dev:b' WHERE sequence = 1",
+    "INSERT INTO {t} SELECT * FROM {t} WHERE sequence = 1",
+    "ALTER TABLE {t} ADD COLUMNS (mine string)",
+    "ALTER TABLE {t} SET TBLPROPERTIES ('write.merge.mode' = 'merge-on-read')",
+)
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+@pytest.mark.parametrize("statement", [*REMOVES, *KEEPS])
+def test_what_removes_rows_stops_the_job_until_a_new_checkpoint(
+    spark: SparkSession, name: str, statement: str, mode: str
+) -> None:
+    job = opened(spark, name)
+    job.append(batch(spark, 0), commit(0))
+    job.append(batch(spark, 1), commit(1))
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('write.delete.mode' = '{mode}', 'write.update.mode' = '{mode}')")
+    spark.sql(statement.format(t=name))
+    if statement in KEEPS:
+        job.check()
+        assert job.append(batch(spark, 2), commit(2)) == BATCH
+        return
+    for attempt in (job.check, opened(spark, name).check, lambda: job.append(batch(spark, 2), commit(2))):
+        with pytest.raises(StopError, match=r"has removed rows that were receipted|has the id"):
+            attempt()
+    younger = opened(spark, name)
+    younger.claim(commit(CLAIM_ONLY, 2))
+    younger.check()
+    younger.append(batch(spark, 2), commit(0, 2))
+
+
+def test_a_rollback_is_a_removal(spark: SparkSession, iceberg: Iceberg, name: str) -> None:
+    job = opened(spark, name)
+    job.append(batch(spark, 0), commit(0))
+    loaded = catalog.load(spark, name)
+    earlier = loaded.currentSnapshot().snapshotId()
+    job.append(batch(spark, 1), commit(1))
+    loaded.refresh()
+    loaded.manageSnapshots().rollbackTo(earlier).commit()
+    with pytest.raises(StopError, match="a rollback"):
+        job.check()
+    batch(spark, 7).writeTo(name).append()
+    with pytest.raises(StopError, match="a rollback"):
+        job.check()
+
+
+def test_the_last_commit_never_expires(
+    spark: SparkSession, iceberg: Iceberg, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "_EXPIRY_SECONDS", 0.0)
+    monkeypatch.setattr(table, "_SNAPSHOT_MS", 0)
+    job = opened(spark, name)
+    for number in range(4):
+        job.append(batch(spark, number), commit(number))
+    job.compact()
+    loaded = catalog.load(spark, name)
+    loaded.expireSnapshots().expireOlderThan(1 << 50).retainLast(1).commit()
+    job.vacuum(7 * 86_400)
+    job.check()
+    again = opened(spark, name)
+    assert again.last_commit() == commit(3)
+    assert spark.sql(f"SELECT * FROM {name}.snapshots").count() < 5
+    again.append(batch(spark, 4), commit(4))
+    assert len(rows_of(iceberg, name)) == 5 * BATCH
+
+
+def test_metadata_that_a_power_cut_has_torn_are_removed_by_hand_and_the_batch_comes_again(
+    spark: SparkSession, iceberg: Iceberg, name: str
+) -> None:
+    job = opened(spark, name)
+    job.append(batch(spark, 0), commit(0))
+    job.append(batch(spark, 1), commit(1))
+    file = iceberg.metadata(name.removeprefix("oncegate."))
+    assert file is not None
+    file.write_bytes(b"")
+    with pytest.raises(StopError, match="cannot be loaded"):
+        opened(spark, name)
+    file.unlink()
+    file.with_name("version-hint.text").unlink()
+    again = opened(spark, name)
+    assert again.last_commit() == commit(0)
+    again.append(batch(spark, 1), commit(1))
+    assert len(rows_of(iceberg, name)) == 2 * BATCH
+
+
+def test_another_table_in_its_place_is_not_continued(spark: SparkSession, iceberg: Iceberg, name: str) -> None:
+    job = opened(spark, name)
+    job.append(batch(spark, 0), commit(0))
+    spark.sql(f"DROP TABLE {name}")
+    with pytest.raises(StopError, match="cannot be loaded"):
+        job.check()
+    create(spark, name, rows.SCHEMA, rows.PARTITIONED_BY)
+    with pytest.raises(StopError, match="another one was put in its place"):
+        job.append(batch(spark, 1), commit(1))
+    assert rows_of(iceberg, name) == []
+
+
+def test_columns_are_added_and_another_type_is_refused(spark: SparkSession, iceberg: Iceberg, name: str) -> None:
+    spark.sql(f"ALTER TABLE {name} ADD COLUMNS (mine string)")
+    job = opened(spark, name)
+    job.widen(StructType([StructField("rssi", LongType())]))
+    assert not job.lacks(StructType([StructField("rssi", LongType())]))
+    job.append(batch(spark, 0).withColumn("rssi", F.lit(-60).cast("bigint")), commit(0))
+    assert {(row["rssi"], row["mine"]) for row in rows_of(iceberg, name)} == {(-60, None)}
+    with pytest.raises(StopError, match="its column rssi has the type bigint"):
+        job.widen(StructType([StructField("rssi", StringType())]))
