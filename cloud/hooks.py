@@ -79,16 +79,14 @@ def find(text: str) -> Hook:
 
 
 def _names(file: Path) -> set[str]:
-    """Return the names that a module defines or imports; `*` where it imports all of another."""
+    """Return the names that a module defines or imports at any place; `*` where it imports all of another."""
     names: set[str] = set()
-    for statement in ast.parse(file.read_bytes(), str(file)).body:
-        match statement:
-            case ast.FunctionDef(name=name):
+    for node in ast.walk(ast.parse(file.read_bytes(), str(file))):
+        match node:
+            case ast.FunctionDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
                 names.add(name)
-            case ast.ImportFrom(names=imported):
-                names |= {one.asname or one.name for one in imported}
-            case ast.Assign(targets=targets):
-                names |= {target.id for target in targets if isinstance(target, ast.Name)}
+            case ast.alias(name=name, asname=other):
+                names.add(other or name)
     return names
 
 

@@ -76,8 +76,12 @@ class GroupKafka:
         asked = self._admin.describe_configs([what], request_timeout=ANSWER_SECONDS_MAX)[what]
         try:
             found = asked.result(ANSWER_SECONDS_MAX)
-        except (KafkaException, TimeoutError):
-            return False
+        except KafkaException as error:
+            if error.args[0].code() == Code.TOPIC_AUTHORIZATION_FAILED:
+                return False
+            raise KafkaError(f"topic {self._topic}: its settings cannot be read: {error.args[0].str()}") from error
+        except TimeoutError as error:
+            raise KafkaError(f"topic {self._topic}: its settings cannot be read in time") from error
         return "compact" in str(found["cleanup.policy"].value)
 
     def partitions(self) -> list[int]:

@@ -17,10 +17,12 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 
 from cloud import hooks, processing
 from cloud.delta.log_cleaning import LogCleaner
 from cloud.errors import HookError, StopError
+from cloud.postgres.copy_format import lines
 from cloud.runtime.repeated import Repeated
 from cloud.stream.observer import Observer
 from cloud.table.commits import BATCH_BITS
@@ -454,6 +456,20 @@ def test_a_wrong_name_is_told_in_one_sentence(plant: Path, name: str, told: str)
         hooks.find(name)
     assert told.format(folder=plant) in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_function_may_stand_at_any_place_of_its_module(plant: Path) -> None:
+    defined = (
+        "try:\n    import fast\nexcept ImportError:\n    def under(): pass\nnoted: object = len\nimport json as made\n"
+    )
+    (plant / "placed.py").write_text(defined)
+    for name in ("under", "noted", "made"):
+        assert hooks.find(f"placed:{name}").name == f"placed:{name}"
+
+
+def test_a_column_with_a_dot_is_copied(spark: SparkSession) -> None:
+    [row] = lines(spark.createDataFrame([("x\t",)], ["a.b"]), {"a.b": StringType()}).collect()
+    assert row[0] == "x\\t\n"
 
 
 def test_a_module_that_cannot_be_imported_ends_the_job_at_its_start(plant: Path) -> None:
