@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from cloud.errors import StopError
+from cloud.errors import SinkError, StopError
 from cloud.iceberg import catalog
 from cloud.runtime import jvm
 from cloud.table import stops, widening
@@ -143,11 +143,14 @@ class IcebergTable:
         is no longer the one that was opened.
         """
         table = self._open_for(commit)
-        self._aim(table)
         to = f"{self._name}.branch_{self._branch}"
-        self._whole(rows).writeTo(to).option(f"snapshot-property.{_PROPERTY}", to_json(commit)).append()
-        table.refresh()
-        written = self._publish(table, table.snapshot(self._branch), commit)
+        try:
+            head = self._aim(table)
+            self._whole(rows).writeTo(to).option(f"snapshot-property.{_PROPERTY}", to_json(commit)).append()
+        except jvm.FAILURES:
+            self._open_for(commit)  # a younger job has removed the branch
+            raise
+        written = self._publish(table, self._written(table, head, commit), commit)
         self._expire_if_due()
         return int(written.summary().get("added-records") or 0)
 
@@ -224,8 +227,8 @@ class IcebergTable:
             self._check(state)
         return state.table
 
-    def _aim(self, table: Any) -> None:
-        """Let the branch begin with the table's head."""
+    def _aim(self, table: Any) -> int:
+        """Let the branch begin with the table's head, which is returned."""
         head, changes = table.currentSnapshot().snapshotId(), table.manageSnapshots()
         refs = dict(table.refs())
         if self._is_first:  # each job removes those of others, which end or were killed
@@ -240,6 +243,19 @@ class IcebergTable:
         if own is None or own.snapshotId() != head:
             changes.commit()
         self._is_first = False
+        return int(head)
+
+    def _written(self, table: Any, head: int, commit: Commit) -> Any:
+        """Return the branch's snapshot; raise an error where it does not follow what the branch began with.
+
+        An append to a branch that another job has removed meanwhile begins it anew, behind that job's commits.
+        """
+        table.refresh()
+        written = table.snapshot(self._branch)
+        if written is None or written.parentId() != head:
+            self._open_for(commit)
+            raise SinkError(f"table {self._name}: its branch {self._branch} was removed while a batch was written")
+        return written
 
     def _publish(self, table: Any, written: Any, commit: Commit) -> Any:
         """Make the branch the table, and tag it; return its snapshot.
@@ -263,13 +279,13 @@ class IcebergTable:
             logger.info("table=%s stage=rebase batch=%d reason=%r", self._name, commit.batch, jvm.cause(failure))
             table = self._open_for(commit)
             files = list(_added(table, written))
-            self._aim(table)
+            head = self._aim(table)
             table.refresh()
             again = table.newFastAppend().toBranch(self._branch).set(_PROPERTY, to_json(commit))
             for file in files:
                 again = again.appendFile(file)
             again.commit()
-            written = table.snapshot(self._branch)
+            written = self._written(table, head, commit)
         raise failure
 
     def _expire_if_due(self) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -280,3 +283,29 @@ def test_columns_are_added_and_another_type_is_refused(spark: SparkSession, iceb
     assert {(row["rssi"], row["mine"]) for row in rows_of(iceberg, name)} == {(-60, None)}
     with pytest.raises(StopError, match="its column rssi has the type bigint"):
         job.widen(StructType([StructField("rssi", StringType())]))
+
+
+def test_a_job_whose_branch_is_removed_while_it_writes_does_not_write_behind_a_younger_claim(
+    spark: SparkSession, iceberg: Iceberg, name: str, tmp_path: Path
+) -> None:
+    older, younger = opened(spark, name), opened(spark, name)
+    older.append(batch(spark, 0), commit(0))
+    started, may_go_on = tmp_path / "started", tmp_path / "go"
+
+    def wait(number):  # type: ignore[no-untyped-def]  # with hints Spark asks for pandas
+        started.touch()
+        while not may_go_on.exists():
+            time.sleep(0.05)
+        return number
+
+    slow = batch(spark, 1).coalesce(1).withColumn("sequence", F.udf(wait, LongType())("sequence"))
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(older.append, slow, commit(1))
+        while not started.exists() and not writing.done():
+            time.sleep(0.05)
+        younger.claim(commit(CLAIM_ONLY, 2))
+        may_go_on.touch()
+        with pytest.raises(StopError, match="another job has claimed it"):
+            writing.result()
+    assert sorted(row["sequence"] for row in rows_of(iceberg, name)) == list(range(BATCH))
+    assert opened(spark, name).last_commit() == commit(CLAIM_ONLY, 2)
