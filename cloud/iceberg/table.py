@@ -229,6 +229,8 @@ class IcebergTable:
 
     def _aim(self, table: Any) -> int:
         """Let the branch begin with the table's head, which is returned."""
+        if table.currentSnapshot() is None:  # somebody has created or replaced it without rows
+            table.newFastAppend().commit()
         head, changes = table.currentSnapshot().snapshotId(), table.manageSnapshots()
         refs = dict(table.refs())
         if self._is_first:  # each job removes those of others, which end or were killed

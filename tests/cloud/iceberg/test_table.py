@@ -309,3 +309,16 @@ def test_a_job_whose_branch_is_removed_while_it_writes_does_not_write_behind_a_y
             writing.result()
     assert sorted(row["sequence"] for row in rows_of(iceberg, name)) == list(range(BATCH))
     assert opened(spark, name).last_commit() == commit(CLAIM_ONLY, 2)
+
+
+@pytest.mark.parametrize("statement", ["CREATE TABLE", "CREATE OR REPLACE TABLE"])
+def test_a_table_without_a_snapshot_that_somebody_has_made_is_written(
+    spark: SparkSession, iceberg: Iceberg, name: str, statement: str
+) -> None:
+    made = name if "REPLACE" in statement else f"{name}_other"
+    columns = ", ".join(f"{column} {kind.simpleString()}" for column, kind in rows.COLUMNS.items())
+    spark.sql(f"{statement} {made} ({columns}) USING iceberg")
+    job = opened(spark, made)
+    job.claim(commit(CLAIM_ONLY, 2))
+    assert job.append(batch(spark, 0), commit(0, 2)) == BATCH
+    assert len(rows_of(iceberg, made)) == BATCH
