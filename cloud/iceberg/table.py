@@ -25,6 +25,8 @@ _PROPERTY: Final = "oncegate"
 """The entry of a snapshot's summary that has the commit."""
 _LAST, _BATCH = "oncegate_last", "oncegate_batch"
 """Tags of the job's last commit, and of its last batch: a tagged snapshot does not expire."""
+_FOREVER_MS: Final = (1 << 63) - 1
+"""Otherwise the table's `history.expire.max-ref-age-ms` would be that of the tags."""
 _BRANCH: Final = "oncegate_job_"
 _MAIN: Final = "main"
 _TRIES: Final = 5
@@ -269,7 +271,7 @@ class IcebergTable:
                 changes = table.manageSnapshots().fastForwardBranch(_MAIN, self._branch)
                 for tag in (_LAST,) if commit.batch == CLAIM_ONLY else (_LAST, _BATCH):
                     change = changes.replaceTag if table.refs().get(tag) is not None else changes.createTag
-                    changes = change(tag, written.snapshotId())
+                    changes = change(tag, written.snapshotId()).setMaxRefAgeMs(tag, _FOREVER_MS)
                 changes.commit()
             except jvm.FAILURES as error:
                 failure = error

@@ -322,3 +322,14 @@ def test_a_table_without_a_snapshot_that_somebody_has_made_is_written(
     job.claim(commit(CLAIM_ONLY, 2))
     assert job.append(batch(spark, 0), commit(0, 2)) == BATCH
     assert len(rows_of(iceberg, made)) == BATCH
+
+
+def test_the_last_commit_outlives_the_age_that_the_table_sets_for_tags(
+    spark: SparkSession, iceberg: Iceberg, name: str
+) -> None:
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('history.expire.max-ref-age-ms' = '1')")
+    opened(spark, name).append(batch(spark, 0), commit(0))
+    catalog.load(spark, name).expireSnapshots().expireOlderThan(1 << 50).commit()
+    again = opened(spark, name)
+    assert again.last_commit() == commit(0)
+    assert again.new_rows() is not None
