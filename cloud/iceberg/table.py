@@ -335,11 +335,12 @@ def _removes_rows(snapshot: Any) -> bool:
     summary = dict(snapshot.summary())
     if parse(summary.get(_PROPERTY)) is not None or snapshot.operation() in ("append", "replace"):
         return False
-    added, *removed = (int(summary.get(name) or 0) for name in _COUNTS)
-    return snapshot.operation() == "delete" or added < sum(removed)
+    gained, lost = (sum(int(summary.get(name) or 0) for name in names) for names in (_GAIN, _LOSE))
+    return gained < lost
 
 
-_COUNTS = ("added-records", "deleted-records", "added-position-deletes", "added-equality-deletes")
+_GAIN = ("added-records", "removed-position-deletes", "removed-equality-deletes")
+_LOSE = ("deleted-records", "added-position-deletes", "added-equality-deletes")
 
 
 def _types(schema: StructType) -> dict[str, str]:

@@ -178,6 +178,7 @@ REMOVES = (
     "CREATE OR REPLACE TABLE {t} AS SELECT * FROM {t} WHERE sequence > 5",
 )
 KEEPS = (
+    "DELETE FROM {t} WHERE day = '2027-11-27'",
     "UPDATE {t} SET device = 'urn:dev:b' WHERE sequence = 1",
     "INSERT INTO {t} SELECT * FROM {t} WHERE sequence = 1",
     "ALTER TABLE {t} ADD COLUMNS (mine string)",
@@ -333,3 +334,18 @@ def test_the_last_commit_outlives_the_age_that_the_table_sets_for_tags(
     again = opened(spark, name)
     assert again.last_commit() == commit(0)
     assert again.new_rows() is not None
+
+
+def test_updates_of_a_table_with_deletion_vectors_remove_nothing(
+    spark: SparkSession, iceberg: Iceberg, name: str
+) -> None:
+    properties = "'format-version' = '3', 'write.update.mode' = 'merge-on-read', 'write.delete.mode' = 'merge-on-read'"
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ({properties})")
+    job = opened(spark, name)
+    job.append(batch(spark, 0).coalesce(1), commit(0))
+    for number in range(3):
+        spark.sql(f"UPDATE {name} SET device = 'urn:dev:b' WHERE sequence = {number}")
+    job.check()
+    spark.sql(f"DELETE FROM {name} WHERE sequence = 5")
+    with pytest.raises(StopError, match="has removed rows"):
+        job.check()
