@@ -30,4 +30,5 @@ def open_tables(
         create(spark, name, schema, by)
     table, unfit = (IcebergTable(spark, name, keeps_rows=name == names[0]) for name in names)
     table.widen(rows.SCHEMA)
+    unfit.widen(quarantine.SCHEMA)
     return LakeSink(table, unfit, devices, retention, transform)

@@ -18,9 +18,12 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from cloud.errors import StopError
 from cloud.iceberg import catalog, table
+from cloud.iceberg.sink import open_tables
 from cloud.iceberg.table import IcebergTable, create
-from cloud.table import rows
+from cloud.sinks import ICEBERG, Tables
+from cloud.table import quarantine, rows
 from cloud.table.commits import CLAIM_ONLY, Commit
+from cloud.table.devices import Devices
 from tests.cloud.tables import COMMIT
 from tests.support.iceberg import Iceberg
 
@@ -349,3 +352,11 @@ def test_updates_of_a_table_with_deletion_vectors_remove_nothing(
     spark.sql(f"DELETE FROM {name} WHERE sequence = 5")
     with pytest.raises(StopError, match="has removed rows"):
         job.check()
+
+
+def test_a_quarantine_that_lacks_a_column_gets_it(spark: SparkSession, iceberg: Iceberg, name: str) -> None:
+    unfit = f"{name}_quarantine"
+    create(spark, unfit, StructType(quarantine.SCHEMA.fields[:-1]))
+    names = (made.removeprefix("oncegate.") for made in (name, unfit))
+    open_tables(spark, Tables(ICEBERG, *names, iceberg.write_catalog()), Devices(spark, None), 86_400)
+    assert spark.table(unfit).columns == quarantine.SCHEMA.names
