@@ -113,7 +113,7 @@ class IcebergTable:
         """Return the table's present rows; later commits do not change the frame."""
         head = self._load().currentSnapshot()
         read = self._spark.read if head is None else self._spark.read.option("versionAsOf", str(head.snapshotId()))
-        return read.table(self._name)
+        return self._whole(read.table(self._name))  # a snapshot has the columns of its time
 
     def new_rows(self) -> tuple[Commit, DataFrame] | None:
         """Return the latest commit of a batch, and the rows that it has added; None where there are none.

@@ -360,3 +360,10 @@ def test_a_quarantine_that_lacks_a_column_gets_it(spark: SparkSession, iceberg: 
     names = (made.removeprefix("oncegate.") for made in (name, unfit))
     open_tables(spark, Tables(ICEBERG, *names, iceberg.write_catalog()), Devices(spark, None), 86_400)
     assert spark.table(unfit).columns == quarantine.SCHEMA.names
+
+
+def test_a_look_up_sees_columns_that_no_commit_has_yet(spark: SparkSession, iceberg: Iceberg, name: str) -> None:
+    job = opened(spark, name)
+    job.append(batch(spark, 0), commit(0))
+    job.widen(StructType([StructField("rssi", LongType())]))
+    assert {row["rssi"] for row in job.rows().collect()} == {None}
