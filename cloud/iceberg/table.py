@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,7 @@ _FOREVER_MS: Final = (1 << 63) - 1
 """Otherwise the table's `history.expire.max-ref-age-ms` would be that of the tags."""
 _BRANCH: Final = "oncegate_job_"
 _MAIN: Final = "main"
+_SMALL: Final = re.compile(r"(?<![^:<,])(tinyint|smallint)(?![^,>])")
 _TRIES: Final = 5
 """How often a commit of another program may come between, such as those of maintenance."""
 _SNAPSHOT_MS: Final = 1_800_000
@@ -345,8 +347,7 @@ _LOSE = ("deleted-records", "added-position-deletes", "added-equality-deletes")
 
 def _types(schema: StructType) -> dict[str, str]:
     """Return the types that a table has for these columns: Iceberg has no integers of less than four bytes."""
-    types = {field.name: field.dataType.simpleString() for field in schema}
-    return {name: "int" if kind in ("tinyint", "smallint") else kind for name, kind in types.items()}
+    return {field.name: _SMALL.sub("int", field.dataType.simpleString()) for field in schema}
 
 
 def _quoted(name: str) -> str:

@@ -367,3 +367,13 @@ def test_a_look_up_sees_columns_that_no_commit_has_yet(spark: SparkSession, iceb
     job.append(batch(spark, 0), commit(0))
     job.widen(StructType([StructField("rssi", LongType())]))
     assert {row["rssi"] for row in job.rows().collect()} == {None}
+
+
+def test_small_integers_within_other_types_are_written(spark: SparkSession, iceberg: Iceberg, name: str) -> None:
+    job, wide = opened(spark, name), batch(spark, 0).withColumn("codes", F.array(F.lit(7).cast("smallint")))
+    wide = wide.withColumn("pair", F.struct(F.lit(7).cast("tinyint").alias("smallint")))
+    for _ in range(2):
+        job.widen(wide.schema)
+    assert not job.lacks(wide.schema)
+    assert job.append(wide, commit(0)) == BATCH
+    assert {tuple(row["codes"]) for row in rows_of(iceberg, name)} == {(7,)}
