@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from cloud.errors import StopError
+from cloud.errors import SinkError, StopError
 from cloud.iceberg import catalog, table
 from cloud.iceberg.sink import open_tables
 from cloud.iceberg.table import IcebergTable, create
@@ -256,7 +256,7 @@ def test_metadata_that_a_power_cut_has_torn_are_removed_by_hand_and_the_batch_co
     file = iceberg.metadata(name.removeprefix("oncegate."))
     assert file is not None
     file.write_bytes(b"")
-    with pytest.raises(StopError, match="cannot be loaded"):
+    with pytest.raises(SinkError, match="cannot be loaded"):
         opened(spark, name)
     file.unlink()
     file.with_name("version-hint.text").unlink()
@@ -377,3 +377,16 @@ def test_small_integers_within_other_types_are_written(spark: SparkSession, iceb
     assert not job.lacks(wide.schema)
     assert job.append(wide, commit(0)) == BATCH
     assert {tuple(row["codes"]) for row in rows_of(iceberg, name)} == {(7,)}
+
+
+def test_a_catalog_that_does_not_answer_is_asked_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog, "CATALOG", "silent")
+    monkeypatch.setattr(catalog, "_PREFIX", "spark.sql.catalog.silent")
+    file = tmp_path / "catalog"
+    file.write_text("type=rest\nuri=http://127.0.0.1:9\n")
+    file.chmod(0o600)
+    with pytest.raises(SinkError, match=rf"catalog of {file}: org\.apache\.iceberg") as raised:
+        catalog.connect(spark, Tables(ICEBERG, "db.events", "db.unfit", file))
+    assert "\n" not in str(raised.value)
