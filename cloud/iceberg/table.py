@@ -53,9 +53,9 @@ PROPERTIES: Final = {
 
 def create(spark: SparkSession, name: str, schema: StructType, partitioned_by: Sequence[str] = ()) -> None:
     """Create a table where there is none, with a first snapshot, to which a branch can refer."""
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name.rpartition('.')[0]}")
     if spark.catalog.tableExists(name):
         return
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name.rpartition('.')[0]}")
     creation = spark.createDataFrame([], schema).writeTo(name).using("iceberg")
     for key, value in PROPERTIES.items():
         if ".column." not in key or key.rpartition(".")[2] in schema.names:

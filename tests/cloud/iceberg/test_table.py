@@ -390,3 +390,10 @@ def test_a_catalog_that_does_not_answer_is_asked_again(
     with pytest.raises(SinkError, match=rf"catalog of {file}: org\.apache\.iceberg") as raised:
         catalog.connect(spark, Tables(ICEBERG, "db.events", "db.unfit", file))
     assert "\n" not in str(raised.value)
+
+
+def test_a_table_that_is_there_needs_no_right_to_create_namespaces(
+    spark: SparkSession, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark, "sql", pytest.fail)
+    create(spark, name, rows.SCHEMA)
