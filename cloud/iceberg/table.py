@@ -131,10 +131,10 @@ class IcebergTable:
         paths = [str(file.location()) for file in _added(table, snapshot)]
         if commit is None or not paths:
             return None
-        if gone := [path for path in paths if not jvm.exists(self._spark, path)]:
+        if gone := [path for path in paths if not table.io().newInputFile(path).exists()]:
             raise stops.compacted(self._name, gone[0], commit)
-        read = self._spark.read.schema(self._present())
-        return commit, read.parquet(*map(jvm.literal, paths))
+        read = self._spark.read.option("start-snapshot-id", str(snapshot.parentId()))
+        return commit, read.option("end-snapshot-id", str(snapshot.snapshotId())).table(self._name)
 
     def claim(self, commit: Commit) -> None:
         """Commit without rows; raise StopError as `append`."""

@@ -242,6 +242,8 @@ def test_the_last_commit_never_expires(
     job.check()
     again = opened(spark, name)
     assert again.last_commit() == commit(3)
+    assert (found := again.new_rows()) is not None
+    assert sequences(found[1]) == list(range(3 * BATCH, 4 * BATCH))
     assert spark.sql(f"SELECT * FROM {name}.snapshots").count() < 5
     again.append(batch(spark, 4), commit(4))
     assert len(rows_of(iceberg, name)) == 5 * BATCH
@@ -397,3 +399,17 @@ def test_a_table_that_is_there_needs_no_right_to_create_namespaces(
 ) -> None:
     monkeypatch.setattr(spark, "sql", pytest.fail)
     create(spark, name, rows.SCHEMA)
+
+
+@pytest.mark.parametrize("change", ["SET TBLPROPERTIES ('write.format.default'='orc')", "RENAME COLUMN mine TO yours"])
+def test_new_rows_have_what_the_table_has(spark: SparkSession, iceberg: Iceberg, name: str, change: str) -> None:
+    spark.sql(f"ALTER TABLE {name} ADD COLUMNS (mine string)")
+    job = opened(spark, name)
+    if "orc" in change:
+        spark.sql(f"ALTER TABLE {name} {change}")
+    job.append(batch(spark, 0).withColumn("mine", F.lit("x")), commit(0))
+    if "orc" not in change:
+        spark.sql(f"ALTER TABLE {name} {change}")
+    assert (found := job.new_rows()) is not None
+    assert {row[-1] for row in found[1].collect()} == {"x"}
+    assert sequences(found[1]) == list(range(BATCH))
