@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Self
+from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
@@ -18,7 +19,9 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 def local_folders(spark: SparkSession, paths: Iterable[str]) -> tuple[str, ...]:
     """Return the paths that are on a local file system; others have their own durability guarantees."""
-    uris = [jvm.hadoop_path(spark, jvm.qualify(spark, path)).toUri() for path in paths]
+    # Iceberg may write to a storage of whose scheme Hadoop knows nothing.
+    whole = [path if urlsplit(path).scheme else jvm.qualify(spark, path) for path in paths]
+    uris = [jvm.hadoop_path(spark, path).toUri() for path in whole]
     return tuple(str(uri.getPath()) for uri in uris if uri.getScheme() == "file")
 
 

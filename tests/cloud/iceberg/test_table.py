@@ -20,6 +20,7 @@ from cloud.errors import SinkError, StopError
 from cloud.iceberg import catalog, table
 from cloud.iceberg.sink import open_tables
 from cloud.iceberg.table import IcebergTable, create
+from cloud.runtime import disk
 from cloud.sinks import ICEBERG, Tables
 from cloud.table import quarantine, rows
 from cloud.table.commits import CLAIM_ONLY, Commit
@@ -413,3 +414,7 @@ def test_new_rows_have_what_the_table_has(spark: SparkSession, iceberg: Iceberg,
     assert (found := job.new_rows()) is not None
     assert {row[-1] for row in found[1].collect()} == {"x"}
     assert sequences(found[1]) == list(range(BATCH))
+
+
+def test_folders_of_a_scheme_that_spark_cannot_read_are_not_local(spark: SparkSession) -> None:
+    assert disk.local_folders(spark, ["s3://bucket/plant/events"]) == ()
