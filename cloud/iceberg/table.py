@@ -235,7 +235,20 @@ class IcebergTable:
         """Let the branch begin with the table's head, which is returned."""
         if table.currentSnapshot() is None:  # somebody has created or replaced it without rows
             table.newFastAppend().commit()
-        head, changes = table.currentSnapshot().snapshotId(), table.manageSnapshots()
+        head = int(table.currentSnapshot().snapshotId())
+        for is_last in (*[False] * _TRIES, True):
+            try:
+                self._set_branch(table, head)
+            except jvm.FAILURES:  # another program has committed at the same moment
+                if is_last:
+                    raise
+                table.refresh()
+            else:
+                break
+        return head
+
+    def _set_branch(self, table: Any, head: int) -> None:
+        changes = table.manageSnapshots()
         refs = dict(table.refs())
         if self._is_first:  # each job removes those of others, which end or were killed
             for name in refs:
@@ -249,7 +262,6 @@ class IcebergTable:
         if own is None or own.snapshotId() != head:
             changes.commit()
         self._is_first = False
-        return int(head)
 
     def _written(self, table: Any, head: int, commit: Commit) -> Any:
         """Return the branch's snapshot; raise an error where it does not follow what the branch began with.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -418,3 +419,37 @@ def test_new_rows_have_what_the_table_has(spark: SparkSession, iceberg: Iceberg,
 
 def test_folders_of_a_scheme_that_spark_cannot_read_are_not_local(spark: SparkSession) -> None:
     assert disk.local_folders(spark, ["s3://bucket/plant/events"]) == ()
+
+
+def test_a_commit_of_another_program_beside_that_of_the_branch_costs_nothing(
+    spark: SparkSession, iceberg: Iceberg, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = opened(spark, name)
+    aim = job._aim
+
+    def disturbed(loaded: Any) -> Any:
+        monkeypatch.undo()
+        others = iter([partial(spark.sql, f"ALTER TABLE {name} SET TBLPROPERTIES ('mine' = '1')")])
+        return aim(_Disturbed(loaded, others))
+
+    monkeypatch.setattr(job, "_aim", disturbed)
+    assert job.append(batch(spark, 0), commit(0)) == BATCH
+    assert len(rows_of(iceberg, name)) == BATCH
+
+
+class _Disturbed:
+    """A table of Java's, before whose first `commit` another program commits."""
+
+    def __init__(self, real: Any, others: Iterator[Callable[[], object]]) -> None:
+        self._real, self._others = real, others
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._real, name)
+        if name in ("manageSnapshots", "createBranch", "removeBranch", "replaceBranch"):
+            return lambda *given: _Disturbed(attribute(*given), self._others)
+        return attribute
+
+    def commit(self) -> None:
+        for other in self._others:
+            other()
+        self._real.commit()
