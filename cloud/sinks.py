@@ -17,6 +17,7 @@ from cloud import command_line
 
 GROUP: Final = "oncegate.sinks"
 _TABLE_NAME = re.compile(r"([a-z_][a-z0-9_]{0,39}\.)?[a-z_][a-z0-9_]{0,39}")
+_IN_NAMESPACE = re.compile(r"[a-z_][a-z0-9_]{0,39}\.[a-z_][a-z0-9_]{0,79}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +174,9 @@ def read(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Tables:
             table_name(given.table)
         except argparse.ArgumentTypeError as error:
             parser.error(f"argument --table: {error}")
+    for option in ("table", "quarantine") if kind.is_catalog else ():  # they become parts of statements
+        if _IN_NAMESPACE.fullmatch(name := getattr(given, option) or given.table) is None:
+            parser.error(f"argument --{option}: {name!r} is not a name in a namespace such as plant.events")
     table = given.table.rstrip("/")
     quarantine = (given.quarantine or f"{table}_quarantine").rstrip("/")
     if quarantine == table:

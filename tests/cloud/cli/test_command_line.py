@@ -23,6 +23,7 @@ from contract.receipt import GROUP_DEFAULT
 PROGRAM = Path(sys.executable).parent / "oncegate-cloud"
 PINNED = coordinates.read_lock()[coordinates.SPARK]
 JOB = ("job", "--bootstrap-servers", "k:9092", "--table", "events", "--checkpoint", "checkpoint")
+ICEBERG = ("maintenance", "--sink", "iceberg", "--catalog", "c")
 
 
 def call(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -76,6 +77,8 @@ def test_each_command_has_a_help_with_an_example_and_the_exit_status(name: str) 
         (("maintenance", "--table", "t", "--sink", "postgres"), "--sink postgres requires --connection FILE"),
         (("maintenance", "--table", "t", "--sink", "iceberg"), "--sink iceberg requires --catalog FILE"),
         (("maintenance", "--table", "t", "--catalog", "c"), "--catalog FILE is not for --sink delta"),
+        ((*ICEBERG, "--table", "t"), "--table: 't' is not a name in a namespace such as plant.events"),
+        ((*ICEBERG, "--table", "a.t", "--quarantine", "a.b.c"), "--quarantine: 'a.b.c' is not a name in a namespace"),
         (("maintenance", "--table", "t", "--retain", "6d"), "--retain"),
         (("maintenance", "--table", "t", "--retain", "soon"), "--retain"),
     ],
