@@ -30,11 +30,13 @@ _DEFAULTS = {
     "spark.log.level": "WARN",
     "spark.ui.enabled": "false",  # it would listen on every address, without a login
     "spark.ui.showConsoleProgress": "false",
+    # Spark's own, and the credential of an Iceberg catalog: in its user interface and in the logs of its events.
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|[.]credential$",
     # A sixth faster than G1 where memory is scarce.
     "spark.driver.defaultJavaOptions": "-XX:+UseParallelGC",
     "spark.executor.defaultJavaOptions": "-XX:+UseParallelGC",
 }
-_SECRET = re.compile(r"secret|password|token|access\.?key|account\.key", re.IGNORECASE)
+_SECRET = re.compile(r"secret|password|token|access\.?key|account\.key|\.credential$", re.IGNORECASE)
 _PLACE_OF_SECRET = re.compile(r"(file|path)$", re.IGNORECASE)
 _LOCAL_DEFAULTS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -206,6 +207,16 @@ def test_each_line_of_spark_gets_its_jars_and_another_is_named(tmp_path: Path) -
     done = call(*JOB, SPARK_HOME=str(tmp_path / "oldest"))
     assert done.returncode == 1
     assert "Spark 4.0 is not supported; use 4.1 or 4.2, or the installed pyspark" in done.stderr
+
+
+def test_the_credential_of_a_catalog_is_a_secret(tmp_path: Path) -> None:
+    install_spark(tmp_path, "4.2.0")
+    name = "spark.sql.catalog.oncegate.credential"
+    [redacted] = [word for word in submitted(*JOB, SPARK_HOME=str(tmp_path)) if word.startswith("spark.redaction.")]
+    assert re.search(redacted.partition("=")[2], name)
+    done = call(*JOB, "--conf", f"{name}=never-shown")
+    assert done.returncode == 2
+    assert f"{name} is a secret" in done.stderr
 
 
 def test_a_cache_that_cannot_be_written_is_named_with_its_variable(tmp_path: Path) -> None:
