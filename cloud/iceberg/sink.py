@@ -29,6 +29,8 @@ def open_tables(
     for name, schema, by in zip(names, (rows.SCHEMA, quarantine.SCHEMA), (rows.PARTITIONED_BY, ()), strict=True):
         create(spark, name, schema, by)
     table, unfit = (IcebergTable(spark, name, keeps_rows=name == names[0]) for name in names)
+    for opened in (table, unfit):
+        opened.check_files()
     table.widen(rows.SCHEMA)
     unfit.widen(quarantine.SCHEMA)
     return LakeSink(table, unfit, devices, retention, transform)

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from cloud.errors import SinkError, StopError
 from cloud.iceberg import catalog
-from cloud.runtime import jvm
+from cloud.runtime import disk, jvm
 from cloud.table import stops, widening
 from cloud.table.commits import CLAIM_ONLY, Commit, parse, to_json
 
@@ -133,8 +133,21 @@ class IcebergTable:
             return None
         if gone := [path for path in paths if not table.io().newInputFile(path).exists()]:
             raise stops.compacted(self._name, gone[0], commit)
-        read = self._spark.read.option("start-snapshot-id", str(snapshot.parentId()))
-        return commit, read.option("end-snapshot-id", str(snapshot.snapshotId())).table(self._name)
+        return commit, self._added_rows(snapshot)
+
+    def check_files(self) -> None:
+        """Raise StopError where the last commit's rows cannot be read, as after a power cut before its flush."""
+        snapshot = self._state().snapshot
+        if snapshot is None or not disk.local_folders(self._spark, [self.path]):
+            return
+        try:
+            self._added_rows(snapshot).write.format("noop").mode("overwrite").save()
+        except jvm.FAILURES as error:
+            raise StopError(
+                f"table {self._name}: its last commit is not whole: {jvm.cause(error)}. A power cut before its flush "
+                "does that, and then no receipt covers it. If the power was cut, remove that commit as docs/cloud.md "
+                "says for torn metadata, and start again; otherwise check the disk first"
+            ) from error
 
     def claim(self, commit: Commit) -> None:
         """Commit without rows; raise StopError as `append`."""
@@ -190,6 +203,10 @@ class IcebergTable:
 
     def _present(self) -> StructType:
         return self._spark.table(self._name).schema
+
+    def _added_rows(self, snapshot: Any) -> DataFrame:
+        read = self._spark.read.option("start-snapshot-id", str(snapshot.parentId()))
+        return read.option("end-snapshot-id", str(snapshot.snapshotId())).table(self._name)
 
     def _load(self) -> Any:
         return catalog.load(self._spark, self._name)

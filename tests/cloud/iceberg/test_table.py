@@ -453,3 +453,29 @@ class _Disturbed:
         for other in self._others:
             other()
         self._real.commit()
+
+
+@pytest.mark.parametrize("torn", ["data/*/*.parquet", "metadata/snap-*.avro", "metadata/*-m0.avro"])
+def test_a_last_commit_that_a_power_cut_has_torn_is_not_receipted(
+    spark: SparkSession, iceberg: Iceberg, name: str, torn: str
+) -> None:
+    job, plain = opened(spark, name), name.removeprefix("oncegate.")
+    job.append(batch(spark, 0), commit(0))
+    metadata = iceberg.metadata(plain)
+    assert metadata is not None
+    before = {*metadata.parents[1].glob(torn)}
+    job.append(batch(spark, 1), commit(1))
+    opened(spark, name).check_files()
+    for file in {*metadata.parents[1].glob(torn)} - before:
+        file.write_bytes(b"")
+    again = opened(spark, name)
+    with pytest.raises(StopError, match="its last commit is not whole"):
+        again.check_files()
+    while again.last_commit() != commit(0):
+        newest = iceberg.metadata(plain)
+        assert newest is not None
+        newest.unlink()
+        newest.with_name("version-hint.text").unlink(missing_ok=True)
+    again.check_files()
+    again.append(batch(spark, 1), commit(1))
+    assert len(rows_of(iceberg, name)) == 2 * BATCH
