@@ -361,8 +361,8 @@ def test_updates_of_a_table_with_deletion_vectors_remove_nothing(
 def test_a_quarantine_that_lacks_a_column_gets_it(spark: SparkSession, iceberg: Iceberg, name: str) -> None:
     unfit = f"{name}_quarantine"
     create(spark, unfit, StructType(quarantine.SCHEMA.fields[:-1]))
-    names = (made.removeprefix("oncegate.") for made in (name, unfit))
-    open_tables(spark, Tables(ICEBERG, *names, iceberg.write_catalog()), Devices(spark, None), 86_400)
+    table, other = (made.removeprefix("oncegate.") for made in (name, unfit))
+    open_tables(spark, Tables(ICEBERG, table, other, iceberg.write_catalog()), Devices(spark, None), 86_400)
     assert spark.table(unfit).columns == quarantine.SCHEMA.names
 
 
