@@ -25,8 +25,8 @@ class Engine(Enum):
     """Whether a command is run by Spark."""
 
     ALWAYS = "always"
-    DELTA = "for a Delta table"
-    SESSION = "for a Delta table, in a session of this process"
+    FILES = "unless the table is in a database"
+    SESSION = "unless the table is in a database, in a session of this process"
     NEVER = "never"
 
 
@@ -85,7 +85,7 @@ COMMANDS = {
     for command in (
         Command("job", "cloud.job", "cloud.settings", "write each event into the table once", Engine.ALWAYS),
         Command("audit", "cloud.audit", "cloud.auditing.settings", "account for every event", Engine.ALWAYS),
-        _command("maintenance", "compact the table and remove unused files", Engine.DELTA),
+        _command("maintenance", "compact the table and remove unused files", Engine.FILES),
         _command("query", "query the table in SQL", Engine.SESSION),
         Command(
             *("trace", "cloud.tracing.command", "cloud.tracing.settings"),

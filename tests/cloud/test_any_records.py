@@ -181,7 +181,7 @@ def test_nothing_that_a_writer_sends_stops_job_audit_or_queries(
         written = sink.write(survivors, COMMIT, ALL_LATE)
         assert written.rows + written.bad + written.found == survivors.count()
     connection = postgres.write_connection(folder / "connection")
-    delta = ("--table", f"{folder}/events", "--quarantine", f"{folder}/quarantine")
+    delta = ("--table", f"{folder}/events")
     ends = ("--bootstrap-servers", "unused:9092", "--output", "unused")
     for words in (delta, ("--sink", "postgres", "--table", table, "--connection", str(connection))):
         check_audit(sent, read_table(spark, parse([*ends, *words]).tables))

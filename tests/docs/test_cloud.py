@@ -20,7 +20,12 @@ from tests.docs.pages import ROOT
 PAGE = (ROOT / "docs" / "cloud.md").read_text()
 TABLE = (ROOT / "docs" / "table.md").read_text()
 SPARK_SQL = re.search(r"^spark-sql .*$", TABLE, re.MULTILINE)
-RUNS_IN_SPARK = {Engine.ALWAYS: "yes", Engine.DELTA: "for Delta", Engine.SESSION: "for Delta", Engine.NEVER: "no"}
+RUNS_IN_SPARK = {
+    Engine.ALWAYS: "yes",
+    Engine.FILES: "but for PostgreSQL",
+    Engine.SESSION: "but for PostgreSQL",
+    Engine.NEVER: "no",
+}
 
 
 @pytest.mark.parametrize(

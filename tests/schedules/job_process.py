@@ -74,7 +74,7 @@ class Job:
             kafka=SimpleNamespace(topic=TOPIC, group="oncegate-cloud"),
             read_again=self._folder.read_again,
             succeeds=None,
-            folders=(),
+            checkpoint="",
             window_seconds=spark.WINDOW_SECONDS,
             effects=None,
             gateways=None,

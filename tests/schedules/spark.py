@@ -115,6 +115,10 @@ class Sink:
     def id(self) -> str:
         return self._table.id
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return ()
+
     def last_commit(self) -> Commit | None:
         return self._table.last
 

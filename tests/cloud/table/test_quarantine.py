@@ -102,7 +102,7 @@ def test_a_killed_batch_that_comes_again_with_other_bounds_leaves_each_record_so
     first, wrapped = (gateway.record(counters(1)[0], ACCEPTED + age * DAY) for age in (0, 8))
     read = read_records(topic(spark, [bad, wrapped, first]))
     # Killed after the quarantine's commit: the table never received the rest of offsets 0 and 1.
-    quarantined = DeltaTable(spark, str(tmp_path / "quarantine"), QUARANTINE)
+    quarantined = DeltaTable(spark, str(tmp_path / "events_quarantine"), QUARANTINE)
     killed = replace(COMMIT, starts={0: 0}, ends={0: 2})
     assert quarantine.put(quarantined, quarantine.bad_records(read), killed) == 1
     sink = sink_of(spark, tmp_path)
