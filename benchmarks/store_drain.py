@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import sqlite3
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -54,7 +53,7 @@ class StoreDrain:
 def agent_on(
     folder: Path,
     kafka: str,
-    python: Path | str = sys.executable,
+    python: Path,
     store: str = 'max_bytes = "64GiB"',
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[Process, int]]:

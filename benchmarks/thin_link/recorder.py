@@ -76,10 +76,6 @@ class Recorder:
         self._thread.join()
         self._loop.close()
 
-    def sent_bytes(self) -> int:
-        """Return the bytes of all requests so far."""
-        return sum(one.sent_bytes for one in list(self._traffic.values()))
-
     def cut(self) -> Mapping[str, Traffic]:
         """Return what was sent since the last call, by the kind of request."""
         traffic, self._traffic = self._traffic, {}
