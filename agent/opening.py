@@ -24,8 +24,8 @@ from agent.telemetry.links import Links
 
 if TYPE_CHECKING:
     from agent.http.events import Mappings
+    from agent.http.sources import Sources
     from agent.mappings.mapping import EventMapping
-    from agent.observability import Observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class Opening:
     links: Links
     outbox: Outbox
     """Keeps facts, by names of its own."""
-    observe: Callable[[], Observation]
-    """Returns the views, for a server of them."""
+    sources: Callable[[], Sources]
+    """Returns what views read, for a server of them."""
     listen: Listen = listen_anew
     """Returns a socket that stays bound while the agent restarts, if systemd keeps it."""
 
@@ -126,16 +126,17 @@ async def _serve_http(opening: Opening, files: WatchedFiles) -> AsyncIterator[Op
     # Imported here: a gateway without HTTP needs neither their time nor their memory.
     from agent.http.errors import HttpSettingsError
     from agent.http.server import HttpServer
+    from agent.http.views import Views
 
-    seen, mappings = opening.observe(), known_mappings(opening.every)
+    sources = opening.sources()
     server = HttpServer(
-        *(opening.every.http, opening.receive, seen.views, seen.responses),
+        *(opening.every.http, opening.receive, Views(sources), sources.responses),
         refuse=opening.refuse,
-        mappings=mappings,
+        mappings=known_mappings(opening.every),
         listen=opening.listen,
     )
     renewal = Renewal("http", files, lambda: opening.protect(server.renew()), (HttpSettingsError,))
-    async with seen.history.sampled(), server:
+    async with sources.history.sampled(), server:
         yield Opened(server.address, renewal=renewal)
 
 

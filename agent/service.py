@@ -126,7 +126,7 @@ async def _run(
         opening = Opening(
             *("", None, settings, clock, pipeline.receive, pipeline.record, pipeline.refuse, pipeline.protect),
             *(pipeline.trusted_time, links[DEFAULT_LANE], store.outboxes[DEFAULT_LANE]),
-            lambda: resolve_name("agent.observability:observe")(settings, store, pipeline, clock, state, transports),
+            lambda: resolve_name("agent.http.sources:Sources")(settings, store, pipeline, clock, state, transports),
             sockets.listen,
         )
         try:

@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from agent import release
 from agent.certificates.expiry import Certificate
 from agent.delivery import Status
-from agent.http.metric_sources import Sources
+from agent.http.sources import Sources
 from agent.identity.warnings import Danger
 from agent.status import GatewayStatus
 from agent.store.counts import EventCounts
@@ -48,35 +48,37 @@ class _Agent(Collector):
         build = {"version": release.version(), "form": release.form()}
         yield InfoMetricFamily("oncegate_build", "The release.", build)
         yield from _counters(sources)
-        cumulative = sources.commits().cumulative()
+        cumulative = sources.store.commit_durations.cumulative()
         yield HistogramMetricFamily(
             "oncegate_commit_seconds",
             "From the beginning of a transaction until it was on disk.",
             buckets=[("+Inf" if bound == float("inf") else str(bound), count) for bound, count in cumulative],
-            sum_value=sources.commits().total_seconds,
+            sum_value=sources.store.commit_durations.total_seconds,
         )
-        dangers = {(danger.value,): sources.dangers[danger] for danger in Danger}
+        dangers = {(danger.value,): sources.pipeline.warnings.counts[danger] for danger in Danger}
         yield _counter("identity_warnings", "Events whose device puts their identity at risk.", ("danger",), dangers)
         yield _gauge("oversized_events", "Events that Kafka refuses for their size.", status.oversized)
         stopped = bool(status.forwarding_stopped)
         yield _gauge("forwarding_stopped", "1 while nothing is sent until the next start.", stopped)
         lost = "Sessions that the MQTT broker has lost, since the store was created."
         yield _counter("mqtt_sessions_lost", lost, (), {(): status.mqtt_sessions_lost})
-        yield _gauges("outbox_events", "Events in the store.", ("state",), _states(sources.outbox()))
+        yield _gauges("outbox_events", "Events in the store.", ("state",), _states(sources.store.counts()))
         lanes = {
-            (lane, *key): count for lane, counts in sources.lanes().items() for key, count in _states(counts).items()
+            (lane, *key): count
+            for lane, counts in sources.store.lane_counts().items()
+            for key, count in _states(counts).items()
         }
         yield _gauges("lane_events", "Events in the store of a lane.", ("lane", "state"), lanes)
         yield from _store(sources, status)
         yield from _ages(sources, status)
         trusted = sources.clock.trust() is ClockTrust.TRUSTED
         yield _gauge("clock_trusted", "1 where the clock counts as right.", trusted)
-        states = {(link,): report.state for link, report in sources.links().items()}
+        states = {(link,): report.state for link, report in sources.state.links.reports().items()}
         up, paused = ({key: getattr(state, name) for key, state in states.items()} for name in ("up", "paused"))
         yield _gauges("link_up", "1 while the connection works as it should.", ("link",), up)
         yield _gauges("link_paused", "1 while it is not used, as configured.", ("link",), paused)
-        if sources.uplink is not None:
-            yield from _uplink(sources.uplink.state(), sources.outbox().new)
+        if sources.state.uplink is not None:
+            yield from _uplink(sources.state.uplink.state(), sources.store.counts().new)
         yield _expiries(sources.certificates())
 
 
@@ -104,7 +106,7 @@ def _gauge(name: str, meaning: str, value: float) -> Metric:
 
 def _counters(sources: Sources) -> Iterator[Metric]:
     """Yield the counts of events, deliveries and responses."""
-    by_via = {(via,): counts for via, counts in sources.counts.items()}
+    by_via = {(via,): counts for via, counts in sources.pipeline.counts.items()}
     retransmissions = {(via,): transport.duplicates() for via, transport in sources.transports.items()}
     accepted = {via: counts.accepted for via, counts in by_via.items()}
     yield _counter("events_accepted", "Events that are on disk.", ("via",), accepted)
@@ -134,17 +136,17 @@ def _states(counts: EventCounts) -> Values:
 
 def _store(sources: Sources, status: GatewayStatus) -> Iterator[Metric]:
     """Yield what the store takes, what it may take, and whether it accepts events."""
-    yield _gauge("accepting", "1 while events of each lane can be stored.", not sources.trouble())
-    yield _gauge("store_fill_ratio", "Used part of the bound, of the fullest lane.", sources.fill_ratio())
+    yield _gauge("accepting", "1 while events of each lane can be stored.", not sources.store.trouble())
+    yield _gauge("store_fill_ratio", "Used part of the bound, of the fullest lane.", sources.store.fill_ratio())
     yield _gauge("disk_free_bytes", "Free for the agent.", sources.free_bytes())
     silent = "Devices whose last event is more than a day and less than a week ago."
     yield _gauge("devices_silent", silent, sources.silent_devices())
-    yield _gauge("store_bytes", "The store's files.", sources.store_bytes())
-    yield _gauge("store_max_bytes", "The store's bound.", sources.store_bytes_max)
+    yield _gauge("store_bytes", "The store's files.", sources.store.disk_bytes())
+    yield _gauge("store_max_bytes", "The store's bound.", sources.store.bytes_max)
     yield _gauge("store_log_bytes", "Its write-ahead log.", sources.log_bytes())
     forgotten = {(): status.forgotten_early}
     yield _counter("fingerprints_forgotten_early", "Before identity.retention.", (), forgotten)
-    written = {(): sources.written_bytes()}
+    written = {(): sources.store.written_bytes()}
     yield _counter("bytes_written", "Written to disk since the store was created.", (), written)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import unicodedata
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 from urllib.parse import parse_qsl
 
 from agent.decode.event_map import DEVICE_CHARACTERS_MAX
@@ -17,7 +17,7 @@ from agent.http.head import Head
 from agent.http.page import public_resources
 from agent.http.response import NO_OTHER_SITE, Response, document, encode, refusal, retry_after
 from agent.http.site import Handler, Resources
-from agent.status import GatewayStatus
+from agent.http.sources import Sources
 from agent.store.errors import FAILURES
 from agent.store.read.documents import RejectSelection
 from agent.telemetry.history import SPANS
@@ -31,44 +31,6 @@ NUMBER_DIGITS_MAX = 19
 FINGERPRINT = re.compile("[0-9a-f]{32}")
 
 T = TypeVar("T")
-
-
-class ViewSources(Protocol):
-    """What the views show; all but `feed` and `history` may block."""
-
-    @property
-    def vias(self) -> Sequence[str]:
-        """The protocols of the ways in."""
-
-    def trouble(self) -> str:
-        """Return why nothing can be stored; empty where events can be."""
-
-    def current_status(self) -> GatewayStatus:
-        """Return the status of `oncegate status`."""
-
-    def metrics(self) -> tuple[str, bytes]:
-        """Return media type and text for Prometheus."""
-
-    def live(self) -> Mapping[str, object]:
-        """Return the status page's data without its feed."""
-
-    def feed(self, after: int) -> Sequence[Mapping[str, object]]:
-        """Return the latest outcomes after a number."""
-
-    def history(self, span: str) -> Mapping[str, object]:
-        """Return the points of a span of time."""
-
-    def trace(self, fingerprint: bytes) -> Sequence[Mapping[str, object]]:
-        """Return the traces of the events with a fingerprint."""
-
-    def device(self, device: str) -> Mapping[str, object]:
-        """Return the latest events of one device, its duplicates, missing ids and warnings."""
-
-    def latest(self, text: str) -> Sequence[Mapping[str, object]]:
-        """Return the latest events of the devices whose name contains a text."""
-
-    def rejected(self, selection: RejectSelection, limit: int) -> Sequence[Mapping[str, object]]:
-        """Return the latest rejected events that match, newest first."""
 
 
 class CachedView(Generic[T]):
@@ -127,8 +89,9 @@ class Views:
     Results are shared by all requests within FRESH_SECONDS; searches run one after the other.
     """
 
-    def __init__(self, sources: ViewSources) -> None:
+    def __init__(self, sources: Sources) -> None:
         self._sources = sources
+        self._vias = tuple(sources.pipeline.counts)
         self._trouble = CachedView(sources.trouble)
         self._status = CachedView(lambda: sources.current_status().document())
         self._metrics = CachedView(sources.metrics)
@@ -157,7 +120,7 @@ class Views:
             "/api/v1/latest": {"GET": readers_only(self._show_latest)},
             "/api/v1/rejected": {"GET": readers_only(self._show_rejected)},
             "/metrics": {"GET": readers_only(self._show_metrics)},
-            **public_resources(self._sources.vias),
+            **public_resources(self._vias),
         }
 
     async def _show_readiness(self, _: Head, __: ReadBody) -> Response:
@@ -179,13 +142,15 @@ class Views:
         if not after.isdecimal() or len(after) > NUMBER_DIGITS_MAX:
             raise refusal(400, "bad request", "after: expected the number of an entry, 0 for all")
         live = await self._live.get()
-        return Response(200, live.removesuffix(b"}") + b',"feed":' + encode(self._sources.feed(int(after))) + b"}")
+        return Response(
+            200, live.removesuffix(b"}") + b',"feed":' + encode(self._sources.pipeline.activity.feed(int(after))) + b"}"
+        )
 
     async def _show_history(self, query: Mapping[str, str]) -> Response:
         span = query.get("span", next(iter(SPANS)))
         if span not in SPANS:
             raise refusal(400, "bad request", f"span: expected one of {', '.join(SPANS)}")
-        return document(200, self._sources.history(span))
+        return document(200, self._sources.history.document(span))
 
     async def _show_trace(self, query: Mapping[str, str]) -> Response:
         text = query.get("fingerprint", "")
@@ -203,7 +168,7 @@ class Views:
         return document(200, await self._searches.get(lambda: self._sources.latest(_name(query))))
 
     async def _show_rejected(self, query: Mapping[str, str]) -> Response:
-        selection, limit = read_selection(query, self._sources.vias)
+        selection, limit = read_selection(query, self._vias)
         return document(200, await self._searches.get(lambda: self._sources.rejected(selection, limit)))
 
 

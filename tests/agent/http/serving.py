@@ -24,7 +24,8 @@ from agent.delivery import Receive
 from agent.forward.kafka.uplink import Uplink
 from agent.http.limits import Limits
 from agent.http.server import HttpServer
-from agent.observability import observe
+from agent.http.sources import Sources
+from agent.http.views import Views
 from agent.pipeline import Pipeline
 from agent.store.event_store import EventStore
 from agent.store.files.folders import LANES_FOLDER
@@ -84,12 +85,12 @@ async def serving(
         states = {name: LaneState(priority, links[name]) for name, priority in priorities.items()}
         state = ProcessState(RecentErrors(), LinksOfLanes(links), uplink, states)
         coap = Transport(lambda: 5, Counters(shed=7, replayed=8).unserved)
-        seen = observe(every, stores, pipeline, clock, state, {"coap": coap})
+        sources = Sources(every, stores, pipeline, clock, state, {"coap": coap})
         async with HttpServer(
-            *(http, receive or pipeline.receive, seen.views, seen.responses, limits), refuse=pipeline.refuse
+            *(http, receive or pipeline.receive, Views(sources), sources.responses, limits), refuse=pipeline.refuse
         ) as server:
             client, of_gateway = Client(server.port), links[DEFAULT_LANE]
-            yield Served(server, events, client, seen.responses, seen.history, of_gateway, clock, links)
+            yield Served(server, events, client, sources.responses, sources.history, of_gateway, clock, links)
 
 
 def token_file(folder: Path, holders: dict[str, str]) -> Path:

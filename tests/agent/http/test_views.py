@@ -86,9 +86,7 @@ async def test_the_status_is_that_of_the_command(tmp_path: Path) -> None:
 
 
 def test_the_client_of_prometheus_takes_no_memory_before_the_first_request_for_metrics() -> None:
-    code = (
-        "import sys, agent.service, agent.observability, agent.http.server; print('prometheus_client' in sys.modules)"
-    )
+    code = "import sys, agent.service, agent.http.sources, agent.http.server; print('prometheus_client' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
