@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from agent.cli.failures import CommandError
 from agent.config.settings import HttpSettings
 
 SECONDS_MAX = 15.0
@@ -17,7 +18,7 @@ _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 """Where to reach an agent that listens on all addresses."""
 
 
-class ApiError(Exception):
+class ApiError(CommandError):
     """The request had no result; the message contains the reason, and never the token."""
 
 

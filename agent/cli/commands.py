@@ -10,10 +10,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
+from agent.cli.failures import USAGE
 from agent.config.load import DEFAULT_PATH, PATH_VARIABLE
 from agent.config.mistakes import nearest
 
-USAGE = 2
 HELP = "help"
 
 

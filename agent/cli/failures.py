@@ -10,6 +10,18 @@ FAILURE = 1
 USAGE = 2
 
 
+class CommandError(Exception):
+    """A command cannot do what it was asked for: the message says why, and the command ends with `code`."""
+
+    code = FAILURE
+
+
+class UsageError(CommandError):
+    """The command line asks for what cannot be."""
+
+    code = USAGE
+
+
 def print_error(text: str) -> None:
     """Print an error message to standard error, each of its lines after the program's name."""
     for line in text.split("\n"):

@@ -8,7 +8,7 @@ import sqlite3
 import sys
 
 from agent.cli import commands
-from agent.cli.failures import FAILURE, USAGE, print_error
+from agent.cli.failures import FAILURE, USAGE, CommandError, print_error
 from agent.coap.errors import CredentialsError
 from agent.config.mistakes import ConfigurationError
 from agent.forward.errors import KafkaSettingsError
@@ -28,6 +28,9 @@ def main() -> None:
     except (ConfigurationError, HttpSettingsError, KafkaSettingsError, CredentialsError) as error:
         print_error(str(error))
         sys.exit(USAGE)
+    except CommandError as error:
+        print_error(str(error))
+        sys.exit(error.code)
     except (StoreError, sqlite3.Error) as error:
         hint = "; the store is damaged: see oncegate verify" if is_damage(error, opening=True) else ""
         print_error(f"{error}{hint}")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from agent import release
 from agent.cli.bundle.redaction import Redaction, document_secrets, secrets_of
-from agent.cli.failures import FAILURE, print_error
+from agent.cli.failures import CommandError
 from agent.config import load, origins
 from agent.config.mistakes import ConfigurationError
 from agent.config.settings import Settings
@@ -70,8 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
                 sizes[name] = len(content)
                 _add(archive, name, content)
     except OSError as error:
-        print_error(f"{file}: {error.strerror}")
-        return FAILURE
+        raise CommandError(f"{file}: {error.strerror}") from error
     if arguments.json:
         print(json_line({"file": str(file), "members": sizes}))
     else:

@@ -8,12 +8,11 @@ from dataclasses import asdict
 
 from agent import terminal
 from agent.cli.doctor.finding import Condition, Finding
-from agent.cli.failures import print_error
+from agent.cli.failures import FAILURE
 from agent.config import load
 from agent.config.settings import Settings
 from agent.terminal import Colour, count, json_line, paint, printable
 
-WRONG = 1
 JSON = "one JSON object a line"
 EXAMPLES = """examples:
   oncegate doctor
@@ -54,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(json_line({**asdict(finding), "condition": finding.condition.value}), flush=True)
     if not arguments.json:
         _show(findings)
-    return WRONG if any(finding.condition is Condition.WRONG for finding in findings) else 0
+    return FAILURE if any(finding.condition is Condition.WRONG for finding in findings) else 0
 
 
 def _show(findings: list[Finding]) -> None:
@@ -73,18 +72,14 @@ def _show(findings: list[Finding]) -> None:
 
 
 def _measure(settings: Settings, *, as_json: bool) -> int:
-    from agent.cli.doctor.measure import PACK, MeasureError, measure
+    from agent.cli.doctor.measure import PACK, measure
     from agent.store.layout import FILE_NAME
     from agent.store.schema import database
 
     folder = settings.gateway.state_dir
     if database.in_use(folder / FILE_NAME):
         print("oncegate: the agent runs and uses the same disk: its events slow the measurement down", file=sys.stderr)
-    try:
-        found = measure(folder)
-    except MeasureError as error:
-        print_error(str(error))
-        return WRONG
+    found = measure(folder)
     if as_json:
         years = {"single": found.years(found.single), "pack": found.years(found.pack)}
         print(json_line({**asdict(found), "pack_events": PACK, "years_at_1_event_per_second": years}))
@@ -96,12 +91,8 @@ def _measure(settings: Settings, *, as_json: bool) -> int:
 
 
 def _repin(settings: Settings) -> int:
-    from agent.cli.doctor.receipts import RepinError, repin
+    from agent.cli.doctor.receipts import repin
 
-    try:
-        before, table = repin(settings)
-    except RepinError as error:
-        print_error(str(error))
-        return WRONG
+    before, table = repin(settings)
     print(printable(f"pinned {table}" + ("" if before == table else f" instead of {before or 'none'}")))
     return 0

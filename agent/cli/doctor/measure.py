@@ -15,6 +15,7 @@ from pathlib import Path
 
 from agent import release
 from agent.cli.doctor.machine import FULL_WRITES, MOUNTS, capacity_of, disk_of, existing, mount_of, text_of
+from agent.cli.failures import CommandError
 from agent.config.settings import IdentitySettings, StoreSettings
 from agent.identity.identify import identify
 from agent.store.event_store import EventStore
@@ -39,7 +40,7 @@ _MODEL = Path("/proc/device-tree/model")
 _PROCESSORS = Path("/proc/cpuinfo")
 
 
-class MeasureError(Exception):
+class MeasureError(CommandError):
     """The disk cannot be measured; the message is the reason."""
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
 from agent.cli.doctor.kafka import KafkaConnection, check_broker
+from agent.cli.failures import CommandError
 from agent.clock import SystemClock
 from agent.config.lanes import DEFAULT_LANE
 from agent.config.settings import ReceiptSettings, Settings
@@ -97,40 +98,36 @@ def check_outstanding(status: GatewayStatus, now: int) -> Finding:
     return fine("receipts", text)
 
 
-class RepinError(Exception):
-    """No table can be pinned; the message has the remedy."""
-
-
 def repin(settings: Settings) -> tuple[str | None, str]:
-    """Pin the table whose receipts the group has now; return the old table and the new one; raise RepinError."""
+    """Pin the table whose receipts the group has now; return the old table and the new one; raise CommandError."""
     table = _table(settings)
     folder = settings.gateway.state_dir
     if not (folder / FILE_NAME).exists() and not use_mark.lacks_file(folder / FILE_NAME):
-        raise RepinError("there is no store yet: the agent pins the table of its first receipt")
+        raise CommandError("there is no store yet: the agent pins the table of its first receipt")
     if database.in_use(folder / FILE_NAME):
-        raise RepinError("the agent runs, and it alone writes to its store: systemctl stop oncegate, then try again")
+        raise CommandError("the agent runs, and it alone writes to its store: systemctl stop oncegate, then try again")
     _become_owner(folder)
     try:
         return asyncio.run(_pin(settings, table)), table
     except (StoreError, OutboxError) as error:
-        raise RepinError(str(error)) from error
+        raise CommandError(str(error)) from error
 
 
 def _table(settings: Settings) -> str:
     connection = KafkaConnection.open(settings.kafka)
     finding, topic = check_broker(connection)
     if topic is None:
-        raise RepinError(finding.text)
+        raise CommandError(finding.text)
     try:
         view = read_group(connection, settings.receipts, len(topic.partitions))
     except ForwardError as error:
-        raise RepinError(str(error)) from error
+        raise CommandError(str(error)) from error
     tables = {receipt.table for receipt in view.receipts()}
     if len(tables) != 1:
         objections = (objection(number, seen, view.topic_id, Rules(None)) for number, seen in view.partitions.items())
         reason = next(filter(None, objections), "nothing is committed")
         found = f"receipts of {', '.join(sorted(tables))}" if tables else f"no receipt that counts ({reason})"
-        raise RepinError(f"group {settings.receipts.group} has {found}: expected those of one table")
+        raise CommandError(f"group {settings.receipts.group} has {found}: expected those of one table")
     return tables.pop()
 
 

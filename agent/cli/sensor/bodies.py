@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
 from agent.cli.arguments import read_input
+from agent.cli.failures import CommandError
 from agent.coap.message import QueryError, media_of, read_query
 from agent.config.mistakes import nearest
-from agent.config.settings import MappingSettings, MqttSettings
+from agent.config.settings import MappingSettings, MqttSettings, Settings
 from agent.config.subscriptions import FORMATS
 from agent.delivery import Delivery, ForeignFormat, Media
 
@@ -20,22 +20,8 @@ MEDIA = {**FORMATS, ZIGBEE2MQTT: Media.ZIGBEE2MQTT}
 _SENDER = "coap://[::1]"
 
 
-class NotADelivery(Exception):  # noqa: N818  # the name states the problem
+class NotADelivery(CommandError):  # noqa: N818  # the name states the problem
     """The gateway would not read events from this body; the message is the reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class BodyOptions:
-    """The options of the command line that describe a body."""
-
-    format: str | None
-    topic: str | None
-    devices: Path | None
-    """A file with Zigbee2MQTT's list of devices."""
-    query: Sequence[str]
-    device: str | None
-    """The device that the transport has authenticated."""
-    mapping: str | None = None
 
 
 def read_body(name: str, *, hexadecimal: bool) -> bytes:
@@ -49,17 +35,12 @@ def read_body(name: str, *, hexadecimal: bool) -> bytes:
         raise NotADelivery("--hex: expected hex digits") from None
 
 
-def delivery_of(
-    body: bytes,
-    options: BodyOptions,
-    mqtt: MqttSettings,
-    mappings: MappingSettings = MappingSettings(),  # noqa: B008
-) -> Delivery:
-    """Return the delivery; raise OSError, or NotADelivery."""
+def delivery_of(body: bytes, options: argparse.Namespace, settings: Settings) -> Delivery:
+    """Return the delivery, by the options of `add_arguments`; raise OSError, or NotADelivery."""
     if options.mapping is not None:
-        return _mapped(body, options, options.mapping, mappings)
+        return _mapped(body, options, settings.mappings)
     if options.topic is not None:
-        return _published(body, options.topic, options, mqtt)
+        return _published(body, options, settings.mqtt)
     if options.format == ZIGBEE2MQTT:
         raise NotADelivery("--format zigbee2mqtt: needs --topic, which names the device")
     texts = [unquote(text) for word in options.query for text in word.removeprefix("?").split("&")]
@@ -71,11 +52,11 @@ def delivery_of(
     return Delivery(body, media, "coap", _SENDER, options.device, query)
 
 
-def _mapped(body: bytes, options: BodyOptions, name: str, mappings: MappingSettings) -> Delivery:
+def _mapped(body: bytes, options: argparse.Namespace, mappings: MappingSettings) -> Delivery:
     """Return the delivery of a payload that a mapping reads, from the topic or over HTTP."""
     from agent.mappings.catalog import catalog
 
-    known = catalog(mappings.own, mappings.folder)
+    name, known = options.mapping, catalog(mappings.own, mappings.folder)
     if name not in known:
         near = nearest(name, known)
         raise NotADelivery(
@@ -86,12 +67,12 @@ def _mapped(body: bytes, options: BodyOptions, name: str, mappings: MappingSetti
     return Delivery(body, ForeignFormat(known[name], levels, {}), via, sender, options.device)
 
 
-def _published(body: bytes, topic: str, options: BodyOptions, mqtt: MqttSettings) -> Delivery:
+def _published(body: bytes, options: argparse.Namespace, mqtt: MqttSettings) -> Delivery:
     """Return the delivery of a message from an MQTT broker."""
     from agent.mqtt.routes import Routes
     from agent.mqtt.zigbee_names import DEVICES, DeviceListReader, Kind, ZigbeeNames
 
-    names = ZigbeeNames()
+    topic, names = options.topic, ZigbeeNames()
     if options.devices is not None:
         reader = DeviceListReader(names.update, DEVICES, read_input(str(options.devices)))
         if not reader.read(lambda: False):

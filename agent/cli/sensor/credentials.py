@@ -12,7 +12,7 @@ from pwd import struct_passwd
 from typing import TYPE_CHECKING
 
 from agent.cli.doctor.files import as_user, open_folder, service_user
-from agent.cli.failures import USAGE, print_error
+from agent.cli.failures import UsageError, print_error
 from agent.coap.errors import CredentialsError
 from agent.config import load
 from agent.config.files import write_new
@@ -50,8 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the gateway's file, and print the other side's part; the secret is stored nowhere else."""
     if (arguments.device is None) != arguments.gateway:
-        print_error("expected either DEVICE or --gateway")
-        return USAGE
+        raise UsageError("expected either DEVICE or --gateway")
     settings = load.load(arguments.config)
     if arguments.gateway:
         return _create_key(settings, str(arguments.config))

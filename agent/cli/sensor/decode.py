@@ -9,7 +9,7 @@ from dataclasses import replace
 from struct import pack, unpack
 from typing import TYPE_CHECKING
 
-from agent.cli.failures import FAILURE, print_error
+from agent.cli.failures import FAILURE, CommandError
 from agent.config import load
 from agent.config.settings import DevicesSettings, IdentitySettings, Settings
 from agent.terminal import Colour, json_line, paint, printable
@@ -57,20 +57,11 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.cli.sensor import bodies
 
     settings = load.load_or_defaults(arguments.config)
-    options = bodies.BodyOptions(
-        arguments.format,
-        arguments.topic,
-        arguments.devices,
-        arguments.query,
-        arguments.device,
-        arguments.mapping,
-    )
     try:
         body = bodies.read_body(arguments.file, hexadecimal=arguments.hex)
-        delivery = bodies.delivery_of(body, options, settings.mqtt, settings.mappings)
-    except (OSError, bodies.NotADelivery) as error:
-        print_error(f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error))
-        return FAILURE
+        delivery = bodies.delivery_of(body, arguments, settings)
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}") from error
     try:
         _check_size(delivery, settings)
         outcomes = list(_outcomes(delivery, settings.devices, settings.identity))

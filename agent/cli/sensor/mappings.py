@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from agent.cli.failures import FAILURE, print_error
+from agent.cli.failures import CommandError
 from agent.config.mistakes import nearest
 from agent.terminal import json_line
 
@@ -35,8 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.name not in known:
         near = nearest(arguments.name, known)
-        print_error(f"unknown mapping {arguments.name!r}" + (f"; did you mean {near}?" if near else ""))
-        return FAILURE
+        raise CommandError(f"unknown mapping {arguments.name!r}" + (f"; did you mean {near}?" if near else ""))
     text = catalog.written(arguments.name)
     print(json_line(dict(known[arguments.name].table)) if arguments.json else text.rstrip())
     return 0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from agent.cli import api
 from agent.cli import arguments as arguments_
 from agent.cli.arguments import timestamp
-from agent.cli.failures import FAILURE, USAGE, print_error
+from agent.cli.failures import FAILURE, CommandError, UsageError
 from agent.coap.errors import CoapError, CredentialsError
 from agent.config import load
 from agent.terminal import Colour, count, json_line, paint, printable
@@ -91,8 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
             event = event_of(arguments)
             sender = _sender(arguments, opened)
         except (ValueError, api.ApiError, CredentialsError) as error:
-            print_error(str(error))
-            return USAGE
+            raise UsageError(str(error)) from error
         if arguments.id is None and arguments.time is None:
             print("oncegate: without --id or --time, each request is an event of its own", file=sys.stderr)
         return _send(_encode(event, arguments.format), sender, arguments)
@@ -105,11 +104,9 @@ def _send(body: Body, sender: CoapSender | HttpSender, arguments: argparse.Names
         try:
             result = sender.send(body)
         except CoapError as error:
-            print_error(str(error))
-            return FAILURE
+            raise CommandError(str(error)) from error
         except (OSError, api.ApiError) as error:
-            print_error(f"{arguments.coap or arguments.http or _HERE}: {error}")
-            return FAILURE
+            raise CommandError(f"{arguments.coap or arguments.http or _HERE}: {error}") from error
         result = replace(result, seconds=round(time.monotonic() - begun, 3))
         stored &= result.stored
         print(json_line(asdict(result)) if arguments.json else _line(result), flush=True)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent.cli.arguments import past_timestamp, positive
+from agent.cli.failures import UsageError
 from agent.cli.store.lines import Document, Printer, add_form, device_cell, local_time, readings_text
 from agent.config import load
 from agent.config.lanes import DEFAULT_LANE
@@ -59,12 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
     gateway = load.load(arguments.config).gateway
     folder = store_folders(gateway.state_dir).get(arguments.lane)
     if folder is None:
-        from agent.cli.failures import USAGE, print_error
-
-        print_error(
-            f"lane {arguments.lane} has no store; those with one: {', '.join(store_folders(gateway.state_dir))}"
-        )
-        return USAGE
+        known = ", ".join(store_folders(gateway.state_dir))
+        raise UsageError(f"lane {arguments.lane} has no store; those with one: {known}")
     if arguments.duplicates:
         return _show_duplicates(arguments, gateway, folder)
     from agent.store.read.documents import read_events, read_events_between, read_last_position
@@ -100,13 +97,11 @@ def _report_search(folder: Path, last: int) -> None:
 
 
 def _show_duplicates(arguments: argparse.Namespace, gateway: GatewaySettings, folder: Path) -> int:
-    from agent.cli.failures import USAGE, print_error
     from agent.store.read.documents import read_duplicates
     from agent.store.read.flush_request import request_flush
 
     if arguments.follow or arguments.since is not None or arguments.device != "*":
-        print_error("--duplicates lists the latest ones only: without --follow, --since and --device")
-        return USAGE
+        raise UsageError("--duplicates lists the latest ones only: without --follow, --since and --device")
     printer = Printer(arguments, ("received", "state", "sequence", "fingerprint"), _duplicate_row)
     request_flush(gateway.state_dir)
     printer.print(read_duplicates(folder, arguments.limit or LIMIT))

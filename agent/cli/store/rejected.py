@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent.cli.arguments import positive
-from agent.cli.failures import FAILURE, USAGE, print_error
+from agent.cli.failures import CommandError, UsageError
 from agent.cli.store.lines import Document, Printer, add_form, device_cell, local_time
 from agent.config import load
 from agent.config.ways import protocols
@@ -50,15 +50,13 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.store.schema.tables import REJECTED_MAX
 
     if arguments.raw and arguments.number is None:
-        print_error("--raw is for one event: name it by --number")
-        return USAGE
+        raise UsageError("--raw is for one event: name it by --number")
     folder = load.load(arguments.config).gateway.state_dir
     selection = RejectSelection(arguments.via, arguments.device, arguments.reason, arguments.number)
     limit = arguments.limit or (REJECTED_MAX if arguments.download else LIMIT)
     found = list(reversed(read_rejected(folder, selection, limit)))
     if arguments.number is not None and not found:
-        print_error("there is no such rejected event, or it is no longer kept")
-        return FAILURE
+        raise CommandError("there is no such rejected event, or it is no longer kept")
     if arguments.raw:
         return _write_raw(found[0])
     if arguments.download:
@@ -69,8 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _write_raw(rejected: Document) -> int:
     if sys.stdout.isatty():
-        print_error("these bytes could control this terminal: write them to a file or a pipe")
-        return USAGE
+        raise UsageError("these bytes could control this terminal: write them to a file or a pipe")
     sys.stdout.buffer.write(bytes.fromhex(rejected["raw"]))
     sys.stdout.flush()
     return 0
@@ -80,8 +77,7 @@ def _download(found: Sequence[Document], file: Path) -> int:
     try:
         file.touch(0o600, exist_ok=False)
     except OSError as error:
-        print_error(f"{file}: {error.strerror}")
-        return FAILURE
+        raise CommandError(f"{file}: {error.strerror}") from error
     with file.open("w", encoding="utf-8") as opened:
         opened.writelines(f"{json_line(document)}\n" for document in found)
     print(f"{len(found):,} written to {file}", file=sys.stderr)

@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 from agent.cli.arguments import positive
-from agent.cli.failures import print_error
+from agent.cli.failures import FAILURE, CommandError
 from agent.config import load
 from agent.store.errors import StoreError, naming
 from agent.store.files.folders import store_folders
@@ -31,7 +31,6 @@ EXAMPLES = """examples:
 Labels and fingerprints are unchanged, so the table adds none of them twice; other readers of the topic see them
 again. The agent may run meanwhile. Events are kept for store.keep_processed after their receipt.
 """
-INCOMPLETE = 1
 _PROGRESS_SECONDS = 2.0
 
 
@@ -50,30 +49,30 @@ def run(arguments: argparse.Namespace) -> int:
     settings = load.load(arguments.config)
     found = _find(settings.gateway.state_dir, arguments.epoch)
     if found is None:
-        return _fail(f"epoch {arguments.epoch} is not in this store; see oncegate status and oncegate events")
+        raise CommandError(f"epoch {arguments.epoch} is not in this store; see oncegate status and oncegate events")
     path, known = found
     with naming(path), closing(database.open_for_reading(path)) as connection:
         last = len(known) if arguments.last is None else min(arguments.last, len(known))
         requested = range(known.start + arguments.first - 1, known.start + last)
         if not requested:
-            return _fail(f"epoch {arguments.epoch} ends at sequence {len(known):,}: nothing to send")
+            raise CommandError(f"epoch {arguments.epoch} ends at sequence {len(known):,}: nothing to send")
         result = ReplayResult(requested, known.start)
         try:
             sent = send_again(
                 settings.kafka, settings.gateway.id, result.select_events(connection), _progress(len(requested))
             )
         except SessionError as error:
-            return _fail(f"Kafka at {settings.kafka.bootstrap_servers}: {error}")
+            raise CommandError(f"Kafka at {settings.kafka.bootstrap_servers}: {error}") from error
     if arguments.json:
         print(json_line({"epoch": arguments.epoch, "sent": sent, **result.document()}))
-        return INCOMPLETE if result.incomplete else 0
+        return FAILURE if result.incomplete else 0
     print(f"{count(sent, 'event')} of epoch {arguments.epoch} sent again")
     for line in result.report_lines():
         print(line)
     beyond = 0 if arguments.last is None else max(0, arguments.last - len(known))
     if beyond:
         print(f"{count(beyond, 'sequence')} beyond {len(known):,}, where the epoch ends")
-    return INCOMPLETE if result.incomplete else 0
+    return FAILURE if result.incomplete else 0
 
 
 def _find(state_folder: Path, epoch: str) -> tuple[Path, range] | None:
@@ -158,8 +157,3 @@ def _progress(total: int) -> Callable[[int], None]:
             print(f"{acked:,} of at most {total:,}", file=sys.stderr)
 
     return report
-
-
-def _fail(text: str) -> int:
-    print_error(text)
-    return INCOMPLETE

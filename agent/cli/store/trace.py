@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 
+from agent.cli.failures import FAILURE
 from agent.config import load
 from agent.store.read.documents import read_trace
 from agent.store.read.flush_request import request_flush
 from agent.terminal import json_line, printable
-
-UNKNOWN = 1
-
 
 JSON = "one JSON object a line"
 EXAMPLES = """examples:
@@ -33,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     found = read_trace(gateway.state_dir, gateway.id, arguments.fingerprint)
     if not found:
         print("not found: never accepted, or older than identity.retention", file=sys.stderr)
-        return UNKNOWN
+        return FAILURE
     for document in found:
         if arguments.json:
             print(json_line(document))

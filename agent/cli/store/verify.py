@@ -6,13 +6,11 @@ import argparse
 import json
 from dataclasses import asdict
 
+from agent.cli.failures import FAILURE
 from agent.config import load
 from agent.store.files.folders import store_folders
 from agent.store.layout import FILE_NAME
 from agent.terminal import printable
-
-WRONG = 1
-
 
 JSON = "one JSON object for each lane"
 EXAMPLES = """examples:
@@ -36,4 +34,4 @@ def run(arguments: argparse.Namespace) -> int:
         for finding in result.findings:
             print(f"{finding.check}: {printable(finding.text)}")
         print(f"{path}: {result.events} events are whole; {len(result.findings) or 'no'} findings")
-    return WRONG if any(result.findings for result in results.values()) else 0
+    return FAILURE if any(result.findings for result in results.values()) else 0

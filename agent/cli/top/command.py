@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from agent.cli.api import AgentUnreachableError, Api, ApiError, own_api, read_token
 from agent.cli.arguments import seconds
-from agent.cli.failures import FAILURE, print_error
+from agent.cli.failures import CommandError
 from agent.config import load
 from agent.terminal import json_line, paint
 
@@ -53,11 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         api = _api(arguments)
         first = sample(api)
     except AgentUnreachableError as error:
-        print_error(f"the agent does not answer: {error}; see systemctl status oncegate")
-        return FAILURE
-    except ApiError as error:
-        print_error(str(error))
-        return FAILURE
+        raise CommandError(f"the agent does not answer: {error}; see systemctl status oncegate") from error
     try:
         screen = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         if arguments.json or arguments.once or not screen:
@@ -80,11 +76,7 @@ def _write(arguments: argparse.Namespace, api: Api, before: Sample) -> int:
 
     while True:
         time.sleep(arguments.interval)
-        try:
-            after = sample(api)
-        except ApiError as error:
-            print_error(str(error))
-            return FAILURE
+        after = sample(api)
         figures = between(before, after)
         if arguments.json:
             print(json_line(asdict(figures)), flush=True)
