@@ -13,7 +13,7 @@ from agent.coap.dispatcher import Dispatcher
 from agent.coap.exchange import Exchanges, Now, SeparateResponses
 from agent.coap.oscore.serving import OscoreServing
 from agent.coap.slow_path.bridge import AiocoapBridge, BridgeTuning
-from agent.coap.slow_path.requests import Protection, SlowPath
+from agent.coap.slow_path.requests import SlowPath
 from agent.coap.slow_path.resource import EventsResource, make_site
 from agent.coap.tuning import Tuning
 from agent.coap.udp import UdpSocket
@@ -68,14 +68,14 @@ class CoapServer:
             refuse=counters.refuse,
         )
         plain = make_site(self._events)
-        self._protected, protection = self._protection(plain, bridge_tuning, pace)
+        self._protected = self._protected_site(plain, bridge_tuning, pace)
         self._bridge = AiocoapBridge(self._udp.send, self._protected or plain, bridge_tuning, self._udp.address)
         await self._bridge.open()
         separate = SeparateResponses(self._udp.send, tuning, counters, self._random)
         self._exchanges = Exchanges(
             self._udp.send, separate, self._bridge.next_message_id, body_bytes_max, tuning, counters, self._now
         )
-        self._slow_path = SlowPath(self._udp.send, self._bridge, tuning, body_bytes_max, counters, protection)
+        self._slow_path = SlowPath(self._udp.send, self._bridge, tuning, body_bytes_max, counters, self._oscore)
         self._dispatcher = Dispatcher(
             self._udp,
             self._receive,
@@ -102,16 +102,15 @@ class CoapServer:
             await self._bridge.close()
             self._udp.__exit__(kind, error, trace)
 
-    def _protection(self, plain: Any, tuning: BridgeTuning, pace: Pace) -> tuple[ProtectedSite | None, Protection]:
-        """Return the site behind OSCORE, None where that is not configured, and the required protection."""
+    def _protected_site(self, plain: Any, tuning: BridgeTuning, pace: Pace) -> ProtectedSite | None:
+        """Return the site behind OSCORE, None where that is not configured."""
         if self._oscore is None:
-            return None, Protection.NONE
+            return None
         from agent.coap.oscore.contexts import Contexts, ProtectedSite  # cryptography is large: only where it is used
 
-        protection = Protection.REQUIRED if self._oscore.required else Protection.OFFERED
         contexts = Contexts(self._oscore)
         self._renew = contexts.renew
-        return ProtectedSite(plain, contexts, tuning, pace, self.counters), protection
+        return ProtectedSite(plain, contexts, tuning, pace, self.counters)
 
     def renew(self, oscore: OscoreServing) -> None:
         """Take other credentials for requests from now on."""

@@ -15,13 +15,13 @@ from pathlib import Path
 from random import SystemRandom
 from typing import Any, Self
 
-from aiocoap import Message, error, oscore  # type: ignore[import-untyped] # it carries no types
+from aiocoap import Message, error  # type: ignore[import-untyped] # it carries no types
 from aiocoap.message import Direction  # type: ignore[import-untyped]
 from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 
 from agent.cli.sensor.coap_client import PATH, CoapReply, UntrustedResponseError
 from agent.coap.errors import CredentialsError
-from agent.coap.oscore.contexts import ALGORITHM, HASH
+from agent.coap.oscore.contexts import NumberedContext, empty_window
 from agent.coap.oscore.credentials import ID_BYTES_MAX, SECRET_BYTES_MIN
 from agent.coap.oscore.sequence_numbers import SenderNumbers, Sequence
 from contract.files import PrivateFileError, read_private
@@ -71,20 +71,15 @@ class SensorSecrets:
         )
 
 
-class SensorContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityContextUtils):  # type: ignore[misc]
+class SensorContext(NumberedContext):
     """The keys and numbers of one sensor."""
 
-    alg_aead = oscore.algorithms[ALGORITHM]
-    hashfun = oscore.hashfunctions[HASH]
-
     def __init__(self, secrets: SensorSecrets, numbers: Sequence) -> None:
-        self._numbers = numbers
+        self.numbers = numbers
         self.sender_id, self.recipient_id = secrets.sender_id, secrets.recipient_id
         self.id_context = secrets.id_context
         self.derive_keys(secrets.salt, secrets.secret)
-        self.echo_recovery = None
-        self.recipient_replay_window = oscore.ReplayWindow(1, lambda: None)
-        self.recipient_replay_window.initialize_empty()
+        self.recipient_replay_window = empty_window(1)
         self._echo: bytes | None = None
         """The latest Echo value of the gateway, which saves a challenge (RFC 9175 section 2.3)."""
 
@@ -96,7 +91,7 @@ class SensorContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityConte
         inner = Message(
             code=Code.POST, uri_path=(PATH.decode(),), payload=content, content_format=content_format, echo=self._echo
         )
-        self._numbers.reserve()
+        self.numbers.reserve()
         protected, reference = self.protect(inner)
         return protected.opt.oscore, protected.payload, reference
 
@@ -119,13 +114,6 @@ class SensorContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityConte
         self._echo = inner.opt.echo
         challenged = inner.code == Code.UNAUTHORIZED and inner.opt.echo is not None
         return CoapReply(int(inner.code), inner.payload, inner.opt.max_age), challenged
-
-    def new_sequence_number(self) -> int:
-        """Return a sequence number that this context has never used."""
-        return self._numbers.next_number()
-
-    def post_seqnoincrease(self) -> None:
-        """Do nothing: the numbers are reserved in advance."""
 
 
 @contextmanager

@@ -55,17 +55,30 @@ WAITING_BYTES_MAX = 4 << 20
 REFUSALS_END_SECONDS = 60.0
 """After this time without such a refusal, the next occurrence is logged again."""
 NUMBERS_FILE = "sender.number"
-ALGORITHM, HASH = "AES-CCM-16-64-128", "sha256"
-"""Mandatory in every OSCORE implementation (RFC 8613 section 3.2.1)."""
 
 _log = logging.getLogger(__name__)
 
 
-class SecurityContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityContextUtils):  # type: ignore[misc]
-    """The keys and numbers shared with one sensor."""
+class NumberedContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityContextUtils):  # type: ignore[misc]
+    """Keys, and sequence numbers that no context has used: what both sides of OSCORE have."""
 
-    alg_aead = oscore.algorithms[ALGORITHM]
-    hashfun = oscore.hashfunctions[HASH]
+    alg_aead = oscore.algorithms["AES-CCM-16-64-128"]
+    hashfun = oscore.hashfunctions["sha256"]
+    """Both mandatory in every OSCORE implementation (RFC 8613 section 3.2.1)."""
+    echo_recovery = None
+    """Disables aiocoap's own freshness check."""
+    numbers: Sequence
+
+    def new_sequence_number(self) -> int:
+        """Return a sequence number that this context has never used."""
+        return self.numbers.next_number()
+
+    def post_seqnoincrease(self) -> None:
+        """Do nothing: the numbers are reserved in advance."""
+
+
+class SecurityContext(NumberedContext):
+    """The keys and numbers shared with one sensor."""
 
     def __init__(self, credential: Credential, numbers: SenderNumbers, freshness: Freshness) -> None:
         self.credential = credential
@@ -74,10 +87,9 @@ class SecurityContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityCon
         self.sender_id, self.recipient_id = credential.gateway_id, credential.sensor_id
         self.id_context = credential.id_context
         self.derive_keys(credential.salt, credential.secret)
-        self.recipient_replay_window = _empty_window()
-        self.echo_recovery = None  # disables aiocoap's own freshness check
+        self.recipient_replay_window = empty_window()
         self._token = secrets.token_bytes(TOKEN_BYTES)
-        self._spent = _empty_window()
+        self._spent = empty_window()
         """The numbers of the Echo values that were used."""
         self._fresh_from: int | None = None
         """The number of the first request that this process found fresh; lower ones may be older."""
@@ -121,13 +133,6 @@ class SecurityContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityCon
         if first:
             self._spent.strike_out(number)
         return first
-
-    def new_sequence_number(self) -> int:
-        """Return a sequence number that this context has never used."""
-        return self.numbers.next_number()
-
-    def post_seqnoincrease(self) -> None:
-        """Do nothing: the numbers are reserved in advance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,8 +322,9 @@ class _RefusedError(Exception):
         self.diagnostic = diagnostic
 
 
-def _empty_window() -> oscore.ReplayWindow:
-    window = oscore.ReplayWindow(WINDOW, lambda: None)
+def empty_window(size: int = WINDOW) -> oscore.ReplayWindow:
+    """Return a window that has seen no number."""
+    window = oscore.ReplayWindow(size, lambda: None)
     window.initialize_empty()
     return window
 

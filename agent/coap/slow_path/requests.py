@@ -7,7 +7,6 @@ import logging
 import math
 from collections import Counter, deque
 from collections.abc import Callable
-from enum import Enum
 
 from agent.coap.answer import BAD_OPTION, NO_PROXY, TOO_LARGE, UNAUTHORIZED, UNAVAILABLE, Reply, refusal_of, tail
 from agent.coap.counters import Counters
@@ -26,6 +25,7 @@ from agent.coap.message import (
     message_type,
     response,
 )
+from agent.coap.oscore.serving import OscoreServing
 from agent.coap.sanitizer import Disposition, is_protected, sanitize
 from agent.coap.slow_path.bridge import AiocoapBridge
 from agent.coap.tuning import Tuning
@@ -41,14 +41,6 @@ _UNPROTECTED = Reply(UNAUTHORIZED, b"OSCORE is required here")
 _log = logging.getLogger(__name__)
 
 
-class Protection(Enum):
-    """Whether requests may or must use OSCORE."""
-
-    NONE = "none"
-    OFFERED = "offered"
-    REQUIRED = "required"
-
-
 class SlowPath:
     """Handles all datagrams but plain POSTs; a flood of them must starve neither plain POSTs nor OSCORE."""
 
@@ -59,7 +51,7 @@ class SlowPath:
         tuning: Tuning,
         body_bytes_max: int,
         counters: Counters,
-        protection: Protection = Protection.NONE,
+        oscore: OscoreServing | None,
     ) -> None:
         self._send = send
         self._bridge = bridge
@@ -70,7 +62,8 @@ class SlowPath:
         self._refusals = Budget(tuning.refusals_per_second, now)
         self._body_bytes_max = body_bytes_max
         self._counters = counters
-        self._protection = protection
+        self._oscore = oscore is not None
+        self._requires_oscore = oscore is not None and oscore.required
         self._shed_last = -math.inf
 
     def take(self, datagram: bytes, endpoint: Endpoint) -> None:
@@ -85,10 +78,6 @@ class SlowPath:
         self._plain.close()
         self._protected.close()
 
-    @property
-    def _oscore(self) -> bool:
-        return self._protection is not Protection.NONE
-
     def _serve(self, datagram: bytes, endpoint: Endpoint) -> None:
         """Sanitize a message, and pass it to aiocoap or refuse it."""
         sanitized = sanitize(datagram, oscore=self._oscore)
@@ -97,7 +86,7 @@ class SlowPath:
                 self._counters.slow += 1
                 key = endpoint.retransmission_key(datagram)
                 self._bridge.feed_protected(sanitized.datagram, endpoint, key, self._loop.time())
-            case Disposition.PASS if self._protection is Protection.REQUIRED and datagram[1] != EMPTY:
+            case Disposition.PASS if self._requires_oscore and datagram[1] != EMPTY:
                 self._counters.unprotected += 1
                 self._refuse(datagram, endpoint, _UNPROTECTED)
             case Disposition.PASS:
