@@ -29,13 +29,6 @@ ReadBody = Callable[[], Awaitable[bytes]]
 """Reads the request's body; raises Refusal where it is too large or too slow."""
 
 
-def builtin_mappings() -> Mapping[str, EventMapping]:
-    """Return the built-in mappings; their library is imported at the first call."""
-    from agent.mappings import catalog
-
-    return catalog.builtin()
-
-
 class Events:
     """The resource of the events."""
 

@@ -21,7 +21,7 @@ from agent.http.application import Application
 from agent.http.auth.access import open_access, open_tls
 from agent.http.connection.acceptor import Acceptor
 from agent.http.connection.protocol import Protocol
-from agent.http.events import Events, Mappings, builtin_mappings
+from agent.http.events import Events, Mappings
 from agent.http.head import EVENTS_PATH
 from agent.http.limits import Limits
 from agent.http.site import Site
@@ -38,7 +38,7 @@ class HttpServer:
     """Receives events over HTTP, and serves the views: `async with HttpServer(settings, receive, views)`.
 
     Each POST leads to one call of `receive`; its answer is sent when `receive` responds. Leaving the block drains.
-    Raises HttpSettingsError on construction, HttpBindError on entry.
+    Raises HttpSettingsError on construction, BindError on entry.
     """
 
     def __init__(  # noqa: PLR0913  # as the CoAP server
@@ -49,7 +49,7 @@ class HttpServer:
         responses: Counter[int],
         limits: Limits | None = None,
         refuse: Refuse = refuse_uncounted,
-        mappings: Mappings = builtin_mappings,
+        mappings: Mappings = dict,
         *,
         listen: Listen = listen_anew,
     ) -> None:

@@ -26,6 +26,7 @@ from agent.http.limits import Limits
 from agent.http.server import HttpServer
 from agent.http.sources import Sources
 from agent.http.views import Views
+from agent.mappings.catalog import builtin
 from agent.pipeline import Pipeline
 from agent.store.event_store import EventStore
 from agent.store.files.folders import LANES_FOLDER
@@ -87,7 +88,9 @@ async def serving(
         coap = Transport(lambda: 5, Counters(shed=7, replayed=8).unserved)
         sources = Sources(every, stores, pipeline, clock, state, {"coap": coap})
         async with HttpServer(
-            *(http, receive or pipeline.receive, Views(sources), sources.responses, limits), refuse=pipeline.refuse
+            *(http, receive or pipeline.receive, Views(sources), sources.responses, limits),
+            refuse=pipeline.refuse,
+            mappings=builtin,
         ) as server:
             client, of_gateway = Client(server.port), links[DEFAULT_LANE]
             yield Served(server, events, client, sources.responses, sources.history, of_gateway, clock, links)
