@@ -87,7 +87,10 @@ def _decode_maps(
     if not refused:
         return Decoded(events)
     raws = format_.split(body) if isinstance(document, list) else [body]
-    rejected = [_reject(claimed_device(maps[at], query, fallback), reason, raws[at]) for at, reason in refused]
+    rejected = [
+        Rejected(claimed_device(maps[at], query, fallback), reason, raws[at][:REJECTED_BYTES_MAX])
+        for at, reason in refused
+    ]
     return Decoded(events, tuple(rejected))
 
 
@@ -128,32 +131,19 @@ def _separate(
     return tuple(events), refused
 
 
-def _reject(device: str, reason: str, raw: bytes) -> Rejected:
-    return Rejected(device, reason, raw[:REJECTED_BYTES_MAX])
-
-
 def decode_foreign(body: bytes, format_: ForeignFormat, fallback: str) -> Decoded:
     """Return what the mapping makes of a body; raise Undecodable where it is no message of the mapping."""
     try:
-        mapped = format_.mapping.apply(_document(body), format_.topic, format_.headers, EVENTS_MAX)
+        mapped, skipped = format_.mapping.apply(_document(body), format_.topic, format_.headers, EVENTS_MAX)
     except Unmapped as error:
         raise Undecodable(str(error)) from None
-    events: list[Event] = []
+    events, refused = _separate(zip(mapped, repeat(None)), NO_PARAMETERS, fallback, may_have_ext=True)
     rejected: list[Rejected] = []
-    for entries in mapped.events:
-        if isinstance(entries, Unmapped):
-            rejected.append(Rejected(fallback, str(entries), body[:REJECTED_BYTES_MAX]))
-            continue
-        try:
-            event = to_event(entries, NO_PARAMETERS, fallback, may_have_ext=True)
-            check_not_reserved(event)
-        except InvalidEvent as invalid:
-            device = claimed_device(entries, NO_PARAMETERS, fallback)
-            reason = f"mapping {format_.mapping.name}: {invalid}"
-            rejected.append(Rejected(device, reason, body[:REJECTED_BYTES_MAX]))
-        else:
-            events.append(event)
-    return Decoded(tuple(events), tuple(rejected), mapped.skipped)
+    for at, reason in refused:
+        named = reason if isinstance(mapped[at], Invalid) else f"mapping {format_.mapping.name}: {reason}"
+        device = claimed_device(mapped[at], NO_PARAMETERS, fallback)
+        rejected.append(Rejected(device, named, body[:REJECTED_BYTES_MAX]))
+    return Decoded(events, tuple(rejected), skipped)
 
 
 def _document(body: bytes) -> object:

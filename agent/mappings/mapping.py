@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final
 
 from agent.mappings.plain import Evaluate, ExpressionError, Root, Work, is_true
+from contract.values import Invalid
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -33,21 +33,6 @@ class MappingError(ValueError):
 
 class Unmapped(ValueError):  # noqa: N818  # the name states the problem
     """A message, or one event of it, is no event of this mapping."""
-
-
-@final
-@dataclass(slots=True, init=False)
-class Mapped:
-    """What a mapping makes of a message."""
-
-    events: Sequence[Entries | Unmapped]
-    """Of each element the entries, or why it is no event."""
-    skipped: int
-    """How many elements `skip` leaves out."""
-
-    def __init__(self, events: Sequence[Entries | Unmapped], skipped: int) -> None:
-        self.events = events
-        self.skipped = skipped
 
 
 class EventMapping:
@@ -79,8 +64,13 @@ class EventMapping:
         """What decides about the fingerprints of its events."""
         return {key: self.table[key] for key in _IDENTIFYING if key in self.table}
 
-    def apply(self, body: object, topic: Sequence[str], headers: Mapping[str, str], events_max: int) -> Mapped:
-        """Return the events of a message; raise Unmapped where there can be none."""
+    def apply(
+        self, body: object, topic: Sequence[str], headers: Mapping[str, str], events_max: int
+    ) -> tuple[Sequence[Entries | Invalid], int]:
+        """Return the entries of a message's events, or why one is none, and how many elements `skip` leaves out.
+
+        Raise Unmapped where there can be no event.
+        """
         root: dict[str, object] = {"body": body, "topic": topic, "headers": headers}
         work = Work()
         if self._each is None:
@@ -89,7 +79,7 @@ class EventMapping:
             items = self._items(root, work)
             if len(items) > events_max:
                 raise Unmapped(self._reason("each", f"more than {events_max} elements"))
-        events: list[Entries | Unmapped] = []
+        events: list[Entries | Invalid] = []
         skipped = 0 if items else 1
         for item in items:
             if self._each is not None:
@@ -100,8 +90,8 @@ class EventMapping:
                 else:
                     events.append(self._entries(root, work))
             except Unmapped as error:
-                events.append(error)
-        return Mapped(events, skipped)
+                events.append(Invalid(str(error)))
+        return events, skipped
 
     def _items(self, root: Root, work: Work) -> Sequence[object]:
         assert self._each is not None
