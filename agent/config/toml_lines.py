@@ -24,33 +24,20 @@ _TOKEN = re.compile(
 def lines_of(text: str) -> Mapping[Path, int]:
     """Return for each table and each key its first line, counted from 1."""
     found: dict[Path, int] = {}
-    table: Path = ()
-    for line, statement in _statements(text):
-        if match := _TABLE.match(statement):
-            table = _parts(match[1])
-            found.setdefault(table, line)
-        elif match := _KEY.match(statement):
-            path = (*table, *_parts(match[1]))
-            for length in range(len(table) + 1, len(path) + 1):
-                found.setdefault(path[:length], line)
+    for line, _, table, key in _named(text):
+        for length in range(len(table) + bool(key), len(table) + len(key) + 1):
+            found.setdefault((*table, *key)[:length], line)
     return found
 
 
 def first_repeated(text: str) -> tuple[str, int, int] | None:
     """Return the first table or key that occurs twice, with both lines; the text need not be valid TOML otherwise."""
     seen: dict[Path, int] = {}
-    table: Path = ()
-    for line, statement in _statements(text):
-        if statement.lstrip().startswith("[["):
-            match = _TABLE.match(statement)
-            table = (*_parts(match[1]), f"\0{line}") if match else ()  # each entry has keys of its own
-            continue
-        if match := _TABLE.match(statement):
-            path = table = _parts(match[1])
-        elif match := _KEY.match(statement):
-            path = (*table, *_parts(match[1]))
-        else:
-            continue
+    entry: Path = ()
+    for line, statement, table, key in _named(text):
+        if not key:
+            entry = (f"\0{line}",) if statement.lstrip().startswith("[[") else ()  # each entry has keys of its own
+        path = (*table, *entry, *key)
         if path in seen:
             return path[-1], seen[path], line
         seen[path] = line
@@ -64,6 +51,17 @@ def line_at(lines: Mapping[Path, int], path: Path) -> int | None:
             return lines[path]
         path = path[:-1]
     return None
+
+
+def _named(text: str) -> Iterator[tuple[int, str, Path, Path]]:
+    """Yield line and text of each head of a table, with the table, and of each key, with its table and itself."""
+    table: Path = ()
+    for line, statement in _statements(text):
+        if match := _TABLE.match(statement):
+            table = _parts(match[1])
+            yield line, statement, table, ()
+        elif match := _KEY.match(statement):
+            yield line, statement, table, _parts(match[1])
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
