@@ -22,7 +22,7 @@ from contract.files import read
 
 SERVICE_USER: Final = "oncegate"
 """Where there is no state folder yet."""
-_LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _NO: Final = frozenset({"false", "0", "no", "f", "n"})
 _UNITS: Final = tuple(Path(folder) / "oncegate.service" for folder in ("/etc/systemd/system", "/lib/systemd/system"))
 _HIDDEN: Final = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # named, not used
@@ -200,7 +200,7 @@ def _check_encryption(sections: Mapping[str, Any]) -> Iterator[Finding]:
         text = "kafka: enable.ssl.certificate.verification is off: anybody on the way can be the broker"
         yield warning("secrets", text, "remove it, and name the authority in ssl.ca.location")
     mqtt, http = sections.get("mqtt"), sections.get("http")
-    if mqtt is not None and mqtt.enabled and mqtt.password_file and not mqtt.tls and mqtt.host not in _LOCAL:
+    if mqtt is not None and mqtt.enabled and mqtt.password_file and not mqtt.tls and mqtt.host not in LOCAL:
         yield warning("secrets", f"mqtt: the password is sent unencrypted to {mqtt.host}", "set mqtt.tls = true")
     if http is None or not http.enabled or http.token_file is None or http.tls_certificate is not None:
         return

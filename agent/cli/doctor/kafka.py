@@ -80,17 +80,10 @@ def _unreached(connection: KafkaConnection, error: KafkaException) -> Finding:
         )
     connection.admin.poll(0)  # the client reports the cause only then
     reason = connection.errors.text or describe(error)
-    hint = _EXPIRY if "certificate" in reason else f"check address, firewall and {_login(settings)}"
+    file = settings.properties_file
+    login = "kafka.properties" if file is None else f"kafka.properties_file ({file})"
+    hint = _EXPIRY if "certificate" in reason else f"check address, firewall and {login}"
     return wrong("broker", f"{settings.bootstrap_servers}: {reason}", hint)
-
-
-def _login(settings: KafkaSettings) -> str:
-    """Return where the login of the settings is."""
-    return (
-        "kafka.properties"
-        if settings.properties_file is None
-        else f"kafka.properties_file ({settings.properties_file})"
-    )
 
 
 _EXPIRY: Final = (

@@ -12,6 +12,7 @@ from typing import Any
 
 from paho.mqtt.client import Client, MQTTMessage
 
+from agent.cli.doctor.files import LOCAL
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
 from agent.cli.status import sessions_lost
 from agent.config.files import read_text
@@ -32,7 +33,6 @@ MOSQUITTO_PORT = 1883
 AUTOSAVE_SECONDS_MAX = 60
 SESSION_LOST_SECONDS = 7 * 86_400
 """For how long a lost session is a warning."""
-_LOCAL = {"localhost", "127.0.0.1", "::1"}
 _INCLUDES_MAX = 100
 
 
@@ -141,7 +141,7 @@ def _listen(settings: MqttSettings, gateway: str, filters: Sequence[str], messag
 
 def _check_mosquitto(settings: MqttSettings) -> Iterator[Finding]:
     """Check the settings of the mosquitto that serves this port, by the file that its process was started with."""
-    for root, file in _mosquitto_files() if settings.host in _LOCAL else ():
+    for root, file in _mosquitto_files() if settings.host in LOCAL else ():
         try:
             lines = _lines(root, file)
         except (OSError, UnicodeDecodeError):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from agent.cli.failures import FAILURE, CommandError
 from agent.config import load
-from agent.config.settings import DevicesSettings, IdentitySettings, Settings
+from agent.config.settings import Settings
 from agent.terminal import Colour, json_line, paint, printable
 
 if TYPE_CHECKING:
@@ -62,11 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         delivery = bodies.delivery_of(body, arguments, settings)
     except OSError as error:
         raise CommandError(f"{error.filename}: {error.strerror}") from error
-    try:
-        _check_size(delivery, settings)
-        outcomes = list(_outcomes(delivery, settings.devices, settings.identity))
-    except _TooLargeError as error:
-        outcomes = [_refusal(delivery, error)]
+    outcomes = list(_outcomes(delivery, settings))
     for outcome in outcomes:
         print(json_line(outcome) if arguments.json else _text(outcome))
     return 0 if all(outcome["outcome"] in ("event", "skipped") for outcome in outcomes) else FAILURE
@@ -78,13 +74,12 @@ class _TooLargeError(ValueError):
 
 def _check_size(delivery: Delivery, settings: Settings) -> None:
     section, part = ("coap", settings.coap) if delivery.via == "coap" else ("mqtt", settings.mqtt)
-    bytes_max = part.max_body_bytes
-    size = len(delivery.body)
+    size, bytes_max = len(delivery.body), part.max_body_bytes
     if size > bytes_max:
         raise _TooLargeError(f"the body has {size} bytes, more than {section}.max_body_bytes, {bytes_max}")
 
 
-def _outcomes(delivery: Delivery, devices: DevicesSettings, identity: IdentitySettings) -> Iterator[dict[str, object]]:
+def _outcomes(delivery: Delivery, settings: Settings) -> Iterator[dict[str, object]]:
     """Yield what the gateway's pipeline makes of a delivery, in the same steps."""
     from agent.admission import Admission, ForbiddenError
     from agent.decode import Undecodable, UnknownFormat, decode
@@ -93,18 +88,19 @@ def _outcomes(delivery: Delivery, devices: DevicesSettings, identity: IdentitySe
     from contract.record import ClockTrust
 
     try:
-        admission = Admission(replace(devices, require="nothing"))  # a file has no sender
+        _check_size(delivery, settings)
+        admission = Admission(replace(settings.devices, require="nothing"))  # a file has no sender
         decoded = admission.screen(delivery, decode(delivery))
         if not decoded.events and not decoded.rejected and decoded.skipped:
             yield {"outcome": "skipped"}
             return
         if not decoded.events:
             raise Undecodable(decoded.rejected[0].reason if decoded.rejected else "the body holds no event")
-    except (UnknownFormat, Undecodable, ForbiddenError) as error:
+    except (UnknownFormat, Undecodable, ForbiddenError, _TooLargeError) as error:
         yield _refusal(delivery, error)
         return
     for event in decoded.events:
-        candidate = identify(event, delivery.via, 0, ClockTrust.TRUSTED, identity)
+        candidate = identify(event, delivery.via, 0, ClockTrust.TRUSTED, settings.identity)
         fingerprint = None if candidate.fingerprint is None else candidate.fingerprint.hex()
         value = json.loads(b"{" + candidate.tail + b"}")
         del value["received"]
