@@ -31,9 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the agent; return the exit code."""
     # The Kafka client is slow to load: imported only here.
-    from agent.coap.errors import CoapBindError, CredentialsError
+    from agent.coap.errors import CredentialsError
     from agent.forward.errors import KafkaSettingsError
-    from agent.http.errors import HttpBindError, HttpSettingsError
+    from agent.http.errors import HttpSettingsError
+    from agent.listening import BindError
     from agent.service import serve
     from agent.store.errors import StoreError
     from agent.systemd import journal
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         asyncio.run(serve(settings))
     except* (KafkaSettingsError, HttpSettingsError, CredentialsError, PassedSocketError) as group:
         status = _explain(group, USAGE)
-    except* (StoreError, CoapBindError, HttpBindError) as group:
+    except* (StoreError, BindError) as group:
         status = _explain(group, FAILURE)
     return status
 

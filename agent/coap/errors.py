@@ -7,10 +7,6 @@ class CoapError(Exception):
     """The root of the package's errors."""
 
 
-class CoapBindError(CoapError):
-    """The address cannot be listened on: do not retry before the configuration or the machine has changed."""
-
-
 class CredentialsError(CoapError):
     """The credentials directory, or one of its files, cannot be used; the message names it and never a secret."""
 

@@ -32,7 +32,7 @@ class CoapServer:
     """Receives events over CoAP: `async with CoapServer(settings, receive) as server`.
 
     Each request leads to one call of `receive`; its answer is sent when `receive` responds. Leaving the block drains.
-    Raises CoapBindError on entry.
+    Raises BindError on entry.
     """
 
     def __init__(  # noqa: PLR0913  # its parts for tests

@@ -19,8 +19,7 @@ from typing import Any, Final, Protocol, Self, cast
 from urllib.parse import quote
 
 from agent.coap.counters import Counters
-from agent.coap.errors import CoapBindError
-from agent.listening import Listen, listen_anew
+from agent.listening import BindError, Listen, listen_anew
 
 RETRANSMISSION_KEY_BYTES: Final = 16
 ENDPOINTS_MAX: Final = 8_192
@@ -246,14 +245,14 @@ class UdpSocket:
             opened = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
         except OSError as error:
             hint = _WITHOUT_IPV6 if error.errno == errno.EAFNOSUPPORT else ""
-            raise CoapBindError(f"coap.bind: cannot open a socket: {error.strerror}{hint}") from error
+            raise BindError(f"coap.bind: cannot open a socket: {error.strerror}{hint}") from error
         try:
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             _configure(opened)
             opened.bind(address)
         except OSError as error:
             opened.close()
-            raise CoapBindError(f"coap.bind: cannot listen on {self._bind}: {error.strerror}") from error
+            raise BindError(f"coap.bind: cannot listen on {self._bind}: {error.strerror}") from error
         return opened
 
     @property
@@ -305,5 +304,5 @@ def _resolve(bind: str) -> Address:
     try:
         found = socket.getaddrinfo(host.strip("[]"), port, socket.AF_INET6, socket.SOCK_DGRAM, flags=flags)
     except socket.gaierror as error:
-        raise CoapBindError(f"coap.bind: {bind!r} is not [address]:port") from error
+        raise BindError(f"coap.bind: {bind!r} is not [address]:port") from error
     return cast(Address, found[0][4])

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from typing import Any
 
-from agent.http.errors import HttpBindError, HttpSettingsError
-from agent.listening import Listen, listen_anew
+from agent.http.errors import HttpSettingsError
+from agent.listening import BindError, Listen, listen_anew
 
 BACKLOG = 128
 BUFFER_BYTES = 32_768
@@ -30,7 +30,7 @@ class ListenAddress:
         return is_loopback(self.address[0])
 
     def listen(self, listen: Listen = listen_anew) -> socket.socket:
-        """Return the listening socket; raise HttpBindError."""
+        """Return the listening socket; raise BindError."""
         listener = listen(socket.SOCK_STREAM, self.address, self._bound)
         _configure(listener)
         return listener
@@ -46,7 +46,7 @@ class ListenAddress:
             _configure(opened)
         except OSError as error:
             opened.close()
-            raise HttpBindError(f"http.bind: cannot listen on {self.bind}: {error.strerror}") from error
+            raise BindError(f"http.bind: cannot listen on {self.bind}: {error.strerror}") from error
         return opened
 
 

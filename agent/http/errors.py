@@ -7,9 +7,5 @@ class HttpError(Exception):
     """The root of the package's errors."""
 
 
-class HttpBindError(HttpError):
-    """The address cannot be listened on: do not retry before the configuration or the machine has changed."""
-
-
 class HttpSettingsError(HttpError):
     """The settings, or a file that they name, can never work: do not retry."""

@@ -7,12 +7,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from agent.coap.errors import CoapBindError
 from agent.coap.server import CoapServer
 from agent.coap.slow_path import resource
 from agent.coap.tuning import Tuning
 from agent.config.settings import CoapSettings
 from agent.delivery import Answer, Delivery, Respond, Status
+from agent.listening import BindError
 from agent.pace import TURN_SECONDS_MAX
 from tests.agent.coap.sensor import BODY, CHANGED, Sensor, post
 from tests.agent.coap.serving import both_paths, serving
@@ -63,13 +63,13 @@ async def test_a_server_that_is_closed_waits_no_longer_than_its_bound(fast: bool
 async def test_a_port_in_use_is_an_error_that_names_it() -> None:
     async with serving(Recorder()) as server:
         bind = f"[::]:{server.port}"
-        with pytest.raises(CoapBindError, match=rf"coap.bind.*\[::\]:{server.port}"):
+        with pytest.raises(BindError, match=rf"coap.bind.*\[::\]:{server.port}"):
             await serving(Recorder(), bind=bind).__aenter__()
 
 
 @pytest.mark.parametrize("bind", ["localhost:0", "[::1]", "5683", "[::1]:coap", ""])
 async def test_an_address_that_is_none_is_an_error_that_names_it(bind: str) -> None:
-    with pytest.raises(CoapBindError, match=r"coap\.bind"):
+    with pytest.raises(BindError, match=r"coap\.bind"):
         await serving(Recorder(), bind=bind).__aenter__()
 
 

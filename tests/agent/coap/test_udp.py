@@ -11,7 +11,6 @@ from importlib.util import find_spec
 import pytest
 
 from agent.coap.counters import Counters
-from agent.coap.errors import CoapBindError
 from agent.coap.udp import (
     DATAGRAMS_PER_READ,
     BatchedDatagrams,
@@ -22,6 +21,7 @@ from agent.coap.udp import (
     endpoint_of,
     endpoint_of_peer,
 )
+from agent.listening import BindError
 
 IS_BUILT = find_spec("agent.coap._datagrams") is not None
 SIZE = 1_500
@@ -162,7 +162,7 @@ def test_a_kernel_without_ipv6_is_named_as_the_reason(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(socket, "socket", refuse)
     with (
-        pytest.raises(CoapBindError, match="CoAP needs a kernel with IPv6"),
+        pytest.raises(BindError, match="CoAP needs a kernel with IPv6"),
         UdpSocket("127.0.0.1:0", SIZE, Counters()),
     ):
         pass

@@ -15,8 +15,9 @@ from agent.config.settings import HttpSettings
 from agent.http.address import parse_listen_address
 from agent.http.auth.access import open_access, open_tls
 from agent.http.auth.tokens import read_tokens
-from agent.http.errors import HttpBindError, HttpSettingsError
+from agent.http.errors import HttpSettingsError
 from agent.http.limits import Limits
+from agent.listening import BindError
 from tests.agent.http.client import Client, Raw, post_bytes
 from tests.agent.http.serving import EVENT, FINGERPRINT, serving, token_file
 from tests.agent.store.stores import stored_events
@@ -212,7 +213,7 @@ def test_an_address_that_is_none_is_named(bind: str) -> None:
 async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         bind = f"127.0.0.1:{served.server.port}"
-        with pytest.raises(HttpBindError, match=rf"http\.bind: cannot listen on {bind}"):
+        with pytest.raises(BindError, match=rf"http\.bind: cannot listen on {bind}"):
             async with serving(tmp_path / "other", bind=bind):
                 pass
 

@@ -16,7 +16,7 @@ import pytest
 
 from agent.cli.failures import USAGE
 from agent.http.address import parse_listen_address
-from agent.http.errors import HttpBindError
+from agent.listening import BindError
 from agent.systemd.sockets import Sockets
 from simulators import wire
 from simulators.services import ports
@@ -183,7 +183,7 @@ def test_two_ways_in_cannot_share_an_address() -> None:
     def open_again() -> socket.socket:
         return parse_listen_address(f"127.0.0.1:{port}").listen(sockets.listen)
 
-    with open_again(), pytest.raises(HttpBindError, match="in use"):
+    with open_again(), pytest.raises(BindError, match="in use"):
         open_again()
     sockets.check()
     with open_again():  # where the agent salvages its store, and goes on
