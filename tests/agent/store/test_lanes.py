@@ -182,7 +182,9 @@ async def test_a_lane_that_is_no_longer_configured_keeps_its_events_and_gets_no_
 ) -> None:
     async with opened(tmp_path, clock, ALARMS) as stores:
         await accept(stores.intake, clock, ALARM)
+        configured = stores.bytes_max
     async with opened(tmp_path, clock) as stores:
+        assert stores.bytes_max == configured
         assert sizes(stores) == {DEFAULT_LANE: 0, "alarms": 1}
         await accept(stores.intake, clock, replace(ALARM, id=30))
         assert sizes(stores) == {DEFAULT_LANE: 1, "alarms": 1}
@@ -314,14 +316,6 @@ async def test_a_lane_that_is_left_and_whose_file_is_missing_declares_the_loss(
     async with opened(tmp_path, clock) as stores:
         await stores.barrier()
         assert any(b"gateway.gap" in event.tail for event in stored_events(stores.by_lane["alarms"]))
-
-
-async def test_lanes_that_are_left_have_their_share_of_the_bound(tmp_path: Path, clock: HandClock) -> None:
-    async with opened(tmp_path, clock, ALARMS) as stores:
-        configured = stores.bytes_max
-    async with opened(tmp_path, clock) as stores:
-        assert stores.bytes_max == configured
-        assert set(stores.by_lane) == {DEFAULT_LANE, "alarms"}
 
 
 @pytest.mark.guarantee(4)

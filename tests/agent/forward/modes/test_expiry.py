@@ -81,17 +81,11 @@ def test_a_lane_waits_while_one_of_higher_priority_has_events() -> None:
     assert lowest.ask(has_events=True)
 
 
-def test_lanes_of_equal_priority_do_not_wait_for_each_other() -> None:
-    turns = Turns(HandClock())
-    one, other = turns.of(3), turns.of(3)
-    assert one.ask(has_events=True)
-    assert other.ask(has_events=True)
-
-
-def test_a_lane_without_events_does_not_withdraw_what_another_of_its_priority_has_asked() -> None:
+def test_lanes_of_equal_priority_neither_wait_for_each_other_nor_withdraw_what_the_other_has_asked() -> None:
     turns = Turns(HandClock())
     one, other, low = turns.of(3), turns.of(3), turns.of(0)
-    one.ask(has_events=True)
+    assert one.ask(has_events=True)
+    assert other.ask(has_events=True)
     other.ask(has_events=False)
     assert not low.ask(has_events=True)
 

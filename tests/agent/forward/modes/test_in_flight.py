@@ -53,18 +53,14 @@ def test_a_leader_that_does_not_answer_is_no_other_leader() -> None:
     assert not isinstance(caught.value, RenewalError)
 
 
-def test_a_partition_that_is_new_was_never_led_by_another() -> None:
-    sending = in_flight(5, 1, {})
+@pytest.mark.parametrize(
+    ("before", "after"), [({2: 1, 3: 4}, {2: 2, 3: 4}), ({}, {3: 0})], ids=["another partition", "a new partition"]
+)
+def test_only_another_leader_of_a_batchs_own_partitions_counts(before: LeaderEpochs, after: LeaderEpochs) -> None:
+    sending = in_flight(5, 1, before)
     sending.report(None, delivered(3, 70))
 
-    assert sending.batch("id", {3: 0}) == Batch(5, 5, "id", {3: Offsets(70, 70, 0)})
-
-
-def test_only_the_leaders_of_a_batchs_own_partitions_count() -> None:
-    sending = in_flight(5, 1, {2: 1, 3: 4})
-    sending.report(None, delivered(3, 70))
-
-    assert sending.batch("id", {2: 2, 3: 4}) == Batch(5, 5, "id", {3: Offsets(70, 70, 4)})
+    assert sending.batch("id", after) == Batch(5, 5, "id", {3: Offsets(70, 70, after[3])})
 
 
 @pytest.mark.guarantee(4)
