@@ -249,17 +249,6 @@ def test_nothing_is_given_up_that_was_not_refused_once_more_after_its_time() -> 
     assert waiting(case.outbox) == []
 
 
-def test_each_event_is_tried_alone_before_it_is_given_up() -> None:
-    case = Refusing(3, after_ms=2 * RETRY_MS)
-    for position in (1, 2, 3):
-        case.refuse(position, 700)
-    tried = [case.try_and_refuse() for _ in range(5)]
-
-    assert tried == [1, 1, 1, 2, 3]
-    assert case.outbox.given_up == {1: REASON, 2: REASON, 3: REASON}
-    assert waiting(case.outbox) == []
-
-
 def test_while_no_broker_answers_nothing_is_tried_and_no_time_counts() -> None:
     case = Refusing(1, after_ms=2 * RETRY_MS)
 
