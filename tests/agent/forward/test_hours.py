@@ -80,10 +80,7 @@ class ShiftedClock:
 @pytest.mark.heavy
 @pytest.mark.guarantee(4)
 @pytest.mark.kafka
-@pytest.mark.parametrize(
-    "mode",
-    ["exactly-once", *(pytest.param(mode, marks=pytest.mark.heavy) for mode in ("at-least-once", "at-most-once"))],
-)
+@pytest.mark.parametrize("mode", ["exactly-once", "at-least-once", "at-most-once"])
 def test_nothing_is_sent_outside_the_hours(linked: LinkedTopic, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     clients = follow_clients(monkeypatch)
     outbox = MemoryOutbox()

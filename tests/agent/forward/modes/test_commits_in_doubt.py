@@ -88,13 +88,7 @@ def test_after_a_transaction_that_lost_its_offsets_no_earlier_marker_is_taken_fo
 
 @pytest.mark.heavy
 @pytest.mark.guarantee(4)
-@pytest.mark.parametrize(
-    "at_once",
-    [
-        pytest.param(True, id="before its answer"),
-        pytest.param(False, id="after its answer", marks=pytest.mark.heavy),
-    ],
-)
+@pytest.mark.parametrize("at_once", [True, False], ids=["before its answer", "after its answer"])
 def test_a_transaction_that_a_clone_has_aborted_after_its_commit_is_not_marked_and_is_sent_again(
     link: AnswerLink,
     kafka: LinkedTopic,

@@ -364,13 +364,7 @@ def test_while_somebody_else_holds_readers_back_a_session_begins_with_nothing_co
 # A restarted broker may report a transaction as committed and leave it open in the topic
 # (agent/forward/modes/transactional.py).
 @pytest.mark.guarantee(4)
-@pytest.mark.parametrize(
-    "end",
-    [
-        Broker.stop,
-        *[pytest.param(Broker.kill, id=f"kill-{n}") for n in range(10)],
-    ],
-)
+@pytest.mark.parametrize("end", [Broker.stop, *(pytest.param(Broker.kill, id=f"kill-{n}") for n in range(10))])
 @pytest.mark.heavy
 def test_a_broker_that_goes_and_comes_back_gets_each_once(
     broker: Broker, kafka: KafkaTopic, gateway: str, end: Callable[[Broker], None]

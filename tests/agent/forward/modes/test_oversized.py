@@ -87,7 +87,7 @@ def test_what_the_producer_refuses_waits_until_its_limit_is_raised_and_the_rest_
 @pytest.mark.guarantee(4)
 @pytest.mark.kafka
 @pytest.mark.usefixtures("_quick")
-@pytest.mark.parametrize("delivery", ["at-least-once", pytest.param("exactly-once", marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("delivery", MODES)
 def test_what_the_broker_refuses_for_long_enough_is_given_up_and_the_rest_goes_on(
     kafka: KafkaTopic, outbox: MemoryOutbox, delivery: str
 ) -> None:

@@ -50,9 +50,7 @@ def write_facts(store: EventStore) -> None:
 
 @pytest.mark.guarantee(3)
 @pytest.mark.heavy
-@pytest.mark.parametrize(
-    ("megabytes", "ends_while_it_serves"), [(24, True), (24, False), pytest.param(48, True, marks=pytest.mark.heavy)]
-)
+@pytest.mark.parametrize(("megabytes", "ends_while_it_serves"), [(24, True), (24, False), (48, True)])
 async def test_a_disk_that_the_log_has_taken_while_a_reader_held_it_is_used_again_once_the_reader_ends(
     tmp_path: Path, clock: HandClock, megabytes: int, *, ends_while_it_serves: bool
 ) -> None:

@@ -289,11 +289,8 @@ def look_ups(filters: Filters, segments: int) -> float:
     return sum(len(filters.candidates(stranger)) for stranger in some(20_000, 99)) / 20_000 / segments
 
 
-def test_a_filter_spares_nearly_all_look_ups() -> None:
+def test_a_filter_spares_nearly_all_look_ups_and_a_folded_one_most() -> None:
     assert look_ups(Filters(1 << 20), 32) < 1 / 15_000
-
-
-def test_a_folded_filter_spares_most_look_ups() -> None:
     assert 1 / 1_000 < look_ups(Filters(32 * filter_bytes(1024) // 2), 32) < 1 / 250
 
 
