@@ -143,9 +143,6 @@ async def test_the_writer_logs_nothing_per_event(
     assert not caplog.records
 
 
-EVENT = Event("urn:dev:mac:00158d0001a2b3c4", id=1, data={"t": 21})
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Return a folder in which the path of a socket is longer than Linux allows."""
@@ -158,9 +155,9 @@ def folder(tmp_path: Path) -> Path:
 async def test_whoever_asks_finds_the_counts_on_the_disk(folder: Path) -> None:
     clock = HandClock()
     async with make_store(folder, clock) as store, FlushSocket(folder, store.flush):
-        await accept(store, clock, EVENT)
+        await accept(store, clock, ONE)
         for copies in (1, 2):
-            await accept(store, clock, EVENT)
+            await accept(store, clock, ONE)
             assert read_status(folder, GATEWAY).duplicates == copies - 1
             assert await asyncio.to_thread(request_flush, folder)
             assert read_status(folder, GATEWAY).duplicates == copies

@@ -1,17 +1,17 @@
 """The store on a full file system: the space that its log will add to the file is kept free."""
 
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from agent.store.event_store import EventStore
-from agent.store.fingerprints import segments
 from agent.store.layout import FILE_NAME
 from agent.store.port import OutboxError
-from agent.store.schema import database, disk_space
+from agent.store.schema import disk_space
 from contract.event import Event
+from tests.agent.store.fingerprints.test_sealing import sealed
 from tests.agent.store.stores import (
     HandClock,
     accept,
@@ -92,19 +92,14 @@ async def test_a_segment_which_takes_room_first_waits_until_there_is_some(
                 break
         monkeypatch.setattr(disk_space, "free_bytes", lambda path: disk_space.RESERVE_BYTES - 1)
         store.trouble()  # the turn that had still found room is over
-        before = sealed(tmp_path)
+        before = len(sealed(tmp_path))
         take_turns(store, 100)
-        assert sealed(tmp_path) == before
+        assert len(sealed(tmp_path)) == before
         monkeypatch.setattr(disk_space, "free_bytes", lambda path: 1 << 40)
         for number in range(60, 100):
             assert (await accept(store, clock, Event("d", id=number))).accepted == 1
         take_turns(store, 500)
-        assert sealed(tmp_path) > before
-
-
-def sealed(folder: Path) -> int:
-    with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
-        return sum(1 for _ in segments.load_segments(connection))
+        assert len(sealed(tmp_path)) > before
 
 
 @pytest.mark.guarantee(3)
