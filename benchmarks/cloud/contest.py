@@ -25,8 +25,10 @@ NAMES = {
     "streams-table": "Kafka Streams, exactly-once v2, and its topic to Delta",
     "merge": "Spark, MERGE of everything, to Delta",
     "consumer": "plain consumer to PostgreSQL, one process",
+    "go": "the example in Go, to PostgreSQL",
+    "java": "the example in Java, to PostgreSQL",
 }
-FIRST_ROUND_ONLY = ("merge", "consumer")
+FIRST_ROUND_ONLY = ("merge", "consumer", "go", "java")
 """Contenders that no goal refers to."""
 GOALS = {"copy": 0.92, "streams-table": 1.4}
 """Goals for the job's rate, as multiples of other contenders'."""
@@ -93,6 +95,8 @@ class Contest:
             "transform": lambda: self._job("--transform", "idle:transform"),
             "effects": lambda: self._job("--effects", "idle:effects"),
             "consumer": bench.consumer,
+            "go": lambda: bench.example("go"),
+            "java": lambda: bench.example("java"),
         }
         if name == "streams-table":
             dedup, both = bench.streams_to_table()

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from benchmarks.cloud import examples
 from simulators.services import session
 from simulators.services.error import ServiceError
 from simulators.services.install import jars, java, programs
@@ -207,6 +208,19 @@ class Bench:
 
         with _ending(process):
             return self._timed((process, server.process), "stage=assigned", done)
+
+    def example(self, language: str) -> Timing:
+        """Run an example of docs/receipts.md with a PostgreSQL of its own, up to its last receipt."""
+        group, folder = f"{language}-{uuid4().hex}", self._fresh(language)
+        with Postgres(self._fresh("postgres")) as server:
+            ends = ("-brokers", self.broker.bootstrap_servers, "-topic", self.topic, "-group", group)
+            line = (*examples.PROGRAMS[language](), *ends, "-database", examples.database(server, language, "public"))
+            process = Process(Command(language, line, folder / "example.log", folder))
+            process.start()
+            with _ending(process):
+                return self._timed(
+                    (process, server.process), "stage=begin", lambda: self.wait_for(process, group, self.records)
+                )
 
     def _wait_for_receipts(self, process: Process, records: int, topic: str) -> None:
         """Wait until the job has logged and Kafka has the receipt of this number of records."""

@@ -1,4 +1,4 @@
-"""The consumers of docs/examples that give receipts, built by their own languages' tools; `certify` judges them."""
+"""The consumers of docs/examples that give receipts, built by their own languages' tools."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 from tempfile import mkdtemp
 from urllib.parse import urlencode
 
-import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from simulators.services.install import jars
+from simulators.services.error import ServiceError
+from simulators.services.install import jars, programs
 from simulators.services.install import java as runtime
 from simulators.services.postgres import Postgres
 
@@ -23,9 +23,10 @@ BUILD_SECONDS_MAX = 600
 
 @cache
 def go() -> tuple[str, ...]:
+    """Build the example in Go, and return its command; raise ServiceError without Go."""
     compiler = shutil.which("go", path=f"{os.environ.get('PATH', os.defpath)}:/usr/local/go/bin")
     if compiler is None:
-        pytest.skip("there is no Go")
+        raise ServiceError("no go; install Go 1.26: https://go.dev/doc/install")
     program = f"{mkdtemp()}/receipts"
     command = [compiler, "build", "-o", program, "."]
     subprocess.run(command, cwd=EXAMPLES / "receipts-go", check=True, timeout=BUILD_SECONDS_MAX)
@@ -34,9 +35,8 @@ def go() -> tuple[str, ...]:
 
 @cache
 def java() -> tuple[str, ...]:
-    compiler = shutil.which("javac")
-    if compiler is None:
-        pytest.skip("there is no javac")
+    """Build the example in Java, and return its command; raise ServiceError without a compiler."""
+    compiler = programs.require("javac")
     folder = mkdtemp()
     classpath = ":".join([folder, *map(str, (*jars.paths(jars.STREAMS), *jars.paths(jars.JDBC)))])
     source = EXAMPLES / "receipts-java" / "Receipts.java"
