@@ -1,10 +1,11 @@
-"""The relay with real programs: connectors of Kafka Connect, alone and distributed, and Kafka Streams."""
+"""The relay with real programs: Kafka Connect alone and distributed, Kafka Streams, Flink, and that of the page."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from simulators.services.install import jars, java
 from simulators.services.kafka.broker import Broker
 from simulators.services.process import Command, Process
 from tests.cloud.relaying.test_relay import ROOT, Side, look_until_answered
+from tests.docs.pages import blocks
 from tests.support.waiting import wait_for_work, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
@@ -143,13 +145,43 @@ def streams(side: Side, folder: Path) -> Program:
         process.start()
         return process
 
-    def results() -> int:
-        settings = {"bootstrap.servers": side.broker.bootstrap_servers, "group.id": "nobody"}
-        with Consumer({**settings, "auto.offset.reset": "earliest", "isolation.level": "read_committed"}) as reader:
-            reader.assign([TopicPartition(out, 0, 0)])
-            return len(reader.consume(1000, 3.0))
+    return Program(group, run, lambda: records_of(side, out), has_epochs=True, has_metadata=True)
 
-    return Program(group, run, results, has_epochs=True, has_metadata=True)
+
+def transactions(side: Side, folder: Path) -> Program:
+    """Return the program of the page, which copies records into a topic in the transaction of its offsets."""
+    [code] = blocks(ROOT / "docs" / "relay.md", "python")
+    out, group = f"out.{side.name}", side.group("alarms")
+    side.broker.create_topics(out, partitions=1)
+    kafka = {"bootstrap.servers": side.broker.bootstrap_servers}
+    head = (
+        "from confluent_kafka import Consumer, KafkaException, Producer\n"
+        f"KAFKA = {kafka}\ndef is_alarm(value): return True\n"
+    )
+    for of_page, ours in (
+        ('"group.id": "alarms"', f'"session.timeout.ms": 6000, "group.id": "{group}"'),
+        ('"alarms-1"', f'"{group}-1"'),
+        ('"alarms"', f'"{out}"'),
+        ("oncegate.events", side.topic),
+    ):
+        assert of_page in code
+        code = code.replace(of_page, ours)
+    (folder / "alarms.py").write_text(head + code)
+    words = (sys.executable, str(folder / "alarms.py"))
+    process = Process(Command("alarms", words, folder / "program.log", folder))
+
+    def run() -> Process:
+        process.start()
+        return process
+
+    return Program(group, run, lambda: records_of(side, out), has_epochs=True)
+
+
+def records_of(side: Side, topic: str) -> int:
+    settings = {"bootstrap.servers": side.broker.bootstrap_servers, "group.id": "nobody"}
+    with Consumer({**settings, "auto.offset.reset": "earliest", "isolation.level": "read_committed"}) as reader:
+        reader.assign([TopicPartition(topic, 0, 0)])
+        return len(reader.consume(1000, 3.0))
 
 
 @contextmanager
@@ -165,6 +197,7 @@ PROGRAMS: dict[str, Callable[[Side, Path], Program]] = {
     "standalone": partial(connector, is_distributed=False),
     "distributed": partial(connector, is_distributed=True),
     "streams": streams,
+    "transactions": transactions,
     "flink": flink,
 }
 
