@@ -25,7 +25,7 @@ from agent.config.ways import WayIn, enabled, limits
 from agent.forward.forwarder import ForwardedLane, Forwarder
 from agent.forward.kafka.uplink import open_uplink
 from agent.forward.modes.confirmation import confirm_ms
-from agent.forward.modes.lanes import Turns
+from agent.forward.modes.lanes import Turn
 from agent.forward.receipts.poller import ReceiptPoller
 from agent.identity.changed import basis, note_basis
 from agent.opening import Opened, Opening
@@ -161,14 +161,14 @@ def _forwarded_lanes(settings: Settings, clock: Clock, store: LaneStores) -> dic
     uplink = open_uplink(settings.kafka, clock)
     if len(store.by_lane) == 1:
         return {DEFAULT_LANE: ForwardedLane(uplink=uplink, gather_seconds=settings.kafka.gather_seconds)}
-    turns = Turns(clock)
+    asked: dict[Turn, int] = {}
     configured = {lane.name: lane for lane in settings.forward.lanes}
     configured[DEFAULT_LANE] = Lane("", DEFAULT_PRIORITY, gather_seconds=settings.kafka.gather_seconds)
     last = min(lane.priority for lane in configured.values()) - 1
     lanes = {name: configured.get(name, Lane(name, last)) for name in store.by_lane}
     return {
         name: ForwardedLane(
-            *(lane.name, turns.of(lane.priority), uplink, lane.time_to_live_seconds, lane.gather_seconds)
+            *(lane.name, Turn(clock, lane.priority, asked), uplink, lane.time_to_live_seconds, lane.gather_seconds)
         )
         for name, lane in lanes.items()
     }

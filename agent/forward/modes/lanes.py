@@ -14,46 +14,28 @@ WAITED_FOR_MS: Final = 10_000
 """How long others wait for a lane that has asked for its turn and does not ask again, such as one that cannot send."""
 
 
-class Turns:
-    """A lane sends nothing new while a lane of higher priority has events that it may send.
+class Turn:
+    """The turn of one lane, which sends nothing new while one of higher priority has events that it may send.
 
-    Each lane is used by the thread of its forwarder.
+    Each is used by the thread of its lane's forwarder.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, priority: int, asked: dict[Turn, int]) -> None:
+        """Create it; `asked` is that of all lanes, and empty at first."""
+        self.priority = priority
         self._clock = clock
-        self._asked: dict[Turn, int] = {}
+        self._asked = asked
         """When a lane has asked for its turn last, by the monotonic clock; no lane that has no new event."""
 
-    def of(self, priority: int) -> Turn:
-        """Return the turn of a lane."""
-        return Turn(self, priority)
-
-    def ask(self, turn: Turn, *, has_events: bool) -> None:
-        """Note whether a lane has events to send now."""
-        if has_events:
-            self._asked[turn] = self._clock.monotonic_ms()
-        else:
-            self._asked.pop(turn, None)
-
-    def has_come(self, turn: Turn) -> bool:
-        """Whether no lane of higher priority is waited for."""
-        now = self._clock.monotonic_ms()
-        asked = tuple(self._asked.items())
-        return not any(other.priority > turn.priority and now - at < WAITED_FOR_MS for other, at in asked)
-
-
-class Turn:
-    """The turn of one lane."""
-
-    def __init__(self, turns: Turns, priority: int) -> None:
-        self.priority = priority
-        self._turns = turns
-
     def ask(self, *, has_events: bool) -> bool:
-        """Note whether the lane has events to send now; return whether it may send them."""
-        self._turns.ask(self, has_events=has_events)
-        return self._turns.has_come(self)
+        """Note whether the lane has events to send now; return whether no lane of higher priority is waited for."""
+        now = self._clock.monotonic_ms()
+        if has_events:
+            self._asked[self] = now
+        else:
+            self._asked.pop(self, None)
+        asked = tuple(self._asked.items())
+        return not any(other.priority > self.priority and now - at < WAITED_FOR_MS for other, at in asked)
 
 
 class Expiry:

@@ -14,7 +14,7 @@ from agent.clock import SystemClock
 from agent.config.settings import KafkaSettings
 from agent.forward.forwarder import SILENCE_MS, ForwardedLane
 from agent.forward.kafka.uplink import open_uplink
-from agent.forward.modes.lanes import Turns
+from agent.forward.modes.lanes import Turn
 from contract.event import Event
 from tests.agent.forward.broker import KafkaTopic, LinkedTopic
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
@@ -91,10 +91,11 @@ class Lanes:
     def forwarding(self, settings: KafkaSettings) -> ExitStack:
         """Forward both until the stack is closed."""
         clock = SystemClock()
-        turns, uplink = Turns(clock), open_uplink(settings, clock)
+        asked: dict[Turn, int] = {}
+        uplink = open_uplink(settings, clock)
         lanes = {
-            ForwardedLane("", turns.of(0), uplink): self.backlog,
-            ForwardedLane("alarms", turns.of(10), uplink): self.alarms,
+            ForwardedLane("", Turn(clock, 0, asked), uplink): self.backlog,
+            ForwardedLane("alarms", Turn(clock, 10, asked), uplink): self.alarms,
         }
         stack = ExitStack()
         for lane, outbox in lanes.items():

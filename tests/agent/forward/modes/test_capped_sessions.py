@@ -16,7 +16,7 @@ from agent.forward.forwarder import SILENCE_MS, ForwardedLane
 from agent.forward.kafka.health import REACHABLE
 from agent.forward.kafka.uplink import Properties, Uplink
 from agent.forward.modes import oversized
-from agent.forward.modes.lanes import Turn, Turns
+from agent.forward.modes.lanes import Turn
 from agent.store.facts import OVERSIZED
 from agent.telemetry.links import LinkName
 from tests.agent.forward.broker import KafkaTopic
@@ -100,8 +100,8 @@ def capped(
 def test_the_reports_of_all_clients_are_processed_while_there_are_no_events_or_another_lane_has_its_turn(
     kafka: KafkaTopic, gateway: str, events: int, mode: str
 ) -> None:
-    turns = Turns(SystemClock())
-    other, turn = turns.of(10), turns.of(0)
+    asked: dict[Turn, int] = {}
+    other, turn = (Turn(SystemClock(), priority, asked) for priority in (10, 0))
     outbox = MemoryOutbox()
     outbox.append(*readings(events))
     other.ask(has_events=bool(events))

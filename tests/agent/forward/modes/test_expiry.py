@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.forward.forwarder import ForwardedLane
-from agent.forward.modes.lanes import WAITED_FOR_MS, Expiry, Turns
+from agent.forward.modes.lanes import WAITED_FOR_MS, Expiry, Turn
 from contract.event import Event, gateway_device
 from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.events import readings
@@ -67,9 +67,13 @@ def test_nothing_that_has_expired_is_in_the_topic(kafka: KafkaTopic, gateway: st
     assert set(outbox.given_up) == {2, 3, 4, 5}
 
 
+def turns(clock: HandClock, *priorities: int) -> list[Turn]:
+    asked: dict[Turn, int] = {}
+    return [Turn(clock, priority, asked) for priority in priorities]
+
+
 def test_a_lane_waits_while_one_of_higher_priority_has_events() -> None:
-    turns = Turns(HandClock())
-    high, low, lowest = turns.of(10), turns.of(0), turns.of(-1)
+    high, low, lowest = turns(HandClock(), 10, 0, -1)
     assert low.ask(has_events=True)
     assert not lowest.ask(has_events=True)
     assert high.ask(has_events=True)
@@ -82,8 +86,7 @@ def test_a_lane_waits_while_one_of_higher_priority_has_events() -> None:
 
 
 def test_lanes_of_equal_priority_neither_wait_for_each_other_nor_withdraw_what_the_other_has_asked() -> None:
-    turns = Turns(HandClock())
-    one, other, low = turns.of(3), turns.of(3), turns.of(0)
+    one, other, low = turns(HandClock(), 3, 3, 0)
     assert one.ask(has_events=True)
     assert other.ask(has_events=True)
     other.ask(has_events=False)
@@ -93,8 +96,7 @@ def test_lanes_of_equal_priority_neither_wait_for_each_other_nor_withdraw_what_t
 @pytest.mark.guarantee(4)
 def test_nobody_waits_for_a_lane_that_does_not_ask_again() -> None:
     clock = HandClock()
-    turns = Turns(clock)
-    stuck, low = turns.of(10), turns.of(0)
+    stuck, low = turns(clock, 10, 0)
     stuck.ask(has_events=True)
     clock.pass_seconds(WAITED_FOR_MS / 1000 - 1)
     assert not low.ask(has_events=True)

@@ -11,7 +11,7 @@ from agent.clock import SystemClock
 from agent.config.settings import KafkaSettings
 from agent.forward.forwarder import ForwardedLane
 from agent.forward.kafka.login_files import Hours, LoginFiles, SessionStop
-from agent.forward.modes.lanes import EVENTS_MAX, STOP_MS_MAX, Gathering, Turns
+from agent.forward.modes.lanes import EVENTS_MAX, STOP_MS_MAX, Gathering, Turn
 from agent.store.port import Batch, Offsets
 from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.checks import wait_until_forwarded
@@ -55,9 +55,11 @@ class AheadClock(HandClock):
 def test_events_are_sent_together_once_the_oldest_has_waited_and_at_a_stop(
     kafka: KafkaTopic, gateway: str, mode: str
 ) -> None:
-    outbox, clock, turns = WatchedOutbox(), AheadClock(), Turns(HandClock())
+    outbox, clock = WatchedOutbox(), AheadClock()
+    asked: dict[Turn, int] = {}
+    turn, other = (Turn(HandClock(), priority, asked) for priority in (10, 0))
     outbox.append(*readings(3))
-    lane = ForwardedLane(turn=turns.of(10), gather_seconds=SECONDS)
+    lane = ForwardedLane(turn=turn, gather_seconds=SECONDS)
 
     with forwarding(kafka.settings(mode), outbox, gateway, lane=lane, clock=clock):
         wait_until_forwarded(outbox)  # a backlog does not wait
@@ -66,7 +68,7 @@ def test_events_are_sent_together_once_the_oldest_has_waited_and_at_a_stop(
             before = outbox.waits
             wait_for_count(lambda before=before: outbox.waits - before, 2, "it looks again", or_more=True)  # type: ignore[misc]
         assert outbox.new == 4
-        assert turns.of(0).ask(has_events=True)  # no other lane waits meanwhile
+        assert other.ask(has_events=True)  # no other lane waits meanwhile
         clock.ahead_ms += int(SECONDS * 1000)
         wait_until_forwarded(outbox)
         assert (4, 7) in ({(batch.first, batch.last) for batch in outbox.forwarded()} or set(outbox.released))
