@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -63,6 +63,7 @@ _SMALL: Final[Mapping[str, str]] = {
 
 _log = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
+_Client = TypeVar("_Client")
 
 
 class LastError:
@@ -136,15 +137,7 @@ def open_admin(settings: KafkaSettings, last_error: LastError, uplink: Uplink | 
 
     Raise KafkaSettingsError where a property or its value is unknown.
     """
-    given = with_login(given_properties(settings))
-    config: dict[str, Any] = {**_CLIENT, **given, "bootstrap.servers": settings.bootstrap_servers}
-    config["error_cb"] = last_error
-    if uplink is not None:
-        config |= uplink.statistics()
-    try:
-        return AdminClient(config)
-    except KafkaException as error:
-        raise _refused(given, error) from error
+    return _open(AdminClient, settings, {}, last_error, uplink)
 
 
 def open_reader(
@@ -159,16 +152,25 @@ def open_reader(
 
     While an open transaction holds an offset, a request for it fails; with `unstable` it returns the offset before.
     """
-    given = with_login(given_properties(settings))
-    config: dict[str, Any] = {**_CLIENT, **given, "bootstrap.servers": settings.bootstrap_servers}
     isolation = "read_uncommitted" if unstable else "read_committed"
-    config |= {"group.id": group, "isolation.level": isolation, "enable.auto.commit": False}
-    config |= {"enable.partition.eof": True, "auto.offset.reset": "error", **_SMALL}
-    config["error_cb"] = last_error
-    if uplink is not None:
-        config |= uplink.statistics()
+    own = {"group.id": group, "isolation.level": isolation, "enable.auto.commit": False}
+    own |= {"enable.partition.eof": True, "auto.offset.reset": "error", **_SMALL}
+    return _open(Consumer, settings, own, last_error, uplink)
+
+
+def _open(
+    client: Callable[[dict[str, Any]], _Client],
+    settings: KafkaSettings,
+    own: Mapping[str, Any],
+    last_error: LastError,
+    uplink: Uplink | None,
+) -> _Client:
+    """Open a client by the user's properties, and over them its own."""
+    given = with_login(given_properties(settings))
+    reports = {} if uplink is None else uplink.statistics()
+    servers = {"bootstrap.servers": settings.bootstrap_servers}
     try:
-        return Consumer(config)
+        return client({**_CLIENT, **given, **servers, **own, **reports, "error_cb": last_error})
     except KafkaException as error:
         raise _refused(given, error) from error
 
