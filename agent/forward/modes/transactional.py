@@ -162,8 +162,7 @@ def is_committed(context: SessionContext, intent: Intent, reader: Consumer, stop
     if labels.keys() != spans.keys():
         raise UnreachableError("no answer when reading the topic")
     return all(
-        label.leader_epoch == spans[number].leader_epoch and label.is_in(context.gateway, intent.labels)
-        for number, label in labels.items()
+        label.proves(spans[number].leader_epoch, context.gateway, intent.labels) for number, label in labels.items()
     )
 
 

@@ -155,7 +155,7 @@ class ReceiptPoller:
         for leadership, batch in records_to_check(decided, view).items():
             label = group.read_label(leadership.partition, batch.partitions[leadership.partition].highest, stop)
             own = self._outbox.labels(batch.first, batch.last)
-            survived[leadership] = None if label is None else label.proves(leadership, self._gateway, own)
+            survived[leadership] = None if label is None else label.proves(leadership.leader_epoch, self._gateway, own)
         return overrule(decided, view, survived.get)
 
     def _apply(self, decided: Sequence[tuple[Batch, BatchDecision]]) -> None:

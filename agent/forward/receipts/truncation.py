@@ -36,13 +36,10 @@ class RecordLabel:
     leader_epoch: int | None = None
     """The leader epoch in which the record was appended."""
 
-    def is_in(self, gateway: str, labels: Iterable[LabelRange]) -> bool:
-        """Whether this is one of a gateway's labels."""
-        return self.gateway == gateway and any(own.holds(self.epoch, self.sequence) for own in labels)
-
-    def proves(self, leadership: Leadership, gateway: str, labels: Iterable[LabelRange]) -> bool:
+    def proves(self, leader_epoch: int | None, gateway: str, labels: Iterable[LabelRange]) -> bool:
         """Whether this is one of a gateway's labels, appended in this leader epoch."""
-        return self.leader_epoch == leadership.leader_epoch and self.is_in(gateway, labels)
+        is_own = self.gateway == gateway and any(own.holds(self.epoch, self.sequence) for own in labels)
+        return is_own and self.leader_epoch == leader_epoch
 
 
 def past_leaderships(batch: Batch, view: View) -> set[Leadership]:

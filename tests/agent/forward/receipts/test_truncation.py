@@ -105,7 +105,7 @@ def processed(partition: Partition, batches: list[Batch], view: View) -> list[Ba
     def survived(leadership: Leadership) -> bool:
         batch = asked[leadership]
         found = partition.log[batch.partitions[PARTITION].highest]
-        return found.proves(leadership, GATEWAY, [LabelRange(EPOCH, batch.first, batch.last)])
+        return found.proves(leadership.leader_epoch, GATEWAY, [LabelRange(EPOCH, batch.first, batch.last)])
 
     return [batch for batch, decision in overrule(decided, view, survived) if decision.verdict is Verdict.PROCESSED]
 
@@ -220,8 +220,8 @@ def test_what_is_lost_returns_and_what_is_unknown_waits() -> None:
 
 def test_a_label_is_ours_only_with_our_gateway_and_in_the_batchs_range() -> None:
     labels = (LabelRange("e1", 5, 9), LabelRange("e2", 1, 3))
-    assert RecordLabel("gw", "e1", 9).is_in("gw", labels)
-    assert RecordLabel("gw", "e2", 1).is_in("gw", labels)
-    assert not RecordLabel("gw", "e2", 4).is_in("gw", labels)
-    assert not RecordLabel("gw", "e3", 2).is_in("gw", labels)
-    assert not RecordLabel("other", "e1", 9).is_in("gw", labels)
+    assert RecordLabel("gw", "e1", 9, 7).proves(7, "gw", labels)
+    assert RecordLabel("gw", "e2", 1, 7).proves(7, "gw", labels)
+    assert not RecordLabel("gw", "e2", 4, 7).proves(7, "gw", labels)
+    assert not RecordLabel("gw", "e3", 2, 7).proves(7, "gw", labels)
+    assert not RecordLabel("other", "e1", 9, 7).proves(7, "gw", labels)
