@@ -22,18 +22,6 @@ class InDoubtBatches:
         """How many events are in flight."""
         return self.last - self.first + 1
 
-    def with_batch(self, first: int, last: int) -> InDoubtBatches:
-        """Return the state in which this batch is in flight."""
-        return InDoubtBatches(first, last, self.lost_max)
-
-    def arrived(self) -> InDoubtBatches:
-        """Return the state after the batch in flight has arrived."""
-        return InDoubtBatches(lost_max=self.lost_max)
-
-    def abandoned(self) -> InDoubtBatches:
-        """Return the state after it became unknown whether the batch in flight has arrived."""
-        return InDoubtBatches(lost_max=self.lost_max + self.in_flight)
-
     def __str__(self) -> str:
         """Return the fact's text."""
         return json.dumps([self.first, self.last, self.lost_max])

@@ -23,7 +23,7 @@ from agent.forward.kafka.login_files import CHECK_SECONDS, Hours, LoginFiles, Se
 from agent.forward.kafka.topic import TopicWatch, create_command, partition_of
 from agent.forward.kafka.uplink import Uplink, open_uplink
 from agent.forward.modes.at_least_once import AtLeastOnce
-from agent.forward.modes.at_most_once import AtMostOnce, abandon_in_doubt
+from agent.forward.modes.at_most_once import AtMostOnce, InDoubtRecord
 from agent.forward.modes.exactly_once import ExactlyOnce
 from agent.forward.modes.lanes import Expiry, Gathering, Turn
 from agent.forward.modes.oversized import Oversized
@@ -106,7 +106,7 @@ class Forwarder:
         open_signer(self._settings)
         self._note_stop("")
         with suppress(OutboxError):  # the next start, or session in this mode, does so
-            abandon_in_doubt(self._outbox)
+            InDoubtRecord(self._outbox).abandon("the agent ended")
         while not stop.is_set():
             if begin := self.hours.next_begin():
                 self._link.report_closed(begin)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from agent.forward.errors import SessionError, TopicMissingError, UnreachableError
-from agent.forward.facts import read_in_doubt
+from agent.forward.facts import InDoubtBatches, read_in_doubt
 from agent.forward.kafka.attempt import attempt
 from agent.forward.kafka.client import LastError, describe
 from agent.forward.kafka.record import is_own
@@ -58,23 +58,16 @@ class AtMostOnce:
     ) -> AtMostOnceSession:
         """Implement `Mode`; events that another mode holds because of their size are sent with the others."""
         context.oversized.forget()
-        in_doubt = _InDoubtRecord(context.outbox)
+        in_doubt = InDoubtRecord(context.outbox)
         in_doubt.abandon("the connection or the agent ended")
         errors = LastError()
         return AtMostOnceSession(context, Producer({**config, "error_cb": errors}), errors, in_doubt)
 
 
-def abandon_in_doubt(outbox: Outbox) -> None:
-    """Record the batch in flight at the agent's end, in any mode, as possibly lost."""
-    _InDoubtRecord(outbox).abandon("the agent ended")
-
-
 class AtMostOnceSession(Session):
     """Sends new events in order, a batch at a time, each only after the broker has answered since the last."""
 
-    def __init__(
-        self, context: SessionContext, producer: Producer, errors: LastError, in_doubt: _InDoubtRecord
-    ) -> None:
+    def __init__(self, context: SessionContext, producer: Producer, errors: LastError, in_doubt: InDoubtRecord) -> None:
         super().__init__(context, producer, errors)
         self._in_doubt = in_doubt
 
@@ -149,7 +142,7 @@ class AtMostOnceSession(Session):
         self._context.link.report_delivery()
 
 
-class _InDoubtRecord:
+class InDoubtRecord:
     """Keeps the in-doubt events in the outbox."""
 
     def __init__(self, outbox: Outbox) -> None:
@@ -165,7 +158,7 @@ class _InDoubtRecord:
 
         The batch before it has arrived.
         """
-        state = self._state.with_batch(first, last)
+        state = InDoubtBatches(first, last, self._state.lost_max)
         released = self._outbox.release(first, last, (IN_DOUBT, str(state)))
         if released:
             self._state = state
@@ -173,8 +166,7 @@ class _InDoubtRecord:
 
     def arrived(self) -> None:
         """Record that the batch in flight has arrived, where no release of another one does so."""
-        self._state = self._state.arrived()
-        self._outbox.set_fact(IN_DOUBT, str(self._state))
+        self._clear(lost=0)
 
     def abandon(self, reason: str) -> None:
         """Log and record that it is unknown whether the batch in flight has arrived."""
@@ -185,5 +177,9 @@ class _InDoubtRecord:
                 reason,
                 "some of them may be lost; none is sent again",
             )
-            self._state = self._state.abandoned()
-            self._outbox.set_fact(IN_DOUBT, str(self._state))
+            self._clear(lost=self._state.in_flight)
+
+    def _clear(self, *, lost: int) -> None:
+        """Record that nothing is in flight any more, of which so much may be lost."""
+        self._state = InDoubtBatches(lost_max=self._state.lost_max + lost)
+        self._outbox.set_fact(IN_DOUBT, str(self._state))

@@ -22,7 +22,7 @@ from typing import Any
 
 from agent.config import load
 from agent.forward.modes import session
-from agent.forward.modes.at_most_once import AtMostOnceSession, _InDoubtRecord
+from agent.forward.modes.at_most_once import AtMostOnceSession, InDoubtRecord
 from agent.service import serve
 from agent.store.outbox import StoreOutbox
 
@@ -53,8 +53,8 @@ STEPS: Mapping[str, Step | None] = {
     "after send": Step(AtMostOnceSession, "_send", "after"),
     "before check": Step(AtMostOnceSession, "_check_connection", "before"),
     "after check": Step(AtMostOnceSession, "_check_connection", "after"),
-    "before in-doubt note": Step(_InDoubtRecord, "abandon", "before", once=True),
-    "after in-doubt note": Step(_InDoubtRecord, "abandon", "after", once=True),
+    "before in-doubt note": Step(InDoubtRecord, "abandon", "before", once=True),
+    "after in-doubt note": Step(InDoubtRecord, "abandon", "after", once=True),
     "any time": None,
 }
 

@@ -9,6 +9,7 @@ import pytest
 
 from agent.config.settings import KafkaSettings
 from agent.forward.facts import InDoubtBatches, OversizedEvent, read_in_doubt, read_oversized, write_oversized
+from agent.forward.modes.at_most_once import InDoubtRecord
 from agent.forward.modes.oversized import REASON
 from agent.store.facts import IN_DOUBT, OVERSIZED
 from contract.event import Event
@@ -41,18 +42,26 @@ def unsettled(outbox: MemoryOutbox) -> int:
 
 
 def test_what_was_in_flight_when_nobody_knew_is_added_up() -> None:
-    known = InDoubtBatches().with_batch(1, 10)
-    assert (known.in_flight, known.arrived()) == (10, InDoubtBatches())
-    lost = known.abandoned().with_batch(11, 15)
-    assert (lost.lost_max, lost.in_flight, lost.abandoned().lost_max) == (10, 5, 15)
-    assert read_in_doubt(str(lost)) == lost
-    assert read_in_doubt(None) == InDoubtBatches()
+    outbox = MemoryOutbox()
+    outbox.append(*readings(20))
+    record = InDoubtRecord(outbox)
+    assert in_doubt(outbox) == InDoubtBatches()
+    assert record.release(1, 10)
+    assert (record.in_flight, in_doubt(outbox)) == (10, InDoubtBatches(1, 10))
+    record.abandon("the connection ended")
+    assert record.release(11, 15)
+    assert in_doubt(outbox) == InDoubtBatches(11, 15, lost_max=10)
+    record.arrived()
+    assert in_doubt(outbox) == InDoubtBatches(lost_max=10)
+    assert record.release(16, 20)
+    InDoubtRecord(outbox).abandon("the agent ended")
+    assert in_doubt(outbox) == InDoubtBatches(lost_max=15)
 
 
 @pytest.mark.parametrize("mode", [MODE, "at-least-once", "exactly-once"])
 def test_what_was_in_flight_at_the_end_counts_at_the_start_without_a_broker_and_in_another_mode(mode: str) -> None:
     outbox = MemoryOutbox()
-    outbox.set_fact(IN_DOUBT, str(InDoubtBatches().with_batch(1, 10)))
+    outbox.set_fact(IN_DOUBT, str(InDoubtBatches(1, 10)))
 
     with forwarding(KafkaSettings("127.0.0.1:1", delivery=mode), outbox):
         wait_until(lambda: in_doubt(outbox) == InDoubtBatches(lost_max=10), "the batch counts as possibly lost", 20)
