@@ -32,7 +32,7 @@ class DeliveryReport(Protocol):
 class InFlightBatch:
     """A batch that is sent record by record, and reported record by record in any order."""
 
-    __slots__ = ("_leader_epochs", "_partitions", "_sent", "_unreported", "failure", "first", "last", "refused")
+    __slots__ = ("_leader_epochs", "_partitions", "events", "failure", "first", "last", "refused", "unreported")
 
     def __init__(self, first: int, leader_epochs: LeaderEpochs) -> None:
         """Begin a batch; `leader_epochs` are those read before its first send."""
@@ -42,19 +42,19 @@ class InFlightBatch:
         self.failure: str | None = None
         self.refused = False
         """Whether the broker has refused as too large a request that held some of it."""
-        self._sent = 0
-        self._unreported = 0
+        self.events = 0
+        self.unreported = 0
         self._partitions: dict[int, list[int]] = {}
 
     def sent(self, position: int) -> None:
         """Count a record that the producer has accepted."""
         self.last = position
-        self._sent += 1
-        self._unreported += 1
+        self.events += 1
+        self.unreported += 1
 
     def report(self, error: KafkaError | None, message: DeliveryReport) -> None:
         """Record a delivery report; one without an offset counts as not sent."""
-        self._unreported -= 1
+        self.unreported -= 1
         offset, partition = message.offset(), message.partition()
         if error is not None:
             self.failure = str(error)
@@ -73,15 +73,7 @@ class InFlightBatch:
     @property
     def acked(self) -> bool:
         """Whether the broker has all of it."""
-        return self._unreported == 0 and self.failure is None
-
-    @property
-    def events(self) -> int:
-        return self._sent
-
-    @property
-    def unreported(self) -> int:
-        return self._unreported
+        return self.unreported == 0 and self.failure is None
 
     @property
     def partitions(self) -> Collection[int]:
