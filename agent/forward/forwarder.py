@@ -181,7 +181,7 @@ class Forwarder:
         try:
             config = producer_config(self._settings, self._mode.fixed)
             if self.uplink is not None:
-                config |= self.uplink.producer_statistics(self._lane.name)
+                config |= self.uplink.statistics(self._lane.name)
             context = self._open_context()
             topic = context.watch.read_view(stop)
             context = replace(context, partition=partition_of(self._settings, self._gateway, topic.partitions))

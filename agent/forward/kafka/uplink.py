@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from agent.clock import Clock
@@ -74,21 +74,16 @@ class Uplink:
             self._read_bytes = _MEMORY * self._read_bytes + size
             self._read_events = _MEMORY * self._read_events + events
 
-    def producer_statistics(self, lane: str) -> Properties:
-        """Return the properties by which a new producer of a lane's events reports what it sends."""
-        with self._lock:
-            self._waiting[lane] = 0
-        report = _Reports(lambda report: self._report(report, lane))
-        return {"statistics.interval.ms": STATISTICS_MS, "stats_cb": report}
-
     def producer_closed(self, lane: str) -> None:
         """Count what the producer of a lane has not reported as abandoned: it sends nothing any more."""
         with self._lock:
             self._waiting[lane] = 0
 
-    def statistics(self) -> Properties:
-        """Return the properties by which another new client reports what it sends."""
-        return {"statistics.interval.ms": STATISTICS_MS, "stats_cb": _Reports(self._report)}
+    def statistics(self, lane: str | None = None) -> Properties:
+        """Return the properties by which a new client reports what it sends; `lane` is that of a producer's events."""
+        if lane is not None:
+            self.producer_closed(lane)  # the one before
+        return {"statistics.interval.ms": STATISTICS_MS, "stats_cb": _Reports(partial(self._report, lane))}
 
     def state(self) -> UplinkState:
         """Return the use of the uplink."""
@@ -107,17 +102,20 @@ class Uplink:
             return RATIO_FIRST
         return min(max(self._wire / self._events / self._mean_bytes, RATIO_MIN), RATIO_MAX)
 
-    def _report(self, report: _Report, lane: str | None = None) -> None:
-        """Count what a client has sent since its last report; `lane` is that of its events, None where it has none."""
+    def _report(self, lane: str | None, sent_bytes: int, sent_events: int, queued_events: int) -> None:
+        """Count what a client has sent since its last report; `lane` is that of its events, None where it has none.
+
+        Queued events are handed over, and not acknowledged, refused or abandoned.
+        """
         with self._lock:
-            self._balance -= report.sent_bytes
-            self._sent += report.sent_bytes
-            self._unexplained += report.sent_bytes
+            self._balance -= sent_bytes
+            self._sent += sent_bytes
+            self._unexplained += sent_bytes
             if lane is not None:  # an empty producer has dropped the rest, such as events that it has refused
-                self._waiting[lane] = max(0, self._waiting[lane] - report.sent_events) if report.queued_events else 0
-            if report.sent_events:
+                self._waiting[lane] = max(0, self._waiting[lane] - sent_events) if queued_events else 0
+            if sent_events:
                 self._wire = _MEMORY * self._wire + self._unexplained
-                self._events = _MEMORY * self._events + report.sent_events
+                self._events = _MEMORY * self._events + sent_events
                 self._unexplained = 0
             elif not any(self._waiting.values()):
                 self._unexplained = 0  # what is sent without events is no part of their cost
@@ -128,21 +126,10 @@ def open_uplink(settings: KafkaSettings, clock: Clock) -> Uplink | None:
     return None if settings.bytes_per_second_max is None else Uplink(settings.bytes_per_second_max, clock)
 
 
-@dataclass(frozen=True, slots=True)
-class _Report:
-    """What one client reports."""
-
-    sent_bytes: int
-    """Since its last report, as `sent_events`."""
-    sent_events: int
-    queued_events: int
-    """Handed over, and not acknowledged, refused or abandoned."""
-
-
 class _Reports:
     """Reads the statistics of one client (librdkafka's STATISTICS.md)."""
 
-    def __init__(self, report: Callable[[_Report], None]) -> None:
+    def __init__(self, report: Callable[[int, int, int], None]) -> None:
         self._report = report
         self._sent: dict[str, int] = {}
         self._events = 0
@@ -156,4 +143,4 @@ class _Reports:
             sent += max(0, broker["txbytes"] - before)
         # The count is a sum over the topic's partitions: it falls when the topic is deleted.
         events, self._events = max(0, statistics["txmsgs"] - self._events), statistics["txmsgs"]
-        self._report(_Report(sent, events, statistics["msg_cnt"]))
+        self._report(sent, events, statistics["msg_cnt"])

@@ -174,7 +174,7 @@ async def test_a_capped_uplink_shows_what_waits_and_when_it_will_be_sent(
 ) -> None:
     monkeypatch.setattr("agent.http.views.FRESH_SECONDS", 0.0)
     uplink = Uplink(1_000, HandClock())
-    report = uplink.producer_statistics("")["stats_cb"]
+    report = uplink.statistics("")["stats_cb"]
     async with serving(tmp_path, uplink=uplink) as served:
         await served.client.post(EVENT)
         unknown = samples((await served.client.get("/metrics")).body)

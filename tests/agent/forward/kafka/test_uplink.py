@@ -21,7 +21,7 @@ class Client:
     """A producer whose statistics are made here: each event takes so many bytes on the wire."""
 
     def __init__(self, uplink: Uplink) -> None:
-        self._properties = uplink.producer_statistics("")
+        self._properties = uplink.statistics("")
         self.sent_bytes = 0
         self.sent_events = 0
         self.queued = 0
@@ -104,7 +104,7 @@ def test_requests_about_the_topic_count_and_are_no_part_of_an_events_cost() -> N
 def test_what_the_producer_of_a_lane_has_left_holds_no_other_lane_back() -> None:
     clock = HandClock()
     uplink = Uplink(RATE, clock)
-    uplink.producer_statistics("alarms")
+    uplink.statistics("alarms")
     for _ in range(10):
         while uplink.is_open():
             uplink.hand_over(10, 10 * EVENT_BYTES, "alarms")

@@ -54,13 +54,8 @@ class CountedUplink(Uplink):
         super().__init__(CAP, SystemClock())
         self.processed: Counter[Callable[[str], None]] = Counter()
 
-    def producer_statistics(self, lane: str) -> Properties:
-        return self._counted(super().producer_statistics(lane))
-
-    def statistics(self) -> Properties:
-        return self._counted(super().statistics())
-
-    def _counted(self, properties: Properties) -> Properties:
+    def statistics(self, lane: str | None = None) -> Properties:
+        properties = super().statistics(lane)
         process = properties["stats_cb"]
         self.processed[process] = 0
 
