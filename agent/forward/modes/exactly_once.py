@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -42,7 +42,7 @@ from agent.forward.modes.transactional import (
     still_new,
 )
 from agent.store.facts import TRANSACTION_INTENT, TRANSACTION_SETTLED
-from agent.store.port import Batch, Outbox, StoredEvent
+from agent.store.port import Batch, StoredEvent
 
 TRANSACTION_MS: Final = 10_000
 """After this the broker aborts an open transaction, which blocks every reader of committed records."""
@@ -66,11 +66,11 @@ class ExactlyOnce:
         self._settings = settings
         self._name = name
         self._group = GROUP_PREFIX + name
-        self._settled: Settled | None = None
-        """Of the latest session of this run that has held the transactional id. Not the session: it holds clients."""
+        self.settled: int | None = None
+        """What the latest session of this run that has held the transactional id has marked last; 0 before that."""
         self._found: Marker | None = None
         """The marker that was in Kafka when that session was opened."""
-        self._epochs: set[str] = set()
+        self.epochs: set[str] = set()
         """The epochs of the transactions of this run."""
         self.fixed = {
             **FIXED,
@@ -92,22 +92,19 @@ class ExactlyOnce:
         marker, group = step(lambda: self._look_up(context.topic, errors), "the marker's look-up", errors, stop)
         transactional = TransactionalProducer(producer, errors, group, end_seconds_max(config))
         intent = read_intent(context.outbox.fact(TRANSACTION_INTENT))
+        on_disk = int(context.outbox.fact(TRANSACTION_SETTLED) or 0)
+        settled = max(on_disk, self.settled or 0)
         # A salvage may have lost the intent, or its latest version, and kept the number of the settled one.
-        number = max(0 if intent is None else intent.marker.number, _settled_on_disk(context.outbox))
+        number = on_disk if intent is None else max(on_disk, intent.marker.number)
         with ExitStack() as opened:
             reader = open_reader(self._settings, self._group, LastError(), uplink=context.uplink)
             opened.callback(close, reader, stop)
-            if (
-                intent is not None
-                and intent.batch.topic_id == topic.id
-                and not self._is_settled(context.outbox, intent)
-            ):
+            if intent is not None and intent.batch.topic_id == topic.id and intent.marker.number > settled:
                 self._settle(context, intent, transactional, reader, stop)
             self._refuse_clones(intent, marker)
             opened.pop_all()
-        session = TransactionalSession(context, transactional, reader, topic, marker, number, self._epochs)
-        self._settled, self._found = session.settled, marker
-        return session
+        self.settled, self._found = 0, marker
+        return TransactionalSession(context, transactional, reader, topic, marker, number, self)
 
     def _look_up(self, topic: str, errors: LastError) -> tuple[Marker | None, object]:
         """Read the marker, with a new client: one that has lost a coordinator may never find another."""
@@ -117,11 +114,6 @@ class ExactlyOnce:
                 raise KafkaException(answer.error)
             marker = parse_marker(raw_metadata(answer)) if answer.offset >= 0 else None
             return marker, reader.consumer_group_metadata()
-
-    def _is_settled(self, outbox: Outbox, intent: Intent) -> bool:
-        """Whether a transaction is marked, on disk or not yet."""
-        settled = 0 if self._settled is None else self._settled.number
-        return intent.marker.number <= max(_settled_on_disk(outbox), settled)
 
     def _settle(
         self,
@@ -152,9 +144,9 @@ class ExactlyOnce:
         without its offsets.
         """
         known = (self._found,) if intent is None else (self._found, intent.marker, intent.previous)
-        if marker is None or marker in known or marker.epoch in self._epochs:
+        if marker is None or marker in known or marker.epoch in self.epochs:
             return
-        if self._settled is not None:
+        if self.settled is not None:
             raise ClonedError(
                 f"another agent sends as {self._name!r}, in epoch {marker.epoch}: stop it, or configure another"
                 " gateway.id for one of the two; then restart this agent"
@@ -164,13 +156,6 @@ class ExactlyOnce:
             marker.epoch,
             "the store is older than what was sent: what was sent since its backup is sent again",
         )
-
-
-@dataclass(slots=True)
-class Settled:
-    """The latest transaction that a session has marked."""
-
-    number: int = 0
 
 
 class TransactionalSession(Session):
@@ -184,7 +169,7 @@ class TransactionalSession(Session):
         topic: TopicView,
         marker: Marker | None,
         latest: int,
-        epochs: set[str],
+        mode: ExactlyOnce,
     ) -> None:
         super().__init__(context, transactional.producer, transactional.errors)
         self._transactional = transactional
@@ -195,8 +180,7 @@ class TransactionalSession(Session):
         self._marker = marker
         """The marker in Kafka."""
         self._number = latest
-        self._epochs = epochs
-        self.settled = Settled()
+        self._mode = mode
         self._cleared: set[int] = set()
         """Partitions in which no earlier transaction of this gateway is open: one of this session has ended there."""
 
@@ -249,7 +233,7 @@ class TransactionalSession(Session):
         self._context.outbox.mark_forwarded(batch, (TRANSACTION_SETTLED, str(intent.marker.number)))
         self._leader_epochs = {**self._leader_epochs, **leader_epochs(stable)}
         self._marker = intent.marker
-        self.settled.number = intent.marker.number
+        self._mode.settled = intent.marker.number
         self._cursor = max(self._cursor, batch.last)
         if len(events) == 1 and self._context.oversized.accepted(batch.first):
             self._cursor = START
@@ -284,7 +268,7 @@ class TransactionalSession(Session):
         outbox = self._context.outbox
         self._number += 1
         marker = Marker(outbox.epoch(), self._number)
-        self._epochs.add(marker.epoch)
+        self._mode.epochs.add(marker.epoch)
         intent = Intent(marker, self._marker, batch, tuple(outbox.labels(batch.first, batch.last)))
         outbox.set_fact(TRANSACTION_INTENT, str(intent))
         return intent
@@ -329,8 +313,3 @@ class TransactionalSession(Session):
         elif in_flight.failure is not None:
             raise SessionError(self._transactional.explain_failure(self._context.topic, in_flight.failure))
         return not in_flight.refused
-
-
-def _settled_on_disk(outbox: Outbox) -> int:
-    """Return the number of the latest transaction that is marked on disk."""
-    return int(outbox.fact(TRANSACTION_SETTLED) or 0)

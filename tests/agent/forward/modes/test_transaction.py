@@ -80,7 +80,7 @@ def test_a_transaction_that_has_failed_meanwhile_is_reported_with_its_reason() -
     context = cast("SessionContext", parts)
     transactions = TransactionalProducer(cast("Any", FailedProducer()), LastError(), None, 9.0)
     topic = cast("Any", SimpleNamespace(leader_epochs={}))
-    session = TransactionalSession(context, transactions, cast("Any", None), topic, None, 0, set())
+    session = TransactionalSession(context, transactions, cast("Any", None), topic, None, 0, cast("Any", None))
 
     with pytest.raises(SessionError, match="Topic authorization failed"):
         session._produce([stored(1, next(readings(1)))], InFlightBatch(1, {}))
