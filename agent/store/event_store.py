@@ -104,13 +104,12 @@ class EventStore:
         self._answered_duplicates.append(duplicates)
         self._forget_answers.append(lambda: self._loop.call_soon_threadsafe(forget_answers))
 
-    def trouble(self) -> str:
-        """Return why no event can be stored now, or an empty text. Blocks for the commits in progress."""
-        return self._writer.call(self._transactions.trouble)
+    def trouble(self, *, trial: bool = False) -> str:
+        """Return why no event can be stored now, or an empty text; with `trial` only after a write to the disk.
 
-    def trial(self) -> str:
-        """Return why no event can be stored now, empty where a trial write has reached the disk; blocks."""
-        return self._writer.call(lambda: self._transactions.trouble(trial=True))
+        Blocks for the commits in progress.
+        """
+        return self._writer.call(lambda: self._transactions.trouble(trial=trial))
 
     def flush(self) -> None:
         """Write the marks and the counts of duplicates that wait for a transaction; raise one of FAILURES; blocks."""

@@ -91,13 +91,12 @@ class LaneStores:
         for store in self._others:
             store.add_transport(int, forget_answers)
 
-    def trouble(self) -> str:
-        """Return why no event of some lane can be stored now, empty where all can; blocks."""
-        return self._first_trouble(EventStore.trouble)
-
-    def trial(self) -> str:
-        """Return the same after a trial write in each store; blocks."""
-        return self._first_trouble(EventStore.trial)
+    def trouble(self, *, trial: bool = False) -> str:
+        """Return why no event of some lane can be stored now, as `EventStore.trouble` does; empty where all can."""
+        for lane, store in self.by_lane.items():
+            if trouble := store.trouble(trial=trial):
+                return f"lane {lane}, {trouble}" if self._others else trouble
+        return ""
 
     def flush(self) -> None:
         """Write what waits for a transaction, as `EventStore.flush` does; blocks."""
@@ -144,12 +143,6 @@ class LaneStores:
         if not self._others:
             return self._default.commit_durations
         return CommitDurations.total([store.commit_durations for store in self.by_lane.values()])
-
-    def _first_trouble(self, trouble_of: Callable[[EventStore], str]) -> str:
-        for lane, store in self.by_lane.items():
-            if trouble := trouble_of(store):
-                return f"lane {lane}, {trouble}" if self._others else trouble
-        return ""
 
 
 class LaneIntake:

@@ -34,7 +34,7 @@ async def supervise(notifier: Notifier, store: LaneStores, addresses: str) -> No
     if not notifier.listening:
         return
     # A store that is full, or cannot write, delays nothing: systemd watches a service only once it is ready.
-    trouble = await asyncio.to_thread(store.trial)
+    trouble = await asyncio.to_thread(store.trouble, trial=True)
     notifier.ready(_status(store, addresses, trouble))
     interval = STATUS_SECONDS if notifier.watchdog_seconds is None else notifier.watchdog_seconds / TURNS_PER_WATCHDOG
     while True:

@@ -44,12 +44,12 @@ async def test_it_opens_reads_and_acks_copies_on_a_full_disk_and_goes_on_when_th
             assert len(stored_events(store)) == 51
             assert (await accept(store, clock, event(7))).duplicates == 1
             assert "full" in (await accept(store, clock, event(100))).refusal
-            assert "full" in store.trial()
+            assert "full" in store.trouble(trial=True)
             store.outbox.mark_forwarded(batch(1, 51))
             store.outbox.mark_processed(store.outbox.forwarded())
             assert fault.hits
             system.fault = None
-            assert not store.trial()
+            assert not store.trouble(trial=True)
             assert (await accept(store, clock, event(100))).accepted == 1
     async with make_store(image, clock) as store:
         assert (await accept(store, clock, event(100))).duplicates == 1

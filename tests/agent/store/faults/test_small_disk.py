@@ -68,11 +68,11 @@ async def test_a_disk_that_the_log_has_taken_while_a_reader_held_it_is_used_agai
             assert disk_space.free_bytes(path) > 0
             if ends_while_it_serves:
                 reading.close()
-                assert not store.trial()
+                assert not store.trouble(trial=True)
                 store.outbox.set_fact("a fact", "the reader has ended")
         reading.close()
         async with make_store(folder, clock) as store:
-            assert not store.trial()
+            assert not store.trouble(trial=True)
             assert (await accept(store, clock, *pack(0))).duplicates == PACK
             assert sum(b'"device":"d"' in event.tail for event in stored_events(store)) == acked * PACK + 1
             process_all(store)
