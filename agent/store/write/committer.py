@@ -110,8 +110,7 @@ class Committer:
 
     def declare(self) -> None:
         """Store the events that declare gaps, corrections of the clock and digests, where any are due."""
-        corrections = self._clock_corrections(self._connection.epoch.start.boot)
-        if self._memory.undeclared or corrections or self._is_section_due():
+        if self._memory.undeclared or self._clock_corrections() or self._is_section_due():
             self.commit(())
 
     def _give_up(self, ranges: Sequence[tuple[int, int]], reason: str) -> int:
@@ -161,7 +160,7 @@ class Committer:
             epoch.start.boot,
             refusal,
         )
-        corrections = self._clock_corrections(epoch.start.boot)
+        corrections = self._clock_corrections()
         if epoch.first_position is None:
             previous = self._memory.last_label()
             wall_ms, trust = self._clock.wall_ms(), self._clock.trust()
@@ -191,11 +190,19 @@ class Committer:
             return False
         return section.is_due(self._memory.end, self._clock.monotonic_ms())
 
-    def _clock_corrections(self, boot: str) -> list[Candidate]:
+    def _clock_corrections(self) -> list[Candidate]:
         """Return the events that declare what was accepted in this boot before the clock was trusted, once it is."""
-        if not self._memory.untrusted_clock.begun or self._clock.trust() is ClockTrust.UNTRUSTED:
+        memory, clock, boot = self._memory, self._clock, self._connection.epoch.start.boot
+        if not memory.untrusted_clock.begun or clock.trust() is ClockTrust.UNTRUSTED:
             return []
-        return clock_corrections(self._gateway, boot, self._memory, self._clock)
+        wall_ms, uptime_ms = clock.wall_ms(), clock.uptime_ms()
+        return [
+            clock_correction(
+                self._gateway, secrets.token_hex(_ID_BYTES), boot, labels, wall_ms - uptime_ms - one.offset_ms, wall_ms
+            )
+            for one in memory.untrusted_clock.ranges(boot, memory.end)
+            for labels in memory.epochs.label_ranges(one.first, one.last)
+        ]
 
     def _write(self, decision: Decision) -> None:
         epoch = self._connection.epoch
@@ -263,15 +270,3 @@ def declarations(gateway: str, memory: Memory, clock: Clock) -> Iterator[Candida
         for at in range(0, max(len(ranges), 1), LABEL_RANGES_MAX):
             part, id_ = ranges[at : at + LABEL_RANGES_MAX], secrets.token_hex(_ID_BYTES)
             yield gap_event(gateway, id_, reason, part, label, clock.wall_ms(), clock.trust())
-
-
-def clock_corrections(gateway: str, boot: str, memory: Memory, clock: Clock) -> list[Candidate]:
-    """Return the gateway.clock events for this boot's acceptances under an untrusted clock; it is trusted now."""
-    wall_ms, uptime_ms = clock.wall_ms(), clock.uptime_ms()
-    return [
-        clock_correction(
-            gateway, secrets.token_hex(_ID_BYTES), boot, labels, wall_ms - uptime_ms - one.offset_ms, wall_ms
-        )
-        for one in memory.untrusted_clock.ranges(boot, memory.end)
-        for labels in memory.epochs.label_ranges(one.first, one.last)
-    ]
