@@ -65,7 +65,10 @@ class Memory:
 
     def close_section(self) -> ClosedSection | None:
         """Return the latest section with its digest; None where that is not known."""
-        return section.close(self.section, self.epochs, self.end)
+        if self.section is None:
+            return None
+        first, last = self.epochs.label(self.section.first).sequence, self.epochs.label(self.end).sequence
+        return ClosedSection(first, last, self.section.digest)
 
     def give_up(self, gap: Gap, undeclared: list[Gap]) -> None:
         """Add a gap that is on disk, and forget the fingerprints in it."""

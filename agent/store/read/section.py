@@ -14,7 +14,7 @@ from typing import Final
 
 from agent.store.facts import SECTION
 from agent.store.format.packing import CONTENT_AT, unpack_readable
-from agent.store.port import ClosedSection, StoredEvent
+from agent.store.port import StoredEvent
 from agent.store.read.events import Epochs
 from agent.store.schema import tables
 from agent.store.schema.database import Reads
@@ -46,13 +46,6 @@ class Section:
     def is_due(self, end: int, now_ms: int) -> bool:
         """Whether its digest is to be stated; `end` is the position of the last event."""
         return end > self.first and (end - self.first >= SECTION_EVENTS - 1 or now_ms - self.since_ms >= SECTION_MS)
-
-
-def close(section: Section | None, epochs: Epochs, end: int) -> ClosedSection | None:
-    """Return the section that ends with the store's last event; None where its digest is not known."""
-    if section is None:
-        return None
-    return ClosedSection(epochs.label(section.first).sequence, epochs.label(end).sequence, section.digest)
 
 
 def note(section: Section, epochs: Epochs, end: int) -> tuple[str, str]:
