@@ -79,11 +79,11 @@ class FingerprintIndex:
         """
         for memtable in reversed(self._memtables):
             position = memtable.position(fingerprint)
-            if position is not None and self._is_remembered(position):
+            if position is not None and self.is_remembered(position):
                 return position
         for number in self._filters.candidates(fingerprint):
             entry = segments.find(connection(), number, fingerprint)
-            if entry is not None and entry.service_ms >= self._service_floor_ms and self._is_remembered(entry.position):
+            if entry is not None and entry.service_ms >= self._service_floor_ms and self.is_remembered(entry.position):
                 return entry.position
         return None
 
@@ -97,9 +97,9 @@ class FingerprintIndex:
         """Forget the fingerprints of a range of positions: the sensor may send those events again."""
         self._forgotten.add(first, last)
 
-    def is_forgotten(self, position: int) -> bool:
-        """Whether a position's fingerprint is forgotten, because of a gap or the retention."""
-        return not self._is_remembered(position)
+    def is_remembered(self, position: int) -> bool:
+        """Whether a position's fingerprint is not forgotten because of a gap or the retention."""
+        return position >= self._floor and self._forgotten.end_of(position) is None
 
     def committed_ms(self, position: int) -> int | None:
         """Return the service time by which a position was committed; None where that is past the retention.
@@ -178,9 +178,6 @@ class FingerprintIndex:
     def held_bytes(self) -> int:
         """Return how many bytes memtables and filters take."""
         return len(self._memtables) * Memtable.bytes_max(self._bounds.segment_events) + self._filters.held_bytes()
-
-    def _is_remembered(self, position: int) -> bool:
-        return position >= self._floor and self._forgotten.end_of(position) is None
 
     def _open_memtable(self, position: int) -> Memtable:
         latest = self._memtables[-1] if self._memtables else None

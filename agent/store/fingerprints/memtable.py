@@ -79,10 +79,6 @@ class Memtable:
         run = bisect_right(self._places, place) - 1
         return self._positions[run] + place - self._places[run]
 
-    def service_ms_at(self, place: int) -> int:
-        """Return the service time at which a place was committed, at most MOMENT_MS too early."""
-        return self._services_ms[bisect_right(self._places, place) - 1]
-
     def fingerprint_at(self, place: int) -> bytes:
         """Return the fingerprint at a place, empty where it does not count: FORGOTTEN, or added again later."""
         fingerprint = self.packed[place * FINGERPRINT_BYTES : (place + 1) * FINGERPRINT_BYTES]

@@ -123,7 +123,8 @@ class Sealing:
                 segments.insert_sealed(sql, number, origin, entries)
             self._sealed_events = before + len(places)
             yield
-        segment = Segment(number, first, last, memtable.service_ms_at(len(memtable) - 1), count)
+        _, _, latest_ms = memtable.run_at(len(memtable) - 1)
+        segment = Segment(number, first, last, latest_ms, count)
         content = bloom.content()
         with self._begin() as sql:
             segments.insert_segment(sql, segment, content)
@@ -137,7 +138,7 @@ class Sealing:
             if place >= end:
                 end, shift, service_ms = memtable.run_at(place)
             fingerprint, position = memtable.fingerprint_at(place), place + shift
-            if fingerprint and not self._index.is_forgotten(position):
+            if fingerprint and self._index.is_remembered(position):
                 entries.append(segments.pack_entry(origin, fingerprint, position, service_ms))
         return entries
 

@@ -231,7 +231,7 @@ class Decision:
 
     def _counts(self, position: int) -> bool:
         """Whether an event is kept or its fingerprint stored: an event in a gap may be sent again."""
-        return position >= self.first_position or not self.memory.fingerprints.is_forgotten(position)
+        return position >= self.first_position or self.memory.fingerprints.is_remembered(position)
 
     def _label(self, position: int) -> Label:
         if position >= self.epoch_first:

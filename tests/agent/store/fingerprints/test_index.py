@@ -79,7 +79,7 @@ def test_a_block_answers_like_a_dictionary_and_knows_each_moment(added: list[tup
     assert block.position(b"\xff" * 16) == model.get(b"\xff" * 16)
     for place, (held, service) in enumerate(moments):
         assert block.position_at(place) == held
-        assert service - MOMENT_MS < block.service_ms_at(place) <= service
+        assert service - MOMENT_MS < block.run_at(place)[2] <= service
     assert [at for first, last in block.runs() for at in range(first, last + 1)] == [held for held, _ in moments]
 
 
@@ -165,13 +165,13 @@ def test_a_step_of_the_sealing_reads_few_entries(
     monkeypatch.setattr(sealing, "ENTRIES_PER_STEP", 4)
     known = FingerprintIndex(IndexBounds(1 << 20, 1024))
     steps, read = Sealing(known, lambda: connection, transactions(connection), lambda: 0), list[int]()
-    is_forgotten = known.is_forgotten
+    is_remembered = known.is_remembered
 
     def noting(position: int) -> bool:
         read.append(position)
-        return is_forgotten(position)
+        return is_remembered(position)
 
-    monkeypatch.setattr(known, "is_forgotten", noting)
+    monkeypatch.setattr(known, "is_remembered", noting)
     known.add(1, 0, b"".join(some(1024)))
     most = 0
     while steps.step():
