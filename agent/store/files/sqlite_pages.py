@@ -122,13 +122,7 @@ def newest_header(path: Path, log: LogFrames) -> bytes:
     """Return the file's header as of the log's last commit; empty where there is none, or the disk cannot read it."""
     frame = next((frame for frame in reversed(log.frames) if frame.page == 1), None)
     where, at = (path, 0) if frame is None else (log.path, frame.at)
-    if not where.exists():
-        return b""
-    file = os.open(where, os.O_RDONLY)
-    try:
-        return read_piece(file, at, HEADER_BYTES)
-    finally:
-        os.close(file)
+    return read_from(where, at, HEADER_BYTES) if where.exists() else b""
 
 
 class PageVersions:
@@ -204,6 +198,12 @@ def read_piece(file: int, at: int, length: int) -> bytes:
         return os.pread(file, length, at)
     except OSError:
         return b""
+
+
+def read_from(path: Path, at: int, length: int) -> bytes:
+    """Return bytes from a place in a file, as `read_piece` does."""
+    with path.open("rb", buffering=0) as file:
+        return read_piece(file.fileno(), at, length)
 
 
 def _read_page(file: int, at: int) -> bytes:

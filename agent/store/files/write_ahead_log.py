@@ -10,7 +10,7 @@ from pathlib import Path
 from agent.store import layout
 from agent.store.errors import DamagedStoreError, StoreError
 from agent.store.files import swap
-from agent.store.files.sqlite_pages import LogFrames, is_log_header, read_piece
+from agent.store.files.sqlite_pages import LogFrames, is_log_header, read_from
 from agent.store.layout import LOG_FRAME_BYTES, LOG_HEADER_BYTES
 
 _FRAME_HEAD_BYTES = 24
@@ -252,8 +252,7 @@ def is_of_earlier_round(path: Path, log_round: int | None) -> bool:
     log = Path(f"{path}-wal")
     if log_round is None or not log.exists():
         return False
-    with log.open("rb") as file:
-        header = read_piece(file.fileno(), 0, LOG_HEADER_BYTES)
+    header = read_from(log, 0, LOG_HEADER_BYTES)
     return is_log_header(header) and (_first_salt(header) - log_round) % (1 << 32) > _ROUNDS_MAX
 
 

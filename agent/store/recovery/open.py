@@ -7,7 +7,6 @@ file, commits lost in the write-ahead log.
 from __future__ import annotations
 
 import logging
-import os
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from pathlib import Path
 from agent.clock import Clock
 from agent.store.errors import DamagedStoreError, DiskFullError, StoreError, is_damage
 from agent.store.files import swap, use_mark
-from agent.store.files.sqlite_pages import HEADER_BYTES, LogFrames, newest_header, read_piece
+from agent.store.files.sqlite_pages import HEADER_BYTES, LogFrames, newest_header, read_from
 from agent.store.files.use_mark import LastCommit, UseMark
 from agent.store.files.write_ahead_log import is_of_earlier_round
 from agent.store.fingerprints.index import DEFAULT_BOUNDS, IndexBounds
@@ -158,7 +157,7 @@ def inspect_files(path: Path) -> None:
         raise DamagedStoreError(f"{path}: missing, though its log or the mark of its use is there")
     log = LogFrames(path)
     if path.exists() and not _is_being_created(path):
-        header = _beginning(path, HEADER_BYTES)
+        header = read_from(path, 0, HEADER_BYTES)
         if not _is_header(header):
             raise DamagedStoreError(f"{path}: its header is not what SQLite writes")
         check_version(path, *_version(newest_header(path, log)))
@@ -203,16 +202,7 @@ def _is_being_created(path: Path) -> bool:
     journal = path.with_name(f"{path.name}-journal")
     if not journal.exists():
         return False
-    return path.stat().st_size == 0 or _beginning(journal, len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC
-
-
-def _beginning(path: Path, length: int) -> bytes:
-    """Return the first bytes of a file; none where the disk cannot read them."""
-    file = os.open(path, os.O_RDONLY)
-    try:
-        return read_piece(file, 0, length)
-    finally:
-        os.close(file)
+    return path.stat().st_size == 0 or read_from(journal, 0, len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC
 
 
 def _is_header(header: bytes) -> bool:
