@@ -109,7 +109,7 @@ class Progress:
         with self._changed:
             for batch in self._uncover(batches):
                 self._coverage.processed.add(batch.first, batch.last)
-            self._append_processed()
+            self._changes.append(self._write_processed)
             self.processed_times.note(monotonic_ms, self._coverage.processed_to(floor))
 
     def return_batches(self, batches: Sequence[Batch]) -> None:
@@ -139,7 +139,7 @@ class Progress:
             self._lost.add(first, last)
             self._lost_before += self._lost.keep_highest(LOST_RANGES_MAX)
             self._cut_batches()
-            self._append_processed()
+            self._changes.append(self._write_processed)
 
     def may_cut_after(self, position: int) -> bool:
         """Whether no forwarded batch extends beyond a position that it holds."""
@@ -183,9 +183,6 @@ class Progress:
     def has_pending(self) -> bool:
         """Whether changes wait to be written."""
         return bool(self._changes)
-
-    def _append_processed(self) -> None:
-        self._changes.append(self._write_processed)
 
     def _write_processed(self, connection: sqlite3.Connection) -> None:
         """Write the current ranges, which include all earlier ones."""

@@ -33,8 +33,4 @@ def store_folders(state_folder: Path) -> dict[str, Path]:
 def _folders_with_store(state_folder: Path) -> list[Path]:
     lanes = state_folder / LANES_FOLDER
     found = sorted(lanes.iterdir()) if lanes.is_dir() else []
-    return [folder for folder in found if _has_store(folder / FILE_NAME)]
-
-
-def _has_store(path: Path) -> bool:
-    return path.exists() or use_mark.lacks_file(path)
+    return [folder for folder in found if (folder / FILE_NAME).exists() or use_mark.lacks_file(folder / FILE_NAME)]
