@@ -22,10 +22,10 @@ from agent.clock import Clock, SystemClock
 from agent.config.lanes import DEFAULT_LANE, DEFAULT_PRIORITY, Lane
 from agent.config.settings import Settings
 from agent.config.ways import WayIn, enabled, limits
-from agent.forward.forwarder import ForwardedLane, Forwarder
+from agent.forward.forwarder import Forwarder
 from agent.forward.kafka.uplink import open_uplink
 from agent.forward.modes.confirmation import confirm_ms
-from agent.forward.modes.lanes import Turn
+from agent.forward.modes.lanes import ForwardedLane, Turn
 from agent.forward.receipts.poller import ReceiptPoller
 from agent.identity.changed import basis, note_basis
 from agent.opening import Opened, Opening

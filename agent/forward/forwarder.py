@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Final
@@ -21,11 +21,11 @@ from agent.forward.kafka.connect import check_reachable
 from agent.forward.kafka.health import TopicLink
 from agent.forward.kafka.login_files import CHECK_SECONDS, Hours, LoginFiles, SessionStop, WallSteps
 from agent.forward.kafka.topic import TopicWatch, create_command, partition_of
-from agent.forward.kafka.uplink import Uplink, open_uplink
+from agent.forward.kafka.uplink import open_uplink
 from agent.forward.modes.at_least_once import AtLeastOnce
 from agent.forward.modes.at_most_once import AtMostOnce, InDoubtRecord
 from agent.forward.modes.exactly_once import ExactlyOnce
-from agent.forward.modes.lanes import Expiry, Gathering, Turn
+from agent.forward.modes.lanes import Expiry, ForwardedLane, Gathering
 from agent.forward.modes.oversized import Oversized
 from agent.forward.modes.session import Mode, SessionContext
 from agent.store.facts import FORWARDER_STOPPED
@@ -36,22 +36,6 @@ _log = logging.getLogger(__name__)
 
 SILENCE_MS: Final = 10_000
 """How long there may be no delivery report before the broker counts as unreachable."""
-
-
-@dataclass(frozen=True, slots=True)
-class ForwardedLane:
-    """A lane, and what its forwarder shares with those of the other lanes."""
-
-    name: str = ""
-    """Empty for the default lane."""
-    turn: Turn | None = None
-    """None where there is no other lane."""
-    uplink: Uplink | None = None
-    """The cap on what all lanes send; None where there is none."""
-    time_to_live_seconds: float | None = None
-    """None where events are sent whatever their age."""
-    gather_seconds: float | None = None
-    """How long new events wait at most for others; None where they do not."""
 
 
 class Forwarder:
@@ -89,8 +73,6 @@ class Forwarder:
         self._silence_ms = silence_ms
         self._confirm_ms = confirm_ms
         self.hours = Hours(settings.hours, clock)
-        self.uplink = self._lane.uplink
-        """The cap on what is sent; None where there is none."""
         self._oversized: Oversized | None = None
         """Shared by all sessions; read from the store by the first one."""
         self._link = TopicLink(links, create_command(settings))
@@ -154,7 +136,7 @@ class Forwarder:
             after_ms = int(self._settings.oversized_after_seconds * 1000)
             self._oversized = Oversized(self._outbox, self._clock, after_ms)
         errors = LastError()
-        opened = partial(open_admin, self._settings, errors, self.uplink)
+        opened = partial(open_admin, self._settings, errors, self._lane.uplink)
         admin = opened()
         gather = self._lane.gather_seconds
         return SessionContext(
@@ -168,20 +150,19 @@ class Forwarder:
             silence_ms=self._silence_ms,
             confirm_ms=self._confirm_ms,
             wall_steps=WallSteps(self._clock),
-            uplink=self.uplink,
             gathering=Gathering(self._outbox, self._clock, gather) if gather else None,
-            lane=self._lane.name,
-            turn=self._lane.turn,
+            lane=self._lane,
             expiry=self._expiry,
             sign=open_signer(self._settings),
         )
 
     def _run_session(self, stop: threading.Event, session_stop: SessionStop) -> None:
+        lane = self._lane
         check_reachable(self._settings.bootstrap_servers, stop)
         try:
             config = producer_config(self._settings, self._mode.fixed)
-            if self.uplink is not None:
-                config |= self.uplink.statistics(self._lane.name)
+            if lane.uplink is not None:
+                config |= lane.uplink.statistics(lane.name)
             context = self._open_context()
             topic = context.watch.read_view(stop)
             context = replace(context, partition=partition_of(self._settings, self._gateway, topic.partitions))
@@ -193,10 +174,10 @@ class Forwarder:
                 session.run(session_stop)
             finally:
                 session.close()
-                if self.uplink is not None:
-                    self.uplink.producer_closed(self._lane.name)
-                if self._lane.turn is not None:
-                    self._lane.turn.ask(has_events=False)
+                if lane.uplink is not None:
+                    lane.uplink.producer_closed(lane.name)
+                if lane.turn is not None:
+                    lane.turn.ask(has_events=False)
                 if session.marked:
                     self._backoff.reset()
         except KafkaSettingsError as error:  # the start could use the settings: a file is just being replaced

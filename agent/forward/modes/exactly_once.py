@@ -97,7 +97,7 @@ class ExactlyOnce:
         # A salvage may have lost the intent, or its latest version, and kept the number of the settled one.
         number = on_disk if intent is None else max(on_disk, intent.marker.number)
         with ExitStack() as opened:
-            reader = open_reader(self._settings, self._group, LastError(), uplink=context.uplink)
+            reader = open_reader(self._settings, self._group, LastError(), uplink=context.lane.uplink)
             opened.callback(close, reader, stop)
             if intent is not None and intent.batch.topic_id == topic.id and intent.marker.number > settled:
                 self._settle(context, intent, transactional, reader, stop)

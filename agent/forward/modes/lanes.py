@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final
 
 from agent.clock import Clock
 from agent.forward.kafka.record import is_own
+from agent.forward.kafka.uplink import Uplink
 from agent.store.port import Outbox, StoredEvent
 
 WAITED_FOR_MS: Final = 10_000
@@ -36,6 +38,22 @@ class Turn:
             self._asked.pop(self, None)
         asked = tuple(self._asked.items())
         return not any(other.priority > self.priority and now - at < WAITED_FOR_MS for other, at in asked)
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardedLane:
+    """A lane, and what its forwarder shares with those of the other lanes."""
+
+    name: str = ""
+    """Empty for the default lane."""
+    turn: Turn | None = None
+    """None where there is no other lane."""
+    uplink: Uplink | None = None
+    """The cap on what all lanes send; None where there is none."""
+    time_to_live_seconds: float | None = None
+    """None where events are sent whatever their age."""
+    gather_seconds: float | None = None
+    """How long new events wait at most for others; None where they do not."""
 
 
 class Expiry:

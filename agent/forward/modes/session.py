@@ -18,9 +18,8 @@ from agent.forward.kafka.health import TopicLink
 from agent.forward.kafka.login_files import WallSteps
 from agent.forward.kafka.record import encode
 from agent.forward.kafka.topic import BY_KEY, TopicView, TopicWatch
-from agent.forward.kafka.uplink import Uplink
 from agent.forward.modes.in_flight import InFlightBatch
-from agent.forward.modes.lanes import EVENTS_MAX, Expiry, Gathering, Turn
+from agent.forward.modes.lanes import EVENTS_MAX, Expiry, ForwardedLane, Gathering
 from agent.forward.modes.oversized import TOO_LARGE_CODES, Oversized
 from agent.store.port import Outbox, StoredEvent
 from contract.record import Record
@@ -60,20 +59,15 @@ class SessionContext:
     link: TopicLink
     clock: Clock
     oversized: Oversized
+    lane: ForwardedLane
     silence_ms: int
     """How long there may be no delivery report before the broker counts as unreachable."""
     wall_steps: WallSteps
     """Counted since the session's clients were opened."""
-    uplink: Uplink | None = None
-    """The cap on what is sent; None where there is none."""
     gathering: Gathering | None = None
     """None where each event is sent at once."""
     partition: int = BY_KEY
     """That of all events; BY_KEY where the key decides it."""
-    lane: str = ""
-    """The lane's name; empty for the default lane."""
-    turn: Turn | None = None
-    """The lane's turn; None where there is no other lane."""
     expiry: Expiry | None = None
     """None where events are sent whatever their age."""
     sign: Callable[[bytes, bytes, bytes], bytes] | None = None
@@ -107,7 +101,7 @@ class Session:
 
         Twice a second each client queues 10 KiB or more (`STATISTICS_MS`), without limit, until it is polled.
         """
-        if self._context.uplink is not None:
+        if self._context.lane.uplink is not None:
             self._context.watch.serve()
             self._producer.poll(0)
             for other in others:
@@ -119,14 +113,14 @@ class Session:
         While it is another lane's turn, or the cap forbids it, or events are gathered, the producer is served.
         """
         context, after = self._context, self._cursor
-        gathering = context.gathering
+        gathering, turn, uplink = context.gathering, context.lane.turn, context.lane.uplink
         if gathering is not None and not gathering.is_due(after) and (left := gathering.seconds_left()):
-            if context.turn is not None:
-                context.turn.ask(has_events=False)
+            if turn is not None:
+                turn.ask(has_events=False)
             serve(self._producer, min(seconds, left))
             return False
-        if (context.turn is not None and not context.turn.ask(has_events=context.outbox.wait(after, 0))) or (
-            context.uplink is not None and not context.uplink.is_open()
+        if (turn is not None and not turn.ask(has_events=context.outbox.wait(after, 0))) or (
+            uplink is not None and not uplink.is_open()
         ):
             serve(self._producer, min(seconds, POLL_SECONDS_MAX))
             return False
@@ -138,16 +132,16 @@ class Session:
 
         There may be none where some of them have expired.
         """
-        uplink, expiry = self._context.uplink, self._context.expiry
+        uplink, expiry = self._context.lane.uplink, self._context.expiry
         bytes_max = BATCH_BYTES_MAX if uplink is None else min(BATCH_BYTES_MAX, uplink.bytes_max)
         events = self._context.outbox.read(self._cursor, BATCH_EVENTS_MAX, bytes_max)
         return events if expiry is None else expiry.unexpired(events)
 
     def _count_for_cap(self, events: Sequence[StoredEvent]) -> None:
         """Count events on a capped uplink when the producer takes them: some that were read may wait."""
-        if self._context.uplink is not None:
-            size = sum(len(event.tail) for event in events)
-            self._context.uplink.hand_over(len(events), size, self._context.lane)
+        lane = self._context.lane
+        if lane.uplink is not None:
+            lane.uplink.hand_over(len(events), sum(len(event.tail) for event in events), lane.name)
 
     def _hand_over(self, event: StoredEvent, batch: InFlightBatch, check: Callable[[], None]) -> bool:
         """Hand an event to the producer as part of a batch; return False where it is too large.

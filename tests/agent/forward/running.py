@@ -10,7 +10,8 @@ from random import Random
 
 from agent.clock import Clock, SystemClock
 from agent.config.settings import KafkaSettings, ReceiptSettings
-from agent.forward.forwarder import ForwardedLane, Forwarder
+from agent.forward.forwarder import Forwarder
+from agent.forward.modes.lanes import ForwardedLane
 from agent.forward.receipts.poller import ReceiptPoller
 from agent.store.port import Outbox
 from agent.telemetry.links import Links

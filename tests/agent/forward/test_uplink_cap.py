@@ -12,9 +12,9 @@ import pytest
 
 from agent.clock import SystemClock
 from agent.config.settings import KafkaSettings
-from agent.forward.forwarder import SILENCE_MS, ForwardedLane
+from agent.forward.forwarder import SILENCE_MS
 from agent.forward.kafka.uplink import open_uplink
-from agent.forward.modes.lanes import Turn
+from agent.forward.modes.lanes import ForwardedLane, Turn
 from contract.event import Event
 from tests.agent.forward.broker import KafkaTopic, LinkedTopic
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded

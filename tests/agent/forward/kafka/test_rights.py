@@ -27,7 +27,7 @@ from agent.cli.doctor.kafka import KafkaConnection, check_broker, check_rights, 
 from agent.cli.doctor.receipts import check_receipts
 from agent.cli.doctor.rights import EVERYTHING, check_excess, check_transactional_ids
 from agent.config.settings import KafkaSettings, ReceiptSettings
-from agent.forward.forwarder import ForwardedLane
+from agent.forward.modes.lanes import ForwardedLane
 from contract import topics
 from simulators.evidence.topic import Topic, reading
 from tests.agent.forward.broker import GROUP, KafkaTopic

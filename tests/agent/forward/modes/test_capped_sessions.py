@@ -12,11 +12,11 @@ import pytest
 from agent.clock import SystemClock
 from agent.config.settings import KafkaSettings
 from agent.forward.facts import read_oversized
-from agent.forward.forwarder import SILENCE_MS, ForwardedLane
+from agent.forward.forwarder import SILENCE_MS
 from agent.forward.kafka.health import REACHABLE
 from agent.forward.kafka.uplink import Properties, Uplink
 from agent.forward.modes import oversized
-from agent.forward.modes.lanes import Turn
+from agent.forward.modes.lanes import ForwardedLane, Turn
 from agent.store.facts import OVERSIZED
 from agent.telemetry.links import LinkName
 from tests.agent.forward.broker import KafkaTopic

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.forward.forwarder import ForwardedLane
-from agent.forward.modes.lanes import WAITED_FOR_MS, Expiry, Turn
+from agent.forward.modes.lanes import WAITED_FOR_MS, Expiry, ForwardedLane, Turn
 from contract.event import Event, gateway_device
 from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.events import readings

@@ -9,9 +9,8 @@ import pytest
 
 from agent.clock import SystemClock
 from agent.config.settings import KafkaSettings
-from agent.forward.forwarder import ForwardedLane
 from agent.forward.kafka.login_files import Hours, LoginFiles, SessionStop
-from agent.forward.modes.lanes import EVENTS_MAX, STOP_MS_MAX, Gathering, Turn
+from agent.forward.modes.lanes import EVENTS_MAX, STOP_MS_MAX, ForwardedLane, Gathering, Turn
 from agent.store.port import Batch, Offsets
 from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.checks import wait_until_forwarded

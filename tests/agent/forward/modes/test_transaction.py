@@ -14,6 +14,7 @@ from agent.forward.errors import SessionError
 from agent.forward.kafka.client import LastError
 from agent.forward.modes.exactly_once import TransactionalSession
 from agent.forward.modes.in_flight import InFlightBatch
+from agent.forward.modes.lanes import ForwardedLane
 from agent.forward.modes.session import SessionContext
 from agent.forward.modes.transaction import Intent, Marker, parse_marker, read_intent
 from agent.forward.modes.transactional import TransactionalProducer
@@ -76,7 +77,7 @@ def test_a_transaction_that_has_failed_meanwhile_is_reported_with_its_reason() -
         def send_offsets_to_transaction(self, *_: Any) -> None:
             raise KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed"))
 
-    parts = SimpleNamespace(topic="events", gateway="gw1", partition=-1, sign=None, uplink=None)
+    parts = SimpleNamespace(topic="events", gateway="gw1", partition=-1, sign=None, lane=ForwardedLane())
     context = cast("SessionContext", parts)
     transactions = TransactionalProducer(cast("Any", FailedProducer()), LastError(), None, 9.0)
     topic = cast("Any", SimpleNamespace(leader_epochs={}))
