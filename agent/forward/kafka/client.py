@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from agent.config import files
 from agent.config.settings import KafkaSettings
-from agent.forward.errors import KafkaSettingsError, UnreachableError
+from agent.forward.errors import KafkaSettingsError, SessionError, UnreachableError
 from agent.forward.kafka.msk_iam import with_login
 from agent.forward.kafka.uplink import Uplink
 from contract.files import PropertiesError, parse_properties
@@ -80,6 +80,11 @@ class LastError:
         self.text = error.str()
         if error.fatal() or error.code() == KafkaError._FATAL:
             self.fatal = self.text
+
+    def check(self) -> None:
+        """Raise SessionError after a fatal error."""
+        if self.fatal is not None:
+            raise SessionError(self.fatal)
 
 
 def producer_config(settings: KafkaSettings, fixed: Mapping[str, str | None]) -> dict[str, Any]:

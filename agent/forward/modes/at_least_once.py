@@ -157,8 +157,7 @@ class PipelinedSession(Session):
     def _check(self) -> None:
         """Raise SessionError where a delivery or the whole producer has failed."""
         self._context.wall_steps.check()
-        if self._errors.fatal is not None:
-            raise SessionError(self._errors.fatal)
+        self._errors.check()
         failed = self._window.advance()
         if failed is not None:
             self._refuse(failed)

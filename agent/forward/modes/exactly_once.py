@@ -281,7 +281,7 @@ class TransactionalSession(Session):
         self._count_for_cap(events)
         try:
             for event in events:
-                if not self._hand_over(event, in_flight, self._transactional.check):
+                if not self._hand_over(event, in_flight, self._errors.check):
                     self._context.oversized.refused(event, self._size(event))
                     return False
         except SessionError as error:
@@ -299,7 +299,7 @@ class TransactionalSession(Session):
         while in_flight.unreported:
             serve(self._producer, REPORT_SECONDS)
             self._context.wall_steps.check()
-            self._transactional.check()
+            self._errors.check()
             if silence.lasts(in_flight.unreported):
                 self._context.link.report_failure(UnreachableError(self._errors.text or str(silence)))
             if stop.is_set():

@@ -90,11 +90,6 @@ class TransactionalProducer:
             return describe(error)
         return failure
 
-    def check(self) -> None:
-        """Raise SessionError after a fatal error."""
-        if self.errors.fatal is not None:
-            raise SessionError(self.errors.fatal)
-
 
 def step(call: Any, what: str, errors: LastError, stop: threading.Event, seconds_max: float = STEP_SECONDS_MAX) -> Any:
     """Call with a deadline; raise SessionError where the call fails, UnreachableError where it hangs."""
