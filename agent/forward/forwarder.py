@@ -21,7 +21,6 @@ from agent.forward.kafka.connect import check_reachable
 from agent.forward.kafka.health import TopicLink
 from agent.forward.kafka.login_files import CHECK_SECONDS, Hours, LoginFiles, SessionStop, WallSteps
 from agent.forward.kafka.topic import TopicWatch, create_command, partition_of
-from agent.forward.kafka.uplink import open_uplink
 from agent.forward.modes.at_least_once import AtLeastOnce
 from agent.forward.modes.at_most_once import AtMostOnce, InDoubtRecord
 from agent.forward.modes.exactly_once import ExactlyOnce
@@ -55,21 +54,19 @@ class Forwarder:
         links: Links,
         random: Random,
         *,
+        lane: ForwardedLane,
         silence_ms: int = SILENCE_MS,
         confirm_ms: int = 0,
-        lane: ForwardedLane | None = None,
     ) -> None:
-        """Create it; `lane` is None where there is no other lane."""
         self._settings = settings
         self._gateway = gateway
         self._outbox = outbox
         self._clock = clock
         self._backoff = Backoff(random)
-        alone = ForwardedLane(uplink=open_uplink(settings, clock), gather_seconds=settings.gather_seconds)
-        self._lane = alone if lane is None else lane
-        lifetime = self._lane.time_to_live_seconds
+        self._lane = lane
+        lifetime = lane.time_to_live_seconds
         self._expiry = None if lifetime is None else Expiry(outbox, lifetime)
-        self._mode = mode_of(settings, gateway, self._lane.name)
+        self._mode = mode_of(settings, gateway, lane.name)
         self._silence_ms = silence_ms
         self._confirm_ms = confirm_ms
         self.hours = Hours(settings.hours, clock)

@@ -11,6 +11,7 @@ from random import Random
 from agent.clock import Clock, SystemClock
 from agent.config.settings import KafkaSettings, ReceiptSettings
 from agent.forward.forwarder import Forwarder
+from agent.forward.kafka.uplink import open_uplink
 from agent.forward.modes.lanes import ForwardedLane
 from agent.forward.receipts.poller import ReceiptPoller
 from agent.store.port import Outbox
@@ -35,6 +36,7 @@ def forwarding(
     """Forward while the block runs; yield the reported states of its connection."""
     clock = clock or SystemClock()
     links = Links(clock)
+    lane = lane or ForwardedLane(uplink=open_uplink(settings, clock), gather_seconds=settings.gather_seconds)
     with running(Forwarder(settings, gateway, outbox, clock, links, Random(7), silence_ms=silence_ms, lane=lane).run):
         yield links
 

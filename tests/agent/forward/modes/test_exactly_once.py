@@ -17,6 +17,7 @@ from agent.clock import SystemClock
 from agent.forward.forwarder import Forwarder
 from agent.forward.kafka.client import LastError
 from agent.forward.kafka.health import CLONED, REACHABLE
+from agent.forward.modes.lanes import ForwardedLane
 from agent.forward.modes.session import SessionContext
 from agent.forward.modes.transaction import Intent, Marker, read_intent
 from agent.forward.modes.transactional import TransactionalProducer, abort_hanging_transaction
@@ -64,10 +65,9 @@ class MortalOutbox(MemoryOutbox):
 
 
 def run_until_death(kafka: KafkaTopic, outbox: MemoryOutbox, gateway: str) -> None:
+    parts = (kafka.settings(MODE), gateway, outbox, SystemClock(), Links(SystemClock()), Random(7))
     with pytest.raises(DeathError):
-        Forwarder(kafka.settings(MODE), gateway, outbox, SystemClock(), Links(SystemClock()), Random(7)).run(
-            threading.Event()
-        )
+        Forwarder(*parts, lane=ForwardedLane()).run(threading.Event())
 
 
 @pytest.mark.guarantee(4)
