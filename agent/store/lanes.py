@@ -140,8 +140,6 @@ class LaneStores:
     @property
     def commit_durations(self) -> CommitDurations:
         """How long the commits of all stores took, since the start."""
-        if not self._others:
-            return self._default.commit_durations
         return CommitDurations.total([store.commit_durations for store in self.by_lane.values()])
 
 
