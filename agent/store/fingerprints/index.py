@@ -87,12 +87,6 @@ class FingerprintIndex:
                 return entry.position
         return None
 
-    def __len__(self) -> int:
-        """Count the fingerprints, forgotten ones included until they are removed."""
-        return sum(len(memtable) for memtable in self._memtables) + sum(
-            segment.count for segment in self._segments.values()
-        )
-
     def forget(self, first: int, last: int) -> None:
         """Forget the fingerprints of a range of positions: the sensor may send those events again."""
         self._forgotten.add(first, last)
