@@ -79,7 +79,7 @@ def _list_scenarios(arguments: Sequence[str]) -> int:
         )
         return 0 if arguments[0] in ("-h", "--help") else _USAGE
     for name, scenario in shipped().items():
-        needs = "--local" if scenario.targets is None else " ".join(sorted(scenario.targets))
+        needs = " ".join(sorted(scenario.targets))
         print(f"{name:>24}  {needs:9}  {scenario.description}")
     return 0
 

@@ -16,7 +16,6 @@ from simulators.sensors.mapped_network import MappedNetwork
 from simulators.sensors.relay import Relay
 from simulators.sensors.reporter import NonConfirmableSensor, Reporter
 from simulators.sensors.store_and_forward import StoreAndForwardSensor
-from simulators.sensors.zigbee2mqtt import Zigbee2MqttObserver
 from simulators.sensors.zigbee_network import ZigbeeNetwork
 
 RELAYED = 5
@@ -55,9 +54,6 @@ async def play(plans: Sequence[FleetPlan], field: Field) -> None:
         for number, plan in enumerate(plans):
             if plan.kind in NETWORKS:
                 runs.append(NETWORKS[plan.kind](field, plan, number).run)
-                continue
-            if plan.kind is SensorKind.ZIGBEE2MQTT:
-                runs.append(Zigbee2MqttObserver(field, plan, number).run)
                 continue
             for place in range(plan.sensors):
                 if plan.kind is SensorKind.HTTP:

@@ -30,8 +30,6 @@ class SensorKind(StrEnum):
     """Relays that post the events of several devices over HTTP."""
     ZIGBEE = "zigbee"
     """A simulated Zigbee network: devices of real models, published to an MQTT broker."""
-    ZIGBEE2MQTT = "zigbee2mqtt"
-    """Thermometers of the real Zigbee2MQTT without a radio; only with --local, and needs npm."""
     MAPPED = "mapped"
     """Devices of other products, published to an MQTT broker in their own formats, which mappings read."""
 
@@ -41,7 +39,7 @@ class SensorKind(StrEnum):
         return _PROTOCOLS.get(self, "coap")
 
 
-_PROTOCOLS = {"http": "http", "zigbee": "mqtt", "zigbee2mqtt": "mqtt", "mapped": "mqtt"}
+_PROTOCOLS = {"http": "http", "zigbee": "mqtt", "mapped": "mqtt"}
 
 
 class Bug(StrEnum):
@@ -254,10 +252,8 @@ class Scenario:
             raise ValueError("seconds and speed: expected more than 0")
 
     @property
-    def targets(self) -> frozenset[str] | None:
-        """The schemes of the targets that its sensors need in the field; None where it runs only with --local."""
-        if any(plan.kind is SensorKind.ZIGBEE2MQTT for plan in self.fleets):
-            return None
+    def targets(self) -> frozenset[str]:
+        """The schemes of the targets that its sensors need in the field."""
         return frozenset(plan.kind.protocol for plan in self.fleets)
 
 

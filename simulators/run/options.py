@@ -107,8 +107,6 @@ def _token(parser: argparse.ArgumentParser, file: Path | None) -> str | None:
 
 
 def _check_targets(parser: argparse.ArgumentParser, scenario: Scenario, targets: Mapping[str, tuple[str, int]]) -> None:
-    if scenario.targets is None:
-        parser.error(f"{scenario.name} starts a Zigbee2MQTT of its own: only with --local")
     missing = sorted(scenario.targets - targets.keys())
     if missing:
         parser.error(f"{scenario.name} has sensors that need --target {missing[0]}://HOST")

@@ -18,7 +18,7 @@ from simulators.link.tcp import StreamLink
 from simulators.link.udp import Link
 from simulators.scenario import Scenario, SensorKind
 from simulators.sensors.endpoint import Timing
-from simulators.sensors.field import Field, Source, Targets
+from simulators.sensors.field import Field, Targets
 
 SAMPLE_SECONDS = 1.0
 STATUS_SECONDS_MAX = 2.0
@@ -38,7 +38,6 @@ async def link_to(
     http: Address | None,
     mqtt: Address | None,
     token: str | None,
-    zigbee2mqtt: Source | None = None,
 ) -> AsyncIterator[Targets]:
     """Open the emulated links that the scenario's sensors need, in front of their targets."""
     kinds = {plan.kind for plan in scenario.fleets}
@@ -58,7 +57,6 @@ async def link_to(
             http=await stream(http, SensorKind.HTTP),
             http_token=token,
             mqtt=await stream(mqtt, SensorKind.ZIGBEE, SensorKind.MAPPED),
-            zigbee2mqtt=zigbee2mqtt,
             register_peer=(lambda _port, _name: None) if radio is None else radio.register_peer,
         )
 

@@ -126,7 +126,7 @@ async def _play_local(options: RunOptions, services: Services, ledger: Ledger, d
     first = services.gateways[0]
     coap = [gateway.address for gateway in services.gateways]
     mqtt = None if services.mosquitto is None else ("127.0.0.1", services.mosquitto.port)
-    links = play.link_to(scenario, options.seed, coap, first.http_address, mqtt, None, services.source)
+    links = play.link_to(scenario, options.seed, coap, first.http_address, mqtt, None)
     async with links as targets, asyncio.TaskGroup() as tasks:
         sensors = sum(plan.sensors for plan in scenario.fleets)
         display.phase(f"{scenario.name}: {sensors:,} sensors report for {scenario.seconds:g} s, then settle")
@@ -175,8 +175,7 @@ def judge_local(ledger_file: Path, home: Path, services: Services, statuses: Seq
             gateways=len(services.gateways),
             complete=evidence.ended,
             settled=unreceipted == 0,
-            # A publication of Zigbee2MQTT may be in Kafka before the observer has received it.
-            one_clock=services.zigbee2mqtt is None,
+            one_clock=True,
         )
         verdict = judge(evidence, scope)
         verdict = replace(verdict, unreceipted=unreceipted if evidence.ended else 0)

@@ -14,12 +14,10 @@ from simulators.errors import RunError
 from simulators.run.gateway import Gateway, GatewayOptions
 from simulators.run.job import Job
 from simulators.scenario import FaultKind, Scenario, SensorKind
-from simulators.sensors.field import Source
 from simulators.sensors.mapped_network import PRODUCTS
 from simulators.services.kafka.broker import Broker
 from simulators.services.mosquitto import Mosquitto
 from simulators.services.service import ProcessService
-from simulators.services.zigbee2mqtt import Zigbee2Mqtt
 
 _MARKER = ".oncegate-sim"
 """Marks a folder that a run may empty."""
@@ -44,7 +42,6 @@ class Services:
     gateways: list[Gateway]
     job: Job
     mosquitto: Mosquitto | None = None
-    zigbee2mqtt: Zigbee2Mqtt | None = None
     down: set[str] = field(default_factory=set)
     supervised: frozenset[str] = frozenset()
     """The services that a Supervisor watches; of the others, one that ends by itself ends the run."""
@@ -57,15 +54,8 @@ class Services:
     @property
     def by_name(self) -> dict[str, ProcessService]:
         """All services by the names that faults and messages use."""
-        named = {"kafka": self.broker, "job": self.job, "mosquitto": self.mosquitto, "zigbee2mqtt": self.zigbee2mqtt}
+        named = {"kafka": self.broker, "job": self.job, "mosquitto": self.mosquitto}
         return {**self.agents, **{name: service for name, service in named.items() if service is not None}}
-
-    @property
-    def source(self) -> Source | None:
-        """The Zigbee2MQTT as sensors see it."""
-        if self.zigbee2mqtt is None or self.mosquitto is None:
-            return None
-        return Source(("127.0.0.1", self.mosquitto.port), self.zigbee2mqtt.devices, self.zigbee2mqtt.report)
 
     def unexpected_end(self) -> str | None:
         """Return a message about an unsupervised service that has ended by itself, with the end of its log, or None."""
@@ -128,15 +118,7 @@ async def started(scenario: Scenario, folder: Path, overrides: Overrides, displa
                 gateways[-1].set_clock(scenario.gateway.clock_offset_seconds)
             await _start(stack, gateways[-1])
         await asyncio.to_thread(job.wait)
-        services = Services(broker, gateways, job, mosquitto)
-        thermometers = sum(plan.sensors for plan in scenario.fleets if plan.kind is SensorKind.ZIGBEE2MQTT)
-        if mosquitto is not None and thermometers:
-            display.phase("starting Zigbee2MQTT (the first time npm fetches it, about 200 MB)")
-            services.zigbee2mqtt = await asyncio.to_thread(
-                Zigbee2Mqtt, folder / "zigbee2mqtt", mosquitto.port, devices=thermometers, reports=thermometers
-            )
-            await _start(stack, services.zigbee2mqtt)
-        yield services
+        yield Services(broker, gateways, job, mosquitto)
 
 
 async def _start(stack: ExitStack, service: ProcessService) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from random import Random
 
@@ -15,16 +15,6 @@ POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """A Zigbee2MQTT whose devices report on demand."""
-
-    broker: tuple[str, int]
-    devices: Mapping[str, str]
-    """Device URNs by the names in its topics."""
-    report: Callable[[], None]
-
-
-@dataclass(frozen=True, slots=True)
 class Targets:
     """The address that sensors send to, for each protocol; None where the run has no such sensors."""
 
@@ -32,7 +22,6 @@ class Targets:
     http: tuple[str, int] | None = None
     http_token: str | None = None
     mqtt: tuple[str, int] | None = None
-    zigbee2mqtt: Source | None = None
     register_peer: Callable[[int, object], None] = lambda _port, _name: None
     """Called with each sensor's port and name, so that the link can identify it."""
 

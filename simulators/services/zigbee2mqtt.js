@@ -9,7 +9,6 @@ const {Adapter} = require(path.join(herdsman, 'adapter'));
 const Zcl = require(path.join(herdsman, 'zspec', 'zcl'));
 
 const REPORTS = Number(process.env.ONCEGATE_REPORTS);
-const PER_TURN = Number(process.env.ONCEGATE_REPORTS_PER_TURN);
 const DEVICES = Number(process.env.ONCEGATE_DEVICES);
 const TURN_MS = 10;
 const FIRST_ADDRESS = 0x1234;
@@ -45,13 +44,8 @@ class RadiolessAdapter extends Adapter {
     emitReports() {
         let number = 0;
         const timer = setInterval(() => {
-            for (let turn = 0; turn < PER_TURN; turn++) {
-                if (number >= REPORTS) {
-                    clearInterval(timer);
-                    return;
-                }
-                this.emitReport(number++);
-            }
+            if (number >= REPORTS) clearInterval(timer);
+            else this.emitReport(number++);
         }, TURN_MS);
     }
 

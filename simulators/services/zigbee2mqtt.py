@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Mapping
 from pathlib import Path
 
 from simulators.services.install import npm
@@ -17,6 +16,7 @@ NODE_VERSION = "22.23.3"
 """Zigbee2MQTT needs 22.2 or newer; npm installs this one."""
 START_SECONDS_MAX = 90.0
 FIRST_TEMPERATURE = 10.0
+DEVICES = 2
 _PRELOADED = Path(__file__).with_suffix(".js")
 _FIRST_ADDRESS = 0x1234
 _FIRST_IEEE_ADDRESS = 0x00158D0001234567
@@ -28,33 +28,18 @@ def ieee_address(device: int) -> str:
 
 
 class Zigbee2Mqtt(ProcessService):
-    """A Zigbee2MQTT with thermometers t0, t1 …; `settings` override the default ones, section by section.
+    """A Zigbee2MQTT as after its installation, with thermometers t0 and t1, which send a number of reports."""
 
-    None removes a key, so that Zigbee2MQTT's own default applies.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        port: int,
-        *,
-        devices: int = 2,
-        reports: int = 500,
-        reports_per_turn: int = 2,
-        settings: Mapping[str, Mapping[str, object]] | None = None,
-    ) -> None:
+    def __init__(self, folder: Path, port: int, reports: int) -> None:
         self._folder = folder.absolute()
         self._port = port
-        self._devices = devices
-        self._settings = settings or {}
         modules = npm.install(f"zigbee2mqtt-{VERSION}", (f"node@{NODE_VERSION}", f"zigbee2mqtt@{VERSION}"))
         environment = {
             "GIT_DIR": str(self._folder / "none"),  # inside a Git checkout it would rebuild itself
             "ZIGBEE2MQTT_DATA": str(self._folder),
             "ONCEGATE_NODE_MODULES": str(modules),
             "ONCEGATE_REPORTS": str(reports),
-            "ONCEGATE_REPORTS_PER_TURN": str(reports_per_turn),
-            "ONCEGATE_DEVICES": str(devices),
+            "ONCEGATE_DEVICES": str(DEVICES),
         }
         node = str(modules / ".bin" / "node")
         arguments = (node, "-r", str(_PRELOADED), str(modules / "zigbee2mqtt" / "index.js"))
@@ -67,7 +52,7 @@ class Zigbee2Mqtt(ProcessService):
         self._folder.mkdir(parents=True, exist_ok=True)
         if not (self._folder / "configuration.yaml").exists():
             (self._folder / "configuration.yaml").write_text(json.dumps(self._configuration()))  # JSON is YAML
-            lines = [_coordinator(), *(_thermometer(device) for device in range(self._devices))]
+            lines = [_coordinator(), *map(_thermometer, range(DEVICES))]
             (self._folder / "database.db").write_text("\n".join(json.dumps(line) for line in lines))
         self.process.start()
         self.process.wait_for_log("Zigbee2MQTT started!", START_SECONDS_MAX)
@@ -75,14 +60,15 @@ class Zigbee2Mqtt(ProcessService):
     @property
     def devices(self) -> dict[str, str]:
         """The thermometers' URNs by name."""
-        return {f"t{device}": f"urn:dev:mac:{ieee_address(device)[2:]}" for device in range(self._devices)}
+        return {f"t{device}": f"urn:dev:mac:{ieee_address(device)[2:]}" for device in range(DEVICES)}
 
     def report(self) -> None:
-        """Trigger reports of all thermometers; temperatures start at 10.00 degrees and grow by a hundredth."""
+        """Trigger the reports; temperatures start at 10.00 degrees and grow by a hundredth."""
         os.kill(self.process.pid, signal.SIGUSR2)
 
     def _configuration(self) -> dict[str, object]:
-        sections: dict[str, dict[str, object]] = {
+        return {
+            "version": 5,
             "mqtt": {"base_topic": "zigbee2mqtt", "server": f"mqtt://127.0.0.1:{self._port}", "version": 5},
             "serial": {"port": "/dev/null", "adapter": "zstack"},
             "frontend": {"enabled": False},
@@ -90,19 +76,13 @@ class Zigbee2Mqtt(ProcessService):
             "advanced": {
                 "log_level": "info",
                 "log_output": ["console"],
-                "last_seen": "epoch",
-                "cache_state_send_on_startup": False,
                 "network_key": [1, 3, 5, 7, 9, 11, 13, 15, 0, 2, 4, 6, 8, 10, 12, 13],
                 "pan_id": 6754,
                 "ext_pan_id": [221] * 8,
                 "channel": 11,
             },
-            "device_options": {"qos": 1},
-            "devices": {ieee_address(device): {"friendly_name": f"t{device}"} for device in range(self._devices)},
+            "devices": {ieee_address(device): {"friendly_name": f"t{device}"} for device in range(DEVICES)},
         }
-        given = {name: {**section, **self._settings.get(name, {})} for name, section in sections.items()}
-        kept = {name: {key: value for key, value in each.items() if value is not None} for name, each in given.items()}
-        return {"version": 5, **kept}
 
 
 def _coordinator() -> dict[str, object]:

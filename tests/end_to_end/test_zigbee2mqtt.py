@@ -30,8 +30,6 @@ pytestmark = [
     *(pytest.mark.heavy, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(3 * SECONDS_MAX)),
     pytest.mark.skipif(programs.find("npm") is None, reason="npm fetches Zigbee2MQTT; run: sudo apt-get install npm"),
 ]
-FRESH = {"advanced": {"last_seen": None, "cache_state_send_on_startup": None}, "device_options": {"qos": None}}
-"""Without the settings that doctor asks for: Zigbee2MQTT's own defaults apply."""
 
 
 class Machines:
@@ -113,7 +111,7 @@ def add_lines(configuration: Path, lines: str) -> None:
 def test_five_commands_lead_from_a_fresh_zigbee2mqtt_to_the_table(tmp_path: Path, stack: ExitStack) -> None:
     mosquitto = stack.enter_context(Mosquitto(tmp_path / "mosquitto"))
     kafka = stack.enter_context(Broker(tmp_path / "kafka"))
-    source = stack.enter_context(Zigbee2Mqtt(tmp_path / "zigbee2mqtt", mosquitto.port, reports=REPORTS, settings=FRESH))
+    source = stack.enter_context(Zigbee2Mqtt(tmp_path / "zigbee2mqtt", mosquitto.port, REPORTS))
     machines = Machines(tmp_path, kafka, mosquitto)
 
     begun = time.monotonic()

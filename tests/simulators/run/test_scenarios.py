@@ -14,8 +14,8 @@ from simulators.run.play import Stop
 from simulators.run.run import run
 from simulators.scenario import find, shipped
 
-ELSEWHERE = {"layers", "zigbee2mqtt"}
-"""The one for a benchmark, and the one with a test of its own."""
+ELSEWHERE = {"layers"}
+"""The one for a benchmark."""
 
 
 @pytest.mark.guarantee(0)
