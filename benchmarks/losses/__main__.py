@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks import report
 from benchmarks.agent import programs
 from benchmarks.losses import contest
-from benchmarks.losses.contest import Outcome
 from benchmarks.losses.gateways import (
     EACH_CHANGE,
     EACH_SECOND,
@@ -30,6 +24,7 @@ from benchmarks.losses.gateways import (
     Telegraf,
     ThingsBoard,
 )
+from benchmarks.report import Figure
 from simulators.services.kafka.broker import Broker
 
 BUILD = Path(__file__).parents[2] / "build"
@@ -50,15 +45,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=SEED, help="of the lost responses (default: %(default)s)")
     options = parser.parse_args()
     BUILD.mkdir(exist_ok=True)
-    outcomes, taken = [], []
+    figures: list[Figure] = []
     for name in options.only or _NAMES:
         with TemporaryDirectory(dir=BUILD, prefix="losses-") as folder, _gateway(name, Path(folder)) as gateway:
-            outcomes.append(contest.run(name, gateway, options.seed))
-            measured = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            taken.append({**asdict(outcomes[-1]), "measured": measured, "load": round(os.getloadavg()[1], 1)})
-    _show(outcomes)
-    if not options.only:
-        print(_keep(taken, options.seed))
+            outcome = contest.run(gateway, options.seed)
+        report.progress(f"{name}: {outcome}")
+        figures.append(Figure(f"{name}: lost", outcome.lost, "events", details=asdict(outcome)))
+        figures.append(Figure(f"{name}: duplicated", outcome.duplicated, "events"))
+    settings = {"events": contest.EVENTS, "sensors": contest.SENSORS, "response_loss": contest.RESPONSE_LOSS}
+    report.conclude("losses", figures, is_kept=not options.only, seed=options.seed, **settings)
 
 
 @contextmanager
@@ -73,30 +68,6 @@ def _gateway(name: str, folder: Path) -> Iterator[Gateway]:
         yield QosTwo(folder / "gateway", _QOS_TWO[name])
     else:
         yield ThingsBoard(folder / "gateway") if name == "thingsboard" else Nats(folder / "gateway")
-
-
-def _show(outcomes: list[Outcome]) -> None:
-    table = Table("gateway", "events", "acknowledged", "transmissions", "kills", "lost", "duplicated")
-    for one in outcomes:
-        table.add_row(*map(str, asdict(one).values()))
-    Console().print(table)
-
-
-def _keep(taken: list[dict[str, object]], seed: int) -> Path:
-    file = report.FOLDER / "losses.json"
-    document = {
-        "benchmark": "losses",
-        "machine": {name: value for name, value in report.machine().items() if name != "load"},
-        "settings": {
-            "seed": seed,
-            "events": contest.EVENTS,
-            "sensors": contest.SENSORS,
-            "response_loss": contest.RESPONSE_LOSS,
-        },
-        "outcomes": taken,
-    }
-    file.write_text(json.dumps(document, indent=2) + "\n")
-    return file
 
 
 if __name__ == "__main__":

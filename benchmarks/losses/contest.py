@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from random import Random
@@ -26,11 +25,8 @@ STEP_SECONDS = 0.1
 class Outcome:
     """The result of a run."""
 
-    gateway: str
-    events: int
     acknowledged: int
     transmissions: int
-    kills: int
     lost: int
     """Acknowledged, and not at the far end."""
     duplicated: int
@@ -74,10 +70,9 @@ class SequentialSensors:
         return acked
 
 
-def run(name: str, gateway: Gateway, seed: int, report: Callable[[str], None] = print) -> Outcome:
+def run(gateway: Gateway, seed: int) -> Outcome:
     """Play the run, and compare what was acknowledged with what has arrived."""
     sensors = SequentialSensors(gateway, seed)
-    kills = 0
 
     def reached(share: float, seconds: float = 120.0) -> None:
         deadline = time.monotonic() + seconds
@@ -85,9 +80,7 @@ def run(name: str, gateway: Gateway, seed: int, report: Callable[[str], None] = 
             time.sleep(STEP_SECONDS)
 
     def kill() -> None:
-        nonlocal kills
         gateway.kill()
-        kills += 1
         gateway.start()
 
     gateway.start()
@@ -115,9 +108,7 @@ def run(name: str, gateway: Gateway, seed: int, report: Callable[[str], None] = 
         gateway.kill()
     lost = len(sensors.acked - arrived.keys())
     doubled = sum(count - 1 for count in arrived.values())
-    outcome = Outcome(name, EVENTS, len(sensors.acked), sensors.transmissions, kills, lost, doubled)
-    report(str(outcome))
-    return outcome
+    return Outcome(len(sensors.acked), sensors.transmissions, lost, doubled)
 
 
 def _settled(gateway: Gateway, acked: set[int]) -> Counter[int]:
