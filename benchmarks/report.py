@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 
 from rich.console import Console
@@ -49,6 +49,11 @@ def middle(
 ) -> Figure:
     """Return the median over the rounds as a figure, with the value of each round in its details."""
     return against(name, median(each), unit, goal, at_least=at_least, each=list(each), **details)
+
+
+def p99(values: Sequence[float]) -> float:
+    """Return the 99th percentile."""
+    return quantiles(values, n=100)[98]
 
 
 def parser(name: str, text: str | None, parts: Iterable[str] = ()) -> argparse.ArgumentParser:

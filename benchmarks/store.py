@@ -158,7 +158,7 @@ def growth(bench: StoreBench, folder: Path) -> None:
 
 def drain(bench: StoreBench) -> None:
     """Drain equal backlogs from the store and from Telegraf's disk buffer, in turns, into one broker."""
-    folder, form, has_telegraf = bench.folder / "drain", programs.compiled(), store_telegraf.available()
+    folder, form, has_telegraf = bench.folder / "drain", programs.compiled(), programs.telegraf() is not None
     ours: list[StoreDrain] = []
     theirs: list[TelegrafDrain] = []
     with bench.store("drain/filled", bench.drained, bench.drained) as filled, Broker(folder / "kafka") as broker:

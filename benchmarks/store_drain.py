@@ -10,19 +10,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import quantiles
 
 from confluent_kafka import Producer
 
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database, tables
+from benchmarks.agent import contenders
 from benchmarks.agent.programs import Form
+from benchmarks.report import p99
 from benchmarks.store_fill import DEVICES, GATEWAY
 from benchmarks.usage import cpu_seconds
 from contract.record import HEADERS
 from simulators import wire
 from simulators.services.kafka.broker import Broker
-from simulators.services.process import Command, Process
+from simulators.services.process import Process
 
 TOPIC = "oncegate.events"
 INGEST_PER_SECOND = 1_000
@@ -61,15 +62,13 @@ def agent_on(
 
     Yield it, and its CoAP port.
     """
-    configuration = folder / "oncegate.toml"
-    configuration.write_text(
-        f'[gateway]\nid = "{GATEWAY}"\nstate_dir = "{folder / "state"}"\n[store]\n{store}\n'
-        f'[coap]\nbind = "[::1]:0"\n[http]\nenabled = false\n[receipts]\nenabled = false\n[kafka]\n{kafka}\n'
+    settings = (
+        f'[store]\n{store}\n[coap]\nbind = "[::1]:0"\n[http]\nenabled = false\n'
+        f"[receipts]\nenabled = false\n[kafka]\n{kafka}\n"
     )
-    command = (str(python), "-P", "-m", "agent.cli.main", "run", "--config", str(configuration))
-    with Process(Command("agent", command, folder / "agent.log", environment=environment or {})) as agent:
-        agent.wait_for_log("agent=ready")
-        yield agent, int(agent.log().split("agent=ready")[1].split("]:")[1].split()[0])
+    with contenders.agent(folder, GATEWAY, settings, python, environment) as agent:
+        agent.wait_for_log(contenders.AGENT_READY)
+        yield agent, int(agent.log().split(contenders.AGENT_READY)[1].split("]:")[1].split()[0])
 
 
 def drain(form: Form, broker: Broker, folder: Path, waiting: int) -> StoreDrain:
@@ -107,11 +106,6 @@ def _watch(store: Path, waiting: int, port: int, pid: int) -> StoreDrain:
             (now - done) / seconds, used / (now - done) * 1e6,
             p99(meanwhile), len(meanwhile) / seconds, p99(afterwards),
         )  # fmt: skip
-
-
-def p99(values: list[float]) -> float:
-    """Return the 99th percentile."""
-    return quantiles(values, n=100)[98]
 
 
 def delivered(reader: sqlite3.Connection) -> int:

@@ -11,7 +11,8 @@ from pathlib import Path
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database, disk_space, tables
 from benchmarks.agent import programs
-from benchmarks.store_drain import Sensors, agent_on, p99
+from benchmarks.report import p99
+from benchmarks.store_drain import Sensors, agent_on
 from benchmarks.store_fill import fill
 
 CARD_BYTES_PER_SECOND = 15_000_000

@@ -6,16 +6,15 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its __all__ lacks OffsetSpec
 
-from benchmarks.agent import programs
-from benchmarks.agent.contenders import Server, running
+from benchmarks.agent import contenders
+from benchmarks.agent.contenders import Server
 from benchmarks.store_fill import candidates, events
 from contract import topics
 from simulators.services import ports
@@ -45,11 +44,6 @@ class TelegrafDrain:
     metrics_per_second: float
     cpu_us: float
     """Of Telegraf, for each metric that left."""
-
-
-def available() -> bool:
-    """Build Telegraf if necessary; return whether that succeeded, and print the reason of a failure."""
-    return programs.telegraf() is not None
 
 
 def fill(folder: Path, broker: Broker, waiting: int) -> Path:
@@ -108,22 +102,19 @@ def _segments(folder: Path) -> list[Path]:
     return [path for path in (folder / BUFFER).rglob("*") if path.is_file()]
 
 
-@contextmanager
-def _telegraf(folder: Path, servers: str) -> Iterator[Server]:
+def _telegraf(folder: Path, servers: str) -> AbstractContextManager[Server]:
     """Run Telegraf on its buffer, with input lines over TCP; the output must stay the same for the buffer."""
     (port,) = ports.free(1)
-    settings = folder / "telegraf.conf"
-    settings.write_text(
-        f'[agent]\nflush_interval = "1s"\nmetric_batch_size = {BATCH}\nmetric_buffer_limit = 100000000\n'
-        f'buffer_strategy = "disk"\nbuffer_directory = "{folder / BUFFER}"\nomit_hostname = true\n'
-        f'[[outputs.kafka]]\nbrokers = ["{servers}"]\ntopic = "{TOPIC}"\ndata_format = "influx"\n'
-        'required_acks = -1\nidempotent_writes = true\ncompression_codec = 4\nstartup_error_behavior = "retry"\n'
+    agent = (
+        f'flush_interval = "1s"\nmetric_batch_size = {BATCH}\nmetric_buffer_limit = 100000000\n'
+        f'buffer_strategy = "disk"\nbuffer_directory = "{folder / BUFFER}"\nomit_hostname = true'
+    )
+    lines = (
         f'[[inputs.socket_listener]]\nservice_address = "tcp://127.0.0.1:{port}"\n'
         'data_format = "value"\ndata_type = "string"\n'
     )
-    with running("telegraf", (str(programs.telegraf()), "--config", str(settings)), folder, {}) as process:
-        process.wait_for_log("Listening on tcp://")
-        yield Server(process, port)
+    process = contenders.telegraf(folder, agent, lines, contenders.to_kafka(servers, TOPIC))
+    return contenders.serving(Server(process, port), "Listening on tcp://")
 
 
 class Records:

@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import quantiles
 
 from agent.clock import SystemClock
 from agent.config.settings import IdentitySettings, StoreSettings
 from agent.store.event_store import EventStore
 from agent.store.port import Outcome, Submission
+from benchmarks.report import p99
 from benchmarks.store_fill import GATEWAY, events, submission
 from benchmarks.usage import resident_bytes, written_bytes
 from contract.event import Event
@@ -153,7 +153,7 @@ async def ack_p99(empty: Path, full: Path, source: Iterator[Event], rounds: int,
         for _ in range(rounds):
             for load, kept in zip(loads, found, strict=True):
                 kept.extend(load.latencies(load.prepared(each)))
-    return quantiles(found[0], n=100)[98], quantiles(found[1], n=100)[98]
+    return p99(found[0]), p99(found[1])
 
 
 def disk_bytes(folder: Path) -> int:

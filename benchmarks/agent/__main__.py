@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -63,24 +63,10 @@ def _ratios(measured: Measured) -> Sequence[Figure]:
         ("compiled against pure, CoAP: CPU", rounds.COAP_MANY, f"pure: {rounds.COAP_MANY}", _cpu, None),
     )
     return [
-        _ratio(measured, name, row, other, value, goal, at_least=value is _rate)
+        report.middle(name, measured.ratios(row, other, value), RATIO, goal, at_least=value is _rate)
         for name, row, other, value, goal in wanted
         if other in measured.rows
     ]
-
-
-def _ratio(
-    measured: Measured,
-    name: str,
-    row: str,
-    other: str,
-    value: Callable[[Result], float],
-    goal: float | None = None,
-    *,
-    at_least: bool = True,
-) -> Figure:
-    """Return the median over the rounds of one row's value divided by another's."""
-    return report.middle(name, measured.ratios(row, other, value), RATIO, goal, at_least=at_least)
 
 
 def _rate(result: Result) -> float:

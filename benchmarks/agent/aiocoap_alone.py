@@ -1,4 +1,4 @@
-"""aiocoap's server as in its documentation, in front of the agent's pipeline and store: `… FOLDER PORT`."""
+"""aiocoap's server as in its documentation, in front of the agent's pipeline and store: `… PORT FOLDER`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Events(resource.Resource):  # type: ignore[misc] # aiocoap carries no type
         return Message(code=Code.CHANGED if durable else Code.SERVICE_UNAVAILABLE)
 
 
-async def main(folder: Path, port: int) -> None:
+async def main(port: int, folder: Path) -> None:
     """Serve until killed."""
     clock = SystemClock()
     settings = IdentitySettings()
@@ -45,4 +45,4 @@ async def main(folder: Path, port: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))
+    asyncio.run(main(int(sys.argv[1]), Path(sys.argv[2])))

@@ -1,12 +1,12 @@
-"""The measured servers, each a process on the loopback interface with a folder of its own."""
+"""The compared servers: each a process on the loopback interface, in a folder with its settings, data and log."""
 
 from __future__ import annotations
 
 import socket
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from agent.store.layout import FILE_NAME
@@ -17,7 +17,8 @@ from benchmarks.agent.programs import Form
 from simulators.services import ports
 from simulators.services.process import Command, Process
 
-READY = "agent=ready"
+AGENT_READY, NATS_READY, TELEGRAF_READY = "agent=ready", "Server is ready", "Connected [tcp://"
+"""What the log of each says once it serves; Telegraf's, once it is connected to its broker."""
 
 
 @dataclass(slots=True)
@@ -26,7 +27,7 @@ class Server:
 
     process: Process
     port: int
-    more_ports: Mapping[str, int] = field(default_factory=dict)
+    http_port: int = 0
     store: Path | None = None
     """The event store's file, where it is ours."""
     lines: Path | None = None
@@ -65,6 +66,17 @@ class Server:
 
 
 @contextmanager
+def serving(server: Server, ready: str) -> Iterator[Server]:
+    """Start a server, wait for this text in its log, and kill it at the end."""
+    server.process.start()
+    try:
+        server.process.wait_for_log(ready)
+        yield server
+    finally:
+        server.process.kill()
+
+
+@contextmanager
 def oncegate(
     folder: Path,
     form: Form,
@@ -75,100 +87,88 @@ def oncegate(
 ) -> Iterator[Server]:
     """Run a form of the agent without Kafka; `sync_ms` slows its disk down, `credentials` are OSCORE's."""
     (coap,), (http,) = ports.free(1, socket.SOCK_DGRAM), ports.free(1)
-    folder.mkdir(parents=True)
     # Requests that are protected beforehand cannot carry the Echo value of the answer before.
     oscore = "" if credentials is None else f'[coap.oscore]\ncredentials_dir = "{credentials}"\nfreshness = "start"\n'
-    configuration = folder / "oncegate.toml"
     mqtt = "" if mqtt_port is None else f'[mqtt]\nenabled = true\nhost = "127.0.0.1"\nport = {mqtt_port}\n'
     subscription = '[[mqtt.subscriptions]]\ntopic = "bench/{device}"\nformat = "json"\n' if mqtt else ""
-    configuration.write_text(
-        f'[gateway]\nid = "bench"\nstate_dir = "{folder / "state"}"\n[coap]\nbind = "[::1]:{coap}"\n{oscore}'
-        f'[store]\nmax_bytes = "8GiB"\n[http]\nbind = "127.0.0.1:{http}"\n'
-        f'[kafka]\nbootstrap_servers = "127.0.0.1:1"\n{mqtt}{subscription}'
+    settings = (
+        f'[coap]\nbind = "[::1]:{coap}"\n{oscore}[http]\nbind = "127.0.0.1:{http}"\n'
+        f'[store]\nmax_bytes = "8GiB"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n{mqtt}{subscription}'
     )
-    # Without the working directory, in which the sources would be found before the installed form.
-    command = (str(form.python), "-P", "-m", "agent.cli.main", "run", "--config", str(configuration))
     environment = {"LD_PRELOAD": str(programs.slow_sync()), "SLOW_SYNC_MS": str(sync_ms)} if sync_ms else {}
-    with running("oncegate", command, folder, environment) as process:
-        process.wait_for_log(READY)
+    process = agent(folder, "bench", settings, form.python, environment)
+    with serving(Server(process, coap, http, store=folder / "state" / FILE_NAME), AGENT_READY) as server:
         if mqtt:
             process.wait_for_log("mqtt=connected")
-        yield Server(process, coap, {"http": http}, folder / "state" / FILE_NAME)
+        yield server
 
 
-@contextmanager
-def aiocoap_alone(folder: Path) -> Iterator[Server]:
-    """Run aiocoap's own server in front of the same pipeline and store."""
-    (port,) = ports.free(1, socket.SOCK_DGRAM)
-    command = (sys.executable, "-m", "benchmarks.agent.aiocoap_alone", str(folder / "state"), str(port))
-    with running("aiocoap", command, folder, {}) as process:
-        process.wait_for_log("ready")
-        yield Server(process, port)
-
-
-@contextmanager
-def bare_path(folder: Path) -> Iterator[Server]:
-    """Run the limit of Python on this path."""
+def beside(folder: Path, module: str) -> AbstractContextManager[Server]:
+    """Run a server of this package in Python: `aiocoap_alone`, or `bare_path`, the limit of Python on this path."""
     (port,) = ports.free(1, socket.SOCK_DGRAM)
     folder.mkdir(parents=True)
-    command = (sys.executable, "-m", "benchmarks.agent.bare_path", str(port), str(folder / "events"))
-    with running("bare", command, folder, {}) as process:
-        process.wait_for_log("ready")
-        yield Server(process, port)
+    line = (sys.executable, "-m", f"benchmarks.agent.{module}", str(port), str(folder / "state"))
+    return serving(Server(Process(Command(module, line, folder / f"{module}.log")), port), "ready")
 
 
 @contextmanager
 def libcoap(folder: Path) -> Iterator[Server]:
-    """Run libcoap's example server, which stores nothing."""
+    """Run libcoap's example server, which stores nothing and logs nothing."""
     (port,) = ports.free(1, socket.SOCK_DGRAM)
-    command = (str(programs.libcoap_server()), "-A", "::1", "-p", str(port), "-v", "0")
-    with running("libcoap", command, folder, {}) as process:
-        process.wait_until(lambda: _udp_taken(port), f"listens on port {port}")
-        yield Server(process, port)
+    line = (str(programs.libcoap_server()), "-A", "::1", "-p", str(port), "-v", "0")
+    with serving(Server(Process(Command("libcoap", line, folder / "libcoap.log")), port), "") as server:
+        server.process.wait_until(lambda: _udp_taken(port), f"listens on port {port}")
+        yield server
 
 
-@contextmanager
-def nats(folder: Path) -> Iterator[Server]:
-    """Run NATS with a JetStream that syncs before each ack."""
-    (port,) = ports.free(1)
-    folder.mkdir(parents=True)
-    settings = folder / "nats.conf"
-    settings.write_text(
-        f'listen: "127.0.0.1:{port}"\njetstream {{ store_dir: "{folder / "state"}", sync_interval: always }}\n'
-    )
-    with running("nats", (str(programs.nats_server()), "-c", str(settings)), folder, {}) as process:
-        process.wait_for_log("Server is ready")
-        yield Server(process, port)
+def agent(
+    folder: Path,
+    name: str,
+    settings: str,
+    python: Path = Path(sys.executable),
+    environment: Mapping[str, str] | None = None,
+) -> Process:
+    """Prepare the agent that an interpreter finds, with these sections beside [gateway]."""
+    gateway = f'[gateway]\nid = "{name}"\nstate_dir = "{folder / "state"}"\n'
+    file = _written(folder / "oncegate.toml", gateway + settings)
+    # Without the working directory, in which the sources would be found before the installed form.
+    line = (str(python), "-P", "-m", "agent.cli.main", "run", "--config", file)
+    return Process(Command("agent", line, folder / "agent.log", environment=environment or {}))
 
 
-@contextmanager
-def telegraf(folder: Path, mqtt_port: int) -> Iterator[Server]:
-    """Run Telegraf between a broker, whose messages it acks once written, and a file that it never syncs."""
-    folder.mkdir(parents=True)
-    settings, lines = folder / "telegraf.conf", folder / "events"
-    settings.write_text(
-        '[agent]\nflush_interval = "100ms"\nmetric_batch_size = 1000\nmetric_buffer_limit = 1000000\n'
-        f'[[outputs.file]]\nfiles = ["{lines}"]\ndata_format = "influx"\n'
-        f'[[inputs.mqtt_consumer]]\nservers = ["tcp://127.0.0.1:{mqtt_port}"]\ntopics = ["bench/#"]\nqos = 1\n'
+def nats(folder: Path, port: int) -> Process:
+    """Prepare NATS with a JetStream that syncs before each ack."""
+    stream = f'jetstream {{ store_dir: "{folder / "state"}", sync_interval: always }}'
+    file = _written(folder / "nats.conf", f'listen: "127.0.0.1:{port}"\n{stream}\n')
+    return Process(Command("nats", (str(programs.nats_server()), "-c", file), folder / "nats.log"))
+
+
+def telegraf(folder: Path, settings: str, source: str, destination: str) -> Process:
+    """Prepare Telegraf with lines of its section [agent], an input and an output."""
+    file = _written(folder / "telegraf.conf", f"[agent]\n{settings}\n{destination}{source}")
+    return Process(Command("telegraf", (str(programs.telegraf()), "--config", file), folder / "telegraf.log"))
+
+
+def from_mqtt(port: int) -> str:
+    """Return Telegraf's input from a broker, whose messages it acks once written."""
+    return (
+        f'[[inputs.mqtt_consumer]]\nservers = ["tcp://127.0.0.1:{port}"]\ntopics = ["bench/#"]\nqos = 1\n'
         'client_id = "telegraf"\npersistent_session = true\ndata_format = "value"\ndata_type = "string"\n'
     )
-    with running("telegraf", (str(programs.telegraf()), "--config", str(settings)), folder, {}) as process:
-        process.wait_for_log("Connected [tcp://")
-        yield Server(process, mqtt_port, lines=lines)
 
 
-@contextmanager
-def running(
-    name: str, command: tuple[str, ...], folder: Path, environment: Mapping[str, str], *, inside: bool = False
-) -> Iterator[Process]:
-    """Run a server with its log in its folder; with `inside`, that folder is its working directory."""
-    where = folder if inside else None
-    process = Process(Command(name, command, folder / f"{name}.log", where, environment))
-    process.start()
-    try:
-        yield process
-    finally:
-        process.kill()
+def to_kafka(servers: str, topic: str) -> str:
+    """Return Telegraf's output to Kafka, by its idempotent producer with zstd."""
+    return (
+        f'[[outputs.kafka]]\nbrokers = ["{servers}"]\ntopic = "{topic}"\ndata_format = "influx"\nrequired_acks = -1\n'
+        'idempotent_writes = true\ncompression_codec = 4\nstartup_error_behavior = "retry"\n'
+    )
+
+
+def _written(file: Path, text: str) -> str:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return str(file)
 
 
 def _udp_taken(port: int) -> bool:

@@ -104,21 +104,19 @@ def flood(port: int, seconds: float, rate: float) -> Iterator[None]:
 
 def http(server: Server, seconds: float, pack: int, connections: int, path: str = HTTP_PATH) -> Result:
     """Post packs of events over persistent connections, one outstanding on each."""
-    return _measured(server, ClientLoad("http", server.more_ports["http"], connections, seconds, path, pack=pack))
+    return _measured(server, ClientLoad("http", server.http_port, connections, seconds, path, pack=pack))
 
 
 def mqtt(server: Server, broker_port: int, events: int) -> Result:
     """Publish at QoS 1 through a broker, and wait until the agent has stored everything."""
     before, first, start = server.cpu_seconds(), server.stored(), time.monotonic()
-    with _broker(broker_port) as broker:
-        for _ in _published(broker, events):
-            pass
-        _until(lambda: server.stored() - first >= events)
+    mqtt_once(broker_port, events)
+    _until(lambda: server.stored() - first >= events)
     return Result(events, time.monotonic() - start, server.cpu_seconds() - before)
 
 
 def mqtt_once(broker_port: int, events: int) -> None:
-    """Publish a few events at QoS 1 over a connection of their own."""
+    """Publish events at QoS 1 over a connection of their own."""
     with _broker(broker_port) as broker:
         for _ in _published(broker, events):
             pass
@@ -191,9 +189,9 @@ def _published(broker: socket.socket, events: int) -> Iterator[int]:
         yield acked
 
 
-def event(number: int | None = None) -> bytes:
-    """Return an event as JSON, with a unique id by default."""
-    number = next(_IDS) if number is None else number
+def event() -> bytes:
+    """Return an event as JSON, with a unique id."""
+    number = next(_IDS)
     return b'{"id":%d,"data":{"temperature":%d.5,"humidity":%d}}' % (number, number % 30, number % 100)
 
 
@@ -209,16 +207,6 @@ def _length(size: int) -> Iterator[int]:
         yield size & 127 | 128
         size >>= 7
     yield size
-
-
-def result(accepted: int, seconds: float, cpu: float, latencies: list[float], refused: int = 0) -> Result:
-    """Return the result of a load from its latencies, in ms, in any order."""
-    latencies.sort()
-    at = len(latencies) - 1
-    if at < 0:
-        return Result(accepted, seconds, cpu, refused=refused)
-    p50, p99 = latencies[at // 2], latencies[int(at * 0.99)]
-    return Result(accepted, seconds, cpu, p50, p99, refused)
 
 
 def _until(condition: Callable[[], bool]) -> None:

@@ -44,8 +44,7 @@ def measure(form: Form, seconds: float, folder: Path) -> Memory:
             target=_every_second, args=(seconds, lambda: loads.mqtt_once(broker.port, MQTT_PER_SECOND))
         )
         other.start()
-        http = server.more_ports["http"]
-        packs = ClientLoad("http", http, 1, seconds, loads.HTTP_PATH, PACKS_PER_SECOND, pack=PACK).start()
+        packs = ClientLoad("http", server.http_port, 1, seconds, loads.HTTP_PATH, PACKS_PER_SECOND, pack=PACK).start()
         coap = ClientLoad("coap", server.port, 64, seconds, "events", COAP_PER_SECOND).start()
         coap.communicate()
         other.join()

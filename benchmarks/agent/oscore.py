@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from statistics import median
 
 from aiocoap import Message  # type: ignore[import-untyped] # aiocoap carries no types
 from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
@@ -16,6 +17,7 @@ from aiocoap.oscore import FilesystemSecurityContext  # type: ignore[import-unty
 
 from agent.cli.sensor.credentials import sensor_side
 from agent.coap.oscore.credentials import create_credential
+from benchmarks import report
 from benchmarks.agent import loads
 from benchmarks.agent.contenders import Server
 from benchmarks.agent.loads import Result
@@ -38,16 +40,17 @@ def credentials(folder: Path) -> Path:
     return directory
 
 
-def post(server: Server, folder: Path, events: int = EVENTS) -> Result:
+def post(server: Server, folder: Path) -> Result:
     """Post events with a number of requests in flight; stored events count, since the outer code is always 2.04."""
     sensor = Sensor(FilesystemSecurityContext(str(folder / "sensor")), server.port)
     with closing(sensor):
         sensor.introduce()
-        requests = [sensor.protect(loads.event(), number)[0] for number in range(1, events + 1)]
+        requests = [sensor.protect(loads.event(), number)[0] for number in range(1, EVENTS + 1)]
         stored, before, start = server.stored(), server.cpu_seconds(), time.monotonic()
         latencies = list(_answered(sensor.socket, requests))
         elapsed = time.monotonic() - start
-    return loads.result(server.stored() - stored, elapsed, server.cpu_seconds() - before, latencies)
+    accepted, cpu_seconds = server.stored() - stored, server.cpu_seconds() - before
+    return Result(accepted, elapsed, cpu_seconds, median(latencies), report.p99(latencies))
 
 
 def _answered(sensor: socket.socket, requests: Sequence[bytes]) -> Iterator[float]:

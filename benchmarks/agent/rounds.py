@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.agent import contenders, loads, oscore, programs, thingsboard
-from benchmarks.agent.contenders import Server
+from benchmarks.agent.contenders import NATS_READY, TELEGRAF_READY, Server, serving
 from benchmarks.agent.loads import Result
 from benchmarks.agent.programs import Form
+from simulators.services import ports
 from simulators.services.error import ServiceError
 from simulators.services.mosquitto import Mosquitto
 
@@ -85,8 +86,8 @@ def run(contestants: Sequence[Contender], rounds: int, seconds: float, folder: P
 def all_contenders(compiled: Form, pure: Form) -> list[Contender]:
     """Return our agent and its peers; report those that are missing on this machine."""
     peers: list[Contender] = [
-        partial(_alone, BARE, contenders.bare_path),
-        partial(_alone, "aiocoap alone, same store, 256", contenders.aiocoap_alone),
+        partial(_beside, BARE, "bare_path"),
+        partial(_beside, "aiocoap alone, same store, 256", "aiocoap_alone"),
     ]
     if programs.libcoap_server() is None:
         print("bench-agent: libcoap left out (Debian: libcoap3-bin)")
@@ -142,8 +143,8 @@ def _agent_under_stress(form: Form, bench: Turns) -> None:
             measured.add(f"CoAP, fsync {slower} ms slower, {SENSORS_MANY}", loads.coap(server, SENSORS_MANY, seconds))
 
 
-def _alone(row: str, start: Callable[[Path], AbstractContextManager[Server]], bench: Turns) -> None:
-    with bench.place() as place, start(place) as server:
+def _beside(row: str, module: str, bench: Turns) -> None:
+    with bench.place() as place, contenders.beside(place, module) as server:
         bench.measured.add(row, loads.coap(server, SENSORS_MANY, bench.seconds))
 
 
@@ -155,17 +156,19 @@ def _libcoap(bench: Turns) -> None:
 
 def _nats(bench: Turns) -> None:
     for outstanding in (SENSORS_FEW, SENSORS_MANY):
-        with bench.place() as place, contenders.nats(place) as server:
+        (port,) = ports.free(1)
+        with bench.place() as place, serving(Server(contenders.nats(place, port), port), NATS_READY) as server:
             bench.measured.add(f"NATS, sync always, {outstanding}", loads.nats(server, outstanding, bench.seconds))
 
 
 def _telegraf(bench: Turns) -> None:
-    with (
-        bench.place() as place,
-        Mosquitto(place / "broker") as broker,
-        contenders.telegraf(place / "telegraf", broker.port) as server,
-    ):
-        load = loads.mqtt(server, broker.port, int(bench.seconds * MQTT_PER_SECOND))
+    settings = 'flush_interval = "100ms"\nmetric_batch_size = 1000\nmetric_buffer_limit = 1000000'
+    with bench.place() as place, Mosquitto(place / "broker") as broker:
+        lines = place / "events"
+        output = f'[[outputs.file]]\nfiles = ["{lines}"]\ndata_format = "influx"\n'
+        process = contenders.telegraf(place / "telegraf", settings, contenders.from_mqtt(broker.port), output)
+        with serving(Server(process, broker.port, lines=lines), TELEGRAF_READY) as server:
+            load = loads.mqtt(server, broker.port, int(bench.seconds * MQTT_PER_SECOND))
         bench.measured.add("Telegraf, MQTT QoS 1 to a file, no sync", load)
     with bench.place() as place, Mosquitto(place) as broker:
         bench.measured.add("mosquitto, QoS 1", loads.mosquitto(Server(broker.process, broker.port), bench.seconds))

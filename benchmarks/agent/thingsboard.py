@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.agent import programs
-from benchmarks.agent.contenders import Server, running
+from benchmarks.agent.contenders import Server, serving
 from simulators.services import ports
+from simulators.services.process import Command, Process
 
 PATH = "/events"
 LOG_LEVEL = "WARNING"
@@ -22,16 +23,13 @@ STARTED = "Gateway started."
 def run(folder: Path, platform_port: int) -> Iterator[Server]:
     """Run it with its SQLite storage; it answers 200 before it stores anything."""
     (port,) = ports.free(1)
-    command, environment = prepare(folder, port, platform_port, LOG_LEVEL)
-    with running("thingsboard", command, folder, environment, inside=True) as process:
-        process.wait_for_port(port)
-        yield Server(process, port, {"http": port})
+    with serving(Server(prepared(folder, port, platform_port, LOG_LEVEL), port, port), "") as server:
+        server.process.wait_for_port(port)
+        yield server
 
 
-def prepare(
-    folder: Path, port: int, platform_port: int, log_level: str = "INFO"
-) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Write its configuration; return the command, to be run in the folder, and its environment."""
+def prepared(folder: Path, port: int, platform_port: int, log_level: str = "INFO") -> Process:
+    """Prepare it in a folder, where it writes its data."""
     for each in ("logs", "data", "config"):
         (folder / each).mkdir(parents=True)
     logs = {
@@ -45,7 +43,9 @@ def prepare(
     (folder / "config" / "tb_gateway.json").write_text(json.dumps(_gateway(platform_port)))
     (folder / "config" / "rest.json").write_text(json.dumps(_connector(port, log_level)))
     main = "from thingsboard_gateway.tb_gateway import main; main()"
-    return (str(programs.thingsboard_python()), "-c", main), {"TB_GW_CONFIG_DIR": str(folder / "config")}
+    line = (str(programs.thingsboard_python()), "-c", main)
+    environment = {"TB_GW_CONFIG_DIR": str(folder / "config")}
+    return Process(Command("thingsboard", line, folder / "thingsboard.log", folder, environment))
 
 
 def _gateway(platform_port: int) -> dict[str, object]:

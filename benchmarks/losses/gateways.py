@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion
 
-from benchmarks.agent import loads, programs, thingsboard
+from benchmarks.agent import contenders, loads, thingsboard
 from benchmarks.losses import destinations, idempotent_gateway, sensors
 from simulators.services import ports
 from simulators.services.kafka.broker import Broker
@@ -85,19 +85,16 @@ class Oncegate(OverKafka):
 
     def __init__(self, folder: Path, broker: Broker) -> None:
         (port,) = ports.free(1)
-        folder.mkdir(parents=True)
-        (folder / "oncegate.toml").write_text(
-            f'[gateway]\nid = "gw"\nstate_dir = "{folder / "state"}"\n[coap]\nbind = "{_HOST}:{port}"\n'
-            f'[http]\nenabled = false\n[kafka]\nbootstrap_servers = "{broker.bootstrap_servers}"\n'
-            'delivery = "exactly-once"\ntopic = "oncegate"\n'
+        settings = (
+            f'[coap]\nbind = "{_HOST}:{port}"\n[http]\nenabled = false\n[kafka]\ntopic = "oncegate"\n'
+            f'bootstrap_servers = "{broker.bootstrap_servers}"\ndelivery = "exactly-once"\n'
         )
-        command = (sys.executable, "-m", "agent.cli.main", "run", "--config", str(folder / "oncegate.toml"))
-        process = Process(Command("oncegate", command, folder / "oncegate.log"))
-        super().__init__(broker, "oncegate", process, port, lambda number: sensors.coap((_HOST, port), number))
+        attempt = lambda number: sensors.coap((_HOST, port), number)  # noqa: E731
+        super().__init__(broker, "oncegate", contenders.agent(folder, "gw", settings), port, attempt)
 
     def start(self) -> None:
         super().start()
-        self.processes[0].wait_for_log("agent=ready")
+        self.processes[0].wait_for_log(contenders.AGENT_READY)
 
 
 class IdempotentProducer(OverKafka):
@@ -121,22 +118,15 @@ class Telegraf(OverKafka):
     def __init__(self, folder: Path, broker: Broker) -> None:
         self._mosquitto = Mosquitto(folder / "mosquitto", EACH_CHANGE)
         port = self._mosquitto.port
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "telegraf.conf").write_text(
-            '[agent]\nflush_interval = "1s"\nmetric_batch_size = 1000\nmetric_buffer_limit = 1000000\n'
-            f'[[outputs.kafka]]\nbrokers = ["{broker.bootstrap_servers}"]\ntopic = "telegraf"\n'
-            'data_format = "influx"\nrequired_acks = -1\nidempotent_writes = true\nstartup_error_behavior = "retry"\n'
-            f'[[inputs.mqtt_consumer]]\nservers = ["tcp://{_HOST}:{port}"]\ntopics = ["bench/#"]\nqos = 1\n'
-            'client_id = "telegraf"\npersistent_session = true\ndata_format = "value"\ndata_type = "string"\n'
-        )
-        command = (str(programs.telegraf()), "--config", str(folder / "telegraf.conf"))
-        process = Process(Command("telegraf", command, folder / "telegraf.log"))
+        agent = 'flush_interval = "1s"\nmetric_batch_size = 1000\nmetric_buffer_limit = 1000000'
+        output = contenders.to_kafka(broker.bootstrap_servers, "telegraf")
+        process = contenders.telegraf(folder, agent, contenders.from_mqtt(port), output)
         super().__init__(broker, "telegraf", process, port, lambda _: False)
 
     def start(self) -> None:
         self._mosquitto.start()
         super().start()
-        self.processes[0].wait_for_log("Connected [tcp://")
+        self.processes[0].wait_for_log(contenders.TELEGRAF_READY)
 
     def kill(self) -> None:
         self._mosquitto.kill()
@@ -175,7 +165,7 @@ class Collector:
 class QosTwo:
     """Mosquitto on the gateway with QoS 2 from the sensors and to a subscriber, which is the far end."""
 
-    def __init__(self, folder: Path, settings: Sequence[str] = EACH_CHANGE) -> None:
+    def __init__(self, folder: Path, settings: Sequence[str]) -> None:
         self._mosquitto = Mosquitto(folder, settings)
         self._collector = Collector(self._mosquitto.port, "bench/#", 2)
         self._connected = False
@@ -229,8 +219,7 @@ class ThingsBoard(_Processes):
         self._platform = Mosquitto(folder / "platform", EACH_CHANGE)
         self._collector = Platform(self._platform.port)
         home = (folder / "gateway").absolute()
-        command, environment = thingsboard.prepare(home, port, self._platform.port)
-        super().__init__(Process(Command("thingsboard", command, folder / "thingsboard.log", home, environment)))
+        super().__init__(thingsboard.prepared(home, port, self._platform.port))
         self._port = port
         self._up = False
 
@@ -259,18 +248,13 @@ class Nats(_Processes):
 
     def __init__(self, folder: Path) -> None:
         (port,) = ports.free(1)
-        folder.mkdir(parents=True)
-        (folder / "nats.conf").write_text(
-            f'listen: "{_HOST}:{port}"\njetstream {{ store_dir: "{folder / "state"}", sync_interval: always }}\n'
-        )
-        command = (str(programs.nats_server()), "-c", str(folder / "nats.conf"))
-        super().__init__(Process(Command("nats", command, folder / "nats.log")))
+        super().__init__(contenders.nats(folder, port))
         self._address = (_HOST, port)
         self._created = False
 
     def start(self) -> None:
         self.processes[0].start()
-        self.processes[0].wait_for_log("Server is ready")
+        self.processes[0].wait_for_log(contenders.NATS_READY)
         if not self._created:
             loads.create_stream(self._address)
             self._created = True

@@ -28,7 +28,7 @@ from confluent_kafka.admin import AdminClient
 from agent.forward.kafka.client import LastError
 from agent.forward.kafka.topic import TopicWatch
 from benchmarks import report
-from benchmarks.agent import programs
+from benchmarks.agent import contenders, programs
 from benchmarks.report import Figure
 from benchmarks.thin_link.peers import SEED, TELEGRAFS, Peer, mosquitto_bridge, slow_link, telegraf, wait_until_arrived
 from benchmarks.thin_link.recorder import Recorder, Traffic
@@ -38,7 +38,6 @@ from contract.receipt import GROUP_DEFAULT, Receipt
 from simulators.services import ports
 from simulators.services.error import ServiceError
 from simulators.services.kafka.broker import Broker, Listener
-from simulators.services.process import Command, Process
 
 EVENT_SECONDS: Final = 3.0
 """Twenty sensors, an event a minute from each."""
@@ -76,16 +75,12 @@ GATEWAYS: Final = (
 @contextmanager
 def agent(folder: Path, servers: str, gateway: UplinkGateway) -> Iterator[str]:
     """Run an agent; yield the address of its HTTP server."""
-    folder.mkdir()
     (port,) = ports.free(1)
-    file = folder / "oncegate.toml"
-    file.write_text(
-        f'[gateway]\nid = "{folder.name}"\nstate_dir = "{folder / "state"}"\n[coap]\nenabled = false\n'
-        f'[http]\nbind = "127.0.0.1:{port}"\n[receipts]\n{gateway.receipts}\n'
+    settings = (
+        f'[coap]\nenabled = false\n[http]\nbind = "127.0.0.1:{port}"\n[receipts]\n{gateway.receipts}\n'
         f'[kafka]\nbootstrap_servers = "{servers}"\n{gateway.kafka}\n'
     )
-    command = (sys.executable, "-m", "agent.cli.main", "run", "--config", str(file))
-    with Process(Command("agent", command, folder / "agent.log")) as process:
+    with contenders.agent(folder, folder.name, settings) as process:
         process.wait_for_log("kafka=reachable", START_SECONDS_MAX)
         yield f"http://127.0.0.1:{port}/api/v1/events"
 

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, TopicPartition
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
-from benchmarks.agent import programs
+from benchmarks.agent import contenders
 from benchmarks.thin_link.recorder import Recorder
 from contract import topics
 from simulators.link.faults import Delay, LinkFault, LinkProfile, Packet
@@ -25,7 +25,6 @@ from simulators.services import ports
 from simulators.services.error import ServiceError
 from simulators.services.kafka.broker import Broker
 from simulators.services.mosquitto import Mosquitto
-from simulators.services.process import Command, Process
 
 TOPIC: Final = "bench/readings"
 ARRIVAL_SECONDS_MAX: Final = 120.0
@@ -90,20 +89,15 @@ def mosquitto_bridge(folder: Path) -> Iterator[Peer]:
 @contextmanager
 def telegraf(folder: Path, recorder: Recorder, flush: TelegrafFlush) -> Iterator[Peer]:
     """Run mosquitto and Telegraf, which sends to the Kafka broker behind the recorder; wait for its connection."""
-    folder.mkdir()
-    settings = folder / "telegraf.conf"
-    with Mosquitto(folder / "mosquitto") as near:
-        settings.write_text(
-            f'[agent]\nflush_interval = "{flush.interval}"\nomit_hostname = true\n'
-            f'[[outputs.kafka]]\nbrokers = ["127.0.0.1:{recorder.port}"]\ntopic = "{flush.topic}"\n'
-            'data_format = "influx"\nrequired_acks = -1\nidempotent_writes = true\ncompression_codec = 4\n'
-            f'[[inputs.mqtt_consumer]]\nservers = ["tcp://127.0.0.1:{near.port}"]\ntopics = ["bench/#"]\nqos = 1\n'
-            'client_id = "telegraf"\npersistent_session = true\ndata_format = "value"\ndata_type = "string"\n'
-        )
-        command = Command("telegraf", (str(programs.telegraf()), "--config", str(settings)), folder / "telegraf.log")
-        with Process(command) as process, _client(near) as client:
-            process.wait_for_log("Connected [tcp://")
-            yield Peer(flush.name, client, recorder)
+    agent = f'flush_interval = "{flush.interval}"\nomit_hostname = true'
+    output = contenders.to_kafka(f"127.0.0.1:{recorder.port}", flush.topic)
+    with (
+        Mosquitto(folder / "mosquitto") as near,
+        contenders.telegraf(folder, agent, contenders.from_mqtt(near.port), output) as process,
+        _client(near) as client,
+    ):
+        process.wait_for_log(contenders.TELEGRAF_READY)
+        yield Peer(flush.name, client, recorder)
 
 
 def wait_until_arrived(broker: Broker, topic: str, count: int) -> None:
