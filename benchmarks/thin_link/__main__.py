@@ -152,17 +152,15 @@ def measure(folder: Path, seconds: float) -> list[Figure]:
         sending = [address for address, gateway in zip(addresses, GATEWAYS, strict=True) if gateway.has_events]
         source = bodies()
         _send(sending, peers, islice(source, FIRST_EVENTS))  # first events, connections and metadata are not counted
-        starts = [one.cut() for one in own_recorders]
-        for peer in peers:
-            peer.recorder.cut()
+        for recorder in (*own_recorders, *(peer.recorder for peer in peers)):
+            recorder.cut()
         events = int(seconds / EVENT_SECONDS)
         started = time.monotonic()
         _send(sending, peers, islice(source, events))
         seconds = time.monotonic() - started  # longer on a busy machine
         figures: list[Figure] = []
-        for gateway, recorder, start in zip(GATEWAYS, own_recorders, starts, strict=True):
+        for gateway, recorder in zip(GATEWAYS, own_recorders, strict=True):
             figures += _figures(gateway.name, recorder.cut(), seconds, events if gateway.has_events else 0)
-            figures.append(Figure(f"{gateway.name}, start", sum(one.wire_bytes for one in start.values()), "bytes"))
         for peer in peers:
             figures += _figures(peer.name, peer.recorder.cut(), seconds, events)
         stop.set()
@@ -193,8 +191,6 @@ def _figures(name: str, traffic: Mapping[str, Traffic], seconds: float, events: 
     details: dict[str, object] = {
         "bytes_by_request": by_kind,
         "requests": {kind: one.requests for kind, one in traffic.items()},
-        "received_bytes": sum(one.received_bytes for one in traffic.values()),
-        "payload_bytes": sum(one.sent_bytes + one.received_bytes for one in traffic.values()),
     }
     yield Figure(f"{name}, a day", total / seconds * DAY_SECONDS / 1e6, "MB", details=details)
     if events:

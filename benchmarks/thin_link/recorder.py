@@ -36,14 +36,13 @@ class Traffic:
     """What was sent for requests of one kind, in both directions."""
 
     requests: int = 0
-    sent_bytes: int = 0
-    received_bytes: int = 0
+    payload_bytes: int = 0
     segments: int = 0
 
     @property
     def wire_bytes(self) -> int:
         """Bytes with the heads of TCP and IP, if each segment is acknowledged by one of its own."""
-        return self.sent_bytes + self.received_bytes + 2 * HEAD_BYTES * self.segments
+        return self.payload_bytes + 2 * HEAD_BYTES * self.segments
 
 
 class Recorder:
@@ -130,11 +129,8 @@ class Recorder:
             name = pending.popleft() if pending else OTHER
         traffic = self._traffic.setdefault(name, Traffic())
         traffic.segments += -(-len(piece) // SEGMENT_BYTES)
-        if is_request:
-            traffic.requests += 1
-            traffic.sent_bytes += len(piece)
-        else:
-            traffic.received_bytes += len(piece)
+        traffic.payload_bytes += len(piece)
+        traffic.requests += is_request
 
 
 def _name(request: bytes) -> str:
