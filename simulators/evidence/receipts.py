@@ -9,22 +9,20 @@ from confluent_kafka import Consumer, TopicPartition
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from contract.receipt import GROUP_DEFAULT
 from contract.topics import EVENTS
 from simulators.evidence.topic import Topic, answer, failures
 
-GROUP = "oncegate-cloud"
 ANSWER_SECONDS_MAX = 30.0
 
 
-def ahead(
-    bootstrap_servers: str, table: Path, group: str = GROUP, answer_seconds_max: float = ANSWER_SECONDS_MAX
-) -> int:
+def ahead(bootstrap_servers: str, table: Path, answer_seconds_max: float = ANSWER_SECONDS_MAX) -> int:
     """Return the number of records with a receipt that no commit of the table covers; it must be zero.
 
     The receipts are read first: a running job can only move the table ahead of them.
     """
-    with failures(f"kafka: receipts of {group} at {bootstrap_servers}"):
-        receipts = _committed(bootstrap_servers, group, answer_seconds_max)
+    with failures(f"kafka: receipts of {GROUP_DEFAULT} at {bootstrap_servers}"):
+        receipts = _committed(bootstrap_servers, answer_seconds_max)
     ends = _ends(table)
     return sum(max(0, committed.offset - ends.get(committed.partition, 0)) for committed in receipts)
 
@@ -35,12 +33,11 @@ def behind(bootstrap_servers: str, table: Path) -> int:
     return sum(max(0, end - ends.get(one, 0)) for one, end in Topic(bootstrap_servers).ends().items())
 
 
-def _committed(bootstrap_servers: str, group: str, seconds_max: float) -> list[TopicPartition]:
+def _committed(bootstrap_servers: str, seconds_max: float) -> list[TopicPartition]:
     # Without a subscription it never joins the group. Not AdminClient, which crashes before there is a coordinator
     # (librdkafka issue 5040).
-    with Consumer(
-        {"bootstrap.servers": bootstrap_servers, "group.id": group, "enable.auto.commit": False, "log_level": 2}
-    ) as reader:
+    settings = {"bootstrap.servers": bootstrap_servers, "group.id": GROUP_DEFAULT, "enable.auto.commit": False}
+    with Consumer({**settings, "log_level": 2}) as reader:
 
         def request() -> list[TopicPartition]:
             partitions = reader.list_topics(EVENTS, timeout=seconds_max).topics[EVENTS].partitions

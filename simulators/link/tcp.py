@@ -52,11 +52,6 @@ class StreamLink:
         host, port = self._server.sockets[0].getsockname()[:2]
         return host, port
 
-    @property
-    def is_carrying(self) -> bool:
-        """Whether any connection is open."""
-        return bool(self._carrying)
-
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         task = asyncio.get_running_loop().create_task(

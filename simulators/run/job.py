@@ -19,7 +19,7 @@ START_SECONDS_MAX = 600.0
 _ROOT = Path(__file__).resolve().parents[2]
 _JOB = _ROOT / "cloud" / "job.py"
 _LAUNCH = _ROOT / "simulators" / "launch.py"
-_STAGE = re.compile(r"\bbatch=(\d+) stage=(\S+)")
+_STAGE = re.compile(r"\bbatch=\d+ stage=(\S+)")
 _READS = "cloud.stream.progress query="
 _BETWEEN = frozenset({"receipt", "done"})
 """The stages after which a batch is over."""
@@ -55,12 +55,7 @@ class Job(ProcessService):
         return _READS in self.process.log()
 
     @property
-    def stages(self) -> list[tuple[int, str]]:
-        """The batches and stages that the job has logged since its latest start."""
-        return [(int(batch), stage) for batch, stage in _STAGE.findall(self.process.log())]
-
-    @property
     def in_a_batch(self) -> bool:
         """Whether the job is in the middle of a batch."""
-        stages = self.stages
-        return bool(stages) and stages[-1][1] not in _BETWEEN
+        stages = _STAGE.findall(self.process.log())
+        return bool(stages) and stages[-1] not in _BETWEEN

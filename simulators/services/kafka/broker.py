@@ -44,6 +44,7 @@ log4j.appender.console=org.apache.log4j.ConsoleAppender
 log4j.appender.console.layout=org.apache.log4j.PatternLayout
 log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %p %m (%c{1})%n
 """
+"""Log4j's settings: everything to standard output."""
 
 
 class Broker(ProcessService):
@@ -157,7 +158,7 @@ class Broker(ProcessService):
         text = server_properties(self._port, self._controller_port, self.data_folder, self._listeners, self._node)
         own = "".join(f"{name}={value}\n" for name, value in self._properties.items())
         self._properties_file.write_text(text + own)  # of duplicate names the last one counts
-        self._logging_file.write_text(logging_properties(log4j_1=self._jar_set == jars.BROKER_3_9))
+        self._logging_file.write_text(_LOGGING_LOG4J_1 if self._jar_set == jars.BROKER_3_9 else _LOGGING)
 
     def _format_storage(self) -> None:
         cluster = new_cluster() if self._node is None else self._node.cluster
@@ -268,11 +269,6 @@ def server_properties(
         settings["listener.security.protocol.map"] = f"{protocols},{other.name}:{other.protocol}"
         settings |= other.properties
     return "".join(f"{name}={value}\n" for name, value in settings.items())
-
-
-def logging_properties(*, log4j_1: bool = False) -> str:
-    """Return the Log4j settings: everything to standard output."""
-    return _LOGGING_LOG4J_1 if log4j_1 else _LOGGING
 
 
 def _settings(port: int, controller_port: int, data: Path) -> dict[str, object]:

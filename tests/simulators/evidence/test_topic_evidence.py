@@ -13,9 +13,10 @@ from confluent_kafka.admin import AdminClient
 from deltalake import CommitProperties, write_deltalake
 
 from contract.event import Event
+from contract.receipt import GROUP_DEFAULT
 from contract.topics import EVENTS
 from simulators.evidence import topic
-from simulators.evidence.receipts import GROUP, ahead
+from simulators.evidence.receipts import ahead
 from simulators.evidence.row import Row
 from simulators.evidence.topic import Topic, TopicError
 from simulators.judge.remote import judge_remote_run
@@ -206,7 +207,7 @@ def test_receipts_ahead_of_the_table_are_counted(broker: Broker, tmp_path: Path)
     (partition,) = {one.partition for one in topic.read(Topic(broker.bootstrap_servers)) if one.device == OURS}
     assert partition is not None
     receipt = TopicPartition(EVENTS, partition, 2)
-    with Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": GROUP}) as group:
+    with Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": GROUP_DEFAULT}) as group:
         group.commit(offsets=[receipt])  # not synchronously, which has no time limit
         wait_until(lambda: group.committed([receipt], timeout=60)[0].offset == 2, "the offset is committed")
     assert ahead(broker.bootstrap_servers, table) == 2
