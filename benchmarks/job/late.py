@@ -60,13 +60,8 @@ def _small_batches(bench: Bench, rows: int, receipted_before: int) -> list[Figur
         log = process.log()
     finally:
         process.kill()
-    return read_small_batches(log, rows)
-
-
-def read_small_batches(log: str, rows: int) -> list[Figure]:
-    """Return the mean seconds of batches without and with late records, without those of the warm-up."""
     looked_up = set(_LOOKED_UP.findall(log))
-    batches = _DONE.findall(log)[2 * SMALL_BATCHES :]
+    batches = _DONE.findall(log)[2 * SMALL_BATCHES :]  # without the warm-up
     fresh = [float(seconds) for number, seconds in batches if number not in looked_up]
     late = [float(seconds) for number, seconds in batches if number in looked_up]
     of = f"batch of {SMALL_ROWS:,} records into {rows:,} rows"
