@@ -26,7 +26,7 @@ PACKAGES = ("contract", "cloud")
 LOCAL = "local[*]"
 _ROOT = Path(__file__).resolve().parents[2]
 _S3 = ("s3:", "s3a:", "s3n:")
-_DEFAULTS = {
+DEFAULTS = {
     "spark.log.level": "WARN",
     "spark.ui.enabled": "false",  # it would listen on every address, without a login
     "spark.ui.showConsoleProgress": "false",
@@ -117,7 +117,7 @@ def submit_options(arguments: Sequence[str], options: SparkOptions, home: Path) 
         words += ["--driver-memory", options.driver_memory]
     if options.properties_file:
         words += ["--properties-file", str(options.properties_file), "--load-spark-defaults"]
-    defaults = {**_DEFAULTS, **(_LOCAL_DEFAULTS if options.is_local else {})}
+    defaults = {**DEFAULTS, **(_LOCAL_DEFAULTS if options.is_local else {})}
     settings = {**defaults, **dict(setting.split("=", 1) for setting in options.conf)}
     for name, value in settings.items():
         words += ["--conf", f"{name}={value}"]

@@ -20,7 +20,7 @@ from tests.docs.test_claims import LINK
 from tests.packaging.roots import CHECKOUT
 
 FOLDER = CHECKOUT / "packaging" / "container"
-DOCKERFILES = ("Dockerfile", "cloud.Dockerfile")
+DOCKERFILES = ("Dockerfile", "cloud.Dockerfile", "spark.Dockerfile")
 COMPOSE: dict[str, Any] = yaml.safe_load((FOLDER / "compose.yaml").read_text())
 SERVICES = COMPOSE["services"]
 
