@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import ssl
+import sys
 import tomllib
 import urllib.request
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
 import jsonschema  # type: ignore[import-untyped]  # it has no types
-import kubernetes_validate  # type: ignore[import-untyped]  # it has no types
 import pytest
 import yaml
 
@@ -24,6 +26,7 @@ from tests.agent.http.test_access import CERTIFICATE, KEY
 from tests.packaging.roots import CHECKOUT
 from tests.packaging.test_dockerfiles import steps
 from tests.support.agent_process import agent_process, wait_until_ready
+from tests.support.older_spark import installed
 
 FOLDER = CHECKOUT / "docs" / "examples" / "kubernetes"
 AGENT: list[dict[str, Any]] = list(yaml.safe_load_all((FOLDER / "agent.yaml").read_text()))
@@ -37,6 +40,7 @@ PODS = {"agent": POD, "driver": DRIVER, "executor": EXECUTOR}
 PINS = dict(line.split("==") for line in (CHECKOUT / "constraints.txt").read_text().splitlines() if "==" in line)
 KUBERNETES = "1.34"
 """The oldest version that the operator recommends."""
+VALIDATE = "1.37.0"
 
 INTEGER = {"type": "integer"}
 TEXT = {"type": "string"}
@@ -73,15 +77,24 @@ SPARK_APPLICATION = table(
 """What the manifest uses of the custom resource of apache/spark-kubernetes-operator 1.0.0 (crds/sparkapplications…)."""
 
 
+@cache
+def validate() -> Callable[..., None]:
+    """Return the check by the schemas of Kubernetes, whose package takes 110 MB."""
+    sys.path.append(str(installed("kubernetes-validate", VALIDATE)))
+    import kubernetes_validate  # type: ignore[import-not-found]  # in that folder
+
+    return partial(kubernetes_validate.validate, desired_version=KUBERNETES, strict=True)
+
+
 def check(document: dict[str, Any]) -> None:
     """Raise ValidationError for a field that the schema lacks, or a value of another type."""
     if document["kind"] != "SparkApplication":
-        kubernetes_validate.validate(document, KUBERNETES, strict=True)
+        validate()(document)
         return
     jsonschema.validate(document, SPARK_APPLICATION)
     for name in ("driverSpec", "executorSpec"):
         template = {"apiVersion": "v1", "kind": "PodTemplate", "template": document["spec"][name]["podTemplateSpec"]}
-        kubernetes_validate.validate(template, KUBERNETES, strict=True)
+        validate()(template)
 
 
 def settings() -> Settings:
@@ -105,11 +118,13 @@ def user_of(dockerfile: str) -> str:
     return [value for instruction, value in steps(dockerfile) if instruction == "USER"][-1]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("document", [*AGENT, APPLICATION], ids=lambda document: document["kind"])
 def test_all_fields_are_those_of_the_schemas(document: dict[str, Any]) -> None:
     check(document)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("part", "document"),
     [
