@@ -19,4 +19,9 @@ def delta(rows: DataFrame, key: str) -> None:
 
 
 def postgres(rows: DataFrame, key: str) -> None:
-    insert_into_postgres(rows.select("id"), Path(os.environ[PLACE]), TABLE, key)
+    connection = Path(os.environ[PLACE])
+    # Changes of files, at which the job may be killed: before and behind the commit, which is none.
+    moment = connection.with_name("data") / "effect"
+    moment.mkdir(exist_ok=True)
+    insert_into_postgres(rows.select("id"), connection, TABLE, key)
+    moment.mkdir(exist_ok=True)
