@@ -20,8 +20,7 @@ def delta(rows: DataFrame, key: str) -> None:
 
 def postgres(rows: DataFrame, key: str) -> None:
     connection = Path(os.environ[PLACE])
-    # Changes of files, at which the job may be killed: before and behind the commit, which is none.
-    moment = connection.with_name("data") / "effect"
-    moment.mkdir(exist_ok=True)
+    # The commit is no change of a file: these are, before which the job is killed, several since starts differ by some.
+    for _ in range(8):
+        connection.with_name("data").joinpath("effect").mkdir(exist_ok=True)
     insert_into_postgres(rows.select("id"), connection, TABLE, key)
-    moment.mkdir(exist_ok=True)
