@@ -34,6 +34,7 @@ from cloud.runtime.outcome import exit_status, log_to_stderr
 from cloud.session import session_if
 from cloud.settings import seconds
 from cloud.sinks import Tables
+from cloud.table.lake_table import LakeTable
 
 logger = logging.getLogger("cloud.maintenance")
 
@@ -80,27 +81,21 @@ def maintain_delta(spark: SparkSession, settings: MaintenanceSettings) -> None:
             )
         if not DeltaTable.exists(spark, path):
             raise StopError(f"{path}: there is no Delta table")
-        maintain(DeltaTable(spark, path, layout), settings)
-
-
-def maintain(table: DeltaTable, settings: MaintenanceSettings) -> None:
-    """Compact and vacuum, which writes commits of its own."""
-    with table.opened_folder() as folder:
-        removed, added = table.compact()
-        logger.info("table=%s stage=compacted files_compacted=%d into=%d", table.path, removed, added)
-        folder.flush()
-    table.vacuum(settings.retain_seconds)
-    logger.info("table=%s stage=vacuumed retain_days=%d", table.path, settings.retain_seconds // DAY_SECONDS)
+        _maintain(DeltaTable(spark, path, layout), settings)
 
 
 def maintain_iceberg(spark: SparkSession, settings: MaintenanceSettings) -> None:
     """Compact both tables, and remove the files that no snapshot has."""
     for name in catalog.connect(spark, settings.tables):
-        table = IcebergTable(spark, name)
-        removed, added = table.compact()
-        logger.info("table=%s stage=compacted files_compacted=%d into=%d", name, removed, added)
-        table.vacuum(settings.retain_seconds)
-        logger.info("table=%s stage=vacuumed retain_days=%d", name, settings.retain_seconds // DAY_SECONDS)
+        _maintain(IcebergTable(spark, name), settings)
+
+
+def _maintain(table: LakeTable, settings: MaintenanceSettings) -> None:
+    """Compact and vacuum, which writes commits of its own."""
+    removed, added = table.compact()
+    logger.info("table=%s stage=compacted files_compacted=%d into=%d", table.name, removed, added)
+    table.vacuum(settings.retain_seconds)
+    logger.info("table=%s stage=vacuumed retain_days=%d", table.name, settings.retain_seconds // DAY_SECONDS)
 
 
 def maintain_postgres(_: SparkSession | None, settings: MaintenanceSettings) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from cloud.http_calls import post
 from cloud.postgres.connection import connected, durable_transaction, identifier, read_connection
 from cloud.postgres.copy_format import lines, without_nul
+from cloud.runtime import jvm
 
 __all__ = ["append_to_delta", "insert_into_postgres", "merge_into_delta", "post", "send_to_topic"]
 
@@ -44,8 +45,8 @@ def merge_into_delta(rows: DataFrame, path: str, key: str, by: Sequence[str], **
     column whether two values become their `sum`, `min` or `max`. There must be one row for each value of `by`.
     """
     table, _, number = key.rpartition(_COMMIT_NUMBER)
-    on = " AND ".join(f"t.{name} <=> s.{name}" for name in map(_quoted, by))
-    values = ", ".join(f"{_quoted(name)} = {_WAYS[way].format(_quoted(name))}" for name, way in combined.items())
+    on = " AND ".join(f"t.{name} <=> s.{name}" for name in map(jvm.quoted, by))
+    values = ", ".join(f"{jvm.quoted(name)} = {_WAYS[way].format(jvm.quoted(name))}" for name, way in combined.items())
     spark, source = rows.sparkSession, rows.select(*by, *combined)
     source.limit(0).write.format("delta").mode("ignore").save(path)
     source.createOrReplaceTempView(_MERGED)
@@ -54,7 +55,7 @@ def merge_into_delta(rows: DataFrame, path: str, key: str, by: Sequence[str], **
         for name, value in once.items():
             spark.conf.set(name, value)
         spark.sql(
-            f"MERGE INTO delta.{_quoted(path)} t USING {_MERGED} s ON {on} "
+            f"MERGE INTO delta.{jvm.quoted(path)} t USING {_MERGED} s ON {on} "
             f"WHEN MATCHED THEN UPDATE SET {values} WHEN NOT MATCHED THEN INSERT *"
         )
     finally:
@@ -96,7 +97,3 @@ def send_to_topic(rows: DataFrame, bootstrap_servers: str, topic: str, **propert
     for name, value in properties.items():
         writer = writer.option(f"kafka.{name.replace('_', '.')}", value)
     writer.option("kafka.bootstrap.servers", bootstrap_servers).option("topic", topic).save()
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from cloud.auditing import leaves
 from cloud.auditing.topic import CONTENT_SQL, TOLD, TOLD_SQL, content, told
 from cloud.iceberg import catalog
+from cloud.runtime import jvm
 from cloud.sinks import Tables
 from cloud.table.laws import REJECTED
 from cloud.table.layout import Reason
@@ -52,7 +53,7 @@ def table_id(spark: SparkSession | None, tables: Tables) -> str:
 
 def id_of_delta(spark: SparkSession, tables: Tables) -> str:
     """Return the id of a Delta table."""
-    detail = spark.sql(f"DESCRIBE DETAIL delta.`{tables.table.replace('`', '``')}`").select("id")
+    detail = spark.sql(f"DESCRIBE DETAIL delta.{jvm.quoted(tables.table)}").select("id")
     return str(detail.collect()[0]["id"])
 
 

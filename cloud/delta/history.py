@@ -194,8 +194,8 @@ class DeltaHistory:
                     yield row
 
     def _newest(self, limit: int | None) -> list[Row]:
-        name = self._path.replace("`", "``")
-        history = self._spark.sql(f"DESCRIBE HISTORY delta.`{name}`" + ("" if limit is None else f" LIMIT {limit}"))
+        pages = "" if limit is None else f" LIMIT {limit}"
+        history = self._spark.sql(f"DESCRIBE HISTORY delta.{jvm.quoted(self._path)}{pages}")
         return history.select(*_COLUMNS).orderBy(F.desc("version")).collect()
 
 

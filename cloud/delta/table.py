@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -18,10 +17,8 @@ from cloud.delta.log_cleaning import LogCleaner
 from cloud.errors import StopError
 from cloud.runtime import disk, jvm
 from cloud.runtime.disk import FlushedFolders
-from cloud.table import stops, widening
 from cloud.table.commits import Commit, to_json
-
-logger = logging.getLogger(__name__)
+from cloud.table.lake_table import LakeTable
 
 _CHANGE_FEED, _LOG = "delta.enableChangeDataFeed", "delta.logRetentionDuration"
 _OF_CHANGE_FEED = re.compile(r"interval \d+ seconds")
@@ -44,24 +41,21 @@ class Layout:
     """Whether rows that another program removes are lost, since the table's offsets state that it has them."""
 
 
-class DeltaTable:
-    """A table in a folder, which takes a whole batch with its commit, or nothing of it.
+class DeltaTable(LakeTable):
+    """A table in a folder; opening it raises StopError where a power cut has taken a part of its last versions."""
 
-    Opening it raises StopError where a power cut has taken a part of its last versions.
-    """
+    format = "Delta"
 
     def __init__(self, spark: SparkSession, path: str, layout: Layout) -> None:
-        self._spark = spark
+        super().__init__(spark, path, f"delta.{jvm.quoted(path)}")
         self.path = path
-        """The folder."""
         self._layout = layout
-        self._name = f"delta.`{path.replace('`', '``')}`"
         self._history = DeltaHistory(spark, path)
         last_versions.check(spark, path)
         self._create()
         self.widen(layout.schema)
         detail = self._detail()
-        self._id: str = detail["id"]
+        self.id = detail["id"]
         # Those that are not set, in a table that another program has created.
         self._set({name: value for name, value in layout.properties.items() if name not in detail["properties"]})
         self._log_cleaner = LogCleaner(spark, path)
@@ -71,18 +65,11 @@ class DeltaTable:
         """Whether the folder has a Delta table, of at least one version."""
         return bool(jvm.delta_log(spark, path).tableExists())
 
-    @property
-    def id(self) -> str:
-        """Return the table's id; a table that is dropped and recreated has another."""
-        return self._id
-
     def last_commit(self) -> Commit | None:
-        """Return the latest commit of a job; None where there is none yet."""
         last = self._history.last()
         return last.commit if last else None
 
     def check(self) -> None:
-        """Raise StopError where the table is no longer the one that was opened, or has lost versions or rows."""
         self._check_versions()
         self.check_rows()
         self._check_id(self._detail()["id"])
@@ -90,24 +77,19 @@ class DeltaTable:
     def check_rows(self) -> None:
         """Raise StopError where another program has removed rows since this checkpoint's last commit."""
         if self._layout.keeps_rows and (removal := self._history.removal()) is not None:
-            raise stops.removed(self.path, f"version {removal.version}, a {removal.operation}")
+            raise self._removed(f"version {removal.version}, a {removal.operation}")
 
     def rows(self) -> DataFrame:
-        """Return the table's present rows; later commits do not change the frame."""
         return self._spark.read.format("delta").load(self.path)
 
     def new_rows(self) -> tuple[Commit, DataFrame] | None:
-        """Return the latest commit of a batch, and the rows that it has added; None where there are none.
-
-        Raise StopError where their files are gone.
-        """
         found = self._history.files_of_batch()
         if found is None or not found[1]:
             return None
         commit, files = found
         paths = [f"{self.path}/{name}" for name in files]
         if gone := [path for path in paths if not jvm.exists(self._spark, path)]:
-            raise stops.compacted(self.path, gone[0], commit)
+            raise self._compacted(gone[0], commit)
         read = self._spark.read.schema(self.rows().schema).option("basePath", self.path)
         return commit, read.parquet(*map(jvm.literal, paths))
 
@@ -120,11 +102,6 @@ class DeltaTable:
         self._set({name: value for name, value in wanted.items() if present.get(name) != value})
 
     def append(self, rows: DataFrame, commit: Commit) -> int:
-        """Commit the rows and return their number.
-
-        Raise StopError where another job has claimed the table since, another program has removed rows, or the table
-        is no longer the one that was opened.
-        """
         self._check_versions()
         (
             rows.write.format("delta")
@@ -137,10 +114,9 @@ class DeltaTable:
         # Delta silently skips a write under an older or equal version.
         written = self._history.find(commit)
         if written is None:
-            last = self._history.last()
-            raise stops.claimed(self.path, last)
+            raise self._claimed(self._history.last())
         if written.commit != commit:
-            raise stops.copied(self.path, commit)
+            raise self._copied(commit)
         if self._history.may_lack_rows:
             self.check_rows()
         self._check_id(str(jvm.delta_log(self._spark, self.path).unsafeVolatileSnapshot().metadata().id()))
@@ -148,7 +124,6 @@ class DeltaTable:
         return written.rows
 
     def claim(self, commit: Commit) -> None:
-        """Commit without rows; raise StopError as `append`."""
         self.append(self._spark.createDataFrame([], self._layout.schema), commit)
 
     def _check_versions(self) -> None:
@@ -159,49 +134,20 @@ class DeltaTable:
                 "removed or replaced by an older copy, or its disk unmounted, while the job ran. Nothing more is "
                 "written or receipted. If the folder is still somewhere, put it back, or mount the disk, and start "
                 "again. With an older copy, start with a new checkpoint, which reads again what the copy lacks. "
-                f"Without any, start with a new table, a new checkpoint and --succeeds {self._id}"
+                f"Without any, start with a new table, a new checkpoint and --succeeds {self.id}"
             )
 
     def _detail(self) -> Row:
-        return self._spark.sql(f"DESCRIBE DETAIL {self._name}").select("id", "properties").collect()[0]
-
-    def _check_id(self, present: str) -> None:
-        """Raise StopError where the table is another one than that which was opened."""
-        if present != self._id:
-            raise stops.replaced(self.path, self._id, present)
+        return self._spark.sql(f"DESCRIBE DETAIL {self._in_sql}").select("id", "properties").collect()[0]
 
     def compact(self) -> tuple[int, int]:
-        """Compact small files into larger ones; return the numbers of removed and of added files."""
-        metrics = self._spark.sql(f"OPTIMIZE {self._name}").select("metrics").collect()[0]["metrics"]
+        with FlushedFolders(disk.local_folders(self._spark, [self.path])) as folder:
+            metrics = self._spark.sql(f"OPTIMIZE {self._in_sql}").select("metrics").collect()[0]["metrics"]
+            folder.flush()
         return int(metrics["numFilesRemoved"]), int(metrics["numFilesAdded"])
 
-    def lacks(self, schema: StructType) -> bool:
-        """Whether columns of this name or type are missing."""
-        return not _types(schema).items() <= _types(self.rows().schema).items()
-
-    def widen(self, schema: StructType, *by: tuple[str, str]) -> None:
-        """Add the columns that the table lacks; those that this job does not know stay as they are.
-
-        Raise StopError where one has another type.
-        """
-        present, expected = _types(self.rows().schema), _types(schema)
-        if names := widening.missing(self.path, present, expected, *by):
-            columns = ", ".join(f"`{name.replace('`', '``')}` {expected[name]}" for name in names)
-            try:
-                self._spark.sql(f"ALTER TABLE {self._name} ADD COLUMNS ({columns})")
-            except jvm.FAILURES as error:
-                raise StopError(
-                    f"table {self.path}: Delta refuses the columns {columns}: {jvm.cause(error)}"
-                ) from error
-            logger.info("table=%s stage=widened columns=%s", self.path, ",".join(names))
-
-    def opened_folder(self) -> FlushedFolders:
-        """Return its folder, opened to flush what is written from now on; nothing where the disk is not local."""
-        return FlushedFolders(disk.local_folders(self._spark, [self.path]))
-
     def vacuum(self, retain_seconds: int) -> None:
-        """Remove files that no commit of the last `retain_seconds` refers to."""
-        self._spark.sql(f"VACUUM {self._name} RETAIN {math.ceil(retain_seconds / 3600)} HOURS").collect()
+        self._spark.sql(f"VACUUM {self._in_sql} RETAIN {math.ceil(retain_seconds / 3600)} HOURS").collect()
 
     def _create(self) -> None:
         """Create the table where there is none.
@@ -215,11 +161,7 @@ class DeltaTable:
     def _set(self, properties: Mapping[str, str]) -> None:
         if properties:
             pairs = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
-            self._spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({pairs})")
-
-
-def _types(schema: StructType) -> dict[str, str]:
-    return {field.name: field.dataType.simpleString() for field in schema}
+            self._spark.sql(f"ALTER TABLE {self._in_sql} SET TBLPROPERTIES ({pairs})")
 
 
 def excludes_writers(spark: SparkSession, path: str) -> bool:

@@ -17,8 +17,8 @@ from pyspark.sql.types import StructType
 from cloud.errors import SinkError, StopError
 from cloud.iceberg import catalog
 from cloud.runtime import disk, jvm
-from cloud.table import stops, widening
 from cloud.table.commits import CLAIM_ONLY, Commit, parse, to_json
+from cloud.table.lake_table import LakeTable
 
 logger = logging.getLogger(__name__)
 
@@ -78,16 +78,17 @@ class _State:
     """What has removed rows since."""
 
 
-class IcebergTable:
-    """A table of a catalog, which takes a whole batch with its commit, or nothing of it.
+class IcebergTable(LakeTable):
+    """A table of a catalog.
 
     Iceberg appends to whatever the table has become, so an append excludes no other job. Rows are appended to a branch
     of this process, and the branch becomes the table only where the table is still what the branch began with.
     """
 
+    format = "Iceberg"
+
     def __init__(self, spark: SparkSession, name: str, *, keeps_rows: bool = False) -> None:
-        self._spark = spark
-        self._name = name
+        super().__init__(spark, name, name)
         self._keeps_rows = keeps_rows
         """Whether rows that another program removes are lost, since the table's offsets state that it has them."""
         self._branch = f"{_BRANCH}{uuid.uuid4().hex}"
@@ -95,33 +96,21 @@ class IcebergTable:
         """Whether nothing was appended yet, so that branches of killed processes may be left."""
         self._expiry_due = time.monotonic() + _EXPIRY_SECONDS
         table = self._load()
-        self._id = str(table.uuid())
+        self.id = str(table.uuid())
         self.path = str(table.location())
 
-    @property
-    def id(self) -> str:
-        """Return the table's id; a table that is dropped and recreated has another."""
-        return self._id
-
     def last_commit(self) -> Commit | None:
-        """Return the latest commit of a job; None where there is none yet."""
         return self._state().commit
 
     def check(self) -> None:
-        """Raise StopError where the table is no longer the one that was opened, or has lost commits or rows."""
         self._check(self._state())
 
     def rows(self) -> DataFrame:
-        """Return the table's present rows; later commits do not change the frame."""
         head = self._load().currentSnapshot()
         read = self._spark.read if head is None else self._spark.read.option("versionAsOf", str(head.snapshotId()))
-        return self._whole(read.table(self._name))  # a snapshot has the columns of its time
+        return self._whole(read.table(self.name))  # a snapshot has the columns of its time
 
     def new_rows(self) -> tuple[Commit, DataFrame] | None:
-        """Return the latest commit of a batch, and the rows that it has added; None where there are none.
-
-        Raise StopError where their files are gone.
-        """
         table = self._load()
         tag = table.refs().get(_BATCH)
         if tag is None:
@@ -132,7 +121,7 @@ class IcebergTable:
         if commit is None or not paths:
             return None
         if gone := [path for path in paths if not table.io().newInputFile(path).exists()]:
-            raise stops.compacted(self._name, gone[0], commit)
+            raise self._compacted(gone[0], commit)
         return commit, self._added_rows(snapshot)
 
     def check_files(self) -> None:
@@ -144,23 +133,17 @@ class IcebergTable:
             self._added_rows(snapshot).write.format("noop").mode("overwrite").save()
         except jvm.FAILURES as error:
             raise StopError(
-                f"table {self._name}: its last commit is not whole: {jvm.cause(error)}. A power cut before its flush "
+                f"table {self.name}: its last commit is not whole: {jvm.cause(error)}. A power cut before its flush "
                 "does that, and then no receipt covers it. If the power was cut, remove that commit as docs/cloud.md "
                 "says for torn metadata, and start again; otherwise check the disk first"
             ) from error
 
     def claim(self, commit: Commit) -> None:
-        """Commit without rows; raise StopError as `append`."""
-        self.append(self._spark.createDataFrame([], self._present()), commit)
+        self.append(self._spark.createDataFrame([], self._schema()), commit)
 
     def append(self, rows: DataFrame, commit: Commit) -> int:
-        """Commit the rows and return their number.
-
-        Raise StopError where another job has claimed the table since, another program has removed rows, or the table
-        is no longer the one that was opened.
-        """
         table = self._open_for(commit)
-        to = f"{self._name}.branch_{self._branch}"
+        to = f"{self.name}.branch_{self._branch}"
         try:
             head = self._aim(table)
             self._whole(rows).writeTo(to).option(f"snapshot-property.{_PROPERTY}", to_json(commit)).append()
@@ -171,45 +154,27 @@ class IcebergTable:
         self._expire_if_due()
         return int(written.summary().get("added-records") or 0)
 
-    def lacks(self, schema: StructType) -> bool:
-        """Whether columns of this name or type are missing."""
-        return not _types(schema).items() <= _types(self._present()).items()
-
-    def widen(self, schema: StructType, *by: tuple[str, str]) -> None:
-        """Add the columns that the table lacks; those that this job does not know stay as they are.
-
-        Raise StopError where one has another type.
-        """
-        present, expected = _types(self._present()), _types(schema)
-        if names := widening.missing(self._name, present, expected, *by):
-            columns = ", ".join(f"{_quoted(name)} {expected[name]}" for name in names)
-            try:
-                self._spark.sql(f"ALTER TABLE {self._name} ADD COLUMNS ({columns})")
-            except jvm.FAILURES as error:
-                raise StopError(
-                    f"table {self._name}: Iceberg refuses the columns {columns}: {jvm.cause(error)}"
-                ) from error
-            logger.info("table=%s stage=widened columns=%s", self._name, ",".join(names))
-
     def compact(self) -> tuple[int, int]:
-        """Compact small files into larger ones; return the numbers of removed and of added files."""
         done = self._actions().rewriteDataFiles(self._load()).option("min-input-files", "2").execute()
         return int(done.rewrittenDataFilesCount()), int(done.addedDataFilesCount())
 
     def vacuum(self, retain_seconds: int) -> None:
-        """Remove files that no snapshot of the last `retain_seconds` has."""
         before = int((time.time() - retain_seconds) * 1000)
         self._actions().deleteOrphanFiles(self._load()).olderThan(before).execute()
 
-    def _present(self) -> StructType:
-        return self._spark.table(self._name).schema
+    def _schema(self) -> StructType:
+        return self._spark.table(self._in_sql).schema
+
+    def _types(self, schema: StructType) -> dict[str, str]:
+        """Return the types as `LakeTable` does: Iceberg has no integers of less than four bytes."""
+        return {name: _SMALL.sub("int", kind) for name, kind in super()._types(schema).items()}
 
     def _added_rows(self, snapshot: Any) -> DataFrame:
         read = self._spark.read.option("start-snapshot-id", str(snapshot.parentId()))
-        return read.option("end-snapshot-id", str(snapshot.snapshotId())).table(self._name)
+        return read.option("end-snapshot-id", str(snapshot.snapshotId())).table(self.name)
 
     def _load(self) -> Any:
-        return catalog.load(self._spark, self._name)
+        return catalog.load(self._spark, self.name)
 
     def _state(self) -> _State:
         table = self._load()
@@ -233,17 +198,16 @@ class IcebergTable:
         return _State(table, tagged, parse(tagged.summary().get(_PROPERTY)), removal)
 
     def _check(self, state: _State) -> None:
-        if (present := str(state.table.uuid())) != self._id:
-            raise stops.replaced(self._name, self._id, present)
+        self._check_id(str(state.table.uuid()))
         if self._keeps_rows and state.removal is not None:
-            raise stops.removed(self._name, state.removal)
+            raise self._removed(state.removal)
 
     def _open_for(self, commit: Commit) -> Any:
         """Return the table, where this commit may be the next one."""
         state = self._state()
         last = state.commit
         if last is not None and last.version >= commit.version:
-            raise stops.copied(self._name, commit) if last.is_by_same(commit) else stops.claimed(self._name, last)
+            raise self._copied(commit) if last.is_by_same(commit) else self._claimed(last)
         if commit.batch != CLAIM_ONLY or last is None or last.checkpoint == commit.checkpoint:
             self._check(state)
         return state.table
@@ -289,7 +253,7 @@ class IcebergTable:
         written = table.snapshot(self._branch)
         if written is None or written.parentId() != head:
             self._open_for(commit)
-            raise SinkError(f"table {self._name}: its branch {self._branch} was removed while a batch was written")
+            raise SinkError(f"table {self.name}: its branch {self._branch} was removed while a batch was written")
         return written
 
     def _publish(self, table: Any, written: Any, commit: Commit) -> Any:
@@ -311,7 +275,7 @@ class IcebergTable:
             state = self._state()
             if state.snapshot is not None and state.snapshot.snapshotId() == written.snapshotId():
                 return written  # only the answer was lost
-            logger.info("table=%s stage=rebase batch=%d reason=%r", self._name, commit.batch, jvm.cause(failure))
+            logger.info("table=%s stage=rebase batch=%d reason=%r", self.name, commit.batch, jvm.cause(failure))
             table = self._open_for(commit)
             files = list(_added(table, written))
             head = self._aim(table)
@@ -332,12 +296,12 @@ class IcebergTable:
         try:
             self._load().expireSnapshots().expireOlderThan(before).cleanExpiredFiles(False).commit()
         except jvm.FAILURES as error:  # the rows are committed, and more snapshots only make commits slower
-            logger.warning("table=%s stage=expire error=%r", self._name, jvm.cause(error))
+            logger.warning("table=%s stage=expire error=%r", self.name, jvm.cause(error))
 
     def _whole(self, rows: DataFrame) -> DataFrame:
         """Return the rows with the columns that the table has beside theirs, as nulls."""
         own = set(rows.columns)
-        others = [field for field in self._present() if field.name not in own]
+        others = [field for field in self._schema() if field.name not in own]
         return rows.select("*", *(F.lit(None).cast(field.dataType).alias(field.name) for field in others))
 
     def _actions(self) -> Any:
@@ -372,12 +336,3 @@ def _removes_rows(snapshot: Any) -> bool:
 
 _GAIN = ("added-records", "removed-position-deletes", "removed-equality-deletes")
 _LOSE = ("deleted-records", "added-position-deletes", "added-equality-deletes")
-
-
-def _types(schema: StructType) -> dict[str, str]:
-    """Return the types that a table has for these columns: Iceberg has no integers of less than four bytes."""
-    return {field.name: _SMALL.sub("int", field.dataType.simpleString()) for field in schema}
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

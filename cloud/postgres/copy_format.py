@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType, StringType, StructType, TimestampType
 
 from cloud.postgres.statements import OWN
+from cloud.runtime import jvm
 from cloud.table import layout, rows
 from cloud.table.transform import Transformed, reason
 from contract.fields import OBJECTS
@@ -63,7 +64,7 @@ def lines(frame: DataFrame, columns: Mapping[str, DataType]) -> DataFrame:
 
 
 def _field(name: str, kind: DataType) -> Column:
-    return F.coalesce(_text(_column(name), kind), F.lit(_NULL))
+    return F.coalesce(_text(F.col(jvm.quoted(name)), kind), F.lit(_NULL))
 
 
 def _text(value: Column, kind: DataType) -> Column:
@@ -80,14 +81,10 @@ def _text(value: Column, kind: DataType) -> Column:
 
 def without_nul(name: str, kind: DataType) -> Column:
     """Return a column, in whose texts NUL is replaced."""
-    text = _column(name)
+    text = F.col(jvm.quoted(name))
     if not isinstance(kind, StringType):
         return text
     if name in OBJECTS:
         replaced = F.regexp_replace(text, _NUL_PATTERN, f"$1{_REPLACEMENT}")
         text = F.when(F.contains(text, F.lit(_NUL_IN_JSON)), replaced).otherwise(text)
     return F.replace(text, F.lit(_NUL), F.lit(_REPLACEMENT)).alias(name)
-
-
-def _column(name: str) -> Column:
-    return F.col(f"`{name.replace('`', '``')}`")

@@ -117,7 +117,7 @@ class PostgresSink:
         reader = partial(_read_new, self._connection, statement, parts)
         read = spark.sparkContext.range(parts, numSlices=parts).mapPartitions(reader)
         kinds = {name: kind.simpleString() for name, kind in rows.COLUMNS.items()} | own
-        schema = ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in kinds.items())
+        schema = ", ".join(f"{jvm.quoted(name)} {kind}" for name, kind in kinds.items())
         return NewRows(f"{self.id}-{version}", spark.createDataFrame(read, schema, verifySchema=False))
 
     def write(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:

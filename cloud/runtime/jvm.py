@@ -86,6 +86,11 @@ def literal(path: str) -> str:
     return _GLOB.sub(r"\\\g<0>", path)
 
 
+def quoted(name: str) -> str:
+    """Return a name as a statement has it, whatever is in it."""
+    return f"`{name.replace('`', '``')}`"
+
+
 def file_system(spark: SparkSession, path: str) -> Any:
     """Return the Hadoop file system of a path, with Spark's settings."""
     context: Any = spark.sparkContext

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from functools import reduce
-from typing import Protocol
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -17,6 +16,7 @@ from cloud.table import id_reuse, lookup, quarantine, rows, widening
 from cloud.table.commits import Commit
 from cloud.table.devices import Devices
 from cloud.table.freshness import Horizon, is_fresh
+from cloud.table.lake_table import LakeTable
 from cloud.table.lookup import BatchCounts, count_rows
 from cloud.table.sink import NewRows, Written
 from cloud.table.transform import Transform
@@ -24,51 +24,6 @@ from cloud.table.transform import Transform
 logger = logging.getLogger(__name__)
 
 _LATE_OR_BAD = "oncegate: this batch has a late or a bad row"
-
-
-class LakeTable(Protocol):
-    """A table that takes a whole batch with its commit, or nothing of it."""
-
-    @property
-    def id(self) -> str:
-        """Return the table's id; a table that is dropped and recreated has another."""
-
-    path: str
-    """The folder of its files."""
-
-    def last_commit(self) -> Commit | None:
-        """Return the latest commit of a job; None where there is none yet."""
-
-    def check(self) -> None:
-        """Raise StopError where the table is no longer the one that was opened, or has lost commits or rows."""
-
-    def rows(self) -> DataFrame:
-        """Return the table's present rows; later commits do not change the frame."""
-
-    def new_rows(self) -> tuple[Commit, DataFrame] | None:
-        """Return the latest commit of a batch, and the rows that it has added; None where there are none.
-
-        Raise StopError where their files are gone.
-        """
-
-    def append(self, rows: DataFrame, commit: Commit) -> int:
-        """Commit the rows and return their number.
-
-        Raise StopError where another job has claimed the table since, another program has removed rows, or the table
-        is no longer the one that was opened.
-        """
-
-    def claim(self, commit: Commit) -> None:
-        """Commit without rows; raise StopError as `append`."""
-
-    def lacks(self, schema: StructType) -> bool:
-        """Whether columns of this name or type are missing."""
-
-    def widen(self, schema: StructType, *by: tuple[str, str]) -> None:
-        """Add the columns that the table lacks; those that this job does not know stay as they are.
-
-        Raise StopError where one has another type.
-        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -12,9 +11,7 @@ from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, St
 from cloud.errors import StopError
 from cloud.table import layout, rows
 from cloud.table.commits import Commit, Offsets
-
-if TYPE_CHECKING:
-    from cloud.table.lake import LakeTable
+from cloud.table.lake_table import LakeTable
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _PLACE = ["topic_id", "kafka_partition", "kafka_offset"]

@@ -135,11 +135,7 @@ def reason() -> Column:
 def _with_reject(made: DataFrame) -> DataFrame:
     reject = F.col(REJECT) if REJECT in made.columns else F.lit(None)
     others = [name for name in made.columns if name not in (*rows.COLUMNS, REJECT)]
-    return made.select(*rows.COLUMNS, *(made[_quoted(name)] for name in others), reject.cast("string").alias(REJECT))
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
+    return made.select(*rows.COLUMNS, *(made[jvm.quoted(name)] for name in others), reject.cast("string").alias(REJECT))
 
 
 def _hash() -> Column:
