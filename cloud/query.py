@@ -22,17 +22,16 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Protocol, TextIO
 
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from cloud import command_line, sinks
 from cloud.errors import JobError, StopError
-from cloud.iceberg import catalog
 from cloud.runtime import jvm
 from cloud.runtime.outcome import printable
 from cloud.session import session_if
@@ -96,20 +95,11 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def ask_delta(spark: SparkSession, settings: QuerySettings) -> Answer:
-    """Run the statement on Delta tables."""
-    return _ask(spark, settings, lambda: map(spark.read.format("delta").load, settings.tables.folders))
-
-
-def ask_iceberg(spark: SparkSession, settings: QuerySettings) -> Answer:
-    """Run the statement on Iceberg tables."""
-    return _ask(spark, settings, lambda: catalog.frames(spark, settings.tables))
-
-
-def _ask(spark: SparkSession, settings: QuerySettings, read: Callable[[], Iterable[DataFrame]]) -> Answer:
+def ask_spark(spark: SparkSession, settings: QuerySettings) -> Answer:
     """Run the statement as a subquery, which in SQL cannot be a command that writes."""
     try:
-        for name, frame in zip(("events", "quarantine"), read(), strict=True):
+        frames = resolve_name(settings.tables.kind.frames)(spark, settings.tables)
+        for name, frame in zip(("events", "quarantine"), frames, strict=True):
             frame.createOrReplaceTempView(name)
         for view in views.without(views.SPARK_VIEWS, settings.retired):
             spark.sql(view)

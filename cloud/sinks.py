@@ -32,16 +32,21 @@ class SinkKind:
     Where `is_processing`, given `transform`, a `cloud.table.transform.Transform` or None, and `keeps_new`, whether it
     is to be a `cloud.table.sink.EffectsSink`.
     """
-    views: str
-    """Returns a `cloud.auditing.table.TableView`, given Spark and the tables."""
     identifies: str
     """Returns the id of the table, by which receipts name it, given Spark (None for a database) and the tables."""
-    asks: str
-    """Returns the `cloud.query.Answer` to a statement, given Spark (None for a database) and `QuerySettings`."""
-    dialect: str
-    """The `cloud.tracing.table.Dialect` of these statements."""
     maintains: str
     """Compacts the tables, given Spark (None for a database) and `cloud.maintenance.MaintenanceSettings`."""
+    frames: str = ""
+    """Returns the present rows of table and quarantine as Spark's frames, given Spark and the tables.
+
+    The defaults of the following read them.
+    """
+    views: str = "cloud.auditing.table:of_frames"
+    """Returns a `cloud.auditing.table.TableView`, given Spark and the tables."""
+    asks: str = "cloud.query:ask_spark"
+    """Returns the `cloud.query.Answer` to a statement, given Spark (None for a database) and `QuerySettings`."""
+    dialect: str = "cloud.tracing.table:SPARK"
+    """The `cloud.tracing.table.Dialect` of these statements."""
     is_database: bool = False
     """Whether `--connection` leads to the tables. It flushes, and is asked without Spark."""
     is_catalog: bool = False
@@ -56,32 +61,28 @@ class SinkKind:
 DELTA: Final = SinkKind(
     "delta",
     opens="cloud.delta.sink:open_tables",
-    views="cloud.auditing.table:of_delta",
     identifies="cloud.auditing.table:id_of_delta",
-    asks="cloud.query:ask_delta",
-    dialect="cloud.tracing.table:SPARK",
     maintains="cloud.maintenance:maintain_delta",
+    frames="cloud.auditing.table:frames_of_delta",
     is_processing=True,
 )
 POSTGRES: Final = SinkKind(
     "postgres",
     opens="cloud.postgres.sink:open_tables",
-    views="cloud.auditing.table:of_postgres",
     identifies="cloud.auditing.table:id_of_postgres",
+    maintains="cloud.maintenance:maintain_postgres",
+    views="cloud.auditing.table:of_postgres",
     asks="cloud.query:ask_postgres",
     dialect="cloud.tracing.table:POSTGRES",
-    maintains="cloud.maintenance:maintain_postgres",
     is_database=True,
     is_processing=True,
 )
 ICEBERG: Final = SinkKind(
     "iceberg",
     opens="cloud.iceberg.sink:open_tables",
-    views="cloud.auditing.table:of_iceberg",
     identifies="cloud.iceberg.catalog:identify",
-    asks="cloud.query:ask_iceberg",
-    dialect="cloud.tracing.table:SPARK",
     maintains="cloud.maintenance:maintain_iceberg",
+    frames="cloud.iceberg.catalog:frames",
     is_catalog=True,
     is_processing=True,
 )

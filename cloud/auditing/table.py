@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 
 from cloud.auditing import leaves
 from cloud.auditing.topic import CONTENT_SQL, TOLD, TOLD_SQL, content, told
-from cloud.iceberg import catalog
 from cloud.runtime import jvm
 from cloud.sinks import Tables
 from cloud.table.laws import REJECTED
@@ -74,19 +73,15 @@ def read_table(spark: SparkSession, tables: Tables) -> TableView:
     return view
 
 
-def of_delta(spark: SparkSession, tables: Tables) -> TableView:
-    """Return a view of the present state of Delta tables."""
+def frames_of_delta(spark: SparkSession, tables: Tables) -> tuple[DataFrame, DataFrame]:
+    """Return the present rows of table and quarantine."""
     load = spark.read.format("delta").load
-    return of_frames(load(tables.table), load(tables.quarantine))
+    return load(tables.table), load(tables.quarantine)
 
 
-def of_iceberg(spark: SparkSession, tables: Tables) -> TableView:
-    """Return a view of the present state of Iceberg tables."""
-    return of_frames(*catalog.frames(spark, tables))
-
-
-def of_frames(events: DataFrame, quarantine: DataFrame) -> TableView:
-    """Return a view of a table and its quarantine, with the columns that the job writes."""
+def of_frames(spark: SparkSession, tables: Tables) -> TableView:
+    """Return a view of a table and its quarantine that Spark reads, with the columns that the job writes."""
+    events, quarantine = resolve_name(tables.kind.frames)(spark, tables)
     appended = F.coalesce("appended", "received").alias("appended")
     return TableView(
         events.select(

@@ -13,7 +13,7 @@ from cloud.delta.sink import QUARANTINE
 from cloud.delta.table import DeltaTable
 from cloud.errors import JobError, StopError
 from cloud.postgres.sink import PostgresSink
-from cloud.query import QuerySettings, ask_delta, ask_postgres
+from cloud.query import QuerySettings, ask_postgres, ask_spark
 from cloud.sinks import DELTA, POSTGRES, Tables
 from cloud.table.devices import Devices
 from simulators.services.postgres import Postgres
@@ -33,7 +33,7 @@ def test_a_statement_that_would_write_to_a_delta_table_is_refused(spark: SparkSe
 
     def ask(statement: str) -> list[object]:
         settings = QuerySettings(Tables(DELTA, str(folder), str(quarantine)), statement, "json", 2)
-        return [row[0] for row in ask_delta(session, settings).rows]
+        return [row[0] for row in ask_spark(session, settings).rows]
 
     assert ask("WITH e AS (SELECT id FROM events) SELECT id FROM e ORDER BY id DESC -- last first") == ["3", "2", "1"]
     assert ask("SELECT count(*) FROM quarantine;") == [0]

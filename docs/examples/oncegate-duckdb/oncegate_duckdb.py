@@ -26,7 +26,6 @@ from pathlib import Path
 import duckdb
 from pyspark.sql import DataFrame, SparkSession
 
-from cloud.auditing.table import TableView, of_frames
 from cloud.errors import StopError
 from cloud.maintenance import MaintenanceSettings
 from cloud.query import Answer, QuerySettings
@@ -51,11 +50,11 @@ DIALECT = Dialect(
 DUCKDB = SinkKind(
     "duckdb",
     opens="oncegate_duckdb:DuckDbSink",
-    views="oncegate_duckdb:view",
     identifies="oncegate_duckdb:identify",
+    maintains="oncegate_duckdb:maintain",
+    frames="oncegate_duckdb:frames",
     asks="oncegate_duckdb:ask",
     dialect="oncegate_duckdb:DIALECT",
-    maintains="oncegate_duckdb:maintain",
     is_database=True,
 )
 
@@ -251,15 +250,15 @@ def opened(tables: Tables, *, read_only: bool = False) -> Iterator[duckdb.DuckDB
         yield database
 
 
-def view(spark: SparkSession, tables: Tables) -> TableView:
-    """Return the audit's view: both tables as Parquet, which Spark reads until it ends."""
+def frames(spark: SparkSession, tables: Tables) -> list[DataFrame]:
+    """Return both tables for the audit: as Parquet, which Spark reads until it ends."""
     folder = Path(tempfile.mkdtemp(prefix="oncegate-audit-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    with opened(tables, read_only=True) as database:
-        for name in (tables.table, tables.quarantine):
-            database.execute(f"COPY {name} TO '{folder / name}.parquet'")
     names = (tables.table, tables.quarantine)
-    return of_frames(*(spark.read.parquet(f"file://{folder / name}.parquet") for name in names))
+    with opened(tables, read_only=True) as database:
+        for name in names:
+            database.execute(f"COPY {name} TO '{folder / name}.parquet'")
+    return [spark.read.parquet(f"file://{folder / name}.parquet") for name in names]
 
 
 def ask(_: SparkSession | None, settings: QuerySettings) -> Answer:

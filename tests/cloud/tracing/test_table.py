@@ -15,7 +15,7 @@ from cloud import sinks
 from cloud.delta.sink import QUARANTINE
 from cloud.delta.table import DeltaTable
 from cloud.postgres.statements import Statements
-from cloud.query import QuerySettings, ask_delta, ask_postgres
+from cloud.query import QuerySettings, ask_postgres, ask_spark
 from cloud.sinks import Tables
 from cloud.tracing.facts import EpochFacts, Gap, Label, Record, Span, Wanted
 from cloud.tracing.table import POSTGRES, SPARK, TracedTable
@@ -74,7 +74,7 @@ def in_delta(request: pytest.FixtureRequest, tmp_path: Path) -> TracedTable:
     tables = Tables(sinks.DELTA, str(tmp_path / "events"), str(tmp_path / "quarantine"))
     settings = QuerySettings(tables, "", "json", 100)
     session = spark.newSession()
-    return TracedTable(lambda statement: ask_delta(session, replace(settings, statement=statement)), SPARK, "")
+    return TracedTable(lambda statement: ask_spark(session, replace(settings, statement=statement)), SPARK, "")
 
 
 @pytest.fixture(params=["in_postgres", pytest.param("in_delta", marks=[pytest.mark.spark, pytest.mark.heavy])])
