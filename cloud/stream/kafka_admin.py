@@ -72,29 +72,18 @@ class KafkaAdmin:
 
     def offset_ranges(self) -> dict[int, tuple[int, int]]:
         """Return the earliest and the latest offset of each partition."""
-        partitions = [info.partition() for info in self._describe().partitions()]
-        spec = self._class("org.apache.kafka.clients.admin.OffsetSpec")
-        earliest = self._list(partitions, spec.earliest())
-        latest = self._list(partitions, spec.latest())
-        return {partition: (earliest[partition], latest[partition]) for partition in partitions}
+        partitions = self._partitions()
+        earliest, latest = self._list(partitions, "earliest"), self._list(partitions, "latest")
+        return {partition: (int(earliest[partition].offset()), int(latest[partition].offset())) for partition in latest}
 
     def ends(self, partitions: Iterable[int]) -> dict[int, LogEnd]:
         """Return the present ends of partitions; raise KafkaError where Kafka does not return them."""
-        wanted = list(partitions)
-        latest = self._class("org.apache.kafka.clients.admin.OffsetSpec").latest()
-        answers = self._answers(wanted, latest)
-        ends = {}
-        for partition in wanted:
-            answer = answers.get(self._partition(partition))
-            epoch = answer.leaderEpoch()
-            ends[partition] = LogEnd(int(answer.offset()), int(epoch.get()) if epoch.isPresent() else None)
-        return ends
+        found = self._list(partitions, "latest")
+        return {partition: LogEnd(int(end.offset()), _epoch(end)) for partition, end in found.items()}
 
     def latest_append(self) -> int:
         """Return the latest append time of a record that the log still has, in milliseconds since 1970 UTC."""
-        partitions = [info.partition() for info in self._describe().partitions()]
-        answers = self._answers(partitions, self._class("org.apache.kafka.clients.admin.OffsetSpec").maxTimestamp())
-        return max(int(answers.get(self._partition(partition)).timestamp()) for partition in partitions)
+        return max(int(found.timestamp()) for found in self._list(self._partitions(), "maxTimestamp").values())
 
     def has_append_times(self) -> bool | None:
         """Whether a latest record of a partition has the broker's time of its append; None where no record is found.
@@ -125,13 +114,12 @@ class KafkaAdmin:
         """Return the offsets that a group has committed; partitions without one are left out."""
         asked = self._client.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata()
         answers = self._wait(asked, f"group {group}: its offsets")
-        found = {}
-        for partition in partitions:
-            if (place := answers.get(self._partition(partition))) is not None:
-                epoch = place.leaderEpoch()
-                known = int(epoch.get()) if epoch.isPresent() else None
-                found[partition] = Committed(int(place.offset()), known, str(place.metadata()))
-        return found
+        found = {partition: answers.get(self._partition(partition)) for partition in partitions}
+        return {
+            partition: Committed(int(place.offset()), _epoch(place), str(place.metadata()))
+            for partition, place in found.items()
+            if place is not None
+        }
 
     def commit(
         self, group: str, offsets: Offsets, metadata: Mapping[int, str], leader_epochs: Mapping[int, int]
@@ -209,15 +197,17 @@ class KafkaAdmin:
                 raise StopError(f"topic {self._topic}: it does not exist") from error
             raise
 
-    def _list(self, partitions: list[int], spec: Any) -> Offsets:
-        answers = self._answers(partitions, spec)
-        return {partition: int(answers.get(self._partition(partition)).offset()) for partition in partitions}
+    def _partitions(self) -> list[int]:
+        return [info.partition() for info in self._describe().partitions()]
 
-    def _answers(self, partitions: list[int], spec: Any) -> Any:
-        wanted = self._class("java.util.HashMap")()
-        for partition in partitions:
-            wanted.put(self._partition(partition), spec)
-        return self._wait(self._client.listOffsets(wanted).all(), f"topic {self._topic}: cannot list its offsets")
+    def _list(self, partitions: Iterable[int], which: str) -> dict[int, Any]:
+        """Return the offset of each partition that one of Kafka's `OffsetSpec` names."""
+        spec = getattr(self._class("org.apache.kafka.clients.admin.OffsetSpec"), which)()
+        wanted, places = self._class("java.util.HashMap")(), {one: self._partition(one) for one in partitions}
+        for place in places.values():
+            wanted.put(place, spec)
+        found = self._wait(self._client.listOffsets(wanted).all(), f"topic {self._topic}: cannot list its offsets")
+        return {partition: found.get(place) for partition, place in places.items()}
 
     def _partition(self, partition: int) -> Any:
         return self._class("org.apache.kafka.common.TopicPartition")(self._topic, partition)
@@ -227,3 +217,8 @@ class KafkaAdmin:
             return future.get(ANSWER_SECONDS_MAX, self._class("java.util.concurrent.TimeUnit").SECONDS)
         except Py4JJavaError as error:
             raise KafkaError(f"{what}: {error.java_exception}") from error
+
+
+def _epoch(place: Any) -> int | None:
+    epoch = place.leaderEpoch()
+    return int(epoch.get()) if epoch.isPresent() else None
