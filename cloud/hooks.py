@@ -1,4 +1,7 @@
-"""The user's own functions, named MODULE:FUNCTION: how they are found, and what is said of their errors."""
+"""The user's own functions, named MODULE:FUNCTION: how they are found, and what is said of their errors.
+
+A transform, in Spark and without it, may add columns to rows, and reject some with a reason.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import ast
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +19,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from cloud.errors import HookError, JobError, SinkError
+from cloud.errors import HookError, JobError, SinkError, StopError
 
+REJECT = "reject"
+REJECTED = "rejected: "
+"""Begins the reason in quarantine."""
 MESSAGE_CHARACTERS_MAX = 500
 _PLACE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)|called from\n(?P<at>.+):(?P<number>\d+)')
 """A line of a traceback, also of one from an executor; or Spark's note of where a column was made."""
@@ -51,6 +57,18 @@ class Hook:
                 raise
             code = getattr(call, "__code__", None)
             raise HookError(f"{self.name}: {_sentence(error, code and code.co_filename)}") from error
+
+    def broken(self, what: str) -> StopError:
+        """Return the error for what a transform has returned."""
+        return StopError(f"transform {self.name}: {what}. Nothing of the batch is written or receipted")
+
+    def other_rows(self, rows: int, counts: Mapping[str, int]) -> StopError:
+        """Return the error for other rows than the given ones; `counts` are those that are lost, doubled, and so on."""
+        told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+        return self.broken(
+            f"of {rows} rows it has {told}. It may add columns, and leave out a row only by a text in the column "
+            f"{REJECT}"
+        )
 
 
 def find(text: str) -> Hook:

@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 
 from cloud.auditing import leaves
 from cloud.auditing.topic import CONTENT_SQL, TOLD, TOLD_SQL, content, told
+from cloud.hooks import REJECTED
 from cloud.runtime import jvm
 from cloud.sinks import Tables
-from cloud.table.laws import REJECTED
 from cloud.table.layout import Reason
 
 GATEWAY_TYPES = "gateway."

@@ -10,11 +10,8 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any
 
-from cloud.errors import StopError
-from cloud.hooks import Hook
+from cloud.hooks import REJECT, REJECTED, Hook
 from cloud.plain_consumer.records import Judged, without_nul
-from cloud.table import laws
-from cloud.table.laws import REJECT, REJECTED
 from cloud.table.layout import COLUMNS, STAGED
 
 Row = dict[Any, Any]
@@ -116,10 +113,10 @@ class DictTransform:
     def _checked(self, returned: object, good: Mapping[_Place, Sequence[object]]) -> dict[_Place, Row]:
         """Return the transform's columns of each row."""
         if not isinstance(returned, list) or not all(isinstance(row, dict) for row in returned):
-            raise self._wrong(f"it returns {type(returned).__name__}, not a list of dicts")
+            raise self._hook.broken(f"it returns {type(returned).__name__}, not a list of dicts")
         for row in returned:
             if absent := COLUMNS.keys() - row.keys():
-                raise self._wrong(f"it does not return the column {min(absent)}")
+                raise self._hook.broken(f"it does not return the column {min(absent)}")
         places = [(row["kafka_partition"], row["kafka_offset"]) for row in returned]
         times = Counter(places)
         counts = {
@@ -129,7 +126,7 @@ class DictTransform:
             "changed": sum(_differs(row, good[p]) for p, row in zip(places, returned, strict=True) if p in good),
         }
         if any(counts.values()):
-            raise laws.other_rows(self._hook.name, len(good), counts)
+            raise self._hook.other_rows(len(good), counts)
         added = {p: {n: v for n, v in row.items() if n not in COLUMNS} for p, row in zip(places, returned, strict=True)}
         self._check_values(added.values())
         return added
@@ -139,20 +136,17 @@ class DictTransform:
         kinds: dict[str, set[type]] = {}
         for name, value in (entry for own in added for entry in own.items()):
             if not isinstance(name, str) or not name:
-                raise self._wrong(f"its column {name!r} has no name")
+                raise self._hook.broken(f"its column {name!r} has no name")
             if isinstance(value, int) and not -_LONG <= value < _LONG:
-                raise self._wrong(f"its column {name} has a number of more than 64 bits: make a text of it")
+                raise self._hook.broken(f"its column {name} has a number of more than 64 bits: make a text of it")
             if isinstance(value, datetime) and value.tzinfo is None:
-                raise self._wrong(f"its column {name} has a time without a zone")
+                raise self._hook.broken(f"its column {name} has a time without a zone")
             if value is not None:
                 kinds.setdefault(name, set()).add(type(value))
         for name, found in kinds.items():
             if _type_of(found) is None or (name == REJECT and found != {str}):
                 named = " and ".join(sorted(kind.__name__ for kind in found))
-                raise self._wrong(f"its column {name} has values of the type {named}: make texts of them")
-
-    def _wrong(self, what: str) -> StopError:
-        return laws.broken(self._hook.name, what)
+                raise self._hook.broken(f"its column {name} has values of the type {named}: make texts of them")
 
 
 def _type_of(kinds: set[type]) -> str | None:

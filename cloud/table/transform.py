@@ -11,11 +11,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, NullType, StringType, StructType
 
-from cloud.errors import StopError
-from cloud.hooks import Hook
+from cloud.hooks import REJECT, REJECTED, Hook
 from cloud.runtime import jvm
-from cloud.table import laws, rows
-from cloud.table.laws import REJECT, REJECTED
+from cloud.table import rows
 
 _PLACE = ["kafka_partition", "kafka_offset"]
 
@@ -85,26 +83,26 @@ class Transform:
 
     def _check_schema(self, made: object) -> None:
         if not isinstance(made, DataFrame):
-            raise self._wrong(f"it returns {type(made).__name__}, not a DataFrame")
+            raise self._hook.broken(f"it returns {type(made).__name__}, not a DataFrame")
         twice = [name for name, count in Counter(map(str.lower, made.columns)).items() if count > 1]
         if twice:
-            raise self._wrong(f"it returns two columns with the name {twice[0]}")
+            raise self._hook.broken(f"it returns two columns with the name {twice[0]}")
         if odd := [name for name in made.columns if name != REJECT and name.lower() == REJECT]:
-            raise self._wrong(f"its column {odd[0]} rejects nothing: write {REJECT}")
+            raise self._hook.broken(f"its column {odd[0]} rejects nothing: write {REJECT}")
         found: dict[str, DataType] = {field.name: field.dataType for field in made.schema}
         for name, kind in {REJECT: StringType(), **rows.COLUMNS}.items():
             if name == REJECT and isinstance(found.get(name, kind), NullType):
                 continue
             if name not in found and name != REJECT:
-                raise self._wrong(f"it does not return the column {name}")
+                raise self._hook.broken(f"it does not return the column {name}")
             if (other := found.get(name, kind)) != kind:
-                raise self._wrong(
+                raise self._hook.broken(
                     f"its column {name} has the type {other.simpleString()}, and the job's has {kind.simpleString()}: "
                     "give the new column another name"
                 )
             found.pop(name, None)
         if untyped := [name for name, kind in found.items() if isinstance(kind, NullType)]:
-            raise self._wrong(f"its column {untyped[0]} has no type: cast it to one")
+            raise self._hook.broken(f"its column {untyped[0]} has no type: cast it to one")
 
     def _check_rows(self, given: DataFrame, made: DataFrame) -> int:
         """Return the number of rejected rows; raise StopError where the others are not the given ones, unchanged."""
@@ -121,10 +119,7 @@ class Transform:
             F.coalesce(F.sum(F.when(~is_given, F.col("times"))), F.lit(0)).alias("invented"),
             F.count_if(is_given & is_there & (F.col("given") != F.col("made"))).alias("changed"),
         )
-        raise laws.other_rows(self._hook.name, before["count"], counts.collect()[0].asDict())
-
-    def _wrong(self, what: str) -> StopError:
-        return laws.broken(self._hook.name, what)
+        raise self._hook.other_rows(before["count"], counts.collect()[0].asDict())
 
 
 def reason() -> Column:
