@@ -37,10 +37,9 @@ from cloud.stream.batch import BatchWriter
 from cloud.stream.checkpoint import Checkpoint
 from cloud.stream.claim import claim_table, is_first_start
 from cloud.stream.clock import wait_for_clock
-from cloud.stream.effects import Effects, no_effects
+from cloud.stream.effects import Effects
 from cloud.stream.kafka_admin import KafkaAdmin
-from cloud.stream.observer import Observer
-from cloud.stream.progress import ProgressLines
+from cloud.stream.progress import Observer, ProgressLines
 from cloud.stream.receipts import Receipts
 from cloud.stream.records import key_frame, observed, read_records
 from cloud.stream.source import drop_duplicates, read_topic
@@ -155,7 +154,7 @@ def open_effects(
 ) -> Callable[[Commit], bool]:
     """Return what makes the user's effects of the table's last commit."""
     if settings.effects is None:
-        return no_effects
+        return lambda _: True
     new = cast("EffectsSink", sink)  # of the kinds that take the option
     calls = Repeated(settings.effects, settings.effects_seconds_max, observer)
     return Effects(calls, new, checkpoint, flush, stop.wait, receipts.note_failing)

@@ -25,7 +25,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pkgutil import resolve_name
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
@@ -43,14 +43,6 @@ logger = logging.getLogger("cloud.query")
 _GATEWAY = re.compile(r"[A-Za-z0-9._-]+")
 ROWS_MAX = 1000
 """The default limit of the rows that are printed."""
-
-
-class Writer(Protocol):
-    """Writes the rows of an answer."""
-
-    def __call__(self, names: Sequence[str], rows: Iterable[Sequence[object]], to: TextIO) -> None:
-        """Write all rows."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +152,7 @@ def write_csv(names: Sequence[str], rows: Iterable[Sequence[object]], to: TextIO
     writer.writerows([_plain(value) for value in row] for row in rows)
 
 
-FORMS: dict[str, Writer] = {"table": write_table, "json": write_json, "csv": write_csv}
+FORMS = {"table": write_table, "json": write_json, "csv": write_csv}
 
 
 def parse(arguments: Sequence[str]) -> QuerySettings:

@@ -12,9 +12,8 @@ from pyspark.sql import DataFrame
 from cloud.errors import EndingError, JobError, ReelectedError, RenewedError, StopError
 from cloud.stream import offsets
 from cloud.stream.checkpoint import Checkpoint, PlannedBatch
-from cloud.stream.effects import no_effects
-from cloud.stream.observer import Observer
 from cloud.stream.offsets import Overlap
+from cloud.stream.progress import Observer
 from cloud.stream.receipts import Receipts
 from cloud.stream.topic_log import TopicLog
 from cloud.table.commits import Commit, Offsets
@@ -37,7 +36,7 @@ class BatchWriter:
         *,
         log: TopicLog,
         observer: Observer,
-        effects: Callable[[Commit], bool] = no_effects,
+        effects: Callable[[Commit], bool] = lambda _: True,
         are_keys_renewed: Callable[[], bool] = bool,
     ) -> None:
         self._checkpoint = checkpoint

@@ -7,22 +7,12 @@ are handed over under the same key, before any later batch. The checkpoint keeps
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from cloud.errors import HookTimeError
 from cloud.runtime.repeated import Repeated
+from cloud.stream.checkpoint import Checkpoint
 from cloud.table.commits import Commit
 from cloud.table.sink import EffectsSink
-
-
-class Progress(Protocol):
-    """Keeps the key of the latest rows whose effects are done; it may be lost, and they are done again."""
-
-    def read_done(self) -> str | None:
-        """Return the key; None where none is kept."""
-
-    def write_done(self, key: str) -> None:
-        """Keep the key."""
 
 
 class Effects:
@@ -32,14 +22,14 @@ class Effects:
         self,
         calls: Repeated,
         sink: EffectsSink,
-        progress: Progress,
+        checkpoint: Checkpoint,
         flush: Callable[[], None],
         wait: Callable[[float], bool],
         tell: Callable[[Commit], None],
     ) -> None:
         self._calls = calls
         self._sink = sink
-        self._progress = progress
+        self._checkpoint = checkpoint
         self._flush = flush
         self._wait = wait
         """Waits for a request to stop, at most the given seconds."""
@@ -52,7 +42,7 @@ class Effects:
         Raise HookTimeError as `Repeated` does.
         """
         new = self._sink.new_rows()
-        if new is None or new.key == self._progress.read_done():
+        if new is None or new.key == self._checkpoint.read_done():
             return True
         self._flush()  # or a power cut may take the rows, and other ones come under the same key
         try:
@@ -63,10 +53,5 @@ class Effects:
         except HookTimeError:
             self._tell(commit)
             raise
-        self._progress.write_done(new.key)
+        self._checkpoint.write_done(new.key)
         return True
-
-
-def no_effects(_: Commit) -> bool:
-    """Do nothing, in place of `Effects`."""
-    return True

@@ -6,8 +6,7 @@ import time
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from cloud.stream.observer import Observer
-from cloud.stream.progress import dropped_by_watermark, duplicates, lag
+from cloud.stream.progress import Observer, dropped_by_watermark, duplicates, lag
 from cloud.stream.records import OBSERVATION
 from cloud.table.metrics import BatchMetrics
 from cloud.table.sink import Written

@@ -10,12 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from cloud.committed import Committed
 from cloud.errors import KafkaError, StopError
 from cloud.stream import offsets
 from cloud.table.commits import Commit, Offsets
+
+if TYPE_CHECKING:  # others run without Spark
+    from cloud.stream.kafka_admin import KafkaAdmin
 
 ANSWER_SECONDS_MAX = 30
 COMPACTED = (
@@ -51,19 +54,6 @@ class TopicClient(Protocol):
 
     def commit(self, group: str, offsets: Offsets, metadata: Mapping[int, str], leader_epochs: Offsets, /) -> None:
         """Commit a group's offsets with metadata and leader epochs, by partition."""
-
-
-class TopicAdmin(TopicClient, Protocol):
-    """What the job requests beside."""
-
-    def is_compacted(self) -> bool:
-        """Whether Kafka compacts the topic."""
-
-    def has_append_times(self) -> bool | None:
-        """Whether the latest records have the broker's time of their append; None where there is none."""
-
-    def latest_append(self) -> int:
-        """Return the latest append time of a record."""
 
 
 class ReadLog:
@@ -139,7 +129,7 @@ class TopicLog(ReadLog):
     )
     if_replaced = offsets.WITH_A_NEW_TABLE
 
-    def __init__(self, admin: TopicAdmin, topic: str, patience_seconds: float = ANSWER_SECONDS_MAX) -> None:
+    def __init__(self, admin: KafkaAdmin, topic: str, patience_seconds: float = ANSWER_SECONDS_MAX) -> None:
         super().__init__(admin, topic, patience_seconds)
         self._admin = admin
         self._has_append_times = False

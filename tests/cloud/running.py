@@ -25,7 +25,7 @@ from cloud.jars import ivy
 from cloud.runtime.shutdown import StopRequest
 from cloud.settings import parse
 from cloud.stream.checkpoint import Checkpoint
-from cloud.stream.observer import Observer
+from cloud.stream.progress import Observer
 from simulators.services.install import jars
 from simulators.services.postgres import Postgres
 from simulators.services.process import Process

@@ -24,7 +24,7 @@ from cloud.delta.log_cleaning import LogCleaner
 from cloud.errors import HookError, StopError
 from cloud.postgres.copy_format import lines
 from cloud.runtime.repeated import Repeated
-from cloud.stream.observer import Observer
+from cloud.stream.progress import Observer
 from cloud.table.commits import BATCH_BITS
 from cloud.table.freshness import Horizon
 from cloud.table.rows import COLUMNS

@@ -15,7 +15,7 @@ from cloud.runtime import disk
 from cloud.runtime.disk import FlushedFolders
 from cloud.stream import batch, kafka_admin
 from cloud.stream.checkpoint import PlannedBatch
-from cloud.stream.observer import Observer
+from cloud.stream.progress import Observer
 from tests.schedules import spark
 from tests.schedules.kafka.cluster import TOPIC, Cluster
 from tests.schedules.scheduler import Process, Scheduler

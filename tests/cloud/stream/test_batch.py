@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from cloud.stream.batch import BatchWriter
 from cloud.stream.checkpoint import Checkpoint
-from cloud.stream.observer import Observer
+from cloud.stream.progress import Observer
 from cloud.stream.receipts import Receipts
 from cloud.stream.records import read_records
 from cloud.stream.topic_log import TopicLog

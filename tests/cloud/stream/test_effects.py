@@ -25,7 +25,7 @@ from cloud.runtime.shutdown import StopRequest
 from cloud.stream.batch import BatchWriter
 from cloud.stream.checkpoint import Checkpoint
 from cloud.stream.effects import Effects
-from cloud.stream.observer import Observer
+from cloud.stream.progress import Observer
 from cloud.stream.receipts import Receipts
 from cloud.table.commits import Commit
 from cloud.table.sink import NewRows
@@ -189,8 +189,8 @@ def test_a_receipt_or_the_progress_before_the_effect_is_revealed(effects_side: E
         return last
 
     def progress_first(self: Effects, commit: Commit) -> bool:
-        if (new := self._sink.new_rows()) is not None and new.key != self._progress.read_done():
-            self._progress.write_done(new.key)
+        if (new := self._sink.new_rows()) is not None and new.key != self._checkpoint.read_done():
+            self._checkpoint.write_done(new.key)
             self._calls.attempt(new.rows, new.key)
         return True
 
@@ -263,7 +263,8 @@ def effects_of(
     tell: Callable[[Commit], None] = lambda _: None,
 ) -> Callable[[], bool]:
     hook = hooks.Hook("plant:effects", lambda: call)
-    effects = Effects(Repeated(hook, limit, Observer()), memory, memory, lambda: None, wait, tell)
+    checkpoint = cast("Checkpoint", memory)
+    effects = Effects(Repeated(hook, limit, Observer()), memory, checkpoint, lambda: None, wait, tell)
     return partial(effects, Commit("t", "", 0, 1, "", "", {}, {}, {}))
 
 

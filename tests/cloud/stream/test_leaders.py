@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cloud.runtime.shutdown import StopRequest
-from cloud.stream.observer import Observer
+from cloud.stream.progress import Observer
 from simulators.services.kafka.broker import Broker
 from simulators.services.kafka.cut_log import cut_log
 from tests.cloud.gateway import Gateway, readings

@@ -13,8 +13,7 @@ from pyspark.sql.streaming.listener import QueryProgressEvent
 
 from cloud.gateways import Authentication, GatewayFile
 from cloud.plain_consumer.records import Appended, judge
-from cloud.stream.observer import Observer
-from cloud.stream.progress import ProgressLines
+from cloud.stream.progress import Observer, ProgressLines
 from cloud.stream.records import COLUMNS, OBSERVATION, key_frame, read_records
 from cloud.table.layout import STAGED
 from contract.event import TIME_MAX, TIME_MIN, Event

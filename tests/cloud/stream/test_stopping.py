@@ -14,7 +14,7 @@ from cloud.job import supervise
 from cloud.runtime.shutdown import StopRequest
 from cloud.stream.batch import BatchWriter
 from cloud.stream.checkpoint import Checkpoint
-from cloud.stream.observer import Observer
+from cloud.stream.progress import Observer
 from cloud.stream.receipts import Receipts
 from cloud.stream.topic_log import TopicLog
 from cloud.table.commits import CLAIM_ONLY, Commit

@@ -290,8 +290,8 @@ def progress_before_effects() -> None:
     from cloud.stream.effects import Effects
 
     def keep_and_make(self: Any, commit: Any) -> bool:
-        if (new := self._sink.new_rows()) is not None and new.key != self._progress.read_done():
-            self._progress.write_done(new.key)
+        if (new := self._sink.new_rows()) is not None and new.key != self._checkpoint.read_done():
+            self._checkpoint.write_done(new.key)
             self._calls.attempt(new.rows, new.key)
         return True
 
