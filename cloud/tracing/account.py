@@ -91,7 +91,7 @@ def judge(evidence: Evidence) -> Status:
         return Status.DUPLICATE
     if audited is not None and (audited.duplicate_of or {"accepted", "vanished"} & set(audited.statuses)):
         return Status.VANISHED
-    ends = evidence.receipts.ends
+    ends = {partition: found for partition, found in evidence.receipts.items() if isinstance(found, int)}
     if records and all(ends.get(one.partition, 0) <= one.offset for one in records):
         return Status.UNPROCESSED
     if records or (audited is not None and audited.unwritten is not None):
@@ -154,9 +154,10 @@ def reach(search: TopicSearch) -> str:
 
 def _receipts(evidence: Evidence) -> Iterator[str]:
     for record in evidence.search.records[:PLACES_MAX]:
-        committed = evidence.receipts.ends.get(record.partition)
-        if why := evidence.receipts.foreign.get(record.partition):
-            yield f"What group {evidence.group} has committed of partition {record.partition} is no receipt: {why}."
+        committed = evidence.receipts.get(record.partition)
+        if isinstance(committed, str):
+            what = f"What group {evidence.group} has committed of partition {record.partition}"
+            yield f"{what} is no receipt: {committed}."
             continue
         if committed is None:
             yield f"Group {evidence.group} has no receipt of partition {record.partition}."

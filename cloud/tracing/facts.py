@@ -101,16 +101,6 @@ class TopicSearch:
 
 
 @dataclass(frozen=True, slots=True)
-class ReceiptedOffsets:
-    """The offsets that a group has committed, by partition."""
-
-    ends: Mapping[int, int] = field(default_factory=dict)
-    """Those of the table's receipts."""
-    foreign: Mapping[int, str] = field(default_factory=dict)
-    """Why others are no receipts of the table."""
-
-
-@dataclass(frozen=True, slots=True)
 class Gap:
     """Labels that a gateway has declared as lost."""
 
@@ -153,7 +143,8 @@ class Evidence:
     rows: Sequence[Row]
     quarantined: Sequence[Quarantined]
     search: TopicSearch
-    receipts: ReceiptedOffsets
+    receipts: Mapping[int, int | str]
+    """By partition the offset that a group has committed, or why it is no receipt of the table."""
     gaps: Sequence[Gap] = ()
     epoch: EpochFacts | None = None
     """None where no label is known."""

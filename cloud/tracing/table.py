@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,8 +81,7 @@ class TracedTable:
 
         The value is the one that a gateway writes; a record that lacks it is found by its place alone.
         """
-        parts = [b for b in (_value_of_fingerprint(wanted.fingerprint), _value_of_label(wanted.label)) if b]
-        has_value = [self._sql.contains.format("value", self._sql.binary.format(part.hex())) for part in parts]
+        has_value = [self._sql.contains.format("value", self._sql.binary.format(one.hex())) for one in _named(wanted)]
         places = [
             f"(topic_id = {self._text(topic_id)} AND kafka_partition = {one.partition} AND kafka_offset = {one.offset})"
             for one in records[:ROWS_MAX]
@@ -170,15 +169,13 @@ class TracedTable:
         return self._sql.text.format(text.encode().hex())
 
 
-def _value_of_fingerprint(fingerprint: str | None) -> bytes:
-    return VALUE_PREFIX + f'{fingerprint}"'.encode() if fingerprint else b""
-
-
-def _value_of_label(label: Label | None) -> bytes:
-    if label is None:
-        return b""
-    gateway = json.dumps(label.gateway, ensure_ascii=False)
-    return f'"gateway":{gateway},"epoch":"{label.epoch}","sequence":{label.sequence},'.encode()
+def _named(wanted: Wanted) -> Iterator[bytes]:
+    """Yield the parts of a value by which it is that of the event."""
+    if wanted.fingerprint is not None:
+        yield VALUE_PREFIX + f'{wanted.fingerprint}"'.encode()
+    if (label := wanted.label) is not None:
+        gateway = json.dumps(label.gateway, ensure_ascii=False)
+        yield f'"gateway":{gateway},"epoch":"{label.epoch}","sequence":{label.sequence},'.encode()
 
 
 def _map(data: object) -> dict[str, Any]:

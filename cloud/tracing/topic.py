@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from cloud.committed import objection
 from cloud.errors import JobError
 from cloud.stream.group_kafka import GroupKafka, headers_of
-from cloud.tracing.facts import Label, ReceiptedOffsets, Record, Span, TopicSearch, Wanted
+from cloud.tracing.facts import Label, Record, Span, TopicSearch, Wanted
 from contract.record import STATEMENT, read_stated_label
 
 ANSWER_SECONDS_MAX = 30.0
@@ -58,14 +58,10 @@ class TracedTopic:
             raise JobError(f"topic {self._name}: {error.args[0].str()}") from error
         return TopicSearch(self._name, topic_id, sorted(found, key=_order), ends, earliest, finished)
 
-    def receipts(self, search: TopicSearch, table: str) -> ReceiptedOffsets:
-        """Return the offsets that the group has committed."""
+    def receipts(self, search: TopicSearch, table: str) -> dict[int, int | str]:
+        """Return by partition the offset that the group has committed, or why it is no receipt of the table."""
         committed = self._kafka.committed(self._group, search.ends)
-        foreign = {partition: objection(one, table, search.topic_id) for partition, one in committed.items()}
-        return ReceiptedOffsets(
-            {partition: one.offset for partition, one in committed.items() if foreign[partition] is None},
-            {partition: why for partition, why in foreign.items() if why is not None},
-        )
+        return {p: objection(one, table, search.topic_id) or one.offset for p, one in committed.items()}
 
     def _ends(self, since: int | None, records_max: int) -> dict[int, tuple[int, int, int]]:
         """Return of each partition its earliest offset, the first one to be read, and its end."""

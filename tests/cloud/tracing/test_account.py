@@ -15,7 +15,6 @@ from cloud.tracing.facts import (
     Gap,
     Label,
     Quarantined,
-    ReceiptedOffsets,
     Record,
     Row,
     TopicSearch,
@@ -32,13 +31,10 @@ HERE, THERE = (
 )
 SEARCH = TopicSearch("oncegate.events", "AbCdEfGhIjKlMnOpQrStUv", [], {3: (0, 0, 1_000)}, NOON)
 FOUND, COPY = replace(SEARCH, records=[HERE]), replace(SEARCH, records=[THERE])
-NOTHING = Evidence(
-    Wanted(label=FIRST), "oncegate-cloud", [], [], SEARCH, ReceiptedOffsets({3: 1_000}), [], EpochFacts(20, None, True)
-)
+NOTHING = Evidence(Wanted(label=FIRST), "oncegate-cloud", [], [], SEARCH, {3: 1_000}, [], EpochFacts(20, None, True))
 GAP = Gap("dropped for newer events: the store was full", NOON, 10, 18)
 REUSED, MALFORMED = (Quarantined(SEARCH.topic_id, 3, 812, reason, NOON) for reason in ("id_reused", "value"))
-READ_TO_812 = ReceiptedOffsets({3: 812})
-OF_ANOTHER = ReceiptedOffsets(foreign={3: "it is of table t, not of u"})
+OF_ANOTHER = "it is of table t, not of u"
 BY_MARK = replace(NOTHING, wanted=Wanted(MARK), epoch=None)
 CASES: list[tuple[Evidence, Status, str]] = [
     (replace(NOTHING, wanted=Wanted(MARK), rows=[ROW], search=FOUND), Status.ACCEPTED, f"by gw-1 {EPOCH} 17"),
@@ -50,9 +46,9 @@ CASES: list[tuple[Evidence, Status, str]] = [
         replace(NOTHING, wanted=Wanted(label=OTHER), rows=[ROW], search=COPY),
         *(Status.DUPLICATE, "not repeated for 1 further record"),
     ),
-    (replace(NOTHING, search=FOUND, receipts=READ_TO_812), Status.UNPROCESSED, "812, 1 offset short of this record"),
-    (replace(NOTHING, search=FOUND, receipts=ReceiptedOffsets()), Status.UNPROCESSED, "has no receipt of partition 3"),
-    (replace(NOTHING, search=FOUND, receipts=OF_ANOTHER), Status.UNPROCESSED, "it is of table t, not of u"),
+    (replace(NOTHING, search=FOUND, receipts={3: 812}), Status.UNPROCESSED, "812, 1 offset short of this record"),
+    (replace(NOTHING, search=FOUND, receipts={}), Status.UNPROCESSED, "has no receipt of partition 3"),
+    (replace(NOTHING, search=FOUND, receipts={3: OF_ANOTHER}), Status.UNPROCESSED, OF_ANOTHER),
     (replace(NOTHING, search=FOUND), Status.UNWRITTEN, "--read-again"),
     (replace(NOTHING, search=FOUND, quarantined=[MALFORMED]), Status.QUARANTINED, f"replay --epoch {EPOCH} --from 17"),
     (

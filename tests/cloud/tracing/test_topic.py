@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from cloud.errors import JobError
-from cloud.tracing.facts import Label, ReceiptedOffsets, Span, Wanted
+from cloud.tracing.facts import Label, Span, Wanted
 from cloud.tracing.topic import TracedTopic
 from contract.receipt import Receipt
 from simulators.services.kafka.broker import Broker
@@ -57,14 +57,14 @@ def test_receipts_are_the_offsets_of_the_group_which_is_not_joined(
 ) -> None:
     name, opened = topic
     found = opened.search(Wanted("ff" * 16), 1_000)
-    assert (found.read_all, opened.receipts(found, "t")) == (True, ReceiptedOffsets())
+    assert (found.read_all, opened.receipts(found, "t")) == (True, {})
     job = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": f"{name}-g"})
     own = TopicPartition(name, 1, 7, str(Receipt("t", 0, found.topic_id)), 0)
     job.commit(offsets=[TopicPartition(name, 0, 9), own], asynchronous=False)
     job.close()
     reset = "it was committed by a foreign consumer or by a reset"
-    assert opened.receipts(found, "t") == ReceiptedOffsets({1: 7}, {0: reset})
-    assert opened.receipts(found, "u") == ReceiptedOffsets({}, {0: reset, 1: "it is of table t, not of u"})
+    assert opened.receipts(found, "t") == {0: reset, 1: 7}
+    assert opened.receipts(found, "u") == {0: reset, 1: "it is of table t, not of u"}
 
 
 def test_a_topic_that_does_not_exist_is_told(broker: Broker) -> None:
