@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-from cloud.jars import cache
+from cloud.jars import download
 from simulators.services.install import debian, programs
 
 HERE = Path(__file__).parent
@@ -35,7 +35,7 @@ BUILD_SECONDS_MAX = 1_800
 
 def folder() -> Path:
     """Return the cache folder of compiled programs."""
-    kept = cache.folder() / "bench"
+    kept = download.cache_folder() / "bench"
     kept.mkdir(parents=True, exist_ok=True)
     return kept
 

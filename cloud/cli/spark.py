@@ -17,7 +17,7 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from cloud import command_line
-from cloud.jars import cache, coordinates, download, ivy, java
+from cloud.jars import coordinates, download, ivy, java
 from cloud.jars.coordinates import JarError
 from contract import files
 from contract.files import PrivateFileError, read_private
@@ -92,15 +92,7 @@ def split(words: Sequence[str]) -> tuple[SparkOptions, list[str]]:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add_options(parser.add_argument_group())
     given, own = parser.parse_known_args(words)
-    options = SparkOptions(
-        given.master,
-        given.deploy_mode,
-        given.driver_memory,
-        tuple(given.conf),
-        given.properties_file,
-        given.print_only,
-    )
-    return options, own
+    return command_line.read(SparkOptions, given, conf=tuple(given.conf)), own
 
 
 def command(file: Path, arguments: Sequence[str], options: SparkOptions, home: Path) -> list[str]:
@@ -168,7 +160,7 @@ def archive() -> Path:
             for source in sorted((_ROOT / package).rglob("*.py")):
                 opened.writestr(ZipInfo(str(source.relative_to(_ROOT))), source.read_bytes(), ZIP_DEFLATED)
     data = content.getvalue()
-    file = cache.folder() / "packages" / f"oncegate-{hashlib.sha256(data).hexdigest()[:16]}.zip"
+    file = download.cache_folder() / "packages" / f"oncegate-{hashlib.sha256(data).hexdigest()[:16]}.zip"
     if not file.exists():
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -177,7 +169,7 @@ def archive() -> Path:
             Path(temporary.name).chmod(0o644)
             Path(temporary.name).replace(file)  # at once, since another command may be using it
         except OSError as error:
-            message = f"{file.parent}: {error.strerror}; set {cache.VARIABLE} to a folder that can be written"
+            message = f"{file.parent}: {error.strerror}; set {download.VARIABLE} to a folder that can be written"
             raise JarError(message) from error
     return file
 

@@ -1,4 +1,4 @@
-"""The pinned jars in the cache: downloaded once, verified, then reused."""
+"""The cache of downloads, and the pinned jars in it: downloaded once, verified, then reused."""
 
 from __future__ import annotations
 
@@ -7,8 +7,16 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from cloud.jars import cache, ivy
+from cloud.jars import ivy
 from cloud.jars.coordinates import Coordinates, Jar, JarError, sha256_of
+
+VARIABLE = "ONCEGATE_CACHE"
+
+
+def cache_folder() -> Path:
+    """Return the cache folder: $ONCEGATE_CACHE, or else ~/.cache/oncegate."""
+    chosen = os.environ.get(VARIABLE)
+    return Path(chosen).expanduser().absolute() if chosen else Path.home() / ".cache" / "oncegate"
 
 
 def missing_from(jars: Sequence[Jar], folder: Path) -> list[Jar]:
@@ -37,7 +45,7 @@ def ensure(
 
 def folder_of_jars() -> Path:
     """Return the folder of the jars in the cache."""
-    return cache.folder() / "jars"
+    return cache_folder() / "jars"
 
 
 def place(jar: Jar, folder: Path) -> Path:

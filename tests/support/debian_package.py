@@ -6,13 +6,13 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from cloud.jars import cache
+from cloud.jars import download
 from simulators.services.error import ServiceError
 
 
 def unpack(package: str) -> Path:
     """Return the folder of a package's files, downloaded and unpacked but not installed, so no service starts."""
-    folder = cache.folder() / f"debian-{package}"
+    folder = download.cache_folder() / f"debian-{package}"
     if folder.exists():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cloud.jars import cache
+from cloud.jars import download
 
 VERSION = "4.1.3"
 
@@ -20,7 +20,7 @@ def home() -> Path:
 
 def installed(package: str, version: str, *options: str) -> Path:
     """Return a folder with a package that the tests' own environment has not, or in another version."""
-    folder = cache.folder() / f"{package.partition('[')[0]}-{version}"
+    folder = download.cache_folder() / f"{package.partition('[')[0]}-{version}"
     if not folder.exists():
         making = folder.with_name(f"{folder.name}.{os.getpid()}")
         pip = (sys.executable, "-m", "pip", "install", "--quiet", *options, "--target", str(making))

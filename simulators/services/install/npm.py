@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from cloud.jars import cache
+from cloud.jars import download
 from simulators.services.error import ServiceError
 from simulators.services.install import programs
 
@@ -16,7 +16,7 @@ INSTALL_SECONDS_MAX = 600
 
 def install(name: str, packages: Sequence[str]) -> Path:
     """Return the folder of the node modules of these packages; `name` names their folder in the cache."""
-    folder = cache.folder() / name
+    folder = download.cache_folder() / name
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:

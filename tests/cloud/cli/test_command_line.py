@@ -17,7 +17,7 @@ import pytest
 
 from cloud.cli import commands, spark
 from cloud.cli.commands import COMMANDS, parse
-from cloud.jars import cache, coordinates, ivy
+from cloud.jars import coordinates, download, ivy
 from cloud.jars.coordinates import Jar
 from contract.receipt import GROUP_DEFAULT
 
@@ -222,9 +222,9 @@ def test_the_credential_of_a_catalog_is_a_secret(tmp_path: Path) -> None:
 def test_a_cache_that_cannot_be_written_is_named_with_its_variable(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     install_spark(tmp_path / "home")
-    done = call(*JOB, "--print", **{cache.VARIABLE: str(tmp_path / "file"), "SPARK_HOME": str(tmp_path / "home")})
+    done = call(*JOB, "--print", **{download.VARIABLE: str(tmp_path / "file"), "SPARK_HOME": str(tmp_path / "home")})
     assert done.returncode == 1
-    assert f"set {cache.VARIABLE} to a folder that can be written" in done.stderr
+    assert f"set {download.VARIABLE} to a folder that can be written" in done.stderr
 
 
 @pytest.mark.parametrize("words", [("--sink", "iceberg"), ("--sink=iceberg",)])
