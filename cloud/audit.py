@@ -31,7 +31,7 @@ from cloud.auditing.topic import Topic
 from cloud.committed import objection
 from cloud.errors import StopError
 from cloud.runtime import jvm
-from cloud.runtime.outcome import exit_status, log_to_stderr, printable
+from cloud.runtime.outcome import exit_status, printable
 from cloud.session import session
 
 logger = logging.getLogger("cloud.audit")
@@ -42,9 +42,7 @@ OFFSETS_PER_TASK = 100_000
 
 def main(arguments: list[str]) -> int:
     """Run one audit."""
-    settings = parse(arguments)
-    log_to_stderr()
-    return exit_status(partial(_run, settings), logger)
+    return exit_status(partial(_run, parse(arguments)), logger)
 
 
 def _run(settings: AuditSettings) -> int:

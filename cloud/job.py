@@ -27,7 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from cloud.errors import EndingError, JobError, RestartError
 from cloud.gateways import GatewayFile
 from cloud.runtime import disk, jvm
-from cloud.runtime.outcome import exit_status, log_to_stderr
+from cloud.runtime.outcome import exit_status
 from cloud.runtime.repeated import Repeated
 from cloud.runtime.shutdown import StopRequest
 from cloud.session import session
@@ -58,25 +58,18 @@ _LOGS_ERRORS = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecu
 
 def main(arguments: list[str]) -> int:
     """Run the job until a stop is requested."""
-    settings = parse(arguments)
-    log_to_stderr()
-    return exit_status(partial(_run, settings), logger)
+    return exit_status(partial(_run, parse(arguments)), logger)
 
 
 def _run(settings: JobSettings) -> int:
     with session() as spark:
-        run(spark, settings)
+        settings = qualify(spark, settings)
+        settings.check_folders()
+        checkpoint = Checkpoint(spark, settings.checkpoint, settings.kafka.topic)
+        observer, stop = open_observer(settings.metrics), StopRequest()
+        stop.listen(spark)
+        run_on_checkpoint(spark, settings, checkpoint, observer, stop)
     return 0
-
-
-def run(spark: SparkSession, settings: JobSettings) -> None:
-    """Run the job on its checkpoint."""
-    settings = qualify(spark, settings)
-    settings.check_folders()
-    checkpoint = Checkpoint(spark, settings.checkpoint, settings.kafka.topic)
-    observer, stop = open_observer(settings.metrics), StopRequest()
-    stop.listen(spark)
-    run_on_checkpoint(spark, settings, checkpoint, observer, stop)
 
 
 def run_on_checkpoint(

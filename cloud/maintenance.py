@@ -30,7 +30,7 @@ from cloud.delta.table import DeltaTable, excludes_writers
 from cloud.errors import StopError
 from cloud.iceberg import catalog
 from cloud.iceberg.table import IcebergTable
-from cloud.runtime.outcome import exit_status, log_to_stderr
+from cloud.runtime.outcome import exit_status
 from cloud.session import session_if
 from cloud.settings import seconds
 from cloud.sinks import Tables
@@ -59,9 +59,7 @@ class MaintenanceSettings:
 
 def main(arguments: Sequence[str]) -> int:
     """Run maintenance once; return the exit status."""
-    settings = parse(arguments)
-    log_to_stderr()
-    return exit_status(partial(_run, settings), logger)
+    return exit_status(partial(_run, parse(arguments)), logger)
 
 
 def _run(settings: MaintenanceSettings) -> int:

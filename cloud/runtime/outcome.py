@@ -23,7 +23,8 @@ def log_to_stderr() -> None:
 
 
 def exit_status(program: Callable[[], int], logger: logging.Logger) -> int:
-    """Run a program, and return its exit status: 1 after an error, which is logged."""
+    """Run a program with its log, and return its exit status: 1 after an error, which is logged."""
+    log_to_stderr()
     try:
         return program()
     except JobError as error:
@@ -37,8 +38,7 @@ def exit_status(program: Callable[[], int], logger: logging.Logger) -> int:
 
 
 def run_until_stopped(program: Callable[[threading.Event], int], logger: logging.Logger) -> int:
-    """Run a program with its log, and an event that SIGTERM and SIGINT set; return its exit status."""
-    log_to_stderr()
+    """Run a program with an event that SIGTERM and SIGINT set; return its exit status."""
     set_on_signals(stop := threading.Event())
     return exit_status(partial(program, stop), logger)
 
