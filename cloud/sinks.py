@@ -9,7 +9,7 @@ import argparse
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib.metadata import EntryPoints, entry_points
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
@@ -114,16 +114,11 @@ class Tables:
         return replace(self, table=qualify(self.table), quarantine=qualify(self.quarantine))
 
 
-def installed() -> EntryPoints:
-    """Return the entry points of other packages' sinks."""
-    return entry_points(group=GROUP)
-
-
 def find(name: str) -> SinkKind:
     """Return a sink by its name; raise ArgumentTypeError where none is installed, or it is not one."""
     if name in OWN:
         return OWN[name]
-    found = installed()
+    found = entry_points(group=GROUP)
     if name not in found.names:
         raise argparse.ArgumentTypeError(f"no such sink is installed; there are: {', '.join([*OWN, *found.names])}")
     try:

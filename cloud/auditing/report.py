@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
@@ -52,7 +52,7 @@ class _Table:
     names: Sequence[str]
     rows: Sequence[Sequence[object]]
     total: int = 0
-    groups: Sequence[tuple[str, int]] = field(default=())
+    groups: Sequence[tuple[str, int]] = ()
     """Heads above the columns, each with the number of its columns."""
     on_phones: Sequence[str] = ()
     """The names where these heads are not shown, if they differ."""

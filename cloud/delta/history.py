@@ -78,7 +78,8 @@ class DeltaHistory:
         self._seen: int | None = None
         """The table's version up to which the log was read; None at first."""
         self._highest: LogEntry | None = None
-        self._may_lack_rows = False
+        self.may_lack_rows = False
+        """Whether another program may have removed rows between the last two calls of `find`."""
 
     def last(self) -> LogEntry | None:
         """Return the highest commit, from the history; None where a complete log has none.
@@ -149,18 +150,13 @@ class DeltaHistory:
         self._follow()
         if self._highest is None or not self._highest.commit.is_by_same(commit):
             self.last()
-            self._may_lack_rows = True  # the versions between were not checked
+            self.may_lack_rows = True  # the versions between were not checked
         found = self._highest
         return found if found is not None and found.commit.is_by_same(commit) else None
 
-    @property
-    def may_lack_rows(self) -> bool:
-        """Whether another program may have removed rows between the last two calls of `find`."""
-        return self._may_lack_rows
-
     def _follow(self) -> None:
         """Read the files of later versions."""
-        self._may_lack_rows = False
+        self.may_lack_rows = False
         for _ in range(_FOLLOWED_MAX):
             if self._seen is None or (text := self._file(self._seen + 1)) is None:
                 return
@@ -170,7 +166,7 @@ class DeltaHistory:
                 entry = LogEntry(commit, _rows(found.info.get("operationMetrics")))
                 self._highest = _highest([self._highest, entry] if self._highest else [entry])
             elif self._removes_rows(found.info, self._seen):
-                self._may_lack_rows = True
+                self.may_lack_rows = True
 
     def _removes_rows(self, info: Mapping[str, Any], version: int) -> bool:
         if (removes := _removes_rows(info)) is not None:

@@ -67,13 +67,9 @@ def clean_log(spark: SparkSession, path: str) -> None:
     longer log only makes commits slower.
     """
     try:
-        _remove_expired(spark, path)
+        log = jvm.delta_log(spark, path)
+        retention = jvm.java_class(spark, "scala.Option").empty()  # the table's own
+        minutes = jvm.java_class(spark, "org.apache.spark.sql.delta.TruncationGranularity").MINUTE()
+        log.cleanUpExpiredLogs(log.unsafeVolatileSnapshot(), retention, minutes)
     except jvm.FAILURES as error:
         logger.warning("table=%s stage=clean-log error=%r hint='a longer log makes commits slower'", path, str(error))
-
-
-def _remove_expired(spark: SparkSession, path: str) -> None:
-    log = jvm.delta_log(spark, path)
-    retention = jvm.java_class(spark, "scala.Option").empty()  # the table's own
-    minutes = jvm.java_class(spark, "org.apache.spark.sql.delta.TruncationGranularity").MINUTE()
-    log.cleanUpExpiredLogs(log.unsafeVolatileSnapshot(), retention, minutes)

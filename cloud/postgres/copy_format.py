@@ -14,8 +14,7 @@ from cloud.table import layout, rows
 from cloud.table.transform import Transformed, reason
 from contract.fields import OBJECTS
 
-_TYPES: dict[str, DataType] = {kind.simpleString(): kind for kind in (*rows.COLUMNS.values(), BinaryType())}
-STAGED = {name: _TYPES[kind] for name, kind in layout.STAGED.items()}
+STAGED = {name: rows.TYPES[kind] for name, kind in layout.STAGED.items()}
 
 _PLACE = ["kafka_partition", "kafka_offset"]
 _NULL = r"\N"

@@ -138,7 +138,7 @@ class LakeSink:
             self._expects_fresh = not counts.late and not counts.bad and only_adds
             good = judged.filter(F.col("reason").isNull())
             late = self._look_up(good.filter(~F.col("fresh")), counts, commit)
-            unfit = [quarantine.bad_records(judged)] if counts.bad else []
+            unfit = [judged.filter(F.col("reason").isNotNull())] if counts.bad else []
             unfit += [] if late.reused is None else [late.reused]
             once = id_reuse.first_of_each(good) if counts.has_equals else good
             new, born = lookup.without_found(once, late.found), commit.born_after(counts.ahead)

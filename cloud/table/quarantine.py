@@ -34,11 +34,6 @@ _OTHER_RECORDS = (
 )
 
 
-def bad_records(survivors: DataFrame) -> DataFrame:
-    """Return the records that are not well-formed."""
-    return survivors.filter(F.col("reason").isNotNull())
-
-
 def put(table: LakeTable, records: DataFrame, commit: Commit) -> int:
     """Write the records that the quarantine does not have, and return how many.
 
