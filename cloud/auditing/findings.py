@@ -175,10 +175,7 @@ def find(
             Epoch(row["gateway"], row["epoch"], row["state"], row["last"], {n: row[n] for n in account.COUNTED})
             for row in worst.collect()
         ],
-        [
-            Labels(row["gateway"], row["epoch"], row["first"], row["last"], row["status"])
-            for row in bad.orderBy("status", *account.EPOCH, "first").limit(NAMED_MAX).collect()
-        ],
+        _ranges(bad.orderBy("status", *account.EPOCH, "first")),
         records,
         [row["fingerprint"] for row in doubled.limit(NAMED_MAX).collect()],
         by_status,
@@ -236,8 +233,10 @@ def _sections(
     per_status = compared.join(epochs, on=list(account.EPOCH), how="left_semi").groupBy(*account.EPOCH, "status")
     for row in per_status.agg(_labels()).collect():
         per_epoch.setdefault((row["gateway"], row["epoch"]), {})[row["status"]] = int(row["labels"])
-    differing = compared.filter(F.col("status") == sections.DIFFERS).orderBy(*account.EPOCH, "first").limit(NAMED_MAX)
-    named_ = [
-        Labels(*(row[name] for name in (*account.EPOCH, "first", "last", "status"))) for row in differing.collect()
-    ]
-    return counts, per_epoch, named_
+    differing = compared.filter(F.col("status") == sections.DIFFERS).orderBy(*account.EPOCH, "first")
+    return counts, per_epoch, _ranges(differing)
+
+
+def _ranges(frame: DataFrame) -> list[Labels]:
+    columns = frame.select(*account.EPOCH, "first", "last", "status")
+    return [Labels(*row) for row in columns.limit(NAMED_MAX).collect()]
