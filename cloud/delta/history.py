@@ -61,14 +61,6 @@ class LogEntry:
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """A commit by another program that removed rows."""
-
-    version: int
-    operation: str
-
-
 class DeltaHistory:
     """Finds the job's highest commit, and removals of rows by others."""
 
@@ -102,8 +94,8 @@ class DeltaHistory:
             "another --quarantine is enough. Leave delta.enableExpiredLogCleanup at false"
         )
 
-    def removal(self) -> Removal | None:
-        """Return the latest removal of rows after the job's last commit, or while that was being written.
+    def removal(self) -> str | None:
+        """Return another program's latest removal of rows after the job's last commit, or while that was being written.
 
         Earlier ones need no search, since a job that finds one ends, and a new checkpoint's claim acknowledges it.
         """
@@ -112,7 +104,7 @@ class DeltaHistory:
             commit = parse(row["userMetadata"])
             if commit is None:
                 if self._removes_rows(row.asDict(), row["version"]):
-                    return Removal(row["version"], row["operation"] or "change")
+                    return f"version {row['version']}, a {row['operation'] or 'change'}"
             else:
                 ours += 1
                 if ours == 2 or commit.batch == CLAIM_ONLY:

@@ -77,7 +77,7 @@ class DeltaTable(LakeTable):
     def check_rows(self) -> None:
         """Raise StopError where another program has removed rows since this checkpoint's last commit."""
         if self._layout.keeps_rows and (removal := self._history.removal()) is not None:
-            raise self._removed(f"version {removal.version}, a {removal.operation}")
+            raise self._removed(removal)
 
     def rows(self) -> DataFrame:
         return self._spark.read.format("delta").load(self.path)

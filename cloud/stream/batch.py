@@ -162,7 +162,7 @@ def next_commit(last: Commit, planned: PlannedBatch, window_seconds: int, epochs
         starts=planned.starts,
         # Where a batch overlaps, the table may have read further in some partitions.
         ends={**planned.ends, **{p: max(end, planned.ends[p]) for p, end in last.ends.items()}},
-        first=offsets.merge_first(last.first, planned.starts),
+        first={**planned.starts, **last.first},  # of a new partition, the batch's start
         birth=planned.time_ms if is_born_anew else last.birth,
         window_seconds=window_seconds,
         epochs=epochs,

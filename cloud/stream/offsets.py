@@ -46,11 +46,6 @@ def complete_starts(starts: Offsets, ends: Offsets) -> Offsets:
     return {partition: starts.get(partition, 0) for partition in ends}
 
 
-def merge_first(first: Offsets, starts: Offsets) -> Offsets:
-    """Return the first offset that the table has read of each partition; for a new one, that is the batch's start."""
-    return {**starts, **first}
-
-
 def starting_offsets(topic: str, last: Commit | None, log: Mapping[int, tuple[int, int]]) -> str:
     """Return Spark's option for where a new checkpoint starts: the end of the table's last commit, or the earliest.
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from cloud.runtime.outcome import counted
 from cloud.table.layout import Reason
-from cloud.tracing.facts import EpochFacts, Evidence, Label, TopicSearch
+from cloud.tracing.facts import EpochFacts, Evidence, Label, Record, Row, TopicSearch, Wanted
 from contract.timestamp import rfc3339
 
 PLACES_MAX = 5
@@ -62,22 +62,16 @@ def account(evidence: Evidence) -> Account:
 
 def label_of(evidence: Evidence) -> Label | None:
     """Return the event's label: the wanted one, or else that of its row or of its first record."""
-    known = (
-        evidence.wanted.label,
-        *(row.label for row in evidence.rows),
-        *(one.label for one in evidence.search.records),
-    )
-    return next(filter(None, known), None)
+    return next(filter(None, (one.label for one in _known(evidence))), None)
 
 
 def fingerprint_of(evidence: Evidence) -> str | None:
     """Return the event's fingerprint, where it is known."""
-    known = (
-        evidence.wanted.fingerprint,
-        *(row.fingerprint for row in evidence.rows),
-        *(one.fingerprint for one in evidence.search.records),
-    )
-    return next(filter(None, known), None)
+    return next(filter(None, (one.fingerprint for one in _known(evidence))), None)
+
+
+def _known(evidence: Evidence) -> list[Wanted | Row | Record]:
+    return [evidence.wanted, *evidence.rows, *evidence.search.records]
 
 
 def judge(evidence: Evidence) -> Status:
