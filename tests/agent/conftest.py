@@ -1,4 +1,4 @@
-"""The agent as a process, and what tests of its store use: a clock, and a disk that refuses."""
+"""The agent as a process, a recorder of deliveries, and what tests of its store use: a clock, a disk that refuses."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from simulators.services.process import Process
+from tests.agent.recorder import Recorder
 from tests.agent.store.stores import FaultyConnection, HandClock
 from tests.support.agent_process import agent_process
 
@@ -14,6 +15,11 @@ from tests.support.agent_process import agent_process
 def agent(configuration: Path) -> Iterator[Process]:
     with agent_process(configuration) as process:
         yield process
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
 
 
 @pytest.fixture

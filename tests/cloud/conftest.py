@@ -22,6 +22,7 @@ from cloud.session import SETTINGS, set_parquet
 from simulators.services.install import jars
 from simulators.services.kafka.broker import Broker
 from simulators.services.postgres import Postgres
+from tests.cloud.gateway import Gateway
 from tests.cloud.plain_consumer.consuming import ConsumerSide
 from tests.cloud.running import DELTA, DELTA_ON_S3, ICEBERG, PARTITIONS, POSTGRES, CloudSide
 from tests.cloud.tables import SinkSide
@@ -47,6 +48,11 @@ HAS_ICEBERG = pyspark.__version__.startswith("4.1.")
 """In the process that test_older_spark.py starts."""
 _JAR_SETS = [name_for(of, ivy.pyspark_folder()) for of in (jars.SPARK, *([jars.ICEBERG] if HAS_ICEBERG else []))]
 _SINKS = (POSTGRES, ICEBERG) if HAS_ICEBERG else (POSTGRES,)
+
+
+@pytest.fixture
+def gateway() -> Gateway:
+    return Gateway()
 
 
 @pytest.fixture(scope="package")

@@ -228,8 +228,7 @@ def test_a_clock_that_went_back_is_waited_for_and_nothing_is_read_meanwhile(clou
 @pytest.mark.guarantee(5)
 @pytest.mark.heavy
 @pytest.mark.parametrize(("cloud", "stage"), STAGES, indirect=["cloud"])
-def test_killed_at_any_stage_it_loses_and_doubles_nothing(cloud: CloudSide, stage: str) -> None:
-    gateway = Gateway()
+def test_killed_at_any_stage_it_loses_and_doubles_nothing(cloud: CloudSide, stage: str, gateway: Gateway) -> None:
     first = gateway.records(readings(200))
     cloud.send(first)
     cloud.start()
@@ -244,8 +243,7 @@ def test_killed_at_any_stage_it_loses_and_doubles_nothing(cloud: CloudSide, stag
 @pytest.mark.guarantee(5)
 @pytest.mark.heavy
 @pytest.mark.parametrize("cloud", [DELTA, POSTGRES, ICEBERG], indirect=True)
-def test_of_two_jobs_the_older_ends_and_never_claims_again(cloud: CloudSide) -> None:
-    gateway = Gateway()
+def test_of_two_jobs_the_older_ends_and_never_claims_again(cloud: CloudSide, gateway: Gateway) -> None:
     cloud.send(gateway.records(readings(10)))
     older = cloud.start()
     cloud.wait_for_receipts(10)

@@ -59,9 +59,8 @@ def test_what_retention_deletes_between_the_plan_of_a_batch_and_its_reading_is_n
 @pytest.mark.guarantee(5)
 @pytest.mark.parametrize("suffix", [".json", ".parquet"])
 def test_a_torn_commit_is_not_receipted_and_its_batch_is_written_again(
-    cloud: CloudSide, broker: Broker, suffix: str
+    cloud: CloudSide, broker: Broker, suffix: str, gateway: Gateway
 ) -> None:
-    gateway = Gateway()
     cloud.send(gateway.records(readings(20)), partition=0)
     cloud.start()
     cloud.wait_for_receipts(20)

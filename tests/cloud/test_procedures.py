@@ -99,9 +99,8 @@ def test_the_events_of_one_device_are_erased_and_nothing_else_changes(cloud: Clo
 
 @on_both
 def test_after_rows_were_deleted_the_job_goes_on_and_the_audit_names_them(
-    cloud: CloudSide, spark: SparkSession
+    cloud: CloudSide, spark: SparkSession, gateway: Gateway
 ) -> None:
-    gateway = Gateway()
     cloud.send(gateway.records([*readings(10, ERASED), *readings(10, KEPT)]))
     run_until(cloud, 20)
 
@@ -124,9 +123,8 @@ def test_after_rows_were_deleted_the_job_goes_on_and_the_audit_names_them(
 
 @on_both
 def test_the_topic_is_reprocessed_into_a_second_table_that_succeeds_the_first(
-    cloud: CloudSide, second: CloudSide, spark: SparkSession
+    cloud: CloudSide, second: CloudSide, spark: SparkSession, gateway: Gateway
 ) -> None:
-    gateway = Gateway()
     cloud.send(gateway.records(readings(20)), partition=0)
     run_until(cloud, 20)
     cloud.delete_records({0: 15})

@@ -17,9 +17,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.heavy, pytest.ma
 @pytest.mark.parametrize("cloud", [POSTGRES], indirect=True)
 @pytest.mark.parametrize("by", ["dump", "rows"])
 def test_a_table_that_was_set_back_gets_again_what_the_topic_has_and_the_audit_names_it_until_then(
-    cloud: CloudSide, by: str
+    cloud: CloudSide, by: str, gateway: Gateway
 ) -> None:
-    gateway = Gateway()
     cloud.send(gateway.records(readings(20)), partition=0)
     job = cloud.start()
     cloud.wait_for_receipts(20)

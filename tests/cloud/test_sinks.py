@@ -56,8 +56,7 @@ def test_another_record_at_the_place_of_one_in_quarantine_is_quarantined_too(sin
 
 
 @pytest.mark.heavy
-def test_a_counter_that_wrapped_is_quarantined_and_a_copy_is_not(sink_side: SinkSide) -> None:
-    gateway = Gateway()
+def test_a_counter_that_wrapped_is_quarantined_and_a_copy_is_not(sink_side: SinkSide, gateway: Gateway) -> None:
     sink_side.write(gateway.records(counters(1, 2), ACCEPTED))
     again = [
         gateway.record(counters(1)[0], ACCEPTED + 8 * DAY),  # wrapped

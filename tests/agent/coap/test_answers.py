@@ -56,8 +56,7 @@ async def test_a_non_confirmable_request_gets_a_non_confirmable_response(fast: b
 
 
 @both_paths
-async def test_the_delivery_says_what_the_request_said(fast: bool) -> None:
-    recorder = Recorder()
+async def test_the_delivery_says_what_the_request_said(fast: bool, recorder: Recorder) -> None:
     words = tuple(
         (URI_QUERY, word) for word in (b"d=urn:dev:mac:0011223344556677", b"id=7", b"boot=3", b"t=1", b"type=x")
     )
@@ -96,17 +95,15 @@ async def test_a_query_that_is_not_made_of_words_is_refused(fast: bool, query: t
     ],
 )
 async def test_the_format_is_named_or_else_told_by_the_first_byte(
-    fast: bool, content_format: int | None, body: bytes, media: Media | None
+    fast: bool, content_format: int | None, body: bytes, media: Media | None, recorder: Recorder
 ) -> None:
-    recorder = Recorder()
     async with serving(recorder, fast=fast) as server, Sensor(server.port) as sensor:
         await sensor.ask(post(content_format=content_format, payload=body))
     assert recorder.deliveries[0].media is media
 
 
 @both_paths
-async def test_a_body_over_the_limit_is_refused_with_size1(fast: bool) -> None:
-    recorder = Recorder()
+async def test_a_body_over_the_limit_is_refused_with_size1(fast: bool, recorder: Recorder) -> None:
     async with serving(recorder, fast=fast) as server:
         with Sensor(server.port) as sensor:
             fits = await sensor.ask(post(mid=1, payload=b"x" * BODY_BYTES_MAX))

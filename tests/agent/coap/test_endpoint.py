@@ -58,9 +58,8 @@ def link_local() -> tuple[str, int]:
     pytest.skip("this machine has no link-local address")
 
 
-async def test_a_link_local_sensor_is_named_with_its_zone_and_answered() -> None:
+async def test_a_link_local_sensor_is_named_with_its_zone_and_answered(recorder: Recorder) -> None:
     host, zone = link_local()
-    recorder = Recorder()
     async with serving(recorder) as server, Sensor(server.port, host, zone) as sensor:
         assert (await sensor.ask(post())).code == CHANGED
     assert recorder.deliveries[0].sender == f"coap://[{host}%25{socket.if_indextoname(zone)}]"
@@ -85,8 +84,7 @@ ANSWERED = write_options((Option(12, b"\x3c"),)) + b"\xff" + cbor2.dumps(NOW)
 
 
 @pytest.mark.parametrize("fast", [True, False])
-async def test_whoever_asks_is_told_the_time_and_nobody_else(fast: bool) -> None:
-    recorder = Recorder()
+async def test_whoever_asks_is_told_the_time_and_nobody_else(fast: bool, recorder: Recorder) -> None:
     async with serving(recorder, fast=fast, now=lambda: NOW) as server:
         with Sensor(server.port) as sensor:
             asked = await sensor.ask(post(1, options=ASKING))
@@ -103,9 +101,8 @@ async def test_a_gateway_that_is_not_sure_of_the_time_tells_none() -> None:
     assert (response.code, response.rest) == (CHANGED, b"")
 
 
-async def test_a_retransmission_is_told_the_time_as_it_is_then() -> None:
+async def test_a_retransmission_is_told_the_time_as_it_is_then(recorder: Recorder) -> None:
     times = iter((NOW - 90_000, NOW))
-    recorder = Recorder()
     async with serving(recorder, now=lambda: next(times)) as server, Sensor(server.port) as sensor:
         await sensor.ask(post(options=ASKING))
         assert (await sensor.ask(post(options=ASKING))).rest == ANSWERED

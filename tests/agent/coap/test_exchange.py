@@ -45,8 +45,7 @@ async def test_a_retransmission_after_a_lasting_answer_gets_the_same_answer(kind
 
 
 @pytest.mark.guarantee(4)
-async def test_once_the_store_has_forgotten_events_a_retransmission_is_asked_about_again() -> None:
-    recorder = Recorder()
+async def test_once_the_store_has_forgotten_events_a_retransmission_is_asked_about_again(recorder: Recorder) -> None:
     async with serving(recorder) as server, Sensor(server.port) as sensor:
         await sensor.ask(post())
         server.forget_answers()
@@ -76,8 +75,7 @@ async def test_other_bytes_under_the_same_message_id_and_token_are_a_new_request
     assert first.retransmission_key != second.retransmission_key
 
 
-async def test_the_same_bytes_from_another_port_are_a_new_request() -> None:
-    recorder = Recorder()
+async def test_the_same_bytes_from_another_port_are_a_new_request(recorder: Recorder) -> None:
     async with serving(recorder) as server, Sensor(server.port) as sensor, Sensor(server.port) as other:
         await sensor.ask(post())
         await other.ask(post())
@@ -85,8 +83,7 @@ async def test_the_same_bytes_from_another_port_are_a_new_request() -> None:
     assert first.retransmission_key != second.retransmission_key
 
 
-async def test_the_same_bytes_to_another_address_of_ours_are_a_new_request() -> None:
-    recorder = Recorder()
+async def test_the_same_bytes_to_another_address_of_ours_are_a_new_request(recorder: Recorder) -> None:
     async with serving(recorder) as server:
         with Sensor(server.port, "127.0.0.1") as sensor, Sensor(server.port, "127.0.0.2") as other:
             assert (await sensor.ask(post())).code == 0x44
@@ -95,8 +92,7 @@ async def test_the_same_bytes_to_another_address_of_ours_are_a_new_request() -> 
 
 
 @pytest.mark.guarantee(2)
-async def test_a_restart_of_the_server_changes_no_proof() -> None:
-    recorder = Recorder()
+async def test_a_restart_of_the_server_changes_no_proof(recorder: Recorder) -> None:
     with ExitStack() as sensors:
         async with serving(recorder) as server:
             port = server.port

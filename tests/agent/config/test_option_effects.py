@@ -94,8 +94,7 @@ async def test_a_commit_has_no_more_events_than_it_may(tmp_path: Path, most: int
         assert store.commit_durations.cumulative()[-1][1] == commits
 
 
-async def test_a_commit_waits_for_more_events_as_long_as_it_may(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_a_commit_waits_for_more_events_as_long_as_it_may(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock, commit_delay_ms_max=20_000, commit_events_max=2) as store:
         first = submit(store, clock, Event("urn:a", id=1))
         await asyncio.to_thread(wait_until, store._writer._queue.empty, "the writer has taken the first event")

@@ -1,4 +1,4 @@
-"""One real broker for all tests of this folder, and a topic of its own for each."""
+"""One real broker for all tests of this folder, and a topic and an outbox for each."""
 
 import logging
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ import pytest
 from simulators.services import ports
 from simulators.services.kafka.broker import Broker, Listener
 from tests.agent.forward.broker import KafkaTopic, LinkedTopic
+from tests.support.memory_outbox import MemoryOutbox
 
 
 @pytest.fixture(scope="session")
@@ -50,6 +51,11 @@ def linked(linked_broker: tuple[Broker, tuple[int, int]]) -> LinkedTopic:
 def gateway(kafka: KafkaTopic) -> str:
     """Return a gateway for this test only: its name is its transactional id."""
     return f"gw-{kafka.topic}"
+
+
+@pytest.fixture
+def outbox() -> MemoryOutbox:
+    return MemoryOutbox()
 
 
 @pytest.fixture(autouse=True)

@@ -37,12 +37,11 @@ def rss_bytes_max(agent: Process) -> int:
 @pytest.mark.guarantee(4)
 @pytest.mark.parametrize(("mode", "count"), [("at-least-once", 1_000_000), ("exactly-once", 200_000)])
 async def test_a_long_backlog_leaves_in_bounded_memory_and_survives_a_kill_in_the_middle(
-    kafka: KafkaTopic, gateway: str, tmp_path: Path, mode: str, count: int
+    kafka: KafkaTopic, gateway: str, tmp_path: Path, mode: str, count: int, clock: HandClock
 ) -> None:
     state = tmp_path / "state"
     options = f'topic = "{kafka.topic}"\ndelivery = "{mode}"\n[receipts]\npoll_seconds = 1\n'
     configuration = configured(tmp_path, options, gateway=gateway, coap="", http="", kafka=kafka.bootstrap_servers)
-    clock = HandClock()
     async with EventStore(state, gateway, StoreSettings(), IdentitySettings(), clock) as store:
         for first in range(0, count, EVENTS_A_COMMIT):
             numbers = range(first, first + EVENTS_A_COMMIT)

@@ -25,8 +25,7 @@ pytestmark = pytest.mark.kafka
 
 
 @pytest.mark.guarantee(4)
-def test_a_backlog_drains_in_order_per_device_while_new_events_come(kafka: KafkaTopic) -> None:
-    outbox = MemoryOutbox()
+def test_a_backlog_drains_in_order_per_device_while_new_events_come(kafka: KafkaTopic, outbox: MemoryOutbox) -> None:
     outbox.append(*readings(5_000))
 
     with forwarding(kafka.settings(), outbox):
@@ -75,8 +74,7 @@ def test_records_are_signed_by_the_gateways_key_and_by_the_next_one_without_a_re
     assert keys[0].hex() not in caplog.text
 
 
-def test_record_and_headers_arrive_as_the_design_says(kafka: KafkaTopic) -> None:
-    outbox = MemoryOutbox()
+def test_record_and_headers_arrive_as_the_design_says(kafka: KafkaTopic, outbox: MemoryOutbox) -> None:
     outbox.append(Event('a "quoted" probe', id="x-1", data={"on": True}), *readings(1))
 
     with forwarding(kafka.settings(), outbox):
@@ -126,9 +124,8 @@ def test_a_broker_that_is_killed_in_the_middle_loses_nothing(broker: Broker, kaf
 
 @pytest.mark.guarantee(4)
 def test_a_frozen_broker_expires_batches_which_are_sent_again(
-    broker: Broker, kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
+    broker: Broker, kafka: KafkaTopic, caplog: pytest.LogCaptureFixture, outbox: MemoryOutbox
 ) -> None:
-    outbox = MemoryOutbox()
     outbox.append(*readings(100))
 
     with forwarding(kafka.settings(message_timeout_ms="1500", socket_timeout_ms="1000"), outbox):
@@ -148,9 +145,8 @@ def test_a_frozen_broker_expires_batches_which_are_sent_again(
 
 
 def test_a_missing_topic_is_said_once_with_the_command_and_awaited(
-    kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
+    kafka: KafkaTopic, caplog: pytest.LogCaptureFixture, outbox: MemoryOutbox
 ) -> None:
-    outbox = MemoryOutbox()
     outbox.append(*readings(10))
     kafka.delete_topic()
 
@@ -167,9 +163,8 @@ def test_a_missing_topic_is_said_once_with_the_command_and_awaited(
 @pytest.mark.guarantee(4)
 @pytest.mark.parametrize("partitions", [1, 7])
 def test_a_topic_made_anew_with_another_number_of_partitions_gets_everything_that_was_not_marked(
-    kafka: KafkaTopic, partitions: int
+    kafka: KafkaTopic, partitions: int, outbox: MemoryOutbox
 ) -> None:
-    outbox = MemoryOutbox()
     outbox.append(*readings(10))
 
     with forwarding(kafka.settings(), outbox):
@@ -202,8 +197,7 @@ def test_it_stops_soon_while_the_broker_is_away_and_marks_nothing(broker: Broker
     assert outbox.new == 100
 
 
-def test_what_is_in_flight_is_marked_before_it_stops(kafka: KafkaTopic) -> None:
-    outbox = MemoryOutbox()
+def test_what_is_in_flight_is_marked_before_it_stops(kafka: KafkaTopic, outbox: MemoryOutbox) -> None:
     outbox.append(*readings(10))
 
     with forwarding(kafka.settings(linger_ms="500"), outbox):

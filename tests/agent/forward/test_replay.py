@@ -96,8 +96,7 @@ async def test_it_is_told_what_is_sent_what_waits_what_is_lost_and_what_is_gone(
     assert result.document() == {"not_yet_sent": 2, "lost": 1, "no_longer_kept": [[1, 2]]}
 
 
-async def test_each_epoch_has_its_own_positions(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_each_epoch_has_its_own_positions(tmp_path: Path, clock: HandClock) -> None:
     epochs = []
     for number in range(3):
         async with make_store(tmp_path, clock) as store:
@@ -108,8 +107,7 @@ async def test_each_epoch_has_its_own_positions(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
-async def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_what_cannot_be_done_is_said(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path / "state", clock) as store:
         await accept(store, clock, Event("d", id=1, data={}))
         store.outbox.mark_forwarded(batch(1, 2))

@@ -34,8 +34,7 @@ MODES = ("at-least-once", "exactly-once", "at-most-once")
 
 @pytest.mark.guarantee(4)
 @pytest.mark.parametrize("mode", MODES)
-def test_the_bytes_on_the_wire_are_those_of_the_cap(linked: LinkedTopic, mode: str) -> None:
-    outbox = MemoryOutbox()
+def test_the_bytes_on_the_wire_are_those_of_the_cap(linked: LinkedTopic, mode: str, outbox: MemoryOutbox) -> None:
     outbox.append(*readings(60_000))
     capped, gateway = replace(linked.settings(mode), bytes_per_second_max=RATE), f"gw-{linked.topic}"
     lane = ForwardedLane(uplink=open_uplink(capped, SystemClock()))

@@ -1,4 +1,4 @@
-"""A broker and a publisher for each test."""
+"""A broker, a publisher, and a recorder of messages for each test."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from simulators.services.mosquitto import Mosquitto
+from tests.agent.mqtt.gateway import Recorder
 from tests.agent.mqtt.publisher import Publisher
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
 
 
 @pytest.fixture

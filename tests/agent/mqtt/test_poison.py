@@ -55,10 +55,9 @@ def _publish_marked(port: int, topic: str, payload: bytes, qos: int, *, retain: 
 @pytest.mark.guarantee(6)
 @pytest.mark.parametrize("qos", [0, 1, 2])
 async def test_a_property_that_the_client_library_calls_malformed_is_no_hindrance(
-    broker: Mosquitto, publisher: Publisher, qos: int, caplog: pytest.LogCaptureFixture
+    broker: Mosquitto, publisher: Publisher, qos: int, caplog: pytest.LogCaptureFixture, recorder: Recorder
 ) -> None:
     caplog.set_level(logging.INFO)
-    recorder = Recorder()
     async with running(recorder, broker.port, subscriptions=EVENTS):
         await asyncio.to_thread(wait_until, lambda: "mqtt=connected" in caplog.text, "connected")
         await asyncio.to_thread(_publish_marked, broker.port, TOPIC.decode(), b"marked", qos)
@@ -70,8 +69,7 @@ async def test_a_property_that_the_client_library_calls_malformed_is_no_hindranc
 
 @pytest.mark.guarantee(6)
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
-async def test_a_packet_that_is_no_message_is_recorded_and_acknowledged(version: str) -> None:
-    recorder = Recorder()
+async def test_a_packet_that_is_no_message_is_recorded_and_acknowledged(version: str, recorder: Recorder) -> None:
     five = version == "5"
     none = b"" if five else None
     beyond = len(TOPIC).to_bytes(2, "big") + TOPIC + b"\0\2" + (b"\xff\x7f" if five else b"")
@@ -144,9 +142,8 @@ async def _take_all(version: str, stream: bytes) -> None:
     ],
 )
 async def test_other_packets_that_cannot_be_read_end_the_connection_and_not_the_agent(
-    version: str, poison: bytes, caplog: pytest.LogCaptureFixture
+    version: str, poison: bytes, caplog: pytest.LogCaptureFixture, recorder: Recorder
 ) -> None:
-    recorder = Recorder()
     none = b"" if version == "5" else None
     async with raw_broker(version) as broker, running(recorder, broker.port, version=version, subscriptions=EVENTS):
         await broker.send(poison)
@@ -190,9 +187,8 @@ async def test_a_message_beyond_all_bounds_is_recorded_from_its_beginning_and_no
 
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
 async def test_beside_a_message_of_many_megabytes_a_real_broker_delivers_the_others(
-    broker: Mosquitto, publisher: Publisher, version: str
+    broker: Mosquitto, publisher: Publisher, version: str, recorder: Recorder
 ) -> None:
-    recorder = Recorder()
     options: Options = {"version": version, "subscriptions": EVENTS}
     await begin_session(recorder, publisher, broker.port, **options)
     publisher.publish_all([(TOPIC.decode(), body) for body in (b"1", b"x" * HUGE_BYTES, b"x" * 100_000, b"2")])
@@ -206,9 +202,8 @@ async def test_beside_a_message_of_many_megabytes_a_real_broker_delivers_the_oth
 
 
 async def test_a_list_beyond_its_bound_is_passed_over_and_said(
-    broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture
+    broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture, recorder: Recorder
 ) -> None:
-    recorder = Recorder()
     await begin_session(recorder, publisher, broker.port)
     publisher.publish("zigbee2mqtt/bridge/devices", DEVICES + b" " * 100_000, retain=True)  # more than max_body_bytes
     publisher.publish("zigbee2mqtt/bridge/groups", b"[" + b" " * LIST_BYTES_MAX + b"]", retain=True)

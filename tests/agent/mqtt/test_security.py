@@ -40,7 +40,7 @@ async def test_the_password_comes_from_its_file(tmp_path: Path, caplog: pytest.L
 
 
 async def test_the_rights_of_the_documentation_suffice_and_keep_a_sensor_to_its_own_topic(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, recorder: Recorder
 ) -> None:
     caplog.set_level("INFO")
     rights, passwords, password = tmp_path / "acl", tmp_path / "passwords", tmp_path / "password"
@@ -51,7 +51,6 @@ async def test_the_rights_of_the_documentation_suffice_and_keep_a_sensor_to_its_
         _run("mosquitto_passwd", "-b", *create, str(passwords), user, "right")
     settings = ("allow_anonymous false", f"password_file {passwords}", f"acl_file {rights}")
     events = (Subscription("plant/{device}/events", Media.JSON),)
-    recorder = Recorder()
     with Mosquitto(tmp_path / "broker", settings) as broker:
         mqtt = MqttSettings(enabled=True, port=broker.port, username="oncegate", password_file=password)
         assert "persistence true" in str(await asyncio.to_thread(lambda: list(check_mqtt(mqtt, GATEWAY))))

@@ -36,9 +36,8 @@ REFUSED = Answer(Status.UNAVAILABLE, reason="the store is full")
 @pytest.mark.guarantee(1)
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
 async def test_what_has_no_outcome_is_not_acknowledged_and_comes_again(
-    broker: Mosquitto, publisher: Publisher, version: str
+    broker: Mosquitto, publisher: Publisher, version: str, recorder: Recorder
 ) -> None:
-    recorder = Recorder()
     recorder.answer = None
     options: Options = {"version": version, "subscriptions": EVENTS}
     await begin_session(recorder, publisher, broker.port, **options)
@@ -63,9 +62,8 @@ async def test_what_has_no_outcome_is_not_acknowledged_and_comes_again(
 
 @pytest.mark.guarantee(3)
 async def test_a_refusal_ends_the_connection_and_the_message_comes_again(
-    broker: Mosquitto, publisher: Publisher
+    broker: Mosquitto, publisher: Publisher, recorder: Recorder
 ) -> None:
-    recorder = Recorder()
     publisher.listen(f"oncegate/{GATEWAY}/state")
     async with running(recorder, broker.port, subscriptions=EVENTS):
         await asyncio.to_thread(wait_for_state, publisher, b"online")
@@ -83,9 +81,8 @@ async def test_a_refusal_ends_the_connection_and_the_message_comes_again(
 
 
 async def test_a_subscription_of_which_nothing_is_accepted_is_told_once(
-    broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture
+    broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture, recorder: Recorder
 ) -> None:
-    recorder = Recorder()
     foreign = Subscription("tele/{device}/SENSOR", Media.JSON)
     await begin_session(recorder, publisher, broker.port, subscriptions=(*EVENTS, foreign))
     recorder.answer = Answer(Status.UNDECODABLE, reason="unknown field 'Time'")
@@ -134,10 +131,9 @@ async def test_the_work_is_bounded_and_goes_on_when_there_is_room(broker: Mosqui
 
 
 async def test_a_broker_that_is_killed_is_come_back_to(
-    broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture
+    broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture, recorder: Recorder
 ) -> None:
     caplog.set_level(logging.INFO)
-    recorder = Recorder()
     async with running(recorder, broker.port, subscriptions=EVENTS):
         await asyncio.to_thread(wait_until, lambda: "mqtt=connected" in caplog.text, "connected")
         broker.kill()
@@ -164,8 +160,7 @@ async def test_a_device_that_no_list_names_waits_for_the_list(broker: Mosquitto,
     }
 
 
-async def test_a_message_passed_over_while_waiting_for_the_list_comes_again(tmp_path: Path) -> None:
-    recorder = Recorder()
+async def test_a_message_passed_over_while_waiting_for_the_list_comes_again(tmp_path: Path, recorder: Recorder) -> None:
     with (
         Mosquitto(tmp_path, ("allow_anonymous true", "max_inflight_messages 0")) as broker,
         Publisher(broker.port) as publisher,
@@ -184,9 +179,8 @@ def _devices(names: dict[str, str]) -> str:
 
 
 async def test_a_subscription_of_former_settings_is_passed_over_and_said_once(
-    broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture
+    broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture, recorder: Recorder
 ) -> None:
-    recorder = Recorder()
     former = (Subscription("former/+", Media.JSON), *EVENTS)
     await begin_session(recorder, publisher, broker.port, subscriptions=former)
     publisher.publish_all([("former/a", b"1"), ("former/a", b"2"), ("plant/a/events", b"3")])
@@ -197,9 +191,8 @@ async def test_a_subscription_of_former_settings_is_passed_over_and_said_once(
 
 
 async def test_what_is_lost_at_qos_0_is_counted_and_the_bridges_own_talk_is_not(
-    broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture
+    broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture, recorder: Recorder
 ) -> None:
-    recorder = Recorder()
     recorder.answer = REFUSED
     publisher.listen(f"oncegate/{GATEWAY}/state")
     async with running(recorder, broker.port, subscriptions=EVENTS):
@@ -211,9 +204,8 @@ async def test_what_is_lost_at_qos_0_is_counted_and_the_bridges_own_talk_is_not(
 
 
 async def test_a_missing_list_is_said_once(
-    broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture
+    broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture, recorder: Recorder
 ) -> None:
-    recorder = Recorder()
     await begin_session(recorder, publisher, broker.port)
     publisher.publish("zigbee2mqtt/t1", b'{"n":1}')
     async with running(recorder, broker.port, ReceptionLimits(unknown_seconds=0.02)):
@@ -228,9 +220,8 @@ async def test_a_missing_list_is_said_once(
 
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
 async def test_a_broker_that_has_lost_the_session_is_told_and_counted_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, version: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, version: str, recorder: Recorder
 ) -> None:
-    recorder = Recorder()
     options: Options = {"version": version, "subscriptions": EVENTS}
     for _ in range(2):  # the second broker is another one: a first session there is no loss
         with Mosquitto(tmp_path / "broker", ("allow_anonymous true", "persistence false")) as broker:
@@ -260,9 +251,8 @@ async def test_who_knows_the_gateways_id_cannot_take_its_session(broker: Mosquit
     assert recorder.session().lost == other.session().lost == 0
 
 
-async def test_a_gateway_that_leaves_before_it_has_subscribed_is_not_shown_online() -> None:
+async def test_a_gateway_that_leaves_before_it_has_subscribed_is_not_shown_online(recorder: Recorder) -> None:
     """A kept session delivers before the broker has answered the subscription."""
-    recorder = Recorder()
     async with raw_broker("5", subscribes_late=True) as broker, running(recorder, broker.port, subscriptions=EVENTS):
         await broker.send(publish(b"plant/a/events", b"1", 1))
         await recorder.until(deliveries=1)

@@ -152,8 +152,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.guarantee(2)
-async def test_whoever_asks_finds_the_counts_on_the_disk(folder: Path) -> None:
-    clock = HandClock()
+async def test_whoever_asks_finds_the_counts_on_the_disk(folder: Path, clock: HandClock) -> None:
     async with make_store(folder, clock) as store, FlushSocket(folder, store.flush):
         await accept(store, clock, ONE)
         for copies in (1, 2):

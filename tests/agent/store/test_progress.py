@@ -36,10 +36,9 @@ def mark_each(outbox: Outbox, first: int, last: int) -> None:
 
 
 async def test_batches_without_receipts_are_merged_also_on_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: HandClock
 ) -> None:
     monkeypatch.setattr(progress, "BATCHES_MAX", FEW)
-    clock = HandClock()
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, *(Event("d", data={"n": number}) for number in range(EVENTS)))
         mark_each(store.outbox, 1, EVENTS)

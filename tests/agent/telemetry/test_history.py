@@ -112,8 +112,7 @@ DOWN = LinkState("unreachable", up=False, level=logging.WARNING)
 HELD = LinkState("held", up=False, level=logging.WARNING, logs_each_reason=True)
 
 
-def test_since_is_when_the_state_began_and_the_reason_is_the_latest() -> None:
-    clock = HandClock()
+def test_since_is_when_the_state_began_and_the_reason_is_the_latest(clock: HandClock) -> None:
     links = Links(clock)
     began = clock.wall_ms()
     links.report(LinkName.MQTT, DOWN, "first")
@@ -136,8 +135,7 @@ def test_a_state_is_logged_once_and_each_reason_only_where_asked_for(caplog: pyt
     ]
 
 
-def test_of_several_lanes_a_connection_with_trouble_is_shown_with_its_lane() -> None:
-    clock = HandClock()
+def test_of_several_lanes_a_connection_with_trouble_is_shown_with_its_lane(clock: HandClock) -> None:
     lanes = {lane: Links(clock) for lane in ("default", "alarms", "doors")}
     shown = LinksOfLanes(lanes)
     lanes["default"].report(LinkName.MQTT, DOWN, "broker")

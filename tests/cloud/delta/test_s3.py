@@ -41,9 +41,8 @@ def test_maintenance_is_refused_beside_the_job_and_keeps_every_row_once_it_has_s
 
 
 @pytest.mark.guarantee(5)
-def test_a_server_that_goes_away_loses_and_doubles_nothing(cloud: CloudSide) -> None:
+def test_a_server_that_goes_away_loses_and_doubles_nothing(cloud: CloudSide, gateway: Gateway) -> None:
     assert cloud.s3 is not None
-    gateway = Gateway()
     cloud.start()
     cloud.send(gateway.records(readings(10)))
     cloud.wait_for_receipts(10)

@@ -109,9 +109,8 @@ def test_a_commit_that_nobody_answers_fails_in_its_time() -> None:
 
 
 @pytest.mark.heavy
-def test_a_place_that_an_operator_has_set_back_is_read_again(side: ConsumerSide) -> None:
+def test_a_place_that_an_operator_has_set_back_is_read_again(side: ConsumerSide, gateway: Gateway) -> None:
     """One poll has records of both partitions; its transaction is rolled back, and all of them are read again."""
-    gateway = Gateway()
     side.send(gateway.records(readings(10)))
     side.start()
     side.wait_for_receipts({0: 10, 1: 0})
@@ -150,8 +149,7 @@ def test_records_that_the_log_has_lost_stop_it_until_the_place_is_deleted(side: 
 
 
 @pytest.mark.heavy
-def test_what_was_fetched_before_the_log_was_cut_is_never_written(side: ConsumerSide) -> None:
-    gateway = Gateway()
+def test_what_was_fetched_before_the_log_was_cut_is_never_written(side: ConsumerSide, gateway: Gateway) -> None:
     side.send(gateway.records(readings(10)))
     member = side.start()
     side.wait_for_receipts({0: 10, 1: 0})
@@ -226,9 +224,8 @@ def test_a_server_that_ends_in_a_copy_ends_it_in_a_sentence_and_it_goes_on(
 @pytest.mark.heavy
 @pytest.mark.parametrize("by", ["HASH (fingerprint)", "RANGE (day)"])
 def test_a_table_that_was_partitioned_is_served_where_its_key_is_still_the_fingerprint(
-    side: ConsumerSide, by: str
+    side: ConsumerSide, by: str, gateway: Gateway
 ) -> None:
-    gateway = Gateway()
     first = gateway.records(readings(10))
     side.send(first)
     side.start()

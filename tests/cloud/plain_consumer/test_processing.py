@@ -316,13 +316,12 @@ def effects(rows, key):
 @pytest.mark.kafka
 @pytest.mark.heavy
 def test_whoever_takes_over_makes_the_effects_that_have_failed_before_anything_later(
-    side: ConsumerSide, monkeypatch: pytest.MonkeyPatch
+    side: ConsumerSide, monkeypatch: pytest.MonkeyPatch, gateway: Gateway
 ) -> None:
     """The first member fails, and is killed; more is sent than one poll returns."""
     monkeypatch.setenv("PYTHONPATH", str(side.folder))
     (side.folder / "plant.py").write_text(FAILING)
     (side.folder / "fail").touch()
-    gateway = Gateway()
     side.send(gateway.records(readings(10)))
     side.start("--effects", "plant:effects")
     side.wait("stage=effects failures=3")

@@ -26,8 +26,7 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.heavy
-def test_what_the_table_has_is_left_out(spark: SparkSession, tmp_path: Path) -> None:
-    gateway = Gateway()
+def test_what_the_table_has_is_left_out(spark: SparkSession, tmp_path: Path, gateway: Gateway) -> None:
     table = table_of(spark, tmp_path, gateway.records(counters(1, 2), ACCEPTED))
     survivors = late(spark, gateway.records(counters(2, 3), ACCEPTED + 5 * DAY))
     counts = count_rows(survivors, ALL_LATE)

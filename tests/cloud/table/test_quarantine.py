@@ -95,10 +95,9 @@ def test_reading_again_in_several_batches_doubles_nothing_in_the_quarantine(
 @pytest.mark.heavy
 @pytest.mark.guarantee(5)
 def test_a_killed_batch_that_comes_again_with_other_bounds_leaves_each_record_somewhere(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, gateway: Gateway
 ) -> None:
     bad = replace(Gateway().record(counters(5)[0], ACCEPTED), headers=[])
-    gateway = Gateway()
     first, wrapped = (gateway.record(counters(1)[0], ACCEPTED + age * DAY) for age in (0, 8))
     read = read_records(topic(spark, [bad, wrapped, first]))
     # Killed after the quarantine's commit: the table never received the rest of offsets 0 and 1.

@@ -38,8 +38,7 @@ offering = partial(protected.offering, required=False)
 
 
 @pytest.mark.guarantee(2)
-async def test_aiocoaps_client_posts_and_is_known_by_its_credential(tmp_path: Path) -> None:
-    recorder = Recorder()
+async def test_aiocoaps_client_posts_and_is_known_by_its_credential(tmp_path: Path, recorder: Recorder) -> None:
     folder = sensor_folder(tmp_path / "sensor")
     async with serving(recorder, oscore=offering(tmp_path)) as server:
         answers = await asyncio.to_thread(posted_by_aiocoap, folder, server.port, [BODY, LARGE, BODY])
@@ -50,9 +49,8 @@ async def test_aiocoaps_client_posts_and_is_known_by_its_credential(tmp_path: Pa
 
 @pytest.mark.guarantee(2)
 async def test_a_captured_datagram_is_refused_from_elsewhere_and_answered_again_where_it_came_from(
-    tmp_path: Path, sensor: ProtectedSensor
+    tmp_path: Path, sensor: ProtectedSensor, recorder: Recorder
 ) -> None:
-    recorder = Recorder()
     async with serving(recorder, oscore=offering(tmp_path)) as server:
         with Sensor(server.port) as socket, Sensor(server.port) as stranger:
             await sensor.post(socket)
@@ -66,10 +64,9 @@ async def test_a_captured_datagram_is_refused_from_elsewhere_and_answered_again_
 
 @pytest.mark.guarantee(4)
 async def test_once_the_store_has_forgotten_events_a_retransmission_is_not_acked_from_memory(
-    tmp_path: Path, sensor: ProtectedSensor
+    tmp_path: Path, sensor: ProtectedSensor, recorder: Recorder
 ) -> None:
     """It may be that event's: the sensor has to send it again in a new request, and it is then stored again."""
-    recorder = Recorder()
     async with serving(recorder, oscore=offering(tmp_path)) as server, Sensor(server.port) as socket:
         _, acked = await sensor.post(socket)
         recorder.answer = None
@@ -100,9 +97,8 @@ async def test_where_oscore_is_required_a_plain_request_is_refused(tmp_path: Pat
 
 
 async def test_a_flood_of_plain_slow_path_requests_leaves_the_budget_of_protected_ones(
-    tmp_path: Path, sensor: ProtectedSensor
+    tmp_path: Path, sensor: ProtectedSensor, recorder: Recorder
 ) -> None:
-    recorder = Recorder()
     async with serving(recorder, Tuning(slow_per_second=2.0), oscore=offering(tmp_path)) as server:
         with Sensor(server.port) as socket, Sensor(server.port) as flooding:
             for mid in range(100):
@@ -128,9 +124,8 @@ async def test_the_answer_to_what_is_wrong_inside_is_protected(tmp_path: Path, s
 
 
 async def test_an_answer_that_comes_late_is_protected_and_sent_on_its_own(
-    tmp_path: Path, sensor: ProtectedSensor
+    tmp_path: Path, sensor: ProtectedSensor, recorder: Recorder
 ) -> None:
-    recorder = Recorder()
     async with serving(recorder, Tuning(empty_ack_seconds=0.5), oscore=offering(tmp_path)) as server:
         with Sensor(server.port) as socket:
             await sensor.post(socket)
@@ -145,10 +140,9 @@ async def test_an_answer_that_comes_late_is_protected_and_sent_on_its_own(
 
 
 async def test_no_datagram_with_the_option_upsets_the_server(
-    tmp_path: Path, sensor: ProtectedSensor, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, sensor: ProtectedSensor, caplog: pytest.LogCaptureFixture, recorder: Recorder
 ) -> None:
     random = Random(8613)
-    recorder = Recorder()
     async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server, Sensor(server.port) as socket:
         await sensor.post(socket)
         good, _ = sensor.request()
@@ -168,10 +162,9 @@ async def test_no_datagram_with_the_option_upsets_the_server(
 
 @pytest.mark.guarantee(6)
 async def test_a_retransmission_of_what_was_refused_gets_the_refusal_and_a_new_request_is_taken(
-    tmp_path: Path, sensor: ProtectedSensor
+    tmp_path: Path, sensor: ProtectedSensor, recorder: Recorder
 ) -> None:
     """Processing the same datagram again would be a replay (RFC 8613 section 7.4), so Max-Age is omitted."""
-    recorder = Recorder()
     async with serving(recorder, oscore=offering(tmp_path)) as server, Sensor(server.port) as socket:
         await sensor.post(socket)
         recorder.answer = Answer(Status.UNAVAILABLE, reason="full", retry_seconds=7)

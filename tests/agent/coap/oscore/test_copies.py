@@ -199,10 +199,9 @@ def test_where_only_the_first_request_is_proven_one_gateway_alone_takes_each_eve
 @pytest.mark.guarantee(2)
 @pytest.mark.parametrize("freshness", Freshness)
 async def test_what_was_challenged_and_asked_anew_is_not_taken_later_though_it_overtook_the_first_proof(
-    tmp_path: Path, freshness: Freshness
+    tmp_path: Path, freshness: Freshness, recorder: Recorder
 ) -> None:
     sensor = ProtectedSensor(sensor_folder(tmp_path / "sensor"), keeps_echo=False)
-    recorder = Recorder()
     offer = OscoreServing((CREDENTIAL,), tmp_path / "numbers", required=True, freshness=freshness)
     async with serving(recorder, GENEROUS, oscore=offer) as server:
         with Sensor(server.port) as device, Sensor(server.port) as stranger:

@@ -47,9 +47,8 @@ WITH_KID = 0x08
 @pytest.mark.guarantee(6)
 @both
 async def test_a_ciphertext_cut_at_any_length_is_refused_and_the_whole_one_is_taken(
-    tmp_path: Path, forgetful: ProtectedSensor, caplog: pytest.LogCaptureFixture, required: bool
+    tmp_path: Path, forgetful: ProtectedSensor, caplog: pytest.LogCaptureFixture, required: bool, recorder: Recorder
 ) -> None:
-    recorder = Recorder()
     async with serving(recorder, GENEROUS, oscore=offering(tmp_path, required=required)) as server:
         with Sensor(server.port) as socket:
             await forgetful.post(socket)
@@ -68,9 +67,8 @@ async def test_a_ciphertext_cut_at_any_length_is_refused_and_the_whole_one_is_ta
 @pytest.mark.parametrize("piv_bytes", range(8))
 @pytest.mark.parametrize("code", [1, 2, 3, 4, 5, 6, 7, 8, 31])
 async def test_a_number_of_any_length_under_any_code_is_refused(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, piv_bytes: int, code: int
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, piv_bytes: int, code: int, recorder: Recorder
 ) -> None:
-    recorder = Recorder()
     async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server, Sensor(server.port) as socket:
         option = bytes((WITH_KID | piv_bytes,)) + b"\xff" * piv_bytes + KID
         response = await socket.ask(claiming(5, option, code=code))
@@ -81,11 +79,10 @@ async def test_a_number_of_any_length_under_any_code_is_refused(
 
 
 async def test_what_another_device_or_another_gateway_was_told_is_refused(
-    tmp_path: Path, forgetful: ProtectedSensor, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, forgetful: ProtectedSensor, caplog: pytest.LogCaptureFixture, recorder: Recorder
 ) -> None:
     other = Credential("urn:other", bytes(range(16, 32)), b"salt", b"\x02")
     elsewhere = Credential(DEVICE, bytes(range(32, 48)), b"salt", b"\x01")
-    recorder = Recorder()
     async with serving(recorder, GENEROUS, oscore=offering(tmp_path, CREDENTIAL, other)) as server:
         with Sensor(server.port) as socket:
             await forgetful.post(socket)
@@ -168,9 +165,8 @@ async def test_unknown_senders_cost_no_memory_and_no_line_in_the_log(
 
 
 async def test_without_numbers_requests_are_refused_in_the_plain_and_the_log_says_so_once(
-    tmp_path: Path, forgetful: ProtectedSensor, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, forgetful: ProtectedSensor, caplog: pytest.LogCaptureFixture, recorder: Recorder
 ) -> None:
-    recorder = Recorder()
     (tmp_path / "numbers").write_text("in the way")
     async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server, Sensor(server.port) as socket:
         for _ in range(50):

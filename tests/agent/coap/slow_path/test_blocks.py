@@ -169,8 +169,7 @@ async def test_a_retransmitted_last_block_is_the_same_request() -> None:
     assert (first.body, first.retransmission_key) == (second.body, second.retransmission_key)
 
 
-async def test_uploads_with_different_request_tags_are_apart() -> None:
-    recorder = Recorder()
+async def test_uploads_with_different_request_tags_are_apart(recorder: Recorder) -> None:
     async with serving(recorder) as server, Sensor(server.port) as sensor:
         uploader = Uploader(sensor)
         for body, tag in ((BODY, b"a"), (BODY[::-1], b"b")):
@@ -181,8 +180,7 @@ async def test_uploads_with_different_request_tags_are_apart() -> None:
     assert [delivery.body for delivery in recorder.deliveries] == [BODY]
 
 
-async def test_an_upload_over_the_limit_is_refused_with_its_last_block() -> None:
-    recorder = Recorder()
+async def test_an_upload_over_the_limit_is_refused_with_its_last_block(recorder: Recorder) -> None:
     async with serving(recorder) as server, Sensor(server.port) as sensor:
         *before, last = await Uploader(sensor).upload(bytes(BODY_BYTES_MAX + 1))
     assert set(before) == {CONTINUE}

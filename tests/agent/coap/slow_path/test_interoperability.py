@@ -48,8 +48,7 @@ async def libcoap(port: int, *arguments: str, path: str = "e", host: str = "[::1
 
 @needs_libcoap
 @pytest.mark.parametrize("host", ["[::1]", "127.0.0.1"])
-async def test_libcoap_posts_an_event(host: str) -> None:
-    recorder = Recorder()
+async def test_libcoap_posts_an_event(host: str, recorder: Recorder) -> None:
     async with serving(recorder) as server:
         spoken = await libcoap(
             server.port, "-m", "post", "-t", "50", "-e", '{"id":1}', path="events?d=x&t=7", host=host
@@ -62,16 +61,14 @@ async def test_libcoap_posts_an_event(host: str) -> None:
 
 @needs_libcoap
 @pytest.mark.parametrize("size", [16, 64, 1_024])
-async def test_libcoap_uploads_in_blocks(size: int) -> None:
-    recorder = Recorder()
+async def test_libcoap_uploads_in_blocks(size: int, recorder: Recorder) -> None:
     async with serving(recorder) as server:
         spoken = await libcoap(server.port, "-b", str(size), "-m", "post", "-t", "50", "-e", LONG)
     assert [delivery.body for delivery in recorder.deliveries] == [LONG.encode()], spoken.printed
 
 
 @needs_libcoap
-async def test_libcoap_retransmits_a_lost_request() -> None:
-    recorder = Recorder()
+async def test_libcoap_retransmits_a_lost_request(recorder: Recorder) -> None:
     async with serving(recorder) as server:
         spoken = await libcoap(server.port, "-l", "1", "-m", "post", "-t", "50", "-e", "{}")
     assert "ACK c:2.04" in spoken.received
@@ -103,8 +100,7 @@ async def ask(client: Context, port: int, payload: bytes, tuning: object = None)
     return await client.request(message).response
 
 
-async def test_aiocoap_posts_events_and_uploads_in_blocks(client: Context) -> None:
-    recorder = Recorder()
+async def test_aiocoap_posts_events_and_uploads_in_blocks(client: Context, recorder: Recorder) -> None:
     bodies = [b"\xa0", b"x" * 3_000]
     async with serving(recorder) as server:
         for body in bodies:

@@ -161,8 +161,7 @@ async def test_a_confirmable_message_that_makes_no_sense_is_reset(raw: bytes) ->
     ],
     ids=lambda raw: raw.hex()[:20],
 )
-async def test_what_deserves_no_answer_gets_none(raw: bytes) -> None:
-    recorder = Recorder()
+async def test_what_deserves_no_answer_gets_none(raw: bytes, recorder: Recorder) -> None:
     async with serving(recorder) as server, Sensor(server.port) as sensor:
         sensor.send(raw)
         await sensor.expect_silence()
@@ -207,9 +206,8 @@ async def test_slow_path_requests_beyond_their_budget_are_refused_for_now_and_pl
     ) == 1
 
 
-async def test_an_upload_beyond_the_budget_is_delayed_and_not_interrupted() -> None:
+async def test_an_upload_beyond_the_budget_is_delayed_and_not_interrupted(recorder: Recorder) -> None:
     """go-coap's client does not retransmit blocks after the first."""
-    recorder = Recorder()
     async with serving(recorder, Tuning(slow_per_second=40.0)) as server:
         with Sensor(server.port) as sensor:
             codes = await Uploader(sensor).upload(bytes(60 * SIZE))

@@ -62,9 +62,8 @@ def test_a_leader_that_is_lost_takes_nothing_with_it(cluster: KafkaCluster, kafk
 
 @pytest.mark.parametrize("mode", MODES)
 def test_with_too_few_in_sync_nothing_is_marked_until_they_are_back(
-    cluster: KafkaCluster, kafka: KafkaTopic, mode: str
+    cluster: KafkaCluster, kafka: KafkaTopic, mode: str, outbox: MemoryOutbox
 ) -> None:
-    outbox = MemoryOutbox()
     outbox.append(*readings(100))
 
     with forwarding(kafka.settings(mode), outbox, f"gw-{mode}"):
@@ -90,7 +89,7 @@ def await_leader(kafka: KafkaTopic, number: int) -> None:
 @pytest.mark.guarantee(4)
 @pytest.mark.parametrize("mode", MODES)
 def test_what_an_unclean_election_takes_is_sent_again_though_the_session_goes_on(
-    cluster: KafkaCluster, mode: str
+    cluster: KafkaCluster, mode: str, outbox: MemoryOutbox
 ) -> None:
     cluster.start()
     kafka = KafkaTopic(cluster.bootstrap_servers, f"unclean.{uuid4().hex}", replicas=2)
@@ -100,7 +99,6 @@ def test_what_an_unclean_election_takes_is_sent_again_though_the_session_goes_on
     kafka.configure_topic("unclean.leader.election.enable", "true")
     leader = kafka.leader(0)
     (follower,) = kafka.replicas(0) - {leader}
-    outbox = MemoryOutbox()
     outbox.append(*readings(50))
 
     with forwarding(kafka.settings(mode), outbox, f"gw-unclean-{mode}"):

@@ -63,10 +63,8 @@ def assert_kept(kafka: KafkaTopic, outbox: MemoryOutbox, mode: str) -> None:
 @pytest.mark.heavy
 @pytest.mark.parametrize("mode", MODES)
 def test_a_producer_that_the_broker_has_forgotten_goes_on(
-    kafka: KafkaTopic, gateway: str, mode: str, caplog: pytest.LogCaptureFixture
+    kafka: KafkaTopic, gateway: str, mode: str, caplog: pytest.LogCaptureFixture, outbox: MemoryOutbox
 ) -> None:
-    outbox = MemoryOutbox()
-
     with forwarding(kafka.settings(mode), outbox, gateway):
         for count in range(1, 4):
             outbox.append(*readings(EVENTS, (count - 1) * EVENTS))
@@ -80,9 +78,8 @@ def test_a_producer_that_the_broker_has_forgotten_goes_on(
 @pytest.mark.guarantee(4)
 @pytest.mark.heavy
 def test_a_transactional_id_that_has_expired_is_taken_anew_and_it_is_said(
-    kafka: KafkaTopic, gateway: str, caplog: pytest.LogCaptureFixture
+    kafka: KafkaTopic, gateway: str, caplog: pytest.LogCaptureFixture, outbox: MemoryOutbox
 ) -> None:
-    outbox = MemoryOutbox()
     outbox.append(*readings(EVENTS))
 
     with forwarding(kafka.settings("exactly-once"), outbox, gateway):

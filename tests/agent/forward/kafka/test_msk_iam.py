@@ -51,7 +51,7 @@ class Signer(ModuleType):
 @pytest.mark.heavy
 @pytest.mark.parametrize("mode", ["at-least-once", "exactly-once", "at-most-once"])
 def test_all_clients_of_each_mode_log_in_by_tokens_of_the_signer(
-    secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch, mode: str
+    secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch, mode: str, outbox: MemoryOutbox
 ) -> None:
     signer = Signer(secured)
     monkeypatch.setitem(sys.modules, SIGNER, ModuleType(SIGNER))
@@ -61,7 +61,6 @@ def test_all_clients_of_each_mode_log_in_by_tokens_of_the_signer(
     secured.grant(kafka.topic, GROUP)
     tls = {"security.protocol": "SASL_SSL", "ssl.ca.location": str(secured.folder / "ca.pem")}
     settings = KafkaSettings(secured.sasl, kafka.topic, delivery=mode, properties={**IAM, **tls})
-    outbox = MemoryOutbox()
     outbox.append(*readings(100))
     with forwarding(settings, outbox, GATEWAY):
         wait_until_forwarded(outbox)

@@ -36,14 +36,13 @@ def test_the_hash_is_that_of_kafka(key: str, signed: int) -> None:
 @pytest.mark.kafka
 @pytest.mark.parametrize("mode", ["at-least-once", "exactly-once", "at-most-once"])
 def test_one_partition_has_all_events_of_a_gateway_that_is_spread_by_its_id(
-    kafka: KafkaTopic, gateway: str, mode: str
+    kafka: KafkaTopic, gateway: str, mode: str, outbox: MemoryOutbox
 ) -> None:
     chosen: list[Message] = []
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "partitioner": "murmur2_random"})
     producer.produce(kafka.topic, b"{}", gateway, on_delivery=lambda _, message: chosen.append(message))
     producer.flush()
     settings = replace(kafka.settings(mode), spread="gateway")
-    outbox = MemoryOutbox()
     outbox.append(*readings(EVENTS))
 
     with forwarding(settings, outbox, gateway):

@@ -58,9 +58,8 @@ def service(limited: tuple[Broker, int, int], limits: Mapping[int, int | None]) 
     [(WITHOUT_TOPIC_IDS, "no topic ids (KIP-516)"), (WITHOUT_LEADER_EPOCHS, "no leader epochs (KIP-320)")],
 )
 def test_nothing_is_sent_to_a_service_without_topic_ids_or_leader_epochs(
-    limited: tuple[Broker, int, int], limits: Mapping[int, int | None], reason: str
+    limited: tuple[Broker, int, int], limits: Mapping[int, int | None], reason: str, outbox: MemoryOutbox
 ) -> None:
-    outbox = MemoryOutbox()
     outbox.append(*readings(5))
     with service(limited, limits) as kafka:
         with forwarding(kafka.settings(), outbox) as links:

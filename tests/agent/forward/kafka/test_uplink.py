@@ -73,8 +73,7 @@ def test_what_is_sent_is_within_the_cap_and_uses_it(bytes_per_event: float, othe
     assert uplink.state().sent_bytes <= client.sent_bytes
 
 
-def test_it_is_known_how_long_the_rest_takes_once_events_were_sent() -> None:
-    clock = HandClock()
+def test_it_is_known_how_long_the_rest_takes_once_events_were_sent(clock: HandClock) -> None:
     uplink = Uplink(RATE, clock)
     assert uplink.state().seconds_left(0) == 0
     assert uplink.state().seconds_left(100) is None
@@ -87,8 +86,7 @@ def test_it_is_known_how_long_the_rest_takes_once_events_were_sent() -> None:
     assert uplink.state().seconds_left(2_000) == 10
 
 
-def test_requests_about_the_topic_count_and_are_no_part_of_an_events_cost() -> None:
-    clock = HandClock()
+def test_requests_about_the_topic_count_and_are_no_part_of_an_events_cost(clock: HandClock) -> None:
     uplink = Uplink(RATE, clock)
     admin = uplink.statistics()["stats_cb"]
     admin(json.dumps({"brokers": {"b1": {"txbytes": 3 * RATE}}, "txmsgs": 0, "msg_cnt": 0}))
@@ -101,8 +99,7 @@ def test_requests_about_the_topic_count_and_are_no_part_of_an_events_cost() -> N
     assert uplink.is_open()
 
 
-def test_what_the_producer_of_a_lane_has_left_holds_no_other_lane_back() -> None:
-    clock = HandClock()
+def test_what_the_producer_of_a_lane_has_left_holds_no_other_lane_back(clock: HandClock) -> None:
     uplink = Uplink(RATE, clock)
     uplink.statistics("alarms")
     for _ in range(10):
@@ -115,8 +112,7 @@ def test_what_the_producer_of_a_lane_has_left_holds_no_other_lane_back() -> None
     assert uplink.is_open()
 
 
-def test_what_a_producer_has_dropped_unsent_holds_nothing_back() -> None:
-    clock = HandClock()
+def test_what_a_producer_has_dropped_unsent_holds_nothing_back(clock: HandClock) -> None:
     uplink = Uplink(RATE, clock)
     client = Client(uplink)
     for _ in range(10):

@@ -24,8 +24,7 @@ from tests.support.waiting import wait_until
 HOURS = 3_600
 
 
-def test_only_a_clock_that_was_set_back_by_more_than_a_moment_is_noticed_and_once() -> None:
-    clock = HandClock()
+def test_only_a_clock_that_was_set_back_by_more_than_a_moment_is_noticed_and_once(clock: HandClock) -> None:
     steps = WallSteps(clock)
     for step_ms in (STEP_MS_MAX, -STEP_MS_MAX, 10**9, -STEP_MS_MAX, -STEP_MS_MAX):
         clock.pass_seconds(60)

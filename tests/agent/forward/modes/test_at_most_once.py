@@ -69,8 +69,7 @@ def test_what_was_in_flight_at_the_end_counts_at_the_start_without_a_broker_and_
 
 @pytest.mark.heavy
 @pytest.mark.kafka
-def test_what_another_mode_had_set_aside_for_its_size_no_longer_waits(kafka: KafkaTopic) -> None:
-    outbox = MemoryOutbox()
+def test_what_another_mode_had_set_aside_for_its_size_no_longer_waits(kafka: KafkaTopic, outbox: MemoryOutbox) -> None:
     outbox.append(*readings(20))
     outbox.set_fact(OVERSIZED, write_oversized({4: OversizedEvent(70_000, 1, own=False)}))
 
@@ -140,9 +139,8 @@ def test_a_batch_that_has_arrived_is_not_in_doubt_though_what_follows_it_is_drop
 
 @pytest.mark.kafka
 async def test_what_is_too_large_is_declared_by_the_store_and_its_resend_is_new(
-    kafka: KafkaTopic, tmp_path: Path
+    kafka: KafkaTopic, tmp_path: Path, clock: HandClock
 ) -> None:
-    clock = HandClock()
     large = Event(device(1), id=9, data={"trace": "x" * 5_000})
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, *readings(5), large)

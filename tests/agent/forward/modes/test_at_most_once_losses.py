@@ -48,9 +48,8 @@ def assert_none_twice_and_none_missing_uncounted(kafka: KafkaTopic, outbox: Memo
 @pytest.mark.heavy
 @pytest.mark.parametrize("lost", LOSSES)
 def test_a_connection_that_ends_with_a_batch_in_it_and_is_there_again_at_once_is_noticed(
-    linked: LinkedTopic, link: AnswerLink, lost: str, caplog: pytest.LogCaptureFixture
+    linked: LinkedTopic, link: AnswerLink, lost: str, caplog: pytest.LogCaptureFixture, outbox: MemoryOutbox
 ) -> None:
-    outbox = MemoryOutbox()
     outbox.append(*readings(EVENTS))
 
     with forwarding(linked.settings(MODE), outbox):
@@ -68,9 +67,8 @@ def test_a_connection_that_ends_with_a_batch_in_it_and_is_there_again_at_once_is
 @pytest.mark.heavy
 @pytest.mark.guarantee(4)
 def test_nothing_is_sent_while_the_broker_does_not_answer_in_time(
-    linked: LinkedTopic, link: AnswerLink, caplog: pytest.LogCaptureFixture
+    linked: LinkedTopic, link: AnswerLink, caplog: pytest.LogCaptureFixture, outbox: MemoryOutbox
 ) -> None:
-    outbox = MemoryOutbox()
     outbox.append(*readings(EVENTS))
 
     with forwarding(linked.settings(MODE), outbox):

@@ -93,11 +93,10 @@ def capped(
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("events", [0, 10])
 def test_the_reports_of_all_clients_are_processed_while_there_are_no_events_or_another_lane_has_its_turn(
-    kafka: KafkaTopic, gateway: str, events: int, mode: str
+    kafka: KafkaTopic, gateway: str, events: int, mode: str, outbox: MemoryOutbox
 ) -> None:
     asked: dict[Turn, int] = {}
     other, turn = (Turn(SystemClock(), priority, asked) for priority in (10, 0))
-    outbox = MemoryOutbox()
     outbox.append(*readings(events))
     other.ask(has_events=bool(events))
     with capped(kafka.settings(mode), outbox, gateway, turn) as uplink:
@@ -107,10 +106,9 @@ def test_the_reports_of_all_clients_are_processed_while_there_are_no_events_or_a
 
 @pytest.mark.parametrize("mode", MODES[:2])
 def test_the_reports_of_all_clients_are_processed_while_nothing_is_sent_since_too_many_events_are_held(
-    kafka: KafkaTopic, gateway: str, mode: str, monkeypatch: pytest.MonkeyPatch
+    kafka: KafkaTopic, gateway: str, mode: str, monkeypatch: pytest.MonkeyPatch, outbox: MemoryOutbox
 ) -> None:
     monkeypatch.setattr(oversized, "HELD_MAX", 1)
-    outbox = MemoryOutbox()
     outbox.append(LARGE)
     with capped(kafka.settings(mode, **SMALL), outbox, gateway) as uplink:
         wait_until(lambda: bool(read_oversized(outbox.fact(OVERSIZED))), "the event is held")

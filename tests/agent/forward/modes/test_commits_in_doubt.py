@@ -58,13 +58,12 @@ def marker_kept(kafka: LinkedTopic, gateway: str) -> Iterator[None]:
 @pytest.mark.guarantee(4)
 @pytest.mark.parametrize("is_first", [True, False], ids=["the first of its run", "the first of a renewed epoch"])
 def test_after_a_transaction_that_lost_its_offsets_no_earlier_marker_is_taken_for_a_clone(
-    link: AnswerLink, kafka: LinkedTopic, gateway: str, is_first: bool
+    link: AnswerLink, kafka: LinkedTopic, gateway: str, is_first: bool, outbox: MemoryOutbox
 ) -> None:
     def abort() -> None:
         producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": gateway})
         producer.init_transactions(SECONDS_MAX)
 
-    outbox = MemoryOutbox()
     outbox.append(*readings(EVENTS))
     with forwarding(kafka.settings(MODE), outbox, gateway):
         wait_until_forwarded(outbox)
@@ -121,9 +120,8 @@ def test_a_transaction_that_a_clone_has_aborted_after_its_commit_is_not_marked_a
 @pytest.mark.heavy
 @pytest.mark.guarantee(4)
 def test_a_commit_that_arrives_after_its_repetition_does_not_end_the_next_transaction(
-    link: AnswerLink, kafka: LinkedTopic, gateway: str
+    link: AnswerLink, kafka: LinkedTopic, gateway: str, outbox: MemoryOutbox
 ) -> None:
-    outbox = MemoryOutbox()
     outbox.append(*readings(EVENTS))
     with forwarding(kafka.settings(MODE, **ONE_BY_ONE), outbox, gateway):
         wait_until_forwarded(outbox)
@@ -144,7 +142,7 @@ def test_a_commit_that_arrives_after_its_repetition_does_not_end_the_next_transa
 
 @pytest.mark.guarantee(4)
 def test_records_that_retention_deletes_before_they_are_read_back_are_sent_again(
-    link: AnswerLink, kafka: LinkedTopic, gateway: str
+    link: AnswerLink, kafka: LinkedTopic, gateway: str, outbox: MemoryOutbox
 ) -> None:
     def delete_records() -> None:
         wait_until(lambda: kafka.ends() == kafka.ends("read_uncommitted"), "the transaction has ended")
@@ -153,7 +151,6 @@ def test_records_that_retention_deletes_before_they_are_read_back_are_sent_again
         for future in admin.delete_records(ends).values():
             future.result(60)
 
-    outbox = MemoryOutbox()
     outbox.append(*readings(EVENTS))
     with forwarding(kafka.settings(MODE), outbox, gateway):
         wait_until_forwarded(outbox)

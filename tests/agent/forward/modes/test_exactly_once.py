@@ -313,8 +313,7 @@ def test_ending_what_hangs_aborts_in_each_partition_of_the_batch(kafka: KafkaTop
 
 
 @pytest.mark.guarantee(4)
-def test_what_readers_cannot_see_yet_is_not_marked(kafka: KafkaTopic, gateway: str) -> None:
-    outbox = MemoryOutbox()
+def test_what_readers_cannot_see_yet_is_not_marked(kafka: KafkaTopic, gateway: str, outbox: MemoryOutbox) -> None:
     outbox.append(*readings(10))
     other = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"other-{gateway}"})
     other.init_transactions(60)
@@ -337,9 +336,8 @@ def test_what_readers_cannot_see_yet_is_not_marked(kafka: KafkaTopic, gateway: s
 
 @pytest.mark.guarantee(4)
 def test_while_somebody_else_holds_readers_back_a_session_begins_with_nothing_committed(
-    kafka: KafkaTopic, gateway: str
+    kafka: KafkaTopic, gateway: str, outbox: MemoryOutbox
 ) -> None:
-    outbox = MemoryOutbox()
     outbox.append(*readings(10))
     other = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"other-{gateway}"})
     other.init_transactions(60)
@@ -367,9 +365,8 @@ def test_while_somebody_else_holds_readers_back_a_session_begins_with_nothing_co
 @pytest.mark.parametrize("end", [Broker.stop, *(pytest.param(Broker.kill, id=f"kill-{n}") for n in range(10))])
 @pytest.mark.heavy
 def test_a_broker_that_goes_and_comes_back_gets_each_once(
-    broker: Broker, kafka: KafkaTopic, gateway: str, end: Callable[[Broker], None]
+    broker: Broker, kafka: KafkaTopic, gateway: str, end: Callable[[Broker], None], outbox: MemoryOutbox
 ) -> None:
-    outbox = MemoryOutbox()
     outbox.append(*readings(5_000))
 
     with forwarding(kafka.settings(MODE), outbox, gateway):

@@ -93,8 +93,7 @@ def test_lanes_of_equal_priority_neither_wait_for_each_other_nor_withdraw_what_t
 
 
 @pytest.mark.guarantee(4)
-def test_nobody_waits_for_a_lane_that_does_not_ask_again() -> None:
-    clock = HandClock()
+def test_nobody_waits_for_a_lane_that_does_not_ask_again(clock: HandClock) -> None:
     stuck, low = turns(clock, 10, 0)
     stuck.ask(has_events=True)
     clock.pass_seconds(WAITED_FOR_MS / 1000 - 1)

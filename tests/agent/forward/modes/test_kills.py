@@ -39,11 +39,10 @@ pytestmark = pytest.mark.kafka
 @pytest.mark.heavy
 @pytest.mark.parametrize(("kills", "lanes"), [(200, ""), (40, LANES)], ids=["one lane", "two lanes"])
 async def test_at_most_once_no_label_is_there_twice_and_none_is_missing_uncounted_whenever_the_agent_is_killed(
-    kafka: KafkaTopic, gateway: str, tmp_path: Path, kills: int, lanes: str
+    kafka: KafkaTopic, gateway: str, tmp_path: Path, kills: int, lanes: str, clock: HandClock
 ) -> None:
     state, options = tmp_path / "state", f'topic = "{kafka.topic}"\ndelivery = "at-most-once"\n{lanes}'
     configuration = configured(tmp_path, options, gateway=gateway, coap="", http="", kafka=kafka.bootstrap_servers)
-    clock = HandClock()
     async with lane_stores(load.load(configuration), clock) as stores:
         for first in range(0, kills * BATCHES_MAX * EVENTS_PER_BATCH, EVENTS_A_COMMIT):
             events = [Event(f"d{number % 7}", id=number, data={}) for number in range(first, first + EVENTS_A_COMMIT)]

@@ -98,7 +98,7 @@ async def work(store: EventStore, clock: HandClock, first: int, acked: set[int])
 @pytest.mark.guarantee(1)
 @pytest.mark.heavy
 async def test_any_statement_may_fail_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, clock: HandClock
 ) -> None:
     caplog.set_level(logging.CRITICAL)
     nearly_full(monkeypatch)
@@ -107,7 +107,6 @@ async def test_any_statement_may_fail_once(
         seen: ClassVar[dict[str, None]] = {}
         hit: ClassVar[set[str]] = set()
 
-    clock = HandClock()
     settings: dict[str, Any] = {"segment_events": 16, "keep_processed_seconds": 10**9, "retention_seconds": 10**6}
 
     def connect(path: Path) -> sqlite3.Connection:

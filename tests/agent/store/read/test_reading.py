@@ -88,10 +88,9 @@ def _kept(folder: Path) -> Iterator[object]:
     ids=["events", "duplicates", "replay"],
 )
 async def test_a_command_whose_output_nobody_takes_holds_nothing(
-    tmp_path: Path, read: Callable[[Path], Iterator[object]], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, read: Callable[[Path], Iterator[object]], monkeypatch: pytest.MonkeyPatch, clock: HandClock
 ) -> None:
     monkeypatch.setattr(kept, "PAGE_POSITIONS", 10)
-    clock = HandClock()
     events = [Event("d", id=number) for number in range(100)]
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, *events)
@@ -108,10 +107,9 @@ async def test_a_command_whose_output_nobody_takes_holds_nothing(
 
 @pytest.mark.guarantee(3)
 async def test_what_is_purged_before_its_page_is_read_is_left_out_and_nothing_comes_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: HandClock
 ) -> None:
     monkeypatch.setattr(kept, "PAGE_POSITIONS", 10)
-    clock = HandClock()
     async with make_store(tmp_path, clock) as store:
         for number in range(50):
             await accept(store, clock, Event("d", id=number))
@@ -153,9 +151,8 @@ async def test_a_device_is_found_in_any_spelling_of_its_letters(tmp_path: Path, 
             assert len(list(select_latest(reader, 9, 9, Selection("Ku\u0308che")))) == 1
 
 
-async def test_a_page_ends_with_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_page_ends_with_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: HandClock) -> None:
     monkeypatch.setattr(kept, "PAGE_BYTES", 1000)
-    clock = HandClock()
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, *(Event("d", id=number, data={"text": "x" * 400}) for number in range(20)))
         with read_only(tmp_path / FILE_NAME) as reader:

@@ -200,12 +200,11 @@ async def test_while_a_reader_holds_the_log_nothing_is_dropped_and_nobody_waits_
 
 @pytest.mark.guarantee(3)
 async def test_a_reader_that_keeps_the_log_growing_is_named_before_the_store_is_full(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, clock: HandClock
 ) -> None:
     def said() -> list[str]:
         return [record.message.split()[0] for record in caplog.records if "store=log" in record.message]
 
-    clock = HandClock()
     monkeypatch.setattr(disk_space, "LOG_BYTES_EXPECTED", 200_000)
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, event(0))

@@ -39,11 +39,10 @@ async def test_the_last_copies_before_a_clean_stop_are_listed(tmp_path: Path, se
 @pytest.mark.guarantee(2)
 @pytest.mark.parametrize("transport_duplicates", [0, 3])
 async def test_copies_are_counted_soon_though_no_new_event_comes(
-    tmp_path: Path, transport_duplicates: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, transport_duplicates: int, monkeypatch: pytest.MonkeyPatch, clock: HandClock
 ) -> None:
     monkeypatch.setattr(maintenance, "MARKS_MS", 20)  # transport duplicates wake no thread
     monkeypatch.setattr(maintenance, "DUPLICATES_MS", 20)
-    clock = HandClock()
     counted = 0
     async with make_store(tmp_path, clock) as store:
         store.add_transport(lambda: counted, lambda: None)
