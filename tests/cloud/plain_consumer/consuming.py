@@ -10,7 +10,6 @@ from typing import Any
 
 import psycopg
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from cloud.stream.group_kafka import metadata_of
 from contract.receipt import parse
@@ -101,11 +100,6 @@ class ConsumerSide:
         """Wait until a transaction waits for another."""
         waiting = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
         self.members[-1].wait_until(lambda: self.select(waiting) == [(True,)], "a lock", WAIT_SECONDS_MAX)
-
-    def make_topic_anew(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self.broker.bootstrap_servers})
-        admin.delete_topics([self.name], operation_timeout=30)[self.name].result(WAIT_SECONDS_MAX)
-        self.broker.create_topics(self.name, partitions=2)
 
     @contextmanager
     def locked(self, suffix: str) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Whether the job detects that the topic is no longer the one that the table has read, on a real broker."""
+"""Whether the job detects that topic or log are no longer those that it has read, on a real broker."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
 from pyspark.sql import SparkSession
 
 from cloud.errors import KafkaError, StopError
+from cloud.runtime.shutdown import StopRequest
 from cloud.settings import KafkaSettings
 from cloud.stream.kafka_admin import KafkaAdmin
+from cloud.stream.progress import Observer
 from cloud.stream.receipts import Receipts
 from cloud.stream.topic_log import LogEnd, TopicLog
 from cloud.table.commits import Commit
 from simulators.services.kafka.broker import Broker
 from simulators.services.kafka.cut_log import cut_log
 from tests.cloud.gateway import Gateway, readings, send
-from tests.cloud.running import PARTITIONS
+from tests.cloud.running import PARTITIONS, CloudSide
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -199,3 +201,45 @@ def committed(side: Side, partition: int) -> TopicPartition:
     settings = {"bootstrap.servers": side.broker.bootstrap_servers, "group.id": GROUP}
     with Consumer(settings) as reader:
         return reader.committed([TopicPartition(side.topic, partition)], timeout=30)[0]
+
+
+TRIGGER_OFFSETS = 10
+
+
+@pytest.mark.guarantee(5)
+@pytest.mark.heavy
+def test_what_was_fetched_before_the_log_was_cut_is_never_written(
+    spark: SparkSession, broker: Broker, cloud: CloudSide
+) -> None:
+    gateway, stop = Gateway(), StopRequest()
+    for start in (0, 10, 20):  # the first batch takes ten, and its consumer fetches them all
+        cloud.send(gateway.records(readings(10, start=start)), 0)
+
+    class Cutter(Observer):
+        def receipted(self, batch: int) -> None:
+            if batch == 0:
+                cut_log(broker, cloud.topic, 0, TRIGGER_OFFSETS)
+                cloud.send(Gateway("gw-2", "00000000000000b2").records(readings(20, start=100)), 0)
+            if batch == 2:
+                stop.set()
+
+    cloud.run_here(spark, Cutter(), stop, "--max-offsets-per-trigger", str(TRIGGER_OFFSETS))
+    assert cloud.ids() == [str(number) for number in (*range(10), *range(100, 120))]
+
+
+@pytest.mark.guarantee(5)
+@pytest.mark.heavy
+def test_records_without_the_time_of_their_append_are_not_written(cloud: CloudSide, broker: Broker) -> None:
+    set_times(broker, cloud.topic, "CreateTime")
+    cloud.start()
+    cloud.wait_for_log("claim=1")  # the topic is still empty
+    cloud.send(Gateway().records(readings(10)))
+    assert cloud.wait_for_end() == 1
+    assert "LogAppendTime on the topic" in cloud.jobs[-1].log()
+    assert cloud.wait_for_end(cloud.start()) == 1
+    assert "claim=2" not in cloud.jobs[-1].log()
+    set_times(broker, cloud.topic, "LogAppendTime")
+    cloud.send(Gateway("gw-2", "00000000000000b2").records(readings(1, start=10)), partition=0)
+    cloud.start()
+    cloud.wait_for_receipts(11)
+    assert cloud.ids() == [str(number) for number in range(11)]
