@@ -21,7 +21,7 @@ from simulators.services.service import ProcessService
 from tests.agent.mappings.payloads import PUBLISHED
 from tests.agent.mqtt.agents import accepted, agent, rejected, stored
 from tests.agent.mqtt.publisher import Publisher
-from tests.support.waiting import wait_for_count, wait_until
+from tests.support.waiting import wait_for_count
 
 START_SECONDS_MAX = 60.0
 
@@ -173,22 +173,6 @@ def test_what_can_be_no_event_is_in_the_store_with_its_reason(
         ("urn:dev:ow:1", b'{"id":1,"wrong":2}'),
     ]
     assert "unknown field 'wrong'" in rejected(tmp_path)[1][1]
-
-
-def test_sigterm_says_good_bye_and_leaves_nothing_acknowledged_undone(
-    broker: Mosquitto, publisher: Publisher, tmp_path: Path
-) -> None:
-    publisher.listen("oncegate/gw1/state")
-    publisher.publish("zigbee2mqtt/bridge/devices", DEVICES, retain=True)
-    with agent(tmp_path, broker.port) as process:
-        process.start()
-        process.wait_for_log("mqtt=connected")
-        publisher.publish_all(_readings(0, 300))
-        assert process.terminate() == 0
-        wait_until(lambda: publisher.received[-1:] == [("oncegate/gw1/state", b"offline")], "the gateway is offline")
-        process.start()
-        wait_for_count(lambda: accepted(tmp_path), 300, "all are stored")
-    assert len({event["time"] for event in stored(tmp_path)}) == len(stored(tmp_path)) == 300
 
 
 @pytest.mark.guarantee(3)
