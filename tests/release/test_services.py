@@ -1,14 +1,17 @@
 """Versions, notes, archives and checksums of a release, and the services that documents and compose file name."""
 
 import re
+import subprocess
 import tomllib
+from pathlib import Path
 
 import pytest
 import yaml
 
+from release import checksums
 from release.changelog import Section, check_tag, section_of
 from release.errors import ReleaseError
-from tests.docs.pages import PAGES, ROOT, name
+from tests.docs.pages import PAGES, ROOT, blocks, name
 
 JARS = tomllib.loads((ROOT / "simulators" / "services" / "install" / "jars.toml").read_text())
 PINS = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
@@ -115,3 +118,37 @@ def test_the_version_stands_in_pyproject_only() -> None:
 def test_the_documents_name_this_version() -> None:
     assert f"Version {VERSION} " in (ROOT / "README.md").read_text()
     assert f"./dist/oncegate_{VERSION}+deb13_arm64.deb" in (ROOT / "docs" / "operations.md").read_text()
+
+
+def create_key(file: Path) -> Path:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", file], check=True)
+    return file
+
+
+def verify(folder: Path) -> bool:
+    """Run the command of docs/releasing.md."""
+    (command,) = (block for block in blocks(ROOT / "docs" / "releasing.md", "sh") if "-Y verify" in block)
+    return subprocess.run(command, shell=True, cwd=folder, capture_output=True, check=False).returncode == 0
+
+
+def test_only_checksums_that_the_projects_key_has_signed_are_genuine(tmp_path: Path) -> None:
+    key, other = create_key(tmp_path / "key"), create_key(tmp_path / "other")
+    folder = tmp_path / "dist"
+    folder.mkdir()
+    (folder / "oncegate.deb").write_bytes(b"package")
+    (folder / "allowed_signers").write_text(f"releases@oncegate {key.with_suffix('.pub').read_text()}")
+    checksums.write(folder)
+    checksums.sign(folder, key)
+    assert verify(folder)
+    (folder / "oncegate.deb").write_bytes(b"another")
+    assert not verify(folder)
+    (folder / "SHA256SUMS.sig").unlink()
+    checksums.write(folder)
+    checksums.sign(folder, other)
+    assert not verify(folder)
+
+
+def test_a_key_that_cannot_sign_ends_the_release(tmp_path: Path) -> None:
+    checksums.write(tmp_path)
+    with pytest.raises(ReleaseError, match="SHA256SUMS is not signed"):
+        checksums.sign(tmp_path, tmp_path / "none")
