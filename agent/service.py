@@ -24,9 +24,9 @@ from agent.config.settings import Settings
 from agent.config.ways import WayIn, enabled, limits
 from agent.forward.forwarder import Forwarder
 from agent.forward.kafka.uplink import open_uplink
-from agent.forward.modes.confirmation import confirm_ms
 from agent.forward.modes.lanes import ForwardedLane, Turn
 from agent.forward.receipts.poller import ReceiptPoller
+from agent.forward.receipts.round import SharedRound
 from agent.identity.changed import basis, note_basis
 from agent.opening import Opened, Opening
 from agent.pipeline import Pipeline
@@ -112,14 +112,14 @@ async def _run(
     state = ProcessState(recent_errors, LinksOfLanes(links), lanes[DEFAULT_LANE].uplink, states)
     async with asyncio.TaskGroup() as tasks:
         for lane, outbox in store.outboxes.items():
+            shared = SharedRound(settings.receipts.poll_seconds)
             forwarder = Forwarder(
                 *(settings.kafka, settings.gateway.id, outbox, clock, links[lane], Random()),
-                confirm_ms=confirm_ms(settings.receipts),
+                shared=shared if settings.receipts.enabled else None,
                 lane=lanes[lane],
             )
-            receipts = ReceiptPoller(
-                settings.kafka, settings.receipts, settings.gateway.id, outbox, links[lane], Random(), forwarder.hours
-            )
+            polled = (settings.kafka, settings.receipts, settings.gateway.id, outbox, links[lane], Random())
+            receipts = ReceiptPoller(*polled, forwarder.hours, shared=shared)
             tasks.create_task(_thread(forwarder.run, stop_forwarding), name=f"forwarder of lane {lane}")
             tasks.create_task(_thread(receipts.run, stop_forwarding), name=f"receipts of lane {lane}")
         transports: dict[str, Transport] = {}

@@ -27,6 +27,7 @@ from agent.forward.modes.exactly_once import ExactlyOnce
 from agent.forward.modes.lanes import Expiry, ForwardedLane, Gathering
 from agent.forward.modes.oversized import Oversized
 from agent.forward.modes.session import Mode, SessionContext
+from agent.forward.receipts.round import SharedRound
 from agent.store.facts import FORWARDER_STOPPED
 from agent.store.port import Outbox, OutboxError
 from agent.telemetry.links import Links
@@ -56,8 +57,9 @@ class Forwarder:
         *,
         lane: ForwardedLane,
         silence_ms: int = SILENCE_MS,
-        confirm_ms: int = 0,
+        shared: SharedRound | None = None,
     ) -> None:
+        """Create it; `shared` is None where there are no receipts."""
         self._settings = settings
         self._gateway = gateway
         self._outbox = outbox
@@ -68,7 +70,7 @@ class Forwarder:
         self._expiry = None if lifetime is None else Expiry(outbox, lifetime)
         self._mode = mode_of(settings, gateway, lane.name)
         self._silence_ms = silence_ms
-        self._confirm_ms = confirm_ms
+        self._shared = shared
         self.hours = Hours(settings.hours, clock)
         self._oversized: Oversized | None = None
         """Shared by all sessions; read from the store by the first one."""
@@ -145,7 +147,7 @@ class Forwarder:
             clock=self._clock,
             oversized=self._oversized,
             silence_ms=self._silence_ms,
-            confirm_ms=self._confirm_ms,
+            shared=self._shared,
             wall_steps=WallSteps(self._clock),
             gathering=Gathering(self._outbox, self._clock, gather) if gather else None,
             lane=self._lane,

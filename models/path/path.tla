@@ -142,6 +142,9 @@ IsConfirmed ==
 
 Batch(i) == Sent(session.t, flight[i].o, session.e)
 
+\* A round of questions that ends with its session: nothing is confirmed by it any more.
+Without(round) == IF round = None THEN None ELSE [round EXCEPT !.acked = {}]
+
 \* A batch is marked where topic and leader are what they were before the first send.
 MarkForwarded ==
   /\ asked # None /\ asked' = None
@@ -151,15 +154,15 @@ MarkForwarded ==
                         THEN Batch(CHOOSE i \in 1..asked.n : flight[i].p = p)
                         ELSE mark[p]]
           /\ flight' = SubSeq(flight, asked.n + 1, Len(flight))
-          /\ UNCHANGED session
-     ELSE session' = None /\ flight' = <<>> /\ UNCHANGED mark
-  /\ UNCHANGED <<sensor, queued, stored, kept, marked, view, pinned, kafka, group, cloud, left>>
+          /\ UNCHANGED <<session, view>>
+     ELSE session' = None /\ flight' = <<>> /\ view' = Without(view) /\ UNCHANGED mark
+  /\ UNCHANGED <<sensor, queued, stored, kept, marked, pinned, kafka, group, cloud, left>>
 
 \* A fatal error, an expiry, an ack that does not arrive: the next session sends again what is not marked.
 EndSession ==
   /\ session # None /\ left.kills > 0 /\ left' = [left EXCEPT !.kills = @ - 1]
-  /\ session' = None /\ flight' = <<>> /\ asked' = None
-  /\ UNCHANGED <<sensor, queued, stored, kept, mark, marked, view, pinned, kafka, group, cloud>>
+  /\ session' = None /\ flight' = <<>> /\ asked' = None /\ view' = Without(view)
+  /\ UNCHANGED <<sensor, queued, stored, kept, mark, marked, pinned, kafka, group, cloud>>
 
 \* `oncegate replay`, or a request of a former producer that arrives late.
 Repeat(p) ==
@@ -168,17 +171,37 @@ Repeat(p) ==
   /\ UNCHANGED <<gateway, topic, epoch, low, group, cloud>>
 
 ----
-\* Receipts (agent/forward/receipts): the group's offsets, then the log's end and its leader, then the topic's id
+\* Receipts (agent/forward/receipts): the group's offsets, then the log's end and its leader, then the topic's id. The
+\* same round confirms what the session had acked before its first question (round.py).
 
 PollGroup ==
-  /\ view = None /\ States(mark, "forwarded") # {} /\ (group # None \/ Repeats)
-  /\ view' = [s |-> "group", batches |-> States(mark, "forwarded"), g |-> group]
+  /\ view = None /\ (States(mark, "forwarded") # {} \/ flight # <<>>) /\ (group # None \/ Repeats)
+  /\ view' = [s |-> "group", batches |-> States(mark, "forwarded"), acked |-> InFlight, g |-> group]
   /\ UNCHANGED <<sensor, queued, stored, kept, mark, marked, forwarder, pinned, kafka, group, cloud, left>>
 
 PollEnds ==
   /\ view.s = "group"
-  /\ view' = [s |-> "ends", batches |-> view.batches, g |-> view.g, end |-> Len(log), e |-> epoch]
+  /\ view' = [s |-> "ends", batches |-> view.batches, acked |-> view.acked, g |-> view.g, end |-> Len(log), e |-> epoch]
   /\ UNCHANGED <<sensor, queued, stored, kept, mark, marked, forwarder, pinned, kafka, group, cloud, left>>
+
+\* The session marks what the round confirms, and hands it over; where it does not, the poller decides on the others.
+Confirm ==
+  /\ view.s = "ends" /\ view.acked # {} /\ session.s = "open"
+  /\ IF topic = session.t /\ view.e = session.e
+     THEN LET n == Cardinality({i \in DOMAIN flight : flight[i].p \in view.acked}) IN
+          /\ mark' = [p \in Positions |->
+                        IF \E i \in 1..n : flight[i].p = p
+                        THEN Batch(CHOOSE i \in 1..n : flight[i].p = p)
+                        ELSE mark[p]]
+          /\ flight' = SubSeq(flight, n + 1, Len(flight))
+          /\ asked' = IF asked = None THEN None ELSE [asked EXCEPT !.n = Max(0, @ - n)]
+          /\ view' = [s |-> "topic", batches |-> view.batches \cup {p \in view.acked : mark'[p].s = "forwarded"},
+                      acked |-> {}, g |-> view.g, end |-> view.end, e |-> view.e, t |-> topic]
+          /\ UNCHANGED session
+     ELSE session' = None /\ flight' = <<>> /\ asked' = None /\ view' = Without(view) /\ UNCHANGED mark
+  /\ UNCHANGED <<sensor, queued, stored, kept, marked, pinned, kafka, group, cloud, left>>
+
+Id == IF view.s = "topic" THEN view.t ELSE topic
 
 \* Why a commit is no receipt for a batch (rules.py, objection).
 Object(b, g, table) ==
@@ -193,7 +216,7 @@ DecideLog(b, g) ==
 
 Decide(b, table) ==
   LET g == view.g IN
-  IF topic # b.t THEN "return"
+  IF Id # b.t THEN "return"
   ELSE IF (IF g = None THEN FALSE ELSE g.t = b.t /\ view.e < g.e) THEN "hold"
   ELSE IF view.end <= b.o THEN "return"
   ELSE IF g = None THEN "wait"
@@ -209,11 +232,11 @@ Survived(batches, e) ==
   IN o < Len(log) /\ o >= low /\ log[o + 1].p = p /\ log[o + 1].e = e
 
 Pin == IF view.g = None THEN pinned
-       ELSE IF topic # view.g.t THEN pinned
+       ELSE IF Id # view.g.t THEN pinned
        ELSE IF pinned = 0 \/ view.g.succeeds = pinned THEN view.g.table ELSE pinned
 
 Poll ==
-  /\ view.s = "ends" /\ view' = None
+  /\ view.s \in {"ends", "topic"} /\ view' = None
   /\ LET verdict == [p \in view.batches |-> Decide(mark[p], Pin)]
          receipted == {p \in view.batches : verdict[p] = "processed"}
          lost == {p \in receipted : mark[p].e # view.e /\ ~Survived(receipted, mark[p].e)}
@@ -388,7 +411,7 @@ Next ==
   \/ Send \/ \E p \in Positions : Repeat(p)
   \/ Commit \/ Flush \/ Purge \/ KillAgent
   \/ Open \/ ReadEpochs \/ Produce \/ Ask \/ MarkForwarded \/ EndSession
-  \/ PollGroup \/ PollEnds \/ Poll
+  \/ PollGroup \/ PollEnds \/ Confirm \/ Poll
   \/ Elect \/ Recreate \/ \E n \in 0..LogMax : Truncate(n) \/ Expire(n)
   \/ Start \/ Plan \/ Check \/ Write \/ FailToRead \/ RepeatReceipts \/ CheckAgain \/ Give \/ KillJob \/ ReadAgain \/ ChangeOrders
 
@@ -409,6 +432,18 @@ AckedIsOnDisk == sensor <= stored
 ForwardedIsInLog ==
   \A p \in States(mark, "forwarded") :
     LET b == mark[p] IN b.t = topic /\ b.e = epoch => b.o < Len(log) /\ log[b.o + 1].p = p
+
+\* Guarantee 4: a record that is in the log was appended by the leader noted: one leader has appended all of a batch.
+AppendedByTheLeaderNoted ==
+  \A p \in States(mark, "forwarded") :
+    LET b == mark[p] IN b.t = topic /\ b.o < Len(log) /\ log[b.o + 1].p = p => log[b.o + 1].e = b.e
+
+\* Guarantee 4: what is in the log and above the table's beginning is not sent again by the receipts.
+ReturnedIsGone ==
+  view.s \in {"ends", "topic"} => \A p \in view.batches :
+    LET b == mark[p] IN
+    b.s = "forwarded" /\ Decide(b, Pin) = "return" =>
+      b.t # topic \/ Len(log) <= b.o \/ log[b.o + 1].p # p \/ log[b.o + 1].e # b.e \/ (view.g # None /\ b.o < view.g.first)
 
 \* Guarantee 4: a stored event is kept until it is confirmed.
 KeptUntilConfirmed == \A p \in 1..stored : p \in kept \/ \E t \in 1..Tables : rows[t][p] > 0

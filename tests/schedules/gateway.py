@@ -132,11 +132,13 @@ class Gateway:
         lanes: tuple[Lane, ...],
         delivery: str,
         store_max_bytes: int,
+        gather_seconds: float | None,
     ) -> None:
         self._scheduler = scheduler
         self._lanes = lanes
         self._delivery = delivery
         self._store_max_bytes = store_max_bytes
+        self._gather_seconds = gather_seconds
         self._network = network
         self._card = card
         self._lives = 0
@@ -193,7 +195,9 @@ class Gateway:
 
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
-        settings = settings_of(self._card.folder, self._lanes, self._delivery, self._store_max_bytes)
+        settings = settings_of(
+            self._card.folder, self._lanes, self._delivery, self._store_max_bytes, self._gather_seconds
+        )
         while await service._serve_until_damaged(settings, self._stop, Sockets({})):
             self._scheduler.note("agent salvages its store")
 
@@ -205,11 +209,13 @@ def _is_processed(store: EventStore) -> bool:
     return not progress._coverage.forwarded() and progress._coverage.next_new(0, progress._end) is None
 
 
-def settings_of(folder: Path, lanes: tuple[Lane, ...], delivery: str, store_max_bytes: int) -> Settings:
+def settings_of(
+    folder: Path, lanes: tuple[Lane, ...], delivery: str, store_max_bytes: int, gather_seconds: float | None
+) -> Settings:
     """Return the agent's settings."""
     return Settings(
         GatewaySettings(GATEWAY, folder),
-        KafkaSettings("kafka:9092", delivery=delivery),
+        KafkaSettings("kafka:9092", delivery=delivery, gather_seconds=gather_seconds),
         coap=CoapSettings(bind=f"{HOST}:{PORT}"),
         http=HttpSettings(enabled=False),
         mqtt=MqttSettings(enabled=False),

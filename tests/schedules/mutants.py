@@ -43,16 +43,12 @@ def holes_purged() -> None:
 
 def topic_unchecked() -> None:
     """Mark batches of a topic that is no longer the session's."""
-    from agent.forward.modes import confirmation
+    from agent.forward.modes.confirmation import Confirmation
 
-    module: Any = confirmation
-    request = confirmation.Confirmation.request
+    def take_any(self: Confirmation, window: Any) -> Any:
+        return self._take_shared(window) or self._take_own()
 
-    def request_any(self: confirmation.Confirmation, *arguments: Any, **named: Any) -> None:
-        request(self, *arguments, **named)
-        module.topic_id = lambda _: self.expected
-
-    confirmation.Confirmation.request = request_any  # type: ignore[method-assign]
+    Confirmation.poll = take_any  # type: ignore[method-assign]
 
 
 def leader_unchecked() -> None:

@@ -60,6 +60,8 @@ LANES_SHARE: Final = 1 / 3
 """Of the schedules; their gateway has a lane for alarms."""
 EXACTLY_ONCE_SHARE: Final = 1 / 3
 """Of the schedules; their gateway delivers exactly once."""
+GATHER_SECONDS: Final = (None, None, 1.0, 4.0)
+"""How long a gateway waits for more events: not at all in half of the schedules."""
 PARTITIONS: Final = 2
 PARTITIONS_EXACTLY_ONCE: Final = 6
 """Nearly one for each device, so that the last records of a transaction are of several epochs."""
@@ -123,7 +125,10 @@ class World:
         self.card = Card(folder / "card", self.scheduler, Random(f"card {seed}"))
         lanes, delivery = LANES if self.has_lanes else (), "exactly-once" if self.is_exactly_once else "at-least-once"
         store_max_bytes = STORE_MAX_BYTES[-1] if lanes else Random(f"bound {seed}").choice(STORE_MAX_BYTES)
-        self.gateway = Gateway(self.scheduler, self.network, self.card, lanes, delivery, store_max_bytes)
+        gather_seconds = Random(f"gather {seed}").choice(GATHER_SECONDS)
+        self.gateway = Gateway(
+            self.scheduler, self.network, self.card, lanes, delivery, store_max_bytes, gather_seconds
+        )
         self.job = Job(self.scheduler, self.cluster, Random(f"job {seed}"), self.wall_ms)
         self.premature = Premature(self.job.table)
         self.faults = Faults(self, Random(f"faults {seed}"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -74,7 +73,7 @@ class TopicWatch:
     """Reads the topic's id, and the ends of its partitions.
 
     With `reopen` a client without an answer is replaced: librdkafka queries the controller about topics, and may keep
-    waiting for a failed one although the cluster has elected another.
+    waiting for a failed one although the cluster has elected another. Then each question may raise KafkaSettingsError.
     """
 
     def __init__(
@@ -84,16 +83,15 @@ class TopicWatch:
         last_error: LastError,
         reopen: Callable[[], AdminClient] | None = None,
     ) -> None:
-        self._admin = admin
+        self._admin: AdminClient | None = admin
         self._reopen = reopen
         self._name = name
         self._last_error = last_error
 
     def request(self) -> Future[TopicDescription]:
         """Request the topic's description; the answer is as of some time after this call."""
-        return self._admin.describe_topics(TopicCollection([self._name]), request_timeout=REQUEST_SECONDS_MAX)[
-            self._name
-        ]
+        topics_of = TopicCollection([self._name])
+        return self._opened().describe_topics(topics_of, request_timeout=REQUEST_SECONDS_MAX)[self._name]
 
     def read_id(self, stop: threading.Event) -> str:
         """Return the topic's id; raise UnreachableError, TopicMissingError or UnsupportedError."""
@@ -139,23 +137,32 @@ class TopicWatch:
         if not specs:
             return {}
         isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
-        futures = self._admin.list_offsets(specs, isolation_level=isolation, request_timeout=REQUEST_SECONDS_MAX)
+        futures = self._opened().list_offsets(specs, isolation_level=isolation, request_timeout=REQUEST_SECONDS_MAX)
         return {partition.partition: future for partition, future in futures.items()}
 
     def serve(self) -> None:
         """Process what the client reports."""
-        self._admin.poll(0)
+        if self._admin is not None:
+            self._admin.poll(0)
+
+    def release(self) -> None:
+        """Close the client until the next question, where it can be opened again."""
+        if self._reopen is not None:
+            self._admin = None
 
     def explain(self, error: KafkaException) -> TopicMissingError | UnreachableError:
         """Return the error class for an error: a missing topic, or a broker that does not answer."""
         if code_of(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return TopicMissingError(f"topic {self._name} does not exist")
-        self._admin.poll(0)  # the client reports the cause only then
-        unreachable = UnreachableError(self._last_error.text or describe(error))
-        if self._reopen is not None:
-            with suppress(KafkaSettingsError):  # a file is just being replaced
-                self._admin = self._reopen()
-        return unreachable
+        self.serve()  # the client reports the cause only then
+        self.release()
+        return UnreachableError(self._last_error.text or describe(error))
+
+    def _opened(self) -> AdminClient:
+        if self._admin is None:
+            assert self._reopen is not None
+            self._admin = self._reopen()
+        return self._admin
 
     def _describe(self, stop: threading.Event) -> TopicDescription:
         description = self.request()

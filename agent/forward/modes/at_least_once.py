@@ -64,7 +64,7 @@ class PipelinedSession(Session):
         self._alone: StoredEvent | None = None
         """The event that was sent alone, since it may be too large."""
         self._silence = Silence(context.clock, context.silence_ms)
-        self._confirmation = Confirmation(context.watch, topic.id, context.clock, context.confirm_ms)
+        self._confirmation = Confirmation(context.watch, topic.id, context.clock, context.shared)
 
     def run(self, stop: threading.Event) -> None:
         while not stop.is_set():
@@ -73,6 +73,10 @@ class PipelinedSession(Session):
             self._wait()
             self._advance()
         self._finish()
+
+    def close(self) -> None:
+        self._confirmation.close()
+        super().close()
 
     def _fill(self, stop: threading.Event) -> None:
         """Send batches while the producer's queue has space and there are new events."""
@@ -133,32 +137,39 @@ class PipelinedSession(Session):
         if self._window.in_flight or self._rewind or not self._window.has_space or self._context.oversized.full:
             serve(self._producer, POLL_SECONDS_MAX)
         else:
-            seconds = IDLE_SECONDS_MAX if self._window.empty else POLL_SECONDS_MAX
-            self._wait_for_new(seconds)
+            self._wait_for_new(POLL_SECONDS_MAX if self._confirmation.is_asking else IDLE_SECONDS_MAX)
             self._producer.poll(0)
 
     def _advance(self, *, at_once: bool = False) -> None:
         """Mark the acked and confirmed batches."""
         self._check()
-        self._confirmation.request(self._window, at_once=at_once)
+        rewinds = self._rewind and not self._window.in_flight  # once all is confirmed
+        self._confirmation.request(self._window, at_once=at_once or rewinds)
         try:
-            confirmed = self._confirmation.poll()
+            confirmed = self._confirmation.poll(self._window)
         except UnreachableError as error:
             self._context.link.report_failure(error)
             return
         if confirmed is None:
             return
         self._leader_epochs = {**self._leader_epochs, **confirmed.leader_epochs}
-        for in_flight in self._window.pop_confirmed(confirmed.batches):
-            self._context.outbox.mark_forwarded(in_flight.batch(self._topic.id, confirmed.leader_epochs))
-            self._context.link.report_delivery()
-            self.marked += 1
+        outbox = self._context.outbox
+        try:
+            for in_flight in self._window.pop_confirmed(confirmed.acked.to):
+                outbox.mark_forwarded(in_flight.batch(self._topic.id, confirmed.leader_epochs))
+                self._context.link.report_delivery()
+                self.marked += 1
+        finally:
+            confirmed.hand_over(outbox, self._window.confirmed_to)
 
     def _check(self) -> None:
         """Raise SessionError where a delivery or the whole producer has failed."""
         self._context.wall_steps.check()
         self._errors.check()
+        acked = self._window.noted.to
         failed = self._window.advance()
+        if self._window.noted.to > acked:
+            self._context.link.report_reachable()
         if failed is not None:
             self._refuse(failed)
         elif self._alone is not None and not self._window.in_flight:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaException
 
 from agent.clock import Clock
-from agent.config.settings import ReceiptSettings
 from agent.forward.errors import TopicReplacedError, UnreachableError
 from agent.forward.kafka.client import ANSWER_SECONDS_MAX, no_answer
-from agent.forward.kafka.topic import LeaderEpochs, LogEnd, TopicWatch, leader_epochs, log_end, topic_id
+from agent.forward.kafka.topic import LogEnd, TopicWatch, leader_epochs, log_end, topic_id
 from agent.forward.modes.in_flight import InFlightWindow
+from agent.forward.receipts.round import Acked, Confirmed, SharedRound
 
 if TYPE_CHECKING:
     from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo
@@ -21,77 +21,97 @@ if TYPE_CHECKING:
 
 CONFIRM_MS: Final = 1_000
 """Shortest time between two requests: acks that arrive meanwhile share the next answer."""
-CONFIRM_MS_MAX: Final = 100_000
-"""Longest time between two while there are acks: what a kill or a change of leader sends again."""
-POLL_SHARE: Final = 3
-"""Requests for each poll of the receipts: more would bring no receipt earlier, and take more bytes than the events."""
 CONFIRM_BATCHES: Final = 100
-"""Acked batches from which on the shortest time counts, so that the window never waits for a confirmation."""
-
-
-def confirm_ms(receipts: ReceiptSettings) -> int:
-    """Return the time between two requests while little is sent, by how often receipts are polled."""
-    return min(int(receipts.poll_seconds * 1_000 / POLL_SHARE), CONFIRM_MS_MAX) if receipts.enabled else CONFIRM_MS
-
-
-@dataclass(frozen=True, slots=True)
-class Confirmed:
-    """The answer that the topic is the same."""
-
-    batches: int
-    """How many of the oldest acked batches were acked before the request."""
-    leader_epochs: LeaderEpochs
-    """Of the partitions that hold them, read after their last ack."""
+"""Acked batches that do not wait for a shared round, so that the window never waits for a confirmation."""
 
 
 class Confirmation:
-    """Requests the topic's id and its leaders after acks, one request at a time; an answer covers all earlier acks."""
+    """Confirms acks by the topic's id and its leaders, asked for after them; an answer covers all earlier acks.
 
-    def __init__(self, watch: TopicWatch, expected: str, clock: Clock, interval_ms: int = CONFIRM_MS) -> None:
+    The answers are those of the receipts' rounds. The session asks by itself, one request at a time, where there are
+    none, for a backlog, and where the rounds fail.
+    """
+
+    def __init__(self, watch: TopicWatch, expected: str, clock: Clock, shared: SharedRound | None = None) -> None:
         self.expected = expected
         """The id that was read before the first send."""
         self._watch = watch
         self._clock = clock
-        self._interval_ms = interval_ms
-        self._requested_ms = clock.monotonic_ms() - max(CONFIRM_MS, interval_ms)
+        self._shared = shared
+        self._since_ms = clock.monotonic_ms() - CONFIRM_MS
+        """Since when acks wait, or the latest request."""
         self._request: _Request | None = None
+        self._has_asked = False
+        """Whether there was a request since the latest shared answer: the next one may follow soon."""
+        if shared is not None:
+            watch.release()
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether an own request is outstanding."""
+        return self._request is not None
 
     def request(self, window: InFlightWindow, *, at_once: bool = False) -> None:
-        """Query the leaders of acked batches, unless a query is outstanding or was sent too short a time ago."""
-        now = self._clock.monotonic_ms()
-        interval = CONFIRM_MS if window.acked >= CONFIRM_BATCHES else max(CONFIRM_MS, self._interval_ms)
-        if self._request is None and window.acked and (at_once or now - self._requested_ms >= interval):
-            self._requested_ms = now
-            ends = self._watch.request_ends(window.acked_partitions())
-            self._request = _Request(window.acked, self._watch.request(), ends)
+        """Note the acked batches for the next round; query their leaders where they do not wait for one."""
+        now, patience_ms = self._clock.monotonic_ms(), CONFIRM_MS
+        if self._shared is not None:
+            self._shared.acked = window.noted  # only here: what is being marked stays noted until it is forwarded
+            if not window.acked:
+                self._since_ms = now
+            if window.acked < CONFIRM_BATCHES:
+                patience_ms = self._shared.patience_ms
+        if self._request is None and window.acked and (at_once or now - self._since_ms >= patience_ms):
+            self._since_ms, self._has_asked = now, True
+            ends = self._watch.request_ends(window.noted.partitions)
+            self._request = _Request(now, window.noted, self._watch.request(), ends)
 
-    def poll(self) -> Confirmed | None:
-        """Return the confirmation, None where there is no answer yet.
+    def poll(self, window: InFlightWindow) -> Confirmed | None:
+        """Return the answer for acked batches of the same topic, None where there is none yet.
 
         Raise TopicReplacedError or TopicMissingError where there will never be one; call again after UnreachableError.
         """
+        answer = self._take_shared(window) or self._take_own()
+        if answer is not None and answer.topic_id != self.expected:
+            raise TopicReplacedError(
+                f"the topic is {answer.topic_id} now, and was {self.expected} before the first send"
+            )
+        return answer
+
+    def close(self) -> None:
+        """Let no further round wait for this session."""
+        if self._shared is not None:
+            self._shared.acked = Acked()
+
+    def _take_shared(self, window: InFlightWindow) -> Confirmed | None:
+        answer = None if self._shared is None else self._shared.take(window)
+        if answer is not None and self._request is None:
+            self._since_ms = self._clock.monotonic_ms()
+            if not self._has_asked:
+                self._watch.release()
+            self._has_asked = False
+        return answer
+
+    def _take_own(self) -> Confirmed | None:
         if self._request is None:
             return None
         if not self._request.done:
-            if self._clock.monotonic_ms() - self._requested_ms <= ANSWER_SECONDS_MAX * 1000:
+            if self._clock.monotonic_ms() - self._request.at_ms <= ANSWER_SECONDS_MAX * 1000:
                 return None
             self._request = None
             raise self._watch.explain(no_answer())
         request, self._request = self._request, None
         try:
-            actual, ends = topic_id(request.topic.result()), request.log_ends()
+            return Confirmed(request.acked, topic_id(request.topic.result()), leader_epochs(request.log_ends()))
         except KafkaException as error:
             raise self._watch.explain(error) from error
-        if actual != self.expected:
-            raise TopicReplacedError(f"the topic is {actual} now, and was {self.expected} before the first send")
-        return Confirmed(request.batches, leader_epochs(ends))
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
     """A request whose answer is outstanding."""
 
-    batches: int
+    at_ms: int
+    acked: Acked
     topic: Future[TopicDescription]
     ends: dict[int, Future[ListOffsetsResultInfo]]
 

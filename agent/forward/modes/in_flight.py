@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Final, Protocol
 
 from confluent_kafka import KafkaError
@@ -11,6 +12,7 @@ from confluent_kafka import KafkaError
 from agent.forward.errors import LeaderChangedError, SessionError
 from agent.forward.kafka.topic import LeaderEpochs
 from agent.forward.modes.oversized import TOO_LARGE_CODES
+from agent.forward.receipts.round import Acked
 from agent.store.port import Batch, Offsets
 
 ACKED_MAX: Final = 1_000
@@ -110,6 +112,8 @@ class InFlightWindow:
         self._batches_max = batches_max
         self._in_flight: deque[InFlightBatch] = deque()
         self._acked: deque[InFlightBatch] = deque()
+        self.noted = Acked(self)
+        """The acked batches that are not confirmed."""
 
     @property
     def in_flight(self) -> int:
@@ -119,9 +123,10 @@ class InFlightWindow:
     def acked(self) -> int:
         return len(self._acked)
 
-    def acked_partitions(self) -> set[int]:
-        """Return the partitions that hold the records of the acked batches."""
-        return {partition for batch in self._acked for partition in batch.partitions}
+    @property
+    def confirmed_to(self) -> int:
+        """How many batches are confirmed."""
+        return self.noted.to - len(self._acked)
 
     @property
     def empty(self) -> bool:
@@ -143,13 +148,20 @@ class InFlightWindow:
     def advance(self) -> InFlightBatch | None:
         """Move the acked batches, in order; return a batch that has failed, None where there is none."""
         while self._in_flight and self._in_flight[0].acked:
-            self._acked.append(self._in_flight.popleft())
+            batch, noted = self._in_flight.popleft(), self.noted
+            self._acked.append(batch)
+            self.noted = Acked(
+                self, noted.to + 1, noted.events + batch.events, noted.partitions.union(batch.partitions)
+            )
         return next((batch for batch in self._in_flight if batch.failure is not None), None)
 
     def drop(self, batch: InFlightBatch) -> None:
         """Remove a batch that has failed for good."""
         self._in_flight.remove(batch)
 
-    def pop_confirmed(self, count: int) -> list[InFlightBatch]:
-        """Remove and return the oldest acked batches, whose topic was confirmed and which are to be marked."""
-        return [self._acked.popleft() for _ in range(count)]
+    def pop_confirmed(self, to: int) -> list[InFlightBatch]:
+        """Remove and return the acked batches up to `Acked.to`, which were confirmed and are to be marked."""
+        confirmed = [self._acked.popleft() for _ in range(to - self.confirmed_to)]
+        partitions = frozenset(partition for batch in self._acked for partition in batch.partitions)
+        self.noted = replace(self.noted, events=sum(batch.events for batch in self._acked), partitions=partitions)
+        return confirmed

@@ -21,6 +21,7 @@ from agent.forward.kafka.topic import BY_KEY, TopicView, TopicWatch
 from agent.forward.modes.in_flight import InFlightBatch
 from agent.forward.modes.lanes import EVENTS_MAX, Expiry, ForwardedLane, Gathering
 from agent.forward.modes.oversized import TOO_LARGE_CODES, Oversized
+from agent.forward.receipts.round import SharedRound
 from agent.store.port import Outbox, StoredEvent
 from contract.record import Record
 
@@ -72,8 +73,8 @@ class SessionContext:
     """None where events are sent whatever their age."""
     sign: Callable[[bytes, bytes, bytes], bytes] | None = None
     """Authenticates records (`contract.mac`); None where the gateway has no key."""
-    confirm_ms: int = 0
-    """How long acks wait at most for others that share their confirmation (`confirmation.confirm_ms`)."""
+    shared: SharedRound | None = None
+    """The rounds that confirm acks; None where there are none."""
 
 
 class Session:

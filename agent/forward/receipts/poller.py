@@ -20,6 +20,7 @@ from agent.forward.kafka.connect import check_reachable
 from agent.forward.kafka.health import UNREACHABLE, UNSUPPORTED
 from agent.forward.kafka.login_files import Hours, LoginFiles
 from agent.forward.receipts.group_offsets import GroupOffsets
+from agent.forward.receipts.round import ROUND_EVENTS, ROUND_SECONDS_MIN, Acked, SharedRound
 from agent.forward.receipts.rules import BatchDecision, Rules, Verdict, View, choose_table, decide, is_taken
 from agent.forward.receipts.truncation import Decided, Leadership, Resends, overrule, records_to_check
 from agent.store.facts import RECEIPTS_HELD, RECEIPTS_TABLE
@@ -55,7 +56,7 @@ class ReceiptPoller:
     leader. Any other batch waits, or is sent again.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # its parts
         self,
         kafka: KafkaSettings,
         settings: ReceiptSettings,
@@ -64,6 +65,8 @@ class ReceiptPoller:
         links: Links,
         random: Random,
         hours: Hours | None = None,
+        *,
+        shared: SharedRound | None = None,
     ) -> None:
         self._kafka = kafka
         self._gateway = gateway
@@ -73,6 +76,7 @@ class ReceiptPoller:
         self._pauses = pauses(random, settings.poll_seconds)
         self._hours = hours or Hours((), SystemClock())
         self._resends = Resends()
+        self._shared = shared or SharedRound(settings.poll_seconds)
 
     def run(self, stop: threading.Event) -> None:
         """Poll until `stop` is set; blocks, and needs a thread of its own. Raise KafkaSettingsError."""
@@ -80,7 +84,7 @@ class ReceiptPoller:
             self._process_forwarded(stop)
             return
         open_reader(self._kafka, self._settings.group, LastError())
-        while not stop.wait(next(self._pauses)):
+        while not self._wait(stop):
             if not self._hours.include_now():
                 continue
             try:
@@ -91,13 +95,14 @@ class ReceiptPoller:
                     self._links.report(LinkName.RECEIPTS, state, str(error))
 
     def _poll_outstanding(self, stop: threading.Event) -> None:
-        """Poll while batches are outstanding; raise SessionError where no broker answers.
+        """Poll while batches are forwarded or acked; raise SessionError where no broker answers.
 
         The clients are open no longer than that: while waiting for a broker they would cost more than all else that an
         idle agent does, and one that has lost a coordinator may never find another.
         """
+        acked = self._shared.acked
         state, batches = self._links.state(LinkName.RECEIPTS), self._outbox.forwarded()
-        if not batches and (state is None or state.up or state == HELD):
+        if not (batches or acked.events) and (state is None or state.up or state == HELD):
             if state == HELD:
                 self._links.report(LinkName.RECEIPTS, FLOWING)
             self._note_hold("")
@@ -105,11 +110,23 @@ class ReceiptPoller:
         files = LoginFiles(self._kafka, SystemClock())
         with self._group(stop) as group:
             while True:
-                self._poll(batches, group, stop)  # without a batch, it ends a trouble that is over
-                if stop.wait(next(self._pauses)) or files.renewed() or not self._hours.include_now():
+                self._poll(batches, acked, group, stop)  # without a batch, it ends a trouble that is over
+                if self._wait(stop) or files.renewed() or not self._hours.include_now():
                     return
-                if not (batches := self._outbox.forwarded()):
+                acked = self._shared.acked  # first: what is confirmed meanwhile is among both
+                if not ((batches := self._outbox.forwarded()) or acked.events):
                     return
+
+    def _wait(self, stop: threading.Event) -> bool:
+        """Wait until the next poll, or until many events are acked; return whether the agent stops."""
+        seconds = next(self._pauses)
+        while seconds > ROUND_SECONDS_MIN:
+            if stop.wait(ROUND_SECONDS_MIN):
+                return True
+            if self._shared.acked.events >= ROUND_EVENTS:
+                return False
+            seconds -= ROUND_SECONDS_MIN
+        return stop.wait(seconds)
 
     @contextmanager
     def _group(self, stop: threading.Event) -> Iterator[GroupOffsets]:
@@ -132,9 +149,14 @@ class ReceiptPoller:
             if batches := self._outbox.forwarded():
                 self._outbox.mark_processed(batches)
 
-    def _poll(self, batches: Sequence[Batch], group: GroupOffsets, stop: threading.Event) -> None:
-        """Poll once and apply the verdicts; raise SessionError where no broker answers."""
-        view = group.read_view({partition for batch in batches for partition in batch.partitions}, stop)
+    def _poll(self, batches: Sequence[Batch], acked: Acked, group: GroupOffsets, stop: threading.Event) -> None:
+        """Poll once, have the acked batches confirmed, and apply the verdicts.
+
+        Raise SessionError where no broker answers.
+        """
+        partitions = {partition for batch in batches for partition in batch.partitions}
+        view = group.read_view(partitions | acked.partitions, stop)
+        batches = self._shared.confirm(acked, view) or batches
         try:
             pinned = self._outbox.fact(RECEIPTS_TABLE)
             table = choose_table(pinned, view.receipts())

@@ -14,6 +14,7 @@ from agent.forward.forwarder import Forwarder
 from agent.forward.kafka.uplink import open_uplink
 from agent.forward.modes.lanes import ForwardedLane
 from agent.forward.receipts.poller import ReceiptPoller
+from agent.forward.receipts.round import SharedRound
 from agent.store.port import Outbox
 from agent.telemetry.links import Links
 
@@ -32,23 +33,31 @@ def forwarding(
     silence_ms: int = SILENCE_MS,
     lane: ForwardedLane | None = None,
     clock: Clock | None = None,
+    shared: SharedRound | None = None,
 ) -> Iterator[Links]:
     """Forward while the block runs; yield the reported states of its connection."""
     clock = clock or SystemClock()
     links = Links(clock)
     lane = lane or ForwardedLane(uplink=open_uplink(settings, clock), gather_seconds=settings.gather_seconds)
-    with running(Forwarder(settings, gateway, outbox, clock, links, Random(7), silence_ms=silence_ms, lane=lane).run):
+    parts = (settings, gateway, outbox, clock, links, Random(7))
+    with running(Forwarder(*parts, silence_ms=silence_ms, lane=lane, shared=shared).run):
         yield links
 
 
 @contextmanager
 def receipting(
-    kafka: KafkaSettings, outbox: Outbox, gateway: str = GATEWAY, *, enabled: bool = True, any_commit: bool = False
+    kafka: KafkaSettings,
+    outbox: Outbox,
+    gateway: str = GATEWAY,
+    *,
+    enabled: bool = True,
+    any_commit: bool = False,
+    shared: SharedRound | None = None,
 ) -> Iterator[Links]:
     """Poll receipts frequently while the block runs; yield the reported states."""
     links = Links(SystemClock())
     settings = ReceiptSettings(enabled=enabled, poll_seconds=0.1, any_commit=any_commit)
-    with running(ReceiptPoller(kafka, settings, gateway, outbox, links, Random(7)).run):
+    with running(ReceiptPoller(kafka, settings, gateway, outbox, links, Random(7), shared=shared).run):
         yield links
 
 

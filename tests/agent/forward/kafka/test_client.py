@@ -199,9 +199,9 @@ def test_a_client_that_got_no_answer_is_replaced() -> None:
     looked, opened = watch(KafkaError._TIMED_OUT)
     with pytest.raises(UnreachableError):
         looked.read_id(threading.Event())
-    assert len(opened) == 1
-    with pytest.raises(TopicMissingError):
-        looked.read_id(threading.Event())
+    for _ in range(2):
+        with pytest.raises(TopicMissingError):
+            looked.read_id(threading.Event())
     assert len(opened) == 1, "one that answers stays"
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from agent.forward.receipts.round import SharedRound
 from simulators.services import ports
 from simulators.services.kafka.broker import Broker, Node, new_cluster
 from simulators.services.service import Service
@@ -22,7 +24,9 @@ from tests.support.waiting import wait_for_count, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
 
-MODES = ("at-least-once", "exactly-once")
+ROUNDS = "at-least-once"
+"""With a poller of receipts beside it, whose rounds confirm the acks."""
+MODES = ("at-least-once alone", ROUNDS, "exactly-once")
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +43,22 @@ def kafka(cluster: KafkaCluster) -> KafkaTopic:
     return side
 
 
+@contextmanager
+def sending(kafka: KafkaTopic, mode: str, outbox: MemoryOutbox, gateway: str) -> Iterator[None]:
+    shared = SharedRound(30.0) if mode == ROUNDS else None
+    with ExitStack() as stack:
+        stack.enter_context(forwarding(kafka.settings(mode.split(maxsplit=1)[0]), outbox, gateway, shared=shared))
+        if shared is not None:
+            stack.enter_context(receipting(kafka.settings(), outbox, gateway, shared=shared))
+        yield
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_leader_that_is_lost_takes_nothing_with_it(cluster: KafkaCluster, kafka: KafkaTopic, mode: str) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(5_000))
 
-    with forwarding(kafka.settings(mode), outbox, f"gw-{mode}"):
+    with sending(kafka, mode, outbox, "gw-cluster"):
         wait_until(lambda: outbox.new < 5_000, "some events are marked")
         lost = cluster.node(kafka.leader(0))
         lost.kill()
@@ -56,7 +70,7 @@ def test_a_leader_that_is_lost_takes_nothing_with_it(cluster: KafkaCluster, kafk
     if mode == "exactly-once":
         assert_each_once(kafka, outbox)
     kafka.commit(None, kafka.receipt())
-    with receipting(kafka.settings(), outbox, f"gw-{mode}"):
+    with receipting(kafka.settings(), outbox, "gw-cluster"):
         wait_for_count(lambda: processed(outbox), 6_000, "all are processed, though leaders have changed")
 
 
@@ -66,7 +80,7 @@ def test_with_too_few_in_sync_nothing_is_marked_until_they_are_back(
 ) -> None:
     outbox.append(*readings(100))
 
-    with forwarding(kafka.settings(mode), outbox, f"gw-{mode}"):
+    with sending(kafka, mode, outbox, "gw-cluster"):
         wait_until_forwarded(outbox)
         for broker in cluster.brokers[:2]:
             broker.kill()
@@ -101,7 +115,7 @@ def test_what_an_unclean_election_takes_is_sent_again_though_the_session_goes_on
     (follower,) = kafka.replicas(0) - {leader}
     outbox.append(*readings(50))
 
-    with forwarding(kafka.settings(mode), outbox, f"gw-unclean-{mode}"):
+    with sending(kafka, mode, outbox, "gw-unclean"):
         wait_until_forwarded(outbox)
         cluster.node(follower).kill()
         wait_until(lambda: kafka.in_sync(0) == {leader}, "the leader is alone")
@@ -114,7 +128,7 @@ def test_what_an_unclean_election_takes_is_sent_again_though_the_session_goes_on
         wait_until_forwarded(outbox)
         cluster.start()
         kafka.commit(None, kafka.receipt())
-        with receipting(kafka.settings(mode), outbox, f"gw-unclean-{mode}"):
+        with receipting(kafka.settings(), outbox, "gw-unclean"):
 
             def settled() -> bool:
                 if outbox.new == 0 and outbox.forwarded():

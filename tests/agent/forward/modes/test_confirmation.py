@@ -1,4 +1,4 @@
-"""Acks that arrive shortly after one another share a confirmation, which takes more bytes than an event."""
+"""Acks wait for the receipts' next round, whose answers confirm them; the session asks only where that is too late."""
 
 from __future__ import annotations
 
@@ -9,18 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from agent.config.settings import ReceiptSettings
 from agent.forward.kafka.client import LastError
 from agent.forward.kafka.topic import TopicWatch
-from agent.forward.modes.confirmation import (
-    CONFIRM_BATCHES,
-    CONFIRM_MS,
-    CONFIRM_MS_MAX,
-    Confirmation,
-    Confirmed,
-    confirm_ms,
-)
+from agent.forward.modes.confirmation import CONFIRM_BATCHES, CONFIRM_MS, Confirmation
 from agent.forward.modes.in_flight import InFlightBatch, InFlightWindow
+from agent.forward.receipts.round import PATIENCE_SECONDS, Confirmed, SharedRound
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.modes.test_in_flight import delivered
 from tests.agent.store.stores import HandClock
@@ -29,7 +22,7 @@ from tests.support.waiting import wait_until
 if TYPE_CHECKING:
     from confluent_kafka.admin._topic import TopicDescription
 
-INTERVAL_MS = 10_000
+POLL_SECONDS = 30.0
 
 
 class CountingWatch(TopicWatch):
@@ -51,7 +44,7 @@ class Acks:
         self.watch = CountingWatch(admin, kafka.topic, LastError())
         self.window = InFlightWindow(8)
         expected = self.watch.read_id(threading.Event())
-        self.confirmation = Confirmation(self.watch, expected, self.clock, INTERVAL_MS)
+        self.confirmation = Confirmation(self.watch, expected, self.clock, SharedRound(POLL_SECONDS))
         self.watch.requests = 0
         self._sent = 0
 
@@ -73,12 +66,12 @@ class Acks:
         found: list[Confirmed] = []
 
         def is_answered() -> bool:
-            if (confirmed := self.confirmation.poll()) is not None:
-                found.append(confirmed)
+            if (answer := self.confirmation.poll(self.window)) is not None:
+                found.append(answer)
             return bool(found)
 
         wait_until(is_answered, "the broker's answer")
-        return len(self.window.pop_confirmed(found[0].batches))
+        return len(self.window.pop_confirmed(found[0].acked.to))
 
 
 @pytest.fixture
@@ -86,38 +79,22 @@ def acks(kafka: KafkaTopic) -> Acks:
     return Acks(kafka)
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected_ms"),
-    [
-        (ReceiptSettings(), 10_000),
-        (ReceiptSettings(poll_seconds=300), CONFIRM_MS_MAX),
-        (ReceiptSettings(poll_seconds=0.3), 100),
-        (ReceiptSettings(enabled=False), CONFIRM_MS),
-    ],
-)
-def test_the_interval_follows_from_that_of_the_receipts(settings: ReceiptSettings, expected_ms: int) -> None:
-    assert confirm_ms(settings) == expected_ms
+@pytest.mark.kafka
+def test_acks_wait_for_a_round_and_where_none_comes_the_session_asks(acks: Acks) -> None:
+    assert acks.confirm() == 0  # since when there are acks
+    acks.add()
+    acks.clock.pass_seconds(POLL_SECONDS + PATIENCE_SECONDS - 1)
+    acks.add()
+    assert acks.confirm() == 0
+    acks.clock.pass_seconds(1)
+    assert acks.confirm() == 2
 
 
 @pytest.mark.kafka
-def test_the_first_event_is_confirmed_at_once_and_those_of_an_interval_together(acks: Acks) -> None:
-    acks.add()
-    assert acks.confirm() == 1
-    for _ in range(3):
-        acks.clock.pass_seconds(INTERVAL_MS / 4_000)
-        acks.add()
-        assert acks.confirm() == 0
-    acks.clock.pass_seconds(INTERVAL_MS / 4_000)
-    assert acks.confirm() == 3
-    assert acks.watch.requests == 2
-
-
-@pytest.mark.kafka
-def test_a_backlog_does_not_wait_for_the_interval(acks: Acks) -> None:
-    acks.add()
-    assert acks.confirm() == 1
-    acks.clock.pass_seconds(CONFIRM_MS / 1_000)
+def test_a_backlog_does_not_wait_for_a_round(acks: Acks) -> None:
+    assert acks.confirm() == 0
     acks.add(CONFIRM_BATCHES - 1)
+    acks.clock.pass_seconds(CONFIRM_MS / 1_000)
     assert acks.confirm() == 0
     acks.add()
     assert acks.confirm() == CONFIRM_BATCHES

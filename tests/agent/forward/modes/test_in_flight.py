@@ -28,7 +28,7 @@ def in_flight(first: int, count: int, leader_epochs: LeaderEpochs = LEADERS) -> 
 
 
 def batches(window: InFlightWindow, count: int) -> list[Batch]:
-    return [confirmed.batch("id", LEADERS) for confirmed in window.pop_confirmed(count)]
+    return [confirmed.batch("id", LEADERS) for confirmed in window.pop_confirmed(window.confirmed_to + count)]
 
 
 @pytest.mark.parametrize("before", [{}, {3: 3}, {2: 4}])
