@@ -1,10 +1,11 @@
 """Measure the bytes that a gateway takes on a thin uplink: idle, and with the events of twenty sensors.
 
-The agents are real ones, each with a listener of the broker behind a recorder and a slow link (600 ms there and back,
-one of ten segments sent again after a second, 2 kB/s in each direction). Kafka's requests are counted by their kind;
-the heads of TCP and IP are added by calculation (`recorder.Traffic.wire_bytes`), without the segments that are sent
-again, which are a tenth more, and without TLS. A stand-in for the job commits receipts every two seconds. Beside them,
-a bridge of mosquitto and Telegraf (`peers`) send the same readings, published with QoS 1, over the same link.
+The agents are real ones, each with listeners of its brokers behind recorders and a slow link (600 ms there and back,
+one of ten segments sent again after a second, 2 kB/s in each direction): of one broker with the topic's 12 partitions,
+or of three with 48 partitions of three replicas. Kafka's requests are counted by their kind, except within TLS; the
+heads of TCP and IP are added by calculation (`recorder.Traffic.wire_bytes`), without the segments that are sent again,
+which are a tenth more. A stand-in for the job commits receipts every two seconds. Beside them, a bridge of mosquitto
+and Telegraf (`peers`) send the same readings, published with QoS 1, over the same link.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -30,23 +31,28 @@ from agent.forward.kafka.topic import TopicWatch
 from benchmarks import report
 from benchmarks.agent import contenders, programs
 from benchmarks.report import Figure
-from benchmarks.thin_link.peers import SEED, TELEGRAFS, Peer, mosquitto_bridge, slow_link, telegraf, wait_until_arrived
-from benchmarks.thin_link.recorder import Recorder, Traffic
+from benchmarks.thin_link.peers import SEED, TELEGRAFS, Peer, mosquitto_bridge, telegraf, wait_until_arrived
+from benchmarks.thin_link.recorder import Traffic
+from benchmarks.thin_link.uplinks import Uplink, certificate, prepare
 from benchmarks.uplink import readings
 from contract import topics
 from contract.receipt import GROUP_DEFAULT, Receipt
 from simulators.services import ports
 from simulators.services.error import ServiceError
-from simulators.services.kafka.broker import Broker, Listener
+from simulators.services.kafka.broker import Broker
+from simulators.services.kafka.cluster import NODES, KafkaCluster
+from simulators.services.process import Process
 
 EVENT_SECONDS: Final = 3.0
 """Twenty sensors, an event a minute from each."""
 COMMIT_SECONDS: Final = 2.0
-START_SECONDS_MAX: Final = 120.0
+START_SECONDS_MAX: Final = 300.0
 DAY_SECONDS: Final = 86_400
 FIRST_EVENTS: Final = 10
-PARTITIONS: Final = range(topics.PARTITIONS)
+CLUSTER_PARTITIONS: Final = 48
 SPREAD: Final = 'spread = "gateway"\n'
+POLLS: Final = 'poll_seconds = "5m"'
+IDLE_MB_MAX: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,52 +60,66 @@ class UplinkGateway:
     """A configuration that is measured; `receipts` and `kafka` are lines of its sections."""
 
     name: str
+    bytes_max: int | None = None
+    """The goal, for each event."""
     has_events: bool = True
     kafka: str = ""
     receipts: str = ""
+    is_tls: bool = False
 
 
-GATEWAYS: Final = (
-    UplinkGateway("idle", has_events=False),
-    UplinkGateway("defaults"),
-    UplinkGateway("lz4", kafka='properties = {"compression.type" = "lz4"}'),
-    UplinkGateway("polls every 5 minutes", receipts='poll_seconds = "5m"'),
+_IDLE: Final = UplinkGateway("idle", has_events=False)
+_DEFAULTS: Final = UplinkGateway("defaults")
+_GATHERED: Final = UplinkGateway("gathered for 10 s", 280, kafka=f'{SPREAD}gather = "10s"', receipts=POLLS)
+_TRANSACTIONS: Final = UplinkGateway(
+    "exactly once, gathered for 30 s", 1_000, kafka=f'{SPREAD}delivery = "exactly-once"\ngather = "30s"', receipts=POLLS
+)
+ON_BROKER: Final = (
+    _IDLE,
+    _DEFAULTS,
+    UplinkGateway("polls every 5 minutes", receipts=POLLS),
     UplinkGateway("one partition", kafka=SPREAD),
-    UplinkGateway("gathered for 10 s", kafka=f'{SPREAD}gather = "10s"', receipts='poll_seconds = "5m"'),
-    UplinkGateway("gathered for 30 s", kafka=f'{SPREAD}gather = "30s"', receipts='poll_seconds = "5m"'),
+    UplinkGateway("one partition, polls every 5 minutes", 800, kafka=SPREAD, receipts=POLLS),
+    _GATHERED,
+    UplinkGateway("gathered for 30 s", 150, kafka=f'{SPREAD}gather = "30s"', receipts=POLLS),
     UplinkGateway("exactly once", kafka='delivery = "exactly-once"'),
-    UplinkGateway("exactly once, gathered for 30 s", kafka=f'{SPREAD}delivery = "exactly-once"\ngather = "30s"'),
+    _TRANSACTIONS,
+    replace(_DEFAULTS, name="defaults, TLS", is_tls=True),
+    replace(_GATHERED, name="gathered for 10 s, TLS", bytes_max=None, is_tls=True),
+)
+ON_CLUSTER: Final = (
+    replace(_DEFAULTS, name="defaults, 48 partitions on three brokers"),
+    replace(_GATHERED, name="gathered for 10 s, 48 partitions on three brokers", bytes_max=330),
+    replace(_TRANSACTIONS, name="exactly once, gathered for 30 s, 48 partitions on three brokers"),
 )
 
 
-@contextmanager
-def agent(folder: Path, servers: str, gateway: UplinkGateway) -> Iterator[str]:
-    """Run an agent; yield the address of its HTTP server."""
+def agent(folder: Path, gateway: UplinkGateway, uplink: Uplink, certificates: Path) -> tuple[Process, str]:
+    """Prepare an agent; return it, and the address of its HTTP server."""
     (port,) = ports.free(1)
+    tls = f'properties = {{"security.protocol" = "SSL", "ssl.ca.location" = "{certificates}"}}\n'
     settings = (
         f'[coap]\nenabled = false\n[http]\nbind = "127.0.0.1:{port}"\n[receipts]\n{gateway.receipts}\n'
-        f'[kafka]\nbootstrap_servers = "{servers}"\n{gateway.kafka}\n'
+        f'[kafka]\nbootstrap_servers = "{uplink.servers}"\n{gateway.kafka}\n{tls if gateway.is_tls else ""}'
     )
-    with contenders.agent(folder, folder.name, settings) as process:
-        process.wait_for_log("kafka=reachable", START_SECONDS_MAX)
-        yield f"http://127.0.0.1:{port}/api/v1/events"
+    return contenders.agent(folder, folder.name, settings), f"http://127.0.0.1:{port}/api/v1/events"
 
 
-def commit_receipts(broker: Broker, stop: threading.Event) -> int:
+def commit_receipts(servers: str, partitions: int, stop: threading.Event) -> int:
     """Commit receipts for all that the topic has, as the job does; return how often."""
     commits = 0
-    servers = broker.bootstrap_servers
     topic_id = TopicWatch(AdminClient({"bootstrap.servers": servers}), topics.EVENTS, LastError()).read_id(stop)
     metadata = str(Receipt("0" * 36, 0, topic_id))
     reader = Consumer({"bootstrap.servers": servers, "group.id": GROUP_DEFAULT, "enable.auto.commit": False})
+    numbers = range(partitions)
     while not stop.wait(COMMIT_SECONDS):
         try:
-            ends = [reader.get_watermark_offsets(TopicPartition(topics.EVENTS, number), 10) for number in PARTITIONS]
+            ends = [reader.get_watermark_offsets(TopicPartition(topics.EVENTS, number), 10) for number in numbers]
         except KafkaException:  # as long as a new topic's leaders are not elected
             continue
         places = [
-            TopicPartition(topics.EVENTS, number, high, metadata, 0)  # leader epoch 0: no election on one broker
-            for number, (_, high) in zip(PARTITIONS, ends, strict=True)
+            TopicPartition(topics.EVENTS, number, high, metadata, 0)  # leader epoch 0: there was no second election
+            for number, (_, high) in zip(numbers, ends, strict=True)
         ]
         reader.commit(offsets=places, asynchronous=False)
         commits += 1
@@ -116,7 +136,7 @@ def bodies() -> Iterator[bytes]:
 def main() -> int:
     """Measure all gateways at once, and write the JSON."""
     given = report.parser("thin_link", __doc__).parse_args()
-    seconds = 30.0 if given.quick else 360.0
+    seconds = 30.0 if given.quick else 600.0
     with report.folder() as folder:
         figures = measure(folder, seconds)
     settings = {"seconds": seconds, "event_seconds": EVENT_SECONDS, "seed": SEED}
@@ -127,47 +147,68 @@ def main() -> int:
 def measure(folder: Path, seconds: float) -> list[Figure]:
     """Run everything side by side; return the figures of each gateway."""
     telegrafs = TELEGRAFS if programs.telegraf() is not None else ()
-    free = ports.free(2 * (len(GATEWAYS) + len(telegrafs)))
-    places = list(zip(free[::2], free[1::2], strict=True))
-    listeners = [
-        Listener("PLAINTEXT", own, advertised, name=f"LINK{number}") for number, (own, advertised) in enumerate(places)
-    ]
+    keystore = certificate(folder)
+    gateways = (*ON_BROKER, *ON_CLUSTER)
+    uplinks = prepare([gateway.is_tls for gateway in ON_BROKER], 1, keystore)
+    peer_uplinks = prepare([False for _ in telegrafs], 1, keystore, "PEER")
+    cluster_uplinks = prepare([False for _ in ON_CLUSTER], NODES, keystore)
     with ExitStack() as stack:
+        listeners = [listener for uplink in (*uplinks, *peer_uplinks) for listener in uplink.listeners]
         broker = stack.enter_context(Broker(folder / "kafka", *listeners))
         broker.create_topics(topics.EVENTS, *(flush.topic for flush in telegrafs))
-        recorders = [
-            stack.enter_context(Recorder(advertised, stack.enter_context(slow_link(own)))) for own, advertised in places
+        nodes = list(zip(*(uplink.listeners for uplink in cluster_uplinks), strict=True))
+        cluster = stack.enter_context(KafkaCluster(folder / "cluster", nodes))
+        cluster.node(1).create_topics(partitions=CLUSTER_PARTITIONS)
+        own = [*uplinks, *cluster_uplinks]
+        for uplink in (*own, *peer_uplinks):
+            stack.enter_context(uplink)
+        agents = [
+            agent(folder / f"gw{number}", gateway, uplink, keystore)
+            for number, (gateway, uplink) in enumerate(zip(gateways, own, strict=True))
         ]
-        own_recorders = recorders[: len(GATEWAYS)]
-        addresses = [
-            stack.enter_context(agent(folder / f"gw{number}", f"127.0.0.1:{recorder.port}", gateway))
-            for number, (gateway, recorder) in enumerate(zip(GATEWAYS, own_recorders, strict=True))
-        ]
+        for process, _ in agents:
+            stack.enter_context(process)
         peers = [stack.enter_context(mosquitto_bridge(folder))]
-        for flush, recorder in zip(telegrafs, recorders[len(GATEWAYS) :], strict=True):
-            peers.append(stack.enter_context(telegraf(folder / flush.topic, recorder, flush)))
+        for flush, uplink in zip(telegrafs, peer_uplinks, strict=True):
+            peers.append(stack.enter_context(telegraf(folder / flush.topic, uplink.recorders[0], flush)))
+        for process, _ in agents:
+            process.wait_for_log("kafka=reachable", START_SECONDS_MAX)
         stop = threading.Event()
-        receipts = stack.enter_context(ThreadPoolExecutor()).submit(commit_receipts, broker, stop)
+        threads = stack.enter_context(ThreadPoolExecutor())
+        receipts = [
+            threads.submit(commit_receipts, broker.bootstrap_servers, topics.PARTITIONS, stop),
+            threads.submit(commit_receipts, cluster.bootstrap_servers, CLUSTER_PARTITIONS, stop),
+        ]
         stack.callback(stop.set)
-        sending = [address for address, gateway in zip(addresses, GATEWAYS, strict=True) if gateway.has_events]
-        source = bodies()
-        _send(sending, peers, islice(source, FIRST_EVENTS))  # first events, connections and metadata are not counted
-        for recorder in (*own_recorders, *(peer.recorder for peer in peers)):
-            recorder.cut()
-        events = int(seconds / EVENT_SECONDS)
-        started = time.monotonic()
-        _send(sending, peers, islice(source, events))
-        seconds = time.monotonic() - started  # longer on a busy machine
-        figures: list[Figure] = []
-        for gateway, recorder in zip(GATEWAYS, own_recorders, strict=True):
-            figures += _figures(gateway.name, recorder.cut(), seconds, events if gateway.has_events else 0)
-        for peer in peers:
-            figures += _figures(peer.name, peer.recorder.cut(), seconds, events)
+        sending = [address for (_, address), gateway in zip(agents, gateways, strict=True) if gateway.has_events]
+        figures = _window(list(zip(gateways, own, strict=True)), sending, peers, seconds)
         stop.set()
-        if receipts.result() < seconds / COMMIT_SECONDS / 4:
+        if min(commits.result() for commits in receipts) < seconds / COMMIT_SECONDS / 4:
             raise ServiceError("too few receipts were committed: the agents polled more often than beside a job")
         for flush in telegrafs:
-            wait_until_arrived(broker, flush.topic, FIRST_EVENTS + events)
+            wait_until_arrived(broker, flush.topic, FIRST_EVENTS + int(seconds / EVENT_SECONDS))
+    return figures
+
+
+def _window(
+    gateways: Sequence[tuple[UplinkGateway, Uplink]], addresses: list[str], peers: list[Peer], seconds: float
+) -> list[Figure]:
+    """Send events for some time; return the figures of each gateway and peer."""
+    source, events = bodies(), int(seconds / EVENT_SECONDS)
+    _send(addresses, peers, islice(source, FIRST_EVENTS))  # first events, connections and metadata are not counted
+    for _, uplink in gateways:
+        uplink.cut()
+    for peer in peers:
+        peer.recorder.cut()
+    started = time.monotonic()
+    _send(addresses, peers, islice(source, events))
+    seconds = time.monotonic() - started  # longer on a busy machine
+    figures: list[Figure] = []
+    for gateway, uplink in gateways:
+        figures += _figures(gateway, uplink.cut(), seconds, events)
+        figures.append(Figure(f"{gateway.name}, connections", uplink.connections, ""))
+    for peer in peers:
+        figures += _figures(UplinkGateway(peer.name), peer.recorder.cut(), seconds, events)
     return figures
 
 
@@ -184,17 +225,17 @@ def _send(addresses: list[str], peers: list[Peer], source: Iterator[bytes]) -> N
         time.sleep(max(0.0, due - time.monotonic()))
 
 
-def _figures(name: str, traffic: Mapping[str, Traffic], seconds: float, events: int) -> Iterator[Figure]:
+def _figures(gateway: UplinkGateway, traffic: Mapping[str, Traffic], seconds: float, events: int) -> Iterator[Figure]:
     """Yield the bytes of a day, with those of each kind of request, and those of an event."""
     by_kind = {kind: one.wire_bytes for kind, one in traffic.items()}
     total = sum(by_kind.values())
-    details: dict[str, object] = {
-        "bytes_by_request": by_kind,
-        "requests": {kind: one.requests for kind, one in traffic.items()},
-    }
-    yield Figure(f"{name}, a day", total / seconds * DAY_SECONDS / 1e6, "MB", details=details)
-    if events:
-        yield Figure(f"{name}, an event", total / events, "bytes")
+    requests = {kind: one.requests for kind, one in traffic.items()}
+    day, day_max = total / seconds * DAY_SECONDS / 1e6, None if gateway.has_events else IDLE_MB_MAX
+    yield report.against(
+        f"{gateway.name}, a day", day, "MB", day_max, bytes_by_request=by_kind, requests=requests
+    )  # fmt: skip
+    if gateway.has_events:
+        yield report.against(f"{gateway.name}, an event", total / events, "bytes", gateway.bytes_max)
 
 
 if __name__ == "__main__":

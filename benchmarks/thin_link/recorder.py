@@ -26,6 +26,8 @@ NAMES: Final = {
     10: "FindCoordinator",
     18: "ApiVersions",
     22: "InitProducerId",
+    24: "AddPartitionsToTxn",
+    26: "EndTxn",
 }
 """Of Kafka's API keys, those of the agent's clients."""
 OTHER: Final = "other"
@@ -43,6 +45,12 @@ class Traffic:
     def wire_bytes(self) -> int:
         """Bytes with the heads of TCP and IP, if each segment is acknowledged by one of its own."""
         return self.payload_bytes + 2 * HEAD_BYTES * self.segments
+
+    def add(self, other: Traffic) -> None:
+        """Add what was sent elsewhere."""
+        self.requests += other.requests
+        self.payload_bytes += other.payload_bytes
+        self.segments += other.segments
 
 
 class Recorder:
@@ -74,6 +82,11 @@ class Recorder:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return sum(not task.done() for task in self._carrying)
 
     def cut(self) -> Mapping[str, Traffic]:
         """Return what was sent since the last call, by the kind of request."""

@@ -110,8 +110,11 @@ class Broker(ProcessService):
 
     def create_topics(self, *names: str, partitions: int = topics.PARTITIONS) -> None:
         """Create the topics with the settings that the guarantees need; leave existing ones unchanged."""
-        config = topics.settings(replicas=1)
-        wanted = [NewTopic(name, partitions, replication_factor=1, config=config) for name in names or (topics.EVENTS,)]
+        replicas = 1 if self._node is None else len(self._node.ports)
+        wanted = [
+            NewTopic(name, partitions, replication_factor=replicas, config=topics.settings(replicas))
+            for name in names or (topics.EVENTS,)
+        ]
         admin = self._admin()  # kept until the answers have arrived: they are lost with it
         answers: Mapping[str, Future[None]] = admin.create_topics(wanted, operation_timeout=ADMIN_SECONDS_MAX)
         for name, answer in answers.items():

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from agent.forward.receipts.round import SharedRound
-from simulators.services import ports
-from simulators.services.kafka.broker import Broker, Node, new_cluster
-from simulators.services.service import Service
+from simulators.services.kafka.cluster import KafkaCluster
 from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.events import readings
@@ -138,38 +134,3 @@ def test_what_an_unclean_election_takes_is_sent_again_though_the_session_goes_on
             wait_until(settled, "all are processed")
 
     assert {sequence(record) for record in kafka.records()} == set(range(1, 301))
-
-
-NODES = 3
-
-
-class KafkaCluster(Service):
-    """Brokers with three replicas of every partition, of which two must be in sync for an ack."""
-
-    def __init__(self, folder: Path) -> None:
-        chosen = ports.free(2 * NODES)
-        pairs = tuple(zip(chosen[:NODES], chosen[NODES:], strict=True))
-        cluster = new_cluster()
-        self.brokers = [
-            Broker(folder / f"node-{number}", node=Node(number, cluster, pairs)) for number in range(1, NODES + 1)
-        ]
-
-    def start(self) -> None:
-        """Start all brokers that do not run, concurrently, since each waits for the others."""
-        with ThreadPoolExecutor(NODES) as threads:
-            for starting in [threads.submit(broker.start) for broker in self.brokers if not broker.running]:
-                starting.result()
-
-    def kill(self) -> None:
-        """End all brokers by SIGKILL."""
-        for broker in self.brokers:
-            broker.kill()
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """The bootstrap servers for clients."""
-        return ",".join(broker.bootstrap_servers for broker in self.brokers)
-
-    def node(self, number: int) -> Broker:
-        """Return a broker by its node id, counted from 1."""
-        return self.brokers[number - 1]

@@ -1,0 +1,80 @@
+"""The uplink of one gateway: for each of its brokers a listener, behind a recorder and the slow link."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from benchmarks.thin_link.peers import slow_link
+from benchmarks.thin_link.recorder import Recorder, Traffic
+from simulators.services import ports
+from simulators.services.kafka.broker import Listener
+
+
+@dataclass(slots=True)
+class Uplink:
+    """What a gateway sends and receives; open as long as the block runs."""
+
+    listeners: Sequence[Listener]
+    """One of each broker, which advertises the port of its recorder."""
+    recorders: list[Recorder] = field(default_factory=list)
+    _open: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> Self:
+        for one in self.listeners:
+            link = self._open.enter_context(slow_link(one.port))
+            recorder = Recorder(one.advertised_port, link, is_kafka=one.protocol == "PLAINTEXT")
+            self.recorders.append(self._open.enter_context(recorder))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    @property
+    def servers(self) -> str:
+        """The bootstrap servers of the gateway."""
+        return ",".join(f"127.0.0.1:{one.advertised_port}" for one in self.listeners)
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return sum(recorder.connections for recorder in self.recorders)
+
+    def cut(self) -> Mapping[str, Traffic]:
+        """Return what was sent to all brokers since the last call, by the kind of request."""
+        total: dict[str, Traffic] = {}
+        for recorder in self.recorders:
+            for kind, traffic in recorder.cut().items():
+                total.setdefault(kind, Traffic()).add(traffic)
+        return total
+
+
+def prepare(with_tls: Sequence[bool], brokers: int, keystore: Path, name: str = "LINK") -> list[Uplink]:
+    """Return an uplink for each gateway of as many brokers, some of them with TLS; names of listeners are unique."""
+    free = iter(ports.free(2 * brokers * len(with_tls)))
+    return [
+        Uplink([_listener(f"{name}{number}", next(free), next(free), keystore, is_tls=is_tls) for _ in range(brokers)])
+        for number, is_tls in enumerate(with_tls)
+    ]
+
+
+def _listener(name: str, own: int, advertised: int, keystore: Path, *, is_tls: bool) -> Listener:
+    if not is_tls:
+        return Listener("PLAINTEXT", own, advertised, name=name)
+    of = f"listener.name.{name.lower()}.ssl.keystore"
+    return Listener("SSL", own, advertised, {f"{of}.type": "PEM", f"{of}.location": keystore}, name)
+
+
+def certificate(folder: Path) -> Path:
+    """Create a certificate of this machine's address, signed by itself; return the file of it and its key."""
+    file, key = folder / "broker.pem", folder / "broker.key"
+    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    new = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1"]
+    command = ["openssl", "req", *new, *subject, "-keyout", str(key), "-out", str(file)]
+    subprocess.run(command, check=True, capture_output=True)
+    file.write_text(key.read_text() + file.read_text())
+    return file
