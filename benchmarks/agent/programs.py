@@ -153,8 +153,13 @@ def compiled() -> Form:
         print("bench-agent: compiling the agent (once for these sources, some minutes)", flush=True)
         _install(_wheel(place), place / "environment", python)
         (place / "built").touch()
+    packages = _packages(place / "environment")
     # Last in the path, so that benchmarks and simulators are found here, and the agent where it is compiled.
-    (_packages(place / "environment") / "zz-checkout.pth").write_text(f"{ROOT}\n")
+    (packages / "zz-checkout.pth").write_text(f"{ROOT}\n")
+    if Path(sys.prefix) != python.parent.parent:
+        # Also where another checkout of these sources built it, whose environment may be gone. A folder named in a
+        # .pth file is searched, but its own .pth files, such as the checkout's, are not read.
+        (packages / "requirements.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return Form("compiled", python)
 
 
@@ -191,10 +196,8 @@ def _wheel(folder: Path) -> Path:
 
 
 def _install(wheel: Path, environment: Path, python: Path) -> None:
-    """Install a wheel into an environment that finds its requirements in this one."""
+    """Install a wheel, without its requirements, into an environment of its own."""
     venv.create(environment, clear=True, symlinks=True)
-    # A folder named in a .pth file is searched, but its own .pth files, such as the checkout's, are not read.
-    (_packages(environment) / "requirements.pth").write_text(sysconfig.get_path("purelib") + "\n")
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", "--no-index"]
     subprocess.run([*pip, str(wheel)], check=True)
 
