@@ -48,7 +48,8 @@ EVENT_SECONDS: Final = 3.0
 COMMIT_SECONDS: Final = 2.0
 START_SECONDS_MAX: Final = 300.0
 DAY_SECONDS: Final = 86_400
-FIRST_EVENTS: Final = 10
+FIRST_EVENTS: Final = 110
+"""Until each gateway has asked for receipts, at least every 5 minutes: its connections to do so stay open."""
 CLUSTER_PARTITIONS: Final = 48
 SPREAD: Final = 'spread = "gateway"\n'
 POLLS: Final = 'poll_seconds = "5m"'
@@ -86,6 +87,7 @@ ON_BROKER: Final = (
     _TRANSACTIONS,
     replace(_DEFAULTS, name="defaults, TLS", is_tls=True),
     replace(_GATHERED, name="gathered for 10 s, TLS", bytes_max=None, is_tls=True),
+    replace(_TRANSACTIONS, name="exactly once, gathered for 30 s, TLS", bytes_max=None, is_tls=True),
 )
 ON_CLUSTER: Final = (
     replace(_DEFAULTS, name="defaults, 48 partitions on three brokers"),
@@ -136,15 +138,15 @@ def bodies() -> Iterator[bytes]:
 def main() -> int:
     """Measure all gateways at once, and write the JSON."""
     given = report.parser("thin_link", __doc__).parse_args()
-    seconds = 30.0 if given.quick else 600.0
+    first, seconds = (10, 30.0) if given.quick else (FIRST_EVENTS, 600.0)
     with report.folder() as folder:
-        figures = measure(folder, seconds)
+        figures = measure(folder, first, seconds)
     settings = {"seconds": seconds, "event_seconds": EVENT_SECONDS, "seed": SEED}
     report.conclude("thin_link", figures, is_kept=not given.quick, **settings)
     return 0
 
 
-def measure(folder: Path, seconds: float) -> list[Figure]:
+def measure(folder: Path, first: int, seconds: float) -> list[Figure]:
     """Run everything side by side; return the figures of each gateway."""
     telegrafs = TELEGRAFS if programs.telegraf() is not None else ()
     keystore = certificate(folder)
@@ -181,21 +183,25 @@ def measure(folder: Path, seconds: float) -> list[Figure]:
         ]
         stack.callback(stop.set)
         sending = [address for (_, address), gateway in zip(agents, gateways, strict=True) if gateway.has_events]
-        figures = _window(list(zip(gateways, own, strict=True)), sending, peers, seconds)
+        figures = _window(list(zip(gateways, own, strict=True)), sending, peers, first, seconds)
         stop.set()
         if min(commits.result() for commits in receipts) < seconds / COMMIT_SECONDS / 4:
             raise ServiceError("too few receipts were committed: the agents polled more often than beside a job")
         for flush in telegrafs:
-            wait_until_arrived(broker, flush.topic, FIRST_EVENTS + int(seconds / EVENT_SECONDS))
+            wait_until_arrived(broker, flush.topic, first + int(seconds / EVENT_SECONDS))
     return figures
 
 
 def _window(
-    gateways: Sequence[tuple[UplinkGateway, Uplink]], addresses: list[str], peers: list[Peer], seconds: float
+    gateways: Sequence[tuple[UplinkGateway, Uplink]],
+    addresses: list[str],
+    peers: list[Peer],
+    first: int,
+    seconds: float,
 ) -> list[Figure]:
     """Send events for some time; return the figures of each gateway and peer."""
     source, events = bodies(), int(seconds / EVENT_SECONDS)
-    _send(addresses, peers, islice(source, FIRST_EVENTS))  # first events, connections and metadata are not counted
+    _send(addresses, peers, islice(source, first))  # first events, connections and metadata are not counted
     for _, uplink in gateways:
         uplink.cut()
     for peer in peers:

@@ -116,7 +116,7 @@ class IcebergTable(LakeTable):
         if tag is None:
             return None
         snapshot = table.snapshot(tag.snapshotId())
-        commit = parse(snapshot.summary().get(_PROPERTY))
+        commit = _commit_of(snapshot)
         paths = [str(file.location()) for file in _added(table, snapshot)]
         if commit is None or not paths:
             return None
@@ -179,9 +179,10 @@ class IcebergTable(LakeTable):
     def _state(self) -> _State:
         table = self._load()
         tag = table.refs().get(_LAST)
-        if tag is None:
+        # Where somebody has dropped the tag, the job's latest commit of those that have not expired counts.
+        tagged = next(filter(_commit_of, _ancestors(table)), None) if tag is None else table.snapshot(tag.snapshotId())
+        if tagged is None:
             return _State(table, None, None, None)
-        tagged = table.snapshot(tag.snapshotId())
         removal, is_met = None, False
         for snapshot in _ancestors(table):
             if snapshot.snapshotId() == tagged.snapshotId():
@@ -195,7 +196,7 @@ class IcebergTable(LakeTable):
             is_met = table.currentSnapshot() is not None  # what is between has expired
         if not is_met:
             removal = "a rollback to a snapshot before the job's last commit, or a replacement of the table"
-        return _State(table, tagged, parse(tagged.summary().get(_PROPERTY)), removal)
+        return _State(table, tagged, _commit_of(tagged), removal)
 
     def _check(self, state: _State) -> None:
         self._check_id(str(state.table.uuid()))
@@ -216,8 +217,8 @@ class IcebergTable(LakeTable):
         """Let the branch begin with the table's head, which is returned."""
         if table.currentSnapshot() is None:  # somebody has created or replaced it without rows
             table.newFastAppend().commit()
-        head = int(table.currentSnapshot().snapshotId())
         for is_last in (*[False] * _TRIES, True):
+            head = int(table.currentSnapshot().snapshotId())
             try:
                 self._set_branch(table, head)
             except jvm.FAILURES:  # another program has committed at the same moment
@@ -318,6 +319,11 @@ def _ancestors(table: Any) -> Iterator[Any]:
         snapshot = None if parent is None else table.snapshot(parent)
 
 
+def _commit_of(snapshot: Any) -> Commit | None:
+    """Return the commit of a snapshot of a job."""
+    return parse(snapshot.summary().get(_PROPERTY))
+
+
 def _added(table: Any, snapshot: Any) -> Iterator[Any]:
     """Yield the data files that a snapshot has added."""
     files = snapshot.addedDataFiles(table.io()).iterator()
@@ -328,7 +334,7 @@ def _added(table: Any, snapshot: Any) -> Iterator[Any]:
 def _removes_rows(snapshot: Any) -> bool:
     """Whether an operation of another program has left fewer rows; an UPDATE replaces each."""
     summary = dict(snapshot.summary())
-    if parse(summary.get(_PROPERTY)) is not None or snapshot.operation() in ("append", "replace"):
+    if _commit_of(snapshot) is not None or snapshot.operation() in ("append", "replace"):
         return False
     gained, lost = (sum(int(summary.get(name) or 0) for name in names) for names in (_GAIN, _LOSE))
     return gained < lost

@@ -19,10 +19,11 @@ from typing import Any, Final
 
 from agent.forward.errors import UnreachableError
 from agent.forward.kafka.attempt import attempt
-from agent.forward.kafka.client import REQUEST_SECONDS_MAX
 
 PORT: Final = "9092"
 """Kafka's default port, as in librdkafka."""
+CONNECT_SECONDS_MAX: Final = 10.0
+"""How long a server may take to accept a connection, and its name to be resolved."""
 _STOP_SECONDS: Final = 0.5
 """How soon the check ends when the agent stops."""
 
@@ -47,7 +48,7 @@ def check_reachable(bootstrap_servers: str, stop: threading.Event) -> None:
                 waiting.register(connection, selectors.EVENT_WRITE, address)
             else:
                 failures.append((_text(address), os.strerror(error)))
-        deadline = time.monotonic() + REQUEST_SECONDS_MAX
+        deadline = time.monotonic() + CONNECT_SECONDS_MAX
         while waiting.get_map() and time.monotonic() < deadline and not stop.is_set():
             for key, _ in waiting.select(_STOP_SECONDS):
                 connection = key.fileobj  # type: ignore[assignment]  # only sockets are registered
@@ -77,7 +78,7 @@ def _resolve(bootstrap_servers: str, stop: threading.Event) -> tuple[Sequence[_A
     for host, port in parse(bootstrap_servers):
         try:
             look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-            found = attempt(look_up, REQUEST_SECONDS_MAX, stop, f"resolving {host}")
+            found = attempt(look_up, CONNECT_SECONDS_MAX, stop, f"resolving {host}")
         except (OSError, UnicodeError, UnreachableError) as error:
             failures.append((host, str(error.strerror if isinstance(error, socket.gaierror) else error)))
         else:

@@ -28,8 +28,8 @@ from contract.record import STATEMENT, read_stated_label
 
 RETRY_SECONDS: Final = 0.02
 """Time between two polls for a record."""
-REQUEST_SECONDS = 2.0
-"""Time limit of one request for the group's offsets, so that it does not delay the agent's stop."""
+REQUEST_SECONDS = 10.0
+"""Time limit of one request for the group's offsets: a later answer is lost."""
 
 NO_LABEL: Final = RecordLabel("", "", 0)
 """The label of an offset without a gateway's record."""

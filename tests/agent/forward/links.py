@@ -134,3 +134,14 @@ class ThinLink(TcpLink):
     def _pass(self, count: int) -> None:
         with self._line:
             time.sleep(count / self._rate)
+
+
+class LateLink(TcpLink):
+    """Carries each piece to the port late, as a link with a long round trip does."""
+
+    def __init__(self, port: int, target: int, seconds: float) -> None:
+        super().__init__(port, target)
+        self._seconds = seconds
+
+    def _pass(self, count: int) -> None:
+        time.sleep(self._seconds)

@@ -251,6 +251,17 @@ def test_the_last_commit_never_expires(
     assert len(rows_of(iceberg, name)) == 5 * BATCH
 
 
+def test_a_table_whose_tag_was_dropped_is_still_that_of_the_youngest_job(spark: SparkSession, name: str) -> None:
+    older, younger = opened(spark, name), opened(spark, name)
+    older.append(batch(spark, 0), commit(0))
+    younger.claim(commit(CLAIM_ONLY, 2))
+    catalog.load(spark, name).manageSnapshots().removeTag("oncegate_last").commit()
+    with pytest.raises(StopError, match="another job has claimed it"):
+        older.append(batch(spark, 1), commit(1))
+    younger.append(batch(spark, 1), commit(0, 2))
+    assert opened(spark, name).last_commit() == commit(0, 2)
+
+
 def test_metadata_that_a_power_cut_has_torn_are_removed_by_hand_and_the_batch_comes_again(
     spark: SparkSession, iceberg: Iceberg, name: str
 ) -> None:
