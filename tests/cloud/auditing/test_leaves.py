@@ -80,7 +80,7 @@ def check(spark: SparkSession, events: list[Event]) -> None:
     """Compare the leaves of rows and values with those of the agent."""
     gateway = Gateway('gw-"1"\\')
     records = gateway.records(events, ACCEPTED)
-    whole = Gateway().record(events[0], ACCEPTED)  # of a gateway whose name needs no decoding of the value
+    whole = Gateway().record(Event(DEVICE, id=1), ACCEPTED)  # no text of which needs decoding of the value
     broken = replace(whole, value=whole.value[:-1] + b',"data":{"x":}}')
     sent = topic(spark, [*records, broken], ACCEPTED)
     frame = read_records(sent)
