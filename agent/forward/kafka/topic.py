@@ -73,7 +73,7 @@ class TopicWatch:
     """Reads the topic's id, and the ends of its partitions.
 
     With `reopen` a client without an answer is replaced: librdkafka queries the controller about topics, and may keep
-    waiting for a failed one although the cluster has elected another. Then each question may raise KafkaSettingsError.
+    waiting for a failed one although the cluster has elected another. Then each question may raise UnreachableError.
     """
 
     def __init__(
@@ -161,7 +161,10 @@ class TopicWatch:
     def _opened(self) -> AdminClient:
         if self._admin is None:
             assert self._reopen is not None
-            self._admin = self._reopen()
+            try:
+                self._admin = self._reopen()
+            except KafkaSettingsError as error:  # the session's start could use the settings: a file was replaced
+                raise UnreachableError(str(error)) from error
         return self._admin
 
     def _describe(self, stop: threading.Event) -> TopicDescription:

@@ -144,8 +144,8 @@ class PipelinedSession(Session):
         """Mark the acked and confirmed batches."""
         self._check()
         rewinds = self._rewind and not self._window.in_flight  # once all is confirmed
-        self._confirmation.request(self._window, at_once=at_once or rewinds)
         try:
+            self._confirmation.request(self._window, at_once=at_once or rewinds)
             confirmed = self._confirmation.poll(self._window)
         except UnreachableError as error:
             self._context.link.report_failure(error)

@@ -1,0 +1,154 @@
+"""A session whose acks wait: for a round, or for a question of its own that gets no answer."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from agent.forward.errors import KafkaSettingsError
+from agent.forward.kafka.client import LastError
+from agent.forward.kafka.health import UNREACHABLE, TopicLink
+from agent.forward.kafka.login_files import WallSteps
+from agent.forward.kafka.topic import LogEnd, TopicView, TopicWatch
+from agent.forward.modes.at_least_once import AtLeastOnce, PipelinedSession
+from agent.forward.modes.lanes import ForwardedLane
+from agent.forward.modes.oversized import Oversized
+from agent.forward.modes.session import SessionContext
+from agent.forward.receipts.round import SharedRound
+from agent.telemetry.links import LinkName, Links
+from tests.agent.forward.events import readings
+from tests.agent.forward.modes.test_in_flight import delivered
+from tests.agent.store.stores import HandClock
+from tests.support.memory_outbox import MemoryOutbox
+
+TOPIC = "AAAAAAAAAAAAAAAAAAAAAQ"
+POLL_SECONDS = 300.0
+
+
+class AckingProducer:
+    """Acks each record at the next poll, in partition 0."""
+
+    def __init__(self) -> None:
+        self._reports: deque[Any] = deque()
+        self.sent = 0
+
+    def produce(self, *arguments: Any, **_: Any) -> None:
+        self._reports.append(arguments[4])
+
+    def poll(self, _: float) -> int:
+        served = len(self._reports)
+        while self._reports:
+            self._reports.popleft()(None, delivered(0, self.sent))
+            self.sent += 1
+        return served
+
+    def purge(self) -> None:
+        self._reports.clear()
+
+    def __len__(self) -> int:
+        return len(self._reports)
+
+
+@dataclass
+class Admin:
+    """Answers each question at once: with an error where there is one."""
+
+    error: KafkaError | None = None
+    questions: int = 0
+
+    def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
+        self.questions += 1
+        return {name: self._answer(SimpleNamespace(name=name, topic_id=TOPIC)) for name in topics.topic_names}
+
+    def list_offsets(self, specs: Any, **_: Any) -> dict[Any, Future[Any]]:
+        return {place: self._answer(SimpleNamespace(offset=1_000, leader_epoch=4)) for place in specs}
+
+    def poll(self, _: float) -> int:
+        return 0
+
+    def _answer(self, value: object) -> Future[Any]:
+        future: Future[Any] = Future()
+        if self.error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(KafkaException(self.error))
+        return future
+
+
+@dataclass
+class Gateway:
+    """What a session needs, without a broker."""
+
+    admin: Admin = field(default_factory=Admin)
+    refusal: str = ""
+    """Why no client can be opened; empty where one can."""
+
+    def __post_init__(self) -> None:
+        self.clock = HandClock()
+        self.outbox = MemoryOutbox()
+        self.links = Links(self.clock)
+        self.shared = SharedRound(POLL_SECONDS)
+        self.mode = AtLeastOnce()
+        self.stop = threading.Event()
+
+    def open(self) -> AdminClient:
+        if self.refusal:
+            raise KafkaSettingsError(self.refusal)
+        return cast("AdminClient", self.admin)
+
+    def session(self) -> PipelinedSession:
+        context = SessionContext(
+            topic="t",
+            gateway="gw-1",
+            outbox=self.outbox,
+            watch=TopicWatch(self.open(), "t", LastError(), self.open),
+            link=TopicLink(self.links, ""),
+            clock=self.clock,
+            oversized=Oversized(self.outbox, self.clock, 0),
+            silence_ms=10_000,
+            shared=self.shared,
+            wall_steps=WallSteps(self.clock),
+            lane=ForwardedLane(),
+        )
+        topic = TopicView(TOPIC, {0: LogEnd(0, 4)}, 1)
+        return PipelinedSession(context, cast("Producer", AckingProducer()), LastError(), topic)
+
+    def turn(self, session: PipelinedSession) -> None:
+        """Take one turn of the session, without its wait."""
+        session._fill(self.stop)
+        session._producer.poll(0)
+        session._advance()
+
+    def send(self, session: PipelinedSession, count: int = 1) -> None:
+        """Send some events, which are acked at once."""
+        self.outbox.append(*readings(count, self.outbox.end()))
+        self.turn(session)
+
+
+@pytest.fixture
+def gateway() -> Gateway:
+    return Gateway()
+
+
+def test_acks_wait_while_login_files_are_unusable(gateway: Gateway) -> None:
+    session = gateway.session()
+    gateway.send(session)
+    gateway.refusal = "kafka.properties_file: /etc/kafka.pem cannot be read"
+    gateway.clock.pass_seconds(2 * POLL_SECONDS)
+    gateway.turn(session)
+    assert gateway.links.reports()[LinkName.KAFKA].reason == gateway.refusal
+    assert gateway.links.state(LinkName.KAFKA) == UNREACHABLE
+    gateway.send(session)
+    assert gateway.shared.acked.events == 2, "the former login still sends"
+    gateway.refusal = ""
+    gateway.clock.pass_seconds(2 * POLL_SECONDS)
+    gateway.turn(session)
+    assert gateway.outbox.new == 0
