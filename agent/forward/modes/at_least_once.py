@@ -145,7 +145,7 @@ class PipelinedSession(Session):
         self._check()
         rewinds = self._rewind and not self._window.in_flight  # once all is confirmed
         try:
-            self._confirmation.request(self._window, at_once=at_once or rewinds)
+            self._confirmation.request(self._window, soon=rewinds, at_once=at_once)
             confirmed = self._confirmation.poll(self._window)
         except UnreachableError as error:
             self._context.link.report_failure(error)

@@ -51,14 +51,17 @@ class Confirmation:
         """Whether an own request is outstanding."""
         return self._request is not None
 
-    def request(self, window: InFlightWindow, *, at_once: bool = False) -> None:
-        """Note the acked batches for the next round; query their leaders where they do not wait for one."""
+    def request(self, window: InFlightWindow, *, soon: bool = False, at_once: bool = False) -> None:
+        """Note the acked batches for the next round; query their leaders where they do not wait for one.
+
+        With `soon` they wait as if there were no rounds.
+        """
         now, patience_ms = self._clock.monotonic_ms(), CONFIRM_MS
         if self._shared is not None:
             self._shared.acked = window.noted  # only here: what is being marked stays noted until it is forwarded
             if not window.acked:
                 self._since_ms = now
-            if window.acked < CONFIRM_BATCHES:
+            if window.acked < CONFIRM_BATCHES and not soon:
                 patience_ms = self._shared.patience_ms
         if self._request is None and window.acked and (at_once or now - self._since_ms >= patience_ms):
             self._since_ms, self._has_asked = now, True

@@ -19,10 +19,12 @@ from agent.forward.kafka.health import UNREACHABLE, TopicLink
 from agent.forward.kafka.login_files import WallSteps
 from agent.forward.kafka.topic import LogEnd, TopicView, TopicWatch
 from agent.forward.modes.at_least_once import AtLeastOnce, PipelinedSession
+from agent.forward.modes.confirmation import CONFIRM_MS
 from agent.forward.modes.lanes import ForwardedLane
 from agent.forward.modes.oversized import Oversized
 from agent.forward.modes.session import SessionContext
 from agent.forward.receipts.round import SharedRound
+from agent.store.port import Batch, Offsets
 from agent.telemetry.links import LinkName, Links
 from tests.agent.forward.events import readings
 from tests.agent.forward.modes.test_in_flight import delivered
@@ -152,3 +154,23 @@ def test_acks_wait_while_login_files_are_unusable(gateway: Gateway) -> None:
     gateway.clock.pass_seconds(2 * POLL_SECONDS)
     gateway.turn(session)
     assert gateway.outbox.new == 0
+
+
+def test_returned_events_do_not_have_questions_repeated_without_pause(gateway: Gateway) -> None:
+    gateway.outbox.append(*readings(1))
+    before = Batch(1, 1, TOPIC, {0: Offsets(0, 0, 4)})
+    gateway.outbox.mark_forwarded(before)
+    session = gateway.session()
+    gateway.send(session)
+    gateway.admin.error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    gateway.outbox.return_batches([before])
+    for _ in range(100):
+        gateway.turn(session)
+        gateway.clock.pass_seconds(CONFIRM_MS / 50_000)
+    assert 1 <= gateway.admin.questions <= 3
+    gateway.admin.error = None
+    gateway.clock.pass_seconds(CONFIRM_MS / 1_000)
+    gateway.turn(session)
+    gateway.turn(session)
+    assert session._producer.sent == 2  # type: ignore[attr-defined]
+    assert gateway.outbox.new == 1, "the returned event is acked, and waits for a round"
