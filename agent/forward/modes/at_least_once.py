@@ -169,7 +169,7 @@ class PipelinedSession(Session):
         acked = self._window.noted.to
         failed = self._window.advance()
         if self._window.noted.to > acked:
-            self._context.link.report_reachable()
+            self._context.link.report_delivery()
         if failed is not None:
             self._refuse(failed)
         elif self._alone is not None and not self._window.in_flight:

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from agent.forward.errors import KafkaSettingsError
 from agent.forward.kafka.client import LastError
-from agent.forward.kafka.health import UNREACHABLE, TopicLink
+from agent.forward.kafka.health import FAILING, REACHABLE, UNREACHABLE, TopicLink
 from agent.forward.kafka.login_files import WallSteps
 from agent.forward.kafka.topic import LogEnd, TopicView, TopicWatch
 from agent.forward.modes.at_least_once import AtLeastOnce, PipelinedSession
@@ -174,3 +174,11 @@ def test_returned_events_do_not_have_questions_repeated_without_pause(gateway: G
     gateway.turn(session)
     assert session._producer.sent == 2  # type: ignore[attr-defined]
     assert gateway.outbox.new == 1, "the returned event is acked, and waits for a round"
+
+
+def test_a_link_is_as_it_should_be_once_events_are_acked_again(gateway: Gateway) -> None:
+    gateway.links.report(LinkName.KAFKA, FAILING, "a session has failed")
+    session = gateway.session()
+    gateway.send(session)
+    assert gateway.outbox.new == 1
+    assert gateway.links.state(LinkName.KAFKA) == REACHABLE
