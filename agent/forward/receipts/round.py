@@ -17,6 +17,8 @@ ROUND_SECONDS_MIN: Final = 30.0
 """Shortest time between two rounds where `receipts.poll_seconds` is longer."""
 PATIENCE_SECONDS: Final = 60.0
 """How much longer than `receipts.poll_seconds` acks wait for a round, which may fail for its group alone."""
+POLL_SECONDS_MAX: Final = 600.0
+"""The `receipts.poll_seconds` beyond which acks wait no longer: OncegateForwardingStalled counts from 900 s on."""
 MARK_SECONDS_MAX: Final = 2.0
 """How long a poll waits for the session: four times as long as that waits for an event."""
 
@@ -62,7 +64,7 @@ class SharedRound:
     """What the session and the receipts' poller of a lane hand each other, each in its thread."""
 
     def __init__(self, poll_seconds: float) -> None:
-        self.patience_ms = int((poll_seconds + PATIENCE_SECONDS) * 1000)
+        self.patience_ms = int((min(poll_seconds, POLL_SECONDS_MAX) + PATIENCE_SECONDS) * 1000)
         """How long acks wait for a round; then the session asks by itself."""
         self.acked = Acked()
         """As of now; set by the session."""

@@ -152,6 +152,13 @@ def test_what_was_returned_does_not_wait_for_a_round_before_it_is_sent_again(kaf
         wait_for_count(lambda: len(kafka.records()), 3, "the first is in the topic again")
 
 
+@pytest.mark.parametrize(("poll_seconds", "seconds"), [(30.0, 90), (300.0, 360), (3_600.0, 660)])
+def test_acks_wait_for_a_late_round_and_less_than_the_alert_of_events_that_are_not_sent(
+    poll_seconds: float, seconds: int
+) -> None:
+    assert SharedRound(poll_seconds).patience_ms == seconds * 1_000
+
+
 def test_a_long_interval_ends_once_many_events_are_acked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent.forward.receipts.poller.ROUND_SECONDS_MIN", 0.01)
     shared, settings = SharedRound(3_600.0), ReceiptSettings(poll_seconds=3_600.0)
