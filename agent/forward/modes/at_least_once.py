@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -44,20 +45,32 @@ class AtLeastOnce:
         "transactional.id": None,
     }
 
+    def __init__(self) -> None:
+        self.left: tuple[str, Sequence[InFlightBatch]] = ("", ())
+        """The topic's id of the latest session, and what that has acked and not confirmed."""
+
     def open(
         self, context: SessionContext, config: dict[str, Any], topic: TopicView, stop: threading.Event
     ) -> PipelinedSession:
-        """Implement `Mode`."""
+        """Implement `Mode`; the topic's state is later than all acks of the session before, and confirms them."""
+        (topic_id, left), self.left = self.left, ("", ())
+        if topic_id == topic.id:
+            with suppress(SessionError):  # another leader, or none: it is sent again
+                for in_flight in left:
+                    context.outbox.mark_forwarded(in_flight.batch(topic.id, topic.leader_epochs))
         errors = LastError()
-        return PipelinedSession(context, Producer({**config, "error_cb": errors}), errors, topic)
+        return PipelinedSession(context, Producer({**config, "error_cb": errors}), errors, topic, self)
 
 
 class PipelinedSession(Session):
     """Sends new events in order, several batches at a time, and marks them in order."""
 
-    def __init__(self, context: SessionContext, producer: Producer, errors: LastError, topic: TopicView) -> None:
+    def __init__(
+        self, context: SessionContext, producer: Producer, errors: LastError, topic: TopicView, mode: AtLeastOnce
+    ) -> None:
         super().__init__(context, producer, errors)
         self._topic = topic
+        self._mode = mode
         self._leader_epochs = topic.leader_epochs
         self._window = InFlightWindow(IN_FLIGHT_MAX)
         self._rewind = False
@@ -76,6 +89,7 @@ class PipelinedSession(Session):
 
     def close(self) -> None:
         self._confirmation.close()
+        self._mode.left = self._topic.id, self._window.pop_confirmed(self._window.noted.to)
         super().close()
 
     def _fill(self, stop: threading.Event) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from agent.forward.errors import KafkaSettingsError
@@ -18,6 +18,7 @@ from agent.forward.kafka.client import LastError
 from agent.forward.kafka.health import FAILING, REACHABLE, UNREACHABLE, TopicLink
 from agent.forward.kafka.login_files import WallSteps
 from agent.forward.kafka.topic import LogEnd, TopicView, TopicWatch
+from agent.forward.modes import at_least_once
 from agent.forward.modes.at_least_once import AtLeastOnce, PipelinedSession
 from agent.forward.modes.confirmation import CONFIRM_MS
 from agent.forward.modes.lanes import ForwardedLane
@@ -33,12 +34,13 @@ from tests.support.memory_outbox import MemoryOutbox
 
 TOPIC = "AAAAAAAAAAAAAAAAAAAAAQ"
 POLL_SECONDS = 300.0
+VIEW = TopicView(TOPIC, {0: LogEnd(0, 4)}, 1)
 
 
 class AckingProducer:
     """Acks each record at the next poll, in partition 0."""
 
-    def __init__(self) -> None:
+    def __init__(self, _: object) -> None:
         self._reports: deque[Any] = deque()
         self.sent = 0
 
@@ -106,7 +108,7 @@ class Gateway:
             raise KafkaSettingsError(self.refusal)
         return cast("AdminClient", self.admin)
 
-    def session(self) -> PipelinedSession:
+    def session(self, topic: TopicView = VIEW) -> PipelinedSession:
         context = SessionContext(
             topic="t",
             gateway="gw-1",
@@ -120,8 +122,7 @@ class Gateway:
             wall_steps=WallSteps(self.clock),
             lane=ForwardedLane(),
         )
-        topic = TopicView(TOPIC, {0: LogEnd(0, 4)}, 1)
-        return PipelinedSession(context, cast("Producer", AckingProducer()), LastError(), topic)
+        return self.mode.open(context, {}, topic, self.stop)
 
     def turn(self, session: PipelinedSession) -> None:
         """Take one turn of the session, without its wait."""
@@ -136,7 +137,8 @@ class Gateway:
 
 
 @pytest.fixture
-def gateway() -> Gateway:
+def gateway(monkeypatch: pytest.MonkeyPatch) -> Gateway:
+    monkeypatch.setattr(at_least_once, "Producer", AckingProducer)
     return Gateway()
 
 
@@ -182,3 +184,30 @@ def test_a_link_is_as_it_should_be_once_events_are_acked_again(gateway: Gateway)
     gateway.send(session)
     assert gateway.outbox.new == 1
     assert gateway.links.state(LinkName.KAFKA) == REACHABLE
+
+
+@pytest.mark.guarantee(4)
+def test_the_questions_before_a_sessions_first_send_confirm_what_the_former_one_has_acked(gateway: Gateway) -> None:
+    for _ in range(3):  # as where coverage is shorter than the time between two rounds
+        session = gateway.session()
+        gateway.send(session)
+        session.close()
+    gateway.session()
+    assert gateway.outbox.new == 0
+    assert [(batch.first, batch.last) for batch in gateway.outbox.forwarded()] == [(1, 1), (2, 2), (3, 3)], "each once"
+
+
+@pytest.mark.guarantee(4)
+@pytest.mark.parametrize(
+    "view",
+    [replace(VIEW, id="BAAAAAAAAAAAAAAAAAAAAQ"), replace(VIEW, ends={0: LogEnd(1, 5)}), replace(VIEW, ends={})],
+    ids=["another topic", "another leader", "no leader"],
+)
+def test_what_a_former_session_has_acked_under_another_leader_is_sent_again(gateway: Gateway, view: TopicView) -> None:
+    session = gateway.session()
+    gateway.send(session, 2)
+    session.close()
+    session = gateway.session(view)
+    assert gateway.outbox.new == 2
+    gateway.turn(session)
+    assert gateway.shared.acked.events == 2
