@@ -78,6 +78,8 @@ class PipelinedSession(Session):
         """The event that was sent alone, since it may be too large."""
         self._silence = Silence(context.clock, context.silence_ms)
         self._confirmation = Confirmation(context.watch, topic.id, context.clock, context.shared)
+        self._is_unanswered = False
+        """Whether the latest question after acks had no answer: then further acks do not make the link reachable."""
 
     def run(self, stop: threading.Event) -> None:
         while not stop.is_set():
@@ -162,10 +164,12 @@ class PipelinedSession(Session):
             self._confirmation.request(self._window, soon=rewinds, at_once=at_once)
             confirmed = self._confirmation.poll(self._window)
         except UnreachableError as error:
+            self._is_unanswered = True
             self._context.link.report_failure(error)
             return
         if confirmed is None:
             return
+        self._is_unanswered = False
         self._leader_epochs = {**self._leader_epochs, **confirmed.leader_epochs}
         outbox = self._context.outbox
         try:
@@ -182,7 +186,7 @@ class PipelinedSession(Session):
         self._errors.check()
         acked = self._window.noted.to
         failed = self._window.advance()
-        if self._window.noted.to > acked:
+        if self._window.noted.to > acked and not self._is_unanswered:
             self._context.link.report_delivery()
         if failed is not None:
             self._refuse(failed)

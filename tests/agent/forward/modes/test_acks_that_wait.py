@@ -186,6 +186,22 @@ def test_a_link_is_as_it_should_be_once_events_are_acked_again(gateway: Gateway)
     assert gateway.links.state(LinkName.KAFKA) == REACHABLE
 
 
+def test_a_link_is_not_as_it_should_be_while_acks_cannot_be_confirmed(gateway: Gateway) -> None:
+    """Else it would change with each ack and question, and no alert of a state that lasts would ever fire."""
+    session = gateway.session()
+    gateway.send(session)
+    gateway.admin.error = KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
+    for _ in range(3):
+        gateway.clock.pass_seconds(2 * POLL_SECONDS)
+        gateway.turn(session)
+        gateway.send(session)
+        assert gateway.links.state(LinkName.KAFKA) == UNREACHABLE
+    gateway.admin.error = None
+    gateway.clock.pass_seconds(2 * POLL_SECONDS)
+    gateway.turn(session)
+    assert gateway.links.state(LinkName.KAFKA) == REACHABLE
+
+
 @pytest.mark.guarantee(4)
 def test_the_questions_before_a_sessions_first_send_confirm_what_the_former_one_has_acked(gateway: Gateway) -> None:
     for _ in range(3):  # as where coverage is shorter than the time between two rounds
