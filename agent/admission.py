@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -12,6 +12,7 @@ from typing import Final
 
 from agent.clock import Clock
 from agent.config.settings import DevicesSettings
+from agent.config.ways import Via
 from agent.decode import Decoded, Rejected
 from agent.delivery import Delivery, ForeignFormat
 from contract.event import Event
@@ -120,10 +121,11 @@ def is_denial(reason: str) -> bool:
 
 
 NAMES_MAX: Final = 8_192
-"""Of devices and addresses that are remembered; one without events for `BURST_SECONDS` is as one that is forgotten."""
+"""Of devices and addresses that are remembered."""
 BURST_SECONDS: Final = 10
 """So much may come at once, and any delivery that comes after a pause."""
 
+_OF_A_BROKER: Final = (Via.MQTT, Via.ZIGBEE2MQTT)
 Name = str | tuple[str]
 """A device, or (an address,), which no device's name equals."""
 
@@ -131,12 +133,42 @@ Name = str | tuple[str]
 def _counted(delivery: Delivery, devices: Iterable[str]) -> Counter[Name]:
     """Return how many events count for each name.
 
-    A relay's address stands for many devices, as that of an MQTT broker does: only their devices count.
+    A relay's address stands for many devices, as that of an MQTT broker does: only their devices count. An address is
+    the same over all protocols.
     """
     counts: Counter[Name] = Counter(devices)
-    if not delivery.relay and delivery.via != "mqtt":
-        counts[(delivery.authenticated or delivery.sender,)] = counts.total()
+    if not delivery.relay and delivery.via not in _OF_A_BROKER:
+        counts[(delivery.authenticated or delivery.sender.rpartition("://")[2],)] = counts.total()
     return counts
+
+
+class Numbers:
+    """A number for each name, the largest of `NAMES_MAX`; any other has the largest that was forgotten.
+
+    So nobody's number becomes less by the names that others take.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[Name, float] = {}
+        self._forgotten = 0.0
+
+    def get(self, name: Name) -> float:
+        """Return the number of a name, never less than it was set to."""
+        return self._kept.get(name, self._forgotten)
+
+    def set(self, name: Name, number: float) -> None:
+        """Set a name's number, which is not less than before."""
+        self._kept[name] = number
+        if len(self._kept) > NAMES_MAX:
+            smallest = sorted(self._kept, key=self._kept.__getitem__)[: NAMES_MAX // 8]  # seldom, since it takes 2 ms
+            self._forgotten = self._kept[smallest[-1]]
+            for one in smallest:
+                del self._kept[one]
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._kept.clear()
+        self._forgotten = 0.0
 
 
 class Quota:
@@ -148,21 +180,18 @@ class Quota:
     def __init__(self, events_per_second_max: int, clock: Clock) -> None:
         self._event_ms = 1000 / events_per_second_max
         self._clock = clock
-        self._paid_until: OrderedDict[Name, float] = OrderedDict()
+        self._paid_until = Numbers()
         """Until when a name would have sent what it has, at the rate; in monotonic milliseconds."""
 
     def charge(self, delivery: Delivery, events: Sequence[Event]) -> int:
         """Count a delivery's events and return 0; or count none, and return after how many seconds they fit."""
         counts = _counted(delivery, [event.device for event in events])
         now = float(self._clock.monotonic_ms())
-        due = max(self._paid_until.get(name, now) for name in counts)
+        due = max(self._paid_until.get(name) for name in counts)
         if due - now > BURST_SECONDS * 1000:
             return ceil((due - now) / 1000) - BURST_SECONDS
         for name, count in counts.items():
-            self._paid_until[name] = max(now, self._paid_until.get(name, now)) + count * self._event_ms
-            self._paid_until.move_to_end(name)
-        while len(self._paid_until) > NAMES_MAX:
-            self._paid_until.popitem(last=False)
+            self._paid_until.set(name, max(now, self._paid_until.get(name)) + count * self._event_ms)
         return 0
 
 
@@ -187,7 +216,7 @@ class StoredShares:
         """Undelivered events that are counted here."""
         self._scale = 1.0
         """The part of all counted bytes that is undelivered."""
-        self._bytes: OrderedDict[Name, float] = OrderedDict()
+        self._bytes = Numbers()
 
     def admit(self, delivery: Delivery, events: Iterable[Event]) -> bool:
         """Whether none of the names has its share already."""
@@ -195,17 +224,14 @@ class StoredShares:
             self._looked_ms = now
             self._reduce(self._undelivered())
         most = self._bytes_max / self._scale
-        return all(self._bytes.get(name, 0) < most for name in _counted(delivery, [event.device for event in events]))
+        return all(self._bytes.get(name) < most for name in _counted(delivery, [event.device for event in events]))
 
-    def add(self, delivery: Delivery, stored: Iterable[tuple[str, int]]) -> None:
+    def add(self, delivery: Delivery, stored: Iterable[tuple[str, int]], *, has_share: bool) -> None:
         """Count what is new in the store: the device and the bytes of each event of a delivery."""
         for device, size in stored:
             self._events += 1
-            for name in _counted(delivery, [device]):
-                self._bytes[name] = self._bytes.get(name, 0) + (size + EVENT_BYTES) / self._scale
-                self._bytes.move_to_end(name)
-        while len(self._bytes) > NAMES_MAX:
-            self._bytes.popitem(last=False)
+            for name in _counted(delivery, [device]) if has_share else ():
+                self._bytes.set(name, self._bytes.get(name) + (size + EVENT_BYTES) / self._scale)
 
     def _reduce(self, undelivered: int) -> None:
         if undelivered < self._events:

@@ -157,9 +157,10 @@ class Pipeline:
                 for reject in rejects:
                     counts.rejected["denied" if is_denial(reject.reason) else "invalid"] += 1
                 self.activity.stored(delivery.via, candidates, rejects, outcome)
-                if self._shares is not None and delivery.via not in self._records_refused:
-                    new = (one for one, is_new in zip(candidates, outcome.new, strict=False) if is_new)
-                    self._shares.add(delivery, ((one.event.device, len(one.tail)) for one in new))
+            if self._shares is not None:
+                new = (one for one, is_new in zip(candidates, outcome.new, strict=False) if is_new)
+                stored = ((one.event.device, len(one.tail)) for one in new)
+                self._shares.add(delivery, stored, has_share=delivery.via not in self._records_refused)
             self.warnings.check(candidates, outcome)
             self._respond(delivery, respond, _answer(outcome, len(rejects)))
 

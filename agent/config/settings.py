@@ -117,9 +117,9 @@ class DevicesSettings:
 
     stored_bytes_max: int | None = option(
         readers.positive_size,
-        "bytes of the undelivered events of each device and of each address but those of relays, so that no host fills "
+        "bytes of the undelivered events of each device and of each address but those of relays, so that none fills "
         "the store; what exceeds is refused with 429 or 4.29, but no resend of a stored event. Not over MQTT, and from "
-        "zero at each start",
+        "zero at each start. What is delivered reduces all shares alike. On the disk they take up to twice as much",
         default=None,
     )
 

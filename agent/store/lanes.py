@@ -188,15 +188,16 @@ class JoinedOutcome:
 
     def _join(self) -> Outcome:
         outcomes = [self._outcomes[part] for part in range(len(self._places))]
-        refused = [outcome for outcome in outcomes if outcome.refusal]
-        if refused:
-            return max(refused, key=lambda outcome: outcome.retry_seconds)
         count = len(self._submission.candidates)
         fingerprints, new = [b""] * count, [False] * count
         for places, outcome in zip(self._places, outcomes, strict=True):
             for at, place in enumerate(places):
-                fingerprints[place] = outcome.fingerprints[at]
+                fingerprints[place] = b"" if outcome.refusal else outcome.fingerprints[at]
                 new[place] = bool(outcome.new) and outcome.new[at]
+        refused = [outcome for outcome in outcomes if outcome.refusal]
+        if refused:
+            worst = max(refused, key=lambda outcome: outcome.retry_seconds)
+            return Outcome(refusal=worst.refusal, retry_seconds=worst.retry_seconds, new=tuple(new))
         suspected = [fingerprint for outcome in outcomes for fingerprint in outcome.suspected]
         accepted = sum(outcome.accepted for outcome in outcomes)
         duplicates = sum(outcome.duplicates for outcome in outcomes)

@@ -125,7 +125,7 @@ class Outcome:
     duplicates: int
     fingerprints: tuple[bytes, ...]
     new: tuple[bool, ...]
-    """Whether the event of each fingerprint is new; where empty, all are duplicates."""
+    """Whether each event is new, and stored even with `refusal`, where another lane refuses; where empty, none is."""
     suspected: tuple[bytes, ...]
     """The fingerprints of new events that name an earlier one in `possible_duplicate_of`."""
     refusal: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count as numbers
+from itertools import islice
 
 import pytest
 from hypothesis import given
@@ -33,11 +34,16 @@ class Intake:
         self.rejected: list[str] = []
         self.fingerprints = set[bytes | None]()
         self.undelivered = 0
+        self.refuses_last = False
+        """Whether there is no space for the last event of a body, which is in another lane than the others."""
 
     def submit(self, submission: Submission) -> None:
         new = tuple(one.fingerprint not in self.fingerprints for one in submission.candidates)
         if submission.refusal and any(new):
             submission.done(Outcome(refusal=submission.refusal, retry_seconds=60))
+            return
+        if self.refuses_last:
+            submission.done(Outcome(refusal="full", retry_seconds=60, new=(*new[:-1], False)))
             return
         self.rejected += [reject.reason for reject in submission.rejects]
         self.fingerprints.update(one.fingerprint for one in submission.candidates)
@@ -63,10 +69,16 @@ class Gateway:
         id_: int | None = None,
     ) -> Answer | None:
         """Send events; return the refusal, None where they are stored."""
-        event = json.dumps({"device": device, "data": {"n": 1}} | ({} if id_ is None else {"id": id_}))
+        event = {"device": device, "data": {"n": 1}} | ({} if id_ is None else {"id": id_})
+        return self.refusal_of([event] * count, sender, via, relay=relay)
+
+    def refusal_of(
+        self, events: Sequence[Mapping[str, object]], sender: str, via: str = "http", *, relay: bool = False
+    ) -> Answer | None:
+        """Send a body of events; return the refusal, None where they are stored."""
         answers: list[Answer] = []
         authenticated = "urn:relay" if relay else None
-        body = f"[{','.join([event] * count)}]".encode()
+        body = json.dumps(events).encode()
         self.pipeline.receive(Delivery(body, Media.JSON, via, sender, authenticated, relay=relay), answers.append)
         return None if answers[0].status is Status.DURABLE and not answers[0].reason else answers[0]
 
@@ -116,7 +128,14 @@ def test_a_share_is_of_one_device_and_address_and_an_address_of_many_devices_has
 def test_a_device_that_is_named_as_an_address_takes_nothing_of_its_share() -> None:
     gateway = Gateway()
     assert gateway.refusal("[::1]", "[::2]", BODY_EVENTS_MAX) is None
-    assert gateway.refusal("urn:a", "[::1]") is None
+    assert gateway.refusal("http://[::1]", "http://[::1]", BODY_EVENTS_MAX, "zigbee2mqtt") is None
+    assert gateway.refusal("urn:a", "http://[::1]") is None
+
+
+def test_an_address_has_one_share_over_all_protocols() -> None:
+    gateway = Gateway()
+    assert gateway.refusal("urn:a", "coap://[::1]", BODY_EVENTS_MAX, "coap") is None
+    assert gateway.refusal("urn:b", "http://[::1]") is not None
 
 
 def test_names_are_bounded() -> None:
@@ -130,6 +149,23 @@ def test_names_are_bounded() -> None:
 STORED_BYTES_MAX = 2_000
 EVENT_BYTES = 220
 """More than what one of the events here takes."""
+
+
+@pytest.mark.guarantee(6)
+@pytest.mark.parametrize(
+    "devices", [DevicesSettings(events_per_second_max=RATE), DevicesSettings(stored_bytes_max=STORED_BYTES_MAX)]
+)
+def test_nobody_is_forgotten_for_the_number_of_names_that_follow_and_who_comes_then_has_a_share(
+    devices: DevicesSettings,
+) -> None:
+    gateway, ids = Gateway(devices), numbers()
+    assert gateway.refusal_of([{"device": "urn:a", "id": id_} for id_ in islice(ids, BODY_EVENTS_MAX)], "[::1]") is None
+    for address in range(3 * NAMES_MAX // BODY_EVENTS_MAX):
+        body = [{"device": f"urn:{id_}", "id": id_} for id_ in islice(ids, BODY_EVENTS_MAX)]
+        assert gateway.refusal_of(body, f"[::2:{address}]") is None
+    assert gateway.refusal("urn:b", "[::1]", id_=-1) is not None
+    assert gateway.refusal("urn:a", "[::3]", id_=-2) is not None
+    assert gateway.refusal("urn:c", "[::3]", id_=-3) is None
 
 
 @pytest.mark.guarantee(6)
@@ -169,3 +205,23 @@ def test_a_share_of_the_store_grows_with_what_is_delivered_and_is_not_that_of_re
     assert fill("urn:c", "[::9]", relay=True) == fill("urn:d", "[::9]", relay=True) > whole // 2
     for _ in range(2 * whole):
         assert gateway.refusal("urn:e", "[::7]", via="mqtt", id_=next(ids)) is None
+
+
+def test_what_waits_of_mqtt_counts_for_nobody_whose_events_are_delivered() -> None:
+    gateway, ids = Gateway(DevicesSettings(stored_bytes_max=STORED_BYTES_MAX)), numbers()
+    for _ in range(10 * STORED_BYTES_MAX // EVENT_BYTES):
+        for _ in range(20):
+            assert gateway.refusal("urn:e", "[::7]", via="mqtt", id_=next(ids)) is None
+        assert gateway.refusal("urn:a", "[::1]", id_=next(ids)) is None
+        gateway.intake.undelivered = 20
+        gateway.clock.pass_seconds(1)
+
+
+def test_of_a_body_whose_other_events_a_full_lane_refuses_what_is_stored_counts() -> None:
+    gateway, ids = Gateway(DevicesSettings(stored_bytes_max=STORED_BYTES_MAX)), numbers()
+    gateway.intake.refuses_last = True
+    refused = [
+        gateway.refusal_of([{"device": "urn:a", "id": next(ids)} for _ in range(2)], "[::1]")
+        for _ in range(STORED_BYTES_MAX // 100)
+    ]
+    assert [one and one.status for one in (refused[0], refused[-1])] == [Status.UNAVAILABLE, Status.TOO_MANY]

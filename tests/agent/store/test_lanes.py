@@ -138,6 +138,7 @@ async def test_a_delivery_of_which_one_part_is_refused_is_refused_and_its_resend
         refused = await accept(stores.intake, clock, OTHER, replace(ALARM, id=30), NAMELESS, NAMELESS_ALARM, key=KEY)
         assert refused.refusal.startswith("the store cannot write")
         assert (refused.accepted, refused.retry_seconds > 0) == (0, True)
+        assert refused.new == (True, False, True, False), "what is stored all the same"
         assert "cannot write" in stores.trouble()
         faulty.fault = ""
         again = await accept(stores.intake, clock, OTHER, replace(ALARM, id=30), NAMELESS, NAMELESS_ALARM, key=KEY)
