@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ pytestmark = [
 INCLUDED = "gcc,libc6-dev,libcoap3-dev,pkgconf,micropython"
 PLAIN, PROTECTED, PYTHON = "urn:kit:libcoap", "urn:dev:mac:00158d0001a2b3c4", "urn:kit:micropython"
 WAKINGS, CUTS = 40, 8
+CONFIRMABLE = 0
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +83,37 @@ async def test_the_sensor_with_libcoap_loses_and_doubles_nothing(
     assert len(account.measured) >= WAKINGS - CUTS
     assert lost > CUTS
     wakings.judge(account, configuration, device)
+
+
+class Stranger(asyncio.DatagramProtocol):
+    """Answers each confirmable request with a code, without OSCORE, as whoever hears the link could."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        self.answered = 0
+
+    def connection_made(self, transport: asyncio.DatagramTransport) -> None:  # type: ignore[override]
+        self.transport = transport
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        token_length = data[0] & 0x0F
+        if data[0] >> 4 & 0b11 == CONFIRMABLE and data[1]:
+            self.answered += 1
+            self.transport.sendto(bytes([0x60 | token_length, self.code]) + data[2 : 4 + token_length], addr)
+
+
+@pytest.mark.parametrize("code", [0x80, 0x82])
+async def test_the_sensor_with_libcoap_keeps_under_oscore_what_a_stranger_refuses(root: roots.Root, code: int) -> None:
+    (oscore,) = blocks(ROOT / "docs" / "oscore.md", "oscore")
+    root.path("/kits/libcoap/any.conf").write_text(oscore)
+    transport, stranger = await asyncio.get_running_loop().create_datagram_endpoint(
+        lambda: Stranger(code), (wakings.HOST, 0)
+    )
+    port = transport.get_extra_info("sockname")[1]
+    command = in_root(root, "/kits/libcoap", f"./sensor {wakings.HOST} {port} {PROTECTED} of-{code} any.conf")
+    said, _ = await wakings.wake(command, root.folder)
+    transport.close()
+    assert (said, stranger.answered) == ("measured 1 1\nwaiting 1\n", 1)
 
 
 async def test_the_sensor_on_the_unix_port_of_micropython_loses_and_doubles_nothing(
