@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from agent.log_pairs import pairs
 from agent.terminal import printable
@@ -45,6 +46,10 @@ class SafeFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # the library's name
         """Return the message in one line."""
         return printable(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802  # the library's name
+        """Return a traceback, indented: what a sender said in it begins no line of the log."""
+        return "  " + super().formatException(ei).replace("\n", "\n  ")
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the message, and the traceback where there is one."""

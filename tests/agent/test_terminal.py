@@ -109,7 +109,7 @@ def test_any_text_becomes_printable_and_any_object_stays_what_it_is(text: str) -
 @pytest.mark.guarantee(6)
 def test_a_line_of_the_log_obeys_nobody_and_a_traceback_keeps_its_lines() -> None:
     try:
-        raise ValueError(f"said {SIGNS}")
+        raise ValueError(f"said {SIGNS}\n2026-11-29 12:00:00 INFO agent=ready")
     except ValueError:
         record = logging.LogRecord("agent.x", logging.ERROR, "x.py", 7, "said=%s", (f"x{SIGNS}",), sys.exc_info())
     text = SafeFormatter("%(message)s").format(record)
@@ -117,4 +117,5 @@ def test_a_line_of_the_log_obeys_nobody_and_a_traceback_keeps_its_lines() -> Non
     first, *others = text.splitlines()
     assert first.startswith("said=x")
     assert "\\x1b" in first
-    assert "Traceback (most recent call last):" in others
+    assert "  Traceback (most recent call last):" in others
+    assert [line for line in others if not line.startswith("  ")] == [], "a text begins no line of the log"
