@@ -160,7 +160,7 @@ class Numbers:
         """Set a name's number, which is not less than before."""
         self._kept[name] = number
         if len(self._kept) > NAMES_MAX:
-            smallest = sorted(self._kept, key=self._kept.__getitem__)[: NAMES_MAX // 8]  # seldom, since it takes 2 ms
+            smallest = sorted(self._kept, key=self._kept.__getitem__)[: NAMES_MAX // 8]  # so many, as it takes ms
             self._forgotten = self._kept[smallest[-1]]
             for one in smallest:
                 del self._kept[one]
