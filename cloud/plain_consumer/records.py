@@ -190,8 +190,8 @@ def _reason(key: bytes | None, value: bytes | None, said: _Headers) -> Reason | 
         return Reason.SHARED
     if value is None or not _value_is_whole(value, said.id or b""):
         return Reason.VALUE
-    is_bound = said.shared.decode() != SharedDay.TIME or _moment(said.bound) == said.event_time
-    return None if is_bound and _value_says_the_same(key, value, said) else Reason.CONTRADICTION
+    is_true = _value_says_the_same(key, value, said) and _value_has_the_times(value, said)
+    return None if is_true else Reason.CONTRADICTION
 
 
 def _headers_are_ours(key: bytes, said: _Headers) -> bool:
@@ -226,6 +226,14 @@ def _value_says_the_same(key: bytes, value: bytes, said: _Headers) -> bool:
     entries = _entries(value.decode())
     names = {"gateway": said.gateway, "epoch": said.epoch, "sequence": said.sequence, "device": key, "type": type_}
     return all((_string(entries.get(name)) or "").encode(errors="replace") == word for name, word in names.items())
+
+
+def _value_has_the_times(value: bytes, said: _Headers) -> bool:
+    """Whether the times that say where duplicates are, are those of statement and value."""
+    if b',"received":%b,' % said.words[3] not in value:
+        return False
+    is_bound = _moment(said.bound) == said.event_time and b',"time":%b,' % said.bound in value
+    return said.shared.decode() != SharedDay.TIME or is_bound
 
 
 def _entries(text: str) -> dict[str, Any]:

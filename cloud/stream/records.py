@@ -215,7 +215,7 @@ def _reason() -> Column:
         Reason.CLOCK: F.col("clock").isin([clock.value for clock in ClockTrust]),
         Reason.SHARED: F.col("shared").isin([shared.value for shared in SharedDay]),
         Reason.VALUE: _value_is_whole(),
-        Reason.CONTRADICTION: _value_says_the_same() & _time_is_bound(),
+        Reason.CONTRADICTION: _value_says_the_same() & _value_has_the_times(),
     }
     failed = [F.when(~F.coalesce(check, F.lit(False)), F.lit(reason.value)) for reason, check in checks.items()]
     return F.coalesce(*failed)
@@ -276,9 +276,18 @@ def _value_says_the_same() -> Column:
     return is_same | (said == F.struct("gateway", "epoch", "sequence", device.alias("device"), type_.alias("type")))
 
 
-def _time_is_bound() -> Column:
-    """Whether a time that says where duplicates are is that of the statement, which a MAC covers, unlike `ce_time`."""
-    return (F.col("shared") != SharedDay.TIME.value) | (F.col("bound") == F.col("event_time"))
+def _value_has_the_times() -> Column:
+    """Whether the times that say where duplicates are, are those of statement and value: a MAC covers no `ce_time`.
+
+    A record sent again with later times would be taken for fresh, and be in the table twice.
+    """
+
+    def has(name: str, milliseconds: Column) -> Column:
+        entry = F.concat(F.lit(f',"{name}":'), milliseconds, F.lit(","))
+        return F.contains("value", entry.cast("binary"))
+
+    is_bound = (F.col("bound") == F.col("event_time")) & has("time", F.col("bound_text"))
+    return has("received", F.get("words", 3)) & ((F.col("shared") != SharedDay.TIME.value) | is_bound)
 
 
 def _bound_is_implied() -> Column:
