@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CONFIRM_MS: Final = 1_000
 """Shortest time between two requests: acks that arrive meanwhile share the next answer."""
-CONFIRM_BATCHES: Final = 100
+CONFIRM_BATCHES: Final = 500
 """Acked batches that do not wait for a shared round, so that the window never waits for a confirmation."""
 
 
