@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
 from agent.config.settings import KafkaSettings
 from agent.forward.errors import UnreachableError, UnsupportedError
-from agent.forward.kafka.client import REQUEST_SECONDS_MAX, LastError, code_of, describe, open_admin, wait_for
+from agent.forward.kafka.client import OPENING_SECONDS_MAX, LastError, code_of, describe, open_admin, wait_for
 from agent.forward.kafka.connect import check_reachable
 from agent.forward.kafka.topic import admin_command, create_command, topic_id
 from agent.status import GatewayStatus
@@ -56,7 +56,7 @@ def check_broker(connection: KafkaConnection) -> tuple[Finding, TopicDescription
     except UnreachableError as error:
         return wrong("broker", str(error), "check kafka.bootstrap_servers, network and firewall"), None
     question = connection.admin.describe_topics(
-        TopicCollection([settings.topic]), include_authorized_operations=True, request_timeout=REQUEST_SECONDS_MAX
+        TopicCollection([settings.topic]), include_authorized_operations=True, request_timeout=OPENING_SECONDS_MAX
     )[settings.topic]
     try:
         topic = wait_for(question, threading.Event())
@@ -72,7 +72,7 @@ def check_broker(connection: KafkaConnection) -> tuple[Finding, TopicDescription
 def _unreached(connection: KafkaConnection, error: KafkaException) -> Finding:
     settings = connection.settings
     if code_of(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
-        hint = create_command(settings, len(connection.admin.list_topics(timeout=REQUEST_SECONDS_MAX).brokers))
+        hint = create_command(settings, len(connection.admin.list_topics(timeout=OPENING_SECONDS_MAX).brokers))
         return wrong("topic", f"topic {settings.topic} does not exist, or the agent may not describe it", hint)
     if code_of(error) == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         return wrong(
@@ -97,7 +97,7 @@ _EXPIRY: Final = (
 def count_brokers(connection: KafkaConnection) -> int:
     """Return how many brokers the cluster has; 0 where that is unknown."""
     try:
-        return len(connection.admin.list_topics(connection.settings.topic, REQUEST_SECONDS_MAX).brokers)
+        return len(connection.admin.list_topics(connection.settings.topic, OPENING_SECONDS_MAX).brokers)
     except KafkaException:
         return 0
 
@@ -137,7 +137,7 @@ def check_topic(connection: KafkaConnection, topic: TopicDescription) -> Iterato
     replicas = min(len(partition.replicas) for partition in topic.partitions)
     yield from check_layout(len(topic.partitions), replicas)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic.name)
-    question = connection.admin.describe_configs([resource], request_timeout=REQUEST_SECONDS_MAX)[resource]
+    question = connection.admin.describe_configs([resource], request_timeout=OPENING_SECONDS_MAX)[resource]
     try:
         entries = wait_for(question, threading.Event())
     except KafkaException as error:

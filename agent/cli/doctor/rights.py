@@ -21,7 +21,7 @@ from agent.cli.doctor.kafka import KafkaConnection
 from agent.config.settings import KafkaSettings
 from agent.forward.forwarder import mode_of, transactional_id
 from agent.forward.kafka.client import (
-    REQUEST_SECONDS_MAX,
+    OPENING_SECONDS_MAX,
     answer_deadline,
     code_of,
     describe,
@@ -51,7 +51,7 @@ def check_excess(
     """Report rights that the agent does not need; `group` is that of the receipts."""
     try:
         question = connection.admin.describe_cluster(
-            include_authorized_operations=True, request_timeout=REQUEST_SECONDS_MAX
+            include_authorized_operations=True, request_timeout=OPENING_SECONDS_MAX
         )
         if AclOperation.ALTER in (wait_for(question, threading.Event()).authorized_operations or ()):
             # The right to grant all others; it includes Describe, without which brokers state nothing of the cluster.
@@ -76,12 +76,12 @@ def _excess(stated: Iterable[Enum] | None, needed: Collection[Enum]) -> str:
 def _topics(admin: AdminClient, topic: TopicDescription) -> Iterator[Finding]:
     if excess := _excess(topic.authorized_operations, _ON_TOPIC):
         yield warning(_CHECK, f"topic {topic.name}: this login has {excess}", f"take it away: {_PAGE}")
-    visible = admin.list_topics(timeout=REQUEST_SECONDS_MAX).topics
+    visible = admin.list_topics(timeout=OPENING_SECONDS_MAX).topics
     others = sorted(name for name in visible if name != topic.name)[:_ASKED_MAX]
     if not others:
         return
     questions = admin.describe_topics(
-        TopicCollection(others), include_authorized_operations=True, request_timeout=REQUEST_SECONDS_MAX
+        TopicCollection(others), include_authorized_operations=True, request_timeout=OPENING_SECONDS_MAX
     )
     deadline = answer_deadline()
     rights = {
@@ -101,7 +101,7 @@ def _receipts(admin: AdminClient, group: str) -> Iterator[Finding]:
 
 def _foreign_groups(admin: AdminClient, gateway: str, lanes: Iterable[str]) -> Iterator[Finding]:
     """Report that the login may act as other gateways, by the groups of these that it sees, and by a prefix."""
-    question = admin.list_consumer_groups(request_timeout=REQUEST_SECONDS_MAX)
+    question = admin.list_consumer_groups(request_timeout=OPENING_SECONDS_MAX)
     visible = {one.group_id for one in wait_for(question, threading.Event()).valid or ()}
     own = {GROUP_PREFIX + transactional_id(gateway, lane) for lane in ("", *lanes)}
     others = sorted(name for name in visible - own if name.startswith(GROUP_PREFIX))[:_ASKED_MAX]
@@ -142,7 +142,7 @@ def read_group_rights(admin: AdminClient, group: str) -> frozenset[AclOperation]
 
     Raise KafkaException where no broker answers.
     """
-    deadline = time.monotonic() + REQUEST_SECONDS_MAX
+    deadline = time.monotonic() + OPENING_SECONDS_MAX
     while True:
         try:
             return _ask(admin, group)
@@ -156,7 +156,7 @@ def read_group_rights(admin: AdminClient, group: str) -> frozenset[AclOperation]
 
 def _ask(admin: AdminClient, group: str) -> frozenset[AclOperation] | None:
     question = admin.describe_consumer_groups(
-        [group], include_authorized_operations=True, request_timeout=REQUEST_SECONDS_MAX
+        [group], include_authorized_operations=True, request_timeout=OPENING_SECONDS_MAX
     )[group]
     stated = wait_for(question, threading.Event()).authorized_operations
     return frozenset(stated) if stated else None  # without any right there is an error
@@ -210,7 +210,7 @@ def _is_refused(settings: KafkaSettings, name: str) -> KafkaException | None:
     config = producer_config(settings, mode_of(settings, name).fixed)
     producer = Producer({**config, "transaction.timeout.ms": str(_REFUSED_MS)}, logger=silent)
     try:
-        producer.init_transactions(REQUEST_SECONDS_MAX)
+        producer.init_transactions(OPENING_SECONDS_MAX)
     except KafkaException as error:
         return None if code_of(error) == KafkaError.INVALID_TRANSACTION_TIMEOUT else error
     return None

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from agent.config.settings import KafkaSettings
 from agent.forward.errors import KafkaSettingsError, TopicMissingError, UnreachableError, UnsupportedError
 from agent.forward.kafka.client import (
+    OPENING_SECONDS_MAX,
     REQUEST_SECONDS_MAX,
     LastError,
     answer_deadline,
@@ -84,6 +85,7 @@ class TopicWatch:
         reopen: Callable[[], AdminClient] | None = None,
     ) -> None:
         self._admin: AdminClient | None = admin
+        self._has_answered = False
         self._reopen = reopen
         self._name = name
         self._last_error = last_error
@@ -91,7 +93,7 @@ class TopicWatch:
     def request(self) -> Future[TopicDescription]:
         """Request the topic's description; the answer is as of some time after this call."""
         topics_of = TopicCollection([self._name])
-        return self._opened().describe_topics(topics_of, request_timeout=REQUEST_SECONDS_MAX)[self._name]
+        return self._opened().describe_topics(topics_of, request_timeout=self._seconds_max)[self._name]
 
     def read_id(self, stop: threading.Event) -> str:
         """Return the topic's id; raise UnreachableError, TopicMissingError or UnsupportedError."""
@@ -121,6 +123,7 @@ class TopicWatch:
                 without_epoch += 1
             else:
                 ends[partition] = end
+        self._has_answered |= bool(ends)
         if without_epoch and not ends:
             raise UnsupportedError(
                 f"topic {self._name}: this Kafka service has no leader epochs (KIP-320), without which a "
@@ -137,7 +140,7 @@ class TopicWatch:
         if not specs:
             return {}
         isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
-        futures = self._opened().list_offsets(specs, isolation_level=isolation, request_timeout=REQUEST_SECONDS_MAX)
+        futures = self._opened().list_offsets(specs, isolation_level=isolation, request_timeout=self._seconds_max)
         return {partition.partition: future for partition, future in futures.items()}
 
     def serve(self) -> None:
@@ -148,7 +151,7 @@ class TopicWatch:
     def release(self) -> None:
         """Close the client until the next question, where it can be opened again."""
         if self._reopen is not None:
-            self._admin = None
+            self._admin, self._has_answered = None, False
 
     def explain(self, error: KafkaException) -> TopicMissingError | UnreachableError:
         """Return the error class for an error: a missing topic, or a broker that does not answer."""
@@ -170,9 +173,15 @@ class TopicWatch:
     def _describe(self, stop: threading.Event) -> TopicDescription:
         description = self.request()
         try:
-            return wait_for(description, stop)
+            answer = wait_for(description, stop)
         except KafkaException as error:
             raise self.explain(error) from error
+        self._has_answered = True
+        return answer
+
+    @property
+    def _seconds_max(self) -> float:
+        return REQUEST_SECONDS_MAX if self._has_answered else OPENING_SECONDS_MAX
 
 
 def log_end(answer: ListOffsetsResultInfo) -> LogEnd | None:

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from agent.config.settings import KafkaSettings
 from agent.forward.errors import ClonedError, SessionError, TopicReplacedError, UnreachableError
 from agent.forward.kafka.attempt import close
-from agent.forward.kafka.client import LastError, open_reader, raw_metadata
+from agent.forward.kafka.client import OPENING_SECONDS_MAX, LastError, open_reader, raw_metadata
 from agent.forward.kafka.health import Silence
 from agent.forward.kafka.topic import TopicView, leader_epochs
 from agent.forward.modes.in_flight import InFlightBatch
@@ -32,7 +32,6 @@ from agent.forward.modes.transaction import GROUP_PREFIX, Intent, Marker, parse_
 from agent.forward.modes.transactional import (
     HELD_BACK,
     MARKER_PARTITION,
-    STEP_SECONDS_MAX,
     TransactionalProducer,
     await_stable,
     end_seconds_max,
@@ -88,8 +87,10 @@ class ExactlyOnce:
         """Implement `Mode`."""
         errors = LastError()
         producer = Producer({**config, "error_cb": errors})
-        step(lambda: producer.init_transactions(STEP_SECONDS_MAX), "init_transactions", errors, stop)
-        marker, group = step(lambda: self._look_up(context.topic, errors), "the marker's look-up", errors, stop)
+        register = partial(producer.init_transactions, OPENING_SECONDS_MAX)
+        look_up = partial(self._look_up, context.topic, errors)
+        step(register, "init_transactions", errors, stop, OPENING_SECONDS_MAX)
+        marker, group = step(look_up, "the marker's look-up", errors, stop, OPENING_SECONDS_MAX)
         transactional = TransactionalProducer(producer, errors, group, end_seconds_max(config))
         intent = read_intent(context.outbox.fact(TRANSACTION_INTENT))
         on_disk = int(context.outbox.fact(TRANSACTION_SETTLED) or 0)
@@ -109,7 +110,7 @@ class ExactlyOnce:
     def _look_up(self, topic: str, errors: LastError) -> tuple[Marker | None, object]:
         """Read the marker, with a new client: one that has lost a coordinator may never find another."""
         with closing(open_reader(self._settings, self._group, errors, unstable=True)) as reader:
-            answer = reader.committed([TopicPartition(topic, MARKER_PARTITION)], timeout=STEP_SECONDS_MAX)[0]
+            answer = reader.committed([TopicPartition(topic, MARKER_PARTITION)], timeout=OPENING_SECONDS_MAX)[0]
             if answer.error is not None:
                 raise KafkaException(answer.error)
             marker = parse_marker(raw_metadata(answer)) if answer.offset >= 0 else None

@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from agent.forward.errors import SessionError, UnreachableError
 from agent.forward.kafka.attempt import attempt
-from agent.forward.kafka.client import REQUEST_SECONDS_MAX, LastError, describe
+from agent.forward.kafka.client import LastError, describe
 from agent.forward.kafka.record import encode
 from agent.forward.kafka.topic import LogEnd
 from agent.forward.modes.session import BATCH_BYTES_MAX, SessionContext, hand_over
@@ -29,7 +29,7 @@ from agent.forward.modes.transaction import Intent, Marker
 from agent.forward.receipts.group_offsets import read_labels
 from agent.store.port import Batch, Outbox, StoredEvent
 
-STEP_SECONDS_MAX: Final = REQUEST_SECONDS_MAX
+STEP_SECONDS_MAX: Final = 12.0
 """How long one call may take before its producer is abandoned."""
 END_SHARE: Final = 0.9
 """How much of the client's time limit of a request the end of a transaction may take."""

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from agent.forward.errors import UnreachableError
 from agent.forward.kafka.attempt import attempt
 from agent.forward.kafka.client import (
+    OPENING_SECONDS_MAX,
     REQUEST_SECONDS_MAX,
     STOP_POLL_SECONDS,
     LastError,
@@ -28,7 +29,7 @@ from contract.record import STATEMENT, read_stated_label
 
 RETRY_SECONDS: Final = 0.02
 """Time between two polls for a record."""
-REQUEST_SECONDS = 10.0
+REQUEST_SECONDS = 5.0
 """Time limit of one request for the group's offsets: a later answer is lost."""
 
 NO_LABEL: Final = RecordLabel("", "", 0)
@@ -58,6 +59,7 @@ class GroupOffsets:
         self._consumer = consumer
         self._topic = topic
         self._watch = TopicWatch(admin, topic, last_error)
+        self._has_answered = False
 
     def read_view(self, partitions: Iterable[int], stop: threading.Event) -> View:
         """Return the view of some partitions; raise UnreachableError or TopicMissingError.
@@ -77,16 +79,18 @@ class GroupOffsets:
     def _committed(self, partitions: list[int], stop: threading.Event) -> dict[int, TopicPartition]:
         """Return the group's offsets, without those of an open transaction."""
         question = [TopicPartition(self._topic, number) for number in partitions]
-        deadline = time.monotonic() + REQUEST_SECONDS_MAX
+        seconds_max = REQUEST_SECONDS_MAX if self._has_answered else OPENING_SECONDS_MAX
+        deadline = time.monotonic() + seconds_max
         while not stop.is_set():
             try:
                 ask = partial(self._consumer.committed, question, timeout=REQUEST_SECONDS)
-                answer = attempt(ask, REQUEST_SECONDS_MAX, stop, "the group's offsets")
+                answer = attempt(ask, seconds_max, stop, "the group's offsets")
             except KafkaException as error:
                 if code_of(error) not in _RETRY_CODES or time.monotonic() > deadline:
                     raise
                 stop.wait(STOP_POLL_SECONDS)
             else:
+                self._has_answered = True
                 return {offset.partition: offset for offset in answer if offset.error is None}
         raise UnreachableError("the agent stops")
 

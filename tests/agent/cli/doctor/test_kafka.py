@@ -359,7 +359,7 @@ def test_a_group_without_a_coordinator_is_not_checked_and_no_right_is_named(monk
     def answer(*_: object) -> None:
         raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))
 
-    monkeypatch.setattr(rights, "REQUEST_SECONDS_MAX", -1.0)
+    monkeypatch.setattr(rights, "OPENING_SECONDS_MAX", -1.0)
     monkeypatch.setattr(rights, "_ask", answer)
     finding = rights._refusal_of_group(KafkaConnection.open(KafkaSettings("127.0.0.1:1")), "gw1")
     assert finding is not None

@@ -213,7 +213,7 @@ def test_the_partitions_ends_are_waited_for_together(
     """Where the wall clock was set back during the request, the client itself does not end it."""
     limit = 1.0
     monkeypatch.setattr(client, "ANSWER_SECONDS_MAX", limit)
-    monkeypatch.setattr(topic, "REQUEST_SECONDS_MAX", 60.0)
+    monkeypatch.setattr(topic, "OPENING_SECONDS_MAX", 60.0)
     looked = TopicWatch(open_admin(kafka.settings(), LastError()), kafka.topic, LastError())
     broker.pause()
     begin = time.monotonic()
