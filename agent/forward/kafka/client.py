@@ -58,11 +58,6 @@ _PRODUCER: Final[Mapping[str, str]] = {
     "allow.auto.create.topics": "false",
 }
 
-_QUESTIONS: Final[Mapping[str, str]] = {
-    # A question looks the leaders up where it needs them: each look-up between two of them costs up to 2.5 kB.
-    "topic.metadata.refresh.interval.ms": "-1",
-}
-"""Of the clients that send no events."""
 _SMALL: Final[Mapping[str, str]] = {
     "queued.max.messages.kbytes": "1024",  # it reads single records, and must not hold the whole log for one
     "fetch.message.max.bytes": "65536",
@@ -183,7 +178,7 @@ def _open(
     reports = {} if uplink is None else uplink.statistics()
     servers = {"bootstrap.servers": settings.bootstrap_servers}
     try:
-        return client({**_CLIENT, **_QUESTIONS, **given, **servers, **own, **reports, "error_cb": last_error})
+        return client({**_CLIENT, **given, **servers, **own, **reports, "error_cb": last_error})
     except KafkaException as error:
         raise _refused(given, error) from error
 
