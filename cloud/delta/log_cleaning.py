@@ -68,8 +68,8 @@ def clean_log(spark: SparkSession, path: str) -> None:
     """
     try:
         log = jvm.delta_log(spark, path)
-        retention = jvm.java_class(spark, "scala.Option").empty()  # the table's own
+        none = jvm.java_class(spark, "scala.Option").empty()  # no catalog, and the table's own retention
         minutes = jvm.java_class(spark, "org.apache.spark.sql.delta.TruncationGranularity").MINUTE()
-        log.cleanUpExpiredLogs(log.unsafeVolatileSnapshot(), retention, minutes)
+        log.cleanUpExpiredLogs(log.unsafeVolatileSnapshot(), none, none, minutes)
     except jvm.FAILURES as error:
         logger.warning("table=%s stage=clean-log error=%r hint='a longer log makes commits slower'", path, str(error))
