@@ -74,5 +74,5 @@ def test_an_audit_that_was_killed_between_its_tables_on_the_server_is_whole_the_
     whole = cloud.audit()
     assert wait_for_end(whole, AUDIT_SECONDS_MAX) == 0, whole.log_tail()
     assert "Every label is accounted for." in whole.log()
-    assert "accepted 30, duplicate 10; read now: 40 offsets" in whole.log()
+    assert "read now: 40 offsets\nlabels: accepted 30, duplicate 10" in whole.log()
     assert len(cloud.delta_rows(f"{AUDIT}/audit_duplicates")) == 10
