@@ -20,11 +20,11 @@ from agent.forward.kafka.login_files import WallSteps
 from agent.forward.kafka.topic import LogEnd, TopicView, TopicWatch
 from agent.forward.modes import at_least_once
 from agent.forward.modes.at_least_once import AtLeastOnce, PipelinedSession
-from agent.forward.modes.confirmation import CONFIRM_MS
+from agent.forward.modes.confirmation import CONFIRM_BATCHES, CONFIRM_MS
 from agent.forward.modes.lanes import ForwardedLane
 from agent.forward.modes.oversized import Oversized
 from agent.forward.modes.session import SessionContext
-from agent.forward.receipts.round import SharedRound
+from agent.forward.receipts.round import PATIENCE_SECONDS, SharedRound
 from agent.store.port import Batch, Offsets
 from agent.telemetry.links import LinkName, Links
 from tests.agent.forward.events import readings
@@ -140,6 +140,30 @@ class Gateway:
 def gateway(monkeypatch: pytest.MonkeyPatch) -> Gateway:
     monkeypatch.setattr(at_least_once, "Producer", AckingProducer)
     return Gateway()
+
+
+def test_acks_wait_for_a_round_and_where_none_comes_the_session_asks(gateway: Gateway) -> None:
+    session = gateway.session()
+    gateway.turn(session)  # since when there are acks
+    gateway.send(session)
+    gateway.clock.pass_seconds(POLL_SECONDS + PATIENCE_SECONDS - 1)
+    gateway.send(session)
+    assert gateway.outbox.new == 2
+    gateway.clock.pass_seconds(1)
+    gateway.turn(session)
+    assert gateway.outbox.new == 0
+
+
+def test_a_backlog_does_not_wait_for_a_round(gateway: Gateway) -> None:
+    session = gateway.session()
+    gateway.turn(session)
+    for _ in range(CONFIRM_BATCHES - 1):
+        gateway.send(session)
+    gateway.clock.pass_seconds(CONFIRM_MS / 1_000)
+    gateway.turn(session)
+    assert gateway.outbox.new == CONFIRM_BATCHES - 1
+    gateway.send(session)
+    assert gateway.outbox.new == 0
 
 
 def test_acks_wait_while_login_files_are_unusable(gateway: Gateway) -> None:

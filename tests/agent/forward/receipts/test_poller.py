@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -232,26 +231,6 @@ TABLE = "a199db6a-28c3-4828-8c77-370382fddc32"
 
 
 RECEIPT = Receipt(TABLE, 17, "nDCRGbaQT4C6Yy0VbBGzCg")
-SUCCESSOR = replace(RECEIPT, succeeds=TABLE)
-
-
-@pytest.mark.parametrize(
-    ("metadata", "read"),
-    [
-        (str(RECEIPT), RECEIPT),
-        (f"{RECEIPT}\x01", RECEIPT),
-        (f"{RECEIPT}7", RECEIPT),
-        (f"{RECEIPT}é", RECEIPT),
-        (str(SUCCESSOR), SUCCESSOR),
-        (f"{SUCCESSOR}\x02", SUCCESSOR),
-        (f"{SUCCESSOR}7", SUCCESSOR),
-        (f"{RECEIPT}:{TABLE}", RECEIPT),
-        ("a consumer's own words", None),
-        ("", None),
-    ],
-)
-def test_what_stands_beyond_the_end_is_not_taken_for_a_receipt(metadata: str, read: Receipt | None) -> None:
-    assert read_receipt(TopicPartition("topic", 0, 1, metadata)) == read
 
 
 class Overread:

@@ -26,8 +26,6 @@ class Partition:
 
     leader_epoch: int = 0
     log: list[RecordLabel] = field(default_factory=list)
-    left_behind: Partition | None = None
-    """The records of a former leader that is cut off from the others and does not know of its successor."""
     lowest_end: int = 0
     """The lowest end of the log since the table's last check, or its end then."""
 
@@ -37,7 +35,6 @@ class Partition:
 
     def cut(self, left: int) -> None:
         """Lose the end of the log; the next leader has a new epoch."""
-        self.left_behind = Partition(self.leader_epoch, list(self.log))
         del self.log[left:]
         self.lowest_end = min(self.lowest_end, left)
         self.leader_epoch += 1
@@ -159,19 +156,6 @@ def test_where_nothing_was_cut_everything_that_was_marked_is_processed(steps: li
     table.look()
 
     assert processed(partition, session.marked, table.view(partition)) == session.marked
-
-
-def test_what_only_a_leader_that_was_cut_off_still_has_is_not_processed() -> None:
-    partition = Partition()
-    table, session = Table(partition), Session(partition, {PARTITION: 0})
-    session.send()
-    session.mark(partition.leader_epoch)
-    partition.cut(0)
-    partition.append("another gateway", 1)
-    table.look()
-
-    assert partition.left_behind is not None
-    assert processed(partition.left_behind, session.marked, table.view(partition.left_behind)) == []
 
 
 PROCESSED = BatchDecision(Verdict.PROCESSED)
