@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from agent.cli.doctor.machine import check_memory, check_store_bound
 from agent.config.settings import IdentitySettings, StoreSettings
 from tests.agent.cli.running import Run
-from tests.support.agent_process import agent_process
+from tests.support.agent_process import agent_process, configured
 
 
 @pytest.mark.parametrize(
@@ -59,6 +61,18 @@ def test_a_file_of_the_login_to_mqtt_that_cannot_be_used_is_named(
     status, _, error = oncegate("check", "--config", str(file))
     assert (status, error.startswith(f"oncegate: {file}{place}")) == (2, True), error
     assert reason in error
+
+
+def test_a_token_file_that_is_open_to_others_is_named_by_check_and_by_run(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"device urn:x sha256:{'0' * 64}\n")
+    tokens.chmod(0o644)
+    file = configured(tmp_path, coap="")
+    file.write_text(file.read_text().replace('bind = "127.0.0.1:0"', f'token_file = "{tokens}"'))
+    for verb in ("check", "run"):
+        command = [sys.executable, "-m", "agent.cli.main", verb, "--config", str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, "chmod 640" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
 
 
 RULE = '[[identity.rules]]\ndevice = "urn:a"\nfields = ["device", "type", "id", "boot", "data"]\n'
