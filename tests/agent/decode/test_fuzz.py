@@ -20,6 +20,7 @@ from contract.record import ClockTrust, SharedDay, encode_record, encode_tail
 from tests.agent.decode.deliveries import SENDER
 from tests.contract import forms
 from tests.contract.strategies import events, flat_events, randoms
+from tests.support.mutations import mutated
 
 LABEL = Label("00c0ffee00c0ffee", 1)
 SECONDS_MAX = 2.0
@@ -121,23 +122,7 @@ def test_mutated_events(event: Event, flat: Event, random: Random) -> None:
     for media, body in bodies.items():
         survives(body, media)
         for _ in range(5):
-            survives(_mutated(body, random), media)
-
-
-def _mutated(body: bytes, random: Random) -> bytes:
-    mutant = bytearray(body)
-    for _ in range(random.randint(1, 4)):
-        at = random.randrange(len(mutant) + 1)
-        change = random.randrange(4)
-        if change == 0:
-            mutant[at : at + 1] = bytes((random.randrange(256),))
-        elif change == 1:
-            del mutant[at : at + random.randint(1, 8)]
-        elif change == 2:
-            mutant[at:at] = mutant[at : at + random.randint(1, 30)]
-        else:
-            mutant[at:at] = random.randbytes(random.randint(1, 4))
-    return bytes(mutant)
+            survives(mutated(body, random), media)
 
 
 @given(st.dictionaries(st.sampled_from(["d", "id", "boot", "t", "type", "x"]), st.text(max_size=300)))

@@ -17,6 +17,7 @@ from agent.http.head import read_whole_post
 from tests.agent.http.client import Raw, post_bytes
 from tests.agent.http.serving import EVENT, serving
 from tests.agent.recorder import Recorder
+from tests.support.mutations import mutated
 from tests.support.waiting import until
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -126,8 +127,6 @@ async def test_older_and_odder_clients_are_served(tmp_path: Path) -> None:
 def test_any_bytes_change_nothing_for_the_next_client(
     tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture, rand: random.Random
 ) -> None:
-    import asyncio
-
     asyncio.run(_endure(tmp_path_factory.mktemp("fuzz"), rand))
     assert unexpected(caplog) == []
 
@@ -136,7 +135,7 @@ async def _endure(folder: Path, rand: random.Random) -> None:
     async with serving(folder) as served:
         for _ in range(20):
             async with Raw(served.server.port) as raw:
-                raw.send(_mutated(post_bytes(EVENT, "Expect: 100-continue") + GET, rand))
+                raw.send(mutated(post_bytes(EVENT, "Expect: 100-continue") + GET, rand))
                 raw.writer.write_eof()
                 sent = await raw.receive_all()
             assert sent == b"" or sent.startswith(b"HTTP/1.1 ")
@@ -148,22 +147,6 @@ def unexpected(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return the warnings and errors of the log, but for those about requests that were refused."""
     messages = [record.message for record in caplog.records if record.levelno > logging.INFO]
     return [message for message in messages if not message.startswith("request=refused ")]
-
-
-def _mutated(sent: bytes, rand: random.Random) -> bytes:
-    mutant = bytearray(sent)
-    for _ in range(rand.randint(1, 6)):
-        at = rand.randrange(len(mutant) + 1)
-        match rand.randrange(4):
-            case 0:
-                mutant[at : at + 1] = bytes((rand.randrange(256),))
-            case 1:
-                del mutant[at : at + rand.randint(1, 20)]
-            case 2:
-                mutant[at:at] = mutant[at : at + rand.randint(1, 60)]
-            case _:
-                mutant[at:at] = rand.randbytes(rand.randint(1, 9))
-    return bytes(mutant)
 
 
 MUTATIONS = 20_000
