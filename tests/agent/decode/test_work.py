@@ -81,25 +81,20 @@ def exchanges(text: str) -> int:
     return sum(len(run) ** 2 for run in marks.split(b"\0"))
 
 
+SIZES = [SHORT_BYTES, pytest.param(LONG_BYTES, marks=pytest.mark.heavy)]
+
+
 @pytest.mark.guarantee(6)
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("media", list(Media), ids=lambda media: media.name)
 @pytest.mark.parametrize("name", BODIES[SHORT_BYTES])
 def test_no_body_takes_more_work_than_its_length_allows(
-    name: str, media: Media, monkeypatch: pytest.MonkeyPatch
+    name: str, media: Media, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hold_to_its_bounds(BODIES[SHORT_BYTES][name], media, monkeypatch)
+    hold_to_its_bounds(BODIES[size][name], media, monkeypatch)
 
 
-@pytest.mark.heavy
-@pytest.mark.parametrize("media", list(Media), ids=lambda media: media.name)
-@pytest.mark.parametrize("name", BODIES[LONG_BYTES])
-def test_no_body_of_64_kib_takes_more_work_than_its_length_allows(
-    name: str, media: Media, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hold_to_its_bounds(BODIES[LONG_BYTES][name], media, monkeypatch)
-
-
-@pytest.mark.parametrize("size", [SHORT_BYTES, pytest.param(LONG_BYTES, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("mapping", catalog.builtin())
 def test_no_body_takes_a_mapping_more_work_than_its_length_allows(
     mapping: str, size: int, monkeypatch: pytest.MonkeyPatch
