@@ -132,12 +132,6 @@ def test_text_is_in_nfc(text: str) -> None:
     assert cbor.encode(text) == cbor2.dumps(unicodedata.normalize("NFC", text))
 
 
-def test_null_is_left_out_of_maps_at_every_depth_and_stays_in_lists() -> None:
-    assert cbor.encode({"a": None, "b": {"c": None}, "d": [None, {"e": None}]}) == cbor.encode(
-        {"b": {}, "d": [None, {}]}
-    )
-
-
 @pytest.mark.parametrize(
     ("value", "reason"),
     [

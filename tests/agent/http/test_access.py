@@ -204,12 +204,6 @@ def test_a_mistake_in_a_token_file_is_named_by_its_line_without_the_secret(
     assert "secret" not in str(raised.value)
 
 
-@pytest.mark.parametrize("bind", ["localhost:0", "[::1]", "8580", "[::1]:http", ""])
-def test_an_address_that_is_none_is_named(bind: str) -> None:
-    with pytest.raises(HttpSettingsError, match=r"http\.bind"):
-        open_access(HttpSettings(bind=bind))
-
-
 async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         bind = f"127.0.0.1:{served.server.port}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import tomllib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -29,7 +28,6 @@ from contract.event import Event
 from contract.fingerprint import IDENTITY_FIELDS
 from contract.record import ClockTrust, SharedDay
 from tests.agent.store.stores import GATEWAY, HandClock, crash_image, stored_events
-from tests.docs.pages import ROOT, blocks
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 
@@ -210,13 +208,6 @@ def test_the_first_rule_that_fits_counts() -> None:
     assert rule_for((first, second), "urn:a:1") is first
     assert rule_for((first, second), "urn:b:1") is second
     assert rule_for((first, second), "coap://[::1]") is None
-
-
-def test_the_rules_in_the_documents_are_taken() -> None:
-    (example,) = blocks(ROOT / "docs" / "identity.md", "toml")
-    smallest = {"gateway": {"id": "gw1"}, "kafka": {"bootstrap_servers": "kafka-1:9092"}}
-    settings = parse(smallest | tomllib.loads(example), Source("identity.md"), {})
-    assert [rule.window_seconds for rule in settings.identity.rules] == [None, 60.0]
 
 
 @given(fields=st.sets(st.sampled_from(IDENTITY_FIELDS[1:])))
