@@ -17,6 +17,7 @@ from tests.agent.mqtt.raw_broker import PUBACK, PUBLISH, packet, publish
 
 PACKET_BYTES_MAX = 200
 PROPERTIES = b"\x26\0\4unit\0\4\xef\xbb\xbfC"
+"""With a mark that MQTT allows in its texts (MQTT 5 section 1.5.4), and that is malformed according to paho."""
 
 streams = st.lists(
     st.one_of(

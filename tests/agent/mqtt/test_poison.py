@@ -5,16 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import logging
 import tracemalloc
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from paho.mqtt.client import Client
-from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
 
 from agent.config.subscriptions import Subscription
 from agent.decode import REJECTED_BYTES_MAX
@@ -25,46 +20,18 @@ from agent.pace import TURN_SECONDS_MAX
 from simulators.services.mosquitto import Mosquitto
 from tests.agent.coap.stepped_loop import SteppedLoop
 from tests.agent.mqtt.gateway import DURABLE, Options, Recorder, begin_session, running
-from tests.agent.mqtt.publisher import SECONDS_MAX, Publisher
+from tests.agent.mqtt.publisher import Publisher
 from tests.agent.mqtt.raw_broker import PUBLISH, SUBACK, packet, publish, raw_broker
+from tests.agent.mqtt.test_packets import PROPERTIES
 from tests.support.loop_turns import LoopTurns
 from tests.support.waiting import until, wait_until
 
 EVENTS = (Subscription("plant/{device}/events", Media.JSON),)
 TOPIC = b"plant/a/events"
-MARK = "\ufeff"
-"""Allowed in MQTT's texts (MQTT 5 section 1.5.4), and malformed according to paho."""
 DEVICES = json.dumps([{"friendly_name": "lamp", "ieee_address": "0x00124b0022ab3c4d"}]).encode()
 HUGE_BYTES = 24 << 20
 LAST = 65_535
 """A packet identifier that no other packet of a test uses."""
-
-
-def _publish_marked(port: int, topic: str, payload: bytes, qos: int, *, retain: bool = False) -> None:
-    client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv5)
-    client.connect("127.0.0.1", port)
-    client.loop_start()
-    wait_until(client.is_connected, "the publisher is connected")
-    properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho's own omission
-    properties.UserProperty = ("unit", f"{MARK}C")
-    client.publish(topic, payload, qos, retain, properties).wait_for_publish(SECONDS_MAX)
-    client.disconnect()
-    client.loop_stop()
-
-
-@pytest.mark.guarantee(6)
-@pytest.mark.parametrize("qos", [0, 1, 2])
-async def test_a_property_that_the_client_library_calls_malformed_is_no_hindrance(
-    broker: Mosquitto, publisher: Publisher, qos: int, caplog: pytest.LogCaptureFixture, recorder: Recorder
-) -> None:
-    caplog.set_level(logging.INFO)
-    async with running(recorder, broker.port, subscriptions=EVENTS):
-        await asyncio.to_thread(wait_until, lambda: "mqtt=connected" in caplog.text, "connected")
-        await asyncio.to_thread(_publish_marked, broker.port, TOPIC.decode(), b"marked", qos)
-        publisher.publish(TOPIC.decode(), b"after")
-        await recorder.until(deliveries=2)
-    assert recorder.bodies == [b"marked", b"after"]
-    assert "mqtt=disconnected" not in caplog.text
 
 
 @pytest.mark.guarantee(6)
@@ -80,7 +47,7 @@ async def test_a_packet_that_is_no_message_is_recorded_and_acknowledged(version:
         await broker.send(publish(b"plant/\xff/events", b"no text", 3, properties=none))
         await broker.send(packet(PUBLISH | 4, publish(TOPIC, b"twice", 4, properties=none)[2:]))
         await broker.send(packet(PUBLISH, b"\0"))
-        await broker.send(publish(TOPIC, b"good", LAST, properties=none))
+        await broker.send(publish(TOPIC, b"good", LAST, properties=PROPERTIES if five else None))
         await broker.until_acknowledged(LAST)
         assert broker.connections == 1
     assert broker.acknowledged == [1, *([2] if five else []), 3, LAST]

@@ -146,20 +146,6 @@ async def test_a_broker_that_is_killed_is_come_back_to(
     assert caplog.text.count("cannot connect") == 1
 
 
-@pytest.mark.guarantee(2)
-async def test_a_device_that_no_list_names_waits_for_the_list(broker: Mosquitto, publisher: Publisher) -> None:
-    recorder = Recorder()
-    await begin_session(recorder, publisher, broker.port)
-    publisher.publish_all([("zigbee2mqtt/hall/door", b'{"contact":%d}' % (number % 2)) for number in range(50)])
-    async with running(recorder, broker.port, ReceptionLimits(in_progress_max=30)):
-        publisher.publish("zigbee2mqtt/bridge/devices", _devices({"hall/door": "0x00158D0001234567"}), 0, retain=True)
-        await recorder.until(deliveries=50)
-    assert recorder.bodies == [b'{"contact":%d}' % (number % 2) for number in range(50)]
-    assert {(delivery.via, delivery.sender) for delivery in recorder.deliveries} == {
-        ("zigbee2mqtt", "urn:dev:mac:00158d0001234567")
-    }
-
-
 async def test_a_message_passed_over_while_waiting_for_the_list_comes_again(tmp_path: Path, recorder: Recorder) -> None:
     with (
         Mosquitto(tmp_path, ("allow_anonymous true", "max_inflight_messages 0")) as broker,
@@ -172,6 +158,9 @@ async def test_a_message_passed_over_while_waiting_for_the_list_comes_again(tmp_
             publisher.publish("zigbee2mqtt/bridge/devices", _devices({"t1": "0x00158d0001234567"}), 0, retain=True)
             await recorder.until(deliveries=40)
     assert recorder.bodies == [b'{"n":%d}' % number for number in range(40)]
+    assert {(delivery.via, delivery.sender) for delivery in recorder.deliveries} == {
+        ("zigbee2mqtt", "urn:dev:mac:00158d0001234567")
+    }
 
 
 def _devices(names: dict[str, str]) -> str:
