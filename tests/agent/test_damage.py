@@ -107,19 +107,6 @@ def events(configuration: Path, lane: str = DEFAULT_LANE) -> list[dict[str, obje
 
 
 @pytest.mark.guarantee(7)
-def test_damage_that_the_purge_meets_makes_the_agent_salvage_and_go_on(
-    agent: Process, configuration: Path, store: Path
-) -> None:
-    damage_a_page_of(store)
-    agent.start()
-    agent.wait_for_log("agent=restarting")
-    agent.wait_for_log("store=salvaged")
-    assert agent.terminate() == 0
-    types = [event["type"] for event in events(configuration)]
-    assert types == ["reading", "gateway.started", "gateway.gap"]
-
-
-@pytest.mark.guarantee(7)
 @pytest.mark.parametrize("damaged", ["alarms", DEFAULT_LANE])
 def test_the_damaged_store_of_one_lane_is_salvaged_and_the_other_lane_keeps_all(
     agent: Process, configuration: Path, store: Path, damaged: str

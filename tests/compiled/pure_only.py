@@ -15,7 +15,6 @@ PURE_ONLY = {
     "tests/agent/store/fingerprints/test_index.py::test_a_step_of_the_sealing_reads_few_entries": (
         "replaces a method of FingerprintIndex"
     ),
-    "tests/agent/test_damage.py::test_damage_that_the_purge_meets_makes_the_agent_salvage_and_go_on": _SECTION,
     **{
         "tests/agent/test_damage.py::test_the_damaged_store_of_one_lane_is_salvaged_and_the_other_lane_keeps_all"
         f"[{damaged}]": _SECTION
