@@ -15,10 +15,9 @@ from simulators import cli, ledger
 from simulators.evidence.row import Row
 from simulators.judge.remote import WAIT_SECONDS_MAX, Clock, judge_remote_run, stands_still
 from simulators.judge.sink import Sink
-from simulators.ledger import Ledger
 from simulators.payloads import device_name, devices_of
 from tests.simulators.oracle.delta_tables import write_table
-from tests.simulators.oracle.judged_field import row_of, rows_of
+from tests.simulators.oracle.judged_field import NOW, row_of, rows_of, write_ledger_of
 from tests.simulators.run.minimal_gateway import minimal_gateway
 from tests.support.waiting import until
 
@@ -75,14 +74,8 @@ async def test_who_is_stopped_has_not_seen_a_standstill() -> None:
 
 
 def _played(folder: Path, *events: Event, ended: bool = True) -> Path:
-    with Ledger(folder / "ledger.jsonl", lambda: 1_763_706_000_000) as written:
-        written.begin({"devices": devices_of(7), "seed": 7, "scenario": {"name": "small", "description": "It."}})
-        for event in events or EVENTS:
-            mark = written.reported(event)
-            written.sent(mark)
-            written.acked(mark)
-        if ended:
-            written.end()
+    noted = {"devices": devices_of(7), "seed": 7, "scenario": {"name": "small", "description": "It."}}
+    write_ledger_of(folder / "ledger.jsonl", events or EVENTS, at=NOW, ended=ended, **noted)
     return folder
 
 

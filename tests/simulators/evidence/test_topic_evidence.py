@@ -21,14 +21,13 @@ from simulators.evidence.row import Row
 from simulators.evidence.topic import Topic, TopicError
 from simulators.judge.remote import judge_remote_run
 from simulators.judge.sink import Sink
-from simulators.ledger import Ledger
 from simulators.oracle.evidence_database import GAP
 from simulators.payloads import device_name, devices_of
 from simulators.run.options import parse
 from simulators.services import ports
 from simulators.services.kafka.broker import Broker, Listener
 from tests.simulators.oracle.delta_tables import columns
-from tests.simulators.oracle.judged_field import row_of
+from tests.simulators.oracle.judged_field import row_of, write_ledger_of
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
@@ -81,14 +80,7 @@ def test_records_keep_the_types_of_their_ids_and_gateways_speak_too(broker: Brok
 
 
 def _played(folder: Path, events: Sequence[Event] = EVENTS_OF_THE_RUN, **noted: object) -> Path:
-    with Ledger(folder / "ledger.jsonl", lambda: 0) as ledger:
-        ledger.begin({"devices": devices_of(7), **noted})
-        for event in events:
-            mark = ledger.reported(event)
-            ledger.sent(mark)
-            ledger.acked(mark)
-        ledger.end()
-    return folder / "ledger.jsonl"
+    return write_ledger_of(folder / "ledger.jsonl", events, devices=devices_of(7), **noted)
 
 
 def test_a_run_is_judged_by_its_own_records_on_a_topic_in_use(broker: Broker, tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from tests.support.waiting import until_count
 
 
 class _Peer(asyncio.DatagramProtocol):
+    """Keeps what it hears."""
+
     def __init__(self) -> None:
         self.heard: list[bytes] = []
 
@@ -28,7 +30,7 @@ class _Peer(asyncio.DatagramProtocol):
         self.heard.append(data)
 
 
-async def _open_peer(target: tuple[str, int]) -> tuple[asyncio.DatagramTransport, _Peer]:
+async def open_peer(target: tuple[str, int]) -> tuple[asyncio.DatagramTransport, _Peer]:
     return await asyncio.get_running_loop().create_datagram_endpoint(_Peer, remote_addr=target)
 
 
@@ -37,7 +39,7 @@ async def test_each_peer_keeps_one_endpoint_at_the_target() -> None:
         minimal_gateway(lambda request: [request]) as gateway,
         Link([gateway.address], NO_FAULTS, seed=1) as link,
     ):
-        peers = [await _open_peer(link.address) for _ in range(3)]
+        peers = [await open_peer(link.address) for _ in range(3)]
         for number in range(4):
             for index, (transport, _) in enumerate(peers):
                 transport.sendto(bytes((index, 1, number)))
@@ -59,7 +61,7 @@ async def test_whoever_is_registered_has_the_fate_of_its_name_whenever_it_comes(
             Link([gateway.address], profile, seed=1) as link,
         ):
             for name in order:
-                transport, peer = await _open_peer(link.address)
+                transport, peer = await open_peer(link.address)
                 link.register_peer(transport.get_extra_info("sockname")[1], name)
                 before = link.traffic.requests_lost
                 for number in range(1, 65):
@@ -85,7 +87,7 @@ async def test_both_gateways_hear_a_sensor_and_both_are_heard() -> None:
         minimal_gateway(echo) as two,
         Link([one.address, two.address], NO_FAULTS, 1) as link,
     ):
-        transport, peer = await _open_peer(link.address)
+        transport, peer = await open_peer(link.address)
         transport.sendto(b"x\x01")
         await until_count(lambda: len(peer.heard), 2, "answers")
         assert [len(gateway.requests) for gateway in (one, two)] == [1, 1]

@@ -14,6 +14,7 @@ import pytest
 from simulators import wire
 from simulators.observed_link.observer import MEANINGS, Observer
 from simulators.services import ports
+from tests.simulators.link.test_link import open_peer
 from tests.simulators.run.minimal_gateway import BAD_REQUEST, UNAVAILABLE, acked, minimal_gateway
 from tests.support.waiting import until_count
 
@@ -141,24 +142,13 @@ async def test_the_command_carries_the_sensors_requests_and_answers_and_says_wha
         assert process.stdout is not None
         async with asyncio.timeout(SECONDS_MAX):
             await process.stdout.readline()
-            transport, heard = await _peer(port)
+            transport, peer = await open_peer(("::1", port))
             for number, event in enumerate(("good", "bad")):
                 transport.sendto(wire.Request(event.encode(), 50).datagram(number, b"t"))
-                await until_count(lambda: len(heard), number + 1, "answers")
+                await until_count(lambda: len(peer.heard), number + 1, "answers")
             transport.close()
             process.send_signal(signal.SIGINT)
             printed = (await process.stdout.read()).decode()
         assert await process.wait() == 1
     assert "refused: 1: the gateway refuses the request for good" in printed
     assert "1 x 4.00 unknown field" in printed
-
-
-async def _peer(port: int) -> tuple[asyncio.DatagramTransport, list[bytes]]:
-    heard: list[bytes] = []
-
-    class Peer(asyncio.DatagramProtocol):
-        def datagram_received(self, data: bytes, addr: object) -> None:
-            heard.append(data)
-
-    transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(Peer, remote_addr=("::1", port))
-    return transport, heard

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from random import Random
 
 from contract.event import Event
 from simulators.evidence.row import Row
-from simulators.ledger import Acked, Line, Reported, Sent
+from simulators.ledger import Acked, Ledger, Line, Reported, Sent
 from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.judge import judge
 from simulators.oracle.verdict import Scope, Verdict
@@ -69,6 +70,19 @@ def sent_and_acked(*events: Event) -> list[Line]:
         for mark, event in enumerate(events, start=1)
         for line in (Reported(0, mark, event), Sent(0, mark), Acked(0, mark))
     ]
+
+
+def write_ledger_of(file: Path, events: Iterable[Event], *, at: int = 0, ended: bool = True, **noted: object) -> Path:
+    """Write the ledger of a run whose events were all sent and acked once; return the file."""
+    with Ledger(file, lambda: at) as written:
+        written.begin(noted)
+        for event in events:
+            mark = written.reported(event)
+            written.sent(mark)
+            written.acked(mark)
+        if ended:
+            written.end()
+    return file
 
 
 LEDGER = _ledger()

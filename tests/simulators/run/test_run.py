@@ -21,13 +21,13 @@ from simulators.evidence.postgres import PostgresError
 from simulators.evidence.row import Row
 from simulators.judge.remote import judge_remote_run
 from simulators.judge.sink import Sink
-from simulators.ledger import Acked, Begun, Ledger, Reported
+from simulators.ledger import Acked, Begun, Reported
 from simulators.payloads import device_name, devices_of
 from simulators.run.options import RunOptions, parse
 from simulators.run.services import empty_folder
 from simulators.services.postgres import Postgres
 from tests.simulators.oracle.delta_tables import write_table
-from tests.simulators.oracle.judged_field import row_of
+from tests.simulators.oracle.judged_field import row_of, write_ledger_of
 from tests.simulators.run.minimal_gateway import minimal_gateway
 from tests.simulators.test_report import write_ledger
 
@@ -148,13 +148,7 @@ def test_a_folder_of_somebody_else_is_not_emptied(tmp_path: Path) -> None:
 def _played(file: Path, number: int) -> list[Row]:
     """Write the ledger of a run of two devices, and return the rows that must exist."""
     events = [Event(device_name(index, number), id=count) for count in range(3) for index in range(2)]
-    with Ledger(file, lambda: 0) as written:
-        written.begin({"devices": devices_of(number)})
-        for event in events:
-            mark = written.reported(event)
-            written.sent(mark)
-            written.acked(mark)
-        written.end()
+    write_ledger_of(file, events, devices=devices_of(number))
     return [row_of(event, count, f"epoch {number}") for count, event in enumerate(events)]
 
 
