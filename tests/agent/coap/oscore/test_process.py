@@ -13,6 +13,7 @@ import pytest
 from aiocoap.numbers.codes import Code  # type: ignore[import-untyped] # aiocoap carries no types
 
 from agent.coap.oscore.credentials import create_credential
+from simulators.services import ports
 from simulators.services.process import Process
 from tests.agent.coap.oscore.protected import ProtectedSensor, posted_by_aiocoap, sensor_folder
 from tests.agent.coap.sensor import Sensor, post
@@ -28,10 +29,8 @@ def body(number: int) -> bytes:
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as free:
-        free.bind(("::1", 0))
-        number: int = free.getsockname()[1]
-        return number
+    (number,) = ports.free(1, socket.SOCK_DGRAM)
+    return number
 
 
 @pytest.mark.guarantee(2)

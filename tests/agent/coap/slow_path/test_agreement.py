@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from agent.coap.message import media_of, uint
 from tests.agent.coap.sensor import ACK, CHANGED, CON, NON, POST, datagram, post
 from tests.agent.coap.slow_path.twin_servers import TwinServers
+from tests.support.mutations import mutated
 
 ACCEPT, CONTENT_FORMAT, URI_HOST, URI_PATH, URI_PORT, URI_QUERY, OBSERVE = 17, 12, 3, 11, 7, 15, 6
 
@@ -55,16 +56,6 @@ def requests(options: st.SearchStrategy[Options]) -> st.SearchStrategy[bytes]:
     )
 
 
-@st.composite
-def mutated(draw: st.DrawFn) -> bytes:
-    """Overwrite, remove or insert some bytes of a request."""
-    raw = bytearray(draw(requests(UNUSUAL)))
-    for _ in range(draw(st.integers(1, 4))):
-        at = draw(st.integers(0, len(raw)))
-        raw[at : at + draw(st.integers(0, 2))] = draw(st.binary(max_size=2))
-    return bytes(raw)
-
-
 @pytest.fixture(scope="module")
 def twins() -> Iterator[TwinServers]:
     with TwinServers() as opened:
@@ -103,7 +94,7 @@ def test_a_sound_request_gets_the_answer_of_a_server_of_aiocoap_alone(
 
 
 @examples
-@given(raw=requests(UNUSUAL) | mutated())
+@given(raw=requests(UNUSUAL) | st.builds(mutated, requests(UNUSUAL), st.randoms()))
 def test_any_request_gets_the_same_answer_from_the_fast_path_and_from_aiocoap(twins: TwinServers, raw: bytes) -> None:
     assert twins.exchange(twins.fast.port, raw) == twins.exchange(twins.aiocoap.port, raw)
     assert twins.troubles == []
