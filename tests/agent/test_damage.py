@@ -30,7 +30,7 @@ from simulators.services.process import Process
 from tests.agent.cli.running import here
 from tests.agent.store.stores import HandClock, accept, batch, make_store, write_commits
 from tests.support.agent_process import configured, stored_documents
-from tests.support.disks.small_disk import fill, small_disk, use_up_inodes
+from tests.support.disks.small_disk import fill, small_disk
 from tests.support.posting_gateway import PostingGateway
 from tests.support.waiting import wait_until
 
@@ -198,31 +198,6 @@ def process_all(state: Path) -> None:
     asyncio.run(process())
 
 
-@pytest.mark.guarantee(3)
-@pytest.mark.heavy
-def test_a_store_that_has_filled_its_disk_is_started_again_and_makes_room_by_itself(tmp_path: Path) -> None:
-    with (
-        small_disk(tmp_path / "disk", MEGABYTES) as disk,
-        PostingGateway(tmp_path, disk / "state").process() as gateway,
-    ):
-        gateway.start()
-        while gateway.post(50, 1_000) == 200:
-            pass
-        gateway.agent.kill()
-        gateway.start()
-        assert gateway.post_again(*sorted(gateway.acked)[:5]) == 200
-        while (status := gateway.post(50, 1_000)) == 200:
-            pass  # the start has written the log back, which then takes a few more
-        assert status == 503
-        assert gateway.agent.terminate() == 0
-        gateway.start()
-        assert gateway.stored().keys() == gateway.acked
-        assert gateway.agent.terminate() == 0
-        process_all(disk / "state")
-        gateway.start()
-        wait_until(lambda: gateway.post(50, 1_000) == 200, "what the table has has left for new events")
-
-
 EVENTS_BYTES = 20 << 20
 
 
@@ -283,22 +258,3 @@ def test_a_disk_that_others_have_filled_to_the_last_byte_does_not_keep_it_from_s
         wait_until(lambda: gateway.post(1) == 200, "there is room again")
         wait_until(lambda: gateway.readiness() == 200, "it is ready again")
         assert gateway.stored().keys() == gateway.acked
-
-
-@pytest.mark.guarantee(3)
-def test_a_disk_without_a_free_inode_is_waited_for(tmp_path: Path) -> None:
-    with (
-        small_disk(tmp_path / "disk", MEGABYTES, "nr_inodes=12") as disk,
-        PostingGateway(tmp_path, disk / "state").process() as gateway,
-    ):
-        gateway.start()
-        assert gateway.post(50, 1_000) == 200
-        assert gateway.agent.terminate() == 0
-        taken = use_up_inodes(disk)
-        gateway.agent.start()
-        gateway.agent.wait_for_log("store=waiting")
-        for file in taken:
-            file.unlink()
-        gateway.agent.wait_for_log("agent=ready")
-        assert gateway.stored().keys() == gateway.acked
-        assert gateway.agent.log().count("store=waiting") == 1

@@ -163,18 +163,25 @@ def test_a_port_that_moves_is_kept_for_the_next_start(systemd: Systemd, tmp_path
     assert systemd.kept.keys() == {f"kept-SOCK_DGRAM-{after}", "kept-SOCK_STREAM-0"}
 
 
-def test_an_agent_that_waits_for_space_has_closed_ports(systemd: Systemd, tmp_path: Path) -> None:
+@pytest.mark.guarantee(3)
+def test_an_agent_that_waits_for_a_free_inode_has_closed_ports_and_goes_on(systemd: Systemd, tmp_path: Path) -> None:
     (http,) = ports.free(1)
-    with small_disk(tmp_path / "state", 4, "nr_inodes=12") as disk:
+    with small_disk(tmp_path / "state", 24, "nr_inodes=12") as disk:
         configured(tmp_path, http=f"127.0.0.1:{http}")
         systemd.start()
+        assert post(http, 1) == 200
         systemd.end(signal.SIGTERM)
-        use_up_inodes(disk)
+        taken = use_up_inodes(disk)
         systemd.spawn()
         wait_until(lambda: "store=waiting" in systemd.log(), "the agent waits")
         with pytest.raises(OSError, match="refused"):
-            post(http, 1)
+            post(http, 2)
+        for file in taken:
+            file.unlink()
+        wait_until(lambda: systemd.log().count("agent=ready") == 2, "the agent goes on")
+        assert systemd.log().count("store=waiting") == 1
         systemd.end(signal.SIGTERM)
+        assert [one["id"] for one in stored_documents(disk / "events.db") if one["device"] == "urn:http"] == [1]
 
 
 def test_two_ways_in_cannot_share_an_address() -> None:
