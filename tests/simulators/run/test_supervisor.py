@@ -118,13 +118,11 @@ def ended(process: Process) -> Process:
 
 
 @pytest.fixture
-def services_down(tmp_path: Path) -> Services:
-    """Return services_down that are all down on purpose."""
-    gateway = Gateway(tmp_path / "gateway-1", tmp_path / "agent.log", "127.0.0.1:1")
-    job = Job(tmp_path / "cloud", tmp_path / "job.log", "127.0.0.1:1")
-    broker = Broker(tmp_path / "kafka")
-    broker.process = Process(Command("kafka", ("true",), tmp_path / "kafka.log"))
-    return Services(broker, [gateway], job, down={"kafka", "job", "agent"})
+def services_down(services: Services, tmp_path: Path) -> Services:
+    """Return services that are all down on purpose."""
+    services.down.add("job")
+    services.broker.process = Process(Command("kafka", ("true",), tmp_path / "kafka.log"))
+    return services
 
 
 @pytest.mark.parametrize("what", [FaultKind.KILL, FaultKind.RESTART, FaultKind.DISK_FULL])
