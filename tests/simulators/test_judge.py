@@ -75,7 +75,7 @@ async def test_who_is_stopped_has_not_seen_a_standstill() -> None:
 
 def _played(folder: Path, *events: Event, ended: bool = True) -> Path:
     noted = {"devices": devices_of(7), "seed": 7, "scenario": {"name": "small", "description": "It."}}
-    write_ledger_of(folder / "ledger.jsonl", events or EVENTS, at=NOW, ended=ended, **noted)
+    write_ledger_of(folder / "ledger.jsonl", events or EVENTS, noted, NOW, ended=ended)
     return folder
 
 

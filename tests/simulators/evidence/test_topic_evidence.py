@@ -80,7 +80,7 @@ def test_records_keep_the_types_of_their_ids_and_gateways_speak_too(broker: Brok
 
 
 def _played(folder: Path, events: Sequence[Event] = EVENTS_OF_THE_RUN, **noted: object) -> Path:
-    return write_ledger_of(folder / "ledger.jsonl", events, devices=devices_of(7), **noted)
+    return write_ledger_of(folder / "ledger.jsonl", events, {"devices": devices_of(7), **noted})
 
 
 def test_a_run_is_judged_by_its_own_records_on_a_topic_in_use(broker: Broker, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from random import Random
 
@@ -72,7 +72,9 @@ def sent_and_acked(*events: Event) -> list[Line]:
     ]
 
 
-def write_ledger_of(file: Path, events: Iterable[Event], *, at: int = 0, ended: bool = True, **noted: object) -> Path:
+def write_ledger_of(
+    file: Path, events: Iterable[Event], noted: Mapping[str, object], at: int = 0, *, ended: bool = True
+) -> Path:
     """Write the ledger of a run whose events were all sent and acked once; return the file."""
     with Ledger(file, lambda: at) as written:
         written.begin(noted)

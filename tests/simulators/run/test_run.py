@@ -148,7 +148,7 @@ def test_a_folder_of_somebody_else_is_not_emptied(tmp_path: Path) -> None:
 def _played(file: Path, number: int) -> list[Row]:
     """Write the ledger of a run of two devices, and return the rows that must exist."""
     events = [Event(device_name(index, number), id=count) for count in range(3) for index in range(2)]
-    write_ledger_of(file, events, devices=devices_of(number))
+    write_ledger_of(file, events, {"devices": devices_of(number)})
     return [row_of(event, count, f"epoch {number}") for count, event in enumerate(events)]
 
 
