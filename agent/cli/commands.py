@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from agent.cli.failures import USAGE
 from agent.config.load import DEFAULT_PATH, PATH_VARIABLE
-from agent.config.mistakes import nearest
+from agent.config.mistakes import suggestion
 
 HELP = "help"
 
@@ -95,7 +95,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     if given.version:
         return _parse_options(command_parser(COMMANDS["version"]), [])
     if given.command == HELP:
-        _show_help(parser, given.rest)
+        shown = command_parser(_find(parser, given.rest[0])) if given.rest else parser
+        shown.print_help()
+        sys.exit(0)
     if given.command is None:
         parser.print_help(sys.stderr)
         sys.exit(USAGE)
@@ -155,8 +157,7 @@ def _add_config(parser: argparse.ArgumentParser, default: Path | None) -> None:
 
 def _find(parser: argparse.ArgumentParser, name: str) -> Command:
     if name not in COMMANDS:
-        near = nearest(name, COMMANDS)
-        parser.error(f"unknown command {name!r}; " + (f"did you mean {near}?" if near else "see oncegate --help"))
+        parser.error(f"unknown command {name!r}{suggestion(name, COMMANDS, '; see oncegate --help')}")
     return COMMANDS[name]
 
 
@@ -165,13 +166,6 @@ def _parse_options(parser: argparse.ArgumentParser, words: Sequence[str]) -> arg
     if unknown:
         option = unknown[0].partition("=")[0]
         known = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
-        near = nearest(option, known) if option.startswith("-") else None
-        parser.error(f"unknown argument {option}" + (f"; did you mean {near}?" if near else ""))
+        hint = suggestion(option, known, "") if option.startswith("-") else ""
+        parser.error(f"unknown argument {option}{hint}")
     return arguments
-
-
-def _show_help(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
-    """Print the help of a command, or of the program, and exit."""
-    shown = command_parser(_find(parser, names[0])) if names else parser
-    shown.print_help()
-    sys.exit(0)

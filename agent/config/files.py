@@ -1,6 +1,6 @@
 """Reads configuration files, as text and as TOML, writes new ones, and flushes folders to the disk.
 
-Every failure is an OSError, a UnicodeDecodeError or a TOMLDecodeError.
+Every failure is an OSError or a ValueError.
 """
 
 from __future__ import annotations
@@ -11,13 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from contract.files import read
-
-
-class UnreadableTomlError(tomllib.TOMLDecodeError):
-    """TOML that the parser cannot read, at no place that it could name."""
-
-    def __init__(self, reason: str) -> None:
-        ValueError.__init__(self, reason)  # from Python 3.14 on, the parent's expects the document and a position
 
 
 def read_text(path: Path) -> str:
@@ -63,12 +56,8 @@ def sync_folder(folder: Path) -> None:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Parse TOML; raise TOMLDecodeError, also for deep nesting and numbers that are too long."""
+    """Parse TOML; raise ValueError, also for deep nesting and numbers that are too long."""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        raise
     except RecursionError:
-        raise UnreadableTomlError("nested too deeply") from None
-    except ValueError as error:
-        raise UnreadableTomlError(str(error)) from error
+        raise ValueError("nested too deeply") from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
@@ -105,7 +104,7 @@ def read(path: Path) -> tuple[Mapping[str, object], Source]:
         raise ConfigurationError(Mistake(str(path), None, "", "", reason)) from error
     try:
         document = files.parse_toml(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise ConfigurationError(_syntax_mistake(path, text, str(error))) from error
     return document, Source(str(path), toml_lines.lines_of(text))
 
@@ -176,12 +175,6 @@ def _settings_of(section: str) -> type[Any]:
     settings = ways.find(section.removeprefix(ways.SECTION)).settings
     assert settings is not None
     return settings
-
-
-def sections_in(document: Mapping[str, Any]) -> dict[str, type[Any]]:
-    """Return all sections of a configuration without mistakes, those of other packages' ways in included."""
-    others = [name for name in sections_of(document) if name.startswith(ways.SECTION)]
-    return {**SECTIONS, **{name: _settings_of(name) for name in others}}
 
 
 def parts_of(settings: Settings) -> dict[str, Any]:

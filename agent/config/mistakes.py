@@ -69,15 +69,12 @@ def texts(error: ValueError) -> Sequence[str]:
     return error.args if isinstance(error, SettingErrors) else (str(error),)
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that was probably meant, None where none is near."""
+def suggestion(word: str, known: Iterable[str], otherwise: str | None = None) -> str:
+    """Return the end of a message about an unknown word: the nearest known one, or else all of them, or this text."""
     import difflib  # only a mistake needs it
 
-    return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)
-
-
-def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown word: the nearest known one, or else all of them."""
     names = list(known)
-    near = nearest(word, names)
-    return f"; did you mean {near}?" if near else f"; known are {', '.join(names)}"
+    near = difflib.get_close_matches(word, names, n=1)
+    if near:
+        return f"; did you mean {near[0]}?"
+    return f"; known are {', '.join(names)}" if otherwise is None else otherwise

@@ -63,12 +63,10 @@ def settings_hash(settings: Settings) -> str:
 def _settings(
     settings: Settings, document: Mapping[str, Any], source: Source, environment: Mapping[str, str]
 ) -> Iterator[Setting]:
-    sections = load.sections_in(document)
-    given, _ = load.overrides(environment, sections)
     tables, parts = load.sections_of(document), load.parts_of(settings)
-    for section, kind in sections.items():
-        part = parts[section]
-        for option in fields(kind):
+    given, _ = load.overrides(environment, parts)
+    for section, part in parts.items():
+        for option in fields(part):
             key = key_of(option)
             if key in given.get(section, {}):
                 origin = override_of(section, key)

@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from agent.config import readers
-from agent.config.load import SECTIONS, attribute_of
+from agent.config.load import parts_of
 from agent.config.origins import HIDDEN, is_secret
 from agent.config.settings import Settings
 from contract.files import SECRET_BYTES_MAX, read
@@ -80,7 +80,7 @@ class Redaction:
         return word[0] if self._token_digests.isdisjoint(digests) else HIDDEN
 
 
-def secrets_of(settings: Settings, environment: Mapping[str, str] = os.environ) -> Iterator[str]:
+def secrets_of(settings: Settings) -> Iterator[str]:
     """Yield the secrets that configuration, files and environment hold, as far as they can be read."""
     properties = settings.kafka.properties
     for name, value in properties.items():
@@ -95,7 +95,7 @@ def secrets_of(settings: Settings, environment: Mapping[str, str] = os.environ) 
         yield from _HASH.findall(line)
     yield from _oscore_secrets(settings.coap_oscore.credentials_dir)
     yield from misplaced(settings)
-    for name, value in environment.items():
+    for name, value in os.environ.items():
         if _SECRET_VARIABLE.search(name) and not name.endswith("_FILE"):
             yield value
         elif name.startswith("ONCEGATE_"):
@@ -115,9 +115,8 @@ def document_secrets(document: Mapping[str, object]) -> Iterator[str]:
 
 def misplaced(settings: Settings) -> Iterator[str]:
     """Yield values of settings for paths of secrets that are not files: they may be the secrets themselves."""
-    for section, kind in SECTIONS.items():
-        part = getattr(settings, attribute_of(section))
-        for option in fields(kind):
+    for part in parts_of(settings).values():
+        for option in fields(part):
             value = getattr(part, option.name)
             if option.metadata["read"] is readers.secret_path and value is not None and not _is_file(value):
                 yield str(value)

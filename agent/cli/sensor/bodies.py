@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from agent.cli.arguments import read_input
 from agent.cli.failures import CommandError
 from agent.coap.message import QueryError, media_of, read_query
-from agent.config.mistakes import nearest
+from agent.config.mistakes import suggestion
 from agent.config.settings import MappingSettings, MqttSettings, Settings
 from agent.config.subscriptions import FORMATS
 from agent.delivery import Delivery, ForeignFormat, Media
@@ -58,10 +58,7 @@ def _mapped(body: bytes, options: argparse.Namespace, mappings: MappingSettings)
 
     name, known = options.mapping, catalog(mappings.own, mappings.folder)
     if name not in known:
-        near = nearest(name, known)
-        raise NotADelivery(
-            f"--mapping: unknown mapping {name!r}; " + (f"did you mean {near}?" if near else "see oncegate mappings")
-        )
+        raise NotADelivery(f"--mapping: unknown mapping {name!r}{suggestion(name, known, '; see oncegate mappings')}")
     levels = [] if options.topic is None else options.topic.split("/")
     via, sender = ("http", "http://[::1]") if options.topic is None else ("mqtt", f"mqtt:{options.topic}")
     return Delivery(body, ForeignFormat(known[name], levels, {}), via, sender, options.device)

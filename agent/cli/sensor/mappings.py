@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from agent.cli.failures import CommandError
-from agent.config.mistakes import nearest
+from agent.config.mistakes import suggestion
 from agent.terminal import json_line
 
 JSON = "one JSON object a line"
@@ -34,8 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(json_line({"name": name, "topics": topics}) if arguments.json else f"{name:22} {topics}")
         return 0
     if arguments.name not in known:
-        near = nearest(arguments.name, known)
-        raise CommandError(f"unknown mapping {arguments.name!r}" + (f"; did you mean {near}?" if near else ""))
+        raise CommandError(f"unknown mapping {arguments.name!r}{suggestion(arguments.name, known, '')}")
     text = catalog.written(arguments.name)
     print(json_line(dict(known[arguments.name].table)) if arguments.json else text.rstrip())
     return 0

@@ -10,7 +10,6 @@ import os
 import re
 import secrets
 import stat
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -167,7 +166,7 @@ def _read(path: Path) -> Credential:
         table = files.parse_toml(content.data.decode().replace("\r\n", "\n"))
     except OSError as error:
         raise CredentialsError(f"{file}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise CredentialsError(f"{file}: not TOML: {error}") from error
     try:
         return _credential(table, content.mode, file)

@@ -139,7 +139,7 @@ def test_a_file_as_large_as_may_be_is_read(tmp_path: Path) -> None:
 @example("a = " + "9" * 5_000)
 @example("a = 0000-00-00")
 def test_any_text_is_toml_or_a_toml_error(text: str) -> None:
-    with suppress(tomllib.TOMLDecodeError):
+    with suppress(ValueError):
         assert isinstance(files.parse_toml(text), dict)
 
 
