@@ -183,7 +183,7 @@ def _rejected(settings: Settings) -> object:
 def _doctor(settings: Settings) -> object:
     from agent.cli.doctor.examination import examine
 
-    return [{**asdict(finding), "condition": finding.condition.value} for finding in examine(settings)]
+    return [asdict(finding) for finding in examine(settings)]
 
 
 def _journal() -> str:

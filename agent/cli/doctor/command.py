@@ -45,21 +45,26 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.measure:
         return _measure(settings, as_json=arguments.json)
     if arguments.repin:
-        return _repin(settings)
+        from agent.cli.doctor.receipts import repin
+
+        before, table = repin(settings)
+        print(printable(f"pinned {table}" + ("" if before == table else f" instead of {before or 'none'}")))
+        return 0
     findings = []
     for finding in examine(settings, arguments.config):
         findings.append(finding)
         if arguments.json:
-            print(json_line({**asdict(finding), "condition": finding.condition.value}), flush=True)
+            print(json_line(asdict(finding)), flush=True)
     if not arguments.json:
         _show(findings)
     return FAILURE if any(finding.condition is Condition.WRONG for finding in findings) else 0
 
 
 def _show(findings: list[Finding]) -> None:
-    rows, colours = [], []
+    rows: list[tuple[str, str, str]] = []
+    colours = []
     for finding in findings:
-        rows.append((finding.condition.value, finding.check, printable(finding.text)))
+        rows.append((finding.condition, finding.check, printable(finding.text)))
         colours.append(_COLOURS[finding.condition])
         for place, line in enumerate(finding.hint.splitlines()):
             rows.append(("", "", f"{'   ' if place else '-> '}{printable(line)}"))
@@ -87,12 +92,4 @@ def _measure(settings: Settings, *, as_json: bool) -> int:
     print(printable(found.line()))
     if found.doubtful:
         print(paint("a flush this fast does not reach the medium: a power cut may lose its data", Colour.WARNING))
-    return 0
-
-
-def _repin(settings: Settings) -> int:
-    from agent.cli.doctor.receipts import repin
-
-    before, table = repin(settings)
-    print(printable(f"pinned {table}" + ("" if before == table else f" instead of {before or 'none'}")))
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -30,7 +31,7 @@ from agent.config.settings import Settings
 from agent.forward.errors import KafkaSettingsError
 from agent.status import GatewayStatus, read_status, read_store
 from agent.store.errors import StoreError
-from agent.store.files import use_mark
+from agent.store.files import swap, use_mark
 from agent.store.files.folders import foreign_folders, lane_folders, store_folders
 from agent.store.layout import FILE_NAME
 from agent.store.read.flush_request import request_counts
@@ -93,7 +94,7 @@ def _check_stores(state_folder: Path) -> Iterator[Finding]:
 
 def _check_store(path: Path) -> Iterator[Finding]:
     runs = "the agent runs" if database.in_use(path) else "the agent does not run"
-    damaged = sorted(path.parent.glob(f"{path.name}.damaged-*")) if path.parent.exists() else []
+    damaged = sorted(swap.damaged_files(path)) if path.parent.exists() else []
     if reason := _unreadable(path):
         yield wrong("store", f"{path}: {reason}; {runs}", "see oncegate verify; the agent salvages it when it starts")
     elif files := [folder for folder in path.parents if folder.exists() and not folder.is_dir()]:
@@ -136,7 +137,9 @@ def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
     yield finding
     if topic is not None:
         yield from kafka.check_rights(topic)
-        lanes, runs = _lanes(settings), _may_run(settings.gateway.state_dir)
+        lanes, runs = _lanes(settings), True
+        with suppress(PermissionError):  # reported by the check `store`: then it may run
+            runs = database.in_use(settings.gateway.state_dir / FILE_NAME)
         yield from rights.check_transactional_ids(connection, settings.gateway.id, lanes, agent_runs=runs)
         yield from kafka.check_topic(connection, topic)
         yield from check_threads(kafka.count_brokers(connection), len(lanes))
@@ -154,14 +157,6 @@ def _lanes(settings: Settings) -> list[str]:
         return list(dict.fromkeys([*configured, *lane_folders(settings.gateway.state_dir)]))
     except PermissionError:  # reported by the check `store`
         return configured
-
-
-def _may_run(state_folder: Path) -> bool:
-    """Whether the agent runs, or this user cannot know."""
-    try:
-        return database.in_use(state_folder / FILE_NAME)
-    except PermissionError:
-        return True
 
 
 def _status(settings: Settings) -> GatewayStatus | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 
-class Condition(Enum):
+class Condition(StrEnum):
     """The result of a check."""
 
     FINE = "fine"

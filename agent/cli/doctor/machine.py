@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from agent.certificates.expiry import Certificate, certificates
+from agent.certificates.expiry import certificates
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
 from agent.clock import Clock
 from agent.config import ways
 from agent.config.lanes import DEFAULT_LANE, LANE_SHARE
+from agent.config.load import parts_of
 from agent.config.settings import GatewaySettings, IdentitySettings, Settings, StoreSettings
 from agent.store.files.folders import store_folders
 from agent.store.layout import FILE_NAME
@@ -152,7 +153,8 @@ def check_space(folder: Path, settings: StoreSettings) -> Iterator[Finding]:
 
 def check_memory(settings: IdentitySettings, lanes: int = 0, available_bytes: int | None = None) -> Iterator[Finding]:
     """Check that the fingerprints of all lanes fit into the memory of the machine, or of the service."""
-    available = _memory_bytes() if available_bytes is None else available_bytes
+    installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    available = min(installed, limit_in(SERVICE_MEMORY) or installed) if available_bytes is None else available_bytes
     needed = settings.memory_bytes * (LANE_SHARE + lanes) // LANE_SHARE
     text = f"{size(available)} for the agent; fingerprints may take {size(needed)}"
     if needed + AGENT_BYTES > available:
@@ -185,14 +187,10 @@ def check_fingerprints(
             yield fine("fingerprints", text)
 
 
-def _memory_bytes() -> int:
-    """Return the service's memory limit where it has one, else the machine's memory, in bytes."""
-    installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        bound = SERVICE_MEMORY.read_text().strip()
-    except OSError:  # the service does not run, or the machine has no unified cgroups
-        return installed
-    return min(installed, int(bound)) if bound.isdigit() else installed
+def limit_in(file: Path) -> int | None:
+    """Return a limit of the service; None without one, while it does not run, or without unified cgroups."""
+    limit = text_of(file).strip()
+    return int(limit) if limit.isdigit() else None
 
 
 def existing(folder: Path) -> Path:
@@ -222,16 +220,13 @@ def tasks_max(brokers: int, lanes: int = 0) -> int:
 
 def check_threads(brokers: int, lanes: int = 0, limit_file: Path = SERVICE_TASKS) -> Iterator[Finding]:
     """Check the service's limit of threads; yield nothing where it has none."""
-    try:
-        limit = limit_file.read_text().strip()
-    except OSError:  # the service does not run, or the machine has no unified cgroups
-        return
-    if not limit.isdigit():
+    limit = limit_in(limit_file)
+    if limit is None:
         return
     needed = tasks_max(brokers, lanes)
     of_lanes = f" and {1 + lanes} lanes" if lanes else ""
     text = f"{brokers} brokers{of_lanes}: up to {needed} threads of TasksMax={limit}"
-    if needed > int(limit):
+    if needed > limit:
         hint = f"raise it: systemctl edit oncegate, [Service], TasksMax={2 * needed}"
         yield wrong("threads", f"{text}: without threads the Kafka client aborts the agent", hint)
     else:
@@ -250,9 +245,8 @@ def check_ports(settings: Settings) -> Iterator[Finding]:
     for name, way in ways.enabled(settings).items():
         if way.listens is not None:
             section = name if name in ways.OWN else f"{ways.SECTION}{name}"
-            part = settings.sources[name] if name in settings.sources else getattr(settings, name)
             user = existing(settings.gateway.state_dir).stat().st_uid
-            yield _check(f"{section}.bind", part.bind, way.listens, user, runs=runs)
+            yield _check(f"{section}.bind", parts_of(settings)[section].bind, way.listens, user, runs=runs)
 
 
 def _check(name: str, bind: str, kind: socket.SocketKind, user: int, *, runs: bool) -> Finding:
@@ -323,21 +317,19 @@ _RENEW: Final = {
 def check_certificates(settings: Settings, now: int) -> Iterator[Finding]:
     """Check each certificate of the configuration; `now` is in milliseconds since 1970 UTC."""
     for certificate in certificates(settings):
-        yield _check_certificate(certificate, now)
-
-
-def _check_certificate(certificate: Certificate, now: int) -> Finding:
-    what = f"{certificate.connection}, {certificate.role}: {certificate.source}"
-    if certificate.expires is None:
-        return warning("certificate", f"{what}: {certificate.error}", "check the path, and that the file is in PEM")
-    left_ms = int(certificate.expires.timestamp() * 1000) - now
-    day = certificate.expires.strftime("%Y-%m-%d")
-    if left_ms <= 0:
-        return wrong("certificate", f"{what}: expired on {day}", _RENEW[certificate.connection])
-    text = f"{what}: {count(left_ms // _DAY_MS, 'day')} until it expires, on {day}"
-    if left_ms < DAYS_MIN * _DAY_MS:
-        return warning("certificate", text, _RENEW[certificate.connection])
-    return fine("certificate", text)
+        what = f"{certificate.connection}, {certificate.role}: {certificate.source}"
+        if certificate.expires is None:
+            yield warning("certificate", f"{what}: {certificate.error}", "check the path, and that the file is in PEM")
+            continue
+        left_ms = int(certificate.expires.timestamp() * 1000) - now
+        day = certificate.expires.strftime("%Y-%m-%d")
+        text = f"{what}: {count(left_ms // _DAY_MS, 'day')} until it expires, on {day}"
+        if left_ms <= 0:
+            yield wrong("certificate", f"{what}: expired on {day}", _RENEW[certificate.connection])
+        elif left_ms < DAYS_MIN * _DAY_MS:
+            yield warning("certificate", text, _RENEW[certificate.connection])
+        else:
+            yield fine("certificate", text)
 
 
 SYS_BLOCK = Path("/sys/dev/block")

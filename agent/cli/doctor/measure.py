@@ -72,11 +72,11 @@ class Measurement:
         """Whether the flushes are too fast to have reached a disk."""
         return self.flush_median < FLUSH_SECONDS_MIN
 
-    def years(self, stored: Stored, events_per_second: float = 1.0) -> float | None:
-        """Return how long the disk lasts at a rate, None where its size or the bytes are unknown."""
+    def years(self, stored: Stored) -> float | None:
+        """Return how long the disk lasts at an event a second, None where its size or the bytes are unknown."""
         if self.capacity_bytes is None or not stored.bytes_per_event:
             return None
-        return self.capacity_bytes * FULL_WRITES / (stored.bytes_per_event * events_per_second) / _YEAR_SECONDS
+        return self.capacity_bytes * FULL_WRITES / stored.bytes_per_event / _YEAR_SECONDS
 
     def line(self) -> str:
         """Return everything in one line, to be shared."""

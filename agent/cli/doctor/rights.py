@@ -189,7 +189,9 @@ def check_transactional_ids(
             refusal = _refusal_of_id(settings, name)
             text = f"the agent may use transactional id {name} and its group"
         yield refusal or _refusal_of_group(connection, name) or fine(_CHECK, text)
-    yield from _check_other_ids(settings, gateway)
+    if _is_refused(settings, no_gateway(gateway)) is None:
+        text = "this login may use transactional ids of other gateways, and stop these"
+        yield warning(_CHECK, text, f"grant it the id {gateway}, and the prefix {gateway}/ for lanes: docs/kafka.md")
 
 
 def _refusal_of_id(settings: KafkaSettings, name: str) -> Finding | None:
@@ -226,10 +228,3 @@ def _refusal_of_group(connection: KafkaConnection, name: str) -> Finding | None:
     if allowed is None or AclOperation.READ in allowed:
         return None
     return wrong(_CHECK, f"group {group}: the agent lacks READ", "grant READ on it: docs/kafka.md")
-
-
-def _check_other_ids(settings: KafkaSettings, gateway: str) -> Iterator[Finding]:
-    """Report that the agent may use ids other than its own, by one that no gateway has."""
-    if _is_refused(settings, no_gateway(gateway)) is None:
-        text = "this login may use transactional ids of other gateways, and stop these"
-        yield warning(_CHECK, text, f"grant it the id {gateway}, and the prefix {gateway}/ for lanes: docs/kafka.md")

@@ -80,8 +80,9 @@ def read_target(text: str) -> Target:
     return Target(host, port or PORT)
 
 
-def waits(random: Random, retransmits: int, tuning: Tuning) -> Iterator[float]:
+def waits(retransmits: int, random: Random) -> Iterator[float]:
     """Yield the seconds to wait for an answer after each transmission: each twice the one before."""
+    tuning = Tuning()
     seconds = tuning.ack_timeout_seconds * random.uniform(1, tuning.ack_random_factor)
     for number in range(retransmits + 1):
         yield seconds * 2**number

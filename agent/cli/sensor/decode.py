@@ -72,13 +72,6 @@ class _TooLargeError(ValueError):
     """A body is larger than the gateway accepts."""
 
 
-def _check_size(delivery: Delivery, settings: Settings) -> None:
-    section, part = ("coap", settings.coap) if delivery.via == "coap" else ("mqtt", settings.mqtt)
-    size, bytes_max = len(delivery.body), part.max_body_bytes
-    if size > bytes_max:
-        raise _TooLargeError(f"the body has {size} bytes, more than {section}.max_body_bytes, {bytes_max}")
-
-
 def _outcomes(delivery: Delivery, settings: Settings) -> Iterator[dict[str, object]]:
     """Yield what the gateway's pipeline makes of a delivery, in the same steps."""
     from agent.admission import Admission, ForbiddenError
@@ -88,7 +81,10 @@ def _outcomes(delivery: Delivery, settings: Settings) -> Iterator[dict[str, obje
     from contract.record import ClockTrust
 
     try:
-        _check_size(delivery, settings)
+        section, part = ("coap", settings.coap) if delivery.via == "coap" else ("mqtt", settings.mqtt)
+        if (size := len(delivery.body)) > part.max_body_bytes:
+            bound = f"{section}.max_body_bytes, {part.max_body_bytes}"
+            raise _TooLargeError(f"the body has {size} bytes, more than {bound}")
         admission = Admission(replace(settings.devices, require="nothing"))  # a file has no sender
         decoded = admission.screen(delivery, decode(delivery))
         if not decoded.events and not decoded.rejected and decoded.skipped:
@@ -104,12 +100,13 @@ def _outcomes(delivery: Delivery, settings: Settings) -> Iterator[dict[str, obje
         fingerprint = None if candidate.fingerprint is None else candidate.fingerprint.hex()
         value = json.loads(b"{" + candidate.tail + b"}")
         del value["received"]
+        advice = {**advice_on(event), **_advice_on_floats(value.get("data"))}
         yield {
             "outcome": "event",
             "fingerprint": fingerprint,
             "identity": list(candidate.fields),
             **value,
-            **_warnings({**advice_on(event), **_advice_on_floats(value.get("data"))}),
+            **({"warnings": advice} if advice else {}),
         }
     for one in decoded.rejected:
         yield {"outcome": "rejected", "device": one.device, "reason": one.reason, "raw": one.raw.hex()}
@@ -136,10 +133,6 @@ def _decimal_before(number: float) -> str | None:
             if unpack(form, pack(form, float(decimal)))[0] == number:
                 return None if float(decimal) == number else decimal
     return None
-
-
-def _warnings(advice: Mapping[str, str]) -> dict[str, object]:
-    return {"warnings": dict(advice)} if advice else {}
 
 
 def _refusal(delivery: Delivery, error: Exception) -> dict[str, object]:

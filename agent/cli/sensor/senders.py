@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,6 @@ from agent.cli.sensor.coap_client import (
     waits,
 )
 from agent.coap.message import Option
-from agent.coap.tuning import Tuning
 
 if TYPE_CHECKING:
     from agent.cli.sensor.protection import SensorContext
@@ -99,7 +97,7 @@ class CoapSender:
         if self._context is not None:
             return self._protected_exchange(self._context, body)
         request = plain_request(body.content, body.content_format)
-        return request.exchange(self._target, _waits(self._retransmits), _report), request.transmissions
+        return request.exchange(self._target, waits(self._retransmits, SystemRandom()), _report), request.transmissions
 
     def _protected_exchange(self, context: SensorContext, body: Body) -> tuple[CoapReply | None, int]:
         """Send a protected request, and once more with the Echo value where the gateway asks for it."""
@@ -107,7 +105,7 @@ class CoapSender:
         for _ in range(2):
             option, payload, reference = context.seal(body.content, body.content_format)
             request = Request((Option(OSCORE, option),), payload)
-            reply = request.exchange(self._target, _waits(self._retransmits), _report)
+            reply = request.exchange(self._target, waits(self._retransmits, SystemRandom()), _report)
             transmissions += request.transmissions
             if reply is None:
                 break
@@ -147,7 +145,7 @@ class HttpSender:
     def send(self, body: Body) -> Result:
         """Send it; raise ApiError."""
         trouble = ""
-        for number, wait in enumerate(_waits(self._retransmits), 1):
+        for number, wait in enumerate(waits(self._retransmits, SystemRandom()), 1):
             deadline = time.monotonic() + wait
             try:
                 return _http_result(self._target.post(EVENTS_PATH, body.content, body.media_type), number, body)
@@ -157,10 +155,6 @@ class HttpSender:
                 time.sleep(max(0.0, deadline - time.monotonic()))
                 _report(f"{trouble}: sending again")
         return Result(UNANSWERED, trouble, transmissions=self._retransmits + 1, fingerprint=body.fingerprint)
-
-
-def _waits(retransmits: int) -> Iterator[float]:
-    return waits(SystemRandom(), retransmits, Tuning())
 
 
 def _http_result(response: api.ApiResponse, transmissions: int, body: Body) -> Result:

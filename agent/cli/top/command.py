@@ -50,7 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.cli.top.figures import sample
 
     try:
-        api = _api(arguments)
+        token = read_token(arguments.token_file)
+        api = Api(arguments.url, token) if arguments.url else own_api(load.load(arguments.config).http, token)
         first = sample(api)
     except AgentUnreachableError as error:
         raise CommandError(f"the agent does not answer: {error}; see systemctl status oncegate") from error
@@ -62,11 +63,6 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return 0
     return 0
-
-
-def _api(arguments: argparse.Namespace) -> Api:
-    token = read_token(arguments.token_file)
-    return Api(arguments.url, token) if arguments.url else own_api(load.load(arguments.config).http, token)
 
 
 def _write(arguments: argparse.Namespace, api: Api, before: Sample) -> int:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from agent.cli.store.lines import local_time, readings_text
 from agent.cli.top.figures import Figures
@@ -83,9 +82,6 @@ def _devices(figures: Figures, most: int) -> Iterator[Line]:
 def _feed(figures: Figures, most: int) -> Iterator[Line]:
     yield f"{'outcome':10} {'via':11} {'device':32} what", Colour.STRONG
     for entry in list(reversed(figures.feed))[:most]:
-        yield _feed_line(entry), _OUTCOMES.get(entry["outcome"])
-
-
-def _feed_line(entry: Mapping[str, Any]) -> str:
-    what = entry["reason"] or readings_text(entry.get("data"), entry.get("units")) or entry["fingerprint"]
-    return f"{entry['outcome']:10} {entry['via']:11} {fitted(printable(entry['device']), 32)} {printable(what)}"
+        what = entry["reason"] or readings_text(entry.get("data"), entry.get("units")) or entry["fingerprint"]
+        text = f"{entry['outcome']:10} {entry['via']:11} {fitted(printable(entry['device']), 32)} {printable(what)}"
+        yield text, _OUTCOMES.get(entry["outcome"])

@@ -12,7 +12,6 @@ import pytest
 from agent.cli.sensor.coap_client import CoapReply, Request, Target, TargetError, plain_request, read_target, waits
 from agent.coap import message
 from agent.coap.message import Option
-from agent.coap.tuning import Tuning
 
 SOON = 0.05
 LONG = 30.0
@@ -105,7 +104,7 @@ def test_silence_ends_with_nothing() -> None:
 
 
 def test_each_wait_is_twice_as_long_as_rfc_7252_has_it() -> None:
-    seconds = list(waits(Random(1), 4, Tuning()))
+    seconds = list(waits(4, Random(1)))
     assert 2 <= seconds[0] <= 3
     assert [later / earlier for earlier, later in pairwise(seconds)] == [2] * 4
 
