@@ -21,7 +21,7 @@ from agent.store.format.packing import pack
 from agent.store.layout import FILE_NAME
 from agent.store.port import Candidate, Outcome, StoredEvent, Submission
 from agent.store.schema import database, tables
-from agent.store.write.connection import new_epoch
+from agent.store.write.connection import CurrentEpoch, ServiceClock
 from contract.event import Event
 from contract.record import ClockTrust, SharedDay
 
@@ -70,7 +70,7 @@ def fill(folder: Path, remembered: int, waiting: int, commit_events: int = COMMI
         connection.execute("PRAGMA synchronous = OFF")
         clock = SystemClock(trusted=True)
         connection.execute("BEGIN")
-        tables.insert_epoch(connection, 1, new_epoch(clock, 0))
+        tables.insert_epoch(connection, 1, CurrentEpoch(clock, ServiceClock(clock, 0)).start)
         if remembered > waiting:
             tables.replace_processed(connection, [(1, remembered - waiting)])
         connection.execute("COMMIT")

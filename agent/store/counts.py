@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +19,4 @@ class EventCounts:
     @classmethod
     def total(cls, counts: Iterable[EventCounts]) -> EventCounts:
         """Return the counts of several stores together."""
-        total = EventCounts(0, 0, 0)
-        for one in counts:
-            total = EventCounts(
-                *(total.new + one.new, total.forwarded + one.forwarded),
-                *(total.processed + one.processed, total.lost + one.lost),
-            )
-        return total
+        return cls(*map(sum, zip(*map(astuple, counts), strict=True)))

@@ -18,7 +18,6 @@ from agent.store.counts import EventCounts
 from agent.store.errors import StoreError
 from agent.store.files.lock import lock
 from agent.store.fingerprints.index import SEGMENT_EVENTS, IndexBounds
-from agent.store.fingerprints.transient import lifetimes_of
 from agent.store.gateway_events import GatewayCondition
 from agent.store.layout import FILE_NAME
 from agent.store.outbox import StoreOutbox
@@ -138,9 +137,7 @@ class EventStore:
         return self._transactions.wear.bytes
 
     def _open(self) -> None:
-        connection, self._memory = open_store(
-            self._path, self._connect, self._clock, lifetimes_of(self._identity), self._bounds
-        )
+        connection, self._memory = open_store(self._path, self._connect, self._clock, self._identity, self._bounds)
         clock, settings = self._clock, self._settings
         self._transactions = Transactions(
             self._path, self._connect, settings, clock, self._memory, self._report_failure, self._answered_duplicates

@@ -7,12 +7,18 @@ import sqlite3
 from dataclasses import dataclass
 
 from agent.clock import Clock
+from agent.config.settings import IdentitySettings
 from agent.store import wear
 from agent.store.errors import DamagedStoreError
 from agent.store.facts import CLOCK_UNTRUSTED, FORGOTTEN_EARLY
 from agent.store.fingerprints import fingerprint_rows, segments
 from agent.store.fingerprints.index import DEFAULT_BOUNDS, FingerprintIndex, IndexBounds
-from agent.store.fingerprints.transient import Lifetimes, RecentRejects, RetransmissionKeys, SimilarityKeys
+from agent.store.fingerprints.transient import (
+    EXCHANGE_LIFETIME_MS,
+    RecentRejects,
+    RetransmissionKeys,
+    SimilarityKeys,
+)
 from agent.store.format.packing import unpack_readable
 from agent.store.gateway_events import UntrustedClock, read_untrusted_clock
 from agent.store.port import ClosedSection
@@ -78,11 +84,12 @@ class Memory:
 
 
 def load(
-    connection: sqlite3.Connection, clock: Clock, lifetimes: Lifetimes, bounds: IndexBounds = DEFAULT_BOUNDS
+    connection: sqlite3.Connection, clock: Clock, identity: IdentitySettings, bounds: IndexBounds = DEFAULT_BOUNDS
 ) -> Memory:
     """Read the store; a retransmission key is kept only where it has certainly not expired."""
     openings = tables.load_epochs(connection)
-    retransmissions = RetransmissionKeys(lifetimes.retransmission_ms)
+    windows = [int((rule.window_seconds or 0) * 1000) for rule in identity.rules]
+    retransmissions = RetransmissionKeys(max([EXCHANGE_LIFETIME_MS, *windows]))
     fingerprints, service_ms = _load_index(connection, bounds)
     for row in fingerprint_rows.load_rows(connection):
         for first, packed in fingerprints.unsealed(row.first_position, row.fingerprints):
@@ -90,7 +97,7 @@ def load(
         service_ms = max(service_ms, row.service_ms)
         if row.retransmission_keys:
             start = tables.epoch_of(openings, row.first_position)
-            age_ms = _age_ms(start, row.service_ms, clock, lifetimes.retransmission_ms)
+            age_ms = _age_ms(start, row.service_ms, clock, retransmissions.lifetime_ms)
             if age_ms is not None:
                 for key, position in row.retransmission_keys:
                     retransmissions.remember(key, position, clock.monotonic_ms() - age_ms)
@@ -102,7 +109,7 @@ def load(
     return Memory(
         fingerprints,
         retransmissions,
-        SimilarityKeys(lifetimes.similarity_ms),
+        SimilarityKeys(int(identity.resend_window_seconds * 1000)),
         RecentRejects(),
         Progress(states.coverage, end, states.lost),
         epochs,

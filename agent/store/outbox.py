@@ -81,7 +81,7 @@ class StoreOutbox:
         return self._memory.progress.pop_returned()
 
     def epoch(self) -> str:
-        return self._transactions.connection.epoch.name
+        return self._transactions.connection.epoch.start.epoch
 
     def mark_forwarded(self, batch: Batch, note: tuple[str, str] | None = None) -> None:
         self._memory.progress.mark_forwarded(batch, note)

@@ -153,9 +153,9 @@ def _versions() -> object:
 
 def _status(settings: Settings) -> object:
     from agent.status import read_status
-    from agent.store.read.flush_request import request_flush
+    from agent.store.read.flush_request import request_counts
 
-    request_flush(settings.gateway.state_dir)
+    request_counts(settings.gateway.state_dir)
     return read_status(settings.gateway.state_dir, settings.gateway.id).document()
 
 

@@ -98,12 +98,12 @@ def _report_search(folder: Path, last: int) -> None:
 
 def _show_duplicates(arguments: argparse.Namespace, gateway: GatewaySettings, folder: Path) -> int:
     from agent.store.read.documents import read_duplicates
-    from agent.store.read.flush_request import request_flush
+    from agent.store.read.flush_request import request_counts
 
     if arguments.follow or arguments.since is not None or arguments.device != "*":
         raise UsageError("--duplicates lists the latest ones only: without --follow, --since and --device")
     printer = Printer(arguments, ("received", "state", "sequence", "fingerprint"), _duplicate_row)
-    request_flush(gateway.state_dir)
+    request_counts(gateway.state_dir)
     printer.print(read_duplicates(folder, arguments.limit or LIMIT))
     return 0
 

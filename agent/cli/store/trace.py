@@ -8,7 +8,7 @@ import sys
 from agent.cli.failures import FAILURE
 from agent.config import load
 from agent.store.read.documents import read_trace
-from agent.store.read.flush_request import request_flush
+from agent.store.read.flush_request import request_counts
 from agent.terminal import json_line, printable
 
 JSON = "one JSON object a line"
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the store's data about an event; return 1 where it has none."""
     gateway = load.load(arguments.config).gateway
-    request_flush(gateway.state_dir)
+    request_counts(gateway.state_dir)
     found = read_trace(gateway.state_dir, gateway.id, arguments.fingerprint)
     if not found:
         print("not found: never accepted, or older than identity.retention", file=sys.stderr)

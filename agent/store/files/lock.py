@@ -7,8 +7,8 @@ import os
 import time
 from pathlib import Path
 
+from agent.config.files import sync_folder
 from agent.store.errors import StoreError
-from agent.store.files import swap
 
 TRIES, PAUSE_SECONDS = 20, 0.01
 """A reading command holds the lock for some microseconds, to find out whether an agent runs (`database.in_use`)."""
@@ -25,7 +25,7 @@ def lock(path: Path) -> int:
     try:
         path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         for folder in missing:
-            swap.sync_folder(folder)
+            sync_folder(folder.parent)
         descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o640)
     except PermissionError:
         raise  # the command line names the user to run as

@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from agent.config.files import sync_folder
+
 log = logging.getLogger(__name__)
 
 _PARTS = ("", "-wal")
@@ -44,7 +46,7 @@ def move_log_away(path: Path, time: str) -> None:
     """Rename a log that is not the store's latest, so that nothing is read from it."""
     beside(path, "-wal").rename(beside(path, f"{_DAMAGED}{time}-older-wal"))
     beside(path, "-shm").unlink(missing_ok=True)
-    sync_folder(path)
+    sync_folder(path.parent)
 
 
 def finish(path: Path, new: Path, time: str) -> None:
@@ -52,7 +54,7 @@ def finish(path: Path, new: Path, time: str) -> None:
     with new.open("rb") as file:
         os.fsync(file.fileno())
     new.rename(beside(path, f"{_SALVAGED}{time}"))
-    sync_folder(path)
+    sync_folder(path.parent)
     resume(path)
 
 
@@ -68,9 +70,9 @@ def resume(path: Path) -> None:
         beside(path, "-shm").unlink(missing_ok=True)
         beside(path, ".suspect").unlink(missing_ok=True)
         beside(path, ".open").unlink(missing_ok=True)
-        sync_folder(path)  # renames may reach the medium in any order, and the old log must not meet the new file
+        sync_folder(path.parent)  # renames reach the medium in any order, and the old log must not meet the new file
         salvaged.rename(path)
-        sync_folder(path)
+        sync_folder(path.parent)
 
 
 def damaged_files(path: Path) -> Iterator[Path]:
@@ -98,13 +100,4 @@ def write_durably(mark: Path, content: str) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    sync_folder(mark)
-
-
-def sync_folder(path: Path) -> None:
-    """Flush the folder that contains this path: a new name survives a power cut only then."""
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(mark.parent)

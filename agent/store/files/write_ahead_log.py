@@ -7,9 +7,9 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.config.files import sync_folder
 from agent.store import layout
 from agent.store.errors import DamagedStoreError, StoreError
-from agent.store.files import swap
 from agent.store.files.sqlite_pages import LogFrames, is_log_header, read_from
 from agent.store.layout import LOG_FRAME_BYTES, LOG_HEADER_BYTES
 
@@ -87,7 +87,7 @@ class WriteAheadLog:
         while piece := os.pread(self._file, min(_CHUNK_BYTES, end - at), at):
             at += os.pwrite(self._file, piece, at)
         os.fsync(self._file)
-        swap.sync_folder(self._path)
+        sync_folder(self._path.parent)
         self._is_flushed = True
 
     def cut(self, connection: sqlite3.Connection) -> None:
@@ -170,7 +170,7 @@ class WriteAheadLog:
             file.flush()
             os.fsync(file.fileno())
         new.replace(self._path)
-        swap.sync_folder(self._path)
+        sync_folder(self._path.parent)
 
     def close_connection(self, connection: sqlite3.Connection) -> bool:
         """Close a connection; return True where it was the last one, so that SQLite has written the log back."""

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-from agent.config.settings import IdentitySettings
 from agent.store.port import Reject
 
 FINGERPRINT_BYTES: Final = 16
@@ -27,21 +25,6 @@ RECENT_REJECTS_MAX: Final = 1_000
 SIMILARITY_KEYS_MAX: Final = 10_000
 """In each of the two generations, about 150 bytes each."""
 _MOMENT: Final = Struct("q")
-
-
-@dataclass(frozen=True, slots=True)
-class Lifetimes:
-    """How long keys count, in milliseconds."""
-
-    similarity_ms: int = 0
-    retransmission_ms: int = EXCHANGE_LIFETIME_MS
-    """The longest that any retransmission key counts."""
-
-
-def lifetimes_of(settings: IdentitySettings) -> Lifetimes:
-    """Return the lifetimes according to the settings."""
-    windows = (int((rule.window_seconds or 0) * 1000) for rule in settings.rules)
-    return Lifetimes(int(settings.resend_window_seconds * 1000), max(EXCHANGE_LIFETIME_MS, *windows, 0))
 
 
 def split(packed: bytes) -> list[bytes]:

@@ -16,11 +16,6 @@ ANSWER_SECONDS_MAX = 5.0
 ANSWER_BYTES_MAX = 256 << 10
 
 
-def request_flush(folder: Path) -> bool:
-    """Return whether an agent has written its counts, so that the disk has all of them."""
-    return request_counts(folder) is not None
-
-
 def request_counts(folder: Path) -> Mapping[str, Any] | None:
     """Return the counts that an agent never writes, once it has written the others; None where none answers."""
     try:

@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agent.clock import Clock
+from agent.config.settings import IdentitySettings
 from agent.store.errors import DamagedStoreError, DiskFullError, StoreError, is_damage
 from agent.store.files import swap, use_mark
 from agent.store.files.sqlite_pages import HEADER_BYTES, LogFrames, newest_header, read_from
 from agent.store.files.use_mark import LastCommit, UseMark
 from agent.store.files.write_ahead_log import is_of_earlier_round
 from agent.store.fingerprints.index import DEFAULT_BOUNDS, IndexBounds
-from agent.store.fingerprints.transient import Lifetimes
 from agent.store.layout import PAGE_BYTES
 from agent.store.memory import Memory, load
 from agent.store.recovery.salvage import salvage
@@ -46,7 +46,7 @@ The frames of a failed commit are cut off before the next one is written (write_
 
 
 def open_store(
-    path: Path, connect: Connect, clock: Clock, lifetimes: Lifetimes, bounds: IndexBounds = DEFAULT_BOUNDS
+    path: Path, connect: Connect, clock: Clock, identity: IdentitySettings, bounds: IndexBounds = DEFAULT_BOUNDS
 ) -> tuple[sqlite3.Connection, Memory]:
     """Open a store for service; a damaged one is salvaged, and lost events are recorded as gaps.
 
@@ -59,14 +59,14 @@ def open_store(
     try:
         if not reason:
             try:
-                return _open(path, connect, clock, lifetimes, bounds)
+                return _open(path, connect, clock, identity, bounds)
             except (sqlite3.Error, StoreError) as error:
                 if not is_damage(error, opening=True):
                     raise
                 reason = str(error)
         _replace(path, clock, reason)
         try:
-            return _open(path, connect, clock, lifetimes, bounds)
+            return _open(path, connect, clock, identity, bounds)
         except DamagedStoreError as error:
             raise StoreError(f"{path}: damaged again at once, so the disk cannot be trusted: {error}") from error
     except (sqlite3.Error, OSError) as error:
@@ -78,7 +78,7 @@ def open_store(
 
 
 def _open(
-    path: Path, connect: Connect, clock: Clock, lifetimes: Lifetimes, bounds: IndexBounds
+    path: Path, connect: Connect, clock: Clock, identity: IdentitySettings, bounds: IndexBounds
 ) -> tuple[sqlite3.Connection, Memory]:
     lacks_log = use_mark.lacks_log(path)
     if lacks_log:
@@ -95,7 +95,7 @@ def _open(
             log.error("store=damaged reason=%r last_position=%d", f"{path}: {loss}", end)
         elif lacks_log:
             log.warning("store=log-gone effect=%r", "none: another program has written it back and removed it")
-        memory = load(connection, clock, lifetimes, bounds)
+        memory = load(connection, clock, identity, bounds)
         with closing(UseMark(path, clock.boot())) as mark:
             mark.note(end, None)  # an empty log may begin any round
     except BaseException:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -86,7 +87,6 @@ class _Checks:
     def __init__(self, path: Path, store: database.Reads) -> None:
         self._path = path
         self._store = store
-        self._end_seen: int | None = None
         self.whole = 0
 
     def files(self) -> Iterator[str]:
@@ -247,12 +247,10 @@ class _Checks:
         rows.close()
         return commits
 
-    @property
+    @cached_property
     def _end(self) -> int:
         """The last position when this was first read: later events are not verified."""
-        if self._end_seen is None:
-            self._end_seen = tables.last_position(self._store)
-        return self._end_seen
+        return tables.last_position(self._store)
 
 
 def _check_kept(first: int, last: int, kept: Ranges, states: States) -> Iterator[str]:

@@ -165,7 +165,7 @@ class Committer:
             previous = self._memory.last_label()
             wall_ms, trust = self._clock.wall_ms(), self._clock.trust()
             closed = self._memory.close_section()
-            first = started(self._gateway, epoch.name, previous, wall_ms, trust, closed, self._condition())
+            first = started(self._gateway, epoch.start.epoch, previous, wall_ms, trust, closed, self._condition())
             decision.begin_section(first, self._clock.uptime_ms())
         elif self._is_section_due() and (closed := self._memory.close_section()) is not None:
             wall_ms, trust = self._clock.wall_ms(), self._clock.trust()

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final, TypeVar
@@ -64,25 +65,19 @@ class Writer:
 
     def call(self, task: Callable[[], T]) -> T:
         """Run a task on the thread and wait for it; return its result, or raise its error."""
-        done = threading.Event()
-        results: list[T] = []
-        errors: list[BaseException] = []
+        outcome: Future[T] = Future()
 
         def run() -> None:
             try:
-                results.append(task())
+                outcome.set_result(task())
             except Exception as error:  # noqa: BLE001  # handed to the caller below
-                errors.append(error)
-            finally:
-                done.set()
+                outcome.set_exception(error)
 
         self._queue.put(run)
-        while not done.wait(1.0):
+        while not wait((outcome,), 1.0).done:
             if not self._worker.is_alive():
                 raise RuntimeError("the store's writer has ended") from self.failure
-        if errors:
-            raise errors[0]
-        return results[0]
+        return outcome.result()
 
     def finish(self) -> None:
         """Commit the queued submissions, then end the thread."""

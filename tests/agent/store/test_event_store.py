@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from agent.config.settings import IdentitySettings
 from agent.status import read_status
 from agent.store.errors import DamagedStoreError, StoreError
 from agent.store.files import swap
 from agent.store.files.write_ahead_log import WriteAheadLog
-from agent.store.fingerprints.transient import Lifetimes
 from agent.store.flush_socket import FlushSocket
 from agent.store.layout import FILE_NAME, FLUSH_SOCKET_NAME, socket_path
 from agent.store.memory import load
 from agent.store.port import OutboxError, Outcome, Submission
 from agent.store.read import flush_request
-from agent.store.read.flush_request import request_flush
+from agent.store.read.flush_request import request_counts
 from agent.store.schema import database, gaps
 from agent.store.schema.gaps import GAPS_MAX, Gap
 from agent.store.write.committer import LABEL_RANGES_MAX, declarations
@@ -158,23 +158,23 @@ async def test_whoever_asks_finds_the_counts_on_the_disk(folder: Path, clock: Ha
         for copies in (1, 2):
             await accept(store, clock, ONE)
             assert read_status(folder, GATEWAY).duplicates == copies - 1
-            assert await asyncio.to_thread(request_flush, folder)
+            assert await asyncio.to_thread(request_counts, folder) is not None
             assert read_status(folder, GATEWAY).duplicates == copies
         written = commits(store)
-        assert await asyncio.to_thread(request_flush, folder)
+        assert await asyncio.to_thread(request_counts, folder) is not None
         assert commits(store) == written, "nothing was pending, and nothing is written"
 
 
 async def test_without_an_agent_nobody_answers(folder: Path) -> None:
-    assert not request_flush(folder / "missing")
-    assert not request_flush(folder)
+    assert request_counts(folder / "missing") is None
+    assert request_counts(folder) is None
     descriptor = os.open(folder, os.O_PATH)
     with socket.socket(socket.AF_UNIX) as left_by_a_kill:
         left_by_a_kill.bind(socket_path(descriptor))
     os.close(descriptor)
-    assert not request_flush(folder)
+    assert request_counts(folder) is None
     async with FlushSocket(folder, lambda: None):
-        assert await asyncio.to_thread(request_flush, folder)
+        assert await asyncio.to_thread(request_counts, folder) is not None
     assert not (folder / FLUSH_SOCKET_NAME).exists()
 
 
@@ -186,8 +186,8 @@ async def test_a_flush_that_fails_is_not_answered_and_the_next_one_is(folder: Pa
             raise failures.pop()
 
     async with FlushSocket(folder, flush):
-        assert not await asyncio.to_thread(request_flush, folder)
-        assert await asyncio.to_thread(request_flush, folder)
+        assert await asyncio.to_thread(request_counts, folder) is None
+        assert await asyncio.to_thread(request_counts, folder) is not None
 
 
 async def test_a_reader_does_not_wait_for_a_disk_that_hangs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ async def test_a_reader_does_not_wait_for_a_disk_that_hangs(folder: Path, monkey
         asyncio.run_coroutine_threadsafe(hangs.wait(), loop).result()
 
     async with FlushSocket(folder, flush):
-        assert not await asyncio.to_thread(request_flush, folder)
+        assert await asyncio.to_thread(request_counts, folder) is None
         hangs.set()
 
 
@@ -208,7 +208,7 @@ async def test_a_folder_that_takes_no_socket_keeps_nobody_from_starting(
 ) -> None:
     (folder / FLUSH_SOCKET_NAME).mkdir()
     async with FlushSocket(folder, lambda: None):
-        assert not await asyncio.to_thread(request_flush, folder)
+        assert await asyncio.to_thread(request_counts, folder) is None
     assert "flush_socket=failed" in caplog.text
 
 
@@ -259,7 +259,7 @@ def test_a_declaration_that_is_given_up_is_made_again(tmp_path: Path) -> None:
 
 def test_many_gaps_of_one_reason_take_few_events(tmp_path: Path, clock: HandClock) -> None:
     with closing(database.open_for_service(tmp_path / "events.db")) as connection:
-        memory = load(connection, clock, Lifetimes())
+        memory = load(connection, clock, IdentitySettings())
     memory.epochs.add(1, "epoch")
     memory.undeclared.extend(Gap(2 * number, 2 * number, "test") for number in range(1, LABEL_RANGES_MAX + 2))
     memory.undeclared.append(Gap(900, 899, "test"))

@@ -13,12 +13,11 @@ from typing import cast
 
 import pytest
 
-from agent.config.settings import StoreSettings
+from agent.config.settings import IdentitySettings, StoreSettings
 from agent.store import layout
 from agent.store.files import swap
 from agent.store.files.write_ahead_log import WriteAheadLog
 from agent.store.fingerprints.index import IndexBounds
-from agent.store.fingerprints.transient import Lifetimes
 from agent.store.layout import FILE_NAME, LOG_FRAME_BYTES, LOG_HEADER_BYTES
 from agent.store.memory import Memory, load
 from agent.store.port import ClosedSection, Submission
@@ -104,7 +103,7 @@ class Load:
         path = self._recording.path
         self._recording.flushes_left = NO_KILL
         connection = self._connect(path)
-        memory = load(connection, self._clock, Lifetimes(), IndexBounds(segment_events=SEGMENT_EVENTS))
+        memory = load(connection, self._clock, IdentitySettings(), IndexBounds(segment_events=SEGMENT_EVENTS))
         writes = Transactions(path, self._connect, StoreSettings(), self._clock, memory, lambda _: None)
         removal = Removal(writes)
         committer = Committer(writes, removal, GATEWAY, self._clock, self._announce)
@@ -168,7 +167,7 @@ def broken(image: Image, folder: Path, sections: Mapping[Label, ClosedSection | 
     path = folder / FILE_NAME
     for suffix, content in image.files.items():
         Path(f"{path}{suffix}").write_bytes(content)
-    connection, memory = open_store(path, database.open_for_service, HandClock(boot_name="boot-2"), Lifetimes())
+    connection, memory = open_store(path, database.open_for_service, HandClock(boot_name="boot-2"), IdentitySettings())
     with closing(connection):
         if any(swap.damaged_files(path)):
             return "a power cut was taken for damage"

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from agent.config.settings import IdentitySettings
 from agent.store.event_store import EventStore
 from agent.store.files import swap
 from agent.store.fingerprints import fingerprint_rows, segments
 from agent.store.fingerprints.index import DEFAULT_BOUNDS, FingerprintIndex, IndexBounds
 from agent.store.fingerprints.sealing import Sealing
-from agent.store.fingerprints.transient import Lifetimes
 from agent.store.layout import FILE_NAME
 from agent.store.memory import load
 from agent.store.read.documents import commit_times, fingerprint_at
@@ -214,7 +214,7 @@ async def test_a_kill_at_any_step_of_a_sealing_loses_no_fingerprint(tmp_path: Pa
         folder = tmp_path / f"image-{number}"
         connection = database.open_for_service(folder / FILE_NAME)
         with closing(connection):
-            memory = load(connection, clock, Lifetimes(), DEFAULT_BOUNDS)
+            memory = load(connection, clock, IdentitySettings(), DEFAULT_BOUNDS)
             for place in range(known):
                 assert position_of(memory, connection, fingerprint(event(place))) is not None, (
                     number,

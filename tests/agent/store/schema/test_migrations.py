@@ -12,10 +12,10 @@ from typing import cast
 
 import pytest
 
+from agent.config.settings import IdentitySettings
 from agent.status import read_status
 from agent.store.errors import StoreError
 from agent.store.files import swap
-from agent.store.fingerprints.transient import Lifetimes
 from agent.store.layout import FILE_NAME
 from agent.store.recovery.open import open_store
 from agent.store.recovery.verify import verify
@@ -85,7 +85,7 @@ def test_no_power_cut_during_a_migration_loses_anything(
         folder.mkdir()
         for suffix, content in image.files.items():
             Path(f"{folder / FILE_NAME}{suffix}").write_bytes(content)
-        opened, memory = open_store(folder / FILE_NAME, database.open_for_service, HandClock(), Lifetimes())
+        opened, memory = open_store(folder / FILE_NAME, database.open_for_service, HandClock(), IdentitySettings())
         with closing(opened):
             assert not any(swap.damaged_files(folder / FILE_NAME)), number
             for position, fingerprint in enumerate(fingerprints, 1):
