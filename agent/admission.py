@@ -13,7 +13,7 @@ from typing import Final
 from agent.clock import Clock
 from agent.config.settings import DevicesSettings
 from agent.config.ways import Via
-from agent.decode import Decoded, Rejected
+from agent.decode.decoded import Decoded, Rejected
 from agent.delivery import Delivery, ForeignFormat
 from contract.event import Event
 

@@ -10,7 +10,8 @@ from agent.admission import Admission, ForbiddenError, Quota, StoredShares, Unau
 from agent.clock import Clock
 from agent.config.settings import DevicesSettings, IdentitySettings
 from agent.config.ways import WayIn, limits
-from agent.decode import REJECTED_BYTES_MAX, Decoded, Undecodable, UnknownFormat, decode
+from agent.decode.decoded import REJECTED_BYTES_MAX, Decoded, Undecodable, UnknownFormat
+from agent.decode.delivery_body import decode
 from agent.delivery import Answer, Delivery, ForeignFormat, Respond, Status
 from agent.identity.identify import identify
 from agent.identity.warnings import IdentityWarnings

@@ -9,7 +9,8 @@ import json
 from time import thread_time
 
 from agent.config.settings import IdentitySettings
-from agent.decode import Undecodable, decode
+from agent.decode.decoded import Undecodable
+from agent.decode.delivery_body import decode
 from agent.delivery import Delivery, ForeignFormat, Media
 from agent.identity.identify import identify
 from agent.mappings import catalog

@@ -28,13 +28,12 @@ _PROTOCOLS = {"5": MQTTProtocolVersion.MQTTv5, "3.1.1": MQTTProtocolVersion.MQTT
 class BufferedClient(Client):
     """paho's client over a socket that reads ahead, inserted where paho inserts its wrapper for WebSockets."""
 
-    def set_packets(self, packets: Packets) -> None:
-        """Use this parser for the next connection."""
-        self._packets = packets
+    packets: Packets
+    """The parser of the connection."""
 
     def _create_socket(self) -> Any:
         sock: Any = super()._create_socket()  # never one of WebSockets
-        return BufferedSocket(sock, self._packets)
+        return BufferedSocket(sock, self.packets)
 
 
 def packet_bytes_max(settings: MqttSettings) -> int:
@@ -93,7 +92,7 @@ def _client(settings: MqttSettings, gateway: str, client_id: str) -> Client:
         reconnect_on_failure=False,  # else it would fall back to MQTT 3.1
         manual_ack=True,
     )
-    client.set_packets(Packets(packet_bytes_max(settings), properties=five))
+    client.packets = Packets(packet_bytes_max(settings), properties=five)
     client.will_set(state_topic(gateway), OFFLINE, qos=1, retain=True)
     _authenticate(client, settings)
     return client

@@ -29,22 +29,18 @@ class PendingMessages:
 
     def __init__(self) -> None:
         self._held: deque[PendingMessage] = deque()
-        self._released: deque[PendingMessage] = deque()
+        self.released: deque[PendingMessage] = deque()
+        """Those that no list keeps waiting any more, oldest first."""
         self._size = 0
         """Bytes of the messages that wait for a list, as `PendingAck.size` counts them."""
 
     def __len__(self) -> int:
-        return len(self._held) + len(self._released)
+        return len(self._held) + len(self.released)
 
     @property
     def since(self) -> float | None:
         """Since when the oldest message has waited for a list; None where none does."""
         return self._held[0].since if self._held else None
-
-    @property
-    def released(self) -> bool:
-        """Whether a released message is left."""
-        return bool(self._released)
 
     def add(self, pending: PendingMessage) -> None:
         """Add a message that waits for a list."""
@@ -53,17 +49,9 @@ class PendingMessages:
 
     def release(self, since: float | None = None) -> None:
         """Release all messages that wait for a list; with a time, as if each had waited since then."""
-        self._released += [pending if since is None else replace(pending, since=since) for pending in self._held]
+        self.released += [pending if since is None else replace(pending, since=since) for pending in self._held]
         self._held.clear()
         self._size = 0
-
-    def pop_released(self) -> PendingMessage:
-        """Remove the oldest released message, and return it; there must be one."""
-        return self._released.popleft()
-
-    def drop_released(self) -> None:
-        """Drop the released messages."""
-        self._released.clear()
 
     def pop_overdue(self, before: float, count_max: int, bytes_max: int) -> list[PendingMessage]:
         """Remove and return the messages that have waited since before a given time, and the oldest beyond the bounds.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from agent.decode import REJECTED_BYTES_MAX
+from agent.decode.decoded import REJECTED_BYTES_MAX
 from agent.delivery import Answer, Delivery, Receive, Record, Status
 from agent.mqtt.packets import Message
 from agent.mqtt.pending import AckOrder, PendingAck, PendingMessage, PendingMessages
@@ -117,7 +117,7 @@ class Reception:
         """Skip further messages, which the broker keeps."""
         self._skipping = self._stopped = True
         self._lists.clear()
-        self._pending.drop_released()
+        self._pending.released.clear()
 
     @property
     def in_progress(self) -> int:
@@ -146,7 +146,7 @@ class Reception:
         end = self._loop.time() + TURN_SECONDS_MAX
         while self._has_backlog:
             if self._pending.released:
-                self._zigbee(self._pending.pop_released())
+                self._zigbee(self._pending.released.popleft())
             else:
                 self._read_list(lambda: self._loop.time() >= end)
             if self._loop.time() >= end:
@@ -160,7 +160,7 @@ class Reception:
     @property
     def _has_backlog(self) -> bool:
         """Whether lists or released messages have to be processed before further messages."""
-        return self._pending.released or bool(self._lists)
+        return bool(self._pending.released or self._lists)
 
     def _read_list(self, enough: Callable[[], bool]) -> None:
         """Read the first list until `enough` returns True; at its end, release the messages that wait for it."""
@@ -224,7 +224,7 @@ class Reception:
 
     def _await_list(self, since: float) -> None:
         if since <= self._loop.time() - self._limits.unlisted_seconds:
-            self._routes.names.mark_list_missing()
+            self._routes.names.list_missing = True
             _log.warning("mqtt=unlisted reason=%r", self._routes.unknown_reason)
             self._pending.release()
             self._schedule_backlog()
@@ -281,7 +281,9 @@ class Reception:
 
     def _check_bounds(self) -> None:
         """At the bound, stop reading; while messages wait for a list, skip all but lists instead."""
-        if self._skipping or self._full or not self._at_bound():
+        limits, acks = self._limits, self._acks
+        at_bound = len(acks) >= limits.in_progress_max or acks.size >= limits.in_progress_bytes_max
+        if self._skipping or self._full or not at_bound:
             return
         if self._pending:
             self._skipping = True
@@ -295,9 +297,6 @@ class Reception:
         if paused != self._paused:
             self._paused = paused
             (self._source.pause if paused else self._source.resume)()
-
-    def _at_bound(self) -> bool:
-        return len(self._acks) >= self._limits.in_progress_max or self._acks.size >= self._limits.in_progress_bytes_max
 
     def _has_space(self) -> bool:
         """Whether half of the bound is free, so that reading is not paused and resumed for each message."""

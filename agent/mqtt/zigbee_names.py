@@ -56,10 +56,6 @@ class ZigbeeNames:
             self._groups = addresses
         self._unknown.clear()
 
-    def mark_list_missing(self) -> None:
-        """Stop waiting for the list of devices."""
-        self.list_missing = True
-
     def mark_unknown(self, name: str) -> None:
         """Remember until the next list that the wait for a name has timed out."""
         if len(self._unknown) < UNKNOWN_NAMES_MAX:

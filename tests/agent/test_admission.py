@@ -7,7 +7,7 @@ import pytest
 from agent.admission import Admission, ForbiddenError
 from agent.coap.answer import DIAGNOSTIC_BYTES_MAX, diagnostic
 from agent.config.settings import DevicesSettings, IdentitySettings
-from agent.decode import decode
+from agent.decode.delivery_body import decode
 from agent.delivery import Answer, Delivery, ForeignFormat, Media, Status
 from agent.mappings.mapping import read
 from agent.pipeline import Pipeline

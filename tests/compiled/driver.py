@@ -16,7 +16,8 @@ from agent.coap.message import HEADER_BYTES, MessageFormatError, split
 from agent.coap.sanitizer import sanitize
 from agent.config.identity_rules import IdentityRule
 from agent.config.settings import IdentitySettings
-from agent.decode import Undecodable, UnknownFormat, decode
+from agent.decode.decoded import Undecodable, UnknownFormat
+from agent.decode.delivery_body import decode
 from agent.delivery import Delivery, Media
 from agent.http.head import read_whole_post
 from agent.identity.identify import identify

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from hypothesis import given
 
-from agent.decode import decode
+from agent.decode.delivery_body import decode
 from agent.delivery import Delivery, Media
 from contract import cbor
 from contract.event import Event, Label, Value

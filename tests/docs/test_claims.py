@@ -11,7 +11,7 @@ import pytest
 
 from agent.config import load, reference
 from agent.config.settings import KafkaSettings
-from agent.decode import decode
+from agent.decode.delivery_body import decode
 from agent.delivery import Delivery, Media
 from agent.forward.kafka.topic import create_command
 from agent.forward.kafka.uplink import Uplink

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from agent.cli.store import trace
-from agent.decode import decode
+from agent.decode.delivery_body import decode
 from agent.delivery import Delivery, Media
 from contract.fingerprint import fingerprint
 from simulators.services.install import programs

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.decode import decode
 from agent.decode.decoded import EVENTS_MAX
+from agent.decode.delivery_body import decode
 from agent.decode.event_map import FIELDS
 from agent.delivery import Delivery, Media
 from contract.event import TIME_MAX

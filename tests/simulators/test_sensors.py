@@ -13,7 +13,7 @@ from uuid import uuid4
 import cbor2
 import pytest
 
-from agent.decode import decode
+from agent.decode.delivery_body import decode
 from agent.delivery import Delivery, Media
 from contract.event import Event
 from simulators import fleet

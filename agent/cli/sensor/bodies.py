@@ -75,7 +75,7 @@ def _published(body: bytes, options: argparse.Namespace, mqtt: MqttSettings) -> 
         if not reader.read(lambda: False):
             raise NotADelivery(f"{options.devices}: not Zigbee2MQTT's list of devices: {reader.problem}")
     else:
-        names.mark_list_missing()
+        names.list_missing = True
     routes = Routes(mqtt, names)
     delivery = routes.subscribed_delivery(topic, body)
     if delivery is not None:

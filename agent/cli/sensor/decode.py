@@ -75,7 +75,8 @@ class _TooLargeError(ValueError):
 def _outcomes(delivery: Delivery, settings: Settings) -> Iterator[dict[str, object]]:
     """Yield what the gateway's pipeline makes of a delivery, in the same steps."""
     from agent.admission import Admission, ForbiddenError
-    from agent.decode import Undecodable, UnknownFormat, decode
+    from agent.decode.decoded import Undecodable, UnknownFormat
+    from agent.decode.delivery_body import decode
     from agent.identity.identify import identify
     from agent.identity.warnings import advice_on
     from contract.record import ClockTrust

@@ -67,7 +67,8 @@ def _read_fields(text: str) -> tuple[str, ...]:
 
 
 def _fingerprint_lines(body: bytes, fields: tuple[str, ...]) -> list[str]:
-    from agent.decode import InvalidEvent, Undecodable, cbor, json
+    from agent.decode import cbor, json
+    from agent.decode.decoded import InvalidEvent, Undecodable
 
     document = cbor.read(body) if body[:1] >= bytes([_CBOR_FIRST]) else json.read(body)
     if not isinstance(document, list | dict | Invalid):

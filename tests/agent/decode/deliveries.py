@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 import cbor2
 
-from agent.decode import Decoded, decode
+from agent.decode.decoded import Decoded
+from agent.decode.delivery_body import decode
 from agent.delivery import Delivery, Media
 from contract.event import Event
 

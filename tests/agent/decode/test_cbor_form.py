@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.decode import Undecodable, cbor
+from agent.decode import cbor
 from agent.decode.cbor_items import check_well_formed
+from agent.decode.decoded import Undecodable
 from agent.delivery import Media
 from benchmarks.bodies import colliding_keys, slow_bodies
 from contract.event import Value

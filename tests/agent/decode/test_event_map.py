@@ -2,8 +2,7 @@ import unicodedata
 
 import pytest
 
-from agent.decode import Undecodable, UnknownFormat
-from agent.decode.decoded import EVENTS_MAX, REJECTED_BYTES_MAX
+from agent.decode.decoded import EVENTS_MAX, REJECTED_BYTES_MAX, Undecodable, UnknownFormat
 from agent.decode.delivery_body import BODY_BYTES_MAX
 from agent.decode.event_map import DEVICE_CHARACTERS_MAX, ID_CHARACTERS_MAX, TYPE_CHARACTERS_MAX
 from agent.delivery import Media

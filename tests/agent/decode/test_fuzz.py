@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agent.decode import Decoded, Undecodable, decode
+from agent.decode.decoded import Decoded, Undecodable
+from agent.decode.delivery_body import decode
 from agent.decode.senml_record import CBOR_LABELS
 from agent.delivery import Delivery, Media
 from benchmarks.bodies import slow_bodies

@@ -1,6 +1,7 @@
 import pytest
 
-from agent.decode import Undecodable, json
+from agent.decode import json
+from agent.decode.decoded import Undecodable
 from agent.delivery import Media
 from contract.values import DEPTH_MAX, Invalid
 from tests.agent.decode.deliveries import deliver, only, reason_of

@@ -1,6 +1,6 @@
 import pytest
 
-from agent.decode import Undecodable
+from agent.decode.decoded import Undecodable
 from contract.event import Event
 from tests.agent.decode.deliveries import SENDER, deliver_json, deliver_senml, only, reason_of
 

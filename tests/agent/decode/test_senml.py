@@ -3,7 +3,7 @@ import json
 import cbor2
 import pytest
 
-from agent.decode import Undecodable
+from agent.decode.decoded import Undecodable
 from agent.decode.senml import RECORDS_MAX
 from agent.delivery import Media
 from contract.event import TIME_MAX, TIME_MIN, Event

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from agent.decode import Undecodable, decode
+from agent.decode.decoded import Undecodable
+from agent.decode.delivery_body import decode
 from agent.decode.zigbee2mqtt import urn
 from agent.delivery import Delivery, Media
 from contract.event import Event, Value

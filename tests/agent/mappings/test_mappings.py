@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.decode import Decoded, Undecodable, decode
+from agent.decode.decoded import Decoded, Undecodable
+from agent.decode.delivery_body import decode
 from agent.delivery import Delivery, ForeignFormat, Media
 from agent.mappings import catalog
 from agent.mappings.mapping import EventMapping, MappingError, read

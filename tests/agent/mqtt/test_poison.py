@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.config.subscriptions import Subscription
-from agent.decode import REJECTED_BYTES_MAX
+from agent.decode.decoded import REJECTED_BYTES_MAX
 from agent.delivery import Delivery, Media, Respond
 from agent.mqtt.connection import READS_PER_TURN
 from agent.mqtt.zigbee_names import LIST_BYTES_MAX
