@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from agent.coap.message import PAYLOAD_MARKER, Option, uint, write_options
+from agent.coap.message import Option, join, uint, write_options
 from agent.delivery import TEMPORARY, Answer, Status
 from contract.cbor import encode_integer
 
@@ -116,5 +116,4 @@ def tail(reply: Reply) -> bytes:
         options.append(Option(MAX_AGE, uint(reply.max_age)))
     if reply.size1 is not None:
         options.append(Option(SIZE1, uint(reply.size1)))
-    payload = bytes((PAYLOAD_MARKER,)) + reply.payload if reply.payload else b""
-    return write_options(tuple(options)) + payload
+    return join(b"", write_options(tuple(options)), reply.payload)

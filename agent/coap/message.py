@@ -18,7 +18,6 @@ TOKEN_BYTES_MAX: Final = 8
 PAYLOAD_MARKER: Final = 0xFF
 
 EMPTY: Final = 0x00
-GET: Final = 0x01
 POST: Final = 0x02
 PUT: Final = 0x03
 

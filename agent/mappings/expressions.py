@@ -12,7 +12,7 @@ from typing import Any, Final
 import jmespath
 from jmespath import exceptions, functions, visitor
 
-from agent.mappings.plain import WORK_MAX, Evaluate, ExpressionError, Root, Work, evaluated, plain
+from agent.mappings.plain import WORK_MAX, Evaluate, ExpressionError, Root, Work, plain
 
 EXPRESSION_CHARACTERS_MAX: Final = 1_024
 _TEXT_UNIT: Final = 64
@@ -40,7 +40,7 @@ def compiled(text: str) -> Evaluate:
     _check_functions(tree, text)
     _check_names(tree, text)
     found = None if _shares_what_shares(tree) else plain(tree)
-    return _interpreted(tree, text) if found is None else evaluated(found)
+    return _interpreted(tree, text) if found is None else lambda root, _: found(root)
 
 
 def pieces(text: str) -> list[str | Evaluate]:

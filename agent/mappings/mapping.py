@@ -145,7 +145,9 @@ def read(table: object) -> EventMapping:
         raise MappingError(f"{name}: time_format: expected one of {', '.join(_TIMES)}")
     if "time_format" in table and "time" not in table:
         raise MappingError(f"{name}: time_format: expected only with time")
-    _check_units(name, table.get("units"))
+    units = table.get("units", {})
+    if not isinstance(units, dict) or not all(isinstance(unit, str) for unit in units.values()):
+        raise MappingError(f"{name}: units: expected a table of names and units")
     return EventMapping(name, table, {key: _compile(name, key, table[key]) for key in _COMPILERS if key in table})
 
 
@@ -233,13 +235,6 @@ _COMPILERS: Final[Mapping[str, Callable[[object], Evaluate]]] = {
     "data": _map,
     "ext": _map,
 }
-
-
-def _check_units(name: str, units: object) -> None:
-    if units is None:
-        return
-    if not isinstance(units, dict) or not all(isinstance(unit, str) for unit in units.values()):
-        raise MappingError(f"{name}: units: expected a table of names and units")
 
 
 def _text(value: object) -> object:

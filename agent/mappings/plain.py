@@ -29,15 +29,6 @@ def plain(tree: Tree) -> Plain | None:
     return make(tree, parts)
 
 
-def evaluated(found: Plain) -> Evaluate:
-    """Return a plain expression in the form of all others."""
-
-    def evaluate(root: Root, work: Work) -> object:
-        return found(root)
-
-    return evaluate
-
-
 def is_true(value: object) -> bool:
     """Whether a value counts as true (JMESPath: all but null, false, and what is empty; 0 does)."""
     return bool(value) or (value is not None and value is not False and not isinstance(value, str | list | dict))

@@ -30,7 +30,7 @@ import logging
 import math
 import secrets
 from dataclasses import dataclass
-from random import Random, SystemRandom
+from random import SystemRandom
 from typing import Any
 
 from aiocoap import Message, error, interfaces, oscore, resource  # type: ignore[import-untyped] # it carries no types
@@ -39,7 +39,7 @@ from aiocoap.numbers.constants import TransportTuning  # type: ignore[import-unt
 
 from agent.coap.answer import BAD_OPTION, BAD_REQUEST, UNAUTHORIZED, UNAVAILABLE, refusal_of
 from agent.coap.counters import Counters
-from agent.coap.message import PAYLOAD_MARKER, VERSION_1
+from agent.coap.message import VERSION_1, join
 from agent.coap.oscore.credentials import Credential
 from agent.coap.oscore.sequence_numbers import NoNumberError, SenderNumbers, Sequence
 from agent.coap.oscore.serving import Freshness, OscoreServing
@@ -147,8 +147,8 @@ class OpenedRequest:
 class Contexts:
     """The security contexts, by recipient ID and ID context."""
 
-    def __init__(self, serving: OscoreServing, random: Random | None = None) -> None:
-        self._numbers = SenderNumbers(serving.numbers_folder / NUMBERS_FILE, random or SystemRandom())
+    def __init__(self, serving: OscoreServing) -> None:
+        self._numbers = SenderNumbers(serving.numbers_folder / NUMBERS_FILE, SystemRandom())
         self._contexts: dict[tuple[bytes, bytes | None], SecurityContext] = {}
         self.renew(serving)
 
@@ -276,7 +276,7 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
 
     async def _answer(self, opened: OpenedRequest) -> Message:
         inner = opened.request
-        datagram = bytes((VERSION_1, inner.code, 0, 0)) + inner.opt.encode() + _with_marker(inner.payload)
+        datagram = join(bytes((VERSION_1, inner.code, 0, 0)), inner.opt.encode(), inner.payload)
         if sanitize(datagram).disposition is not Disposition.PASS:
             return self._message(BAD_OPTION, b"unknown critical option")
         try:
@@ -327,7 +327,3 @@ def empty_window(size: int = WINDOW) -> oscore.ReplayWindow:
     window = oscore.ReplayWindow(size, lambda: None)
     window.initialize_empty()
     return window
-
-
-def _with_marker(payload: bytes) -> bytes:
-    return bytes((PAYLOAD_MARKER,)) + payload if payload else b""

@@ -120,7 +120,7 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
         query = read_query(request.opt.uri_query)
         delivery = Delivery(
             body=complete.body,
-            media=media_of(_content_format(request), complete.body),
+            media=media_of(request.opt.content_format, complete.body),
             via="coap",
             sender=remote.endpoint.sender,
             authenticated=None if remote.credential is None else remote.credential.device,
@@ -213,11 +213,6 @@ def make_site(events: EventsResource) -> EventsSite:
 
     site.add_resource([".well-known", "core"], resource.WKCResource(listed, impl_info=None))
     return site
-
-
-def _content_format(request: Message) -> int | None:
-    content_format = request.opt.content_format
-    return None if content_format is None else int(content_format)
 
 
 def _upload(request: Message) -> Hashable:
