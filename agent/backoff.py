@@ -10,13 +10,10 @@ BACKOFF_SECONDS_MAX: Final = 15.0
 class Backoff:
     """Waits that double from the first to the longest, each shortened at random by up to a half."""
 
-    def __init__(
-        self, random: Random, seconds_first: float = BACKOFF_SECONDS_FIRST, seconds_max: float = BACKOFF_SECONDS_MAX
-    ) -> None:
+    def __init__(self, random: Random, seconds_max: float = BACKOFF_SECONDS_MAX) -> None:
         self._random = random
-        self._seconds_first = seconds_first
         self._seconds_max = seconds_max
-        self._seconds = seconds_first
+        self._seconds = BACKOFF_SECONDS_FIRST
 
     def next_seconds(self) -> float:
         """Return the next wait, with jitter, so that gateways that failed together do not retry together."""
@@ -26,4 +23,4 @@ class Backoff:
 
     def reset(self) -> None:
         """Start again with the first wait, after a success."""
-        self._seconds = self._seconds_first
+        self._seconds = BACKOFF_SECONDS_FIRST

@@ -108,8 +108,7 @@ async def _run(
     logging.getLogger().addHandler(recent_errors)
     links = {lane: Links(clock, "" if lane == DEFAULT_LANE else lane) for lane in store.by_lane}
     lanes = _forwarded_lanes(settings, clock, store)
-    states = {lane: LaneState(one.turn.priority, links[lane]) for lane, one in lanes.items() if one.turn is not None}
-    state = ProcessState(recent_errors, LinksOfLanes(links), lanes[DEFAULT_LANE].uplink, states)
+    state = _process_state(recent_errors, links, lanes)
     async with asyncio.TaskGroup() as tasks:
         for lane, outbox in store.outboxes.items():
             shared = SharedRound(settings.receipts.poll_seconds)
@@ -144,7 +143,8 @@ async def _run(
                 await stack.enter_async_context(flushes)
                 pairs = "".join(f" {name}=%s" for name in addresses)
                 log.info(f"agent=ready gateway=%s{pairs}", settings.gateway.id, *addresses.values())
-                supervising = tasks.create_task(supervise(told, store, _places(addresses)), name="supervision")
+                places = " ".join(map("=".join, addresses.items()))
+                supervising = tasks.create_task(supervise(told, store, places), name="supervision")
                 renewing = tasks.create_task(renew([one.renewal for one in opened.values()], stop), name="renewal")
                 await _until_stopped(stop, store)
                 supervising.cancel()
@@ -154,6 +154,14 @@ async def _run(
         finally:
             stop_forwarding.set()
             logging.getLogger().removeHandler(recent_errors)
+
+
+def _process_state(
+    errors: RecentErrors, links: Mapping[str, Links], lanes: Mapping[str, ForwardedLane]
+) -> ProcessState:
+    states = {lane: LaneState(one.turn.priority, links[lane]) for lane, one in lanes.items() if one.turn is not None}
+    uplink = lanes[DEFAULT_LANE].uplink
+    return ProcessState(errors, LinksOfLanes(links), None if uplink is None else uplink.state, states)
 
 
 def _forwarded_lanes(settings: Settings, clock: Clock, store: LaneStores) -> dict[str, ForwardedLane]:
@@ -172,10 +180,6 @@ def _forwarded_lanes(settings: Settings, clock: Clock, store: LaneStores) -> dic
         )
         for name, lane in lanes.items()
     }
-
-
-def _places(addresses: Mapping[str, str]) -> str:
-    return " ".join(f"{name}={address}" for name, address in addresses.items())
 
 
 async def _open_ways(

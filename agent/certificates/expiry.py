@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -41,10 +41,6 @@ class Certificate:
     """Why it cannot be read."""
 
 
-_JUDGE: dict[CertificateRole, Callable[[Iterable[datetime]], datetime]] = {
-    CertificateRole.OWN: min,
-    CertificateRole.AUTHORITY: max,
-}
 _OF_KAFKA = {
     "ssl.certificate": CertificateRole.OWN,
     "ssl.ca": CertificateRole.AUTHORITY,
@@ -89,7 +85,7 @@ def _read(connection: str, role: CertificateRole, source: str, text: bytes | Non
         return Certificate(connection, role, source, None, str(error))
     if not ends:
         return Certificate(connection, role, source, None, "no certificate in PEM")
-    return Certificate(connection, role, source, _JUDGE[role](ends))
+    return Certificate(connection, role, source, min(ends) if role is CertificateRole.OWN else max(ends))
 
 
 _PEM = re.compile(rb"-----BEGIN (?:TRUSTED )?CERTIFICATE-----(.*?)-----END (?:TRUSTED )?CERTIFICATE-----", re.DOTALL)
@@ -114,7 +110,10 @@ def read_pem(data: bytes) -> Iterator[datetime]:
 
 def read_der(data: bytes) -> datetime:
     """Return the end of validity of a certificate in DER."""
-    fields = _elements(next(_elements(_sequence(data)), (0, b""))[1])
+    tag, certificate = next(_elements(data), (0, b""))
+    if tag != _SEQUENCE:
+        raise CertificateError("not a DER sequence")
+    fields = _elements(next(_elements(certificate), (0, b""))[1])
     tag, _ = next(fields, (0, b""))
     if tag == _VERSION:
         tag, _ = next(fields, (0, b""))
@@ -127,13 +126,6 @@ def read_der(data: bytes) -> datetime:
     if len(moments) != 2:
         raise CertificateError("no validity")
     return _moment(*moments[1])
-
-
-def _sequence(data: bytes) -> bytes:
-    tag, content = next(_elements(data), (0, b""))
-    if tag != _SEQUENCE:
-        raise CertificateError("not a DER sequence")
-    return content
 
 
 def _elements(data: bytes) -> Iterator[tuple[int, bytes]]:

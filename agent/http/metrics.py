@@ -18,12 +18,14 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from agent import release
-from agent.certificates.expiry import Certificate
+from agent.certificates.expiry import Certificate, certificates
 from agent.delivery import Status
 from agent.http.sources import Sources
 from agent.identity.warnings import Danger
 from agent.status import GatewayStatus
 from agent.store.counts import EventCounts
+from agent.store.layout import FILE_NAME
+from agent.store.schema import disk_space
 from agent.telemetry.process_state import UplinkState
 from contract.record import ClockTrust
 
@@ -78,8 +80,8 @@ class _Agent(Collector):
         yield _gauges("link_up", "1 while the connection works as it should.", ("link",), up)
         yield _gauges("link_paused", "1 while it is not used, as configured.", ("link",), paused)
         if sources.state.uplink is not None:
-            yield from _uplink(sources.state.uplink.state(), sources.store.counts().new)
-        yield _expiries(sources.certificates())
+            yield from _uplink(sources.state.uplink(), sources.store.counts().new)
+        yield _expiries(certificates(sources.settings))
 
 
 Values = Mapping[Any, float]
@@ -138,12 +140,13 @@ def _store(sources: Sources, status: GatewayStatus) -> Iterator[Metric]:
     """Yield what the store takes, what it may take, and whether it accepts events."""
     yield _gauge("accepting", "1 while events of each lane can be stored.", not sources.store.trouble())
     yield _gauge("store_fill_ratio", "Used part of the bound, of the fullest lane.", sources.store.fill_ratio())
-    yield _gauge("disk_free_bytes", "Free for the agent.", sources.free_bytes())
+    path = sources.settings.gateway.state_dir / FILE_NAME
+    yield _gauge("disk_free_bytes", "Free for the agent.", disk_space.free_bytes(path))
     silent = "Devices whose last event is more than a day and less than a week ago."
-    yield _gauge("devices_silent", silent, sources.silent_devices())
+    yield _gauge("devices_silent", silent, sources.pipeline.activity.silent_devices(sources.clock.wall_ms()))
     yield _gauge("store_bytes", "The store's files.", sources.store.disk_bytes())
     yield _gauge("store_max_bytes", "The store's bound.", sources.store.bytes_max)
-    yield _gauge("store_log_bytes", "Its write-ahead log.", sources.log_bytes())
+    yield _gauge("store_log_bytes", "Its write-ahead log.", status.log_bytes)
     forgotten = {(): status.forgotten_early}
     yield _counter("fingerprints_forgotten_early", "Before identity.retention.", (), forgotten)
     written = {(): sources.store.written_bytes()}
@@ -159,10 +162,10 @@ def _uplink(uplink: UplinkState, waiting: int) -> Iterator[Metric]:
     yield _gauge("uplink_seconds_left", left, float("nan") if seconds is None else seconds)
 
 
-def _expiries(certificates: Sequence[Certificate]) -> Metric:
+def _expiries(known: Sequence[Certificate]) -> Metric:
     """Return when certificates expire, of several in one role the first; 0 for one that cannot be read."""
     moments: dict[tuple[str, ...], float] = {}
-    for one in certificates:
+    for one in known:
         key = (one.connection, one.role.value)
         moment = 0.0 if one.expires is None else one.expires.timestamp()
         moments[key] = min(moment, moments.get(key, moment))

@@ -6,13 +6,12 @@ Imported only where HTTP is enabled: a gateway without it needs neither the time
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from operator import itemgetter
 
 from agent import release
-from agent.certificates.expiry import Certificate, certificates
 from agent.clock import Clock
 from agent.config.settings import Settings
 from agent.pipeline import Pipeline
@@ -20,9 +19,7 @@ from agent.status import GatewayStatus, LaneCounts, read_status
 from agent.store.errors import FAILURES
 from agent.store.files.folders import store_folders
 from agent.store.lanes import LaneStores
-from agent.store.layout import FILE_NAME
 from agent.store.read.documents import RejectSelection, read_device, read_events, read_rejected, read_trace
-from agent.store.schema import disk_space
 from agent.telemetry.counters import Transport
 from agent.telemetry.history import History, Totals
 from agent.telemetry.links import OF_LANES, document_of
@@ -46,6 +43,7 @@ class Sources:
         state: ProcessState,
         transports: Mapping[str, Transport],
     ) -> None:
+        self.settings = settings
         self.pipeline = pipeline
         self.store = store
         self.clock = clock
@@ -57,7 +55,6 @@ class Sources:
         self.history = History(lambda: _totals(store, pipeline), clock)
         self._folder = settings.gateway.state_dir
         self._gateway = settings.gateway.id
-        self._settings = settings
         self._started = clock.wall_ms()
 
     def trouble(self) -> str:
@@ -70,26 +67,10 @@ class Sources:
 
         return read_metrics(self)
 
-    def certificates(self) -> Sequence[Certificate]:
-        """Return the certificates of the configuration."""
-        return certificates(self._settings)
-
-    def silent_devices(self) -> int:
-        """Count the devices whose last event is between a day and a week ago."""
-        return self.pipeline.activity.silent_devices(self.clock.wall_ms())
-
-    def free_bytes(self) -> int:
-        """Return what the state folder's file system has left for the agent's user."""
-        return disk_space.free_bytes(self._folder / FILE_NAME)
-
     def _flush(self) -> None:
         """Write the counts of duplicates, which views read from the disk; where that fails, they show older ones."""
         with suppress(*FAILURES):
             self.store.flush()
-
-    def log_bytes(self) -> int:
-        """Return the size of the write-ahead logs."""
-        return sum(disk_space.log_bytes(folder / FILE_NAME) for folder in store_folders(self._folder).values())
 
     def status(self) -> GatewayStatus:
         """Return the status, without the duplicates that are not written yet."""
@@ -172,7 +153,7 @@ class Sources:
         """Return the use of a capped uplink, and what waits for it; None without a cap."""
         if self.state.uplink is None:
             return None
-        uplink, waiting = self.state.uplink.state(), self.store.counts().new
+        uplink, waiting = self.state.uplink(), self.store.counts().new
         return {**asdict(uplink), "waiting": waiting, "seconds_left": uplink.seconds_left(waiting)}
 
 

@@ -184,9 +184,6 @@ async def _alive(_: Head, __: ReadBody) -> Response:
 LIMIT = 100
 LIMIT_MAX = 1_000
 _WORDS = ("via", "device", "reason", "before", "limit")
-_DIGITS_MAX = 19
-_PATTERN_CHARACTERS_MAX = 256
-"""As many as a device's name has."""
 
 
 def read_selection(query: Mapping[str, str], vias: Collection[str]) -> tuple[RejectSelection, int]:
@@ -198,15 +195,15 @@ def read_selection(query: Mapping[str, str], vias: Collection[str]) -> tuple[Rej
     if via and via not in vias:
         raise refusal(400, "bad request", f"via: expected one of {', '.join(vias)}")
     device = query.get("device", "*")
-    if len(device) > _PATTERN_CHARACTERS_MAX:
-        raise refusal(400, "bad request", f"device: a pattern has at most {_PATTERN_CHARACTERS_MAX} characters")
+    if len(device) > DEVICE_CHARACTERS_MAX:
+        raise refusal(400, "bad request", f"device: a pattern has at most {DEVICE_CHARACTERS_MAX} characters")
     before = _number("before", query["before"], None) if "before" in query else None
     limit = _number("limit", query["limit"], LIMIT_MAX) if "limit" in query else LIMIT
     return RejectSelection(via, device, query.get("reason", ""), None, before), limit
 
 
 def _number(word: str, text: str, most: int | None) -> int:
-    number = int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX else 0
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) <= NUMBER_DIGITS_MAX else 0
     if number < 1 or (most is not None and number > most):
         raise refusal(400, "bad request", f"{word}: expected a number from 1" + (f" to {most}" if most else ""))
     return number

@@ -5,19 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from agent.log_pairs import pairs
 from agent.telemetry.links import Links, LinksOfLanes
-
-
-class CappedUplink(Protocol):
-    """An uplink whose bytes are capped."""
-
-    def state(self) -> UplinkState:
-        """Return its use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +28,8 @@ class ProcessState:
 
     recent_errors: RecentErrors
     links: LinksOfLanes
-    uplink: CappedUplink | None
-    """None where no cap is set."""
+    uplink: Callable[[], UplinkState] | None
+    """Returns the use of a capped uplink; None where no cap is set."""
     lanes: Mapping[str, LaneState] = field(default_factory=dict)
     """Of each lane by its name; empty without lanes."""
 

@@ -18,6 +18,12 @@ FAILING: Final = LinkState("failing", up=False, level=logging.WARNING)
 CLOSED: Final = LinkState("outside-hours", up=True, paused=True)
 """Nothing is sent now, by `kafka.hours`."""
 CLONED: Final = LinkState("cloned", up=False, level=logging.ERROR)
+_STATES: Final = {
+    TopicMissingError: TOPIC_MISSING,
+    UnreachableError: UNREACHABLE,
+    UnsupportedError: UNSUPPORTED,
+    ClonedError: CLONED,
+}
 
 
 class TopicLink:
@@ -42,16 +48,9 @@ class TopicLink:
 
     def report_failure(self, error: ForwardError) -> None:
         """Report that sending a batch has failed, and why."""
-        if isinstance(error, TopicMissingError):
-            self._links.report(LinkName.KAFKA, TOPIC_MISSING, str(error), create=self._create_command)
-        elif isinstance(error, UnreachableError):
-            self._links.report(LinkName.KAFKA, UNREACHABLE, str(error))
-        elif isinstance(error, UnsupportedError):
-            self._links.report(LinkName.KAFKA, UNSUPPORTED, str(error))
-        elif isinstance(error, ClonedError):
-            self._links.report(LinkName.KAFKA, CLONED, str(error))
-        else:
-            self._links.report(LinkName.KAFKA, FAILING, str(error))
+        state = _STATES.get(type(error), FAILING)
+        facts = {"create": self._create_command} if state == TOPIC_MISSING else {}
+        self._links.report(LinkName.KAFKA, state, str(error), **facts)
 
 
 class Silence:

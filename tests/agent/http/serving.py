@@ -84,7 +84,7 @@ async def serving(
         links = {name: Links(clock) for name in stores.by_lane}
         priorities = {DEFAULT_LANE: DEFAULT_PRIORITY, **{lane.name: lane.priority for lane in lanes}} if lanes else {}
         states = {name: LaneState(priority, links[name]) for name, priority in priorities.items()}
-        state = ProcessState(RecentErrors(), LinksOfLanes(links), uplink, states)
+        state = ProcessState(RecentErrors(), LinksOfLanes(links), None if uplink is None else uplink.state, states)
         coap = Transport(lambda: 5, Counters(shed=7, replayed=8).unserved)
         sources = Sources(every, stores, pipeline, clock, state, {"coap": coap})
         async with HttpServer(
