@@ -97,7 +97,9 @@ class Pipeline:
         if self._quota is not None and (seconds := self._quota.charge(delivery, decoded.events)):
             self._refuse(delivery, respond, Answer(Status.TOO_MANY, reason=_TOO_MANY, retry_seconds=seconds))
             return
-        refusal = _TOO_MUCH if self._shares is not None and self._has_its_share(self._shares, delivery, decoded) else ""
+        refusal = ""
+        if self._shares is not None and delivery.via not in self._records_refused:  # else it is stored all the same
+            refusal = "" if self._shares.admit(delivery, decoded.events) else _TOO_MUCH
         self._store(delivery, decoded, respond, refusal)
 
     def record(self, delivery: Delivery, reason: str, respond: Respond, status: Status = Status.UNDECODABLE) -> None:
@@ -123,10 +125,6 @@ class Pipeline:
             self.record(delivery, answer.reason, respond, answer.status)
         else:
             self._respond(delivery, respond, answer)
-
-    def _has_its_share(self, shares: StoredShares, delivery: Delivery, decoded: Decoded) -> bool:
-        # What would be set aside instead of refused is stored all the same.
-        return delivery.via not in self._records_refused and not shares.admit(delivery, decoded.events)
 
     def _store(self, delivery: Delivery, decoded: Decoded, respond: Respond, refusal: str) -> None:
         received, trust = self._clock.wall_ms(), self._clock.trust()

@@ -206,12 +206,6 @@ class SingleDatagrams:
         return refused
 
 
-def datagrams_of(udp: socket.socket, datagram_bytes_max: int, count_max: int) -> Datagrams:
-    """Return the batched form where its extension is installed."""
-    is_built = find_spec("agent.coap._datagrams") is not None
-    return (BatchedDatagrams if is_built else SingleDatagrams)(udp, datagram_bytes_max, count_max)
-
-
 class UdpSocket:
     """A bound, non-blocking socket that reports the local address of each datagram, and replies from it.
 
@@ -231,7 +225,8 @@ class UdpSocket:
         self._socket = self._listen(socket.SOCK_DGRAM, address, lambda: self._bound(address))
         _configure(self._socket)
         self._loop = asyncio.get_running_loop()
-        self._datagrams = datagrams_of(self._socket, self._size, DATAGRAMS_PER_READ)
+        form = SingleDatagrams if find_spec("agent.coap._datagrams") is None else BatchedDatagrams
+        self._datagrams: Datagrams = form(self._socket, self._size, DATAGRAMS_PER_READ)
         return self
 
     def __exit__(

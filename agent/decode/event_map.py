@@ -198,21 +198,16 @@ def _units(value: object) -> dict[str, str] | None:
 
 def _ext(value: object) -> Mapping[str, Value] | None:
     """Return the entries of `ext` that are valid data: what is known beside the event never refuses it."""
-    if type(value) is not dict or not value:
+    if type(value) is not dict:
         return None
-    try:
-        check_data(value)
-    except InvalidValue:
-        value = {name: one for name, one in value.items() if _is_data({name: one})}
-    return cast("Mapping[str, Value]", value)
-
-
-def _is_data(entries: dict[object, object]) -> bool:
-    try:
-        check_data(entries)
-    except InvalidValue:
-        return False
-    return True
+    valid: dict[object, object] = {}
+    for name, one in value.items():
+        try:
+            check_data({name: one})
+            valid[name] = one
+        except InvalidValue:
+            continue
+    return cast("Mapping[str, Value]", valid) or None
 
 
 PARAMETER_CHARACTERS_MAX: Final = 256

@@ -90,7 +90,7 @@ class Application:
         if not scope["http_version"].startswith("1."):
             raise refusal(505, "bad request", "this is a server of HTTP/1.1", _LAST)
         head = _head(scope)
-        if head.has_two_lengths:
+        if {b"transfer-encoding", b"content-length"} <= {name for name, _ in head.fields}:  # RFC 9112 section 6.1
             raise refusal(400, "bad request", "send Content-Length or Transfer-Encoding, not both", _LAST)
 
         async def read_body() -> bytes:

@@ -63,11 +63,6 @@ class Head:
             return None
         return next((int(value) for name, value in self.fields if name == b"content-length"), 0)
 
-    @property
-    def has_two_lengths(self) -> bool:
-        """Whether a proxy and this server could take the body for different bytes (RFC 9112 section 6.1)."""
-        return {b"transfer-encoding", b"content-length"} <= {name for name, _ in self.fields}
-
     def media(self) -> Media:
         """Return the format of the body.
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import Final
 
 from agent.mappings.plain import Evaluate, ExpressionError, Root, Work, is_true
 from contract.values import Invalid
-
-if TYPE_CHECKING:
-    from decimal import Decimal
 
 _IDENTIFYING: Final = ("each", "device", "type", "id", "boot", "time", "time_format", "data")
 KEYS: Final = ("name", *_IDENTIFYING, "units", "ext", "skip")
@@ -265,32 +263,18 @@ _CHECKS: Final[Mapping[str, Callable[[object], object]]] = {
 }
 
 
-def _milliseconds(value: object) -> int:
-    return _rounded(_decimal(value))
-
-
-def _seconds(value: object) -> int:
-    return _rounded(_decimal(value) * 1000)
-
-
-def _decimal(value: object) -> Decimal:
-    """Return a number, or the number that a text is."""
-    from decimal import Decimal, InvalidOperation  # each gateway imports this module, and few have mappings
+def _moment(unit_ms: int, value: object) -> int:
+    """Return the milliseconds of a number of units, or of the number that a text is."""
+    from decimal import Decimal  # each gateway imports this module, and few have mappings
 
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError("yields no number")
     if isinstance(value, str) and not _NUMBER.fullmatch(value):
         raise ValueError("yields no number")
-    try:
-        return Decimal(value if isinstance(value, str | int) else repr(value))
-    except InvalidOperation:
-        raise ValueError("yields no number") from None
-
-
-def _rounded(value: Decimal) -> int:
-    if not value.is_finite() or abs(value) >= 10**15:
+    moment = Decimal(value if isinstance(value, str | int) else repr(value)) * unit_ms
+    if not moment.is_finite() or abs(moment) >= 10**15:
         raise ValueError("yields no time in the years 1 to 9999")
-    return int(value.to_integral_value())
+    return int(moment.to_integral_value())
 
 
 def _rfc3339(value: object) -> int:
@@ -306,4 +290,8 @@ def _rfc3339(value: object) -> int:
 
 _HALF: Final = 10**15 // 2
 _SECONDS_END: Final = len("2026-01-01T00:00:00")
-_TIMES: Final[Mapping[str, Callable[[object], int]]] = {"ms": _milliseconds, "s": _seconds, "rfc3339": _rfc3339}
+_TIMES: Final[Mapping[str, Callable[[object], int]]] = {
+    "ms": partial(_moment, 1),
+    "s": partial(_moment, 1000),
+    "rfc3339": _rfc3339,
+}

@@ -53,16 +53,8 @@ def connect(settings: MqttSettings, gateway: str, client_id: str, in_progress_ma
     """
     try:
         client = _client(settings, gateway, client_id)
-        if settings.version == "5":
-            client.connect(
-                settings.host,
-                settings.port,
-                KEEPALIVE_SECONDS,
-                clean_start=False,
-                properties=_session(settings, in_progress_max),
-            )
-        else:
-            client.connect(settings.host, settings.port, KEEPALIVE_SECONDS)
+        kept: dict[str, Any] = {"clean_start": False, "properties": _session(settings, in_progress_max)}
+        client.connect(settings.host, settings.port, KEEPALIVE_SECONDS, **(kept if settings.version == "5" else {}))
     except (OSError, ValueError) as error:
         raise MqttError(f"cannot connect to {settings.host}:{settings.port}: {error}") from error
     return client
