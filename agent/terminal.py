@@ -32,7 +32,8 @@ def printable(text: str, keep: str = "") -> str:
     """Escape controls, bidi overrides, line separators and invisible characters."""
     if text.isprintable():
         return text
-    return "".join(sign if _is_seen(sign) or sign in keep else _escaped(sign) for sign in text)
+    signs = (sign if _is_seen(sign) or sign in keep else sign.encode("unicode_escape").decode() for sign in text)
+    return "".join(signs)
 
 
 def json_line(document: object) -> str:
@@ -45,12 +46,8 @@ def json_line(document: object) -> str:
 
 def paint(text: str, colour: Colour, stream: TextIO | None = None) -> str:
     """Return a text in a colour, where the stream is a terminal and NO_COLOR is unset (https://no-color.org)."""
-    return f"\x1b[{colour.value}m{text}\x1b[0m" if has_colours(stream or sys.stdout) else text
-
-
-def has_colours(stream: TextIO) -> bool:
-    """Whether to use colours."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not (stream or sys.stdout).isatty()
+    return text if is_plain else f"\x1b[{colour.value}m{text}\x1b[0m"
 
 
 def table(
@@ -131,10 +128,6 @@ def duration(seconds: float) -> str:
 
 def _is_seen(sign: str) -> bool:
     return sign.isprintable() or unicodedata.category(sign) == "Zs"
-
-
-def _escaped(sign: str) -> str:
-    return sign.encode("unicode_escape").decode()
 
 
 def _padded(text: str, width: int) -> str:

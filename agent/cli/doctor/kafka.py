@@ -30,7 +30,6 @@ _NEEDED: Final = (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.READ)
 MESSAGE_BYTES_MIN: Final = 1_000_000
 SIZE_DEFAULT: Final = 1_048_588
 """Kafka's own default of max.message.bytes."""
-_DAY_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,21 +145,17 @@ def read_group_rights(admin: AdminClient, group: str) -> frozenset[AclOperation]
     deadline = time.monotonic() + OPENING_SECONDS_MAX
     while True:
         try:
-            return _ask(admin, group)
+            question = admin.describe_consumer_groups(
+                [group], include_authorized_operations=True, request_timeout=OPENING_SECONDS_MAX
+            )[group]
+            stated = wait_for(question, threading.Event()).authorized_operations
+            return frozenset(stated) if stated else None  # without any right there is an error
         except KafkaException as error:
             if code_of(error) == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 return frozenset()
             if code_of(error) not in _MOVING or time.monotonic() > deadline:
                 raise
         time.sleep(RETRY_SECONDS)
-
-
-def _ask(admin: AdminClient, group: str) -> frozenset[AclOperation] | None:
-    question = admin.describe_consumer_groups(
-        [group], include_authorized_operations=True, request_timeout=OPENING_SECONDS_MAX
-    )[group]
-    stated = wait_for(question, threading.Event()).authorized_operations
-    return frozenset(stated) if stated else None  # without any right there is an error
 
 
 _REFUSED_MS: Final = 2_147_483_000

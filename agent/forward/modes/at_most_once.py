@@ -89,7 +89,7 @@ class AtMostOnceSession(Session):
         """Record that the batch in flight has arrived, where there is one and the connection has held."""
         if self._in_doubt.in_flight:
             self._check_connection()
-            self._in_doubt.arrived()
+            self._in_doubt.clear()
 
     def _send(self, events: Sequence[StoredEvent]) -> None:
         """Release a batch, then send it.
@@ -164,10 +164,6 @@ class InDoubtRecord:
             self._state = state
         return released
 
-    def arrived(self) -> None:
-        """Record that the batch in flight has arrived, where no release of another one does so."""
-        self._clear(lost=0)
-
     def abandon(self, reason: str) -> None:
         """Log and record that it is unknown whether the batch in flight has arrived."""
         if self._state.in_flight:
@@ -177,9 +173,9 @@ class InDoubtRecord:
                 reason,
                 "some of them may be lost; none is sent again",
             )
-            self._clear(lost=self._state.in_flight)
+            self.clear(lost=self._state.in_flight)
 
-    def _clear(self, *, lost: int) -> None:
-        """Record that nothing is in flight any more, of which so much may be lost."""
+    def clear(self, *, lost: int = 0) -> None:
+        """Record that nothing is in flight any more, of which so much may be lost: else it has all arrived."""
         self._state = InDoubtBatches(lost_max=self._state.lost_max + lost)
         self._outbox.set_fact(IN_DOUBT, str(self._state))

@@ -51,7 +51,7 @@ def test_what_was_in_flight_when_nobody_knew_is_added_up() -> None:
     record.abandon("the connection ended")
     assert record.release(11, 15)
     assert in_doubt(outbox) == InDoubtBatches(11, 15, lost_max=10)
-    record.arrived()
+    record.clear()
     assert in_doubt(outbox) == InDoubtBatches(lost_max=10)
     assert record.release(16, 20)
     InDoubtRecord(outbox).abandon("the agent ended")
