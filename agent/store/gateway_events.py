@@ -129,22 +129,13 @@ def _candidate(event: Event, received: int, clock: ClockTrust) -> Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """Positions whose events were accepted under an untrusted clock with one offset."""
-
-    first: int
-    last: int
-    offset_ms: int
-    """The wall clock less the time since boot."""
-
-
-@dataclass(frozen=True, slots=True)
 class UntrustedClock:
     """The ranges of one boot that no event has declared yet, as far as they are begun."""
 
     boot: str = ""
     begun: tuple[tuple[int, int | None], ...] = ()
-    """The first position of each range and its offset in milliseconds, None where it is not corrected."""
+    """The first position of each range and its offset, the wall clock less the time since boot in milliseconds; None
+    where it is not corrected."""
     declared: int = 0
     """How many events have declared ranges since the store was created."""
 
@@ -159,14 +150,14 @@ class UntrustedClock:
             return self
         return replace(self, boot=boot, begun=(*begun, (position, offset_ms)))
 
-    def ranges(self, boot: str, last: int) -> Iterator[Range]:
-        """Yield the ranges of this boot that can be corrected, where `last` is the last position."""
+    def ranges(self, boot: str, last: int) -> Iterator[tuple[int, int, int]]:
+        """Yield first and last position and offset of this boot's ranges that can be corrected, up to a position."""
         if boot != self.boot:
             return
         ends = [first - 1 for first, _ in self.begun[1:]] + [last]
         for (first, offset_ms), end in zip(self.begun, ends, strict=True):
             if offset_ms is not None and first <= end:
-                yield Range(first, end, offset_ms)
+                yield first, end, offset_ms
 
     def text(self) -> str:
         """Return the fact's text."""

@@ -158,16 +158,10 @@ class FingerprintIndex:
 
     def unsealed(self, first_position: int, packed: bytes) -> Iterator[tuple[int, bytes]]:
         """Yield those of the fingerprints of consecutive positions that no segment has, as runs."""
-        position, end = first_position, first_position + len(packed) // FINGERPRINT_BYTES
-        while position < end:
-            sealed_to = self._sealed.end_of(position)
-            if sealed_to is None:
-                stop = min(self._sealed.first_above(position) or end, end)
-                places = (position - first_position, stop - first_position)
-                yield position, packed[places[0] * FINGERPRINT_BYTES : places[1] * FINGERPRINT_BYTES]
-                position = stop
-            else:
-                position = sealed_to + 1
+        end = first_position + len(packed) // FINGERPRINT_BYTES
+        for first, last in self._sealed.holes(first_position, end - 1):
+            places = (first - first_position, last + 1 - first_position)
+            yield first, packed[places[0] * FINGERPRINT_BYTES : places[1] * FINGERPRINT_BYTES]
 
     def held_bytes(self) -> int:
         """Return how many bytes memtables and filters take."""

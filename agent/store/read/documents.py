@@ -165,7 +165,7 @@ def read_device(state_folder: Path, gateway: str, device: str) -> dict[str, obje
         "events_max": DEVICE_EVENTS_MAX,
         "positions_searched": DEVICE_POSITIONS_SEARCHED,
         "duplicates": duplicates,
-        "missing_ids": [asdict(one) for one in missing_ids(events)],
+        "missing_ids": missing_ids(events),
     }
 
 
@@ -287,17 +287,8 @@ def _read(connection: Reads, position: int) -> StoredEvent | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class MissingIds:
-    """The ids from first to last, of which no event was found; `boot` is that of the events around them."""
-
-    boot: int | str | None
-    first: int
-    last: int
-
-
-def missing_ids(events: Iterable[Mapping[str, object]]) -> list[MissingIds]:
-    """Return the ids that are missing between the lowest and the highest one of each boot.
+def missing_ids(events: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
+    """Return the ids that are missing between the lowest and the highest one of each boot, as ranges.
 
     Ids of which less than half occur are no counter, such as times or random numbers.
     """
@@ -307,7 +298,7 @@ def missing_ids(events: Iterable[Mapping[str, object]]) -> list[MissingIds]:
         if isinstance(id_, int) and (boot is None or isinstance(boot, int | str)):
             ids[boot].add(id_)
     return [
-        MissingIds(boot, before + 1, after - 1)
+        {"boot": boot, "first": before + 1, "last": after - 1}
         for boot, found in ids.items()
         if 2 * len(found) > max(found) - min(found)
         for before, after in pairwise(sorted(found))

@@ -255,13 +255,10 @@ class _Checks:
 
 def _check_kept(first: int, last: int, kept: Ranges, states: States) -> Iterator[str]:
     """Yield the new events from first to last that are not kept."""
-    position = first
-    while position <= last:
-        held = kept.end_of(position)
-        if held is None and states.state(position) == NEW:
-            yield f"event at position {position}: neither delivered nor there"
-        done = states.coverage.processed.end_of(position)
-        position = max(position, held or 0, done or 0) + 1
+    for start, end in Ranges([*kept, *states.coverage.processed]).holes(first, last):
+        for position in range(start, end + 1):
+            if states.state(position) == NEW:
+                yield f"event at position {position}: neither delivered nor there"
 
 
 def _events(commits: list[Commit]) -> Iterator[StoredEvent]:

@@ -198,10 +198,10 @@ class Committer:
         wall_ms, uptime_ms = clock.wall_ms(), clock.uptime_ms()
         return [
             clock_correction(
-                self._gateway, secrets.token_hex(_ID_BYTES), boot, labels, wall_ms - uptime_ms - one.offset_ms, wall_ms
+                self._gateway, secrets.token_hex(_ID_BYTES), boot, labels, wall_ms - uptime_ms - offset_ms, wall_ms
             )
-            for one in memory.untrusted_clock.ranges(boot, memory.end)
-            for labels in memory.epochs.label_ranges(one.first, one.last)
+            for first, last, offset_ms in memory.untrusted_clock.ranges(boot, memory.end)
+            for labels in memory.epochs.label_ranges(first, last)
         ]
 
     def _write(self, decision: Decision) -> None:

@@ -30,7 +30,6 @@ from agent.store.port import Reject
 from agent.store.read.documents import (
     DEVICE_EVENTS_MAX,
     DEVICE_TAIL_BYTES_MAX,
-    MissingIds,
     RejectSelection,
     missing_ids,
 )
@@ -414,8 +413,8 @@ def test_missing_ids_are_those_of_each_boot_and_of_counters_only() -> None:
     def events(boot: object, *ids: object) -> list[dict[str, object]]:
         return [{"id": id_} if boot is None else {"id": id_, "boot": boot} for id_ in ids]
 
-    assert missing_ids(events(None, 4, 1, 2)) == [MissingIds(None, 3, 3)]
-    assert missing_ids(events(1, 1, 2, 3) + events(2, 1, 3)) == [MissingIds(2, 2, 2)]
+    assert missing_ids(events(None, 4, 1, 2)) == [{"boot": None, "first": 3, "last": 3}]
+    assert missing_ids(events(1, 1, 2, 3) + events(2, 1, 3)) == [{"boot": 2, "first": 2, "last": 2}]
     assert missing_ids(events(None, 1, 5, 9)) == []
     assert missing_ids(events(None, 1_767_225_600, 1_767_225_660)) == []
     assert missing_ids(events(None, "1", "3")) == []
