@@ -34,8 +34,6 @@ class Counters:
     """Datagrams sent to a multicast group, dropped: the server joins none."""
     separate: int = 0
     """Responses sent separately, after an empty ACK."""
-    retransmitted: int = 0
-    """Separate responses sent again."""
     given_up: int = 0
     """Separate responses that were never acknowledged."""
     send_failed: int = 0

@@ -134,7 +134,6 @@ class SeparateResponses:
         sent.retransmits += 1
         sent.timeout_seconds *= 2
         sent.timer = asyncio.get_running_loop().call_later(sent.timeout_seconds, self._retransmit, key)
-        self._counters.retransmitted += 1
         self._send(sent.datagram, sent.endpoint)
 
 

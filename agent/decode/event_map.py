@@ -242,17 +242,11 @@ def read_query(query: Mapping[str, str]) -> QueryParameters:
             raise Undecodable(f"query: unknown parameter {name[:PARAMETER_CHARACTERS_MAX]!r}")
         if not 0 < len(value) <= PARAMETER_CHARACTERS_MAX:
             raise Undecodable(f"query: {name} is empty or longer than {PARAMETER_CHARACTERS_MAX} characters")
-    return QueryParameters(
-        device=query.get("d"),
-        id=_parameter(query.get("id")),
-        boot=_parameter(query.get("boot")),
-        time=_parameter(query.get("t")),
-        type=query.get("type"),
-    )
+    id_, boot, time = (number_or_text(query[name]) if name in query else None for name in ("id", "boot", "t"))
+    return QueryParameters(query.get("d"), id_, boot, time, query.get("type"))
 
 
-def _parameter(value: str | None) -> int | str | None:
+def number_or_text(text: str) -> int | str:
     """Read decimal digits without a leading zero as an integer."""
-    if value is None or not (value.isascii() and value.isdecimal()) or (value[0] == "0" and value != "0"):
-        return value
-    return int(value)
+    is_number = text.isascii() and text.isdecimal() and (text[0] != "0" or text == "0")
+    return int(text) if is_number else text

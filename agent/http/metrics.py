@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -88,18 +89,20 @@ Values = Mapping[Any, float]
 """By tuples of the labels' values."""
 
 
-def _counter(name: str, meaning: str, labels: tuple[str, ...], values: Values) -> Metric:
-    family = CounterMetricFamily(f"oncegate_{name}", meaning, labels=labels)
+def _family(
+    kind: type[CounterMetricFamily | GaugeMetricFamily],
+    name: str,
+    meaning: str,
+    labels: tuple[str, ...],
+    values: Values,
+) -> Metric:
+    family = kind(f"oncegate_{name}", meaning, labels=labels)
     for key, value in values.items():
         family.add_metric(key, value)
     return family
 
 
-def _gauges(name: str, meaning: str, labels: tuple[str, ...], values: Values) -> Metric:
-    family = GaugeMetricFamily(f"oncegate_{name}", meaning, labels=labels)
-    for key, value in values.items():
-        family.add_metric(key, value)
-    return family
+_counter, _gauges = partial(_family, CounterMetricFamily), partial(_family, GaugeMetricFamily)
 
 
 def _gauge(name: str, meaning: str, value: float) -> Metric:

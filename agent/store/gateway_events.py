@@ -46,12 +46,14 @@ class GatewayCondition:
 
     def entries(self) -> dict[str, Value]:
         """Return the entries of the data."""
-        words: dict[str, Value] = {"settings_hash": self.settings_hash, "lane": self.lane}
-        counts: dict[str, Value] = {"new_events": self.new_events, "written_bytes": self.written_bytes}
-        stated: dict[str, Value] = {"version": self.version, "contract": VERSION}
-        if self.retention_seconds:
-            counts["retention_seconds"] = self.retention_seconds
-        return {**stated, **counts, **{name: word for name, word in words.items() if word}}
+        where_known: dict[str, Value] = {
+            "retention_seconds": self.retention_seconds,
+            "settings_hash": self.settings_hash,
+            "lane": self.lane,
+        }
+        counts = {"new_events": self.new_events, "written_bytes": self.written_bytes}
+        known = {name: value for name, value in where_known.items() if value}
+        return {"version": self.version, "contract": VERSION, **counts, **known}
 
 
 def started(

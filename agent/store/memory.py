@@ -76,12 +76,6 @@ class Memory:
         first, last = self.epochs.label(self.section.first).sequence, self.epochs.label(self.end).sequence
         return ClosedSection(first, last, self.section.digest)
 
-    def give_up(self, gap: Gap, undeclared: list[Gap]) -> None:
-        """Add a gap that is on disk, and forget the fingerprints in it."""
-        self.fingerprints.forget(gap.first, gap.last)
-        self.progress.give_up(gap.first, gap.last)
-        self.undeclared = undeclared
-
 
 def load(
     connection: sqlite3.Connection, clock: Clock, identity: IdentitySettings, bounds: IndexBounds = DEFAULT_BOUNDS

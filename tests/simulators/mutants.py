@@ -40,12 +40,12 @@ def fingerprint_forgotten() -> None:
 def fingerprint_remembered_before_commit() -> None:
     """Remember an event before its commit, with some commits failing."""
     from agent.store.port import Outcome, Submission
-    from agent.store.write.committer import Committer
+    from agent.store.write import committer
     from agent.store.write.decision import Decision
 
     remembered: set[bytes] = set()
     random = Random(1)
-    add, write = Decision.add, Committer._write
+    add, write = Decision.add, committer.write
 
     def add_remembering(self: Decision, submission: Submission) -> None:
         names = [candidate.fingerprint for candidate in submission.candidates]
@@ -56,13 +56,13 @@ def fingerprint_remembered_before_commit() -> None:
         remembered.update(known)
         add(self, submission)
 
-    def write_or_fail(self: Committer, decision: Decision) -> None:
+    def write_or_fail(*arguments: Any) -> None:
         if random.random() < FAILING_SHARE:
             raise sqlite3.OperationalError("disk I/O error")
-        write(self, decision)
+        write(*arguments)
 
     Decision.add = add_remembering  # type: ignore[method-assign]
-    Committer._write = write_or_fail  # type: ignore[method-assign]
+    committer.write = write_or_fail  # type: ignore[assignment]
 
 
 def sequence_reused() -> None:

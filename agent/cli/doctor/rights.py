@@ -21,6 +21,7 @@ from agent.cli.doctor.kafka import KafkaConnection
 from agent.config.settings import KafkaSettings
 from agent.forward.forwarder import mode_of, transactional_id
 from agent.forward.kafka.client import (
+    MOVING_CODES,
     OPENING_SECONDS_MAX,
     answer_deadline,
     code_of,
@@ -127,14 +128,6 @@ def _listed(names: list[str]) -> str:
 
 
 RETRY_SECONDS: Final = 0.2
-_MOVING: Final = frozenset(
-    (
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    )
-)
-"""The group's coordinator is being elected, or loads its offsets, as after a restart of a broker."""
 
 
 def read_group_rights(admin: AdminClient, group: str) -> frozenset[AclOperation] | None:
@@ -153,7 +146,7 @@ def read_group_rights(admin: AdminClient, group: str) -> frozenset[AclOperation]
         except KafkaException as error:
             if code_of(error) == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 return frozenset()
-            if code_of(error) not in _MOVING or time.monotonic() > deadline:
+            if code_of(error) not in MOVING_CODES or time.monotonic() > deadline:
                 raise
         time.sleep(RETRY_SECONDS)
 

@@ -18,6 +18,7 @@ from agent.cli.arguments import timestamp
 from agent.cli.failures import FAILURE, CommandError, UsageError
 from agent.coap.errors import CoapError, CredentialsError
 from agent.config import load
+from agent.decode.event_map import number_or_text
 from agent.terminal import Colour, count, json_line, paint, printable
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a reading; numbers, true, false, null and JSON are read as such, anything else is text",
     )
     parser.add_argument("--device", required=True, metavar="URN", help="the device of the event")
-    parser.add_argument("--id", type=read_number_or_text, metavar="ID", help="the sensor's own event id")
-    parser.add_argument("--boot", type=read_number_or_text, metavar="BOOT", help="the sensor's boot count or id")
+    parser.add_argument("--id", type=number_or_text, metavar="ID", help="the sensor's own event id")
+    parser.add_argument("--boot", type=number_or_text, metavar="BOOT", help="the sensor's boot count or id")
     parser.add_argument("--time", type=read_time, metavar="TIME", help="now, milliseconds, or a date and a time")
     parser.add_argument("--type", metavar="TYPE", help="kind of event (default: reading)")
     parser.add_argument(
@@ -189,12 +190,6 @@ def read_unit(text: str) -> tuple[str, str]:
     if not equals or not name or not unit:
         raise argparse.ArgumentTypeError(f"{text!r}: expected NAME=UNIT, such as temperature=Cel")
     return name, unit
-
-
-def read_number_or_text(text: str) -> int | str:
-    """Read decimal digits without a leading zero as an integer, as the query of a CoAP request is read."""
-    decimal = text.isascii() and text.isdecimal() and (text[0] != "0" or text == "0")
-    return int(text) if decimal else text
 
 
 def read_time(text: str) -> int:

@@ -31,6 +31,12 @@ ANSWER_SECONDS_MAX: Final = 35.0
 """How long to wait for its answer: longer than the client does, whose own error is more precise."""
 FILE_SUFFIXES: Final = (".location", ".file")
 """Of the properties that name files."""
+MOVING_CODES: Final = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+"""A group's coordinator is being elected, or loads its offsets, as after a restart of a broker."""
 STOP_POLL_SECONDS: Final = 0.1
 """How soon a wait for an answer ends when the agent stops."""
 METADATA_MS_MAX: Final = 2_147_483

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from agent.forward.errors import UnreachableError
 from agent.forward.kafka.attempt import attempt
 from agent.forward.kafka.client import (
+    MOVING_CODES,
     OPENING_SECONDS_MAX,
     REQUEST_SECONDS_MAX,
     STOP_POLL_SECONDS,
@@ -39,13 +40,8 @@ _NOT_THERE: Final = (
     KafkaError.OFFSET_OUT_OF_RANGE,
     KafkaError._NO_OFFSET,
 )
-_RETRY_CODES: Final = (
-    KafkaError._TIMED_OUT,
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-)
-"""The coordinator is being found, elected or loaded, as for the first group of a new cluster."""
+_RETRY_CODES: Final = (KafkaError._TIMED_OUT, *MOVING_CODES)
+"""The coordinator is being found, too, as for the first group of a new cluster."""
 
 
 class GroupOffsets:

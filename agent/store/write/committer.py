@@ -75,16 +75,18 @@ class Committer:
         states_section = decision.begins_section and self._connection.epoch.first_position is not None
         if not (decision.after_commit or decision.declares or decision.corrections or states_section):
             return
+        epoch = self._connection.epoch
         try:
-            self._write(decision)
+            with self._transactions.begin() as sql:
+                write(sql, decision, epoch.start if epoch.first_position is None else None)
         except FAILURES as error:
-            self._connection.epoch.renew()  # labelled rows may be in the log, and in a salvaged image
+            epoch.renew()  # labelled rows may be in the log, and in a salvaged image
             self._refuse(decision.after_commit, error)
             return
         remember(self._memory, decision)
         self._connection.note_end()
         if decision.packed:
-            self._connection.epoch.first_position = decision.epoch_first
+            epoch.first_position = decision.epoch_first
         if decision.duplicates:
             self._note_duplicates(decision, range(decision.first_position, decision.next_position))
         self._announce(decision.after_commit)
@@ -203,12 +205,6 @@ class Committer:
             for first, last, offset_ms in memory.untrusted_clock.ranges(boot, memory.end)
             for labels in memory.epochs.label_ranges(first, last)
         ]
-
-    def _write(self, decision: Decision) -> None:
-        epoch = self._connection.epoch
-        begins = epoch.start if epoch.first_position is None else None
-        with self._transactions.begin() as sql:
-            write(sql, decision, begins)
 
     def _refuse(self, answers: Answers, error: Exception) -> None:
         reason = self._transactions.fail(error)

@@ -87,7 +87,9 @@ class Removal:
             gaps.insert(sql, gap)
             segments.forget(sql, gap.first, gap.last)
             undeclared = gaps.undeclared(gaps.load(sql))
-        self._memory.give_up(gap, undeclared)
+        self._memory.fingerprints.forget(gap.first, gap.last)
+        self._memory.progress.give_up(gap.first, gap.last)
+        self._memory.undeclared = undeclared
         for forget in self._forget_answers:
             forget()
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
@@ -35,6 +36,7 @@ from agent.cli.doctor.kafka import (
 )
 from agent.cli.doctor.rights import EVERYTHING, check_excess, check_transactional_ids
 from agent.config.settings import KafkaSettings, ReceiptSettings
+from agent.forward.kafka.client import MOVING_CODES
 from agent.forward.kafka.topic import create_command
 from agent.forward.receipts.rules import PartitionView, View
 from agent.status import GatewayStatus
@@ -341,17 +343,17 @@ def test_the_rights_on_the_id_and_the_group_of_each_lane_are_checked_and_no_tran
     running.commit_transaction(SECONDS_MAX)  # raises where another producer has taken the id
 
 
-@pytest.mark.parametrize("code", sorted(rights._MOVING))
+@pytest.mark.parametrize("code", sorted(MOVING_CODES))
 def test_a_groups_coordinator_that_is_being_elected_is_asked_again(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     errors = iter([KafkaError(code), KafkaError(code)])
 
-    def answer(*_: object) -> frozenset[AclOperation]:
+    def answer(*_: object) -> SimpleNamespace:
         if error := next(errors, None):
             raise KafkaException(error)
-        return frozenset({AclOperation.READ})
+        return SimpleNamespace(authorized_operations={AclOperation.READ})
 
     monkeypatch.setattr(rights, "RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(rights, "_ask", answer)
+    monkeypatch.setattr(rights, "wait_for", answer)
     assert rights._refusal_of_group(KafkaConnection.open(KafkaSettings("127.0.0.1:1")), "gw1") is None
 
 
@@ -359,8 +361,8 @@ def test_a_group_without_a_coordinator_is_not_checked_and_no_right_is_named(monk
     def answer(*_: object) -> None:
         raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))
 
-    monkeypatch.setattr(rights, "OPENING_SECONDS_MAX", -1.0)
-    monkeypatch.setattr(rights, "_ask", answer)
+    monkeypatch.setattr(rights, "OPENING_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(rights, "wait_for", answer)
     finding = rights._refusal_of_group(KafkaConnection.open(KafkaSettings("127.0.0.1:1")), "gw1")
     assert finding is not None
     assert "not checked" in finding.text
