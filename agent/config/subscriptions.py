@@ -56,14 +56,9 @@ class Subscription:
 
     def matches(self, topic: str) -> bool:
         """Whether a topic matches the filter (MQTT 5 section 4.7)."""
-        wanted, given = self.filter.split("/"), topic.split("/")
-        if given[0].startswith("$") and wanted[0] in ("+", "#"):
-            return False
-        if wanted[-1] == "#":
-            wanted, given = wanted[:-1], given[: len(wanted) - 1]
-        return len(wanted) == len(given) and all(
-            level in ("+", name) for level, name in zip(wanted, given, strict=True)
-        )
+        from paho.mqtt.client import topic_matches_sub  # slow to load, and there where messages are
+
+        return topic_matches_sub(self.filter, topic)
 
     def device(self, topic: str) -> str | None:
         """Return the device that a topic names, None where it names none."""

@@ -278,17 +278,16 @@ def _moment(unit_ms: int, value: object) -> int:
 
 
 def _rfc3339(value: object) -> int:
+    from decimal import Decimal  # as above
+
     match = _RFC3339.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise ValueError("yields no time of RFC 3339, such as 2026-01-01T00:00:00Z")
     fraction, zone = match.groups()
     moment = datetime.fromisoformat(match.string[:_SECONDS_END] + zone.upper())
-    whole, rest = divmod(int((fraction or "0").ljust(18, "0")), 10**15)
-    whole += rest > _HALF or (rest == _HALF and whole % 2 == 1)
-    return int(moment.timestamp()) * 1000 + whole
+    return int(moment.timestamp()) * 1000 + round(Decimal(f"0.{fraction or 0}") * 1000)
 
 
-_HALF: Final = 10**15 // 2
 _SECONDS_END: Final = len("2026-01-01T00:00:00")
 _TIMES: Final[Mapping[str, Callable[[object], int]]] = {
     "ms": partial(_moment, 1),

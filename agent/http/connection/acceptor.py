@@ -83,9 +83,8 @@ class Acceptor:
 
     async def _serve(self, sock: socket.socket) -> None:
         """Serve a connection to its end; its TLS errors are suppressed."""
-        times = {} if self.tls is None else {"ssl_handshake_timeout": self._seconds_max}
-        if self.tls is not None:
-            times["ssl_shutdown_timeout"] = self._seconds_max
+        limited = () if self.tls is None else ("ssl_handshake_timeout", "ssl_shutdown_timeout")
+        times = dict.fromkeys(limited, self._seconds_max)
         with suppress(OSError):
             _, protocol = await asyncio.get_running_loop().connect_accepted_socket(
                 self._make, sock, ssl=self.tls, **times
