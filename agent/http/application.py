@@ -1,20 +1,26 @@
-"""The site as an ASGI application: receives the requests that uvicorn has parsed, and returns the responses."""
+"""The ASGI application: receives the requests that uvicorn has parsed, and returns the responses of their handlers."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
 
 from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, HTTPScope, Scope
 
 from agent.delivery import Answer, Refuse, refuse_uncounted
 from agent.http.errors import HttpError
-from agent.http.events import Events
+from agent.http.events import Events, ReadBody
 from agent.http.head import Head, WholePost
 from agent.http.limits import Limits
 from agent.http.response import Refusal, Response, fields_of, refusal, response_to, retry_after
-from agent.http.site import Site
 
+Handler = Callable[[Head, ReadBody], Awaitable[Response]]
+"""Serves a request; raises Refusal."""
+Resources = Mapping[str, Mapping[str, Handler]]
+"""Handlers by path and method; a handler of GET serves HEAD, too."""
+PAGE_FILES = "/page/"
+"""The prefix of the status page's files."""
 PIECE_BYTES = 32_768
 """Bytes sent at once; the next piece waits until the client has read most of the previous ones."""
 BUSY_RETRY_SECONDS = 5
@@ -40,14 +46,14 @@ class Application:
 
     def __init__(
         self,
-        site: Site,
+        resources: Resources,
         events: Events,
         limits: Limits,
         body_bytes_max: int,
         responses: Counter[int],
         refuse: Refuse = refuse_uncounted,
     ) -> None:
-        self._site = site
+        self._resources = resources
         self._events = events
         self._limits = limits
         self._body_bytes_max = body_bytes_max
@@ -104,7 +110,20 @@ class Application:
             except TimeoutError:
                 raise refusal(408, "timeout", "the request's body did not arrive in time", _LAST) from None
 
-        return await self._site.respond(head, read_body)
+        return await self._handler(head)(head, read_body)
+
+    def _handler(self, head: Head) -> Handler:
+        """Return the handler of a request; raise Refusal where there is none."""
+        resource = self._resources.get(head.path)
+        if resource is None:
+            # The files of the page are listed as one.
+            paths = dict.fromkeys(PAGE_FILES if path.startswith(PAGE_FILES) else path for path in self._resources)
+            raise refusal(404, "not found", f"there are {', '.join(paths)}")
+        handler = resource.get("GET" if head.method == "HEAD" else head.method)
+        if handler is None:
+            allowed = ", ".join((*resource, *(["HEAD"] if "GET" in resource else ())))
+            raise refusal(405, "method not allowed", f"here it is {allowed}", ("Allow", allowed))
+        return handler
 
     async def _read(self, receive: ASGIReceiveCallable) -> bytes:
         body = bytearray()

@@ -8,10 +8,10 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
+from agent.http.application import PAGE_FILES, Handler, Resources
 from agent.http.events import ReadBody
 from agent.http.head import Head
 from agent.http.response import NO_OTHER_SITE, Response
-from agent.http.site import PAGE_FILES, Handler, Resources
 
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 POLICY = (

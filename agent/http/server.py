@@ -24,7 +24,6 @@ from agent.http.connection.protocol import Protocol
 from agent.http.events import Events, Mappings
 from agent.http.head import EVENTS_PATH
 from agent.http.limits import Limits
-from agent.http.site import Site
 from agent.http.views import Views
 from agent.listening import Listen, listen_anew
 
@@ -58,8 +57,8 @@ class HttpServer:
         self._access = access = open_access(settings)
         self._tls = open_tls(settings)
         events = Events(receive, access, limits.requests_in_progress_max, mappings)
-        site = Site({EVENTS_PATH: {"POST": events.post}, **views.resources(access)})
-        self._application = Application(site, events, limits, settings.max_body_bytes, responses, refuse)
+        resources = {EVENTS_PATH: {"POST": events.post}, **views.resources(access)}
+        self._application = Application(resources, events, limits, settings.max_body_bytes, responses, refuse)
         self._limits = limits
         self._listen = listen
 

@@ -11,12 +11,12 @@ from typing import Generic, TypeVar
 from urllib.parse import parse_qsl
 
 from agent.decode.event_map import DEVICE_CHARACTERS_MAX
+from agent.http.application import Handler, Resources
 from agent.http.auth.access import Access
 from agent.http.events import ReadBody
 from agent.http.head import Head
 from agent.http.page import public_resources
 from agent.http.response import NO_OTHER_SITE, Response, document, encode, refusal, retry_after
-from agent.http.site import Handler, Resources
 from agent.http.sources import Sources
 from agent.store.errors import FAILURES
 from agent.store.read.documents import RejectSelection
