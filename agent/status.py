@@ -14,7 +14,7 @@ from agent.config.lanes import DEFAULT_LANE
 from agent.forward.facts import read_hold, read_in_doubt, read_oversized
 from agent.mqtt.session import read_session
 from agent.store.counts import EventCounts
-from agent.store.errors import DamagedEventError, naming
+from agent.store.errors import naming
 from agent.store.facts import (
     CHECKPOINTS,
     CLOCK_UNTRUSTED,
@@ -31,7 +31,7 @@ from agent.store.fingerprints import fingerprint_rows
 from agent.store.gateway_events import read_untrusted_clock
 from agent.store.layout import FILE_NAME
 from agent.store.progress import Progress
-from agent.store.read.events import Epochs, read_packed
+from agent.store.read.events import Epochs, read_one
 from agent.store.read.kept import States
 from agent.store.schema import database, disk_space, gaps, tables
 from agent.telemetry.refusals import RecentRequests
@@ -186,10 +186,5 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> GatewaySt
 
 def _received(connection: sqlite3.Connection, position: int | None) -> int | None:
     """Return when the event at a position was accepted, None where there is none that can be read."""
-    if position is None:
-        return None
-    try:
-        packed = next(iter(read_packed(connection, position, position)), None)
-        return None if packed is None else read_header_fields(packed.tail).received
-    except DamagedEventError:
-        return None
+    event = None if position is None else read_one(connection, position)
+    return None if event is None else read_header_fields(event.tail).received

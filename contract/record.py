@@ -348,10 +348,8 @@ def _json_bytes(value: object) -> dict[str, str]:
 
 
 _encode_text: Final = json.JSONEncoder(ensure_ascii=False).encode
-_encoder: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_json_bytes)
-_encode_json: Final[Callable[[object, int], Iterable[str]]] = (
-    (lambda value, _: _encoder.iterencode(value))
-    if c_make_encoder is None
-    else c_make_encoder(None, _json_bytes, encode_basestring, None, ":", ",", False, False, False)
+_encode_json: Final[Callable[[object, int], Iterable[str]]] = c_make_encoder(
+    None, _json_bytes, encode_basestring, None, ":", ",", False, False, False
 )
-"""The encoder that `_encoder` would create for each value, which takes longer than encoding a reading."""
+"""The encoder that a JSONEncoder would create for each value, which takes longer than encoding a reading: without
+spaces, not limited to ASCII, and without NaN."""

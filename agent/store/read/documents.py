@@ -16,16 +16,16 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.store.errors import DamagedEventError, DamagedStoreError, naming
+from agent.store.errors import DamagedStoreError, naming
 from agent.store.facts import RECEIPTS_TABLE
 from agent.store.files.folders import lane_folders, store_folders
 from agent.store.fingerprints import fingerprint_rows, segments
 from agent.store.fingerprints.transient import split
 from agent.store.format.packing import unpack_readable
 from agent.store.layout import FILE_NAME
-from agent.store.port import Reject, StoredEvent
+from agent.store.port import Reject
 from agent.store.progress import ForwardingTimes
-from agent.store.read.events import Epochs, read_packed
+from agent.store.read.events import Epochs, read_one
 from agent.store.read.kept import (
     ALL,
     NEW,
@@ -214,7 +214,7 @@ def _traces(
         document: dict[str, object] = {"epoch": label.epoch, "sequence": label.sequence, "state": state}
         if committed is not None:
             document["committed"] = rfc3339(committed)
-        if (event := _read(connection, position)) is not None:
+        if (event := read_one(connection, position)) is not None:
             value = json.loads(encode_value(event.fingerprint, gateway, label, event.tail))
             document |= {"accepted": rfc3339(value["received"]), "clock": event.clock.value, "event": value}
         if (batch := states.coverage.batch(position)) is not None:
@@ -278,13 +278,6 @@ def _commit_time(epochs: list[tuple[int, EpochStart]], position: int, service_ms
     if start is None:
         raise DamagedStoreError(f"position {position}: it belongs to no epoch")
     return start.wall_ms + service_ms - start.service_ms
-
-
-def _read(connection: Reads, position: int) -> StoredEvent | None:
-    try:
-        return next(read_packed(connection, position, position), None)
-    except DamagedEventError:
-        return None
 
 
 def missing_ids(events: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:

@@ -61,6 +61,14 @@ def read_packed(connection: Reads, first: int, last: int) -> Iterator[StoredEven
         yield from events
 
 
+def read_one(connection: Reads, position: int) -> StoredEvent | None:
+    """Return the event at a position, None where there is none that can be read."""
+    try:
+        return next(read_packed(connection, position, position), None)
+    except DamagedEventError:
+        return None
+
+
 def read_commits(connection: Reads, first: int, last: int) -> Iterator[list[StoredEvent]]:
     """Yield the consecutive events from first to last of one commit after the other, lazily.
 

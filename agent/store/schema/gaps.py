@@ -94,9 +94,7 @@ def undeclared(gaps: Sequence[Gap]) -> list[Gap]:
 
 def _numbered(connection: Reads) -> list[tuple[int, Gap]]:
     rows = connection.execute(f"SELECT {_COLUMNS} FROM gaps ORDER BY number")
-    return [
-        (number, Gap(first, last, reason, declared)) for number, first, last, reason, declared in verified("gaps", rows)
-    ]
+    return [(number, Gap(*gap)) for number, *gap in verified("gaps", rows)]
 
 
 def _write(connection: sqlite3.Connection, number: int, gap: Gap) -> None:

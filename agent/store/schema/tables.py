@@ -245,10 +245,8 @@ def write_fact(connection: sqlite3.Connection, name: str, value: str) -> None:
 
 def read_fact(connection: Reads, name: str) -> str | None:
     """Return the value of a fact, None where there is none."""
-    for row in verified("facts", connection.execute("SELECT name, value, checksum FROM facts WHERE name = ?", (name,))):
-        value: str = row[1]
-        return value
-    return None
+    rows = connection.execute("SELECT name, value, checksum FROM facts WHERE name = ?", (name,))
+    return dict(verified("facts", rows)).get(name)
 
 
 def read_count(connection: Reads, name: str) -> int:
