@@ -16,6 +16,9 @@ from agent.cli.doctor.files import as_user, check_hidden, check_secrets, service
 from agent.cli.doctor.finding import Condition, Finding
 from agent.cli.doctor.machine import check_fingerprints, check_memory, check_store_bound
 from agent.cli.failures import USAGE, print_error
+from agent.coap.errors import CredentialsError
+from agent.coap.oscore.credentials import read_credentials
+from agent.coap.oscore.serving import check_installed
 from agent.config import load
 from agent.config.load import SECTIONS, Source, key_of
 from agent.config.mistakes import ConfigurationError, Mistake
@@ -29,6 +32,11 @@ from agent.config.settings import (
     OscoreSettings,
 )
 from agent.config.subscriptions import UNIDENTIFIED
+from agent.forward.errors import KafkaSettingsError
+from agent.forward.forwarder import mode_of
+from agent.forward.kafka.client import LastError, open_admin, open_signer, producer_config
+from agent.http.auth.access import open_access, open_tls
+from agent.http.errors import HttpSettingsError
 from agent.identity.changed import EFFECT, basis, changed
 from agent.store.errors import StoreError
 from agent.store.facts import IDENTITY_BASIS
@@ -88,9 +96,6 @@ def _mistakes_around(sections: Mapping[str, Any], source: Source) -> Iterator[Mi
 
 
 def _http_mistakes(settings: HttpSettings, source: Source) -> Iterator[Mistake]:
-    from agent.http.auth.access import open_access, open_tls
-    from agent.http.errors import HttpSettingsError
-
     opens: tuple[Callable[[HttpSettings], object], ...] = (open_access, open_tls) if settings.enabled else ()
     for open_ in opens:
         try:
@@ -100,8 +105,6 @@ def _http_mistakes(settings: HttpSettings, source: Source) -> Iterator[Mistake]:
 
 
 def _oscore_mistakes(sections: Mapping[str, Any], source: Source) -> Iterator[Mistake]:
-    from agent.coap.errors import CredentialsError
-
     try:
         _unusable_credentials(sections)
     except CredentialsError as error:
@@ -111,9 +114,6 @@ def _oscore_mistakes(sections: Mapping[str, Any], source: Source) -> Iterator[Mi
 
 def _unusable_credentials(sections: Mapping[str, Any]) -> Sequence[str]:
     """Return why single files of sensors cannot be used; raise CredentialsError where the agent would not start."""
-    from agent.coap.oscore.credentials import read_credentials
-    from agent.coap.oscore.serving import check_installed
-
     settings: OscoreSettings = sections["coap.oscore"]
     if not sections["coap"].enabled or settings.credentials_dir is None:
         return ()
@@ -139,10 +139,6 @@ def _mqtt_mistakes(settings: MqttSettings, source: Source) -> Iterator[Mistake]:
 
 def _kafka_mistakes(settings: KafkaSettings, gateway: str, source: Source) -> Iterator[Mistake]:
     """Yield the mistakes that Kafka's client finds; it names one unknown property at a time."""
-    from agent.forward.errors import KafkaSettingsError
-    from agent.forward.forwarder import mode_of
-    from agent.forward.kafka.client import LastError, open_admin, open_signer, producer_config
-
     try:
         producer_config(settings, mode_of(settings, gateway).fixed)
         open_signer(settings)
@@ -177,8 +173,6 @@ def _placed(text: str, source: Source) -> Mistake:
 
 def _warnings(sections: Mapping[str, Any], configuration: Path) -> Iterator[str]:
     """Yield settings that are allowed but probably unintended."""
-    from agent.coap.errors import CredentialsError
-
     enabled = [sections[name].enabled for name in ("coap", "http", "mqtt") if name in sections]
     if len(enabled) == 3 and not any(enabled):
         yield "coap, http and mqtt are all disabled: no event can arrive"

@@ -7,15 +7,19 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from struct import pack, unpack
-from typing import TYPE_CHECKING
 
+from agent.admission import Admission, ForbiddenError
 from agent.cli.failures import FAILURE, CommandError
+from agent.cli.sensor import bodies
 from agent.config import load
 from agent.config.settings import Settings
+from agent.decode.decoded import Undecodable, UnknownFormat
+from agent.decode.delivery_body import decode
+from agent.delivery import Delivery
+from agent.identity.identify import identify
+from agent.identity.warnings import advice_on
 from agent.terminal import Colour, json_line, paint, printable
-
-if TYPE_CHECKING:
-    from agent.delivery import Delivery
+from contract.record import ClockTrust
 
 JSON = "one JSON object a line"
 EXAMPLES = """examples:
@@ -44,8 +48,6 @@ _FLOATS = (("<e", 65_504.0, 3), ("<f", 3.4e38, 7))
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    from agent.cli.sensor import bodies
-
     parser.add_argument(
         "file", nargs="?", default="-", metavar="FILE", help="the body; - is the standard input (default)"
     )
@@ -54,8 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print events, rejected events, or the refusal."""
-    from agent.cli.sensor import bodies
-
     settings = load.load_or_defaults(arguments.config)
     try:
         body = bodies.read_body(arguments.file, hexadecimal=arguments.hex)
@@ -74,13 +74,6 @@ class _TooLargeError(ValueError):
 
 def _outcomes(delivery: Delivery, settings: Settings) -> Iterator[dict[str, object]]:
     """Yield what the gateway's pipeline makes of a delivery, in the same steps."""
-    from agent.admission import Admission, ForbiddenError
-    from agent.decode.decoded import Undecodable, UnknownFormat
-    from agent.decode.delivery_body import decode
-    from agent.identity.identify import identify
-    from agent.identity.warnings import advice_on
-    from contract.record import ClockTrust
-
     try:
         section, part = ("coap", settings.coap) if delivery.via == "coap" else ("mqtt", settings.mqtt)
         if (size := len(delivery.body)) > part.max_body_bytes:

@@ -16,14 +16,19 @@ from agent.cli import api
 from agent.cli import arguments as arguments_
 from agent.cli.arguments import timestamp
 from agent.cli.failures import FAILURE, CommandError, UsageError
+from agent.cli.sensor.coap_client import Target, read_target
+from agent.cli.sensor.senders import Body, CoapSender, HttpSender, Result
 from agent.coap.errors import CoapError, CredentialsError
+from agent.coap.oscore.serving import check_installed
 from agent.config import load
-from agent.decode.event_map import number_or_text
+from agent.decode.decoded import InvalidEvent
+from agent.decode.event_map import NO_PARAMETERS, number_or_text, to_event
 from agent.terminal import Colour, count, json_line, paint, printable
+from contract import cbor
+from contract.fingerprint import fingerprint, needs_label
 
 if TYPE_CHECKING:
     from agent.cli.sensor.protection import SensorContext
-    from agent.cli.sensor.senders import Body, CoapSender, HttpSender, Result
 
 
 JSON = "one JSON object for each request"
@@ -116,9 +121,6 @@ def _send(body: Body, sender: CoapSender | HttpSender, arguments: argparse.Names
 
 def _sender(arguments: argparse.Namespace, opened: ExitStack) -> CoapSender | HttpSender:
     """Return the sender for the target; raise TargetError, ApiError or CredentialsError."""
-    from agent.cli.sensor.coap_client import Target, read_target
-    from agent.cli.sensor.senders import CoapSender, HttpSender
-
     if arguments.http:
         if arguments.credentials is not None:
             raise CredentialsError("--credentials are for CoAP; over HTTP use https:// and --token-file")
@@ -137,8 +139,6 @@ def _sender(arguments: argparse.Namespace, opened: ExitStack) -> CoapSender | Ht
 def _context(file: Path | None, opened: ExitStack) -> SensorContext | None:
     if file is None:
         return None
-    from agent.coap.oscore.serving import check_installed
-
     check_installed()
     from agent.cli.sensor.protection import open_context
 
@@ -146,12 +146,6 @@ def _context(file: Path | None, opened: ExitStack) -> SensorContext | None:
 
 
 def _encode(event: dict[str, object], format_: str) -> Body:
-    from agent.cli.sensor.senders import Body
-    from agent.decode.decoded import InvalidEvent
-    from agent.decode.event_map import NO_PARAMETERS, to_event
-    from contract import cbor
-    from contract.fingerprint import fingerprint, needs_label
-
     content_format, media_type = _FORMATS[format_]
     content = cbor.encode_map(event) if format_ == "cbor" else json.dumps(event, ensure_ascii=False).encode()
     try:

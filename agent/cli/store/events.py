@@ -15,6 +15,16 @@ from agent.config import load
 from agent.config.lanes import DEFAULT_LANE
 from agent.config.settings import GatewaySettings
 from agent.store.files.folders import store_folders
+from agent.store.read.documents import (
+    EVENTS_SEARCHED_MAX,
+    read_duplicates,
+    read_events,
+    read_events_between,
+    read_last_position,
+    read_search_start,
+)
+from agent.store.read.flush_request import request_counts
+from agent.store.read.kept import Selection
 from agent.terminal import Colour, printable
 from contract.timestamp import rfc3339
 
@@ -64,9 +74,6 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"lane {arguments.lane} has no store; those with one: {known}")
     if arguments.duplicates:
         return _show_duplicates(arguments, gateway, folder)
-    from agent.store.read.documents import read_events, read_events_between, read_last_position
-    from agent.store.read.kept import Selection
-
     selection = Selection(arguments.device, arguments.since)
     printer = Printer(arguments, ("accepted", "state", "device", "event"), _event_row)
     limit = arguments.limit
@@ -88,8 +95,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _report_search(folder: Path, last: int) -> None:
     """Name the part of the store that was searched, where older events are kept, too."""
-    from agent.store.read.documents import EVENTS_SEARCHED_MAX, read_search_start
-
     start = read_search_start(folder, last)
     if start is not None:
         text = f"searched the latest {EVENTS_SEARCHED_MAX:,} events, accepted since {rfc3339(start)}"
@@ -97,9 +102,6 @@ def _report_search(folder: Path, last: int) -> None:
 
 
 def _show_duplicates(arguments: argparse.Namespace, gateway: GatewaySettings, folder: Path) -> int:
-    from agent.store.read.documents import read_duplicates
-    from agent.store.read.flush_request import request_counts
-
     if arguments.follow or arguments.since is not None or arguments.device != "*":
         raise UsageError("--duplicates lists the latest ones only: without --follow, --since and --device")
     printer = Printer(arguments, ("received", "state", "sequence", "fingerprint"), _duplicate_row)

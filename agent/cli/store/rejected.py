@@ -12,6 +12,8 @@ from agent.cli.failures import CommandError, UsageError
 from agent.cli.store.lines import Document, Printer, add_form, device_cell, local_time
 from agent.config import load
 from agent.config.ways import protocols
+from agent.store.read.documents import RejectSelection, read_rejected
+from agent.store.schema.tables import REJECTED_MAX
 from agent.terminal import Colour, json_line, printable
 
 EXAMPLES = """examples:
@@ -46,9 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the rejected events, the oldest first."""
-    from agent.store.read.documents import RejectSelection, read_rejected
-    from agent.store.schema.tables import REJECTED_MAX
-
     if arguments.raw and arguments.number is None:
         raise UsageError("--raw is for one event: name it by --number")
     folder = load.load(arguments.config).gateway.state_dir

@@ -8,16 +8,15 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agent.cli.api import AgentUnreachableError, Api, ApiError, own_api, read_token
 from agent.cli.arguments import seconds
 from agent.cli.failures import CommandError
+from agent.cli.top.figures import Sample, between, sample
+from agent.cli.top.frame import frame
+from agent.cli.top.screen import Screen
 from agent.config import load
 from agent.terminal import json_line, paint
-
-if TYPE_CHECKING:
-    from agent.cli.top.figures import Sample
 
 JSON = "one JSON object for each interval"
 EXAMPLES = """examples:
@@ -47,8 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the figures until the user ends the view."""
-    from agent.cli.top.figures import sample
-
     try:
         token = read_token(arguments.token_file)
         api = Api(arguments.url, token) if arguments.url else own_api(load.load(arguments.config).http, token)
@@ -67,9 +64,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _write(arguments: argparse.Namespace, api: Api, before: Sample) -> int:
     """Write frames or JSON objects, without a screen."""
-    from agent.cli.top.figures import between, sample
-    from agent.cli.top.frame import frame
-
     while True:
         time.sleep(arguments.interval)
         after = sample(api)
@@ -86,10 +80,6 @@ def _write(arguments: argparse.Namespace, api: Api, before: Sample) -> int:
 
 def _show(interval: float, api: Api, first: Sample) -> None:
     """Draw frames until q is pressed."""
-    from agent.cli.top.figures import between, sample
-    from agent.cli.top.frame import frame
-    from agent.cli.top.screen import Screen
-
     with Screen() as screen:
         before, figures, trouble = first, between(first, first), ""
         note = f"q quits  every {interval:g} s  {api.url}"
