@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from agent.cli.failures import CommandError
 from agent.config.settings import HttpSettings
+from contract.files import PrivateFileError, read_private
 
 SECONDS_MAX = 15.0
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
@@ -114,8 +115,6 @@ def read_token(file: Path | None) -> str:
     """Return the token in a file's first line, empty where none is named; raise ApiError."""
     if file is None:
         return ""
-    from contract.files import PrivateFileError, read_private
-
     try:
         return (read_private(file).splitlines() or [""])[0].strip()
     except PrivateFileError as error:

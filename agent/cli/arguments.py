@@ -10,6 +10,8 @@ import time
 from datetime import datetime
 from pathlib import Path
 
+from agent.config.readers import duration
+
 STANDARD_INPUT = "-"
 INPUT_BYTES_MAX = 16 << 20
 """Far above the largest body that a gateway accepts, and below its free memory."""
@@ -57,8 +59,6 @@ def past_timestamp(text: str) -> int:
         except argparse.ArgumentTypeError as error:
             text = str(error).removeprefix("expected ")
             raise argparse.ArgumentTypeError(f"expected how long ago, such as 2h, {text}") from None
-    from agent.config.readers import duration
-
     return time.time_ns() // 1_000_000 - int(duration(text) * 1000)
 
 

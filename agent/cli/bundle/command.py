@@ -18,11 +18,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from agent import release
+from agent.cli.api import own_api
 from agent.cli.bundle.redaction import Redaction, document_secrets, secrets_of
 from agent.cli.failures import CommandError
 from agent.config import load, origins
 from agent.config.mistakes import ConfigurationError
 from agent.config.settings import Settings
+from agent.status import read_status
+from agent.store.read.documents import RejectSelection, read_rejected
+from agent.store.read.flush_request import request_counts
 from agent.terminal import json_line, size
 
 JSON = "print the members as one JSON object"
@@ -152,30 +156,21 @@ def _versions() -> object:
 
 
 def _status(settings: Settings) -> object:
-    from agent.status import read_status
-    from agent.store.read.flush_request import request_counts
-
     request_counts(settings.gateway.state_dir)
     return read_status(settings.gateway.state_dir, settings.gateway.id).document()
 
 
 def _live(settings: Settings) -> object:
-    from agent.cli.api import own_api
-
     live = own_api(settings.http).get("/api/v1/live?after=0").document
     return {name: live[name] for name in _LIVE}
 
 
 def _metrics(settings: Settings) -> str:
-    from agent.cli.api import own_api
-
     return own_api(settings.http).get("/metrics").body.decode()
 
 
 def _rejected(settings: Settings) -> object:
     """Return the latest rejections without the bytes, which belong to the sensors."""
-    from agent.store.read.documents import RejectSelection, read_rejected
-
     found = read_rejected(settings.gateway.state_dir, RejectSelection(), 100)
     return [{name: one[name] for name in ("number", "received", "via", "reason")} for one in found]
 

@@ -7,10 +7,14 @@ import sys
 from dataclasses import asdict
 
 from agent import terminal
+from agent.cli.doctor.examination import examine
 from agent.cli.doctor.finding import Condition, Finding
+from agent.cli.doctor.measure import PACK, measure
 from agent.cli.failures import FAILURE
 from agent.config import load
 from agent.config.settings import Settings
+from agent.store.layout import FILE_NAME
+from agent.store.schema import database
 from agent.terminal import Colour, count, json_line, paint, printable
 
 JSON = "one JSON object a line"
@@ -39,8 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the findings; return 1 where anything is wrong."""
-    from agent.cli.doctor.examination import examine
-
     settings = load.load(arguments.config)
     if arguments.measure:
         return _measure(settings, as_json=arguments.json)
@@ -77,10 +79,6 @@ def _show(findings: list[Finding]) -> None:
 
 
 def _measure(settings: Settings, *, as_json: bool) -> int:
-    from agent.cli.doctor.measure import PACK, measure
-    from agent.store.layout import FILE_NAME
-    from agent.store.schema import database
-
     folder = settings.gateway.state_dir
     if database.in_use(folder / FILE_NAME):
         print("oncegate: the agent runs and uses the same disk: its events slow the measurement down", file=sys.stderr)

@@ -13,6 +13,8 @@ from pwd import getpwnam, getpwuid, struct_passwd
 from typing import Any, Final
 
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
+from agent.coap.errors import CredentialsError
+from agent.coap.oscore.credentials import read_credentials
 from agent.config import readers
 from agent.config.load import key_of, parts_of
 from agent.config.origins import is_secret
@@ -132,9 +134,6 @@ def check_files(sections: Mapping[str, Any]) -> Iterator[Finding]:
 
 def check_oscore(settings: Settings) -> Iterator[Finding]:
     """Check that the service can use its OSCORE credentials."""
-    from agent.coap.errors import CredentialsError
-    from agent.coap.oscore.credentials import read_credentials
-
     folder = settings.coap_oscore.credentials_dir
     assert folder is not None
     user = service_user(parts_of(settings))

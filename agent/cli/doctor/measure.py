@@ -16,6 +16,7 @@ from pathlib import Path
 from agent import release
 from agent.cli.doctor.machine import FULL_WRITES, MOUNTS, capacity_of, disk_of, existing, mount_of, text_of
 from agent.cli.failures import CommandError
+from agent.clock import SystemClock
 from agent.config.settings import IdentitySettings, StoreSettings
 from agent.identity.identify import identify
 from agent.store.event_store import EventStore
@@ -149,8 +150,6 @@ def _flushes(file: Path, seconds: float) -> Sequence[float]:
 
 async def _store(folder: Path, pack: int, seconds: float) -> Stored:
     """Have a store of its own accept deliveries, each after the ack of the one before."""
-    from agent.clock import SystemClock
-
     clock, loop = SystemClock(trusted=True), asyncio.get_running_loop()
     async with EventStore(folder, "measurement", StoreSettings(), IdentitySettings(), clock) as store:
         await store.barrier()

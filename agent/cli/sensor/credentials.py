@@ -9,19 +9,16 @@ import os
 import sys
 from pathlib import Path
 from pwd import struct_passwd
-from typing import TYPE_CHECKING
 
 from agent.cli.doctor.files import as_user, open_folder, service_user
 from agent.cli.failures import UsageError, print_error
 from agent.coap.errors import CredentialsError
+from agent.coap.oscore.credentials import Credential, create_credential
 from agent.config import load
 from agent.config.files import write_new
 from agent.config.mistakes import ConfigurationError, Mistake
 from agent.config.settings import Settings
 from contract.mac import create_key
-
-if TYPE_CHECKING:
-    from agent.coap.oscore.credentials import Credential
 
 MODE = 0o640
 """Of the gateway's key; its folder's group is that of the service."""
@@ -54,8 +51,6 @@ def run(arguments: argparse.Namespace) -> int:
     settings = load.load(arguments.config)
     if arguments.gateway:
         return _create_key(settings, str(arguments.config))
-    from agent.coap.oscore.credentials import create_credential
-
     folder = settings.coap_oscore.credentials_dir
     if folder is None:
         raise _missing(str(arguments.config), "coap.oscore", "credentials_dir", "set it to the file's folder")

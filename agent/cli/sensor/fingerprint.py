@@ -6,6 +6,9 @@ import argparse
 import sys
 
 from agent.cli.arguments import STANDARD_INPUT, read_input
+from agent.decode import cbor, json
+from agent.decode.decoded import DecodeError, InvalidEvent, Undecodable
+from agent.decode.event_map import NO_PARAMETERS, to_event
 from agent.terminal import json_line, printable
 from contract.event import Label
 from contract.fingerprint import IDENTITY_FIELDS, fingerprint, needs_label
@@ -44,8 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print one line for each event: 32 hex digits, or - where its identity needs a label."""
-    from agent.decode.decoded import DecodeError
-
     try:
         lines = _fingerprint_lines(read_input(arguments.file), arguments.fields)
     except (OSError, DecodeError) as error:
@@ -67,9 +68,6 @@ def _read_fields(text: str) -> tuple[str, ...]:
 
 
 def _fingerprint_lines(body: bytes, fields: tuple[str, ...]) -> list[str]:
-    from agent.decode import cbor, json
-    from agent.decode.decoded import InvalidEvent, Undecodable
-
     document = cbor.read(body) if body[:1] >= bytes([_CBOR_FIRST]) else json.read(body)
     if not isinstance(document, list | dict | Invalid):
         raise Undecodable("the input is neither a map nor an array of maps")
@@ -85,9 +83,6 @@ def _fingerprint_lines(body: bytes, fields: tuple[str, ...]) -> list[str]:
 
 
 def _fingerprint_line(entries: object, fields: tuple[str, ...]) -> str:
-    from agent.decode.decoded import InvalidEvent
-    from agent.decode.event_map import NO_PARAMETERS, to_event
-
     label = None
     if isinstance(entries, dict):
         label = _label(entries)
@@ -105,8 +100,6 @@ def _fingerprint_line(entries: object, fields: tuple[str, ...]) -> str:
 
 def _label(entries: dict[str, object]) -> Label | None:
     """Return the label in the event, as a record has it; None where there is none."""
-    from agent.decode.decoded import InvalidEvent
-
     epoch, sequence = (entries.get(name) for name in LABEL_FIELDS)
     if epoch is None and sequence is None:
         return None

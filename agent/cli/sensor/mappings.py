@@ -6,6 +6,7 @@ import argparse
 
 from agent.cli.failures import CommandError
 from agent.config.mistakes import suggestion
+from agent.mappings import catalog
 from agent.terminal import json_line
 
 JSON = "one JSON object a line"
@@ -25,8 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the names with their topics, or one mapping."""
-    from agent.mappings import catalog
-
     known = catalog.builtin()
     if arguments.name is None:
         for name in known:

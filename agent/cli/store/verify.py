@@ -10,6 +10,7 @@ from agent.cli.failures import FAILURE
 from agent.config import load
 from agent.store.files.folders import store_folders
 from agent.store.layout import FILE_NAME
+from agent.store.recovery.verify import verify
 from agent.terminal import printable
 
 JSON = "one JSON object for each lane"
@@ -21,8 +22,6 @@ EXAMPLES = """examples:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the findings, a line each; return 1 where there are any."""
-    from agent.store.recovery.verify import verify
-
     folder = load.load(arguments.config).gateway.state_dir
     results = {
         lane_folder / FILE_NAME: verify(lane_folder / FILE_NAME) for lane_folder in store_folders(folder).values()
