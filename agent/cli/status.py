@@ -6,7 +6,6 @@ import argparse
 import json
 import time
 from dataclasses import replace
-from pathlib import Path
 
 from agent import terminal
 from agent.config import load
@@ -59,7 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
         ("on disk", f"{size(status.store_bytes)}, {share:.0%} of store.max_bytes{_forgotten(status)}"),
     ]
     if running and status.log_bytes > disk_space.LOG_BYTES_EXPECTED:
-        rows.append(("log", paint(_log_held(status.log_bytes, path), Colour.WARNING)))
+        held = f"{size(status.log_bytes)}, held by a program that reads the store: end it; fuser -v {path}"
+        rows.append(("log", paint(held, Colour.WARNING)))
     if requests is not None and requests.refused:
         rows.append(("refused", paint(printable(requests.text()), Colour.WARNING)))
     if status.maybe_lost:
@@ -108,11 +108,6 @@ def _oversized(status: GatewayStatus) -> str:
     waits = f"{count(status.oversized, 'event')} refused by Kafka, the first {_age(status.oversized_since)} ago"
     hint = f"raise max.message.bytes and message.max.bytes above {status.oversized_bytes:,} bytes"
     return paint(f"{waits}; kept for kafka.oversized_after; {hint}", Colour.WARNING)
-
-
-def _log_held(log_bytes: int, path: Path) -> str:
-    """Return why the log has grown, and a remedy."""
-    return f"{size(log_bytes)}, held by a program that reads the store: end it; fuser -v {path}"
 
 
 def _oldest(status: GatewayStatus) -> str:

@@ -135,7 +135,7 @@ class Blocks:
         self._arrived.put(block.retransmission_key, now, assembly.name)
         self._assemblies[key] = assembly
         self._bytes += len(assembly.body)
-        while len(self._assemblies) > 1 and self._exceeds_bounds():
+        while len(self._assemblies) > (1 if self._bytes > ASSEMBLED_BYTES_MAX else ASSEMBLIES_MAX):
             self._remove(next(iter(self._assemblies)))
         return assembly
 
@@ -152,6 +152,3 @@ class Blocks:
             if now - oldest.touched < self._lifetime_seconds:
                 return
             self._remove(key)
-
-    def _exceeds_bounds(self) -> bool:
-        return len(self._assemblies) > ASSEMBLIES_MAX or self._bytes > ASSEMBLED_BYTES_MAX

@@ -117,17 +117,14 @@ class Writer:
             if events >= self._events_max:
                 break
             try:
-                work = self._next(deadline)
+                remaining = deadline - time.monotonic() if deadline else 0.0
+                work = self._queue.get(timeout=remaining) if remaining > 0 else self._queue.get_nowait()
             except Empty:
                 break
         self._is_gathering = len(group) >= GATHER_SUBMISSIONS
         if group:
             self._commit(group)
         return work is not None
-
-    def _next(self, deadline: float) -> Submission | Task | None:
-        remaining = deadline - time.monotonic() if deadline else 0.0
-        return self._queue.get(timeout=remaining) if remaining > 0 else self._queue.get_nowait()
 
 
 def do_nothing() -> None:
