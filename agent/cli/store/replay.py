@@ -18,6 +18,7 @@ from agent.store.errors import StoreError, naming
 from agent.store.files.folders import store_folders
 from agent.store.layout import FILE_NAME
 from agent.store.port import StoredEvent
+from agent.store.ranges import Ranges
 from agent.store.read.kept import FORWARDED, LOST, NEW, PROCESSED, positions_of, read_kept
 from agent.store.schema import database
 from agent.terminal import count, json_line
@@ -103,28 +104,24 @@ class ReplayResult:
         self._requested = requested
         self._epoch_first = epoch_first
         self._states: Counter[str] = Counter()
-        self._missing: list[tuple[int, int]] = []
+        self._kept = Ranges()
 
     def select_events(self, connection: sqlite3.Connection) -> Iterator[StoredEvent]:
         """Yield the events to send."""
-        following = self._requested.start
         for kept in read_kept(connection, self._requested):
-            self._miss(following, kept.event.position)
-            following = kept.event.position + 1
+            self._kept.add(kept.event.position, kept.event.position)
             self._states[kept.state] += 1
             if kept.state in (FORWARDED, PROCESSED):
                 yield kept.event
-        self._miss(following, self._requested.stop)
 
     @property
     def incomplete(self) -> bool:
         """Whether some events can no longer be sent."""
-        return bool(self._missing or self._states[LOST])
+        return bool(self._missing() or self._states[LOST])
 
     def document(self) -> dict[str, object]:
         """Return what was not sent, and why, in JSON's types."""
-        missing = [[first - self._epoch_first + 1, end - self._epoch_first] for first, end in self._missing]
-        return {"not_yet_sent": self._states[NEW], "lost": self._states[LOST], "no_longer_kept": missing}
+        return {"not_yet_sent": self._states[NEW], "lost": self._states[LOST], "no_longer_kept": self._missing()}
 
     def report_lines(self) -> Iterator[str]:
         """Yield a line for each reason why events were not sent."""
@@ -132,18 +129,16 @@ class ReplayResult:
             yield f"{count(new, 'event')} not yet sent: the agent sends them by itself"
         if lost := self._states[LOST]:
             yield f"{count(lost, 'event')} given up, and declared by gateway.gap events"
-        if self._missing:
-            total = sum(end - first for first, end in self._missing)
-            ranges = ", ".join(self._sequences(first, end) for first, end in self._missing)
+        if missing := self._missing():
+            total = sum(last - first + 1 for first, last in missing)
+            ranges = ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in missing)
             yield f"{count(total, 'event')} no longer kept: sequence {ranges}"
 
-    def _miss(self, first: int, end: int) -> None:
-        if first < end:
-            self._missing.append((first, end))
-
-    def _sequences(self, first: int, end: int) -> str:
-        low, high = first - self._epoch_first + 1, end - self._epoch_first
-        return f"{low}" if low == high else f"{low} to {high}"
+    def _missing(self) -> list[tuple[int, int]]:
+        """Return the first and the last sequence of what is no longer kept, a range each."""
+        before = self._epoch_first - 1
+        holes = self._kept.holes(self._requested.start, self._requested.stop - 1)
+        return [(first - before, last - before) for first, last in holes]
 
 
 def _progress(total: int) -> Callable[[int], None]:

@@ -93,7 +93,7 @@ async def test_it_is_told_what_is_sent_what_waits_what_is_lost_and_what_is_gone(
         "1 event given up, and declared by gateway.gap events",
         "2 events no longer kept: sequence 1 to 2",
     ]
-    assert result.document() == {"not_yet_sent": 2, "lost": 1, "no_longer_kept": [[1, 2]]}
+    assert result.document() == {"not_yet_sent": 2, "lost": 1, "no_longer_kept": [(1, 2)]}
 
 
 async def test_each_epoch_has_its_own_positions(tmp_path: Path, clock: HandClock) -> None:
