@@ -95,7 +95,8 @@ class Application:
     async def _respond(self, scope: HTTPScope, receive: ASGIReceiveCallable) -> Response:
         if not scope["http_version"].startswith("1."):
             raise refusal(505, "bad request", "this is a server of HTTP/1.1", _LAST)
-        head = _head(scope)
+        target = scope["raw_path"] + b"?" + scope["query_string"]
+        head = Head.of(scope["method"].encode(), target, list(scope["headers"]), _peer(scope))
         if {b"transfer-encoding", b"content-length"} <= {name for name, _ in head.fields}:  # RFC 9112 section 6.1
             raise refusal(400, "bad request", "send Content-Length or Transfer-Encoding, not both", _LAST)
 
@@ -141,7 +142,12 @@ class Application:
         counted = len(response.body) if len(response.body) > PIECE_BYTES else 0
         self._sending_bytes += counted
         try:
-            await _send(response, send)
+            fields = fields_of(response)
+            await send({"type": "http.response.start", "status": response.code, "headers": fields, "trailers": False})
+            body = memoryview(response.body)
+            for at in range(0, len(body) or 1, PIECE_BYTES):
+                piece, more = bytes(body[at : at + PIECE_BYTES]), at + PIECE_BYTES < len(body)
+                await send({"type": "http.response.body", "body": piece, "more_body": more})
         finally:
             self._sending_bytes -= counted
 
@@ -160,21 +166,7 @@ def _busy() -> Refusal:
     return refusal(503, "unavailable", message, retry_after(BUSY_RETRY_SECONDS))
 
 
-def _head(scope: HTTPScope) -> Head:
-    target = scope["raw_path"] + b"?" + scope["query_string"]
-    return Head.of(scope["method"].encode(), target, list(scope["headers"]), _peer(scope))
-
-
 def _peer(scope: HTTPScope) -> str:
     client = scope["client"]
     assert client is not None  # the protocol has ended the connection where it is
     return client[0]
-
-
-async def _send(response: Response, send: ASGISendCallable) -> None:
-    fields = fields_of(response)
-    await send({"type": "http.response.start", "status": response.code, "headers": fields, "trailers": False})
-    body = memoryview(response.body)
-    for at in range(0, len(body) or 1, PIECE_BYTES):
-        piece, more = bytes(body[at : at + PIECE_BYTES]), at + PIECE_BYTES < len(body)
-        await send({"type": "http.response.body", "body": piece, "more_body": more})

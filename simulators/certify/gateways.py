@@ -155,7 +155,7 @@ class SimulatedGateway:
             places = all_places[begin - first : batch_last + 1 - first]
             offsets: dict[int, Offsets] = {}
             for number, offset in places:
-                one = Offsets(offset, offset, seen.leader_epochs[number])
+                one = Offsets(offset, offset, seen.ends[number].leader_epoch)
                 offsets[number] = offsets[number].united(one) if number in offsets else one
             batch = Batch(begin, batch_last, seen.id, offsets)
             for mark, place in zip(self._fingerprints(batch), places, strict=True):

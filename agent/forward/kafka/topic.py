@@ -64,11 +64,6 @@ class TopicView:
     partitions: int
     """How many there are."""
 
-    @property
-    def leader_epochs(self) -> LeaderEpochs:
-        """The leader epochs of the partitions."""
-        return leader_epochs(self.ends)
-
 
 class TopicWatch:
     """Reads the topic's id, and the ends of its partitions.

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from agent.forward.errors import RefusedError, SessionError, UnreachableError
 from agent.forward.kafka.client import LastError
 from agent.forward.kafka.health import Silence
-from agent.forward.kafka.topic import TopicView
+from agent.forward.kafka.topic import TopicView, leader_epochs
 from agent.forward.modes.confirmation import Confirmation
 from agent.forward.modes.in_flight import InFlightBatch, InFlightWindow
 from agent.forward.modes.session import (
@@ -57,7 +57,7 @@ class AtLeastOnce:
         if topic_id == topic.id:
             with suppress(SessionError):  # another leader, or none: it is sent again
                 for in_flight in left:
-                    context.outbox.mark_forwarded(in_flight.batch(topic.id, topic.leader_epochs))
+                    context.outbox.mark_forwarded(in_flight.batch(topic.id, leader_epochs(topic.ends)))
         errors = LastError()
         return PipelinedSession(context, Producer({**config, "error_cb": errors}), errors, topic, self)
 
@@ -71,7 +71,7 @@ class PipelinedSession(Session):
         super().__init__(context, producer, errors)
         self._topic = topic
         self._mode = mode
-        self._leader_epochs = topic.leader_epochs
+        self._leader_epochs = leader_epochs(topic.ends)
         self._window = InFlightWindow(IN_FLIGHT_MAX)
         self._rewind = False
         self._alone: StoredEvent | None = None

@@ -177,7 +177,7 @@ class TransactionalSession(Session):
         self._reader = reader
         """Receives committed records only."""
         self._topic = topic
-        self._leader_epochs = topic.leader_epochs
+        self._leader_epochs = leader_epochs(topic.ends)
         self._marker = marker
         """The marker in Kafka."""
         self._number = latest

@@ -32,7 +32,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
 from agent.config.settings import KafkaSettings
 from agent.forward.errors import SessionError
 from agent.forward.kafka.client import LastError, raw_metadata
-from agent.forward.kafka.topic import LeaderEpochs, TopicWatch, topic_id
+from agent.forward.kafka.topic import LeaderEpochs, TopicWatch, leader_epochs, topic_id
 from agent.forward.modes.transaction import GROUP_PREFIX, Marker, parse_marker
 from contract import topics
 from contract.receipt import Receipt
@@ -236,7 +236,9 @@ class KafkaTopic:
         def is_led() -> bool:
             nonlocal found
             with suppress(SessionError):
-                found = TopicWatch(self._admin, self.topic, LastError()).read_view(threading.Event()).leader_epochs
+                found = leader_epochs(
+                    TopicWatch(self._admin, self.topic, LastError()).read_view(threading.Event()).ends
+                )
             return len(found) == self.partitions
 
         wait_until(is_led, "the topic's partitions are led")

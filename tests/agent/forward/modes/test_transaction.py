@@ -80,7 +80,7 @@ def test_a_transaction_that_has_failed_meanwhile_is_reported_with_its_reason() -
     parts = SimpleNamespace(topic="events", gateway="gw1", partition=-1, sign=None, lane=ForwardedLane())
     context = cast("SessionContext", parts)
     transactions = TransactionalProducer(cast("Any", FailedProducer()), LastError(), None, 9.0)
-    topic = cast("Any", SimpleNamespace(leader_epochs={}))
+    topic = cast("Any", SimpleNamespace(ends={}))
     session = TransactionalSession(context, transactions, cast("Any", None), topic, None, 0, cast("Any", None))
 
     with pytest.raises(SessionError, match="Topic authorization failed"):
