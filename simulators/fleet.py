@@ -14,7 +14,7 @@ from simulators.scenario import Bug, FleetPlan, SensorKind
 from simulators.sensors.field import Field
 from simulators.sensors.mapped_network import MappedNetwork
 from simulators.sensors.relay import Relay
-from simulators.sensors.reporter import NonConfirmableSensor, Reporter
+from simulators.sensors.reporter import CoapSensor, NonConfirmableSensor, Reporter
 from simulators.sensors.store_and_forward import StoreAndForwardSensor
 from simulators.sensors.zigbee_network import ZigbeeNetwork
 
@@ -24,8 +24,7 @@ FILES_BESIDE = 200
 COUNTER_RESTARTS_EVERY = 15
 ID_REPEATED_EVERY = 7
 
-CoapSensor = Reporter | StoreAndForwardSensor | NonConfirmableSensor
-_COAP: dict[SensorKind, type[Reporter] | type[StoreAndForwardSensor] | type[NonConfirmableSensor]] = {
+_COAP: dict[SensorKind, type[CoapSensor]] = {
     SensorKind.COAP: Reporter,
     SensorKind.SLEEPY: Reporter,
     SensorKind.STORE_AND_FORWARD: StoreAndForwardSensor,

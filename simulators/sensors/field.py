@@ -53,7 +53,7 @@ class Field:
         """Return a generator of its own for a part of the field, independent of all others."""
         return Random(f"{self.seed} {of}")
 
-    def time_of(self, moment: float, offset_seconds: float = 0.0) -> int:
+    def time_of(self, moment: float, offset_seconds: float) -> int:
         """Return a sensor's clock at a moment of the run, in milliseconds since 1970 UTC."""
         return self.begin_ms + round((moment + offset_seconds) * 1000)
 

@@ -9,6 +9,7 @@ its Message ID expires.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from random import Random
 
@@ -24,8 +25,8 @@ INCOMPLETE = 0x88
 SUCCESS_CLASS, CLIENT_ERROR_CLASS = 2, 4
 
 
-class Reporter:
-    """One device that sends one event at a time; a sleepy one resets its Message ID and Token after each."""
+class CoapSensor(ABC):
+    """One device with a CoAP endpoint."""
 
     def __init__(self, field: Field, generator: PayloadGenerator, plan: FleetPlan, random: Random) -> None:
         self.generator = generator
@@ -34,15 +35,38 @@ class Reporter:
         self._plan = plan
         self._random = random
 
+    @abstractmethod
     async def run(self, schedule: Random) -> None:
-        """Report until the run is over."""
+        """Report until the run is over, and until nothing is left to be sent."""
+
+    def next_event(self, moment: float, boot: int | None = None) -> Event:
+        """Return the event of a moment of the run, by the sensor's own clock."""
+        return self.generator.next_event(self._field.time_of(moment, self._plan.clock_offset_seconds), boot)
+
+    async def settle(self, answer: wire.Message | None, *marks: int) -> bool:
+        """Record an ACK or a final refusal; without one, pause before the next try, and return False."""
+        if is_done(answer):
+            self._field.ledger.acked(*marks)
+        elif answer is not None and answer.code >> 5 == CLIENT_ERROR_CLASS and answer.code != INCOMPLETE:
+            self._field.ledger.refused(*marks, code=answer.code_text)
+        else:
+            limit = self._field.timing.pause_seconds_max  # our own, also for the gateway's Max-Age
+            pause = self._random.uniform(0.0, limit) if answer is None else min(answer.max_age_seconds, limit)
+            await asyncio.sleep(pause)
+            return False
+        return True
+
+
+class Reporter(CoapSensor):
+    """A device that sends one event at a time; a sleepy one resets its Message ID and Token after each."""
+
+    async def run(self, schedule: Random) -> None:
         boot = 0
         async for moment in self._field.moments(schedule, self._plan.every_seconds):
             if self._plan.kind is SensorKind.SLEEPY:
                 self.endpoint.forget()
                 boot += 1
-            now = self._field.time_of(moment, self._plan.clock_offset_seconds)
-            await self.report(self.generator.next_event(now, (boot or 1) if self._plan.boot else None))
+            await self.report(self.next_event(moment, (boot or 1) if self._plan.boot else None))
 
     async def report(self, event: Event) -> None:
         """Record an event in the ledger and send it until it is acked, refused or given up."""
@@ -62,13 +86,8 @@ class Reporter:
                 answer = await self.endpoint.exchange(datagram, enter)
             else:
                 answer = await self.endpoint.exchange(datagram, enter, again=True)
-            if is_done(answer):
-                ledger.acked(mark)
+            if await self.settle(answer, mark):
                 return
-            if is_refused(answer):
-                ledger.refused(mark, code=answer.code_text if answer else "")
-                return
-            await asyncio.sleep(pause_seconds(answer, self._field, self._random))
             if not can_be_sent_anew and loop.time() > last_exchange_at:
                 break
         ledger.given_up(mark)
@@ -101,31 +120,13 @@ def is_done(answer: wire.Message | None) -> bool:
     return answer is not None and answer.code >> 5 == SUCCESS_CLASS and answer.code != wire.CONTINUE
 
 
-def is_refused(answer: wire.Message | None) -> bool:
-    """Whether the answer is a final refusal of the request."""
-    return answer is not None and answer.code >> 5 == CLIENT_ERROR_CLASS and answer.code != INCOMPLETE
-
-
-def pause_seconds(answer: wire.Message | None, field: Field, random: Random) -> float:
-    """Return the pause before the next try, in seconds: random, or the gateway's Max-Age up to our own limit."""
-    limit = field.timing.pause_seconds_max
-    return random.uniform(0.0, limit) if answer is None else min(answer.max_age_seconds, limit)
-
-
-class NonConfirmableSensor:
-    """One device; it stops repeating at the first answer, and drops an event without an answer."""
-
-    def __init__(self, field: Field, generator: PayloadGenerator, plan: FleetPlan, random: Random) -> None:
-        self.generator = generator
-        self.endpoint = Endpoint(field.timing, random)
-        self._field = field
-        self._plan = plan
+class NonConfirmableSensor(CoapSensor):
+    """A device that stops repeating at the first answer, and drops an event without an answer."""
 
     async def run(self, schedule: Random) -> None:
-        """Report until the run is over."""
         ledger = self._field.ledger
         async for moment in self._field.moments(schedule, self._plan.every_seconds):
-            event = self.generator.next_event(self._field.time_of(moment, self._plan.clock_offset_seconds))
+            event = self.next_event(moment)
             mark = ledger.reported(event)
             datagram = self.endpoint.prepare(self.generator.request(event), wire.NON)
             for time in range(self._plan.repeats):

@@ -9,22 +9,17 @@ from random import Random
 from contract.event import Event
 from simulators.payloads import PayloadFormat, PayloadGenerator
 from simulators.scenario import Bug, FleetPlan
-from simulators.sensors.endpoint import Endpoint
 from simulators.sensors.field import Field
-from simulators.sensors.reporter import is_done, is_refused, pause_seconds
+from simulators.sensors.reporter import CoapSensor
 
 NAN_EVERY = 5
 
 
-class StoreAndForwardSensor:
-    """One device with a queue, which events leave only with an ACK."""
+class StoreAndForwardSensor(CoapSensor):
+    """A device with a queue, which events leave only with an ACK."""
 
     def __init__(self, field: Field, generator: PayloadGenerator, plan: FleetPlan, random: Random) -> None:
-        self.generator = generator
-        self.endpoint = Endpoint(field.timing, random)
-        self._field = field
-        self._plan = plan
-        self._random = random
+        super().__init__(field, generator, plan, random)
         self._queue: deque[tuple[int, Event]] = deque()
         self._arrived = asyncio.Event()
         self._ended = False
@@ -47,7 +42,7 @@ class StoreAndForwardSensor:
         self._arrived.set()
 
     def _store(self, moment: float) -> None:
-        event = self.generator.next_event(self._field.time_of(moment, self._plan.clock_offset_seconds))
+        event = self.next_event(moment)
         self._queue.append((self._field.ledger.reported(event), event))
         self._arrived.set()
 
@@ -70,15 +65,9 @@ class StoreAndForwardSensor:
         answer = await self.endpoint.exchange(
             self.endpoint.prepare(request), lambda again: ledger.sent(*marks, again=again)
         )
-        if is_done(answer):
-            ledger.acked(*marks)
-        elif is_refused(answer):
-            ledger.refused(*marks, code=answer.code_text if answer else "")
-        else:
-            await asyncio.sleep(pause_seconds(answer, self._field, self._random))
-            return
-        for _ in marks:
-            self._queue.popleft()
+        if await self.settle(answer, *marks):
+            for _ in marks:
+                self._queue.popleft()
 
     def _has_nan(self) -> bool:
         # JSON has no NaN, and SenML would refuse one record of the same instant with it.
