@@ -18,9 +18,9 @@ def cpu_seconds(pid: int) -> float:
     return time.clock_gettime(~pid << 3 | _SCHEDULED)
 
 
-def resident_bytes(pid: int | str = "self", name: str = "VmRSS:") -> int:
-    """Return the resident memory, including shared libraries; with VmHWM its peak."""
-    return 1024 * _field(pid, "status", name)
+def resident_bytes(pid: int | str = "self") -> int:
+    """Return the resident memory, including shared libraries."""
+    return 1024 * _field(pid, "status", "VmRSS:")
 
 
 def written_bytes(pid: int | str = "self") -> int:

@@ -86,10 +86,10 @@ class Bench:
     batch: int
     folder: Path
 
-    def spark(self, contender: str, *, batch: int | None = None, table: Path | None = None) -> Timing:
+    def spark(self, contender: str) -> Timing:
         """Run a contender of `spark.py` in a fresh process."""
-        process = self.start_spark(contender, batch or self.batch, table)
-        with _ending(process):
+        process = self._start_spark(contender, self.batch)
+        with ending(process):
             timing = self._timed((process,), STARTED, lambda: _finished_log(process))
             batches = len(_BATCH.findall(process.log()))
         # MERGE ends after a few batches.
@@ -97,15 +97,13 @@ class Bench:
 
     def spark_log(self, contender: str, batch: int, table: Path | None = None, cores: int = CORES) -> str:
         """Run a contender of `spark.py` in a fresh process, and return its log."""
-        process = self.start_spark(contender, batch, table, cores)
-        with _ending(process):
+        process = self._start_spark(contender, batch, table, cores)
+        with ending(process):
             return _finished_log(process)
 
-    def start_spark(self, contender: str, batch: int, table: Path | None = None, cores: int = CORES) -> Process:
-        """Start a contender of `spark.py`, and return at once."""
+    def _start_spark(self, contender: str, batch: int, table: Path | None = None, cores: int = CORES) -> Process:
         folder = self._fresh(contender)
-        target = folder if table is None else table
-        arguments = (contender, self.broker.bootstrap_servers, self.topic, str(target), str(batch))
+        arguments = (contender, self.broker.bootstrap_servers, self.topic, str(table or folder), str(batch))
         options = _options(cores)
         return submit(CONTENDERS, arguments, folder, replace(options, packages=(*options.packages, "benchmarks")))
 
@@ -114,19 +112,14 @@ class Bench:
         folder: Path,
         receipted_before: int,
         *options: str,
-        topic: str = "",
         records: int = 0,
         must_be_fresh: bool = False,
     ) -> Timing:
         """Run the job on a folder with its table and checkpoint, up to the last receipt."""
-        process = self.start_job(folder, *options, topic=topic)
+        process = self.start_job(folder, *options)
         wanted = receipted_before + (records or self.records)
-        with _ending(process):
-            timing = self._timed(
-                (process,),
-                "stage=started",
-                lambda: self._wait_for_receipts(process, wanted, topic or self.topic),
-            )
+        with ending(process):
+            timing = self._timed((process,), "stage=started", lambda: self._wait_for_receipts(process, wanted))
             process.wait_until(lambda: _all_reported(process.log()), "the figures of all batches", RUN_SECONDS_MAX)
             process.terminate(60)
             log = process.log()
@@ -134,42 +127,47 @@ class Bench:
             raise ServiceError("job: some of its events were late, so this is no fresh traffic: is the clock right?")
         return replace(timing, records=records or self.records)
 
-    def start_job(self, folder: Path, *options: str, topic: str = "") -> Process:
+    def start_job(self, folder: Path, *options: str) -> Process:
         """Start the job and return at once."""
-        ends = self._ends(topic or self.topic)
         places = ("--table", str(folder / "events"), "--checkpoint", str(folder / "checkpoint"))
         pace = ("--window", WINDOW, "--max-offsets-per-trigger", str(self.batch), "--trigger", "1s")
-        return submit(JOB, (*ends, *places, *pace, *options), folder, _options())
+        return submit(JOB, (*self._ends, *places, *pace, *options), folder, _options())
 
-    def audit(self, folder: Path, topic: str, share: float) -> float:
+    def audit(self, folder: Path, share: float) -> float:
         """Audit a job's table from the topic's beginning on, and return the seconds, Spark's start included."""
         output = self._fresh("audit-output")
         places = ("--table", str(folder / "events"), "--output", str(output), "--verify", str(share))
         started = time.monotonic()
-        process = submit(AUDIT, (*self._ends(topic), *places), output, _options())
-        with _ending(process):
+        process = submit(AUDIT, (*self._ends, *places), output, _options())
+        with ending(process):
             if (status := process.wait(RUN_SECONDS_MAX)) != 0:
                 raise ServiceError(f"audit: status {status}\n{process.log()[-2000:]}")
         return time.monotonic() - started
 
-    def _ends(self, topic: str) -> tuple[str, ...]:
-        return ("--bootstrap-servers", self.broker.bootstrap_servers, "--topic", topic, "--group", f"{topic}-cloud")
+    @property
+    def group(self) -> str:
+        """The group of the job's receipts."""
+        return f"{self.topic}-cloud"
 
-    def streams(self, survivors: str = "") -> Timing:
+    @property
+    def _ends(self) -> tuple[str, ...]:
+        servers = self.broker.bootstrap_servers
+        return ("--bootstrap-servers", servers, "--topic", self.topic, "--group", self.group)
+
+    def _streams(self, survivors: str) -> Timing:
         """Run the equivalent in Kafka Streams, which writes the survivors to a topic."""
         compiler = programs.require("javac")
         folder = self._fresh("streams")
         classpath = ":".join([str(folder), *map(str, jars.paths(jars.STREAMS))])
         subprocess.run([compiler, "--release", "17", "-cp", classpath, "-d", str(folder), str(STREAMS)], check=True)
         group = f"streams-{uuid4().hex}"
-        survivors = survivors or f"{group}-survivors"
         self.broker.create_topics(survivors, partitions=self.partitions)
         ends = (self.broker.bootstrap_servers, self.topic, survivors, group, str(folder / "state"))
         # The same memory as the job's driver.
         line = (str(java.require()), f"-Xmx{DRIVER_MEGABYTES}m", "-XX:+UseParallelGC", "-cp", classpath, "Dedup", *ends)
         process = Process(Command("streams", line, folder / "streams.log", folder))
         process.start()
-        with _ending(process):
+        with ending(process):
             return self._timed((process,), "state=RUNNING", lambda: self.wait_for(process, group, self.records))
 
     def streams_to_table(self) -> tuple[Timing, Timing]:
@@ -178,7 +176,7 @@ class Bench:
         Return the timing of Kafka Streams, and that of both: on the same cores the costs add up.
         """
         survivors = f"survivors-{uuid4().hex}"
-        dedup = self.streams(survivors)
+        dedup = self._streams(survivors)
         copy = replace(self, topic=survivors).spark("copy")
         both = Timing(
             self.records,
@@ -206,7 +204,7 @@ class Bench:
                 lambda: sum(map(int, counted.findall(process.log()))) >= self.records, "all records", RUN_SECONDS_MAX
             )
 
-        with _ending(process):
+        with ending(process):
             return self._timed((process, server.process), "stage=assigned", done)
 
     def example(self, language: str) -> Timing:
@@ -217,21 +215,20 @@ class Bench:
             line = (*examples.PROGRAMS[language](), *ends, "-database", examples.database(server, language, "public"))
             process = Process(Command(language, line, folder / "example.log", folder))
             process.start()
-            with _ending(process):
+            with ending(process):
                 return self._timed(
                     (process, server.process), "stage=begin", lambda: self.wait_for(process, group, self.records)
                 )
 
-    def _wait_for_receipts(self, process: Process, records: int, topic: str) -> None:
+    def _wait_for_receipts(self, process: Process, records: int) -> None:
         """Wait until the job has logged and Kafka has the receipt of this number of records."""
         process.wait_until(lambda: receipted(process.log()) >= records, f"{records} records receipted", RUN_SECONDS_MAX)
-        self.wait_for(process, f"{topic}-cloud", records, topic)
+        self.wait_for(process, self.group, records)
 
-    def wait_for(self, process: Process, group: str, records: int, topic: str = "") -> None:
+    def wait_for(self, process: Process, group: str, records: int) -> None:
         """Wait until a group has committed this number of offsets."""
-        name = topic or self.topic
         reader = Consumer({"bootstrap.servers": self.broker.bootstrap_servers, "group.id": group})
-        places = [TopicPartition(name, partition) for partition in range(self.partitions)]
+        places = [TopicPartition(self.topic, partition) for partition in range(self.partitions)]
 
         def is_there() -> bool:
             return sum(max(0, one.offset) for one in committed(reader, places)) >= records
@@ -306,7 +303,7 @@ def _all_reported(log: str) -> bool:
 
 
 @contextmanager
-def _ending(process: Process) -> Iterator[None]:
+def ending(process: Process) -> Iterator[None]:
     """Kill a contender's processes on leaving."""
     try:
         yield

@@ -17,7 +17,6 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from benchmarks.usage import resident_bytes
 from cloud.delta.sink import TABLE
 from cloud.delta.table import DeltaTable
 from cloud.session import session
@@ -119,7 +118,6 @@ def grow(spark: SparkSession, folder: str, count: int) -> None:
     writer = survivors.writeStream.format("noop").option("checkpointLocation", f"{folder}/checkpoint")
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
-    print(f"resident={resident_bytes(os.getppid(), 'VmHWM:')}", flush=True)
     for progress in query.recentProgress:
         [state] = progress.stateOperators
         print(

@@ -6,10 +6,11 @@ import random
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from statistics import mean
 
 from benchmarks.cloud import topic
-from benchmarks.cloud.runs import RUN_SECONDS_MAX, STATE_AGE_SECONDS, Bench
+from benchmarks.cloud.runs import RUN_SECONDS_MAX, STATE_AGE_SECONDS, Bench, ending
 from benchmarks.report import Figure, against
 from contract.record import Record, SharedDay
 
@@ -25,17 +26,17 @@ _LOOKED_UP = re.compile(r"batch=(\d+) stage=look-up rows=[1-9]")
 
 def late_figures(bench: Bench, rows: int, records: int) -> list[Figure]:
     """Fill a table, then run the job on late records: those of one known day, and those of any day."""
-    folder = bench.folder / TOPIC
+    bench, folder = replace(bench, topic=TOPIC), bench.folder / TOPIC
     servers = bench.broker.bootstrap_servers
     bench.broker.create_topics(TOPIC, partitions=bench.partitions)
     yesterday = time.time_ns() // 1_000_000 - DAY_MS
     sent = topic.send(servers, TOPIC, topic.records(10, yesterday, seed=1))
-    bench.job(folder, 0, topic=TOPIC, records=sent)  # creates the table and finishes its first batch
+    bench.job(folder, 0, records=sent)  # creates the table and finishes its first batch
     bench.spark_log("fill", rows, folder / "events")
     figures = []
     for shared, (where, goal) in GOALS.items():
         topic.send(servers, TOPIC, topic.records(records, yesterday, shared=shared))
-        timing = bench.job(folder, sent, topic=TOPIC, records=records)
+        timing = bench.job(folder, sent, records=records)
         sent += records
         name = f"late traffic into {rows:,} rows, looked up {where}"
         details = {"cpu_seconds": timing.cpu_seconds, "records": records}
@@ -48,18 +49,16 @@ def _small_batches(bench: Bench, rows: int, receipted_before: int) -> list[Figur
     """Compare small batches of fresh records with those of which a share is late, in turns, on the same table."""
     folder = bench.folder / TOPIC
     bench.spark_log("age", STATE_AGE_SECONDS, folder / "events")
-    process = bench.start_job(folder, "--max-offsets-per-trigger", str(SMALL_ROWS), topic=TOPIC)
+    process = bench.start_job(folder, "--max-offsets-per-trigger", str(SMALL_ROWS))
     receipted = receipted_before
-    try:
+    with ending(process):
         process.wait_for_log("stage=started", RUN_SECONDS_MAX)
         for turn in range(2 * (SMALL_TURNS + 1)):  # the first two warm up
             share = LATE_SHARE if turn % 2 else 0.0
             given = _mixed(SMALL_ROWS * SMALL_BATCHES, share)
             receipted += topic.send(bench.broker.bootstrap_servers, TOPIC, given)
-            bench.wait_for(process, f"{TOPIC}-cloud", receipted, TOPIC)
+            bench.wait_for(process, bench.group, receipted)
         log = process.log()
-    finally:
-        process.kill()
     looked_up = set(_LOOKED_UP.findall(log))
     batches = _DONE.findall(log)[2 * SMALL_BATCHES :]  # without the warm-up
     fresh = [float(seconds) for number, seconds in batches if number not in looked_up]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from statistics import quantiles
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from benchmarks.cloud import topic
-from benchmarks.cloud.runs import RUN_SECONDS_MAX, STATE_AGE_SECONDS, Bench, committed
+from benchmarks.cloud.runs import RUN_SECONDS_MAX, STATE_AGE_SECONDS, Bench, committed, ending
 from benchmarks.report import Figure, against
 from simulators.services.error import ServiceError
 from simulators.services.process import Process
@@ -22,18 +23,16 @@ GOALS = {50: 2.5, 99: 5.0}
 
 def receipt_figures(bench: Bench, seconds: int) -> list[Figure]:
     """Send at a steady rate, and watch the group's offsets."""
+    bench, folder = replace(bench, topic=TOPIC), bench.folder / TOPIC
     bench.broker.create_topics(TOPIC, partitions=bench.partitions)
-    folder = bench.folder / TOPIC
     servers = bench.broker.bootstrap_servers
     first = topic.send(servers, TOPIC, topic.records(10, time.time_ns() // 1_000_000, seed=1))
-    bench.job(folder, 0, topic=TOPIC, records=first)
+    bench.job(folder, 0, records=first)
     bench.spark_log("age", STATE_AGE_SECONDS, folder / "events")
-    process = bench.start_job(folder, "--trigger", "2s", topic=TOPIC)
-    try:
+    process = bench.start_job(folder, "--trigger", "2s")
+    with ending(process):
         process.wait_for_log("stage=started", RUN_SECONDS_MAX)
         ages = _watch(bench, process, seconds)
-    finally:
-        process.kill()
     cuts = quantiles(ages, n=100)
     of = f"receipt age at {RECORDS_PER_SECOND:,} records/s, trigger 2 s"
     return [against(f"{of}, p{cut}", cuts[cut - 1], "s", goal, records=len(ages)) for cut, goal in GOALS.items()]
@@ -49,7 +48,7 @@ def _watch(bench: Bench, process: Process, seconds: int) -> list[float]:
             appended[place] = message.timestamp()[1] / 1000  # the broker's clock is this machine's
 
     producer = Producer({"bootstrap.servers": bench.broker.bootstrap_servers, "linger.ms": 5})
-    reader = Consumer({"bootstrap.servers": bench.broker.bootstrap_servers, "group.id": f"{TOPIC}-cloud"})
+    reader = Consumer({"bootstrap.servers": bench.broker.bootstrap_servers, "group.id": bench.group})
     places = [TopicPartition(TOPIC, partition) for partition in range(bench.partitions)]
     reached = {one.partition: max(0, one.offset) for one in committed(reader, places)}
     first = sum(reached.values())
