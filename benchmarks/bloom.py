@@ -63,7 +63,7 @@ def main() -> None:
         name = one.method if one.rate is None else f"{one.method}, {one.rate:.0e}"
         details = {"bytes_per_key": one.bytes_per_key, "look_ups": one.look_ups, "cpu_seconds": one.cpu_seconds}
         figures.append(Figure(name, one.lost, "real events lost", details=details))
-    report.keep("bloom", figures, records=records)
+    report.conclude("bloom", figures, records=records)
 
 
 def recorded(records: int, seed: int = 7) -> Keys:

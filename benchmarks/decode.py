@@ -103,7 +103,7 @@ def main() -> None:
     found = sorted(zip(least, cases, (len(body) for body, _ in cases.values()), strict=True), reverse=True)
     figures = [report.against(f"longest of {len(found)}", found[0][0], "ms", GOAL_MS)]
     figures += [Figure(name, took, "ms", details={"bytes": length}) for took, name, length in found[:SHOWN]]
-    report.keep("decode", figures + mapping_figures(), body_bytes=BODY_BYTES, rounds=ROUNDS)
+    report.conclude("decode", figures + mapping_figures(), body_bytes=BODY_BYTES, rounds=ROUNDS)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from urllib.request import Request, urlopen
 
 from benchmarks import report
@@ -38,9 +37,7 @@ def main() -> None:
     """Run all measurements, print the table, and write docs/benchmarks/gateway.json."""
     options = report.parser("gateway", __doc__).parse_args()
     seconds = 20.0 if options.quick else 60.0
-    (ROOT / "build").mkdir(exist_ok=True)
-    with TemporaryDirectory(dir=ROOT / "build", prefix="bench-") as name:
-        folder = Path(name)
+    with report.build_folder() as folder:
         program = install(folder / "environment")
         size = sum(os.lstat(file).st_size for file in (folder / "environment").rglob("*")) / 1e6
         with Broker(folder / "kafka") as broker, Mosquitto(folder / "mosquitto") as mqtt:

@@ -87,20 +87,15 @@ def progress(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
-def show(name: str, figures: Sequence[Figure]) -> None:
-    """Print the figures as a table."""
+def conclude(name: str, figures: Sequence[Figure], *, is_kept: bool = True, **settings: object) -> None:
+    """Print the figures as a table; where they are kept, write them to `docs/benchmarks/<name>.json`."""
     table = Table("figure", "measured", "rounds", "unit", "goal", "", title=f"bench-{name}")
     for figure in figures:
         verdict = {True: "reached", False: "missed", None: ""}[figure.reached]
         table.add_row(figure.name, _written(figure.value), _spread(figure), figure.unit, figure.goal, verdict)
     Console().print(table)
-
-
-def keep(name: str, figures: Sequence[Figure], **settings: object) -> Path:
-    """Print the figures as a table, write them to `docs/benchmarks/<name>.json`, and return that file."""
-    show(name, figures)
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    file = FOLDER / f"{name}.json"
+    if not is_kept:
+        return
     kept = {
         "benchmark": name,
         "measured": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -108,16 +103,16 @@ def keep(name: str, figures: Sequence[Figure], **settings: object) -> Path:
         "settings": settings,
         "figures": [asdict(figure) for figure in figures],
     }
-    file.write_text(json.dumps(kept, indent=2) + "\n")
-    return file
+    (FOLDER / f"{name}.json").write_text(json.dumps(kept, indent=2) + "\n")
 
 
-def conclude(name: str, figures: Sequence[Figure], *, is_kept: bool, **settings: object) -> None:
-    """Print the figures as a table, and where they are kept, write them to their file."""
-    if is_kept:
-        print(keep(name, figures, **settings))
-    else:
-        show(name, figures)
+@contextmanager
+def build_folder() -> Iterator[Path]:
+    """Provide a temporary folder on the disk of this checkout."""
+    build = FOLDER.parents[1] / "build"
+    build.mkdir(exist_ok=True)
+    with TemporaryDirectory(dir=build, prefix="bench-") as name:
+        yield Path(name)
 
 
 @contextmanager

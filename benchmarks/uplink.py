@@ -118,7 +118,7 @@ def main() -> None:
                 size, micros = cost_of_each_event(broker, codec, burst)
                 figures.append(Figure(f"{codec}, bursts of {burst}", size, "bytes/event", details={"cpu_us": micros}))
     value = sum(len(value) for _, value, _ in islice(records(), 1_000)) / 1_000
-    report.keep("uplink", figures, sensors=SENSORS, value_bytes=value, events=EVENTS, seed=SEED)
+    report.conclude("uplink", figures, sensors=SENSORS, value_bytes=value, events=EVENTS, seed=SEED)
 
 
 if __name__ == "__main__":

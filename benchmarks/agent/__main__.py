@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 
 from benchmarks import report
 from benchmarks.agent import memory, programs, rounds
 from benchmarks.agent.loads import Result
 from benchmarks.agent.memory import Memory
-from benchmarks.agent.rounds import Measured
+from benchmarks.agent.rounds import Turns
 from benchmarks.report import Figure
 
-BUILD = Path(__file__).parents[2] / "build"
 RATE, CPU, LATENCY, MEMORY, RATIO = "events/s", "us/event", "ms", "MB", "times"
 
 
@@ -28,18 +24,17 @@ def main() -> None:
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.seconds, options.minutes = 1, 2.0, 0.25
-    BUILD.mkdir(exist_ok=True)
-    with TemporaryDirectory(dir=BUILD, prefix="bench-") as name:
+    with report.build_folder() as folder:
         compiled = programs.compiled()
         contestants = rounds.all_contenders(compiled, programs.pure())
-        measured = rounds.run(contestants, options.rounds, options.seconds, Path(name))
-        held = memory.measure(compiled, options.minutes * 60, Path(name)) if options.minutes else None
+        measured = rounds.run(contestants, options.rounds, options.seconds, folder)
+        held = memory.measure(compiled, options.minutes * 60, folder) if options.minutes else None
     figures = [*_rows(measured), *_ratios(measured), *(() if held is None else _memory(held, options.minutes))]
     settings = {"rounds": options.rounds, "seconds": options.seconds, "minutes": options.minutes}
     report.conclude("agent", figures, is_kept=not options.quick, **settings)
 
 
-def _rows(measured: Measured) -> Sequence[Figure]:
+def _rows(measured: Turns) -> Sequence[Figure]:
     figures = []
     for row, results in measured.rows.items():
         rates, cpus = [_rate(result) for result in results], [_cpu(result) for result in results]
@@ -52,7 +47,7 @@ def _rows(measured: Measured) -> Sequence[Figure]:
     return figures
 
 
-def _ratios(measured: Measured) -> Sequence[Figure]:
+def _ratios(measured: Turns) -> Sequence[Figure]:
     """Return our rows as multiples of their peers' in the same rounds, where the peers were measured."""
     wanted = (
         ("CoAP against NATS: rate", rounds.COAP_MANY, rounds.NATS_MANY, _rate, 4.0),
@@ -96,5 +91,4 @@ def _memory(held: Memory, minutes: float) -> Sequence[Figure]:
 
 
 if __name__ == "__main__":
-    os.chdir(BUILD.parent)
     main()

@@ -32,11 +32,20 @@ THINGSBOARD = f"ThingsBoard Gateway, HTTP, single events, {SENSORS_FEW} connecti
 HTTP_SINGLE = f"HTTP, single events, {SENSORS_FEW} connections"
 
 
-@dataclass(slots=True)
-class Measured:
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """What all contenders of a run share, and their results."""
+
+    seconds: float
+    folder: Path
+    rows: dict[str, list[Result]] = field(default_factory=dict)
     """The results of each row, one per round."""
 
-    rows: dict[str, list[Result]] = field(default_factory=dict)
+    @contextmanager
+    def place(self) -> Iterator[Path]:
+        """Provide a folder that is removed afterwards."""
+        with TemporaryDirectory(dir=self.folder) as name:
+            yield Path(name) / "run"
 
     def add(self, row: str, result: Result) -> None:
         """Add a result and print it; raise ServiceError where the server has accepted nothing."""
@@ -54,33 +63,18 @@ class Measured:
         return [value(ours) / value(theirs) for ours, theirs in zip(self.rows[row], self.rows[other], strict=True)]
 
 
-@dataclass(frozen=True, slots=True)
-class Turns:
-    """What all contenders of a run share."""
-
-    measured: Measured
-    seconds: float
-    folder: Path
-
-    @contextmanager
-    def place(self) -> Iterator[Path]:
-        """Provide a folder that is removed afterwards."""
-        with TemporaryDirectory(dir=self.folder) as name:
-            yield Path(name) / "run"
-
-
 Contender = Callable[[Turns], None]
 """Starts a server, loads it, and adds its rows."""
 
 
-def run(contestants: Sequence[Contender], rounds: int, seconds: float, folder: Path) -> Measured:
+def run(contestants: Sequence[Contender], rounds: int, seconds: float, folder: Path) -> Turns:
     """Measure every contender in each round; every other round in reverse order, so that none always follows one."""
-    bench = Turns(Measured(), seconds, folder)
+    bench = Turns(seconds, folder)
     for number in range(rounds):
         print(f"round {number + 1} of {rounds}", flush=True)
         for contender in contestants if number % 2 == 0 else reversed(contestants):
             contender(bench)
-    return bench.measured
+    return bench
 
 
 def all_contenders(compiled: Form, pure: Form) -> list[Contender]:
@@ -109,56 +103,55 @@ def all_contenders(compiled: Form, pure: Form) -> list[Contender]:
 
 def _agent(form: Form, prefix: str, bench: Turns) -> None:
     with bench.place() as place, contenders.oncegate(place / "agent", form) as server:
-        bench.measured.add(f"{prefix}CoAP, {SENSORS_FEW} outstanding", loads.coap(server, SENSORS_FEW, bench.seconds))
-        bench.measured.add(f"{prefix}{COAP_MANY}", loads.coap(server, SENSORS_MANY, bench.seconds))
+        bench.add(f"{prefix}CoAP, {SENSORS_FEW} outstanding", loads.coap(server, SENSORS_FEW, bench.seconds))
+        bench.add(f"{prefix}{COAP_MANY}", loads.coap(server, SENSORS_MANY, bench.seconds))
         tagged = loads.coap(server, SENSORS_MANY, bench.seconds, tagged=True)
-        bench.measured.add(f"{prefix}{COAP_MANY}, with libcoap's Request-Tag", tagged)
-        packs = loads.http(server, bench.seconds, PACK, PACK_CONNECTIONS)
-        bench.measured.add(f"{prefix}{HTTP_PACKS}", packs)
-        bench.measured.add(f"{prefix}{HTTP_SINGLE}", loads.http(server, bench.seconds, 1, SENSORS_FEW))
+        bench.add(f"{prefix}{COAP_MANY}, with libcoap's Request-Tag", tagged)
+        bench.add(f"{prefix}{HTTP_PACKS}", loads.http(server, bench.seconds, PACK, PACK_CONNECTIONS))
+        bench.add(f"{prefix}{HTTP_SINGLE}", loads.http(server, bench.seconds, 1, SENSORS_FEW))
     with (
         bench.place() as place,
         Mosquitto(place / "broker") as broker,
         contenders.oncegate(place / "agent", form, mqtt_port=broker.port) as server,
     ):
         published = loads.mqtt(server, broker.port, int(bench.seconds * MQTT_PER_SECOND))
-        bench.measured.add(f"{prefix}{MQTT}", published)
+        bench.add(f"{prefix}{MQTT}", published)
 
 
 def _agent_under_stress(form: Form, bench: Turns) -> None:
-    measured, seconds = bench.measured, bench.seconds
+    seconds = bench.seconds
     with bench.place() as place, contenders.oncegate(place / "agent", form) as server:
         full = loads.coap(server, SENSORS_MANY, seconds)
         half = loads.coap(server, SENSORS_MANY, seconds, rate=full.per_second * HALF)
-        measured.add("CoAP, half the full rate", half)
+        bench.add("CoAP, half the full rate", half)
         with loads.flood(server.port, seconds, SLOW_PATH_PER_SECOND):
             beside = loads.coap(server, SENSORS_FEW, seconds, rate=PLAIN_PER_SECOND)
-        measured.add("CoAP, 1,000/s beside 6,000 slow-path/s", beside)
+        bench.add("CoAP, 1,000/s beside 6,000 slow-path/s", beside)
     with bench.place() as place:
         credentials = oscore.credentials(place)
         with contenders.oncegate(place / "agent", form, credentials=credentials) as server:
-            measured.add(f"CoAP with OSCORE, {oscore.OUTSTANDING} outstanding", oscore.post(server, place))
+            bench.add(f"CoAP with OSCORE, {oscore.OUTSTANDING} outstanding", oscore.post(server, place))
     for slower in (2, 10):
         with bench.place() as place, contenders.oncegate(place / "agent", form, sync_ms=slower) as server:
-            measured.add(f"CoAP, fsync {slower} ms slower, {SENSORS_MANY}", loads.coap(server, SENSORS_MANY, seconds))
+            bench.add(f"CoAP, fsync {slower} ms slower, {SENSORS_MANY}", loads.coap(server, SENSORS_MANY, seconds))
 
 
 def _beside(row: str, module: str, bench: Turns) -> None:
     with bench.place() as place, contenders.beside(place, module) as server:
-        bench.measured.add(row, loads.coap(server, SENSORS_MANY, bench.seconds))
+        bench.add(row, loads.coap(server, SENSORS_MANY, bench.seconds))
 
 
 def _libcoap(bench: Turns) -> None:
     with bench.place() as place, contenders.libcoap(place) as server:
         load = loads.coap(server, SENSORS_MANY, bench.seconds, method=loads.PUT, path="example_data")
-        bench.measured.add("libcoap, stores nothing, 256", load)
+        bench.add("libcoap, stores nothing, 256", load)
 
 
 def _nats(bench: Turns) -> None:
     for outstanding in (SENSORS_FEW, SENSORS_MANY):
         (port,) = ports.free(1)
         with bench.place() as place, serving(Server(contenders.nats(place, port), port), NATS_READY) as server:
-            bench.measured.add(f"NATS, sync always, {outstanding}", loads.nats(server, outstanding, bench.seconds))
+            bench.add(f"NATS, sync always, {outstanding}", loads.nats(server, outstanding, bench.seconds))
 
 
 def _telegraf(bench: Turns) -> None:
@@ -169,9 +162,9 @@ def _telegraf(bench: Turns) -> None:
         process = contenders.telegraf(place / "telegraf", settings, contenders.from_mqtt(broker.port), output)
         with serving(Server(process, broker.port, lines=lines), TELEGRAF_READY) as server:
             load = loads.mqtt(server, broker.port, int(bench.seconds * MQTT_PER_SECOND))
-        bench.measured.add("Telegraf, MQTT QoS 1 to a file, no sync", load)
+        bench.add("Telegraf, MQTT QoS 1 to a file, no sync", load)
     with bench.place() as place, Mosquitto(place) as broker:
-        bench.measured.add("mosquitto, QoS 1", loads.mosquitto(Server(broker.process, broker.port), bench.seconds))
+        bench.add("mosquitto, QoS 1", loads.mosquitto(Server(broker.process, broker.port), bench.seconds))
 
 
 def _thingsboard(bench: Turns) -> None:
@@ -181,4 +174,4 @@ def _thingsboard(bench: Turns) -> None:
         thingsboard.run(place / "gateway", platform.port) as server,
     ):
         load = loads.http(server, bench.seconds, 1, SENSORS_FEW, path=thingsboard.PATH)
-        bench.measured.add(THINGSBOARD, load)
+        bench.add(THINGSBOARD, load)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from benchmarks import report
 from benchmarks.agent import programs
@@ -27,7 +25,6 @@ from benchmarks.losses.gateways import (
 from benchmarks.report import Figure
 from simulators.services.kafka.broker import Broker
 
-BUILD = Path(__file__).parents[2] / "build"
 SEED = 7
 _WITH_KAFKA: dict[str, Callable[[Path, Broker], Gateway]] = {
     "oncegate": Oncegate,
@@ -44,10 +41,9 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=_NAMES, default=(), help="only these; nothing is kept")
     parser.add_argument("--seed", type=int, default=SEED, help="of the lost responses (default: %(default)s)")
     options = parser.parse_args()
-    BUILD.mkdir(exist_ok=True)
     figures: list[Figure] = []
     for name in options.only or _NAMES:
-        with TemporaryDirectory(dir=BUILD, prefix="losses-") as folder, _gateway(name, Path(folder)) as gateway:
+        with report.build_folder() as folder, _gateway(name, folder) as gateway:
             outcome = contest.run(gateway, options.seed)
         report.progress(f"{name}: {outcome}")
         figures.append(Figure(f"{name}: lost", outcome.lost, "events", details=asdict(outcome)))
@@ -71,5 +67,4 @@ def _gateway(name: str, folder: Path) -> Iterator[Gateway]:
 
 
 if __name__ == "__main__":
-    os.chdir(BUILD.parent)
     main()
