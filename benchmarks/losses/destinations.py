@@ -7,11 +7,8 @@ import socket
 from collections import Counter
 from collections.abc import Iterable
 from typing import BinaryIO
-from uuid import uuid4
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-
-from contract import topics
+from simulators.evidence.topic import Topic, values
 
 _SECONDS = 30.0
 _NUMBER = re.compile(rb"temperature\W+(\d+)")
@@ -24,32 +21,7 @@ def numbers(texts: Iterable[bytes]) -> Counter[int]:
 
 def topic(servers: str, name: str) -> Counter[int]:
     """Count the events of a topic, without those of aborted transactions."""
-    reader = Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": str(uuid4()),
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-    )
-    partitions = [TopicPartition(name, number, 0) for number in range(topics.PARTITIONS)]
-    reader.assign(partitions)
-    texts: list[bytes] = []
-    ended: set[int | None] = set()
-    while len(ended) < len(partitions):
-        record = reader.poll(_SECONDS)
-        if record is None:
-            raise TimeoutError(f"{name}: no record and no end within {_SECONDS:g} s")
-        error = record.error()
-        if error is None:
-            texts.append(record.value() or b"")
-        elif error.code() == KafkaError._PARTITION_EOF:
-            ended.add(record.partition())
-        else:
-            raise KafkaException(error)
-    reader.close()
-    return numbers(texts)
+    return numbers(values(Topic(servers, name)))
 
 
 def stream(address: tuple[str, int]) -> Counter[int]:

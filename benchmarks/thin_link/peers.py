@@ -12,13 +12,12 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from confluent_kafka import Consumer, TopicPartition
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
 from benchmarks.agent import contenders
 from benchmarks.thin_link.recorder import Recorder
-from contract import topics
+from simulators.evidence.topic import Topic
 from simulators.link.faults import Delay, LinkFault, LinkProfile, Packet
 from simulators.link.tcp import StreamLink
 from simulators.services import ports
@@ -102,20 +101,11 @@ def telegraf(folder: Path, recorder: Recorder, flush: TelegrafFlush) -> Iterator
 
 def wait_until_arrived(broker: Broker, topic: str, count: int) -> None:
     """Wait until a topic has this many records: bytes of lost records must not count; raise ServiceError."""
-    reader = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "none"})
-    deadline = time.monotonic() + ARRIVAL_SECONDS_MAX
-    try:
-        while (arrived := _records(reader, topic)) < count:
-            if time.monotonic() > deadline:
-                raise ServiceError(f"{topic}: {arrived:,} of {count:,} records after {ARRIVAL_SECONDS_MAX:g} s")
-            time.sleep(POLL_SECONDS)
-    finally:
-        reader.close()
-
-
-def _records(reader: Consumer, topic: str) -> int:
-    ends = (reader.get_watermark_offsets(TopicPartition(topic, number), 10) for number in range(topics.PARTITIONS))
-    return sum(high for _, high in ends)
+    of, deadline = Topic(broker.bootstrap_servers, topic), time.monotonic() + ARRIVAL_SECONDS_MAX
+    while (arrived := sum(of.ends().values())) < count:
+        if time.monotonic() > deadline:
+            raise ServiceError(f"{topic}: {arrived:,} of {count:,} records after {ARRIVAL_SECONDS_MAX:g} s")
+        time.sleep(POLL_SECONDS)
 
 
 @contextmanager

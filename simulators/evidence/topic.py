@@ -118,6 +118,14 @@ def read(topic: Topic) -> Iterator[Row]:
             raise TopicError(f"{_place(topic)}: {opened.malformed} malformed records")
 
 
+def values(topic: Topic) -> Iterator[bytes]:
+    """Yield the values of all records that a topic still has, whatever they are."""
+    with _consumer(topic) as consumer:
+        lowest = {partition: low for partition, (low, _) in _watermarks(consumer, topic).items()}
+        consumer.assign([TopicPartition(topic.name, partition, low) for partition, low in lowest.items()])
+        yield from (_bytes(message.value()) for message in _read_to_ends(consumer, topic, len(lowest)))
+
+
 @contextmanager
 def _consumer(topic: Topic) -> Iterator[Consumer]:
     """Open a consumer; its errors are raised as TopicError."""
