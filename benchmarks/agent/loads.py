@@ -198,10 +198,10 @@ def event() -> bytes:
 def _publish(number: int) -> bytes:
     topic, body = b"bench/urn:x:%d" % (number % 100), event()
     rest = len(topic).to_bytes(2, "big") + topic + (number % 65_535 + 1).to_bytes(2, "big") + body
-    return b"\x32" + bytes(_length(len(rest))) + rest
+    return b"\x32" + bytes(length(len(rest))) + rest
 
 
-def _length(size: int) -> Iterator[int]:
+def length(size: int) -> Iterator[int]:
     """Encode a remaining length (MQTT 3.1.1 section 2.2.3)."""
     while size > 127:
         yield size & 127 | 128

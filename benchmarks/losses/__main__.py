@@ -6,33 +6,29 @@ import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from benchmarks import report
 from benchmarks.agent import programs
-from benchmarks.losses import contest
-from benchmarks.losses.gateways import (
-    EACH_CHANGE,
-    EACH_SECOND,
-    Gateway,
-    IdempotentProducer,
-    Nats,
-    Oncegate,
-    QosTwo,
-    Telegraf,
-    ThingsBoard,
-)
+from benchmarks.losses import contest, gateways
+from benchmarks.losses.gateways import EACH_CHANGE, EACH_SECOND, Gateway, Nats, QosTwo, ThingsBoard
 from benchmarks.report import Figure
 from simulators.services.kafka.broker import Broker
 
 SEED = 7
 _WITH_KAFKA: dict[str, Callable[[Path, Broker], Gateway]] = {
-    "oncegate": Oncegate,
-    "kafka-idempotent": IdempotentProducer,
-    "telegraf": Telegraf,
+    "oncegate": gateways.oncegate,
+    "kafka-idempotent": gateways.idempotent_producer,
+    "telegraf": gateways.telegraf,
 }
-_QOS_TWO = {"mqtt-qos2": EACH_CHANGE, "mqtt-qos2-each-second": EACH_SECOND}
-_NAMES = (*_WITH_KAFKA, *_QOS_TWO, "nats", "thingsboard")
+_ALONE: dict[str, Callable[[Path], Gateway]] = {
+    "mqtt-qos2": partial(QosTwo, settings=EACH_CHANGE),
+    "mqtt-qos2-each-second": partial(QosTwo, settings=EACH_SECOND),
+    "nats": Nats,
+    "thingsboard": ThingsBoard,
+}
+_NAMES = (*_WITH_KAFKA, *_ALONE)
 
 
 def main() -> None:
@@ -60,10 +56,8 @@ def _gateway(name: str, folder: Path) -> Iterator[Gateway]:
     if name in _WITH_KAFKA:
         with Broker(folder / "kafka") as broker:
             yield _WITH_KAFKA[name](folder / "gateway", broker)
-    elif name in _QOS_TWO:
-        yield QosTwo(folder / "gateway", _QOS_TWO[name])
     else:
-        yield ThingsBoard(folder / "gateway") if name == "thingsboard" else Nats(folder / "gateway")
+        yield _ALONE[name](folder / "gateway")
 
 
 if __name__ == "__main__":

@@ -48,92 +48,80 @@ class Gateway(Protocol):
         """Count what has arrived at the far end, by the events' numbers."""
 
 
-class _Processes:
-    """Processes that are started in order and killed together."""
+class OverKafka:
+    """A gateway in front of a Kafka broker, of services that are started in order and killed together.
 
-    def __init__(self, *processes: Process) -> None:
-        self.processes: Sequence[Process] = processes
+    `attempt` sends as `Gateway.send` does.
+    """
 
-    def kill(self) -> None:
-        for process in self.processes:
-            process.kill()
-
-
-class OverKafka(_Processes):
-    """A gateway in front of a Kafka broker."""
-
-    def __init__(self, broker: Broker, topic: str, process: Process, port: int, attempt: Callable[[int], bool]) -> None:
-        super().__init__(process)
-        self._broker, self._topic, self._port, self._attempt = broker, topic, port, attempt
+    def __init__(
+        self,
+        broker: Broker,
+        topic: str,
+        *services: Process | Mosquitto,
+        wait: Callable[[], None],
+        attempt: Callable[[int, int, bool], bool],
+    ) -> None:
+        self._broker, self._topic, self._services, self._wait, self._attempt = broker, topic, services, wait, attempt
         broker.create_topics(topic)
 
     def start(self) -> None:
-        self.processes[0].start()
+        for service in self._services:
+            service.start()
+        self._wait()
+
+    def kill(self) -> None:
+        for service in self._services:
+            service.kill()
 
     def uplink(self, *, up: bool) -> None:
         self._broker.start() if up else self._broker.stop()
 
     def send(self, number: int, again: int, *, cut: bool) -> bool:
-        return self._attempt(number) and not cut
+        return self._attempt(number, again, cut)
 
     def arrived(self) -> Counter[int]:
         return destinations.topic(self._broker.bootstrap_servers, self._topic)
 
 
-class Oncegate(OverKafka):
-    """The agent with CoAP sensors and exactly-once delivery, which a reader of the topic needs without the job."""
-
-    def __init__(self, folder: Path, broker: Broker) -> None:
-        (port,) = ports.free(1)
-        settings = (
-            f'[coap]\nbind = "{_HOST}:{port}"\n[http]\nenabled = false\n[kafka]\ntopic = "oncegate"\n'
-            f'bootstrap_servers = "{broker.bootstrap_servers}"\ndelivery = "exactly-once"\n'
-        )
-        attempt = lambda number: sensors.coap((_HOST, port), number)  # noqa: E731
-        super().__init__(broker, "oncegate", contenders.agent(folder, "gw", settings), port, attempt)
-
-    def start(self) -> None:
-        super().start()
-        self.processes[0].wait_for_log(contenders.AGENT_READY)
+def oncegate(folder: Path, broker: Broker) -> Gateway:
+    """Return the agent with CoAP sensors, and exactly-once delivery for a reader without the job."""
+    (port,) = ports.free(1)
+    settings = (
+        f'[coap]\nbind = "{_HOST}:{port}"\n[http]\nenabled = false\n[kafka]\ntopic = "oncegate"\n'
+        f'bootstrap_servers = "{broker.bootstrap_servers}"\ndelivery = "exactly-once"\n'
+    )
+    process = contenders.agent(folder, "gw", settings)
+    return OverKafka(
+        *(broker, "oncegate", process),
+        wait=lambda: process.wait_for_log(contenders.AGENT_READY),
+        attempt=lambda number, _, cut: sensors.coap((_HOST, port), number) and not cut,
+    )
 
 
-class IdempotentProducer(OverKafka):
-    """Kafka's idempotent producer behind HTTP."""
-
-    def __init__(self, folder: Path, broker: Broker) -> None:
-        (port,) = ports.free(1)
-        command = (sys.executable, "-m", idempotent_gateway.__name__, str(port), broker.bootstrap_servers)
-        process = Process(Command("idempotent", command, folder / "idempotent.log"))
-        attempt = lambda number: sensors.post((_HOST, port), "/", number)  # noqa: E731
-        super().__init__(broker, idempotent_gateway.TOPIC, process, port, attempt)
-
-    def start(self) -> None:
-        super().start()
-        self.processes[0].wait_for_port(self._port)
+def idempotent_producer(folder: Path, broker: Broker) -> Gateway:
+    """Return Kafka's idempotent producer behind HTTP."""
+    (port,) = ports.free(1)
+    command = (sys.executable, "-m", idempotent_gateway.__name__, str(port), broker.bootstrap_servers)
+    process = Process(Command("idempotent", command, folder / "idempotent.log"))
+    return OverKafka(
+        *(broker, idempotent_gateway.TOPIC, process),
+        wait=lambda: process.wait_for_port(port),
+        attempt=lambda number, _, cut: sensors.post((_HOST, port), "/", number) and not cut,
+    )
 
 
-class Telegraf(OverKafka):
-    """Mosquitto and Telegraf on the gateway, Kafka as the far end, MQTT QoS 1 with persistent sessions."""
-
-    def __init__(self, folder: Path, broker: Broker) -> None:
-        self._mosquitto = Mosquitto(folder / "mosquitto", EACH_CHANGE)
-        port = self._mosquitto.port
-        agent = 'flush_interval = "1s"\nmetric_batch_size = 1000\nmetric_buffer_limit = 1000000'
-        output = contenders.to_kafka(broker.bootstrap_servers, "telegraf")
-        process = contenders.telegraf(folder, agent, contenders.from_mqtt(port), output)
-        super().__init__(broker, "telegraf", process, port, lambda _: False)
-
-    def start(self) -> None:
-        self._mosquitto.start()
-        super().start()
-        self.processes[0].wait_for_log(contenders.TELEGRAF_READY)
-
-    def kill(self) -> None:
-        self._mosquitto.kill()
-        super().kill()
-
-    def send(self, number: int, again: int, *, cut: bool) -> bool:
-        return sensors.mqtt((_HOST, self._port), number, 1, again, cut=cut)
+def telegraf(folder: Path, broker: Broker) -> Gateway:
+    """Return mosquitto and Telegraf, with Kafka as the far end, and MQTT QoS 1 with persistent sessions."""
+    mosquitto = Mosquitto(folder / "mosquitto", EACH_CHANGE)
+    agent = 'flush_interval = "1s"\nmetric_batch_size = 1000\nmetric_buffer_limit = 1000000'
+    output = contenders.to_kafka(broker.bootstrap_servers, "telegraf")
+    process = contenders.telegraf(folder, agent, contenders.from_mqtt(mosquitto.port), output)
+    return OverKafka(
+        *(broker, "telegraf", mosquitto, process),
+        wait=lambda: process.wait_for_log(contenders.TELEGRAF_READY),
+        attempt=lambda number, again, cut: sensors.mqtt((_HOST, mosquitto.port), number, 1, again, cut=cut),
+    )
 
 
 class Collector:
@@ -211,7 +199,7 @@ class Platform(Collector):
         client.publish(self._RESPONSE + message.topic.removeprefix(self._REQUEST), self._LIMITS, 1)
 
 
-class ThingsBoard(_Processes):
+class ThingsBoard:
     """ThingsBoard Gateway with its REST connector and SQLite storage."""
 
     def __init__(self, folder: Path) -> None:
@@ -219,18 +207,21 @@ class ThingsBoard(_Processes):
         self._platform = Mosquitto(folder / "platform", EACH_CHANGE)
         self._collector = Platform(self._platform.port)
         home = (folder / "gateway").absolute()
-        super().__init__(thingsboard.prepared(home, port, self._platform.port))
+        self._process = thingsboard.prepared(home, port, self._platform.port)
         self._port = port
         self._up = False
 
     def start(self) -> None:
-        if self.processes[0].exit_status is None:  # the first start
+        if self._process.exit_status is None:  # the first start
             self.uplink(up=True)
             self._collector.connect()
-        self.processes[0].start()
-        self.processes[0].wait_for_port(self._port)
+        self._process.start()
+        self._process.wait_for_port(self._port)
         if self._up:
-            self.processes[0].wait_for_log(thingsboard.STARTED)
+            self._process.wait_for_log(thingsboard.STARTED)
+
+    def kill(self) -> None:
+        self._process.kill()
 
     def uplink(self, *, up: bool) -> None:
         self._platform.start() if up else self._platform.stop()
@@ -243,21 +234,24 @@ class ThingsBoard(_Processes):
         return destinations.numbers(list(self._collector.texts))
 
 
-class Nats(_Processes):
+class Nats:
     """JetStream on the gateway, synchronous, with ids of messages; the far end reads its stream."""
 
     def __init__(self, folder: Path) -> None:
         (port,) = ports.free(1)
-        super().__init__(contenders.nats(folder, port))
+        self._process = contenders.nats(folder, port)
         self._address = (_HOST, port)
         self._created = False
 
     def start(self) -> None:
-        self.processes[0].start()
-        self.processes[0].wait_for_log(contenders.NATS_READY)
+        self._process.start()
+        self._process.wait_for_log(contenders.NATS_READY)
         if not self._created:
             loads.create_stream(self._address)
             self._created = True
+
+    def kill(self) -> None:
+        self._process.kill()
 
     def uplink(self, *, up: bool) -> None:
         """Do nothing: the far end reads the stream at the end of the run."""

@@ -7,6 +7,7 @@ import socket
 from typing import BinaryIO
 
 from agent.cli.sensor.coap_client import Target, plain_request
+from benchmarks.agent.loads import length
 
 ATTEMPT_SECONDS = 2.0
 JSON = 50
@@ -72,11 +73,7 @@ def nats(address: tuple[str, int], number: int) -> bool:
 
 
 def _packet(first: int, rest: bytes) -> bytes:
-    length, size = bytearray(), len(rest)
-    while size > 127:
-        length.append(size & 127 | 128)
-        size >>= 7
-    return bytes([first]) + bytes([*length, size]) + rest
+    return bytes([first, *length(len(rest))]) + rest
 
 
 def _read(stream: BinaryIO, kind: int) -> None:
