@@ -6,15 +6,15 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from agent import runtime
 from benchmarks import report, store_drain, store_purge, store_telegraf, store_writes
 from benchmarks.agent import programs
-from benchmarks.report import Figure
+from benchmarks.report import Figure, against, middle
 from benchmarks.store_drain import StoreDrain
 from benchmarks.store_fill import events, fill
 from benchmarks.store_telegraf import TelegrafDrain
@@ -36,16 +36,14 @@ SINGLES = 500
 """Events in commits of 100, enough to seal a segment; and commits of 1 and of 10, enough for rounds of the log."""
 MEGABYTE = 1e6
 GROWTH_MAX = 1.2
-RAW_SHARE = 0.4
 RATE_AGAINST_TELEGRAF, CPU_AGAINST_TELEGRAF = 1.6, 0.6
 ACK_P99_MS_MAX, ACK_GROWTH_MAX = 30.0, 1.5
-"""Goals: durable events against raw append, the drain against Telegraf's disk buffer, and the acks meanwhile."""
-PURGE_P99_MS_MAX = 250.0
+"""Goals: the drain against Telegraf's disk buffer, and the acks meanwhile."""
 
 
 @dataclass(slots=True)
 class StoreBench:
-    """One run: its sizes, the folder of its stores, and its figures."""
+    """One run: its sizes, and the folder of its stores."""
 
     folder: Path
     remembered: int
@@ -57,12 +55,7 @@ class StoreBench:
     rounds: int
     purged: int
     """Single events of a full store that is purged."""
-    figures: list[Figure] = field(default_factory=list)
     seed: int = 0
-
-    def add(self, name: str, value: float, unit: str, goal: float | None = None, **details: object) -> None:
-        """Add a figure with its maximum, if it has one."""
-        self.figures.append(report.against(name, value, unit, goal, at_least=False, **details))
 
     @contextmanager
     def store(self, name: str, remembered: int, waiting: int) -> Iterator[Path]:
@@ -88,36 +81,29 @@ def written(bench: StoreBench, folder: Path, size: int) -> Written:
     return asyncio.run(store_writes.bytes_per_event(folder, events(bench.source()), size, deliveries))
 
 
-def writes(bench: StoreBench, few: dict[int, Written], many: dict[int, Written]) -> None:
+def writes(bench: StoreBench, few: dict[int, Written], many: dict[int, Written]) -> Iterator[Figure]:
     """Measure the written bytes, and the resulting life of a card."""
     for size in SIZES:
         for count, found in ((bench.remembered, few[size]), (10 * bench.remembered, many[size])):
             name = f"bytes written per event, {size} per commit, {count:,} remembered"
-            bench.add(name, found.process, "bytes", 500 if size == SIZES[-1] else None, disk=found.disk)
+            yield against(name, found.process, "bytes", 500 if size == SIZES[-1] else None, disk=found.disk)
     growth = many[SIZES[-1]].process / few[SIZES[-1]].process
-    bench.add("the same with ten times as many", growth, "times", GROWTH_MAX)
+    yield against("the same with ten times as many", growth, "times", GROWTH_MAX)
     for size in SIZES:
         years = CARD_BYTES * CYCLES / AMPLIFICATION / (many[size].process * RATE * YEAR_SECONDS)
         wait = f", {size / RATE * 1000:,.0f} ms of commit_delay_ms_max" if size > 1 else ""
-        bench.add(f"life of a 32 GB card at {RATE} events/s, {size} per commit{wait}", years, "years")
+        yield against(f"life of a 32 GB card at {RATE} events/s, {size} per commit{wait}", years, "years")
 
 
-def speed(bench: StoreBench) -> None:
+def speed(bench: StoreBench) -> Iterable[Figure]:
     """Measure durable events per second."""
     report.progress("durable events a second, and raw append with fdatasync in turns")
     (bench.folder / "speed").mkdir()
     source = events(bench.source())
-    found = asyncio.run(store_writes.speed(bench.folder / "speed", source, 100, bench.remembered // 5_000, 7))
-    shares = [store / raw for store, raw in zip(found.store, found.raw, strict=True)]
-    bench.figures += [
-        report.middle("durable events/s in commits of 100", found.store, "1/s", 40_000, at_least=True),
-        report.middle("CPU per event of it", found.cpu_us, "µs"),
-        report.middle("raw append + fdatasync of the same bytes", found.raw, "1/s"),
-        report.middle("the store's share of raw append", shares, "times", RAW_SHARE, at_least=True),
-    ]
+    return asyncio.run(store_writes.speed(bench.folder / "speed", source, 100, bench.remembered // 5_000, 7))
 
 
-def starts(bench: StoreBench, folder: Path, remembered: int) -> None:
+def starts(bench: StoreBench, folder: Path, remembered: int) -> Iterator[Figure]:
     """Measure a start, and the memory of the fingerprints beyond a start on an empty store."""
     report.progress("starting on it in a process of its own")
     empty = bench.folder / "nothing"
@@ -126,28 +112,29 @@ def starts(bench: StoreBench, folder: Path, remembered: int) -> None:
     found = store_writes.measure_start(folder, bench.source())
     per_million = (found.memory_bytes - base.memory_bytes) / remembered * 1e6 / MEGABYTE
     text = f"{remembered:,} fingerprints"
-    bench.add(f"memory per million, {text}", per_million, "MB", 20, index=found.index_bytes)
-    bench.add(f"start to the first ack, {text}", found.seconds, "s", 5)
+    yield against(f"memory per million, {text}", per_million, "MB", 20, index=found.index_bytes)
+    yield against(f"start to the first ack, {text}", found.seconds, "s", 5)
 
 
-def growth(bench: StoreBench, folder: Path) -> None:
+def growth(bench: StoreBench) -> Iterator[Figure]:
     """Measure the effect of a backlog on the latency of an ack and on the written bytes."""
     empty = bench.folder / "empty"
-    report.progress("acks in an empty store and in a full one in turns")
-    rounds = 40 if bench.backlog >= 1_000_000 else 10
-    first, second = asyncio.run(store_writes.ack_p99(empty, folder, events(bench.source()), rounds, 50))
-    bench.add("ack p99 of an empty store", first * 1000, "ms")
-    bench.add(f"ack p99 with {bench.backlog:,} waiting", second * 1000, "ms")
-    bench.add("growth of ack p99", second / first, "times", GROWTH_MAX)
-    shutil.rmtree(empty)
-    before, after = written(bench, empty, 100), written(bench, folder, 100)
-    ratio = after.process / before.process
-    bench.add("growth of bytes per event", ratio, "times", GROWTH_MAX, empty=before.process, full=after.process)
+    with bench.store("waiting", bench.backlog, bench.backlog) as full:
+        report.progress("acks in an empty store and in a full one in turns")
+        rounds = 40 if bench.backlog >= 1_000_000 else 10
+        first, second = asyncio.run(store_writes.ack_p99(empty, full, events(bench.source()), rounds, 50))
+        yield against("ack p99 of an empty store", first * 1000, "ms")
+        yield against(f"ack p99 with {bench.backlog:,} waiting", second * 1000, "ms")
+        yield against("growth of ack p99", second / first, "times", GROWTH_MAX)
+        shutil.rmtree(empty)
+        before, after = written(bench, empty, 100), written(bench, full, 100)
+        ratio = after.process / before.process
+        yield against("growth of bytes per event", ratio, "times", GROWTH_MAX, empty=before.process, full=after.process)
 
 
-def drain(bench: StoreBench) -> None:
+def drain(bench: StoreBench) -> Iterable[Figure]:
     """Drain equal backlogs from the store and from Telegraf's disk buffer, in turns, into one broker."""
-    folder, form, has_telegraf = bench.folder / "drain", programs.compiled(), programs.telegraf() is not None
+    folder, python, has_telegraf = bench.folder / "drain", programs.compiled(), programs.telegraf() is not None
     ours: list[StoreDrain] = []
     theirs: list[TelegrafDrain] = []
     with bench.store("drain/filled", bench.drained, bench.drained) as filled, Broker(folder / "kafka") as broker:
@@ -158,7 +145,7 @@ def drain(bench: StoreBench) -> None:
             place = folder / "agent"
             shutil.copytree(filled, place / "state")
             os.sync()
-            ours.append(store_drain.drain(form, broker, place, bench.drained))
+            ours.append(store_drain.drain(python, broker, place, bench.drained))
             shutil.rmtree(place)
 
         contenders = [store]
@@ -174,7 +161,7 @@ def drain(bench: StoreBench) -> None:
         for number in range(bench.rounds):
             for contender in contenders if number % 2 == 0 else reversed(contenders):
                 contender()
-    bench.figures += [*_drain_figures(bench, ours), *(_telegraf_figures(ours, theirs) if theirs else ())]
+    return [*_drain_figures(bench, ours), *(_telegraf_figures(ours, theirs) if theirs else ())]
 
 
 def _drain_figures(bench: StoreBench, ours: Sequence[StoreDrain]) -> list[Figure]:
@@ -184,12 +171,12 @@ def _drain_figures(bench: StoreBench, ours: Sequence[StoreDrain]) -> list[Figure
     arriving = [one.ingested_per_second for one in ours]
     worst = max(meanwhile)
     return [
-        report.middle(f"drain of {bench.drained:,} to a broker", [one.events_per_second for one in ours], "1/s"),
-        report.middle("CPU per event of the drain", [one.cpu_us for one in ours], "µs"),
-        report.middle("ack p99 meanwhile", meanwhile, "ms", arriving=arriving),
-        report.against("ack p99 meanwhile, in the worst round", worst, "ms", ACK_P99_MS_MAX),
-        report.middle("ack p99 afterwards", afterwards, "ms"),
-        report.middle("ack p99 meanwhile against afterwards", ratios, "times", ACK_GROWTH_MAX),
+        middle(f"drain of {bench.drained:,} to a broker", [one.events_per_second for one in ours], "1/s"),
+        middle("CPU per event of the drain", [one.cpu_us for one in ours], "µs"),
+        middle("ack p99 meanwhile", meanwhile, "ms", arriving=arriving),
+        against("ack p99 meanwhile, in the worst round", worst, "ms", ACK_P99_MS_MAX),
+        middle("ack p99 afterwards", afterwards, "ms"),
+        middle("ack p99 meanwhile against afterwards", ratios, "times", ACK_GROWTH_MAX),
     ]
 
 
@@ -198,48 +185,37 @@ def _telegraf_figures(ours: Sequence[StoreDrain], theirs: Sequence[TelegrafDrain
     rates = [our.events_per_second / their.metrics_per_second for our, their in pairs]
     cpus = [our.cpu_us / their.cpu_us for our, their in pairs]
     return [
-        report.middle(
+        middle(
             "Telegraf's disk buffer, drain", [one.metrics_per_second for one in theirs], "1/s",
             batch=store_telegraf.BATCH,
         ),
-        report.middle("CPU per metric of it", [one.cpu_us for one in theirs], "µs"),
-        report.middle("the drain against Telegraf's: rate", rates, "times", RATE_AGAINST_TELEGRAF, at_least=True),
-        report.middle("the drain against Telegraf's: CPU", cpus, "times", CPU_AGAINST_TELEGRAF),
+        middle("CPU per metric of it", [one.cpu_us for one in theirs], "µs"),
+        middle("the drain against Telegraf's: rate", rates, "times", RATE_AGAINST_TELEGRAF, at_least=True),
+        middle("the drain against Telegraf's: CPU", cpus, "times", CPU_AGAINST_TELEGRAF),
     ]  # fmt: skip
 
 
-def writing(bench: StoreBench) -> None:
+def writing(bench: StoreBench) -> Iterator[Figure]:
     """Measure writes, memory and starts of a store and of one with ten times as many fingerprints."""
     with bench.store("few", bench.remembered, 0) as store:
-        starts(bench, store, bench.remembered)
+        yield from starts(bench, store, bench.remembered)
         few = {size: written(bench, store, size) for size in SIZES}
     with bench.store("many", 10 * bench.remembered, bench.remembered) as store:
-        starts(bench, store, 10 * bench.remembered)
+        yield from starts(bench, store, 10 * bench.remembered)
         many = {size: written(bench, store, size) for size in SIZES}
-    writes(bench, few, many)
+    yield from writes(bench, few, many)
 
 
-def growing(bench: StoreBench) -> None:
-    """Measure the cost of a backlog."""
-    with bench.store("waiting", bench.backlog, bench.backlog) as store:
-        growth(bench, store)
-
-
-def purge(bench: StoreBench) -> None:
+def purge(bench: StoreBench) -> Iterable[Figure]:
     """Measure the acks while a full store of single events is purged on a card, and the start after a kill."""
     report.progress(f"filling a store: {bench.purged:,} single events, and purging them at 15 MB/s")
-    found = store_purge.purge(programs.compiled(), bench.folder / "purge", bench.purged)
-    of = f"purge of {bench.purged:,} single events at 15 MB/s"
-    details = {"acks": found.acks, "ack_seconds_max": found.ack_seconds_max, "log_bytes_max": found.log_bytes_max}
-    bench.add(f"{of}: ack p99", found.ack_p99_seconds * 1000, "ms", PURGE_P99_MS_MAX, **details)
-    bench.add(f"{of}: the second half of it", found.seconds, "s")
-    bench.add(f"{of}: start after a kill within it", found.reopened_seconds, "s")
+    return store_purge.purge(bench.folder / "purge", bench.purged)
 
 
-PARTS: Mapping[str, Callable[[StoreBench], None]] = {
+PARTS: Mapping[str, Callable[[StoreBench], Iterable[Figure]]] = {
     "speed": speed,
     "writes": writing,
-    "growth": growing,
+    "growth": growth,
     "drain": drain,
     "purge": purge,
 }
@@ -258,12 +234,10 @@ def main() -> None:
         counts = (count // share for count in (REMEMBERED, BACKLOG, DRAINED, PURGED))
         remembered, backlog, drained, purged = counts
         bench = StoreBench(Path(folder), remembered, backlog, drained, 1 if arguments.quick else ROUNDS, purged)
-        for part, measure in PARTS.items():
-            if part in arguments.only:
-                measure(bench)
+        figures = [figure for part in PARTS if part in arguments.only for figure in PARTS[part](bench)]
     is_kept = not arguments.quick and set(arguments.only) == set(PARTS)
     endurance = f"{CYCLES} cycles, amplification {AMPLIFICATION}"
-    report.conclude("store", bench.figures, is_kept=is_kept, endurance=endurance)
+    report.conclude("store", figures, is_kept=is_kept, endurance=endurance)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from confluent_kafka import Producer
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database, tables
 from benchmarks.agent import contenders
-from benchmarks.agent.programs import Form
 from benchmarks.report import p99
 from benchmarks.store_fill import DEVICES, GATEWAY
 from benchmarks.usage import cpu_seconds
@@ -71,9 +70,9 @@ def agent_on(
         yield agent, int(agent.log().split(contenders.AGENT_READY)[1].split("]:")[1].split()[0])
 
 
-def drain(form: Form, broker: Broker, folder: Path, waiting: int) -> StoreDrain:
+def drain(python: Path, broker: Broker, folder: Path, waiting: int) -> StoreDrain:
     """Start the agent on the store in a folder, which has a backlog; wait until it is drained."""
-    with agent_on(folder, f'bootstrap_servers = "{broker.bootstrap_servers}"', form.python) as (agent, port):
+    with agent_on(folder, f'bootstrap_servers = "{broker.bootstrap_servers}"', python) as (agent, port):
         return _watch(folder / "state" / FILE_NAME, waiting, port, agent.pid)
 
 

@@ -26,7 +26,7 @@ def main() -> None:
         options.rounds, options.seconds, options.minutes = 1, 2.0, 0.25
     with report.build_folder() as folder:
         compiled = programs.compiled()
-        contestants = rounds.all_contenders(compiled, programs.pure())
+        contestants = rounds.all_contenders(compiled)
         measured = rounds.run(contestants, options.rounds, options.seconds, folder)
         held = memory.measure(compiled, options.minutes * 60, folder) if options.minutes else None
     figures = [*_rows(measured), *_ratios(measured), *(() if held is None else _memory(held, options.minutes))]

@@ -13,7 +13,6 @@ from agent.store.layout import FILE_NAME
 from agent.store.schema import database, tables
 from benchmarks import usage
 from benchmarks.agent import programs
-from benchmarks.agent.programs import Form
 from simulators.services import ports
 from simulators.services.process import Command, Process
 
@@ -79,13 +78,13 @@ def serving(server: Server, ready: str) -> Iterator[Server]:
 @contextmanager
 def oncegate(
     folder: Path,
-    form: Form,
+    python: Path,
     *,
     sync_ms: float = 0.0,
     mqtt_port: int | None = None,
     credentials: Path | None = None,
 ) -> Iterator[Server]:
-    """Run a form of the agent without Kafka; `sync_ms` slows its disk down, `credentials` are OSCORE's."""
+    """Run an interpreter's agent without Kafka; `sync_ms` slows its disk down, `credentials` are OSCORE's."""
     (coap,), (http,) = ports.free(1, socket.SOCK_DGRAM), ports.free(1)
     # Requests that are protected beforehand cannot carry the Echo value of the answer before.
     oscore = "" if credentials is None else f'[coap.oscore]\ncredentials_dir = "{credentials}"\nfreshness = "start"\n'
@@ -96,7 +95,7 @@ def oncegate(
         f'[store]\nmax_bytes = "8GiB"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n{mqtt}{subscription}'
     )
     environment = {"LD_PRELOAD": str(programs.slow_sync()), "SLOW_SYNC_MS": str(sync_ms)} if sync_ms else {}
-    process = agent(folder, "bench", settings, form.python, environment)
+    process = agent(folder, "bench", settings, python, environment)
     with serving(Server(process, coap, http, store=folder / "state" / FILE_NAME), AGENT_READY) as server:
         if mqtt:
             process.wait_for_log("mqtt=connected")

@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.agent import contenders, loads
 from benchmarks.agent.loads import ClientLoad
-from benchmarks.agent.programs import Form
 from simulators.services.mosquitto import Mosquitto
 
 COAP_PER_SECOND = 900
@@ -29,12 +28,12 @@ class Memory:
     per_second: float
 
 
-def measure(form: Form, seconds: float, folder: Path) -> Memory:
+def measure(python: Path, seconds: float, folder: Path) -> Memory:
     """Run the agent for some time at about 1,000 requests per second."""
     with (
         TemporaryDirectory(dir=folder) as name,
         Mosquitto(Path(name) / "broker") as broker,
-        contenders.oncegate(Path(name) / "agent", form, mqtt_port=broker.port) as server,
+        contenders.oncegate(Path(name) / "agent", python, mqtt_port=broker.port) as server,
     ):
         time.sleep(2)
         idle = server.resident_bytes()

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import sysconfig
 import venv
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
@@ -122,9 +121,8 @@ def _compiled(name: str, source: str, options: tuple[str, ...]) -> Path:
         compiler = shutil.which("cc") or shutil.which("gcc")
         if compiler is None:
             raise SystemExit(f"bench-agent: no C compiler; run: {debian.by_hand('gcc', 'libc6-dev')}")
-        shared = [option for option in options if not option.startswith("-l")]
-        libraries = [option for option in options if option.startswith("-l")]
-        subprocess.run([compiler, "-O2", *shared, "-o", str(program), str(text), *libraries], check=True)
+        # Libraries have to follow the source that needs them.
+        subprocess.run([compiler, "-O2", "-o", str(program), str(text), *options], check=True)
     return program
 
 
@@ -132,21 +130,8 @@ ROOT = Path(__file__).resolve().parents[2]
 _SOURCES = ("agent", "contract", "setup.py", "pyproject.toml")
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
-    """An installed agent: its name in the tables, and the interpreter that finds it."""
-
-    name: str
-    python: Path
-
-
-def pure() -> Form:
-    """Return this checkout without compilation."""
-    return Form("pure", Path(sys.executable))
-
-
-def compiled() -> Form:
-    """Return this checkout compiled, as packages contain it; built once for these sources, which takes some minutes."""
+def compiled() -> Path:
+    """Return the interpreter of this checkout compiled, as packages contain it; built once for these sources."""
     place = folder() / "compiled" / _digest()
     python = place / "environment" / "bin" / "python"
     if not (place / "built").exists():
@@ -160,12 +145,12 @@ def compiled() -> Form:
         # Also where another checkout of these sources built it, whose environment may be gone. A folder named in a
         # .pth file is searched, but its own .pth files, such as the checkout's, are not read.
         (packages / "requirements.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    return Form("compiled", python)
+    return python
 
 
 def run_compiled(module: str) -> None:
     """Run this program again in the environment of the compiled form, unless it runs there already."""
-    python = compiled().python
+    python = compiled()
     if Path(sys.prefix) != python.parent.parent:
         # Without the working directory, in which the sources would be found before the compiled form.
         os.execve(python, [str(python), "-m", module, *sys.argv[1:]], {**os.environ, "PYTHONSAFEPATH": "1"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,7 +13,6 @@ from tempfile import TemporaryDirectory
 from benchmarks.agent import contenders, loads, oscore, programs, thingsboard
 from benchmarks.agent.contenders import NATS_READY, TELEGRAF_READY, Server, serving
 from benchmarks.agent.loads import Result
-from benchmarks.agent.programs import Form
 from simulators.services import ports
 from simulators.services.error import ServiceError
 from simulators.services.mosquitto import Mosquitto
@@ -77,7 +77,7 @@ def run(contestants: Sequence[Contender], rounds: int, seconds: float, folder: P
     return bench
 
 
-def all_contenders(compiled: Form, pure: Form) -> list[Contender]:
+def all_contenders(compiled: Path) -> list[Contender]:
     """Return our agent and its peers; report those that are missing on this machine."""
     peers: list[Contender] = [
         partial(_beside, BARE, "bare_path"),
@@ -97,12 +97,12 @@ def all_contenders(compiled: Form, pure: Form) -> list[Contender]:
         partial(_agent, compiled, ""),
         partial(_agent_under_stress, compiled),
         *peers,
-        partial(_agent, pure, "pure: "),
+        partial(_agent, Path(sys.executable), "pure: "),
     ]
 
 
-def _agent(form: Form, prefix: str, bench: Turns) -> None:
-    with bench.place() as place, contenders.oncegate(place / "agent", form) as server:
+def _agent(python: Path, prefix: str, bench: Turns) -> None:
+    with bench.place() as place, contenders.oncegate(place / "agent", python) as server:
         bench.add(f"{prefix}CoAP, {SENSORS_FEW} outstanding", loads.coap(server, SENSORS_FEW, bench.seconds))
         bench.add(f"{prefix}{COAP_MANY}", loads.coap(server, SENSORS_MANY, bench.seconds))
         tagged = loads.coap(server, SENSORS_MANY, bench.seconds, tagged=True)
@@ -112,15 +112,15 @@ def _agent(form: Form, prefix: str, bench: Turns) -> None:
     with (
         bench.place() as place,
         Mosquitto(place / "broker") as broker,
-        contenders.oncegate(place / "agent", form, mqtt_port=broker.port) as server,
+        contenders.oncegate(place / "agent", python, mqtt_port=broker.port) as server,
     ):
         published = loads.mqtt(server, broker.port, int(bench.seconds * MQTT_PER_SECOND))
         bench.add(f"{prefix}{MQTT}", published)
 
 
-def _agent_under_stress(form: Form, bench: Turns) -> None:
+def _agent_under_stress(python: Path, bench: Turns) -> None:
     seconds = bench.seconds
-    with bench.place() as place, contenders.oncegate(place / "agent", form) as server:
+    with bench.place() as place, contenders.oncegate(place / "agent", python) as server:
         full = loads.coap(server, SENSORS_MANY, seconds)
         half = loads.coap(server, SENSORS_MANY, seconds, rate=full.per_second * HALF)
         bench.add("CoAP, half the full rate", half)
@@ -129,10 +129,10 @@ def _agent_under_stress(form: Form, bench: Turns) -> None:
         bench.add("CoAP, 1,000/s beside 6,000 slow-path/s", beside)
     with bench.place() as place:
         credentials = oscore.credentials(place)
-        with contenders.oncegate(place / "agent", form, credentials=credentials) as server:
+        with contenders.oncegate(place / "agent", python, credentials=credentials) as server:
             bench.add(f"CoAP with OSCORE, {oscore.OUTSTANDING} outstanding", oscore.post(server, place))
     for slower in (2, 10):
-        with bench.place() as place, contenders.oncegate(place / "agent", form, sync_ms=slower) as server:
+        with bench.place() as place, contenders.oncegate(place / "agent", python, sync_ms=slower) as server:
             bench.add(f"CoAP, fsync {slower} ms slower, {SENSORS_MANY}", loads.coap(server, SENSORS_MANY, seconds))
 
 
