@@ -23,9 +23,8 @@ from agent.config.settings import KafkaSettings
 from agent.forward.kafka.client import producer_config
 from benchmarks import report
 from benchmarks.report import Figure
-from contract.event import Event, Label, Value
-from contract.fingerprint import fingerprint
-from contract.record import ClockTrust, Record, SharedDay, encode_record, encode_tail
+from contract.event import Event, Value
+from simulators.certify.records import Record, RecordSource
 from simulators.payloads import device_name
 from simulators.services.kafka.broker import Broker
 
@@ -61,12 +60,10 @@ def readings() -> Iterator[Event]:
 
 def records() -> Iterator[Record]:
     """Yield the records of the events, as a gateway sends them."""
+    source = RecordSource("gw-1", "7d1f3a9c5be20846")
     for number, event in enumerate(readings(), 1):
-        received, label = START_MS + number * STEP_MS + 40, Label("7d1f3a9c5be20846", number)
-        mark, via = fingerprint(event), "coap" if event.time is None else "zigbee2mqtt"
-        shared = SharedDay.NONE if event.time is None else SharedDay.TIME
-        tail = encode_tail(event, received, via)
-        yield encode_record(mark, "gw-1", label, tail, ClockTrust.TRUSTED, shared, event.time)
+        via = "coap" if event.time is None else "zigbee2mqtt"
+        yield source.record(event, START_MS + number * STEP_MS + 40, via=via)
 
 
 def cost_of_each_event(broker: Broker, codec: str, burst: int) -> tuple[float, float]:
@@ -89,8 +86,8 @@ def cost_of_each_event(broker: Broker, codec: str, burst: int) -> tuple[float, f
 
 
 def _produce(producer: Producer, topic: str, records: Iterator[Record]) -> None:
-    for key, value, headers in records:
-        producer.produce(topic, value, key, headers=list(headers))
+    for record in records:
+        producer.produce(topic, record.value, record.key, headers=list(record.headers))
     if producer.flush(60):
         raise RuntimeError(f"topic {topic}: Kafka has not accepted all records")
 
@@ -117,7 +114,7 @@ def main() -> None:
             for codec in CODECS:
                 size, micros = cost_of_each_event(broker, codec, burst)
                 figures.append(Figure(f"{codec}, bursts of {burst}", size, "bytes/event", details={"cpu_us": micros}))
-    value = sum(len(value) for _, value, _ in islice(records(), 1_000)) / 1_000
+    value = sum(len(record.value) for record in islice(records(), 1_000)) / 1_000
     report.conclude("uplink", figures, sensors=SENSORS, value_bytes=value, events=EVENTS, seed=SEED)
 
 

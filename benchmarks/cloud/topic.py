@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator
 
 from confluent_kafka import Producer
 
-from contract.event import Event, Label
-from contract.fingerprint import fingerprint
-from contract.record import ClockTrust, Record, SharedDay, encode_record, encode_tail
+from contract.event import Event
+from contract.record import SharedDay
+from simulators.certify.records import Record, RecordSource
 
 DUPLICATES = 0.1
 DISTANCE_RECORDS = 20_000
@@ -23,7 +22,7 @@ def records(count: int, time_ms: int, *, shared: SharedDay = SharedDay.TIME, see
     """Yield records of about VALUE_BYTES, a tenth of which repeat an earlier one as another gateway's."""
     chance = random.Random(seed)
     recent: list[Event] = []
-    sequences = {"gw-1": 0, "gw-2": 0}
+    first, second = (RecordSource(f"gw-{number}", f"{number:016}") for number in (1, 2))
     for number in range(count):
         is_copy = bool(recent) and chance.random() < DUPLICATES
         event = chance.choice(recent) if is_copy else _event(number, time_ms, shared, chance)
@@ -31,9 +30,7 @@ def records(count: int, time_ms: int, *, shared: SharedDay = SharedDay.TIME, see
             recent.append(event)
             if len(recent) > DISTANCE_RECORDS:
                 recent.pop(chance.randrange(len(recent)))
-        gateway = "gw-2" if is_copy else "gw-1"
-        sequences[gateway] += 1
-        yield _record(event, gateway, Label(f"00000000000000{gateway[-1]:0>2}", sequences[gateway]), shared)
+        yield (second if is_copy else first).record(event)
 
 
 def send(bootstrap_servers: str, topic: str, records: Iterator[Record]) -> int:
@@ -43,10 +40,10 @@ def send(bootstrap_servers: str, topic: str, records: Iterator[Record]) -> int:
     # Idempotent: each contender waits for a count, which a record sent twice would falsify.
     producer = Producer({**ends, **queue, "enable.idempotence": True})
     sent = 0
-    for key, value, headers in records:
+    for record in records:
         while True:
             try:
-                producer.produce(topic, value, key, headers=list(headers))
+                producer.produce(topic, record.value, record.key, headers=list(record.headers))
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -61,11 +58,3 @@ def _event(number: int, time_ms: int, shared: SharedDay, chance: random.Random) 
     device = f"urn:dev:mac:{number % DEVICES:016x}"
     moment = time_ms + number % 1000 if shared is SharedDay.TIME else None
     return Event(device, id=number, time=moment, data={"t": round(chance.uniform(-20, 40), 2), "rh": number % 100})
-
-
-def _record(event: Event, gateway: str, label: Label, shared: SharedDay) -> Record:
-    received = time.time_ns() // 1_000_000
-    mark = fingerprint(event)
-    bound = event.time if shared is SharedDay.TIME else None
-    tail = encode_tail(event, received, "coap")
-    return encode_record(mark, gateway, label, tail, ClockTrust.TRUSTED, shared, bound)

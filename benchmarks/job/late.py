@@ -12,7 +12,8 @@ from statistics import mean
 from benchmarks.cloud import topic
 from benchmarks.cloud.runs import RUN_SECONDS_MAX, STATE_AGE_SECONDS, Bench, ending
 from benchmarks.report import Figure, against
-from contract.record import Record, SharedDay
+from contract.record import SharedDay
+from simulators.certify.records import Record
 
 DAY_MS = 86_400_000
 TOPIC = "late"

@@ -59,8 +59,8 @@ def _watch(bench: Bench, process: Process, seconds: int) -> list[float]:
     while (sent < total or sum(reached.values()) < first + total) and time.time() < deadline and process.alive:
         due = min(total, int((time.time() - started) * RECORDS_PER_SECOND))
         while sent < due:
-            key, value, headers = next(records)
-            producer.produce(TOPIC, value, key, headers=list(headers), on_delivery=delivered)
+            one = next(records)
+            producer.produce(TOPIC, one.value, one.key, headers=list(one.headers), on_delivery=delivered)
             sent += 1
         producer.poll(0.01)
         now = time.time()

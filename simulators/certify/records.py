@@ -31,7 +31,9 @@ class RecordSource:
     horizon: int | None = None
     """After how many milliseconds no sensor resends."""
 
-    def record(self, event: Event, received: int | None = None, label: Label | None = None) -> Record:
+    def record(
+        self, event: Event, received: int | None = None, label: Label | None = None, via: str = "coap"
+    ) -> Record:
         """Accept an event now, or at another time, and return its record."""
         received = now() if received is None else received
         if label is None:
@@ -39,7 +41,7 @@ class RecordSource:
             label = Label(self.epoch, self.sequence)
         needs = needs_label(event)
         mark = fingerprint(event, label=label if needs else None)
-        tail = encode_tail(event, received, "coap")
+        tail = encode_tail(event, received, via)
         return Record(*encode_record(mark, self.name, label, tail, self.clock, *self._bound(event, received)))
 
     def _bound(self, event: Event, received: int) -> tuple[SharedDay, int | None]:
