@@ -37,7 +37,6 @@ def rates(seen: Observations, kafka: Mapping[int, int], table: Mapping[int, int]
         axes.set_yscale("symlog", linthresh=1)
         _mark(axes, seen)
         finish(axes, "events a second (log)")
-        _legend_below(axes)
         return svg(figure, "Events a second at each station")
 
 
@@ -57,7 +56,6 @@ def backlog(seen: Observations, kafka: Mapping[int, int], table: Mapping[int, in
             axes.plot(_seconds(steps), waiting, color=COLOURS[colour], label=label)
         _mark(axes, seen)
         finish(axes, "events waiting")
-        _legend_below(axes)
         return svg(figure, "Events waiting between the stations")
 
 
@@ -75,7 +73,6 @@ def latency(seen: Observations) -> str:
         axes.set_yscale("log")
         _mark(axes, seen)
         finish(axes, "seconds to the ACK", from_zero=False)
-        _legend_below(axes)
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter(NullFormatter())
@@ -104,11 +101,6 @@ def times_sent(events_by_times: Mapping[int, int]) -> str:
 def begun(seen: Observations) -> list[Happened]:
     """Return the faults that begin, in the order of their numbers in the charts."""
     return [fault for fault in seen.faults if fault.what not in _ENDS]
-
-
-def _legend_below(axes: Axes) -> None:
-    """Put the legend where a small screen shows it, too."""
-    axes.legend(loc="upper left", bbox_to_anchor=(0.0, -0.2), ncols=4)
 
 
 def _mark(axes: Axes, seen: Observations) -> None:

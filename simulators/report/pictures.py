@@ -57,14 +57,14 @@ def canvas(height_inches: float) -> tuple[Figure, Axes]:
 
 
 def finish(axes: Axes, unit: str, *, from_zero: bool = True) -> None:
-    """Label a chart over time, with the legend beside the axes so that it covers nothing."""
+    """Label a chart over time, with the legend below, where a small screen shows it, too."""
     axes.set_xlim(left=0)
     if from_zero:
         axes.set_ylim(bottom=0)
     axes.set_xlabel("seconds since the first event")
     axes.set_ylabel(unit)
     axes.yaxis.set_major_formatter("{x:,.0f}")
-    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    axes.legend(loc="upper left", bbox_to_anchor=(0.0, -0.2), ncols=4)
 
 
 def svg(figure: Figure, title: str) -> str:

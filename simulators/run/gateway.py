@@ -15,7 +15,7 @@ from pathlib import Path
 from contract.event import Event
 from simulators import launch
 from simulators.errors import RunError
-from simulators.scenario import LanePlan
+from simulators.scenario import GatewayPlan, LanePlan
 from simulators.services import ports
 from simulators.services.process import Command, Process
 from simulators.services.service import ProcessService
@@ -32,12 +32,9 @@ class GatewayOptions:
     """The settings of an agent that a run may choose."""
 
     id: str = "gw1"
-    clock: str = "trusted"
+    plan: GatewayPlan = field(default_factory=GatewayPlan)
     fake_clock: bool = False
     """Whether the wall clock can be set (launch.py)."""
-    store_max_bytes: str = "1GiB"
-    bytes_per_second_max: str = ""
-    lanes: tuple[LanePlan, ...] = ()
     delivery: str | None = None
     mqtt_port: int | None = None
     mappings: Mapping[str, str] = field(default_factory=dict)
@@ -184,18 +181,18 @@ class Gateway(ProcessService):
 
     def _settings(self, bootstrap_servers: str) -> str:
         # A TOML basic string is written as a JSON string is.
-        options = self.options
+        options, plan = self.options, self.options.plan
         mqtt = f'\n[mqtt]\nenabled = true\nhost = "127.0.0.1"\nport = {options.mqtt_port}\n'
         for mapping, topic in options.mappings.items():
             mqtt += f'[[mqtt.subscriptions]]\ntopic = "{topic}"\nformat = "{mapping}"\n'
         delivery = "" if options.delivery is None else f'delivery = "{options.delivery}"\n'
-        cap = f'bytes_per_second_max = "{options.bytes_per_second_max}"\n' if options.bytes_per_second_max else ""
-        lanes = "".join(map(_lane, options.lanes))
+        cap = f'bytes_per_second_max = "{plan.bytes_per_second_max}"\n' if plan.bytes_per_second_max else ""
+        lanes = "".join(map(_lane, plan.lanes))
         return f"""\
 [gateway]
 id = "{options.id}"
 state_dir = {json.dumps(str(self.state))}
-clock = "{options.clock}"
+clock = "{plan.clock}"
 
 [coap]
 bind = "{self.address[0]}:{self.address[1]}"
@@ -204,7 +201,7 @@ bind = "{self.address[0]}:{self.address[1]}"
 bind = "{self.http_address[0]}:{self.http_address[1]}"
 {mqtt if options.mqtt_port is not None else ""}
 [store]
-max_bytes = "{options.store_max_bytes}"
+max_bytes = "{plan.store_max_bytes}"
 
 [kafka]
 bootstrap_servers = "{bootstrap_servers}"

@@ -131,11 +131,8 @@ def _options(scenario: Scenario, overrides: Overrides, number: int, mosquitto: M
     sets_clock = plan.clock_offset_seconds != 0 or any(fault.kind is FaultKind.CLOCK for fault in scenario.faults)
     return GatewayOptions(
         id=f"gw{number}",
-        clock=plan.clock,
+        plan=plan,
         fake_clock=sets_clock,
-        store_max_bytes=plan.store_max_bytes,
-        bytes_per_second_max=plan.bytes_per_second_max,
-        lanes=plan.lanes,
         delivery=overrides.delivery,
         mqtt_port=None if mosquitto is None else mosquitto.port,
         mappings=PRODUCTS if any(fleet.kind is SensorKind.MAPPED for fleet in scenario.fleets) else {},

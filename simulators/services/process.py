@@ -226,12 +226,6 @@ class Guard:
             ["/bin/sh", "-c", _SCRIPT], stdin=subprocess.PIPE, text=True, bufsize=1, start_new_session=True
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
     def watch(self, group: int) -> None:
         """Set the process group that must not outlive this process."""
         self._write(f"{group}\n")

@@ -8,6 +8,7 @@ import platform
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -60,9 +61,7 @@ def entry_of(options: SoakOptions, outcome: SoakOutcome) -> Entry:
         "checkpoints": outcome.checkpoints,
         "faults": outcome.faults,
         "link_outages": outcome.outages,
-        "ended_by_themselves": [
-            {"service": end.service, "status": end.status, "line": end.line} for end in outcome.ends
-        ],
+        "ended_by_themselves": [asdict(end) for end in outcome.ends],
         "found": {name: getattr(found, name) for name in BROKEN},
         "declared": dict(found.declared),
         "start_middle_end": summary(outcome.samples),

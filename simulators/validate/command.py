@@ -129,11 +129,8 @@ def fitting(traces: Sequence[Trace]) -> list[bool]:
 def fitting_steps(trace: Trace) -> int:
     """Return how many steps of a trace that does not fit do, from the first one on."""
     beginnings = [trace[:end] for end in range(len(trace) + 1)]
-    return max((end for end, fits in enumerate(_reachable(beginnings)) if fits), default=0)
-
-
-def _reachable(traces: Sequence[Trace]) -> list[bool]:
-    return fitting([(*trace, Step("stop", 0)) for trace in traces])
+    fits = fitting([(*beginning, Step("stop", 0)) for beginning in beginnings])
+    return max((end for end, one in enumerate(fits) if one), default=0)
 
 
 def _module(traces: Sequence[Trace]) -> str:

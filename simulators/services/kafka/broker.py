@@ -158,10 +158,22 @@ class Broker(ProcessService):
 
     def _write_settings(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        text = server_properties(self._port, self._controller_port, self.data_folder, self._listeners, self._node)
-        own = "".join(f"{name}={value}\n" for name, value in self._properties.items())
-        self._properties_file.write_text(text + own)  # of duplicate names the last one counts
+        lines = (f"{name}={value}\n" for name, value in self._all_properties().items())
+        self._properties_file.write_text("".join(lines))
         self._logging_file.write_text(_LOGGING_LOG4J_1 if self._jar_set == jars.BROKER_3_9 else _LOGGING)
+
+    def _all_properties(self) -> dict[str, object]:
+        """Return the settings of a combined broker and controller (KRaft), alone or in a cluster."""
+        settings = _settings(self._port, self._controller_port, self.data_folder)
+        settings |= {} if self._node is None else self._node.properties()
+        for other in self._listeners:
+            settings["listeners"] = f"{settings['listeners']},{other.name}://127.0.0.1:{other.port}"
+            advertised = f"{other.name}://127.0.0.1:{other.advertised_port}"
+            settings["advertised.listeners"] = f"{settings['advertised.listeners']},{advertised}"
+            protocols = settings["listener.security.protocol.map"]
+            settings["listener.security.protocol.map"] = f"{protocols},{other.name}:{other.protocol}"
+            settings |= other.properties
+        return {**settings, **self._properties}
 
     def _format_storage(self) -> None:
         cluster = new_cluster() if self._node is None else self._node.cluster
@@ -257,21 +269,6 @@ class Node:
             "controller.quorum.fetch.timeout.ms": 8_000,
             "controller.quorum.election.timeout.ms": 4_000,
         }
-
-
-def server_properties(
-    port: int, controller_port: int, data: Path, others: Sequence[Listener] = (), node: Node | None = None
-) -> str:
-    """Return the settings of a combined broker and controller (KRaft), alone or in a cluster."""
-    settings = _settings(port, controller_port, data) | ({} if node is None else node.properties())
-    for other in others:
-        settings["listeners"] = f"{settings['listeners']},{other.name}://127.0.0.1:{other.port}"
-        advertised = f"{other.name}://127.0.0.1:{other.advertised_port}"
-        settings["advertised.listeners"] = f"{settings['advertised.listeners']},{advertised}"
-        protocols = settings["listener.security.protocol.map"]
-        settings["listener.security.protocol.map"] = f"{protocols},{other.name}:{other.protocol}"
-        settings |= other.properties
-    return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
 def _settings(port: int, controller_port: int, data: Path) -> dict[str, object]:
