@@ -97,6 +97,13 @@ def open_property(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+def number(text: str, most: int) -> int:
+    """Read a number from 1 on."""
+    if not text.isdecimal() or not 0 < int(text) <= most:
+        raise argparse.ArgumentTypeError(f"expected a number from 1 to {most}; found {text!r}")
+    return int(text)
+
+
 def secret_path(text: str) -> Path:
     """Return the path of a file with a secret; `credential:NAME` is one that systemd passes."""
     try:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -97,7 +96,7 @@ def run_on_checkpoint(
         last = claim_table(sink, checkpoint, topic, topic_id, read_again=settings.read_again)
         flush = partial(checkpoint.flush, folders)
         group = settings.kafka.group
-        receipts = Receipts(admin, log, group, settings.succeeds, flush, sink.check, time.monotonic)
+        receipts = Receipts(admin, log, group, settings.succeeds, flush, sink.check)
         effects = open_effects(settings, checkpoint, sink, flush, observer, stop, receipts)
         if not effects(last):
             return

@@ -24,6 +24,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pkgutil import resolve_name
 from typing import TextIO
 
@@ -169,7 +170,8 @@ def parser() -> argparse.ArgumentParser:
     add("statement", metavar="SQL", help="the query")
     sinks.add_options(parser)
     add("--format", choices=tuple(FORMS), default="table", help="form of the rows; default: %(default)s")
-    add("--rows", type=_rows, default=ROWS_MAX, metavar="N", help="largest number of rows; default: %(default)s")
+    limit = partial(command_line.number, most=1_000_000)
+    add("--rows", type=limit, default=ROWS_MAX, metavar="N", help="largest number of rows; default: %(default)s")
     add(
         "--retired", type=_gateways, default=(), metavar="IDS", help="gateways to leave out of `gateways`, as gw-1,gw-2"
     )
@@ -193,12 +195,6 @@ def _gateways(text: str) -> Sequence[str]:
     if not all(map(_GATEWAY.fullmatch, names)):
         raise argparse.ArgumentTypeError(f"expected ids of gateways with commas between them; found {text!r}")
     return names
-
-
-def _rows(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"expected a number from 1 to 1000000; found {text!r}")
-    return int(text)
 
 
 if __name__ == "__main__":

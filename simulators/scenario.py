@@ -94,12 +94,7 @@ class FleetPlan:
     every_seconds: float
     """Mean time between two events of a sensor."""
     known_by: tuple[KnownBy, ...] = (KnownBy.ID, KnownBy.TIME)
-    formats: tuple[PayloadFormat, ...] = (
-        PayloadFormat.JSON,
-        PayloadFormat.CBOR,
-        PayloadFormat.SENML_JSON,
-        PayloadFormat.SENML_CBOR,
-    )
+    formats: tuple[PayloadFormat, ...] = tuple(PayloadFormat)
     boot: bool = False
     """Whether events carry a boot count; a sleepy sensor's grows by one each time."""
     tries: int = 100

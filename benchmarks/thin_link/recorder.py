@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final, Self
 
 LENGTH_BYTES: Final = 4
@@ -75,9 +74,7 @@ class Recorder:
         self._server = asyncio.run_coroutine_threadsafe(serving, self._loop).result(START_SECONDS_MAX)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(START_SECONDS_MAX)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

@@ -184,14 +184,11 @@ class PostgresSink:
 
     def _drop_left(self, connection: psycopg.Connection) -> None:
         """Drop the staging tables of jobs that have ended, or will."""
-        for staging in self._left_staging(connection):
+        pattern = f"^{self._table.split('.')[-1]}{_STAGING}[0-9a-f]{{{2 * _STAGING_BYTES}}}$"
+        left = connection.execute(Statements.LEFT_STAGING, {"pattern": pattern, "table": self._table}).fetchall()
+        for (staging,) in left:
             connection.execute(f"DROP TABLE IF EXISTS {staging}".encode())
         self._has_dropped_left = True
-
-    def _left_staging(self, connection: psycopg.Connection) -> list[str]:
-        pattern = f"^{self._table.split('.')[-1]}{_STAGING}[0-9a-f]{{{2 * _STAGING_BYTES}}}$"
-        found = connection.execute(Statements.LEFT_STAGING, {"pattern": pattern, "table": self._table})
-        return [row[0] for row in found]
 
     def _owner(self, commit: Commit) -> dict[str, Any]:
         return {"id": self.id, "version": commit.version, "metadata": to_json(commit), "known": self._known}

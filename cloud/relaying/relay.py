@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import NAMESPACE_URL, uuid5
@@ -56,9 +55,8 @@ class Relay:
             raise StopError(f"topic {settings.topic}: {COMPACTED}")
         self._topic_id = kafka.topic_id()
         self._log = RelayLog(kafka, settings.topic)
-        self._receipts = Receipts(
-            *(kafka, self._log, settings.receipts_group, settings.succeeds, _no_flush, _no_flush, time.monotonic)
-        )
+        # What a group commits is durable by its own promise.
+        self._receipts = Receipts(kafka, self._log, settings.receipts_group, settings.succeeds)
         names = [*((name, True) for name in settings.groups), *((name, False) for name in settings.without_members)]
         self.groups = [FollowedGroup(name, self._topic_id, has_members=joins) for name, joins in names]
         self._own = self._own_receipts()
@@ -140,7 +138,3 @@ class Relay:
                     "stage=waiting partition=%d group=%s reason='it has committed no offset there'", partition, name
                 )
         self.waiting = waiting
-
-
-def _no_flush() -> None:
-    """Do nothing: what a group commits is durable by its own promise."""

@@ -25,6 +25,10 @@ RETRY_SECONDS = 5.0
 logger = logging.getLogger(__name__)
 
 
+def _nothing() -> None:
+    pass
+
+
 class Receipts:
     """Commits the receipts of the table's last commit to Kafka, until Kafka has them and at least hourly."""
 
@@ -34,10 +38,11 @@ class Receipts:
         log: ReadLog,
         group: str,
         succeeds: str | None,
-        flush: Callable[[], None],
-        check: Callable[[], None],
-        clock: Callable[[], float],
+        flush: Callable[[], None] = _nothing,
+        check: Callable[[], None] = _nothing,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """Prepare them; `flush` brings to disk what is receipted, where the table's writer does not."""
         self._admin = admin
         self._log = log
         self._group = group
@@ -100,7 +105,7 @@ class Receipts:
             epochs = {partition: given[partition].leader_epoch or 0 for partition in own}
             self._admin.commit(self._group, {partition: given[partition].offset for partition in own}, metadata, epochs)
 
-    def _send(self, commit: Commit, check: Callable[[], None] = lambda: None) -> bool:
+    def _send(self, commit: Commit, check: Callable[[], None] = _nothing) -> bool:
         if not commit.ends:
             return False
         try:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 from cloud import command_line, sinks
 from cloud.sinks import Tables
@@ -82,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--records",
         dest="records_max",
-        type=_count,
+        type=partial(command_line.number, most=1_000_000_000),
         default=RECORDS_MAX,
         metavar="N",
         help="read at most the latest N records of the topic; default: %(default)s",
@@ -119,9 +120,3 @@ def _moment(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 2026-05-01T12:00") from None
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return int(aware.timestamp() * 1000)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) <= 1_000_000_000:
-        raise argparse.ArgumentTypeError(f"expected a number from 1 to 1000000000; found {text!r}")
-    return int(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from simulators.display import Display
 from simulators.errors import RunError
@@ -58,17 +59,15 @@ async def note_receipts_ahead(services: Services, ledger: Ledger, display: Displ
         display.fact(f"{FaultTarget.JOB}: {AHEAD}{ahead}")
 
 
+@dataclass(frozen=True, slots=True)
 class _FaultPlayer:
     """Injects the faults of one target, one after the other."""
 
-    def __init__(
-        self, target: FaultTarget, services: Services, ledger: Ledger, display: Display, reports: Reports
-    ) -> None:
-        self._target = target
-        self._services = services
-        self._ledger = ledger
-        self._display = display
-        self._reports = reports
+    _target: FaultTarget
+    _services: Services
+    _ledger: Ledger
+    _display: Display
+    _reports: Reports
 
     async def play(self, faults: Sequence[Fault], is_over: Callable[[], bool]) -> None:
         loop = asyncio.get_running_loop()

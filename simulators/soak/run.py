@@ -7,7 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
@@ -70,30 +70,21 @@ async def soak(options: SoakOptions, display: Display, stop: Stop) -> SoakOutcom
     async with started(scenario, home, Overrides(delivery=options.delivery), display) as services:
         with Ledger(home / LEDGER_FILE, play.clock) as ledger:
             ledger.begin({"scenario": asdict(scenario), "seed": options.seed, "gateways": len(services.gateways)})
-            one = _Soak(options, scenario, services, ledger, display, stop)
-            return await one.run()
+            return await _Soak(options, scenario, services, ledger, display, stop.requested.is_set).run()
 
 
+@dataclass(slots=True)
 class _Soak:
     """A soak whose services run."""
 
-    def __init__(
-        self,
-        options: SoakOptions,
-        scenario: Scenario,
-        services: Services,
-        ledger: Ledger,
-        display: Display,
-        stop: Stop,
-    ) -> None:
-        self._options = options
-        self._scenario = scenario
-        self._services = services
-        self._ledger = ledger
-        self._display = display
-        self._is_stopped = stop.requested.is_set
-        self._reports = Reports()
-        self._checkpoints = 0
+    _options: SoakOptions
+    _scenario: Scenario
+    _services: Services
+    _ledger: Ledger
+    _display: Display
+    _is_stopped: Callable[[], bool]
+    _reports: Reports = field(default_factory=Reports)
+    _checkpoints: int = 0
 
     async def run(self) -> SoakOutcome:
         gauges = Gauges(self._services)
