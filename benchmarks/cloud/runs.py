@@ -49,6 +49,8 @@ _QUERY_SECONDS = 0.1
 """Time between queries of a group's offsets, which take a millisecond of CPU each, most of it the broker's."""
 STARTED = "contender=started"
 """The line of `spark.py` with which a contender's query has started."""
+FAILURES = (ServiceError, KafkaException, OSError, subprocess.CalledProcessError, ValueError)
+"""What fails one measurement alone: the others go on."""
 
 
 @dataclass(frozen=True, slots=True)
