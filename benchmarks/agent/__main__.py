@@ -8,11 +8,10 @@ from statistics import median
 from benchmarks import report
 from benchmarks.agent import memory, programs, rounds
 from benchmarks.agent.loads import Result
-from benchmarks.agent.memory import Memory
 from benchmarks.agent.rounds import Turns
 from benchmarks.report import Figure
 
-RATE, CPU, LATENCY, MEMORY, RATIO = "events/s", "us/event", "ms", "MB", "times"
+RATE, CPU, LATENCY, RATIO = "events/s", "us/event", "ms", "times"
 
 
 def main() -> None:
@@ -28,10 +27,9 @@ def main() -> None:
         compiled = programs.compiled()
         contestants = rounds.all_contenders(compiled)
         measured = rounds.run(contestants, options.rounds, options.seconds, folder)
-        held = memory.measure(compiled, options.minutes * 60, folder) if options.minutes else None
-    figures = [*_rows(measured), *_ratios(measured), *(() if held is None else _memory(held, options.minutes))]
+        held = memory.figures(compiled, options.minutes, folder) if options.minutes else []
     settings = {"rounds": options.rounds, "seconds": options.seconds, "minutes": options.minutes}
-    report.conclude("agent", figures, is_kept=not options.quick, **settings)
+    report.conclude("agent", [*_rows(measured), *_ratios(measured), *held], is_kept=not options.quick, **settings)
 
 
 def _rows(measured: Turns) -> Sequence[Figure]:
@@ -79,15 +77,6 @@ _P99S = {
     "CoAP, half the full rate": 25.0,
     "CoAP, 1,000/s beside 6,000 slow-path/s": 300.0,
 }
-IDLE_MB, LOADED_MB = 52.0, 72.0
-
-
-def _memory(held: Memory, minutes: float) -> Sequence[Figure]:
-    name = f"memory, {minutes:g} min at {held.per_second:,.0f} events/s"
-    return (
-        report.against("memory, idle", held.idle, MEMORY, IDLE_MB),
-        report.against(name, held.end, MEMORY, LOADED_MB, accepted=held.accepted),
-    )
 
 
 if __name__ == "__main__":

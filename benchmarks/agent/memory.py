@@ -5,31 +5,25 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks import report
 from benchmarks.agent import contenders, loads
 from benchmarks.agent.loads import ClientLoad
+from benchmarks.report import Figure
 from simulators.services.mosquitto import Mosquitto
 
 COAP_PER_SECOND = 900
 MQTT_PER_SECOND = 60
 PACK, PACKS_PER_SECOND = 10, 4
+IDLE_MB, LOADED_MB = 52.0, 72.0
+"""Goals, in megabytes of 10^6 bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Resident megabytes (10^6 bytes)."""
-
-    idle: float
-    end: float
-    accepted: int
-    per_second: float
-
-
-def measure(python: Path, seconds: float, folder: Path) -> Memory:
-    """Run the agent for some time at about 1,000 requests per second."""
+def figures(python: Path, minutes: float, folder: Path) -> list[Figure]:
+    """Run the agent for some time at about 1,000 requests per second; return its resident memory before and after."""
+    seconds = minutes * 60
     with (
         TemporaryDirectory(dir=folder) as name,
         Mosquitto(Path(name) / "broker") as broker,
@@ -51,7 +45,11 @@ def measure(python: Path, seconds: float, folder: Path) -> Memory:
         accepted = server.stored() - first
         end = server.resident_bytes()
         rate = accepted / (time.monotonic() - start)
-    return Memory(idle / 1e6, end / 1e6, accepted, rate)
+    name = f"memory, {minutes:g} min at {rate:,.0f} events/s"
+    return [
+        report.against("memory, idle", idle / 1e6, "MB", IDLE_MB),
+        report.against(name, end / 1e6, "MB", LOADED_MB, accepted=accepted),
+    ]
 
 
 def _every_second(seconds: float, work: Callable[[], None]) -> None:
