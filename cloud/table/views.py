@@ -30,8 +30,8 @@ SELECT gateway, max(appended) AS heard_at,
 # Each lane of a gateway has a store, which states its own backlog: the view shows that of the default lane.
 _STATES = "type IN ('gateway.started', 'gateway.checkpoint') AND lane IS NULL"
 _GROUPS = "GROUP BY gateway"
-_DIGITS = {"contract": 9, "new_events": 15, "written_bytes": 15, "count": 9, "correction_ms": 13}
-"""The digits of a number, at most: others, and texts, are null. So no cast fails, and no sum or product overflows."""
+_DIGITS = {9: ("contract", "count"), 13: ("correction_ms",), 15: ("new_events", "written_bytes", "first", "last")}
+"""The digits of numbers, at most: others, and texts, are null. So no cast fails, and no sum or product overflows."""
 # The order is that of the appends, since the clock of a gateway may be wrong.
 _SPARK = f"""
 SELECT gateway, heard_at, started_at, starts, gaps, last_gap_at, lost_events,
@@ -83,12 +83,6 @@ _CORRECTED = """
 """
 
 
-_SPARK_CREATE, _POSTGRES_CREATE = "CREATE OR REPLACE TEMPORARY VIEW", "CREATE TEMPORARY VIEW"
-_SPARK_FIELD, _POSTGRES_FIELD = "get_json_object(data, '$.{}')", "data::jsonb ->> '{}'"
-_SPARK_NUMBER = "CAST(nullif(regexp_extract({}, '^-?[0-9]{{1,{digits}}}$', 0), '') AS BIGINT)"
-_POSTGRES_NUMBER = "substring({} FROM '^-?[0-9]{{1,{digits}}}$')::bigint"
-
-
 def without(views: Sequence[str], retired: Sequence[str]) -> Sequence[str]:
     """Return the statements of the views, without these gateways in `gateways`; a gateway's name has no quotes."""
     if not retired:
@@ -97,39 +91,36 @@ def without(views: Sequence[str], retired: Sequence[str]) -> Sequence[str]:
     return *views[:-1], views[-1].replace(_GROUPS, f"WHERE gateway NOT IN ({names}) {_GROUPS}")
 
 
-def _corrected(field: str, number: str, corrected: str) -> str:
-    """Return the query, in the words of one database for a field of `data`, its number, and the corrected time."""
-    digits = {"first": 15, "last": 15, "correction_ms": 13}
-    fields = {name: number.format(field.format(name), digits=most) for name, most in digits.items()}
-    corrections = _CORRECTIONS.format(epoch=field.format("epoch"), **fields)
-    return _CORRECTED.format(corrected=corrected, corrections=corrections)
-
-
-def _fleet(create: str, field: str, number: str, gateways: str) -> tuple[str, str]:
-    """Return the statements, in the words of one database for a field of `data` and a number of so many digits."""
-    fields = {name: field.format(name) for name in ("version", "settings_hash", "reason", "lane")}
-    fields |= {name: number.format(field.format(name), digits=digits) for name, digits in _DIGITS.items()}
-    return f"{create} gateway_events AS{_GATEWAY_EVENTS.format(**fields)}", f"{create} gateways AS{gateways}"
+def _views(create: str, field: str, number: str, readings: str, corrected: str, gateways: str) -> tuple[str, ...]:
+    """Return the statements in one database's words for a field of `data`, a number of so many digits, and others."""
+    fields = {name: field.format(name) for name in ("epoch", "version", "settings_hash", "reason", "lane")}
+    for digits, names in _DIGITS.items():
+        fields |= {name: number.format(field.format(name), digits=digits) for name in names}
+    corrections = _CORRECTIONS.format(**fields)
+    return (
+        f"{create} readings AS{readings}",
+        f"{create} events_corrected AS{_CORRECTED.format(corrected=corrected, corrections=corrections)}",
+        f"{create} gateway_events AS{_GATEWAY_EVENTS.format(**fields)}",
+        f"{create} gateways AS{gateways}",
+    )
 
 
 # The values of readings stay text, as exact as the sensor has sent them; numbers are cast by the query.
-SPARK_VIEWS = (
-    f"""
-    {_SPARK_CREATE} readings AS
-    {_READINGS.format(unit="from_json(e.units, 'MAP<STRING, STRING>')[one.name]")}
-    FROM events e LATERAL VIEW explode(from_json(e.data, 'MAP<STRING, STRING>')) one AS name, value
-    """,
-    f"{_SPARK_CREATE} events_corrected AS"
-    + _corrected(_SPARK_FIELD, _SPARK_NUMBER, "timestamp_millis(unix_millis(e.received) + c.correction_ms)"),
-    *_fleet(_SPARK_CREATE, _SPARK_FIELD, _SPARK_NUMBER, _SPARK),
+SPARK_VIEWS = _views(
+    create="CREATE OR REPLACE TEMPORARY VIEW",
+    field="get_json_object(data, '$.{}')",
+    number="CAST(nullif(regexp_extract({}, '^-?[0-9]{{1,{digits}}}$', 0), '') AS BIGINT)",
+    readings=_READINGS.format(unit="from_json(e.units, 'MAP<STRING, STRING>')[one.name]")
+    + "FROM events e LATERAL VIEW explode(from_json(e.data, 'MAP<STRING, STRING>')) one AS name, value",
+    corrected="timestamp_millis(unix_millis(e.received) + c.correction_ms)",
+    gateways=_SPARK,
 )
-POSTGRES_VIEWS = (
-    f"""
-    {_POSTGRES_CREATE} readings AS
-    {_READINGS.format(unit="e.units::jsonb ->> one.name")}
-    FROM events e CROSS JOIN LATERAL jsonb_each_text(e.data::jsonb) AS one(name, value)
-    """,
-    f"{_POSTGRES_CREATE} events_corrected AS"
-    + _corrected(_POSTGRES_FIELD, _POSTGRES_NUMBER, "e.received + c.correction_ms * INTERVAL '1 millisecond'"),
-    *_fleet(_POSTGRES_CREATE, _POSTGRES_FIELD, _POSTGRES_NUMBER, _POSTGRES),
+POSTGRES_VIEWS = _views(
+    create="CREATE TEMPORARY VIEW",
+    field="data::jsonb ->> '{}'",
+    number="substring({} FROM '^-?[0-9]{{1,{digits}}}$')::bigint",
+    readings=_READINGS.format(unit="e.units::jsonb ->> one.name")
+    + "FROM events e CROSS JOIN LATERAL jsonb_each_text(e.data::jsonb) AS one(name, value)",
+    corrected="e.received + c.correction_ms * INTERVAL '1 millisecond'",
+    gateways=_POSTGRES,
 )
