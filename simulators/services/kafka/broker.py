@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
@@ -28,7 +27,6 @@ START_ATTEMPTS_MAX = 3
 FORMAT_SECONDS_MAX = 120.0
 ADMIN_SECONDS_MAX = 120.0
 
-logger = logging.getLogger(__name__)
 _LOGGING = """\
 status = error
 appender.console.type = Console
@@ -106,7 +104,6 @@ class Broker(ProcessService):
         else:
             self._start_first()
             self._has_started = True
-        logger.info("kafka=ready bootstrap_servers=%s pid=%d", self.bootstrap_servers, self.process.pid)
 
     def create_topics(self, *names: str, partitions: int = topics.PARTITIONS) -> None:
         """Create the topics with the settings that the guarantees need; leave existing ones unchanged."""
