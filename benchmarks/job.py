@@ -104,12 +104,13 @@ def _watch(bench: Bench, process: Process, seconds: int) -> list[float]:
             sent += 1
         producer.poll(0.01)
         now = time.time()
-        for one in committed(reader, places):
-            for offset in range(reached[one.partition], max(reached[one.partition], one.offset)):
-                moment = appended.pop((one.partition, offset), None)
+        for place in committed(reader, places):
+            end = max(reached[place.partition], place.offset)
+            for offset in range(reached[place.partition], end):
+                moment = appended.pop((place.partition, offset), None)
                 if moment is not None and moment > started + seconds * WARM_UP_SHARE:
                     ages.append(now - moment)
-            reached[one.partition] = max(reached[one.partition], one.offset)
+            reached[place.partition] = end
     producer.flush(30)
     reader.close()
     if (receipted := sum(reached.values()) - first) < total:  # the oldest ones would be missing from the ages
