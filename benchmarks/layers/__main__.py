@@ -14,7 +14,6 @@ from rich.table import Table
 from benchmarks import report
 from simulators.display import Display
 from simulators.run.options import RunOptions
-from simulators.run.play import Stop
 from simulators.run.run import run
 from simulators.run.services import Overrides
 from simulators.scenario import find
@@ -58,7 +57,7 @@ def main() -> int:
         console.rule(f"{variant.name}, {variant.description}")
         options = RunOptions(find(SCENARIO), SEED, home / variant.name, overrides=variant.overrides)
         with Display(console) as display:
-            verdict = asyncio.run(run(options, display, Stop()))
+            verdict = asyncio.run(run(options, display, asyncio.Event()))
         counts = {name: getattr(verdict, name) or 0 for name in FIGURES}
         table.add_row(variant.name, *(f"{count:,}" for count in counts.values()))
         outcomes.append({"variant": variant.name, "description": variant.description, **counts})

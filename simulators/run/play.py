@@ -66,7 +66,7 @@ async def sensors(
     seed: int,
     ledger: Ledger,
     targets: Targets,
-    stop: Stop,
+    stop: asyncio.Event,
     number: int = 0,
     reports: Reports | None = None,
 ) -> None:
@@ -77,7 +77,7 @@ async def sensors(
     """
 
     def is_over(moment: float) -> bool:
-        return stop.requested.is_set() or (moment >= scenario.seconds and (reports is None or reports.suffice.is_set()))
+        return stop.is_set() or (moment >= scenario.seconds and (reports is None or reports.suffice.is_set()))
 
     field = Field(
         ledger=ledger,
@@ -90,7 +90,7 @@ async def sensors(
         may_report=None if reports is None else reports.enabled,
     )
     playing = asyncio.ensure_future(fleet.play(scenario.fleets, field))
-    stopping = asyncio.ensure_future(stop.requested.wait())
+    stopping = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait((playing, stopping), timeout=scenario.seconds, return_when=asyncio.FIRST_COMPLETED)
         if reports is not None:
@@ -165,30 +165,22 @@ class Reports:
                 self.enabled.set()
 
 
-class Stop:
-    """A request to end a run early, without new events and without waiting for outstanding ones."""
+def stop_on_signals(display: Display) -> asyncio.Event:
+    """Return an event that the first Ctrl-C sets; the second one and SIGTERM cancel the current task.
 
-    def __init__(self) -> None:
-        self.requested = asyncio.Event()
-
-    def __call__(self) -> None:
-        """Request the end."""
-        self.requested.set()
-
-
-def stop_on_signals(display: Display) -> Stop:
-    """Return a Stop that the first Ctrl-C requests; the second one and SIGTERM cancel the current task."""
-    stop = Stop()
+    It requests the end of a run, without new events and without waiting for outstanding ones.
+    """
+    stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
 
     def interrupted() -> None:
-        if stop.requested.is_set():
+        if stop.is_set():
             task.cancel()
         else:
             display.fact("interrupted: judging the run so far; press again to end at once")
-            stop()
+            stop.set()
 
     loop.add_signal_handler(signal.SIGINT, interrupted)
     loop.add_signal_handler(signal.SIGTERM, task.cancel)

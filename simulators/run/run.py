@@ -30,7 +30,7 @@ from simulators.report.command import ARRIVALS_FILE, REPORT_FILE, VERDICT_FILE
 from simulators.run import faults, play
 from simulators.run.gateway import GatewayStatus
 from simulators.run.options import RunOptions
-from simulators.run.play import Reports, Stop
+from simulators.run.play import Reports
 from simulators.run.services import Services, empty_folder, started
 from simulators.run.supervisor import supervised
 from simulators.run.waiting import wait_for_job, wait_for_receipts, wait_for_table
@@ -42,7 +42,7 @@ POLL_SECONDS = 0.5
 T = TypeVar("T")
 
 
-async def run(options: RunOptions, display: Display, stop: Stop) -> Verdict:
+async def run(options: RunOptions, display: Display, stop: asyncio.Event) -> Verdict:
     """Play one run in its folder, which keeps ledger and verdict.
 
     Raise RunError or ServiceError where there is no verdict.
@@ -59,7 +59,7 @@ async def run(options: RunOptions, display: Display, stop: Stop) -> Verdict:
     return verdict
 
 
-async def _run_remote(options: RunOptions, home: Path, display: Display, stop: Stop) -> Verdict:
+async def _run_remote(options: RunOptions, home: Path, display: Display, stop: asyncio.Event) -> Verdict:
     """Test a remote gateway, of which only the answers to sensors and the sink are visible."""
     coap = options.targets.get("coap")
     http = options.targets.get("http")
@@ -93,12 +93,12 @@ async def _run_remote(options: RunOptions, home: Path, display: Display, stop: S
             await play.sensors(options.scenario, options.seed, ledger, targets, stop, number)
             watching.cancel()
         _end(ledger, stop)
-    stands = await wait_for_rows(options.ledger_file, options.sink, display, stop.requested.is_set)
+    stands = await wait_for_rows(options.ledger_file, options.sink, display, stop.is_set)
     display.phase("comparing the evidence with the ledger")
     return await asyncio.to_thread(judge_remote_run, options.ledger_file, options.sink, arriving=not stands)
 
 
-async def _run_local(options: RunOptions, home: Path, display: Display, stop: Stop) -> Verdict:
+async def _run_local(options: RunOptions, home: Path, display: Display, stop: asyncio.Event) -> Verdict:
     """Test all services on this machine, with faults."""
     scenario = options.scenario
     async with started(scenario, home, options.overrides, display) as services:
@@ -107,8 +107,8 @@ async def _run_local(options: RunOptions, home: Path, display: Display, stop: St
             # A job that Kafka has not answered for long ends, and its unit starts it again.
             async with supervised(services, {"job"}, ledger, display):
                 await watched(services, _play_local(options, services, ledger, display, stop))
-                await watched(services, wait_for_job(services, stop))
-                statuses = await watched(services, wait_for_receipts(services.gateways, display, stop))
+                await watched(services, wait_for_job(services, stop.is_set))
+                statuses = await watched(services, wait_for_receipts(services.gateways, display, stop.is_set))
                 names = ("accepted", "duplicates")
                 ledger.sample({name: sum(getattr(one, name) for one in statuses) for name in names})
                 await watched(services, faults.note_receipts_ahead(services, ledger, display))
@@ -121,7 +121,9 @@ async def _run_local(options: RunOptions, home: Path, display: Display, stop: St
         return await asyncio.to_thread(judge_local, options.ledger_file, home, services, statuses)
 
 
-async def _play_local(options: RunOptions, services: Services, ledger: Ledger, display: Display, stop: Stop) -> None:
+async def _play_local(
+    options: RunOptions, services: Services, ledger: Ledger, display: Display, stop: asyncio.Event
+) -> None:
     scenario = options.scenario
     first = services.gateways[0]
     coap = [gateway.address for gateway in services.gateways]
@@ -140,7 +142,7 @@ async def _play_local(options: RunOptions, services: Services, ledger: Ledger, d
 
         happening = tasks.create_task(happen())
         await play.sensors(scenario, options.seed, ledger, targets, stop, reports=reports)
-        if not stop.requested.is_set():
+        if not stop.is_set():
             await happening
         happening.cancel()
         watching.cancel()
@@ -196,8 +198,8 @@ def _begin(options: RunOptions, ledger: Ledger, more: Mapping[str, object]) -> N
     )
 
 
-def _end(ledger: Ledger, stop: Stop) -> None:
-    if not stop.requested.is_set():
+def _end(ledger: Ledger, stop: asyncio.Event) -> None:
+    if not stop.is_set():
         ledger.end()
 
 

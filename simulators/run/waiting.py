@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from simulators.display import Display
@@ -12,7 +12,6 @@ from simulators.evidence.receipts import behind
 from simulators.judge.remote import REAL_CLOCK, Clock
 from simulators.run.gateway import GatewayStatus
 from simulators.run.job import START_SECONDS_MAX
-from simulators.run.play import Stop
 from simulators.run.services import Services
 
 POLL_SECONDS = 0.5
@@ -28,13 +27,13 @@ class HasStatus(Protocol):
         """Return the status of the store."""
 
 
-async def wait_for_job(services: Services, stop: Stop | None = None, clock: Clock = REAL_CLOCK) -> None:
+async def wait_for_job(services: Services, is_stopped: Callable[[], bool], clock: Clock = REAL_CLOCK) -> None:
     """Wait until the job reads the topic, also while a supervisor starts it: until then no event is missing.
 
     Raise RunError where it does not read within START_SECONDS_MAX.
     """
     job, deadline = services.job, clock.now() + START_SECONDS_MAX
-    while not (job.process.alive and job.reads) and not (stop is not None and stop.requested.is_set()):
+    while not (job.process.alive and job.reads) and not is_stopped():
         if clock.now() > deadline:
             raise RunError(f"job: does not read within {START_SECONDS_MAX:g} s; {job.process.log_tail()}")
         await clock.sleep(POLL_SECONDS)
@@ -43,7 +42,7 @@ async def wait_for_job(services: Services, stop: Stop | None = None, clock: Cloc
 async def wait_for_receipts(
     gateways: Sequence[HasStatus],
     display: Display,
-    stop: Stop | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
     clock: Clock = REAL_CLOCK,
     standstill_seconds_max: float = STANDSTILL_SECONDS_MAX,
 ) -> Sequence[GatewayStatus]:
@@ -57,7 +56,7 @@ async def wait_for_receipts(
         display.count(accepted - outbox, accepted, f"{outbox:,} events without a receipt")
         if outbox != latest:
             latest, moved = outbox, clock.now()
-        limit = INTERRUPTED_SECONDS_MAX if stop is not None and stop.requested.is_set() else standstill_seconds_max
+        limit = INTERRUPTED_SECONDS_MAX if is_stopped() else standstill_seconds_max
         if outbox == 0 or clock.now() - moved > limit:
             return statuses
         await clock.sleep(POLL_SECONDS)

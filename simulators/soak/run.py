@@ -19,7 +19,7 @@ from simulators.errors import RunError
 from simulators.ledger import Happened, Ledger
 from simulators.oracle.verdict import Verdict
 from simulators.run import faults, play
-from simulators.run.play import Reports, Stop
+from simulators.run.play import Reports
 from simulators.run.run import judge_local
 from simulators.run.services import Overrides, Services, empty_folder, started
 from simulators.run.supervisor import SelfEnd, supervised
@@ -58,7 +58,7 @@ class SoakOutcome:
     samples: Sequence[Sample]
 
 
-async def soak(options: SoakOptions, display: Display, stop: Stop) -> SoakOutcome:
+async def soak(options: SoakOptions, display: Display, stop: asyncio.Event) -> SoakOutcome:
     """Run one soak in its folder; a stop ends it early, with a verdict. Raise RunError where there is none.
 
     It ends at the first checkpoint that finds a fault.
@@ -70,7 +70,7 @@ async def soak(options: SoakOptions, display: Display, stop: Stop) -> SoakOutcom
     async with started(scenario, home, Overrides(delivery=options.delivery), display) as services:
         with Ledger(home / LEDGER_FILE, play.clock) as ledger:
             ledger.begin({"scenario": asdict(scenario), "seed": options.seed, "gateways": len(services.gateways)})
-            return await _Soak(options, scenario, services, ledger, display, stop.requested.is_set).run()
+            return await _Soak(options, scenario, services, ledger, display, stop.is_set).run()
 
 
 @dataclass(slots=True)

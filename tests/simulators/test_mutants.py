@@ -12,7 +12,6 @@ from simulators.display import Display
 from simulators.oracle.verdict import Verdict
 from simulators.payloads import KnownBy
 from simulators.run.options import RunOptions
-from simulators.run.play import Stop
 from simulators.run.run import run
 from simulators.run.services import Overrides
 from simulators.scenario import Fault, FaultKind, FaultTarget, FleetPlan, LinkPlan, Scenario, SensorKind
@@ -51,7 +50,7 @@ def _judged(folder: Path, faults: tuple[Fault, ...], overrides: Overrides) -> Ve
         faults=faults,
     )
     options = RunOptions(scenario, seed=7, folder=folder, overrides=overrides)
-    verdict = asyncio.run(run(options, Display(Console()), Stop()))
+    verdict = asyncio.run(run(options, Display(Console()), asyncio.Event()))
     print(verdict)
     return verdict
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from simulators.display import Display
 from simulators.judge.remote import Clock
 from simulators.ledger import Ledger, Reported, read
 from simulators.run.gateway import GatewayStatus
-from simulators.run.play import Reports, Stop, clock, sensors
+from simulators.run.play import Reports, clock, sensors
 from simulators.run.waiting import INTERRUPTED_SECONDS_MAX, STANDSTILL_SECONDS_MAX, wait_for_receipts
 from simulators.scenario import FleetPlan, Scenario, SensorKind
 from simulators.sensors.field import Targets
@@ -32,7 +32,7 @@ async def reporting(folder: Path, reports: Reports) -> AsyncIterator[Ledger]:
     with Ledger(folder / "ledger.jsonl", clock) as ledger:
         async with minimal_gateway() as gateway, asyncio.timeout(60):
             playing = asyncio.ensure_future(
-                sensors(SCENARIO, 1, ledger, Targets(coap=gateway.address), Stop(), reports=reports)
+                sensors(SCENARIO, 1, ledger, Targets(coap=gateway.address), asyncio.Event(), reports=reports)
             )
             yield ledger
             assert not playing.done()
@@ -69,7 +69,7 @@ async def test_while_reports_pause_none_begins_and_what_was_due_follows(tmp_path
 async def test_sensors_report_no_longer_than_the_scenario_where_no_fault_is_left(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.jsonl", clock) as ledger:
         async with minimal_gateway() as gateway, asyncio.timeout(60):
-            await sensors(SCENARIO, 1, ledger, Targets(coap=gateway.address), Stop())
+            await sensors(SCENARIO, 1, ledger, Targets(coap=gateway.address), asyncio.Event())
     assert 0 < ledger.counts.events < 100
 
 
@@ -91,10 +91,10 @@ class SlowPath:
     async def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    async def wait(self, stop: Stop | None = None) -> int:
+    async def wait(self, is_stopped: Callable[[], bool] = lambda: False) -> int:
         clock = Clock(lambda: self.now, self.sleep)
         display = Display(Console(file=io.StringIO()))
-        (status,) = await wait_for_receipts([self], display, stop, clock)
+        (status,) = await wait_for_receipts([self], display, is_stopped, clock)
         return status.outbox
 
 
@@ -112,8 +112,6 @@ async def test_receipts_that_come_no_more_are_missing() -> None:
 
 
 async def test_who_interrupts_waits_shorter() -> None:
-    stop = Stop()
-    stop()
     path = SlowPath(seconds_each=1, stays=3)
-    assert await path.wait(stop) == 3
+    assert await path.wait(lambda: True) == 3
     assert path.now < EVENTS + INTERRUPTED_SECONDS_MAX + 5

@@ -10,7 +10,6 @@ from rich.console import Console
 
 from simulators.display import Display
 from simulators.run.options import RunOptions
-from simulators.run.play import Stop
 from simulators.run.run import run
 from simulators.scenario import find, shipped
 
@@ -25,6 +24,8 @@ ELSEWHERE = {"layers"}
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("name", sorted(shipped().keys() - ELSEWHERE))
 def test_nothing_is_lost_or_doubled(name: str, tmp_path: Path) -> None:
-    verdict = asyncio.run(run(RunOptions(find(name), seed=7, folder=tmp_path / "run"), Display(Console()), Stop()))
+    verdict = asyncio.run(
+        run(RunOptions(find(name), seed=7, folder=tmp_path / "run"), Display(Console()), asyncio.Event())
+    )
     print(verdict)
     assert verdict.faults == {}

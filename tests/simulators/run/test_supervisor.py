@@ -90,7 +90,7 @@ async def test_a_job_that_ended_is_awaited_until_it_has_been_started_again_and_r
     display = Display(Console(file=io.StringIO()))
     with Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger:
         async with asyncio.timeout(SECONDS_MAX), supervised(services, {"job"}, ledger, display) as supervising:
-            await wait_for_job(services)
+            await wait_for_job(services, lambda: False)
     assert process.alive
     assert len(supervising.ends) == 1
 
@@ -103,7 +103,7 @@ async def test_a_job_that_never_reads_is_not_awaited_for_ever(services: Services
         await asyncio.sleep(0)
 
     with pytest.raises(RunError, match="does not read"):
-        await wait_for_job(services, clock=Clock(lambda: float(next(times)), pass_over))
+        await wait_for_job(services, lambda: False, Clock(lambda: float(next(times)), pass_over))
 
 
 FAILS_AT_ITS_END = "trap 'echo the reason; exit 3' TERM; echo runs; while :; do sleep 0.02; done"
