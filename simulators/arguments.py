@@ -25,14 +25,9 @@ def make_parser(program: str, description: str, examples: str) -> argparse.Argum
 
 def add_seed(parser: argparse.ArgumentParser) -> None:
     """Add --seed."""
-    parser.add_argument(
-        "--seed", type=natural, metavar="N", help="seed of all randomness (default: a random one, printed)"
-    )
-
-
-def seed_of(given: argparse.Namespace) -> int:
-    """Return the seed from the arguments, or else a random one."""
-    return SystemRandom().randrange(SEED_END) if given.seed is None else given.seed
+    chance = SystemRandom().randrange(SEED_END)
+    text = "seed of all randomness (default: a random one, printed)"
+    parser.add_argument("--seed", type=natural, default=chance, metavar="N", help=text)
 
 
 def add_ledger(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 
-from simulators.arguments import add_seed, make_parser, natural, positive, seed_of
+from simulators.arguments import add_seed, make_parser, natural, positive
 from simulators.payloads import SENSORS_MAX, KnownBy
 from simulators.run.command import conduct
 from simulators.run.options import RunOptions
@@ -81,8 +81,8 @@ def parse(arguments: Sequence[str], program: str) -> RunOptions:
     add("--folder", type=Path, default=folder, metavar="PATH", help="emptied first (default: %(default)s)")
     given = parser.parse_args(arguments)
     sensors, events = _fleet(given.sensors, given.events, parser)
-    seed = seed_of(given)
-    return RunOptions(scenario(seed, sensors, events, given.kills, given.minutes * 60.0), seed, given.folder)
+    plan = scenario(given.seed, sensors, events, given.kills, given.minutes * 60.0)
+    return RunOptions(plan, given.seed, given.folder)
 
 
 def _fleet(sensors: int | None, events: int | None, parser: argparse.ArgumentParser) -> tuple[int, int]:

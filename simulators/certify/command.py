@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from simulators.arguments import USAGE, add_seed, make_parser, natural, positive, seconds, seed_of
+from simulators.arguments import USAGE, add_seed, make_parser, natural, positive, seconds
 from simulators.certify.members import CommandError, check_command
 from simulators.certify.result import FORMS, AbsentError, Result, ResultError
 from simulators.certify.stage import Plan, Stage, StandstillError
@@ -110,7 +110,7 @@ def parse(arguments: Sequence[str], program: str) -> Plan:
         events=given.events,
         wait_seconds=given.wait,
         folder=given.folder.absolute(),
-        seed=seed_of(given),
+        seed=given.seed,
         in_json=given.json,
     )
 

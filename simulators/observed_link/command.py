@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from rich.console import Console
 from rich.table import Table
 
-from simulators.arguments import add_seed, make_parser, positive, seed_of
+from simulators.arguments import add_seed, make_parser, positive
 from simulators.errors import SimulatorError
 from simulators.link.faults import link_profile
 from simulators.link.udp import Link, Target
@@ -73,7 +73,6 @@ def _parse(arguments: Sequence[str], program: str) -> argparse.Namespace:
             given.link = find(given.scenario).link
     except (ValueError, TomlError) as error:
         parser.error(str(error))
-    given.seed = seed_of(given)
     return given
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from simulators.arguments import LEDGER_FILE, add_seed, make_parser, seed_of
+from simulators.arguments import LEDGER_FILE, add_seed, make_parser
 from simulators.judge.sink import Sink, add_arguments, read_sink
 from simulators.run.services import Overrides
 from simulators.scenario import Scenario, find
@@ -68,7 +68,7 @@ def parse(arguments: Sequence[str], program: str) -> RunOptions:
         _check_targets(parser, scenario, targets)
     return RunOptions(
         scenario=scenario,
-        seed=seed_of(given),
+        seed=given.seed,
         folder=given.folder or Path("build/field") / scenario.name,
         local=given.local,
         targets=targets,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from simulators.arguments import add_seed, make_parser, positive, seconds, seed_of
+from simulators.arguments import add_seed, make_parser, positive, seconds
 from simulators.payloads import KnownBy, PayloadFormat
 from simulators.scenario import (
     Fault,
@@ -161,13 +161,13 @@ class SoakOptions:
 
     seed: int
     hours: float
-    events_per_second: int = 80
-    checkpoint_minutes: float = 15.0
-    delivery: str = DELIVERIES[0]
-    lanes: bool = False
+    events_per_second: int
+    checkpoint_minutes: float
+    delivery: str
+    lanes: bool
     """Whether the gateway has a second lane, for a quarter of the devices."""
-    folder: Path = Path("build/soak")
-    keep: Path | None = None
+    folder: Path
+    keep: Path | None
     """The file to which the result is added."""
 
     @property
@@ -192,32 +192,23 @@ def parse(arguments: Sequence[str], program: str) -> SoakOptions:
         ),
         _EXAMPLES,
     )
-    defaults = SoakOptions(seed=0, hours=0)
     add = parser.add_argument
     add("--hours", type=seconds, required=True, metavar="N", help="how long the sensors report, such as 0.5")
     add_seed(parser)
-    add("--rate", type=positive, default=defaults.events_per_second, metavar="N", help="events/s (%(default)s)")
+    add("--rate", dest="events_per_second", type=positive, default=80, metavar="N", help="events/s (%(default)s)")
     add(
         "--checkpoint",
+        dest="checkpoint_minutes",
         type=seconds,
-        default=defaults.checkpoint_minutes,
+        default=15.0,
         metavar="MINUTES",
         help="time between two checkpoints (%(default)g)",
     )
-    add("--delivery", choices=DELIVERIES, default=defaults.delivery, help="the gateway's delivery mode (%(default)s)")
+    add("--delivery", choices=DELIVERIES, default=DELIVERIES[0], help="the gateway's delivery mode (%(default)s)")
     add("--lanes", action="store_true", help="a second lane, for a quarter of the devices")
-    add("--folder", type=Path, default=defaults.folder, metavar="PATH", help="emptied first (%(default)s)")
+    add("--folder", type=Path, default=Path("build/soak"), metavar="PATH", help="emptied first (%(default)s)")
     add("--keep", type=Path, metavar="FILE", help="add the result to this file, and update the page beside it")
     given = parser.parse_args(arguments)
-    if not given.hours or not given.checkpoint:
+    if not given.hours or not given.checkpoint_minutes:
         parser.error("--hours and --checkpoint: expected more than 0")
-    return SoakOptions(
-        seed_of(given),
-        given.hours,
-        given.rate,
-        given.checkpoint,
-        given.delivery,
-        given.lanes,
-        given.folder,
-        given.keep,
-    )
+    return SoakOptions(**vars(given))
