@@ -55,15 +55,17 @@ async def play(plans: Sequence[FleetPlan], field: Field) -> None:
                 runs.append(NETWORKS[plan.kind](field, plan, number).run)
                 continue
             for place in range(plan.sensors):
+                waits, moments = (field.random(f"sensor {index} {what}") for what in ("waits", "moments"))
                 if plan.kind is SensorKind.HTTP:
-                    runs.append(_relay(field, plan, index, place))
+                    generators = [_generator(field, plan, index + of, place) for of in range(RELAYED)]
+                    runs.append(partial(Relay(field, generators, plan, waits).run, moments))
                     index += RELAYED
                 else:
-                    sensor = _coap_sensor(field, plan, index, place)
+                    sensor = _COAP[plan.kind](field, _generator(field, plan, index, place), plan, waits)
                     opened.append(sensor)
                     assert field.targets.coap is not None
                     field.targets.register_peer(await sensor.endpoint.open(field.targets.coap), index)
-                    runs.append(partial(sensor.run, field.random(f"sensor {index} moments")))
+                    runs.append(partial(sensor.run, moments))
                     index += 1
         field.start()
         async with asyncio.TaskGroup() as tasks:
@@ -83,16 +85,6 @@ def allow_files(sockets: int) -> None:
         if reachable < sockets + FILES_BESIDE:
             raise FleetError(f"{sockets} sensors need {needed} open files, and {hard} are allowed: ulimit -n {needed}")
         resource.setrlimit(resource.RLIMIT_NOFILE, (reachable, hard))
-
-
-def _coap_sensor(field: Field, plan: FleetPlan, index: int, place: int) -> CoapSensor:
-    return _COAP[plan.kind](field, _generator(field, plan, index, place), plan, field.random(f"sensor {index} waits"))
-
-
-def _relay(field: Field, plan: FleetPlan, index: int, place: int) -> Run:
-    generators = [_generator(field, plan, index + of, place) for of in range(RELAYED)]
-    relay = Relay(field, generators, plan, field.random(f"sensor {index} waits"))
-    return partial(relay.run, field.random(f"sensor {index} moments"))
 
 
 def _generator(field: Field, plan: FleetPlan, index: int, place: int) -> PayloadGenerator:

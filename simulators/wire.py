@@ -37,7 +37,8 @@ class Request:
         return [Block(self, number, size, number + 1 < count) for number in range(count)]
 
     def _built(self, message_id: int, token: bytes, kind: int, payload: bytes, block1: bytes | None) -> bytes:
-        options = [(_URI_PATH, b"events"), (_CONTENT_FORMAT, _shortest(self.content_format))]
+        form = self.content_format.to_bytes(_bytes_of(self.content_format), "big")
+        options = [(_URI_PATH, b"events"), (_CONTENT_FORMAT, form)]
         options += [(_URI_QUERY, word.encode()) for word in self.query]
         options += [(_BLOCK1, block1)] if block1 else []
         head = bytes((_VERSION | kind << 4 | len(token), POST)) + message_id.to_bytes(2, "big") + token
@@ -117,10 +118,6 @@ def _nibble(number: int) -> tuple[int, bytes]:
     if number < 269:
         return 13, bytes((number - 13,))
     return 14, (number - 269).to_bytes(2, "big")
-
-
-def _shortest(number: int) -> bytes:
-    return number.to_bytes(_bytes_of(number), "big")
 
 
 def _bytes_of(number: int) -> int:

@@ -138,7 +138,7 @@ def compiled() -> Path:
         print("bench-agent: compiling the agent (once for these sources, some minutes)", flush=True)
         _install(_wheel(place), place / "environment", python)
         (place / "built").touch()
-    packages = _packages(place / "environment")
+    packages = next((place / "environment").glob("lib/python3*/site-packages"))
     # Last in the path, so that benchmarks and simulators are found here, and the agent where it is compiled.
     (packages / "zz-checkout.pth").write_text(f"{ROOT}\n")
     if Path(sys.prefix) != python.parent.parent:
@@ -185,7 +185,3 @@ def _install(wheel: Path, environment: Path, python: Path) -> None:
     venv.create(environment, clear=True, symlinks=True)
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", "--no-index"]
     subprocess.run([*pip, str(wheel)], check=True)
-
-
-def _packages(environment: Path) -> Path:
-    return next(environment.glob("lib/python3*/site-packages"))

@@ -85,7 +85,8 @@ class BatchWriter:
             raise RenewedError("the file of gateways has changed")
         planned = self._checkpoint.planned(batch)
         planned = replace(planned, starts=offsets.complete_starts(planned.starts, planned.ends))
-        logger.info("batch=%d stage=planned offsets=%d", batch, _offset_count(planned))
+        count = sum(end - planned.starts[partition] for partition, end in planned.ends.items())
+        logger.info("batch=%d stage=planned offsets=%d", batch, count)
         check_clock(planned)
         self._log.check_settings()  # at the job's start the topic may have been empty
         overlap = offsets.compare(planned.starts, planned.ends, self._last)
@@ -173,7 +174,3 @@ def consume(survivors: DataFrame, horizon: Horizon) -> int | None:
     """Evaluate the batch only for its effect on the state, and return the value for `Written.ahead`."""
     ahead: int | None = survivors.agg(latest_ahead(horizon)).collect()[0][0]
     return ahead
-
-
-def _offset_count(planned: PlannedBatch) -> int:
-    return sum(end - planned.starts[partition] for partition, end in planned.ends.items())

@@ -78,13 +78,13 @@ class EvidenceDatabase:
 
     def add_rows(self, rows: Iterable[Row]) -> None:
         """Add the rows of the table."""
-        self._insert("row", 11, map(_row_entry, rows))
+        self._insert("row", 11, (_placed(row, 0) for row in rows))
 
     def add_records(self, records: Iterable[Row]) -> None:
         """Add the records of the topic; of the gateways' own events only the declared gaps are kept."""
         self.has_records = True
         gaps: list[tuple[object, ...]] = []
-        self._insert("record", 11, map(_record_entry, _of_sensors(records, gaps)))
+        self._insert("record", 11, (_placed(row, form(row)) for row in _of_sensors(records, gaps)))
         self._insert("gap", 3, gaps)
 
     def add_topic_as_rows(self, records: Iterable[Row], cut: Collection[int] = ()) -> None:
@@ -208,15 +208,7 @@ def _declared(data: Value) -> list[tuple[object, ...]]:
     return [tuple(label) for label in labels if isinstance(label, list)] if isinstance(labels, list) else []
 
 
-def _row_entry(row: Row) -> tuple[object, ...]:
-    content = statement(row)
-    return (digest(content), content, row.device, *_place(row), 0)
-
-
-def _record_entry(row: Row) -> tuple[object, ...]:
-    content = statement(row)
-    return (digest(content), content, form(row), row.device, *_place(row))
-
-
-def _place(row: Row) -> tuple[object, ...]:
-    return (row.gateway, row.epoch, row.sequence, row.partition, row.offset, row.fingerprint, row.at)
+def _placed(row: Row, last: int) -> tuple[object, ...]:
+    """Return the entry of a row or record; the last column is that in which their tables differ."""
+    place = (row.device, row.gateway, row.epoch, row.sequence, row.partition, row.offset, row.fingerprint, row.at)
+    return (digest(content := statement(row)), content, *place, last)

@@ -35,7 +35,6 @@ CREATE TABLE row (  -- rows of the table, where ids are text
 CREATE TABLE record (  -- records of the topic
     statement BLOB NOT NULL,
     content BLOB NOT NULL,
-    form INTEGER NOT NULL,
     device TEXT NOT NULL,
     gateway TEXT,
     epoch TEXT NOT NULL,
@@ -43,7 +42,8 @@ CREATE TABLE record (  -- records of the topic
     partition INTEGER NOT NULL,
     "offset" INTEGER NOT NULL,
     fingerprint TEXT,
-    at INTEGER NOT NULL
+    at INTEGER NOT NULL,
+    form INTEGER NOT NULL
 );
 CREATE TABLE gap (  -- labels that a gateway has declared as given up
     epoch TEXT NOT NULL,

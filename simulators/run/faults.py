@@ -100,7 +100,7 @@ class _FaultPlayer:
                 self._gateway.set_clock(fault.by_seconds)
                 self._record(f"clock {fault.by_seconds:+.0f} s")
             case FaultKind.BACKUP:
-                await self._take_down("copied", lambda: self._stop_and(self._gateway.back_up), 0.0)
+                await self._take_down("copied", self._gateway.back_up, 0.0)
             case FaultKind.RESTORE:
                 await self._restore()
 
@@ -145,10 +145,6 @@ class _FaultPlayer:
                 if job.in_a_batch:
                     return
             await asyncio.sleep(POLL_SECONDS)
-
-    def _stop_and(self, act: Callable[[], None]) -> None:
-        self._service.stop()
-        act()
 
     async def _restore(self) -> None:
         """Replace the card by its copy once Kafka has all of its events, and have sensors report to the copy.

@@ -131,7 +131,8 @@ class Gateway(ProcessService):
         resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (limit, hard))
 
     def back_up(self) -> None:
-        """Copy the card; the agent must not run."""
+        """Stop the agent, and copy the card."""
+        self.stop()
         shutil.rmtree(self._backup, ignore_errors=True)
         shutil.copytree(self.state, self._backup)
 

@@ -100,7 +100,7 @@ class Reporter(CoapSensor):
         answer: wire.Message | None = None
         for block in self.generator.request(event).blocks(self._plan.block_bytes):
             datagram = self.endpoint.prepare(block)
-            answer = await self.endpoint.exchange(datagram, _no_entry if block.more else enter)
+            answer = await self.endpoint.exchange(datagram, (lambda again: None) if block.more else enter)
             if answer is None or answer.code != wire.CONTINUE:
                 return answer
         return answer
@@ -109,10 +109,6 @@ class Reporter(CoapSensor):
         if Bug.RESTAMPED_RESENDS not in self._plan.bugs or event.time is None:
             return event
         return replace(event, time=max(event.time + 1, self._field.clock()))
-
-
-def _no_entry(again: bool) -> None:
-    """Record nothing, for a block that does not complete the event."""
 
 
 def is_done(answer: wire.Message | None) -> bool:

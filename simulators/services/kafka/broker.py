@@ -73,7 +73,7 @@ class Broker(ProcessService):
         self._jar_set = jar_set
         self._scram = scram or {}
         self._properties = properties or {}
-        self._port, self._controller_port = ports.free(2) if node is None else node.own_ports
+        self._port, self._controller_port = ports.free(2) if node is None else node.ports[node.number - 1]
         self._has_started = False
         self.process = Process(self._command())
 
@@ -240,11 +240,6 @@ class Node:
     """The cluster's id."""
     ports: Sequence[tuple[int, int]]
     """The client port and the controller port of each node."""
-
-    @property
-    def own_ports(self) -> tuple[int, int]:
-        """The ports of this node."""
-        return self.ports[self.number - 1]
 
     def properties(self) -> dict[str, object]:
         """Return the settings that differ from a single broker's: three replicas, two of them in sync."""
