@@ -7,6 +7,7 @@ are handed over under the same key, before any later batch. The checkpoint keeps
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from cloud.errors import HookTimeError
 from cloud.runtime.repeated import Repeated
@@ -15,26 +16,18 @@ from cloud.table.commits import Commit
 from cloud.table.sink import EffectsSink
 
 
+@dataclass(frozen=True, slots=True)
 class Effects:
     """Calls the user's function until it returns, one batch after the other."""
 
-    def __init__(
-        self,
-        calls: Repeated,
-        sink: EffectsSink,
-        checkpoint: Checkpoint,
-        flush: Callable[[], None],
-        wait: Callable[[float], bool],
-        tell: Callable[[Commit], None],
-    ) -> None:
-        self._calls = calls
-        self._sink = sink
-        self._checkpoint = checkpoint
-        self._flush = flush
-        self._wait = wait
-        """Waits for a request to stop, at most the given seconds."""
-        self._tell = tell
-        """Tells the gateways that the effects of a commit fail."""
+    _calls: Repeated
+    _sink: EffectsSink
+    _checkpoint: Checkpoint
+    _flush: Callable[[], None]
+    _wait: Callable[[float], bool]
+    """Waits for a request to stop, at most the given seconds."""
+    _tell: Callable[[Commit], None]
+    """Tells the gateways that the effects of a commit fail."""
 
     def __call__(self, commit: Commit) -> bool:
         """Make the effects of the table's last commit where they are not done; return False if a stop was requested.

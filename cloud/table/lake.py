@@ -35,26 +35,19 @@ class Late:
     reused_count: int = 0
 
 
+@dataclass(slots=True)
 class LakeSink:
     """A `Sink` of two tables that Spark writes."""
 
-    def __init__(
-        self,
-        table: LakeTable,
-        quarantine_table: LakeTable,
-        devices: Devices,
-        retention_seconds: int,
-        transform: Transform | None = None,
-    ) -> None:
-        self._table = table
-        self._quarantine_table = quarantine_table
-        self._devices = devices
-        self._retention_seconds = retention_seconds
-        self._transform = transform
-        self._schema_written: StructType | None = None
-        """The columns that the transform's latest batch in one pass had."""
-        self._expects_fresh: bool | None = None
-        """Whether to expect neither late nor bad rows, as in the latest batch; affects only the speed."""
+    _table: LakeTable
+    _quarantine_table: LakeTable
+    _devices: Devices
+    _retention_seconds: int
+    _transform: Transform | None
+    _schema_written: StructType | None = None
+    """The columns that the transform's latest batch in one pass had."""
+    _expects_fresh: bool | None = None
+    """Whether to expect neither late nor bad rows, as in the latest batch; affects only the speed."""
 
     @property
     def id(self) -> str:

@@ -46,14 +46,14 @@ POSTGRES = Dialect(
 )
 
 
+@dataclass(frozen=True, slots=True)
 class TracedTable:
     """The table and its quarantine."""
 
-    def __init__(self, ask: Callable[[str], Answer], dialect: Dialect, id_: str) -> None:
-        self._ask = ask
-        self._sql = dialect
-        self.id = id_
-        """The id by which receipts name it."""
+    _ask: Callable[[str], Answer]
+    _sql: Dialect
+    id: str
+    """The id by which receipts name it."""
 
     def rows(self, wanted: Wanted) -> list[Row]:
         """Return the rows with the fingerprint or the label."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from dataclasses import dataclass, field
 from random import Random
 
 from contract.event import Event
@@ -26,15 +27,15 @@ _MEDIA_TYPES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
 class Relay:
     """Several devices behind one HTTP client, which opens a connection for each request."""
 
-    def __init__(self, field: Field, generators: list[PayloadGenerator], plan: FleetPlan, random: Random) -> None:
-        self._generators = generators
-        self._field = field
-        self._plan = plan
-        self._random = random
-        self._queue: deque[tuple[int, Event]] = deque()
+    _field: Field
+    _generators: list[PayloadGenerator]
+    _plan: FleetPlan
+    _random: Random
+    _queue: deque[tuple[int, Event]] = field(default_factory=deque)
 
     async def run(self, schedule: Random) -> None:
         """Collect and post until the run is over and the queue is empty or given up."""
