@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.agent import programs
 from benchmarks.losses import contest, gateways
-from benchmarks.losses.gateways import EACH_CHANGE, EACH_SECOND, Gateway, Nats, QosTwo, ThingsBoard
+from benchmarks.losses.gateways import EACH_CHANGE, EACH_SECOND, Gateway
 from benchmarks.report import Figure
 from simulators.services.kafka.broker import Broker
 
@@ -23,10 +23,10 @@ _WITH_KAFKA: dict[str, Callable[[Path, Broker], Gateway]] = {
     "telegraf": gateways.telegraf,
 }
 _ALONE: dict[str, Callable[[Path], Gateway]] = {
-    "mqtt-qos2": partial(QosTwo, settings=EACH_CHANGE),
-    "mqtt-qos2-each-second": partial(QosTwo, settings=EACH_SECOND),
-    "nats": Nats,
-    "thingsboard": ThingsBoard,
+    "mqtt-qos2": partial(gateways.qos_two, settings=EACH_CHANGE),
+    "mqtt-qos2-each-second": partial(gateways.qos_two, settings=EACH_SECOND),
+    "nats": gateways.nats,
+    "thingsboard": gateways.thingsboard,
 }
 _NAMES = (*_WITH_KAFKA, *_ALONE)
 

@@ -61,7 +61,7 @@ class SequentialSensors:
         with self._lock:
             self.transmissions += 1
         try:
-            acked = self._gateway.send(number, again, cut=random.random() < RESPONSE_LOSS)
+            acked = self._gateway.attempt(number, again, random.random() < RESPONSE_LOSS)
         except OSError:
             return False
         if acked:

@@ -6,82 +6,72 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion
 
-from benchmarks.agent import contenders, loads, thingsboard
+from benchmarks.agent import contenders, loads
+from benchmarks.agent import thingsboard as thingsboard_gateway
 from benchmarks.losses import destinations, idempotent_gateway, sensors
 from simulators.services import ports
 from simulators.services.kafka.broker import Broker
 from simulators.services.mosquitto import Mosquitto
 from simulators.services.process import Command, Process
 
-Address = tuple[str, int]
 _HOST = "127.0.0.1"
 EACH_CHANGE = ("allow_anonymous true", "autosave_on_changes true")
 """The settings with which mosquitto keeps the most: it saves its state after every change, not after each second."""
 EACH_SECOND = ("allow_anonymous true",)
 
 
-class Gateway(Protocol):
-    """A gateway with its uplink."""
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """A gateway: services that are started in order and killed together, as by a power failure."""
 
-    def start(self) -> None:
-        """Start the gateway's processes, and return once they listen."""
+    services: Sequence[Process | Mosquitto]
+    wait: Callable[[], object]
+    """Returns once the services listen."""
+    attempt: Callable[[int, int, bool], bool]
+    """Sends an event once, given its number, how often it was sent before, and whether the response is to be lost.
 
-    def kill(self) -> None:
-        """End them by SIGKILL, as a power failure does."""
-
-    def uplink(self, *, up: bool) -> None:
-        """Make the far end reachable or unreachable."""
-
-    def send(self, number: int, again: int, *, cut: bool) -> bool:
-        """Send an event once; return whether the sensor has received the acknowledgement.
-
-        With `cut`, the response is lost. Raise OSError where there is none.
-        """
-
-    def arrived(self) -> Counter[int]:
-        """Count what has arrived at the far end, by the events' numbers."""
-
-
-class OverKafka:
-    """A gateway in front of a Kafka broker, of services that are started in order and killed together.
-
-    `attempt` sends as `Gateway.send` does.
+    Returns whether the sensor has received the acknowledgement; raises OSError where there is no response.
     """
-
-    def __init__(
-        self,
-        broker: Broker,
-        topic: str,
-        *services: Process | Mosquitto,
-        wait: Callable[[], None],
-        attempt: Callable[[int, int, bool], bool],
-    ) -> None:
-        self._broker, self._topic, self._services, self._wait, self._attempt = broker, topic, services, wait, attempt
-        broker.create_topics(topic)
+    arrived: Callable[[], Counter[int]]
+    """Counts what has arrived at the far end, by the events' numbers."""
+    far_end: Broker | Mosquitto | Collector | None
+    """What is stopped while the uplink is down; None for a gateway that has no uplink of its own."""
 
     def start(self) -> None:
-        for service in self._services:
+        """Start the services, and return once they listen."""
+        for service in self.services:
             service.start()
-        self._wait()
+        self.wait()
 
     def kill(self) -> None:
-        for service in self._services:
+        """End the services by SIGKILL."""
+        for service in self.services:
             service.kill()
 
     def uplink(self, *, up: bool) -> None:
-        self._broker.start() if up else self._broker.stop()
+        """Make the far end reachable or unreachable."""
+        if self.far_end is not None:
+            self.far_end.start() if up else self.far_end.stop()
 
-    def send(self, number: int, again: int, *, cut: bool) -> bool:
-        return self._attempt(number, again, cut)
 
-    def arrived(self) -> Counter[int]:
-        return destinations.topic(self._broker.bootstrap_servers, self._topic)
+def over_kafka(
+    broker: Broker,
+    topic: str,
+    *services: Process | Mosquitto,
+    wait: Callable[[], object],
+    attempt: Callable[[int, int, bool], bool],
+) -> Gateway:
+    """Return a gateway in front of a Kafka broker."""
+    broker.create_topics(topic)
+    return Gateway(services, wait, attempt, lambda: destinations.topic(broker.bootstrap_servers, topic), broker)
 
 
 def oncegate(folder: Path, broker: Broker) -> Gateway:
@@ -92,7 +82,7 @@ def oncegate(folder: Path, broker: Broker) -> Gateway:
         f'bootstrap_servers = "{broker.bootstrap_servers}"\ndelivery = "exactly-once"\n'
     )
     process = contenders.agent(folder, "gw", settings)
-    return OverKafka(
+    return over_kafka(
         *(broker, "oncegate", process),
         wait=lambda: process.wait_for_log(contenders.AGENT_READY),
         attempt=lambda number, _, cut: sensors.coap((_HOST, port), number) and not cut,
@@ -104,7 +94,7 @@ def idempotent_producer(folder: Path, broker: Broker) -> Gateway:
     (port,) = ports.free(1)
     command = (sys.executable, "-m", idempotent_gateway.__name__, str(port), broker.bootstrap_servers)
     process = Process(Command("idempotent", command, folder / "idempotent.log"))
-    return OverKafka(
+    return over_kafka(
         *(broker, idempotent_gateway.TOPIC, process),
         wait=lambda: process.wait_for_port(port),
         attempt=lambda number, _, cut: sensors.post((_HOST, port), "/", number) and not cut,
@@ -117,7 +107,7 @@ def telegraf(folder: Path, broker: Broker) -> Gateway:
     agent = 'flush_interval = "1s"\nmetric_batch_size = 1000\nmetric_buffer_limit = 1000000'
     output = contenders.to_kafka(broker.bootstrap_servers, "telegraf")
     process = contenders.telegraf(folder, agent, contenders.from_mqtt(mosquitto.port), output)
-    return OverKafka(
+    return over_kafka(
         *(broker, "telegraf", mosquitto, process),
         wait=lambda: process.wait_for_log(contenders.TELEGRAF_READY),
         attempt=lambda number, again, cut: sensors.mqtt((_HOST, mosquitto.port), number, 1, again, cut=cut),
@@ -137,44 +127,37 @@ class Collector:
         self._client.on_connect = lambda client, *_: client.subscribe(topic, qos)
         self._client.on_subscribe = lambda *_: self._subscribed.set()
 
-    def connect(self) -> None:
+    def start(self) -> None:
+        """Connect, and return once it is subscribed."""
         self._client.connect(_HOST, self._port, keepalive=10)
         self._client.loop_start()
         self._subscribed.wait(30)
 
-    def disconnect(self) -> None:
+    def stop(self) -> None:
+        """Disconnect; the broker keeps what is sent meanwhile."""
         self._client.disconnect()
         self._client.loop_stop()
+
+    def arrived(self) -> Counter[int]:
+        """Count the events by their numbers."""
+        return destinations.numbers(list(self.texts))
 
     def _add(self, _client: Client, _data: object, message: MQTTMessage) -> None:
         self.texts.append(bytes(message.payload))
 
 
-class QosTwo:
-    """Mosquitto on the gateway with QoS 2 from the sensors and to a subscriber, which is the far end."""
-
-    def __init__(self, folder: Path, settings: Sequence[str]) -> None:
-        self._mosquitto = Mosquitto(folder, settings)
-        self._collector = Collector(self._mosquitto.port, "bench/#", 2)
-        self._connected = False
-
-    def start(self) -> None:
-        self._mosquitto.start()
-        if not self._connected:
-            self.uplink(up=True)
-
-    def kill(self) -> None:
-        self._mosquitto.kill()
-
-    def uplink(self, *, up: bool) -> None:
-        self._connected = True
-        self._collector.connect() if up else self._collector.disconnect()
-
-    def send(self, number: int, again: int, *, cut: bool) -> bool:
-        return sensors.mqtt((_HOST, self._mosquitto.port), number, 2, again, cut=cut)
-
-    def arrived(self) -> Counter[int]:
-        return destinations.numbers(list(self._collector.texts))
+def qos_two(folder: Path, settings: Sequence[str]) -> Gateway:
+    """Return mosquitto with QoS 2 from the sensors and to a subscriber, which is the far end."""
+    mosquitto = Mosquitto(folder, settings)
+    collector = Collector(mosquitto.port, "bench/#", 2)
+    address = _HOST, mosquitto.port
+    return Gateway(
+        (mosquitto,),
+        cache(collector.start),  # after the first start; then it connects by itself
+        lambda number, again, cut: sensors.mqtt(address, number, 2, again, cut=cut),
+        collector.arrived,
+        collector,
+    )
 
 
 class Platform(Collector):
@@ -199,65 +182,43 @@ class Platform(Collector):
         client.publish(self._RESPONSE + message.topic.removeprefix(self._REQUEST), self._LIMITS, 1)
 
 
-class ThingsBoard:
-    """ThingsBoard Gateway with its REST connector and SQLite storage."""
+def thingsboard(folder: Path) -> Gateway:
+    """Return ThingsBoard Gateway with its REST connector and SQLite storage, connected to its platform."""
+    (port,) = ports.free(1)
+    platform = Mosquitto(folder / "platform", EACH_CHANGE)
+    platform.start()
+    collector = Platform(platform.port)
+    collector.start()
+    process = thingsboard_gateway.prepared((folder / "gateway").absolute(), port, platform.port)
 
-    def __init__(self, folder: Path) -> None:
-        (port,) = ports.free(1)
-        self._platform = Mosquitto(folder / "platform", EACH_CHANGE)
-        self._collector = Platform(self._platform.port)
-        home = (folder / "gateway").absolute()
-        self._process = thingsboard.prepared(home, port, self._platform.port)
-        self._port = port
-        self._up = False
+    def wait() -> None:
+        process.wait_for_port(port)
+        if platform.process.alive:
+            process.wait_for_log(thingsboard_gateway.STARTED)
 
-    def start(self) -> None:
-        if self._process.exit_status is None:  # the first start
-            self.uplink(up=True)
-            self._collector.connect()
-        self._process.start()
-        self._process.wait_for_port(self._port)
-        if self._up:
-            self._process.wait_for_log(thingsboard.STARTED)
-
-    def kill(self) -> None:
-        self._process.kill()
-
-    def uplink(self, *, up: bool) -> None:
-        self._platform.start() if up else self._platform.stop()
-        self._up = up
-
-    def send(self, number: int, again: int, *, cut: bool) -> bool:
-        return sensors.post((_HOST, self._port), thingsboard.PATH, number) and not cut
-
-    def arrived(self) -> Counter[int]:
-        return destinations.numbers(list(self._collector.texts))
+    return Gateway(
+        (process,),
+        wait,
+        lambda number, _, cut: sensors.post((_HOST, port), thingsboard_gateway.PATH, number) and not cut,
+        collector.arrived,
+        platform,
+    )
 
 
-class Nats:
-    """JetStream on the gateway, synchronous, with ids of messages; the far end reads its stream."""
+def nats(folder: Path) -> Gateway:
+    """Return JetStream, synchronous, with ids of messages; the far end reads its stream at the end of the run."""
+    (port,) = ports.free(1)
+    process, address = contenders.nats(folder, port), (_HOST, port)
+    create_stream = cache(partial(loads.create_stream, address))  # after the first start
 
-    def __init__(self, folder: Path) -> None:
-        (port,) = ports.free(1)
-        self._process = contenders.nats(folder, port)
-        self._address = (_HOST, port)
-        self._created = False
+    def wait() -> None:
+        process.wait_for_log(contenders.NATS_READY)
+        create_stream()
 
-    def start(self) -> None:
-        self._process.start()
-        self._process.wait_for_log(contenders.NATS_READY)
-        if not self._created:
-            loads.create_stream(self._address)
-            self._created = True
-
-    def kill(self) -> None:
-        self._process.kill()
-
-    def uplink(self, *, up: bool) -> None:
-        """Do nothing: the far end reads the stream at the end of the run."""
-
-    def send(self, number: int, again: int, *, cut: bool) -> bool:
-        return sensors.nats(self._address, number) and not cut
-
-    def arrived(self) -> Counter[int]:
-        return destinations.stream(self._address)
+    return Gateway(
+        (process,),
+        wait,
+        lambda number, _, cut: sensors.nats(address, number) and not cut,
+        lambda: destinations.stream(address),
+        None,
+    )
