@@ -42,11 +42,10 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where gateways write, and whose receipts they read."""
+    """Where gateways write, and read receipts: those of the group with the topic's name."""
 
     bootstrap_servers: str
     topic: str
-    group: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +139,7 @@ class SimulatedGateway:
 
     def _run(self) -> None:
         kafka = KafkaSettings(self._target.bootstrap_servers, self._target.topic, "at-least-once", {})
-        receipts = ReceiptSettings(group=self._target.group, poll_seconds=POLL_SECONDS)
+        receipts = ReceiptSettings(group=self._target.topic, poll_seconds=POLL_SECONDS)
         outbox = cast("Outbox", self)  # the poller uses no more of it than is here
         try:
             ReceiptPoller(kafka, receipts, self._gateway.name, outbox, self._links, Random()).run(self._stop)
@@ -316,10 +315,10 @@ def delete_topic(target: Target) -> None:
 
 def count_members(target: Target) -> int:
     """Return how many members the group has."""
-    admin = _admin(target)
+    admin, group = _admin(target), target.topic
     try:
-        asked = admin.describe_consumer_groups([target.group], request_timeout=ANSWER_SECONDS_MAX)
-        return len(asked[target.group].result(ANSWER_SECONDS_MAX).members)
+        asked = admin.describe_consumer_groups([group], request_timeout=ANSWER_SECONDS_MAX)
+        return len(asked[group].result(ANSWER_SECONDS_MAX).members)
     except KafkaException:
         return 0
 

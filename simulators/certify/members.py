@@ -62,7 +62,7 @@ class Members:
         values = {
             "bootstrap_servers": self._target.bootstrap_servers,
             "topic": self._target.topic,
-            "group": self._target.group,
+            "group": self._target.topic,
             "instance": str(instance),
         }
         words = []

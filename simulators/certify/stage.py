@@ -51,7 +51,7 @@ class Stage:
 
     def __init__(self, name: str, plan: Plan, broker: Broker, display: Display) -> None:
         topic = f"oncegate_{SystemRandom().getrandbits(32):08x}_{name}"
-        self.target = Target(broker.bootstrap_servers, topic, topic)
+        self.target = Target(broker.bootstrap_servers, topic)
         self.facts = Facts(name)
         self.seen: dict[str, int] = {"checks": 0, "checks_down": 0}
         self.notes: list[str] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -46,7 +47,8 @@ def backlog(seen: Observations, kafka: Mapping[int, int], table: Mapping[int, in
         figure, axes = canvas(3.0)
         steps = _steps(seen, kafka, table)
         reported, acked, in_kafka, in_table = (
-            _cumulative(counts, steps) for counts in (seen.reported, seen.acked, kafka, table)
+            list(accumulate(counts.get(step, 0) for step in steps))
+            for counts in (seen.reported, seen.acked, kafka, table)
         )
         lines = [("reported", "waiting for the ACK", reported, acked)]
         lines += [("acked", "acked, not yet in Kafka", acked, in_kafka)] if kafka else []
@@ -108,7 +110,7 @@ def _mark(axes: Axes, seen: Observations) -> None:
     labels: list[tuple[float, list[str]]] = []
     width = axes.get_xlim()[1]
     for number, fault in enumerate(begun(seen), start=1):
-        second = _second(seen, fault)
+        second = 0.0 if seen.begin is None else (fault.at - seen.begin) / 1000
         axes.axvline(second, color=COLOURS["bad"], linestyle=":", linewidth=1.2)
         if labels and second - labels[-1][0] < _NEAR * width:
             labels[-1][1].append(str(number))
@@ -121,10 +123,6 @@ def _mark(axes: Axes, seen: Observations) -> None:
         top.tick_params(length=0)
 
 
-def _second(seen: Observations, fault: Happened) -> float:
-    return 0.0 if seen.begin is None else (fault.at - seen.begin) / 1000
-
-
 def _steps(*counted: Observations | Mapping[int, int]) -> range:
     last = 0
     for one in counted:
@@ -135,11 +133,3 @@ def _steps(*counted: Observations | Mapping[int, int]) -> range:
 
 def _seconds(steps: Sequence[int]) -> list[float]:
     return [step * STEP_MILLISECONDS / 1000 for step in steps]
-
-
-def _cumulative(counts: Mapping[int, int], steps: Sequence[int]) -> list[int]:
-    sums, total = [], 0
-    for step in steps:
-        total += counts.get(step, 0)
-        sums.append(total)
-    return sums

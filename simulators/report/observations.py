@@ -119,7 +119,8 @@ def _note_end(seen: Observations, event: _Open, line: Acked | Refused | GivenUp)
         milliseconds = max(1, line.at - event.at)
         device.slowest_ms = max(device.slowest_ms, milliseconds)
         # Bins of a quarter octave, by the binary logarithm.
-        number = round(_BINS_PER_OCTAVE * (milliseconds.bit_length() - 1 + _fraction(milliseconds)))
+        octave = milliseconds.bit_length() - 1
+        number = round(_BINS_PER_OCTAVE * (octave + milliseconds / (1 << octave) - 1))
         seen.latencies.setdefault(step, Counter())[number] += 1
     elif isinstance(line, Refused):
         device.refused += 1
@@ -133,7 +134,3 @@ def _note_times_sent(seen: Observations, event: _Open) -> None:
     if event.sent:
         seen.times_sent[event.sent] += 1
         event.device.sent_max = max(event.device.sent_max, event.sent)
-
-
-def _fraction(number: int) -> float:
-    return number / (1 << (number.bit_length() - 1)) - 1

@@ -15,7 +15,7 @@ from contract.timestamp import rfc3339
 from simulators import ledger
 from simulators.oracle.verdict import DECLARED, Verdict, sentence
 from simulators.report import charts
-from simulators.report.observations import STEP_MILLISECONDS, Observations, observe, quantiles
+from simulators.report.observations import Observations, observe, quantiles
 from simulators.report.pictures import Station, branch, listed, resends, sankey
 
 _PAGE = Path(__file__).with_name("page.html")
@@ -199,9 +199,8 @@ def _sensors(seen: Observations) -> str:
     return json.dumps({"columns": _COLUMNS, "rows": rows}, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _by_step(seen: Observations, moments: list[tuple[int, int]]) -> dict[int, int]:
-    counted: dict[int, int] = {}
+def _by_step(seen: Observations, moments: list[tuple[int, int]]) -> Counter[int]:
+    counted: Counter[int] = Counter()
     for moment, number in moments:
-        step = max(0, moment - (seen.begin or 0)) // STEP_MILLISECONDS
-        counted[step] = counted.get(step, 0) + number
+        counted[seen.step(moment)] += number
     return counted
