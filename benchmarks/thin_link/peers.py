@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +14,7 @@ from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
 from benchmarks.agent import contenders
-from benchmarks.thin_link.recorder import Recorder
+from benchmarks.thin_link.recorder import Recorder, in_thread
 from simulators.evidence.topic import Topic
 from simulators.link.faults import Delay, LinkFault, LinkProfile, Packet
 from simulators.link.tcp import StreamLink
@@ -33,7 +31,6 @@ LOSS: Final = 0.1
 RESEND_SECONDS: Final = 1.0
 BYTES_PER_SECOND: Final = 2_000
 SEED: Final = 3
-START_SECONDS_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +75,7 @@ def mosquitto_bridge(folder: Path) -> Iterator[Peer]:
     with (
         Mosquitto(folder / "far") as far,
         slow_link(far.port) as link,
-        Recorder(port, link, is_kafka=False) as recorder,
+        in_thread(Recorder(port, link, is_kafka=False)) as recorder,
         Mosquitto(folder / "near", settings) as near,
         _client(near) as client,
     ):
@@ -149,14 +146,5 @@ def faults(random: Random) -> list[LinkFault]:
 @contextmanager
 def slow_link(target: int) -> Iterator[int]:
     """Run the link in a thread; yield its port."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="link", daemon=True)
-    thread.start()
-    link = StreamLink(("127.0.0.1", target), LinkProfile(faults, faults), 0.0, SEED)
-    asyncio.run_coroutine_threadsafe(link.__aenter__(), loop).result(START_SECONDS_MAX)
-    try:
+    with in_thread(StreamLink(("127.0.0.1", target), LinkProfile(faults, faults), 0.0, SEED)) as link:
         yield link.address[1]
-    finally:
-        asyncio.run_coroutine_threadsafe(link.__aexit__(), loop).result(START_SECONDS_MAX)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()

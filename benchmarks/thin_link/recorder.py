@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 LENGTH_BYTES: Final = 4
-START_SECONDS_MAX: Final = 10
+SERVE_SECONDS_MAX: Final = 10
+"""To begin or end to serve."""
 SEGMENT_BYTES: Final = 1_448
 """What a TCP segment carries over Ethernet, with timestamps (RFC 7323)."""
 HEAD_BYTES: Final = 52
@@ -30,6 +31,8 @@ NAMES: Final = {
 }
 """Of Kafka's API keys, those of the agent's clients."""
 OTHER: Final = "other"
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -65,20 +68,17 @@ class Recorder:
         self._traffic: dict[str, Traffic] = {}
         self._server: asyncio.Server | None = None
         self._carrying: set[asyncio.Task[None]] = set()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="recorder", daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        serving = asyncio.start_server(self._carry, "127.0.0.1", self.port)
-        self._server = asyncio.run_coroutine_threadsafe(serving, self._loop).result(START_SECONDS_MAX)
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._carry, "127.0.0.1", self.port)
         return self
 
-    def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(START_SECONDS_MAX)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in self._carrying:
+            task.cancel()
+        await asyncio.gather(*self._carrying, return_exceptions=True)
 
     @property
     def connections(self) -> int:
@@ -105,14 +105,6 @@ class Recorder:
             end.close()
             with suppress(ConnectionError):
                 await end.wait_closed()
-
-    async def _end(self) -> None:
-        """Close the server and all connections."""
-        assert self._server is not None
-        self._server.close()
-        for task in self._carrying:
-            task.cancel()
-        await asyncio.gather(*self._carrying, return_exceptions=True)
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pending: deque[str], *, is_request: bool
@@ -141,6 +133,22 @@ class Recorder:
         traffic.segments += -(-len(piece) // SEGMENT_BYTES)
         traffic.payload_bytes += len(piece)
         traffic.requests += is_request
+
+
+@contextmanager
+def in_thread(served: AbstractAsyncContextManager[T]) -> Iterator[T]:
+    """Serve in an event loop of its own for the block."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="served", daemon=True)
+    thread.start()
+    opened = asyncio.run_coroutine_threadsafe(served.__aenter__(), loop).result(SERVE_SECONDS_MAX)
+    try:
+        yield opened
+    finally:
+        asyncio.run_coroutine_threadsafe(served.__aexit__(None, None, None), loop).result(SERVE_SECONDS_MAX)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 def _name(request: bytes) -> str:

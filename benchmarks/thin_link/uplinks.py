@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from benchmarks.thin_link.peers import slow_link
-from benchmarks.thin_link.recorder import Recorder, Traffic
+from benchmarks.thin_link.recorder import Recorder, Traffic, in_thread
 from simulators.services import ports
 from simulators.services.kafka.broker import Listener
 
@@ -28,7 +28,7 @@ class Uplink:
         for one in self.listeners:
             link = self._open.enter_context(slow_link(one.port))
             recorder = Recorder(one.advertised_port, link, is_kafka=one.protocol == "PLAINTEXT")
-            self.recorders.append(self._open.enter_context(recorder))
+            self.recorders.append(self._open.enter_context(in_thread(recorder)))
         return self
 
     def __exit__(self, *_: object) -> None:
