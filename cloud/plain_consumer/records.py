@@ -21,6 +21,8 @@ from cloud.table.layout import (
     DAY_OUTSIDE,
     DEVICE,
     ENTRY_BEHIND_DATA,
+    NUL_IN_JSON,
+    NUL_PATTERN,
     PAST_DAYS_MAX,
     STAGED,
     TEXTS,
@@ -64,9 +66,7 @@ _INTEGERS = (Kind.INTEGER, Kind.TIME)
 _LONG = 1 << 63
 _FIELDS = [(field.name, field.column, field.kind, field.is_required) for field in FIELDS]
 _EXACT = {name: re.compile(exact_text(name)) for name in OBJECTS}
-_NUL_IN_JSON = r"\u0000"
-_NUL = re.compile(r"(?<!\\)((?:\\\\)*+)\\u0000")
-"""_NUL_IN_JSON, where its backslash is not itself escaped."""
+_NUL = re.compile(NUL_PATTERN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +300,7 @@ def _replace_nul(columns: dict[str, object], value: bytes) -> None:
         text = columns.get(name)
         if not isinstance(text, str):
             continue
-        if "\x00" in text or (name in OBJECTS and _NUL_IN_JSON in text):
+        if "\x00" in text or (name in OBJECTS and NUL_IN_JSON in text):
             columns["raw"] = value
             text = _NUL.sub("\\1\ufffd", text) if name in OBJECTS else text
         columns[name] = without_nul(text)

@@ -19,9 +19,6 @@ STAGED = {name: rows.TYPES[kind] for name, kind in layout.STAGED.items()}
 _PLACE = ["kafka_partition", "kafka_offset"]
 _NULL = r"\N"
 _NUL, _REPLACEMENT = "\x00", "\ufffd"
-_NUL_IN_JSON = r"\u0000"
-_NUL_PATTERN = r"(?<!\\)((?:\\\\)*+)\\u0000"
-"""_NUL_IN_JSON, where its backslash is not itself escaped."""
 _ESCAPES = {"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"}
 _MOMENT = "yyyy-MM-dd HH:mm:ss.SSSSSSxxx"
 
@@ -51,7 +48,7 @@ def staged(survivors: DataFrame, devices: DataFrame | None) -> DataFrame:
     decoded = rows.decode(whole, devices, also)
     has_nul = F.lit(False)
     for name in layout.TEXTS:
-        for form in (_NUL, _NUL_IN_JSON) if name in OBJECTS else (_NUL,):
+        for form in (_NUL, layout.NUL_IN_JSON) if name in OBJECTS else (_NUL,):
             has_nul = has_nul | F.coalesce(F.contains(F.col(name), F.lit(form)), F.lit(False))
     raw = F.when(has_nul, F.col("value")).otherwise(F.col("raw"))
     return decoded.withColumn("raw", raw).select(*(without_nul(name, kind) for name, kind in STAGED.items()))
@@ -84,6 +81,6 @@ def without_nul(name: str, kind: DataType) -> Column:
     if not isinstance(kind, StringType):
         return text
     if name in OBJECTS:
-        replaced = F.regexp_replace(text, _NUL_PATTERN, f"$1{_REPLACEMENT}")
-        text = F.when(F.contains(text, F.lit(_NUL_IN_JSON)), replaced).otherwise(text)
+        replaced = F.regexp_replace(text, layout.NUL_PATTERN, f"$1{_REPLACEMENT}")
+        text = F.when(F.contains(text, F.lit(layout.NUL_IN_JSON)), replaced).otherwise(text)
     return F.replace(text, F.lit(_NUL), F.lit(_REPLACEMENT)).alias(name)

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
 from cloud.committed import Committed
 from cloud.errors import KafkaError, StopError
 from cloud.runtime.unbounded_calls import within
-from cloud.stream.topic_log import LogEnd
+from cloud.stream.topic_log import NO_ID, LogEnd
 from cloud.table.commits import Offsets
 
 ANSWER_SECONDS_MAX = 10.0
@@ -28,7 +28,6 @@ LOOK_BACK_FACTOR = 1_000
 POLL_SECONDS = 0.5
 _OF_MEMBERS = ("session.", "heartbeat.", "max.poll.", "fetch.", "queued.", "auto.", "partition.", "group.")
 """Prefixes of properties of group members, about which an admin client would warn."""
-_NO_ID = "A" * 22
 _TO_URL_SAFE = str.maketrans("+/", "-_")
 _NOTHING_THERE = (Code._PARTITION_EOF, Code._AUTO_OFFSET_RESET)
 """Beyond the end of the log, perhaps far beyond it."""
@@ -66,7 +65,7 @@ class GroupKafka:
         what = TopicCollection([self._topic])
         asked = self._admin.describe_topics(what, request_timeout=ANSWER_SECONDS_MAX)[self._topic]
         found = self._answer(lambda: str(asked.result(ANSWER_SECONDS_MAX).topic_id), f"topic {self._topic}")
-        if found.translate(_TO_URL_SAFE) == _NO_ID:
+        if found.translate(_TO_URL_SAFE) == NO_ID:
             raise StopError(f"topic {self._topic}: this Kafka service has no topic ids (KIP-516)")
         return found.translate(_TO_URL_SAFE)
 

@@ -15,11 +15,9 @@ from cloud.committed import Committed
 from cloud.errors import KafkaError, StopError
 from cloud.runtime import jvm
 from cloud.settings import KafkaSettings
-from cloud.stream.topic_log import ANSWER_SECONDS_MAX, LogEnd
+from cloud.stream.topic_log import ANSWER_SECONDS_MAX, NO_ID, LogEnd
 from cloud.table.commits import Offsets
 
-NO_ID = "A" * 22
-"""The id of zeros, which the client returns where a service has no topic ids."""
 LOOK_BACK_OFFSETS = 100
 """How far before the end of a partition a record is looked for; markers of transactions have offsets as well."""
 _NO_SUCH_TOPIC = "UnknownTopicOrPartitionException"

@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # others run without Spark
     from cloud.stream.kafka_admin import KafkaAdmin
 
 ANSWER_SECONDS_MAX = 30
+NO_ID = "A" * 22
+"""The id of zeros, which clients return where a service has no topic ids."""
 COMPACTED = (
     "Kafka compacts it, and keeps only the latest event of each device, read or not. Set cleanup.policy=delete on the "
     "topic, and start again"

@@ -83,6 +83,9 @@ QUARANTINE: dict[str, str] = {
 }
 """The columns of the quarantine; a Delta table has the headers as an array, PostgreSQL as JSON."""
 TEXTS = tuple(name for name, kind in COLUMNS.items() if kind == "string")
+NUL_IN_JSON = r"\u0000"
+NUL_PATTERN = r"(?<!\\)((?:\\\\)*+)\\u0000"
+"""NUL_IN_JSON, where its backslash is not itself escaped, for Java and Python."""
 
 VIA, BEFORE_DATA = VIA_START.decode(), '",' + DATA_START.decode()
 ENTRY_BEHIND_DATA = '},"'
