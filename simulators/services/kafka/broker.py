@@ -67,20 +67,19 @@ class Broker(ProcessService):
         version of Kafka.
         """
         self._folder = folder.absolute()
-        self._node = node
+        self._node = node or _alone()
         self._listeners = listeners
         self._java_options = java_options
         self._jar_set = jar_set
         self._scram = scram or {}
         self._properties = properties or {}
-        self._port, self._controller_port = ports.free(2) if node is None else node.ports[node.number - 1]
         self._has_started = False
         self.process = Process(self._command())
 
     @property
     def bootstrap_servers(self) -> str:
         """The bootstrap server for clients, the same after each start."""
-        return f"127.0.0.1:{self._port}"
+        return f"127.0.0.1:{self._node.own_ports[0]}"
 
     @property
     def data_folder(self) -> Path:
@@ -107,7 +106,7 @@ class Broker(ProcessService):
 
     def create_topics(self, *names: str, partitions: int = topics.PARTITIONS) -> None:
         """Create the topics with the settings that the guarantees need; leave existing ones unchanged."""
-        replicas = 1 if self._node is None else len(self._node.ports)
+        replicas = len(self._node.ports)
         wanted = [
             NewTopic(name, partitions, replication_factor=replicas, config=topics.settings(replicas))
             for name in names or (topics.EVENTS,)
@@ -129,11 +128,11 @@ class Broker(ProcessService):
             try:
                 self._start_and_wait()
             except ServiceError:
-                is_last = attempt == START_ATTEMPTS_MAX or self._node is not None
+                is_last = attempt == START_ATTEMPTS_MAX or len(self._node.ports) > 1
                 if is_last or "Address already in use" not in self.process.log():
                     raise
                 # Another process took a port after the check: choose others.
-                self._port, self._controller_port = ports.free(2)
+                self._node = _alone()
             else:
                 return
 
@@ -141,7 +140,7 @@ class Broker(ProcessService):
         self.process.start()
         try:
             self.process.wait_for_log("Kafka Server started", START_SECONDS_MAX)
-            self.process.wait_for_port(self._port, START_SECONDS_MAX)
+            self.process.wait_for_port(self._node.own_ports[0], START_SECONDS_MAX)
             self._admin().list_topics(timeout=ADMIN_SECONDS_MAX)
         except KafkaException as error:
             self.kill()
@@ -160,9 +159,7 @@ class Broker(ProcessService):
         self._logging_file.write_text(_LOGGING_LOG4J_1 if self._jar_set == jars.BROKER_3_9 else _LOGGING)
 
     def _all_properties(self) -> dict[str, object]:
-        """Return the settings of a combined broker and controller (KRaft), alone or in a cluster."""
-        settings = _settings(self._port, self._controller_port, self.data_folder)
-        settings |= {} if self._node is None else self._node.properties()
+        settings = {"log.dirs": self.data_folder, **self._node.properties()}
         for other in self._listeners:
             settings["listeners"] = f"{settings['listeners']},{other.name}://127.0.0.1:{other.port}"
             advertised = f"{other.name}://127.0.0.1:{other.advertised_port}"
@@ -173,9 +170,8 @@ class Broker(ProcessService):
         return {**settings, **self._properties}
 
     def _format_storage(self) -> None:
-        cluster = new_cluster() if self._node is None else self._node.cluster
         # `=`, since an id with a leading dash would be parsed as an option.
-        arguments = ["format", f"--cluster-id={cluster}", f"--config={self._properties_file}"]
+        arguments = ["format", f"--cluster-id={self._node.cluster}", f"--config={self._properties_file}"]
         for user, password in self._scram.items():
             arguments += ["--add-scram", f"SCRAM-SHA-512=[name={user},password={password}]"]
         done = subprocess.run(
@@ -232,7 +228,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A broker's place in a cluster."""
+    """A broker's place in a cluster, which may have no other one."""
 
     number: int
     """The node id, counted from 1."""
@@ -241,18 +237,45 @@ class Node:
     ports: Sequence[tuple[int, int]]
     """The client port and the controller port of each node."""
 
+    @property
+    def own_ports(self) -> tuple[int, int]:
+        """The ports of this node."""
+        return self.ports[self.number - 1]
+
     def properties(self) -> dict[str, object]:
-        """Return the settings that differ from a single broker's: three replicas, two of them in sync."""
+        """Return the settings of a combined broker and controller (KRaft); of several nodes all but one are in sync."""
         voters = (f"{number}@127.0.0.1:{port}" for number, (_, port) in enumerate(self.ports, 1))
-        copies, in_sync = len(self.ports), len(self.ports) - 1
-        return {
+        port, controller_port = self.own_ports
+        copies, in_sync = len(self.ports), max(1, len(self.ports) - 1)
+        settings = {
+            "process.roles": "broker,controller",
             "node.id": self.number,
             "controller.quorum.voters": ",".join(voters),
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "auto.create.topics.enable": "false",
             "offsets.topic.replication.factor": copies,
             "transaction.state.log.replication.factor": copies,
             "transaction.state.log.min.isr": in_sync,
             "share.coordinator.state.topic.replication.factor": copies,
             "share.coordinator.state.topic.min.isr": in_sync,
+            # Small, for a fast start and a small heap.
+            "offsets.topic.num.partitions": 4,
+            "transaction.state.log.num.partitions": 4,
+            "share.coordinator.state.topic.num.partitions": 1,
+            "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
+            "group.initial.rebalance.delay.ms": 0,
+            # A node that ends does not wait for others to take over its partitions.
+            "controlled.shutdown.enable": "false",
+        }
+        if copies == 1:
+            # A killed broker can register again only after its old session has expired.
+            return {**settings, "broker.session.timeout.ms": 2_000, "broker.heartbeat.interval.ms": 500}
+        return {
+            **settings,
             "min.insync.replicas": in_sync,
             "unclean.leader.election.enable": "false",
             # Three brokers share a few cores: a slow one must not count as failed.
@@ -263,33 +286,7 @@ class Node:
         }
 
 
-def _settings(port: int, controller_port: int, data: Path) -> dict[str, object]:
-    return {
-        "process.roles": "broker,controller",
-        "node.id": 1,
-        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "controller.listener.names": "CONTROLLER",
-        "inter.broker.listener.name": "PLAINTEXT",
-        "log.dirs": data,
-        "auto.create.topics.enable": "false",
-        # One node: the internal topics can have one replica only.
-        "offsets.topic.replication.factor": 1,
-        "transaction.state.log.replication.factor": 1,
-        "transaction.state.log.min.isr": 1,
-        "share.coordinator.state.topic.replication.factor": 1,
-        "share.coordinator.state.topic.min.isr": 1,
-        # Small, for a fast start and a small heap.
-        "offsets.topic.num.partitions": 4,
-        "transaction.state.log.num.partitions": 4,
-        "share.coordinator.state.topic.num.partitions": 1,
-        "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
-        "group.initial.rebalance.delay.ms": 0,
-        # There is no other broker to take over the partitions.
-        "controlled.shutdown.enable": "false",
-        # A killed broker can register again only after its old session has expired.
-        "broker.session.timeout.ms": 2_000,
-        "broker.heartbeat.interval.ms": 500,
-    }
+def _alone() -> Node:
+    """Return the place of a broker without others."""
+    port, controller_port = ports.free(2)
+    return Node(1, new_cluster(), ((port, controller_port),))
