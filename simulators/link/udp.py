@@ -7,6 +7,7 @@ random generator is seeded by the name of a registered peer, or else by its orde
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -16,16 +17,6 @@ from simulators.link.faults import LinkFault, LinkProfile, Packet, apply_all
 
 PEERS_MAX = 20_000
 Target = tuple[str, int]
-
-
-@dataclass(slots=True)
-class Traffic:
-    """Counters of a link."""
-
-    requests: int = 0
-    requests_lost: int = 0
-    answers: int = 0
-    answers_lost: int = 0
 
 
 @dataclass(slots=True)
@@ -64,7 +55,8 @@ class Link:
         listen: Target = ("127.0.0.1", 0),
         watcher: LinkWatcher | None = None,
     ) -> None:
-        self.traffic = Traffic()
+        self.traffic: Counter[str] = Counter()
+        """The numbers of `requests` and `answers`, and of `requests lost` and `answers lost`."""
         self._targets = tuple(targets)
         self._profile = profile
         self._seed = seed
@@ -107,7 +99,7 @@ class Link:
         self._names[port] = name
 
     def _from_peer(self, datagram: bytes, address: Any) -> None:
-        self.traffic.requests += 1
+        self.traffic["requests"] += 1
         paths = self._peers.get(address)
         if paths is None:
             if len(self._peers) >= PEERS_MAX:
@@ -118,7 +110,7 @@ class Link:
             self._watcher.sent(_name(address), datagram, now)
         for path in paths:
             packets = apply_all(path.requests, Packet(datagram, now=now))
-            self.traffic.requests_lost += not packets
+            self.traffic["requests lost"] += not packets
             for packet in packets:
                 _after(packet.seconds, self._to_target, path, packet.datagram)
 
@@ -152,9 +144,9 @@ class Link:
             path.transport.sendto(datagram)
 
     def _from_target(self, path: _Path, address: Any, datagram: bytes) -> None:
-        self.traffic.answers += 1
+        self.traffic["answers"] += 1
         packets = apply_all(path.answers, Packet(datagram, now=self._now()))
-        self.traffic.answers_lost += not packets
+        self.traffic["answers lost"] += not packets
         for packet in packets:
             _after(packet.seconds, self._to_peer, address, packet.datagram)
 

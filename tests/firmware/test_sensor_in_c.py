@@ -40,7 +40,7 @@ async def run(program: Path, agent: Process, plan: LinkPlan, *words: str) -> tup
     async with Link([target], link_profile(plan), 1, (wakings.HOST, 0)) as link:
         command = [str(program), wakings.HOST, str(link.address[1]), *words]
         done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=120)
-        assert (link.traffic.answers_lost > 0) == bool(plan.outages)
+        assert (link.traffic["answers lost"] > 0) == bool(plan.outages)
     return done.returncode, done.stdout
 
 

@@ -108,7 +108,7 @@ async def live(
             if account.cuts >= cuts and account.left == 0:
                 break
             await wake_once(account.cuts < cuts)
-        return account, link.traffic.requests_lost + link.traffic.answers_lost
+        return account, link.traffic["requests lost"] + link.traffic["answers lost"]
 
 
 def judge(account: Account, state: Path, device: str) -> None:

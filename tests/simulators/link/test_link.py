@@ -50,7 +50,7 @@ async def test_each_peer_keeps_one_endpoint_at_the_target() -> None:
             assert len({address for address, datagram in gateway.requests if datagram[0] == index}) == 1
             transport.close()
         assert len({address for address, _ in gateway.requests}) == 3
-        assert (link.traffic.requests, link.traffic.answers) == (12, 12)
+        assert (link.traffic["requests"], link.traffic["answers"]) == (12, 12)
 
 
 async def test_whoever_is_registered_has_the_fate_of_its_name_whenever_it_comes() -> None:
@@ -63,10 +63,10 @@ async def test_whoever_is_registered_has_the_fate_of_its_name_whenever_it_comes(
             for name in order:
                 transport, peer = await open_peer(link.address)
                 link.register_peer(transport.get_extra_info("sockname")[1], name)
-                before = link.traffic.requests_lost
+                before = link.traffic["requests lost"]
                 for number in range(1, 65):
                     transport.sendto(name.encode() + bytes((number,)))
-                await until_count(lambda: len(peer.heard) + link.traffic.requests_lost - before, 64, "answers")  # noqa: B023
+                await until_count(lambda: len(peer.heard) + link.traffic["requests lost"] - before, 64, "answers")  # noqa: B023
                 transport.close()
             return {
                 name: sorted(datagram[1] for _, datagram in gateway.requests if datagram[:1] == name.encode())
