@@ -3,7 +3,7 @@
 The agents are real ones, each with listeners of its brokers behind recorders and a slow link (600 ms there and back,
 one of ten segments sent again after a second, 2 kB/s in each direction): of one broker with the topic's 12 partitions,
 or of three with 48 partitions of three replicas. Kafka's requests are counted by their kind, except within TLS; the
-heads of TCP and IP are added by calculation (`recorder.Traffic.wire_bytes`), without the segments that are sent again,
+heads of TCP and IP are added by calculation (`recorder.wire_bytes`), without the segments that are sent again,
 which are a tenth more. A stand-in for the job commits receipts every two seconds. Beside them, a bridge of mosquitto
 and Telegraf (`peers`) send the same readings, published with QoS 1, over the same link.
 """
@@ -32,7 +32,7 @@ from benchmarks import report
 from benchmarks.agent import contenders, programs
 from benchmarks.report import Figure
 from benchmarks.thin_link.peers import SEED, TELEGRAFS, Peer, mosquitto_bridge, telegraf, wait_until_arrived
-from benchmarks.thin_link.recorder import Traffic
+from benchmarks.thin_link.recorder import Traffic, wire_bytes
 from benchmarks.thin_link.uplinks import Uplink, certificate, prepare
 from benchmarks.uplink import readings
 from contract import topics
@@ -233,9 +233,9 @@ def _send(addresses: list[str], peers: list[Peer], source: Iterator[bytes]) -> N
 
 def _figures(gateway: UplinkGateway, traffic: Mapping[str, Traffic], seconds: float, events: int) -> Iterator[Figure]:
     """Yield the bytes of a day, with those of each kind of request, and those of an event."""
-    by_kind = {kind: one.wire_bytes for kind, one in traffic.items()}
+    by_kind = {kind: wire_bytes(one) for kind, one in traffic.items()}
     total = sum(by_kind.values())
-    requests = {kind: one.requests for kind, one in traffic.items()}
+    requests = {kind: one["requests"] for kind, one in traffic.items()}
     day, day_max = total / seconds * DAY_SECONDS / 1e6, None if gateway.has_events else IDLE_MB_MAX
     yield report.against(
         f"{gateway.name}, a day", day, "MB", day_max, bytes_by_request=by_kind, requests=requests

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
-from dataclasses import dataclass
 from typing import Final, Self, TypeVar
 
 LENGTH_BYTES: Final = 4
@@ -35,24 +34,13 @@ OTHER: Final = "other"
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class Traffic:
-    """What was sent for requests of one kind, in both directions."""
+Traffic = Counter[str]
+"""What was sent for requests of one kind, in both directions: `requests`, `payload bytes` and `segments`."""
 
-    requests: int = 0
-    payload_bytes: int = 0
-    segments: int = 0
 
-    @property
-    def wire_bytes(self) -> int:
-        """Bytes with the heads of TCP and IP, if each segment is acknowledged by one of its own."""
-        return self.payload_bytes + 2 * HEAD_BYTES * self.segments
-
-    def add(self, other: Traffic) -> None:
-        """Add what was sent elsewhere."""
-        self.requests += other.requests
-        self.payload_bytes += other.payload_bytes
-        self.segments += other.segments
+def wire_bytes(traffic: Traffic) -> int:
+    """Return the bytes with the heads of TCP and IP, if each segment is acknowledged by one of its own."""
+    return traffic["payload bytes"] + 2 * HEAD_BYTES * traffic["segments"]
 
 
 class Recorder:
@@ -130,9 +118,9 @@ class Recorder:
         else:
             name = pending.popleft() if pending else OTHER
         traffic = self._traffic.setdefault(name, Traffic())
-        traffic.segments += -(-len(piece) // SEGMENT_BYTES)
-        traffic.payload_bytes += len(piece)
-        traffic.requests += is_request
+        traffic["segments"] += -(-len(piece) // SEGMENT_BYTES)
+        traffic["payload bytes"] += len(piece)
+        traffic["requests"] += is_request
 
 
 @contextmanager

@@ -49,7 +49,7 @@ class Uplink:
         total: dict[str, Traffic] = {}
         for recorder in self.recorders:
             for kind, traffic in recorder.cut().items():
-                total.setdefault(kind, Traffic()).add(traffic)
+                total.setdefault(kind, Traffic()).update(traffic)
         return total
 
 
