@@ -208,12 +208,12 @@ def read(path: Path) -> Iterator[Line]:
             try:
                 fields = orjson.loads(raw)
                 name, value = next(iter(fields.items()))
-                if (of_mark := _OF_MARK.get(name)) is None:
-                    yield _line(fields, name, value)
-                elif isinstance(value, list):
-                    yield from (of_mark(fields, mark) for mark in value)
+                if (entry := _ENTRIES.get(name)) is None:
+                    raise ValueError(f"unknown kind of line {name!r}")
+                if isinstance(value, list):
+                    yield from (entry(fields, mark) for mark in value)
                 else:
-                    yield of_mark(fields, value)
+                    yield entry(fields, value)
             except (ValueError, KeyError, TypeError, StopIteration, AttributeError) as error:
                 raise LedgerError(f"{path}, line {number}: {error!r} in {raw[:200]!r}") from error
 
@@ -223,28 +223,18 @@ def _entries(event: Event) -> dict[str, object]:
     return {name: value for name in names if (value := getattr(event, name)) is not None}
 
 
-_OF_MARK: Mapping[str, Callable[[dict[str, Any], int], Line]] = {
+_ENTRIES: Mapping[str, Callable[[dict[str, Any], Any], Line]] = {
     "event": lambda fields, mark: Reported(fields["at"], mark, _event(fields)),
     "sent": lambda fields, mark: Sent(fields["at"], mark, fields.get("again", False), fields.get("time")),
     "acked": lambda fields, mark: Acked(fields["at"], mark),
     "refused": lambda fields, mark: Refused(fields["at"], mark, fields["code"]),
     "given_up": lambda fields, mark: GivenUp(fields["at"], mark),
+    "fault": lambda fields, part: Happened(fields["at"], part, fields["what"]),
+    "sample": lambda fields, values: Sampled(fields["at"], values),
+    "run": lambda fields, run: Begun(fields["at"], run),
+    "end": lambda fields, _: Ended(fields["at"]),
 }
-"""The entry of each event that a line names, which has one, or a list."""
-
-
-def _line(fields: dict[str, Any], name: str, value: Any) -> Line:
-    at = fields["at"]
-    match name:
-        case "fault":
-            return Happened(at, value, fields["what"])
-        case "sample":
-            return Sampled(at, value)
-        case "run":
-            return Begun(at, value)
-        case "end":
-            return Ended(at)
-    raise ValueError(f"unknown kind of line {name!r}")
+"""What a line says, by its first name; the value of a name is one, or a list of marks."""
 
 
 def _event(fields: Mapping[str, Any]) -> Event:
