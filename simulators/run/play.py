@@ -7,6 +7,7 @@ import json
 import signal
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -124,20 +125,15 @@ async def note_before(ledger: Ledger, statuses: Sequence[Address]) -> None:
         ledger.sample({f"{name}_before": values[name] for name in ("accepted", "duplicates")})
 
 
-def _request_all(addresses: Sequence[Address]) -> dict[str, int]:
-    values: dict[str, int] = {}
+def _request_all(addresses: Sequence[Address]) -> Counter[str]:
+    values: Counter[str] = Counter()
     for host, port in addresses:
         try:
             with urllib.request.urlopen(f"http://{host}:{port}/api/v1/status", timeout=STATUS_SECONDS_MAX) as answer:
                 status = json.load(answer)
         except (OSError, ValueError):
             continue  # unreachable, or not permitted: no sample of this gateway
-        for name, value in {
-            **status["events"],
-            "accepted": status["accepted"],
-            "duplicates": status["duplicates"],
-        }.items():
-            values[name] = values.get(name, 0) + int(value)
+        values.update({**status["events"], **{name: status[name] for name in ("accepted", "duplicates")}})
     return values
 
 
