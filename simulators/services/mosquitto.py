@@ -43,12 +43,10 @@ class Mosquitto(ProcessService):
     def start(self) -> None:
         """Start the broker and return once it listens."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        (self._folder / "mosquitto.conf").write_text("\n".join(self._lines()) + "\n")
-        self.process.start()
-        self.process.wait_for_port(self.port, START_SECONDS_MAX)
-
-    def _lines(self) -> list[str]:
         # Started by root, it would switch to a user that cannot write into the folder.
         user = ["user root"] if os.geteuid() == 0 else []
         data = [f"persistence_location {self._folder}/", "log_dest stderr", "connection_messages true"]
-        return [*user, *_SETTINGS, *data, f"listener {self.port} 127.0.0.1", *self._settings]
+        lines = [*user, *_SETTINGS, *data, f"listener {self.port} 127.0.0.1", *self._settings]
+        (self._folder / "mosquitto.conf").write_text("\n".join(lines) + "\n")
+        self.process.start()
+        self.process.wait_for_port(self.port, START_SECONDS_MAX)

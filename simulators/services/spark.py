@@ -14,6 +14,13 @@ from simulators.services.install import jars, java
 from simulators.services.process import Command, Process
 
 _ROOT = Path(__file__).resolve().parents[2]
+_SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""Everything stays on this machine, and the web UI, which is not used, is off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +64,7 @@ def command(job: Path, arguments: tuple[str, ...], folder: Path, options: SparkO
     ]
     paths = [str(jar) for of in options.jar_sets for jar in jars.paths(name_for(of, options.home))]
     line += ["--jars", ",".join(paths), "--py-files", str(archive)]
-    for name, value in {**_settings(), **options.settings}.items():
+    for name, value in {**_SETTINGS, **options.settings}.items():
         line += ["--conf", f"{name}={value}"]
     line += [str(job.absolute()), *arguments]
     return Command(
@@ -76,16 +83,6 @@ def pack(packages: tuple[str, ...], archive: Path) -> Path:
             for source in sorted((_ROOT / package).rglob("*.py")):
                 opened.writestr(ZipInfo(str(source.relative_to(_ROOT))), source.read_bytes())
     return archive
-
-
-def _settings() -> dict[str, str]:
-    # Everything stays on this machine, and the web UI, which is not used, is off.
-    return {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
 
 
 def _environment(temporary: Path, home: Path) -> dict[str, str]:
