@@ -30,6 +30,7 @@ from cloud.auditing.table import TableView, read_table, table_id
 from cloud.auditing.topic import Topic
 from cloud.committed import objection
 from cloud.errors import StopError
+from cloud.gateways import Authentication, GatewayFile
 from cloud.runtime import jvm
 from cloud.runtime.outcome import exit_status, printable
 from cloud.session import session
@@ -60,6 +61,7 @@ def _run(settings: AuditSettings) -> int:
 def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
     """Read the records since the last audit, judge them, and store the result."""
     check_output(spark, settings)
+    keys = None if settings.gateways is None else Authentication(GatewayFile(settings.gateways), settings.topic)
     topic = Topic(spark, settings.bootstrap_servers, settings.topic, settings.properties)
     store = Store(spark, settings.output)
     try:
@@ -74,11 +76,12 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
         records = new.unionByName(store.unwritten(span), allowMissingColumns=True)
         judged = account.judge(records, view.rows, raw).persist()
         ended = account.endings(view.gateway_events).persist()
+        stating = topic.signed(span, keys) if keys is not None else view.gateway_events
         covered = cover(store, judged, view, span, everything=span.gone > 0 or not store.ends(span.topic_id))
         open_ = account.overdue(account.holes(covered, ended), F.current_timestamp(), settings.grace_seconds)
         ranges = covered.unionByName(open_).localCheckpoint()
         states = account.states(ranges, ended)
-        compared = compare(store, judged, view, ranges)
+        compared = compare(store, judged, view, ranges, stating)
         compared = compared.unionByName(sections.uncovered(compared, states, ended)).localCheckpoint()
         series = store.series(datetime.now(UTC).replace(microsecond=0))
         located = records.withColumn("status", F.lit("")).limit(0)
@@ -181,9 +184,9 @@ def forgeries(
     return found, {**counts, forgery.FORGED: 0, **there}
 
 
-def compare(store: Store, judged: DataFrame, view: TableView, ranges: DataFrame) -> DataFrame:
-    """Return the sections that gateways have stated, by this or an earlier audit's view, compared with the table."""
-    statements = sections.stated(view.gateway_events).unionByName(store.statements())
+def compare(store: Store, judged: DataFrame, view: TableView, ranges: DataFrame, stating: DataFrame) -> DataFrame:
+    """Return the sections that gateways have stated, by `stating` or an earlier audit, compared with the table."""
+    statements = sections.stated(stating).unionByName(store.statements())
     others = account.without_row(judged).select(*account.LABEL, "leaf").unionByName(store.leaves())
     newer = account.newer(judged).select(*account.LABEL, "row_leaf", "leaf").unionByName(store.newer())
     of_rows = sections.as_stated(view.leaves, newer)

@@ -71,14 +71,17 @@ def add_properties(parser: argparse.ArgumentParser, *, is_java: bool) -> None:
     )
 
 
-def add_gateways(parser: argparse.ArgumentParser) -> None:
-    """Add the option for the keys of the gateways."""
+JUDGED = "records without the MAC of such a key go to quarantine; read again when it changes"
+
+
+def add_gateways(parser: argparse.ArgumentParser, effect: str = JUDGED) -> None:
+    """Add the option for the keys of the gateways; `effect` is what they decide."""
     parser.add_argument(
         "--gateways",
         type=secret_path,
         metavar="FILE",
         help="CSV of gateways and keys, as `oncegate credentials --gateway` prints them, which only its owner may "
-        "read; records without the MAC of such a key go to quarantine; read again when it changes",
+        f"read; {effect}",
     )
 
 

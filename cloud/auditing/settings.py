@@ -37,6 +37,8 @@ class AuditSettings:
     properties: dict[str, str]
     metrics_file: Path | None
     """A file for the node exporter of Prometheus."""
+    gateways: Path | None
+    """The keys of the gateways (`cloud.gateways`); without them, each digest that the table states is believed."""
 
 
 def parse(arguments: Sequence[str]) -> AuditSettings:
@@ -73,6 +75,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="SHARE",
         help="share of the new records whose fingerprints are computed again, 0 to 1; default: %(default)s",
     )
+    command_line.add_gateways(parser, "digests count only if their records have the MAC of such a key")
     command_line.add_properties(parser, is_java=True)
     return parser
 

@@ -18,8 +18,8 @@ from cloud.hooks import REJECTED
 from cloud.runtime import jvm
 from cloud.sinks import Tables
 from cloud.table.layout import Reason
+from contract.event import TYPE_RESERVED_PREFIX
 
-GATEWAY_TYPES = "gateway."
 _PLACE = ("kafka_partition", "kafka_offset")
 # The fingerprint begins each value of a gateway.
 _REJECTED = f"CASE WHEN reason LIKE '{REJECTED}%' THEN CAST(substr(value, 17, 32) AS STRING) END"
@@ -97,7 +97,9 @@ def of_frames(spark: SparkSession, tables: Tables) -> TableView:
             F.expr(_REJECTED).alias("rejected"),
             F.expr(_FOREIGN).alias("foreign"),
         ),
-        events.filter(F.startswith("type", F.lit(GATEWAY_TYPES))).select("gateway", "epoch", "type", "data", appended),
+        events.filter(F.startswith("type", F.lit(TYPE_RESERVED_PREFIX))).select(
+            "gateway", "epoch", "type", "data", appended
+        ),
     )
 
 
@@ -124,7 +126,7 @@ def of_postgres(spark: SparkSession, tables: Tables) -> TableView:
         "gateway_events": (
             f"gateway, epoch, type, data, {_APPENDED_SQL}",
             tables.table,
-            f"WHERE type LIKE '{GATEWAY_TYPES}%'",
+            f"WHERE type LIKE '{TYPE_RESERVED_PREFIX}%'",
         ),
     }
     with connected(connection) as opened:

@@ -8,14 +8,17 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from cloud.auditing import leaves
 from cloud.auditing.account import is_count
 from cloud.auditing.store import TopicSpan
 from cloud.committed import Committed
+from cloud.gateways import Authentication
 from cloud.runtime import jvm
+from contract.event import TYPE_RESERVED_PREFIX
 from contract.fields import exact_text
-from contract.record import GATEWAY_BYTES_MAX, TYPE_PREFIX, VIA_START
+from contract.record import GATEWAY_BYTES_MAX, STATEMENT, TYPE_PREFIX, VIA_START
 
 ANSWER_SECONDS_MAX = 30
 _CONTENT_DIGITS = 16
@@ -84,6 +87,10 @@ class Topic:
         return placed.join(of, on=["kafka_partition", "kafka_offset"], how="left_semi").select(
             "kafka_partition", "kafka_offset", said().alias("told")
         )
+
+    def signed(self, span: TopicSpan, keys: Authentication) -> DataFrame:
+        """Return the gateways' own events of a span, as a table's view has them, of records with a gateway's MAC."""
+        return signed(self._load(span.starts, span.ends), keys)
 
     def values(self, places: set[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
         """Return the values of the records at these places, as far as the topic has them."""
@@ -163,6 +170,25 @@ def read(topic: DataFrame, *, are_newer: bool = False) -> DataFrame:
             "sequence": F.when(whole, F.col("sequence").try_cast("bigint")),
         }
     )
+
+
+def signed(topic: DataFrame, keys: Authentication) -> DataFrame:
+    """Return the gateways' own events among the records, as far as they have the MAC of a key of their gateway."""
+    statement, value = _header(STATEMENT), F.col("value").cast("string")
+    fits = F.udf(partial(_fits, keys), T.BooleanType(), useArrow=False)
+    own = topic.filter(F.startswith(_header("ce_type"), F.lit(TYPE_PREFIX + TYPE_RESERVED_PREFIX)))
+    whole = own.filter(fits(_header("ce_id"), statement, "value"))
+    words = F.split(statement, " ")
+    return whole.select(
+        F.get(words, 0).alias("gateway"),
+        F.get(words, 1).alias("epoch"),
+        *(F.get_json_object(value, f"$.{name}").alias(name) for name in ("type", "data")),
+    )
+
+
+def _fits(keys: Authentication, fingerprint: str | None, statement: str | None, value: bytes | None) -> bool:
+    words = (statement or "").encode().split(b" ")
+    return keys.fits(words[0], (fingerprint or "").encode(), words, value)
 
 
 def content() -> Column:

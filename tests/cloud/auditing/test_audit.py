@@ -31,10 +31,12 @@ from cloud.stream.records import read_records
 from cloud.table.rows import decode
 from contract.event import Event, Label, gateway_device
 from contract.fingerprint import IDENTITY_FIELDS, fingerprint, needs_label
+from contract.mac import KEY_BYTES
 from contract.receipt import Receipt
 from simulators.services.kafka.broker import Broker
 from tests.cloud import big_topic
-from tests.cloud.gateway import Gateway, Record, readings, send, with_header, with_word
+from tests.cloud.auditing.chains import chain
+from tests.cloud.gateway import Gateway, Record, readings, send, signed, with_header, with_word
 from tests.cloud.tables import topic as topic_of
 from tests.contract.strategies import events as drawn_events
 
@@ -305,6 +307,26 @@ def test_a_record_is_not_in_quarantine_because_another_once_stood_at_its_place(s
     side.spark.sql(f"UPDATE {there} SET value = cast('dead' AS binary) WHERE kafka_offset = 1")
     side.spark.sql(f"UPDATE {there} SET topic_id = 'another' WHERE kafka_offset = 3")
     assert [one.offset for one in side.audit().unwritten] == [1, 3]
+
+
+@pytest.mark.guarantee(8)
+@pytest.mark.heavy
+@pytest.mark.kafka
+def test_what_a_gateway_has_signed_shows_a_table_whose_statements_were_changed_with_its_rows(side: Side) -> None:
+    """Also after the key was replaced, and the topic has lost the records: an audit has read them before."""
+    key, file = bytes([1]) * KEY_BYTES, side.folder / "gateways.csv"
+    side.send([signed(record, key, side.topic) for record in chain(14, 4)])
+    for number, named in enumerate((key, bytes(KEY_BYTES))):
+        file.write_text(f"gw-1,{named.hex()}\n")
+        file.chmod(0o600)
+        found = side.audit("--gateways", str(file)).sections
+        status = sections.DIFFERS if number else sections.VERIFIED
+        assert found[status].sections == 3
+        side.spark.sql(f"DELETE FROM delta.`{side.folder}/events`")
+        side.write(chain(14, 4, celsius=20.6), first=0)
+    assert side.audit("--output", f"{side.folder}/other").sections[sections.VERIFIED].sections == 3
+    unsigned = side.audit("--output", f"{side.folder}/another", "--gateways", str(file)).sections
+    assert unsigned.keys() == {sections.UNSTATED}
 
 
 @pytest.mark.guarantee(5)

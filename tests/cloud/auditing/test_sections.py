@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import reduce
+from pathlib import Path
 
 import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud.auditing import account, leaves, sections
+from cloud.auditing import topic as topics
 from cloud.auditing.topic import read
+from cloud.gateways import Authentication, GatewayFile
 from cloud.stream.records import read_records
 from cloud.table.rows import decode
-from contract.chain import DIGEST_START, extend
-from contract.event import Event, Value, gateway_device
-from contract.fingerprint import FINGERPRINT_BYTES
-from contract.record import VALUE_PREFIX
-from tests.cloud.gateway import Gateway, Record
+from contract.mac import KEY_BYTES
+from contract.topics import EVENTS
+from tests.cloud.auditing.chains import ACCEPTED, EPOCH, chain
+from tests.cloud.gateway import signed
 from tests.cloud.tables import topic
 
 pytestmark = pytest.mark.spark
 
-ACCEPTED = 1_763_706_000_123
-EPOCH = "00000000000000a1"
 CHANGES = {
     "device": "'urn:dev:ops:other'",
     "type": "'other'",
@@ -41,33 +40,6 @@ CHANGES = {
 }
 """Another value of each column in the digest, as an expression."""
 RANGES = "gateway string, epoch string, status string, first bigint, last bigint, since timestamp"
-
-
-def content(record: Record) -> bytes:
-    """Return what the gateway hashes of a record."""
-    at = len(VALUE_PREFIX)
-    tail = record.value[record.value.index(b'"device":') : -1]
-    return bytes.fromhex(record.value[at : at + 2 * FINGERPRINT_BYTES].decode()) + tail
-
-
-def chain(count: int, size: int, later: bytes = b"") -> list[Record]:
-    """Return the records of one epoch, whose sections have `size` events each, with what a later gateway adds."""
-    gateway = Gateway(epoch=EPOCH)
-    records: list[Record] = []
-    for number in range(1, count + 1):
-        if number % size == 1 and records:
-            first, last = number - size, number - 1
-            digest = extend(DIGEST_START, map(content, records[first - 1 : last])).hex()
-            data: dict[str, Value] = {"first": first, "last": last, "digest": digest}
-            event = Event(gateway_device("gw-1"), "gateway.checkpoint", f"c{number}", data=data)
-        else:
-            event = Event(
-                "urn:dev:ops:a", id=number, boot=1, time=ACCEPTED + number, data={"t": 20.5}, units={"t": "Cel"}
-            )
-        record = gateway.record(event, ACCEPTED)
-        value = record.value.replace(b',"data":', later + b',"data":', 1)[:-1] + later + b"}"
-        records.append(replace(record, value=value))
-    return records
 
 
 def only(sequence: int, column: Column, otherwise: str) -> Column:
@@ -104,10 +76,14 @@ def forged(rows: DataFrame) -> DataFrame:
 
 
 def compared(
-    rows: DataFrame, others: DataFrame, ranges: DataFrame, earlier: DataFrame | None = None
+    rows: DataFrame,
+    others: DataFrame,
+    ranges: DataFrame,
+    earlier: DataFrame | None = None,
+    stating: DataFrame | None = None,
 ) -> dict[str, list[str]]:
-    """Return the statuses of each gateway's sections, in order."""
-    statements = sections.stated(rows)
+    """Return the statuses of each gateway's sections, in order; without `stating`, the rows state them."""
+    statements = sections.stated(rows if stating is None else stating)
     statements = statements if earlier is None else statements.unionByName(earlier)
     hashed = rows.withColumn("leaf", leaves.of_row(rows.columns))
     found = sections.compared(statements, hashed, others, ranges).orderBy("gateway", "first", "digest").collect()
@@ -156,6 +132,27 @@ def test_a_statement_that_was_changed_with_its_rows_is_found_by_what_an_earlier_
     found = compared(forged(whole), others, ranges, sections.stated(whole))["gw-1"]
     assert found.count(sections.DIFFERS) == 3  # the two statements about the section, and the section with the new one
     assert found.count(sections.VERIFIED) == 1
+
+
+@pytest.mark.guarantee(8)
+def test_a_table_that_was_changed_with_all_its_statements_is_found_by_the_signed_records(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Whoever can change the table, and send records in the gateway's name, has no key of it."""
+    key, other = (bytes([number]) * KEY_BYTES for number in (1, 2))
+    file = tmp_path / "gateways.csv"
+    file.write_text(f"gw-1,{key.hex()}\ngw-2,{other.hex()}\n")
+    file.chmod(0o600)
+    true, false = chain(14, 4), chain(14, 4, celsius=20.6)
+    sent = [signed(record, key) for record in true] + false + [signed(record, other) for record in false]
+    sent += [signed(record, key, "another.topic") for record in false]
+    rows = decode(read_records(topic(spark, false, ACCEPTED)))
+    rows = rows.withColumn("possible_duplicate_of", F.lit(None).cast("binary"))
+    others = rows.select(*account.LABEL, F.lit(b"").alias("leaf")).limit(0)
+    ranges = spark.createDataFrame([("gw-1", EPOCH, account.ACCEPTED, 1, 14, None)], RANGES)
+    assert compared(rows, others, ranges) == {"gw-1": [sections.VERIFIED] * 3}
+    stating = topics.signed(topic(spark, sent), Authentication(GatewayFile(file), EVENTS))
+    assert compared(rows, others, ranges, stating=stating) == {"gw-1": [sections.DIFFERS] * 3}
 
 
 @pytest.mark.heavy
