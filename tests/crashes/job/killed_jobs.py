@@ -1,6 +1,6 @@
 """Jobs with one fault among the changes that they make to table, quarantine or checkpoint.
 
-    python -m tests.crashes.job.killed_jobs [--scenario first|later] [--fault EIO] [--part 1/8]
+    python -m tests.crashes.job.killed_jobs [--scenario first|later] [--fault EIO] [--part 1/8] [--sink iceberg]
 
 Before each start, records are sent: new events, an exact repetition, and now and then one that is quarantined. The job
 is killed right before its change number N of that start, JVM and Python together, or that change fails; the next start
@@ -37,10 +37,11 @@ from simulators.services import spark
 from simulators.services.kafka.broker import Broker
 from simulators.services.postgres import Postgres
 from tests.cloud.gateway import Gateway, readings
-from tests.cloud.running import CloudSide
+from tests.cloud.running import DELTA, ICEBERG, CloudSide
 from tests.crashes.job import effects as hooks
 from tests.support import changes
 from tests.support.changes import Fault
+from tests.support.iceberg import Iceberg
 
 ROOT = Path(__file__).resolve().parents[3]
 SCENARIOS = ("first", "later")
@@ -77,7 +78,8 @@ class KilledJobs:
         self._send()
         self.starts += 1
         data = Path(self.cloud.folder) / "data"
-        places = ("--table", str(data / "events"), "--checkpoint", str(data / "checkpoint"), "--trigger", "1s")
+        table = ("--table", str(data / "events")) if self.cloud.iceberg is None else self.cloud.sink_options()
+        places = (*table, "--checkpoint", str(data / "checkpoint"), "--trigger", "1s")
         ends = ("--bootstrap-servers", self.cloud.bootstrap_servers, "--topic", self.cloud.topic)
         also = () if self.effects is None else ("--effects", f"{hooks.__name__}:{self.effects}")
         own = ("job", *self.mutants, "--", *ends, "--group", self.cloud.group, *places, *also)
@@ -90,7 +92,7 @@ class KilledJobs:
 
     def wrong(self, *, complete: bool = False) -> list[str]:
         """Return what is wrong in the table; `complete`: it must have everything."""
-        rows = Counter(row["id"] for row in self.cloud.delta_rows("data/events"))
+        rows = Counter(row["id"] for row in self._rows())
         covered = len(self.sent) if complete else self.cloud.receipted()
         due = {str(number) for number in self.sent[:covered] if number is not None}
         wrong = [f"event {number} is receipted and not there" for number in sorted(due - rows.keys(), key=int)]
@@ -99,7 +101,7 @@ class KilledJobs:
             made = Counter(self._made())
             wrong += [f"event {number} is receipted without effect" for number in sorted(due - made.keys(), key=int)]
             wrong += [f"event {number} has {count} effects" for number, count in made.items() if count > 1]
-        bad, quarantined = self.sent[:covered].count(None), len(self.cloud.delta_rows("data/events_quarantine"))
+        bad, quarantined = self.sent[:covered].count(None), len(self._quarantined())
         if quarantined < bad or quarantined > self.sent.count(None):
             wrong.append(f"{quarantined} records are in quarantine, instead of {bad}")
         return wrong
@@ -107,6 +109,13 @@ class KilledJobs:
     def log(self) -> str:
         """Return the end of the log."""
         return (self.cloud.folder / "spark" / "spark.log").read_text(errors="replace")[-3_000:]
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return self.cloud.delta_rows("data/events") if self.cloud.iceberg is None else self.cloud.rows()
+
+    def _quarantined(self) -> list[dict[str, Any]]:
+        of_delta = "data/events_quarantine"
+        return self.cloud.delta_rows(of_delta) if self.cloud.iceberg is None else self.cloud.quarantined()
 
     def _place_of_effects(self) -> Path:
         if self.server is None:
@@ -176,12 +185,15 @@ class Series:
         broker: Broker,
         work: Path,
         display: Display,
-        fault: Fault = Fault.KILL,
-        mutants: tuple[str, ...] = (),
-        effects: str | None = None,
-        server: Postgres | None = None,
+        *,
+        fault: Fault,
+        mutants: tuple[str, ...],
+        effects: str | None,
+        server: Postgres | None,
+        sink: str,
     ) -> None:
         self._effects = effects
+        self._sink = sink
         self._server = server
         self._broker = broker
         self._work = work
@@ -228,8 +240,10 @@ class Series:
     def _jobs(self) -> Iterator[KilledJobs]:
         topic = f"killed-{uuid4().hex[:8]}"
         self._broker.create_topics(topic, partitions=1)
-        cloud = CloudSide(self._broker.bootstrap_servers, topic, self._work / topic)
-        (cloud.folder / "data").mkdir(parents=True)
+        data = self._work / topic / "data"
+        data.mkdir(parents=True)
+        iceberg = Iceberg(data) if self._sink == ICEBERG else None
+        cloud = CloudSide(self._broker.bootstrap_servers, topic, data.parent, iceberg=iceberg)
         try:
             yield KilledJobs(cloud, self._mutants, self._server, self._effects)
         finally:
@@ -305,6 +319,7 @@ def main() -> None:
     parser.add_argument("--fault", type=Fault, choices=list(Fault), default=Fault.KILL)
     parser.add_argument("--part", default="1/1", help="such as 3/8: every 8th change, from the third on")
     parser.add_argument("--mutant", help="a function of this module that breaks the job")
+    parser.add_argument("--sink", choices=(DELTA, ICEBERG), default=DELTA)
     parser.add_argument("--effects", choices=("delta", "postgres"), help="where the job also writes each new event")
     given = parser.parse_args()
     part, parts = map(int, given.part.split("/"))
@@ -317,7 +332,16 @@ def main() -> None:
             Postgres(Path(name) / "postgres") if given.effects == "postgres" else nullcontext() as server,
             Display(Console(stderr=True)) as display,
         ):
-            series = Series(broker, Path(name), display, given.fault, mutants, given.effects, server)
+            series = Series(
+                broker,
+                Path(name),
+                display,
+                fault=given.fault,
+                mutants=mutants,
+                effects=given.effects,
+                server=server,
+                sink=given.sink,
+            )
             wrong = series.first(part, parts) if scenario == "first" else series.later(part, parts)
         print("\n".join([json.dumps(series.counts(scenario)), *wrong]), flush=True)
         failed = failed or bool(wrong)
