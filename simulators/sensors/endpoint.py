@@ -77,9 +77,12 @@ class Endpoint(asyncio.DatagramProtocol):
             self._transport.close()
 
     def forget(self) -> None:
-        """Reset Message ID and Token to their initial values, as a sleepy node does at each restart."""
+        """Reset the Message ID, as a sleepy node does at each restart, and begin with a random Token.
+
+        With the same Token as before, a late answer would be taken for that of the next event (docs/sensors.md).
+        """
         self._message_id = FIXED_MESSAGE_ID - 1
-        self._token = 0
+        self._token = self._random.randrange(1 << 32)
 
     def prepare(self, request: Sendable, kind: int = wire.CON) -> bytes:
         """Encode the request with the next Message ID and Token; from now on only its answer is accepted."""
