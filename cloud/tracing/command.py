@@ -166,3 +166,7 @@ def _table(settings: TraceSettings, spark: SparkSession | None) -> TracedTable:
     ask, dialect = resolve_name(kind.asks), resolve_name(kind.dialect)
     id_ = table_id(spark, settings.tables)
     return TracedTable(lambda statement: ask(spark, replace(asked, statement=statement)), dialect, id_)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -300,3 +300,13 @@ def test_the_audit_may_write_to_the_places_of_the_template() -> None:
     places = {option: Path(words[words.index(option) + 1]) for option in ("--output", "--report", "--metrics-file")}
     assert all(any(place.is_relative_to(folder) for folder in folders) for place in places.values())
     assert places["--metrics-file"].parent in folders  # systemd creates it, for all to read
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if COMMANDS[name].engine is not commands.Engine.NEVER])
+def test_the_file_that_spark_is_given_runs_the_command(name: str) -> None:
+    file = COMMANDS[name].file
+    environment = {**os.environ, "PYTHONPATH": str(file.parents[len(COMMANDS[name].module.split(".")) - 1])}
+    done = subprocess.run(
+        (sys.executable, str(file), "--help"), capture_output=True, text=True, check=False, env=environment
+    )
+    assert f"usage: oncegate-cloud {name}" in done.stdout, done.stderr
