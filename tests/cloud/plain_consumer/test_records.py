@@ -26,7 +26,7 @@ from tests.cloud.test_any_records import CHANGES, readings, statements
 pytestmark = pytest.mark.spark
 
 SEEN = datetime(2026, 1, 1, tzinfo=UTC)
-APART = (b"NaN", b"'a'", b":01", b"[" * 3000, b'{"a":' * 2000, b"k" * 60_000)
+APART = (b"NaN", b"'a'", b":01", b"[" * 3000, b'{"a":' * 2000, b"k" * 60_000, b'{"a":1}}}')
 """What Spark reads as JSON, and Python does not, or the other way round."""
 
 
