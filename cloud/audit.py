@@ -76,19 +76,26 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
         records = new.unionByName(store.unwritten(span), allowMissingColumns=True)
         judged = account.judge(records, view.rows, raw).persist()
         ended = account.endings(view.gateway_events).persist()
-        stating = topic.signed(span, keys) if keys is not None else view.gateway_events
         covered = cover(store, judged, view, span, everything=span.gone > 0 or not store.ends(span.topic_id))
         open_ = account.overdue(account.holes(covered, ended), F.current_timestamp(), settings.grace_seconds)
         ranges = covered.unionByName(open_).localCheckpoint()
         states = account.states(ranges, ended)
-        compared = compare(store, judged, view, ranges, stating)
+        stated = sections.stated(view.gateway_events)
+        if keys is not None:  # a further pass over the new records
+            keys.renew()
+            signed = topic.signed(span, keys.signers).localCheckpoint()
+            stated = stated.unionByName(sections.stated(signed, signed=True))
+        compared = compare(store, judged, view, ranges, stated)
+        if keys is not None:
+            compared = sections.vouched(compared)
         compared = compared.unionByName(sections.uncovered(compared, states, ended)).localCheckpoint()
         series = store.series(datetime.now(UTC).replace(microsecond=0))
+        unaccounted = account.unaccounted(covered, of_read_records(topic, view.rows, span))
         located = records.withColumn("status", F.lit("")).limit(0)
         if is_to_locate(ranges):  # a further pass over the topic
             located = locate(topic.records(*retained(topic, span)), ranges)
         subject = Subject(datetime.now(UTC), series, version_of_package(), spark.version, settings, span)
-        named = Named(located, *forgeries(topic, store, judged, view.rows, span, settings.verify))
+        named = Named(located, unaccounted, *forgeries(topic, store, judged, view.rows, span, settings.verify))
         findings = find(judged, view.rows, ranges, states, compared, named, subject)
         logger.info("stage=judged missing=%d", findings.missing)
         store.keep(
@@ -132,6 +139,14 @@ def span_to_read(topic: Topic, store: Store, group: str, table: str) -> TopicSpa
     starts = {partition: min(max(known.get(partition, 0), earliest[partition]), end) for partition, end in ends.items()}
     gone = sum(max(0, earliest[partition] - known.get(partition, 0)) for partition in ends)
     return TopicSpan(topic_id, starts, ends, gone)
+
+
+def of_read_records(topic: Topic, rows: DataFrame, span: TopicSpan) -> DataFrame:
+    """Return the rows whose records are below the end of the span, or beyond that of the log, where none can be."""
+    is_read = account.is_before(span.ends)
+    beyond = rows.filter(~is_read).localCheckpoint()  # before the log's end is asked for: a job adds rows meanwhile
+    ends = {partition: end for partition, (end, _) in topic.latest().items()}
+    return rows.filter(is_read).unionByName(beyond.filter(~account.is_before(ends)))
 
 
 def retained(topic: Topic, span: TopicSpan) -> tuple[dict[int, int], dict[int, int]]:
@@ -184,9 +199,9 @@ def forgeries(
     return found, {**counts, forgery.FORGED: 0, **there}
 
 
-def compare(store: Store, judged: DataFrame, view: TableView, ranges: DataFrame, stating: DataFrame) -> DataFrame:
-    """Return the sections that gateways have stated, by `stating` or an earlier audit, compared with the table."""
-    statements = sections.stated(stating).unionByName(store.statements())
+def compare(store: Store, judged: DataFrame, view: TableView, ranges: DataFrame, stated: DataFrame) -> DataFrame:
+    """Return the sections that gateways have stated, now or in an earlier audit, compared with the table."""
+    statements = stated.unionByName(store.statements())
     others = account.without_row(judged).select(*account.LABEL, "leaf").unionByName(store.leaves())
     newer = account.newer(judged).select(*account.LABEL, "row_leaf", "leaf").unionByName(store.newer())
     of_rows = sections.as_stated(view.leaves, newer)

@@ -25,6 +25,8 @@ _BYTES_MAX = 16 << 20
 """Two lines for each of 100,000 gateways."""
 
 Keys = Mapping[str, tuple[bytes, ...]]
+Signers = Mapping[bytes, tuple[Signer, ...]]
+"""By the name of the gateway."""
 
 logger = logging.getLogger(__name__)
 
@@ -49,24 +51,24 @@ class Authentication:
     def __init__(self, file: GatewayFile, topic: str) -> None:
         self._file = file
         self._topic = topic
-        self._signers = self._made()
+        self.signers = self._made()
 
     def renew(self) -> None:
         """Read the file again if it has changed."""
         if self._file.renewed():
-            self._signers = self._made()
+            self.signers = self._made()
 
-    def fits(self, gateway: bytes, fingerprint: bytes | None, words: Sequence[bytes], value: bytes | None) -> bool:
-        """Whether a record's eighth word is that of a key of its gateway."""
-        if len(words) <= MAC_WORD or fingerprint is None or value is None:
-            return False
-        said = b" ".join(words[:MAC_WORD])
-        signers = self._signers.get(gateway, ())
-        return any(compare_digest(sign(fingerprint, said, value), words[MAC_WORD]) for sign in signers)
-
-    def _made(self) -> dict[bytes, tuple[Signer, ...]]:
+    def _made(self) -> Signers:
         keys = self._file.keys
         return {name.encode(): tuple(Signer(key, self._topic) for key in each) for name, each in keys.items()}
+
+
+def fits(signers: Signers, fingerprint: bytes | None, words: Sequence[bytes], value: bytes | None) -> bool:
+    """Whether a record's eighth word is that of a key of its gateway, which its first word names."""
+    if len(words) <= MAC_WORD or fingerprint is None or value is None:
+        return False
+    said = b" ".join(words[:MAC_WORD])
+    return any(compare_digest(sign(fingerprint, said, value), words[MAC_WORD]) for sign in signers.get(words[0], ()))
 
 
 def _read(path: Path) -> Keys:

@@ -17,6 +17,8 @@ from contract.record import NUMBER_MAX
 ACCEPTED, DUPLICATE, QUARANTINED, GAP = "accepted", "duplicate", "quarantined", "gap"
 MISSING, PENDING, AMBIGUOUS = "missing", "pending", "ambiguous"
 UNWRITTEN, VANISHED = "unwritten", "vanished"
+UNACCOUNTED = "unaccounted"
+"""A row whose label no record has; the only status of a row."""
 COUNTED = (ACCEPTED, DUPLICATE, QUARANTINED, GAP, MISSING, PENDING)
 """The statuses counted per epoch, in which unwritten and vanished labels count as missing."""
 OPEN, COMPLETE, FORKED = STATES = ("open", "complete", "forked")
@@ -140,6 +142,31 @@ def without(parts: DataFrame, healed: DataFrame) -> DataFrame:
     return ranges(single.join(healed.select(*LABEL), on=list(LABEL), how="left_anti"))
 
 
+def unaccounted(covered: DataFrame, rows: DataFrame) -> DataFrame:
+    """Return the rows whose labels no audit has accepted, of those whose records were read, or cannot exist.
+
+    Only epochs with more rows than accepted labels are searched.
+    """
+    accepted = covered.filter(F.col("status") == ACCEPTED).select(*EPOCH, "first", "last")
+    sizes = accepted.groupBy(*EPOCH).agg(F.sum(F.col("last") - F.col("first") + 1).alias("size"))
+    whole = rows.fillna({"gateway": "", "epoch": "", "sequence": -1})
+    there = whole.groupBy(*EPOCH).agg(F.countDistinct("sequence").alias("there"))
+    long = there.join(sizes, on=list(EPOCH), how="left").filter(F.col("there") > F.coalesce("size", F.lit(0)))
+    suspects = whole.join(F.broadcast(long.select(*EPOCH)), on=list(EPOCH), how="left_semi").alias("s")
+    of_epoch = (F.col("s.gateway") == F.col("a.gateway")) & (F.col("s.epoch") == F.col("a.epoch"))
+    is_accepted = of_epoch & F.col("s.sequence").between(F.col("a.first"), F.col("a.last"))
+    found = suspects.join(accepted.alias("a"), on=is_accepted, how="left_anti")
+    return found.withColumns({"status": F.lit(UNACCOUNTED), "device": F.lit(None).cast("string")})
+
+
+def is_before(ends: Mapping[int, int]) -> Column:
+    """Whether a row's record is before these offsets of its partition; never null."""
+    of_each = (
+        (F.col("kafka_partition") == partition) & (F.col("kafka_offset") < end) for partition, end in ends.items()
+    )
+    return F.coalesce(reduce(lambda one, other: one | other, of_each, F.lit(False)), F.lit(False))
+
+
 def vanished(covered: DataFrame, rows: DataFrame, ends: Mapping[int, int]) -> DataFrame:
     """Return the labels that this or an earlier audit has accepted, and of which the table has no row now.
 
@@ -149,11 +176,7 @@ def vanished(covered: DataFrame, rows: DataFrame, ends: Mapping[int, int]) -> Da
     """
     accepted = covered.filter(F.col("status") == ACCEPTED)
     sizes = accepted.groupBy(*EPOCH).agg(F.sum(F.col("last") - F.col("first") + 1).alias("size"))
-    was_read = [
-        (F.col("kafka_partition") == partition) & (F.col("kafka_offset") < end) for partition, end in ends.items()
-    ]
-    audited = rows.filter(reduce(lambda one, other: one | other, was_read, F.lit(False)))
-    there = audited.groupBy(*EPOCH).agg(F.countDistinct("sequence").alias("there"))
+    there = rows.filter(is_before(ends)).groupBy(*EPOCH).agg(F.countDistinct("sequence").alias("there"))
     short = sizes.join(there, on=list(EPOCH), how="left").filter(F.col("size") > F.coalesce("there", F.lit(0)))
     suspect = accepted.join(F.broadcast(short.select(*EPOCH)), on=list(EPOCH), how="left_semi")
     return without(suspect, rows).withColumn("status", F.lit(VANISHED)).select(*RANGE)

@@ -111,6 +111,7 @@ class Findings:
             "label missing": self.missing,
             "record unwritten": self.totals["unwritten"],
             "event doubled": self.totals["doubled"],
+            "row unaccounted for": self.totals[account.UNACCOUNTED],
             "event in conflict": self.totals.get(forgery.CONFLICT, 0),
             "row forged": self.totals.get(forgery.FORGED, 0),
             "label with two fingerprints": self.counts.get(account.AMBIGUOUS, 0),
@@ -129,6 +130,8 @@ class Named:
 
     located: DataFrame
     """Those of wrong labels, as in `locate`."""
+    unaccounted: DataFrame
+    """The rows of no record."""
     forgeries: DataFrame
     """Those of `auditing.forgery`."""
     counts: dict[str, int]
@@ -153,7 +156,8 @@ def find(
     by_state = {row["state"]: row["count"] for row in states.groupBy("state").count().collect()}
     doubled = account.doubled(rows).localCheckpoint()
     twice = doubled.count()
-    frames = [unwritten, named.located, named.forgeries]
+    unaccounted = named.unaccounted.localCheckpoint()
+    frames = [unwritten, named.located, named.forgeries, unaccounted]
     if twice:  # a further pass over the table
         copies = rows.join(F.broadcast(doubled.limit(NAMED_MAX)), on="fingerprint", how="left_semi")
         frames.append(copies.withColumns({"status": F.lit(DOUBLED), "device": F.lit(None).cast("string")}))
@@ -166,6 +170,7 @@ def find(
         "unwritten": all_unwritten,
         "records": max(0, all_unwritten - NAMED_MAX) + len(records),
         "doubled": twice,
+        account.UNACCOUNTED: unaccounted.count(),
         **{status: named.counts.get(status, 0) for status in forgery.STATUSES},
     }
     return Findings(

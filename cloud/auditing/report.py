@@ -111,7 +111,7 @@ def facts(findings: Findings) -> list[tuple[str, str]]:
     if verified or unread or findings.totals.get(forgery.FORGED):
         found.append(("fingerprints", f"{verified:,} verified now, {unread:,} unverifiable"))
     if given.gateways is not None:
-        found.append(("digests", f"of records that a key of {given.gateways} has signed, and of earlier audits"))
+        found.append(("digests", f"of records that a key of {given.gateways} has signed"))
     if gone:
         why = "deleted before any audit: duplicates there are not listed"
         found.append(("not read", f"{counted(gone, 'offset')} {why}"))

@@ -1,12 +1,12 @@
 """The sections of the gateways' hash chains: functions from data frames to data frames.
 
 `leaves` have gateway, epoch, sequence and leaf (`auditing.leaves`). Sections have gateway, epoch, first, last, digest
-(hex) and status.
+(hex), status, and whether a record that its gateway has signed states them.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from cloud.auditing import account
@@ -19,7 +19,8 @@ STATUSES = (VERIFIED, DIFFERS, INCOMPLETE, UNKNOWN, PENDING, UNSTATED)
 _WITHOUT_ROW = (account.GAP, account.QUARANTINED, account.DUPLICATE)
 _MISSING = (account.MISSING, account.UNWRITTEN, account.VANISHED)
 STATEMENT = (*EPOCH, "first", "last", "digest")
-SECTION = (*STATEMENT, "status")
+STATED = (*STATEMENT, "signed")
+SECTION = (*STATED, "status")
 LABELS_MAX = 1 << 20
 """More than any section has: a statement about more labels is wrong."""
 _DIGEST_START = bytes(32)
@@ -30,8 +31,8 @@ _STATED = """
 """
 
 
-def stated(gateway_events: DataFrame) -> DataFrame:
-    """Return the sections that gateways have stated, without a status."""
+def stated(gateway_events: DataFrame, *, signed: bool = False) -> DataFrame:
+    """Return the sections that gateways have stated, without a status; `signed`: in records with their MAC."""
     data = F.from_json(F.col("data"), _STATED)
     started = gateway_events.filter(F.col("type") == "gateway.started").select(
         "gateway",
@@ -43,12 +44,16 @@ def stated(gateway_events: DataFrame) -> DataFrame:
     checkpoints = gateway_events.filter(F.col("type") == "gateway.checkpoint").select(
         *EPOCH, data["first"].alias("first"), data["last"].alias("last"), data["digest"].alias("digest")
     )
-    return started.unionByName(checkpoints).filter(
-        F.col("epoch").isNotNull()
-        & is_count(F.col("first"))
-        & is_count(F.col("last"))
-        & (F.col("first") <= F.col("last"))
-        & F.col("digest").isNotNull()
+    return (
+        started.unionByName(checkpoints)
+        .withColumn("signed", F.lit(signed))
+        .filter(
+            F.col("epoch").isNotNull()
+            & is_count(F.col("first"))
+            & is_count(F.col("last"))
+            & (F.col("first") <= F.col("last"))
+            & F.col("digest").isNotNull()
+        )
     )
 
 
@@ -85,7 +90,7 @@ def compared(statements: DataFrame, leaves: DataFrame, others: DataFrame, ranges
     distinct = others.groupBy(*LABEL).agg(F.collect_set("leaf").alias("found")).filter(F.size("found") == 1)
     of_others = distinct.select(*LABEL, F.get("found", F.lit(0)).alias("leaf"))
     known = of_rows.unionByName(of_others.join(of_rows.select(*LABEL), on=list(LABEL), how="left_anti"))
-    members = _members(statements.distinct(), known)
+    members = _members(statements.groupBy(*STATEMENT).agg(F.max("signed").alias("signed")), known)
     size = F.col("last") - F.col("first") + 1
     has_all = F.size(F.array_distinct(F.transform("members", lambda one: one["sequence"]))) == size
     following = F.aggregate(
@@ -103,6 +108,22 @@ def compared(statements: DataFrame, leaves: DataFrame, others: DataFrame, ranges
     short = _without_all(judged.filter(F.col("status").isNull()), ranges, erased)
     whole = judged.filter(F.col("status").isNotNull())
     return whole.select(*SECTION).unionByName(short.select(*SECTION))
+
+
+def vouched(compared: DataFrame) -> DataFrame:
+    """Return sections of which none is verified without a signed record that vouches for it; other faults stay.
+
+    A statement is itself an event of the next section: if that is verified and vouched for, the statement is, too.
+    """
+    order = Window.partitionBy(*EPOCH).orderBy("first", "last")
+    run = Window.partitionBy(*EPOCH, "run")
+    verified = compared.filter(F.col("status") == VERIFIED)
+    begins = (F.col("first") != F.lag("last").over(order) + 1).cast("int")
+    runs = verified.withColumn("begins", F.coalesce(begins, F.lit(1))).withColumn("run", F.sum("begins").over(order))
+    signed_to = F.max(F.when(F.col("signed"), F.col("first"))).over(run)
+    status = F.when(F.col("first") <= signed_to, VERIFIED).otherwise(UNKNOWN)
+    others = compared.filter(F.col("status") != VERIFIED)
+    return runs.withColumn("status", status).select(*SECTION).unionByName(others)
 
 
 def _members(statements: DataFrame, leaves: DataFrame) -> DataFrame:
@@ -128,7 +149,7 @@ def _members(statements: DataFrame, leaves: DataFrame) -> DataFrame:
 def _without_all(short: DataFrame, ranges: DataFrame, erased: DataFrame) -> DataFrame:
     """Return the status of sections of which some labels have no leaf."""
     there = F.transform("members", lambda one: one["sequence"])
-    lacking = short.select(*STATEMENT, F.explode(F.array_except(F.sequence("first", "last"), there)).alias("sequence"))
+    lacking = short.select(*STATED, F.explode(F.array_except(F.sequence("first", "last"), there)).alias("sequence"))
     marked = erased.withColumn("is_erased", F.lit(True))
     lacking = lacking.join(marked, on=list(LABEL), how="left")
     spans = ranges.select(
@@ -141,7 +162,7 @@ def _without_all(short: DataFrame, ranges: DataFrame, erased: DataFrame) -> Data
         how="left",
     )
     status = F.col("label_status")
-    per_label = named.groupBy(*(F.col(f"l.{name}").alias(name) for name in (*STATEMENT, "sequence"))).agg(
+    per_label = named.groupBy(*(F.col(f"l.{name}").alias(name) for name in (*STATED, "sequence"))).agg(
         F.coalesce(F.max(F.col("is_erased") | status.isin(*_WITHOUT_ROW)), F.lit(False)).alias("is_excused"),
         F.coalesce(F.max(status.isin(*_MISSING)), F.lit(False)).alias("is_missing"),
         F.max(status.isNull() | (status == account.PENDING)).alias("is_pending"),
@@ -156,7 +177,7 @@ def _without_all(short: DataFrame, ranges: DataFrame, erased: DataFrame) -> Data
     worst = F.coalesce(*(F.when(F.array_contains("statuses", one), one) for one in (DIFFERS, INCOMPLETE, PENDING)))
     return (
         per_label.withColumn("found", found)
-        .groupBy(*STATEMENT)
+        .groupBy(*STATED)
         .agg(statuses.alias("statuses"))
         .withColumn("status", F.coalesce(worst, F.lit(UNKNOWN)))
     )
@@ -176,5 +197,6 @@ def uncovered(sections: DataFrame, states: DataFrame, ended: DataFrame) -> DataF
         .select(*EPOCH, (F.coalesce("stated_to", F.lit(0)) + 1).alias("first"), "last", F.lit(UNSTATED).alias("status"))
         .filter(F.col("first") <= F.col("last"))
     )
-    parts = holes.unionByName(tails).withColumn("digest", F.lit(None).cast("string"))
+    parts = holes.unionByName(tails)
+    parts = parts.withColumns({"digest": F.lit(None).cast("string"), "signed": F.lit(None).cast("boolean")})
     return parts.select(*SECTION)

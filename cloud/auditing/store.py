@@ -25,7 +25,7 @@ _UNWRITTEN = (
 )
 _LEAVES = f"gateway string, epoch string, sequence bigint, leaf binary, topic_id string, {_PLACES}"
 _NEWER = f"gateway string, epoch string, sequence bigint, row_leaf binary, leaf binary, topic_id string, {_PLACES}"
-_SECTIONS = "gateway string, epoch string, first bigint, last bigint, digest string, status string"
+_SECTIONS = "gateway string, epoch string, first bigint, last bigint, digest string, signed boolean, status string"
 _FORGERIES = (
     f"status string, fingerprint string, device string, gateway string, epoch string, sequence bigint, {_PLACES}, "
     "of_kafka_partition int, of_kafka_offset bigint"
@@ -120,7 +120,7 @@ class Store:
 
     def statements(self) -> DataFrame:
         """Return the sections of which an earlier audit has read the statement, without a status."""
-        return self._read("sections").filter(F.col("digest").isNotNull()).select(*sections.STATEMENT)
+        return self._read("sections").filter(F.col("digest").isNotNull()).select(*sections.STATED)
 
     def ranges(self, healed: DataFrame) -> tuple[DataFrame, DataFrame]:
         """Return the ranges that are accounted for, and the unwritten ones without the healed labels.

@@ -14,11 +14,18 @@ from cloud.auditing import leaves
 from cloud.auditing.account import is_count
 from cloud.auditing.store import TopicSpan
 from cloud.committed import Committed
-from cloud.gateways import Authentication
+from cloud.gateways import Signers, fits
 from cloud.runtime import jvm
 from contract.event import TYPE_RESERVED_PREFIX
 from contract.fields import exact_text
-from contract.record import GATEWAY_BYTES_MAX, STATEMENT, TYPE_PREFIX, VIA_START
+from contract.record import (
+    GATEWAY_BYTES_MAX,
+    STATEMENT,
+    STATEMENT_BYTES_MAX,
+    TYPE_PREFIX,
+    VALUE_BYTES_MAX,
+    VIA_START,
+)
 
 ANSWER_SECONDS_MAX = 30
 _CONTENT_DIGITS = 16
@@ -88,9 +95,9 @@ class Topic:
             "kafka_partition", "kafka_offset", said().alias("told")
         )
 
-    def signed(self, span: TopicSpan, keys: Authentication) -> DataFrame:
+    def signed(self, span: TopicSpan, signers: Signers) -> DataFrame:
         """Return the gateways' own events of a span, as a table's view has them, of records with a gateway's MAC."""
-        return signed(self._load(span.starts, span.ends), keys)
+        return signed(self._load(span.starts, span.ends), signers)
 
     def values(self, places: set[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
         """Return the values of the records at these places, as far as the topic has them."""
@@ -172,12 +179,16 @@ def read(topic: DataFrame, *, are_newer: bool = False) -> DataFrame:
     )
 
 
-def signed(topic: DataFrame, keys: Authentication) -> DataFrame:
-    """Return the gateways' own events among the records, as far as they have the MAC of a key of their gateway."""
+def signed(topic: DataFrame, signers: Signers) -> DataFrame:
+    """Return the gateways' own events among the records, as far as they have the MAC of a key of their gateway.
+
+    Of the headers, a MAC covers id and statement alone.
+    """
     statement, value = _header(STATEMENT), F.col("value").cast("string")
-    fits = F.udf(partial(_fits, keys), T.BooleanType(), useArrow=False)
-    own = topic.filter(F.startswith(_header("ce_type"), F.lit(TYPE_PREFIX + TYPE_RESERVED_PREFIX)))
-    whole = own.filter(fits(_header("ce_id"), statement, "value"))
+    is_own = F.contains("value", F.lit(f'"type":"{TYPE_RESERVED_PREFIX}'.encode()))
+    is_bounded = (F.octet_length(statement) <= STATEMENT_BYTES_MAX) & (F.octet_length("value") <= VALUE_BYTES_MAX)
+    is_signed = F.udf(partial(_is_signed, signers), T.BooleanType(), useArrow=False)
+    whole = topic.filter(is_own & is_bounded).filter(is_signed(_header("ce_id"), statement, "value"))
     words = F.split(statement, " ")
     return whole.select(
         F.get(words, 0).alias("gateway"),
@@ -186,9 +197,8 @@ def signed(topic: DataFrame, keys: Authentication) -> DataFrame:
     )
 
 
-def _fits(keys: Authentication, fingerprint: str | None, statement: str | None, value: bytes | None) -> bool:
-    words = (statement or "").encode().split(b" ")
-    return keys.fits(words[0], (fingerprint or "").encode(), words, value)
+def _is_signed(signers: Signers, fingerprint: str | None, statement: str | None, value: bytes) -> bool:
+    return fits(signers, (fingerprint or "").encode(), (statement or "").encode().split(b" "), value)
 
 
 def content() -> Column:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from cloud.gateways import Authentication
+from cloud.gateways import Authentication, fits
 from cloud.table.layout import (
     AHEAD_DAYS_MAX,
     BEFORE_DATA,
@@ -118,7 +118,8 @@ def judge(  # a record, and what it is compared with
 ) -> Judged:
     """Return a record's row, with a reason where it belongs in the quarantine.
 
-    Without `gateways` any well-formed record is that of the gateway that it names.
+    Without `gateways` any well-formed record is that of the gateway that it names. With it, what no gateway has signed
+    is judged no further: it says nothing of any label.
     """
     said = _Headers(headers)
     columns: dict[str, object] = {
@@ -129,9 +130,8 @@ def judge(  # a record, and what it is compared with
         "kafka_key": key,
         "value": value,
     }
-    reason = _reason(key, value, said)
-    if reason is None and gateways is not None and not gateways.fits(said.gateway, said.id, said.words, value):
-        reason = Reason.MAC
+    is_signed = gateways is None or fits(gateways.signers, said.id, said.words, value)
+    reason = _reason(key, value, said) if is_signed else Reason.MAC
     if reason is not None or key is None or value is None:
         columns |= {"reason": reason, "headers": _headers_text(headers)}
         return Judged(tuple(map(columns.get, STAGED)), said.has_unknown)

@@ -118,7 +118,8 @@ def read_records(
     reason = _reason()
     if keys is not None:
         stated = stated.join(F.broadcast(keys), on="gateway", how="left")
-        reason = F.coalesce(reason, F.when(~_is_authentic(), F.lit(Reason.MAC.value)))
+        # First: what no gateway has signed says nothing of any label, whatever else is wrong with it.
+        reason = F.when(~_is_authentic(), F.lit(Reason.MAC.value)).otherwise(reason)
     keyed = _keyed(stated.withColumn("reason", reason), retention_seconds)
     # Spark writes a batch's time into the generated code. A coalesce without effect ends a unit of code, so that only
     # the short one after it is compiled in every batch.

@@ -205,7 +205,8 @@ def check_audit(sent: DataFrame, view: TableView) -> None:
     subject = replace(SUBJECT, span=TopicSpan("id", {0: 0}, {0: sent.count()}, 0))
     located = locate(read(sent), ranges)
     false = forgery.verified(read(sent).filter(F.col("sequence").isNotNull())).limit(9).localCheckpoint()
-    found = find(judged, view.rows, ranges, states, compared, Named(located, false, {}), subject)
+    named = Named(located, account.unaccounted(covered, view.rows), false, {})
+    found = find(judged, view.rows, ranges, states, compared, named, subject)
     assert found.unwritten == []
     assert found.missing > BIG
     assert [*report.lines(found), report.page(found)]

@@ -25,7 +25,7 @@ SUBJECT = Subject(
     ),
     TopicSpan("AbCdEfGhIjKlMnOpQrStUv", {0: 812, 1: 90}, {0: 813, 1: 90}, 1),
 )
-TOTALS = {"wrong": 0, "epochs": 0, "unwritten": 0, "records": 0, "doubled": 0}
+TOTALS = {"wrong": 0, "epochs": 0, "unwritten": 0, "records": 0, "doubled": 0, "unaccounted": 0}
 WHOLE = Findings(SUBJECT, {"accepted": 3}, [], [], [], [], {}, {}, [], TOTALS, {"open": 1, "forked": 2})
 
 
@@ -46,5 +46,5 @@ def broken(gateway: str, device: str) -> Findings:
         sections={"differs": SectionCount(1, 4_096)},
         section_labels={(gateway, EPOCH): dict.fromkeys(STATUSES, 1_000_000)},
         differing=[Labels(gateway, EPOCH, 1, 4_096, "differs")],
-        totals={"wrong": 2, "epochs": 1_200, "unwritten": 1, "records": 2, "doubled": 1},
+        totals={"wrong": 2, "epochs": 1_200, "unwritten": 1, "records": 2, "doubled": 1, "unaccounted": 0},
     )

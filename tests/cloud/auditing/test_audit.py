@@ -146,6 +146,21 @@ def test_rows_that_the_job_is_just_writing_do_not_take_the_places_of_vanished_on
         assert spans(account.vanished(parts(spark, ("accepted", 1, 5)), rows, {0: 5, partition: 5})) == [(3, 3)]
 
 
+@pytest.mark.guarantee(8)
+def test_rows_of_no_record_are_unaccounted_for_and_only_those(spark: SparkSession) -> None:
+    places = "gateway string, epoch string, sequence bigint, kafka_partition int, kafka_offset bigint"
+    true = [(G, E, sequence, 0, sequence - 1) for sequence in range(1, 6)]
+    false = [(G, E, 9, 0, 2), ("x", E, 1, 0, 3), (None, None, None, 7, None)]
+    covered = parts(spark, ("accepted", 1, 5), ("duplicate", 9, 9))
+    assert account.unaccounted(covered, spark.createDataFrame(true, places)).isEmpty()
+    found = account.unaccounted(covered, spark.createDataFrame(true + false, places)).collect()
+    assert {(row["gateway"], row["sequence"], row["status"]) for row in found} == {
+        (G, 9, "unaccounted"),
+        ("x", 1, "unaccounted"),
+        ("", -1, "unaccounted"),
+    }
+
+
 class Side:
     """A topic, a table with the rows of the test, receipts for all, and an audit."""
 
@@ -312,6 +327,32 @@ def test_a_record_is_not_in_quarantine_because_another_once_stood_at_its_place(s
 @pytest.mark.guarantee(8)
 @pytest.mark.heavy
 @pytest.mark.kafka
+def test_a_row_under_a_label_that_no_record_has_is_named_before_any_digest_is_stated(side: Side) -> None:
+    gateway = Gateway()
+    side.send(gateway.records(readings(10)))
+    assert side.audit().is_whole
+    side.send(gateway.records(readings(5, start=10)))
+    table = f"delta.`{side.folder}/events`"
+    side.spark.sql(f"""UPDATE {table} SET gateway = 'x', sequence = 1, data = '{{"t":99}}' WHERE sequence = 12""")
+    made_up = (
+        "* EXCEPT (epoch, kafka_offset, fingerprint), 'b' AS epoch, 99 AS kafka_offset, unhex('00') AS fingerprint"
+    )
+    side.spark.sql(f"INSERT INTO {table} BY NAME SELECT {made_up} FROM {table} WHERE sequence = 2")
+    unread = gateway.records(readings(2, start=20))
+    send(side.servers, side.topic, unread, 0)
+    side.write(unread, first=15)  # a job that runs
+    for _ in range(2):
+        found = side.audit()
+        assert found.faults()["row unaccounted for"] == 2
+        assert sorted((one.status, one.label) for one in found.records) == [
+            ("unaccounted", f"{G} b 2"),
+            ("unaccounted", f"x {E} 1"),
+        ]
+
+
+@pytest.mark.guarantee(8)
+@pytest.mark.heavy
+@pytest.mark.kafka
 def test_what_a_gateway_has_signed_shows_a_table_whose_statements_were_changed_with_its_rows(side: Side) -> None:
     """Also after the key was replaced, and the topic has lost the records: an audit has read them before."""
     key, file = bytes([1]) * KEY_BYTES, side.folder / "gateways.csv"
@@ -325,8 +366,9 @@ def test_what_a_gateway_has_signed_shows_a_table_whose_statements_were_changed_w
         side.spark.sql(f"DELETE FROM delta.`{side.folder}/events`")
         side.write(chain(14, 4, celsius=20.6), first=0)
     assert side.audit("--output", f"{side.folder}/other").sections[sections.VERIFIED].sections == 3
-    unsigned = side.audit("--output", f"{side.folder}/another", "--gateways", str(file)).sections
-    assert unsigned.keys() == {sections.UNSTATED}
+    unsigned = side.audit("--output", f"{side.folder}/other", "--gateways", str(file)).sections
+    assert unsigned.keys() == {sections.UNKNOWN, sections.UNSTATED}
+    assert unsigned[sections.UNKNOWN].sections == 3
 
 
 @pytest.mark.guarantee(5)

@@ -151,8 +151,41 @@ def test_a_table_that_was_changed_with_all_its_statements_is_found_by_the_signed
     others = rows.select(*account.LABEL, F.lit(b"").alias("leaf")).limit(0)
     ranges = spark.createDataFrame([("gw-1", EPOCH, account.ACCEPTED, 1, 14, None)], RANGES)
     assert compared(rows, others, ranges) == {"gw-1": [sections.VERIFIED] * 3}
-    stating = topics.signed(topic(spark, sent), Authentication(GatewayFile(file), EVENTS))
+    stating = topics.signed(topic(spark, sent), Authentication(GatewayFile(file), EVENTS).signers)
     assert compared(rows, others, ranges, stating=stating) == {"gw-1": [sections.DIFFERS] * 3}
+
+
+@pytest.mark.guarantee(8)
+@pytest.mark.parametrize(
+    ("signed", "statuses", "expected"),
+    [
+        ("...", "vvv", "uuu"),
+        ("..s", "vvv", "vvv"),
+        (".s.", "vvv", "vvu"),
+        ("..s", "vdv", "udv"),
+        ("s.s", "vpv", "vpv"),
+        ("..s", "vvd", "uud"),
+    ],
+)
+def test_what_no_record_has_signed_is_verified_by_the_next_section_that_one_has(
+    spark: SparkSession, signed: str, statuses: str, expected: str
+) -> None:
+    names = {"v": sections.VERIFIED, "d": sections.DIFFERS, "p": sections.PENDING, "u": sections.UNKNOWN}
+    made = [
+        ("gw-1", epoch, 4 * at + 1, 4 * at + 4, "", mark == "s", names[status])
+        for epoch in ("1", "2")
+        for at, (mark, status) in enumerate(zip(signed, statuses, strict=True))
+    ]
+    columns = "gateway string, epoch string, first bigint, last bigint, digest string, signed boolean, status string"
+    found = sections.vouched(spark.createDataFrame(made, columns)).orderBy("epoch", "first").collect()
+    assert [row["status"] for row in found] == [names[status] for status in expected] * 2
+
+
+def test_a_section_that_is_lacking_vouches_for_none_before_it(spark: SparkSession) -> None:
+    made = [("gw-1", "1", first, last, "", last == 12, sections.VERIFIED) for first, last in ((1, 4), (5, 8), (10, 12))]
+    columns = "gateway string, epoch string, first bigint, last bigint, digest string, signed boolean, status string"
+    found = sections.vouched(spark.createDataFrame(made, columns)).orderBy("first").collect()
+    assert [row["status"] for row in found] == [sections.UNKNOWN, sections.UNKNOWN, sections.VERIFIED]
 
 
 @pytest.mark.heavy

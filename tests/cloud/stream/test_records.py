@@ -115,6 +115,8 @@ def altered(record: Record) -> Record:
         (lambda record: altered(signed(record, bytes(32))), "mac"),
         (lambda record: with_word(signed(record, bytes(32)), CLOCK, "untrusted"), "mac"),
         (lambda record: with_word(signed(record, bytes(32)), GATEWAY + 7, ""), "mac"),
+        (lambda record: without_header(record, "ce_specversion"), "mac"),
+        (lambda record: without_header(signed(record, bytes(32)), "ce_specversion"), "headers"),
         (lambda record: signed(replace(record, key=b"x"), bytes(32)), "contradiction"),
     ],
 )
