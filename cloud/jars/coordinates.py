@@ -26,20 +26,21 @@ class JarError(Exception):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Coordinates:
-    """The coordinates of a jar: group, artifact and version."""
+    """The coordinates of a jar: group, artifact and version, and a classifier where there are several."""
 
     group: str
     artifact: str
     version: str
+    classifier: str = ""
 
     def __str__(self) -> str:
-        """Return `group:artifact:version`."""
-        return f"{self.group}:{self.artifact}:{self.version}"
+        """Return `group:artifact:version` or `group:artifact:version:classifier`."""
+        return ":".join(filter(None, (self.group, self.artifact, self.version, self.classifier)))
 
     @property
     def file_name(self) -> str:
         """The jar's usual file name."""
-        return f"{self.artifact}-{self.version}.jar"
+        return "-".join(filter(None, (self.artifact, self.version, self.classifier))) + ".jar"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -51,9 +52,9 @@ class Jar:
 
 
 def parse_coordinates(text: str) -> Coordinates:
-    """Parse `group:artifact:version`."""
+    """Parse `group:artifact:version` or `group:artifact:version:classifier`."""
     parts = text.split(":")
-    if len(parts) != 3 or not all(parts):
+    if len(parts) not in {3, 4} or not all(parts):
         raise JarError(f"{text!r} does not name a jar; expected group:artifact:version")
     return Coordinates(*parts)
 

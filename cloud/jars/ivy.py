@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
@@ -15,7 +16,7 @@ from cloud.jars.coordinates import Coordinates, JarError, parse_coordinates
 SETTINGS_VARIABLE = "ONCEGATE_IVY_SETTINGS"
 # Ivy's types for jars; not those for tests, sources and documentation.
 _JAR_TYPES = ("jar", "bundle", "maven-plugin", "orbit")
-_RETRIEVED = "[organisation]:[artifact]:[revision].[ext]"
+_RETRIEVED = "[organisation]:[artifact]:[revision](:[classifier]).[ext]"
 _LOG_TAIL_LINES = 30
 
 
@@ -53,12 +54,16 @@ def settings(environment: Mapping[str, str] = os.environ) -> Path | None:
 
 def _describe(wanted: Iterable[Coordinates], overrides: Iterable[Coordinates] | None) -> str:
     transitive = "true" if overrides is not None else "false"
-    lines = ['<ivy-module version="2.0"><info organisation="oncegate" module="services"/>']
+    lines = ['<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">']
+    lines.append('<info organisation="oncegate" module="services"/>')
     lines.append('<configurations><conf name="default"/></configurations><dependencies>')
+    classifiers: dict[Coordinates, list[str]] = {}
+    for jar in wanted:
+        classifiers.setdefault(replace(jar, classifier=""), []).append(jar.classifier)
     lines += [
         f"<dependency org={quoteattr(jar.group)} name={quoteattr(jar.artifact)} rev={quoteattr(jar.version)}"
-        f' transitive="{transitive}" conf="default->default"/>'
-        for jar in wanted
+        f' transitive="{transitive}" conf="default->default">{_artifacts(jar.artifact, found)}</dependency>'
+        for jar, found in classifiers.items()
     ]
     lines += [
         f"<override org={quoteattr(jar.group)} module={quoteattr(jar.artifact)} rev={quoteattr(jar.version)}"
@@ -66,6 +71,14 @@ def _describe(wanted: Iterable[Coordinates], overrides: Iterable[Coordinates] | 
         for jar in overrides or ()
     ]
     return "\n".join([*lines, "</dependencies></ivy-module>\n"])
+
+
+def _artifacts(name: str, classifiers: Sequence[str]) -> str:
+    """Return the jars of a module, if it is not that without a classifier alone."""
+    if not any(classifiers):
+        return ""
+    of_each = (f" m:classifier={quoteattr(one)}" if one else "" for one in classifiers)
+    return "".join(f'<artifact name={quoteattr(name)} type="jar"{one}/>' for one in of_each)
 
 
 def _command(description: Path, folder: Path) -> list[str]:

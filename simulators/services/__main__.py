@@ -47,6 +47,7 @@ def _install_programs(more: Sequence[str]) -> None:
                 jars.FLINK,
                 jars.STREAMS,
                 jars.JDBC,
+                jars.REST_CATALOG,
             ):
                 jars.paths(of)
     except ServiceError as error:

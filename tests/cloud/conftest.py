@@ -7,7 +7,9 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pyspark
@@ -26,7 +28,7 @@ from tests.cloud.gateway import Gateway
 from tests.cloud.plain_consumer.consuming import ConsumerSide
 from tests.cloud.running import DELTA, DELTA_ON_S3, ICEBERG, PARTITIONS, POSTGRES, CloudSide
 from tests.cloud.tables import SinkSide
-from tests.support.iceberg import Iceberg
+from tests.support.iceberg import CATALOG_VARIABLE, HADOOP, REST, Iceberg, RestCatalog
 from tests.support.s3 import S3
 
 TEST_SECONDS_MAX = 900
@@ -46,7 +48,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 HAS_ICEBERG = pyspark.__version__.startswith("4.1.")
 """In the process that test_older_spark.py starts."""
-_JAR_SETS = [name_for(of, ivy.pyspark_folder()) for of in (jars.SPARK, *([jars.ICEBERG] if HAS_ICEBERG else []))]
+_OF_ICEBERG = (jars.ICEBERG,) if HAS_ICEBERG else ()
+_JAR_SETS = [
+    *(name_for(of, ivy.pyspark_folder()) for of in (jars.SPARK, *_OF_ICEBERG)),
+    *(_OF_ICEBERG and (jars.JDBC,)),
+]
 _SINKS = (POSTGRES, ICEBERG) if HAS_ICEBERG else (POSTGRES,)
 
 
@@ -95,11 +101,16 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
 
 
 @pytest.fixture(scope="package")
-def iceberg(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iceberg:
-    """Return the catalog of a session, which keeps to the first that it is given."""
-    made = Iceberg(tmp_path_factory.mktemp("iceberg"))
-    catalog.connect(spark, sinks.Tables(sinks.ICEBERG, "db.events", "db.unfit", made.write_catalog()))
-    return made
+def iceberg(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Iceberg]:
+    """Yield the catalog of a session, which keeps to the first that it is given."""
+    folder, kind = tmp_path_factory.mktemp("iceberg"), os.environ.get(CATALOG_VARIABLE, HADOOP)
+    server: Any = None if kind == HADOOP else request.getfixturevalue("postgres")
+    with RestCatalog(folder, server) if kind == REST else nullcontext() as rest:
+        made = Iceberg(folder, kind, server, rest)
+        catalog.connect(spark, sinks.Tables(sinks.ICEBERG, "db.events", "db.unfit", made.write_catalog()))
+        yield made
 
 
 @pytest.fixture(scope="package")

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cloud.conftest import HAS_ICEBERG
 from tests.support import older_spark
+from tests.support.iceberg import CATALOG_VARIABLE, HADOOP, JDBC, REST
 
 HERE = Path(__file__).parent
 
@@ -20,12 +21,20 @@ HERE = Path(__file__).parent
 @pytest.mark.guarantee(5)
 @pytest.mark.skipif(HAS_ICEBERG, reason="starts the others in this line of Spark")
 @pytest.mark.parametrize(
-    "tests", [("iceberg",), ("test_sinks.py", "-k", "iceberg"), ("test_processing.py", "-k", "iceberg")]
+    ("tests", "kind"),
+    [
+        (("iceberg",), HADOOP),
+        (("iceberg",), JDBC),
+        (("iceberg",), REST),
+        (("test_sinks.py", "-k", "iceberg"), HADOOP),
+        (("test_processing.py", "-k", "iceberg"), HADOOP),
+    ],
 )
-def test_under_the_older_line_of_spark(tests: tuple[str, ...], tmp_path: Path) -> None:
+def test_under_the_older_line_of_spark(tests: tuple[str, ...], kind: str, tmp_path: Path) -> None:
     path = older_spark.home().parent
     words = ("-m", "pytest", "--quiet", f"--basetemp={tmp_path / 'own'}", str(HERE / tests[0]), *tests[1:])
     environment = {**os.environ, "PYTHONPATH": str(path), "SPARK_HOME": str(path / "pyspark")}
+    environment[CATALOG_VARIABLE] = kind
     done = subprocess.run((sys.executable, *words), check=False, env=environment, stdout=subprocess.PIPE, text=True)
     assert done.returncode == 0, done.stdout[-5000:]
     assert " passed" in done.stdout

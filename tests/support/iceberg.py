@@ -1,4 +1,4 @@
-"""Iceberg tables in a folder, which PyIceberg reads: a reader that shares no code with the one of Spark.
+"""Iceberg tables in a folder, of catalogs of three kinds, which PyIceberg reads: no code of Spark's reader.
 
 python -m tests.support.iceberg METADATA    # prints the rows of a table, pickled
 """
@@ -13,27 +13,98 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from simulators.services import ports
+from simulators.services.install import jars, java
+from simulators.services.postgres import Postgres
+from simulators.services.process import Command, Process
+from simulators.services.service import ProcessService
+from tests.support import older_spark
 from tests.support.older_spark import installed
 
 ROOT = Path(__file__).resolve().parents[2]
 PYICEBERG = "0.11.1"
+KINDS = HADOOP, JDBC, REST = "hadoop", "jdbc", "rest"
+"""The kinds of catalogs, as `type` names them."""
+CATALOG_VARIABLE = "ONCEGATE_TEST_CATALOG"
+"""The variable that chooses the kind for the tests of tests/cloud."""
+START_SECONDS_MAX = 120.0
+
+
+def warehouse(folder: Path) -> str:
+    """Return the address of the tables' folder."""
+    return f"file://{folder}/warehouse"
+
+
+def jdbc(server: Postgres) -> dict[str, str]:
+    """Return the properties of a catalog in PostgreSQL."""
+    said = conninfo_to_dict(server.connection)
+    address = f"jdbc:postgresql://{said['host']}:{said['port']}/{said['dbname']}"
+    return {"uri": address, "jdbc.user": str(said["user"]), "jdbc.password": str(said["password"])}
+
+
+class RestCatalog(ProcessService):
+    """The REST catalog of Iceberg's own tests on a free port, which has the names of tables in PostgreSQL."""
+
+    def __init__(self, folder: Path, server: Postgres) -> None:
+        (self._port,) = ports.free(1)
+        jars_ = [*jars.paths(jars.REST_CATALOG), *jars.paths(jars.JDBC)]
+        jars_ += (older_spark.home() / "jars").glob("hadoop-client-*.jar")
+        classpath = ":".join(map(str, jars_))
+        main = "org.apache.iceberg.rest.RESTCatalogServer"
+        command = (str(java.require()), "-Xmx256m", "-XX:+UseSerialGC", "-cp", classpath, main)
+        given = {"catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog", "rest.port": str(self._port)}
+        settings = {**given, "warehouse": warehouse(folder), **jdbc(server)}
+        environment = {f"CATALOG_{_variable(name)}": value for name, value in settings.items()}
+        self.process = Process(Command("rest catalog", command, folder / "rest.log", folder, environment))
+
+    @property
+    def uri(self) -> str:
+        """The address."""
+        return f"http://127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        """Start the server and return once it accepts connections."""
+        self.process.start()
+        self.process.wait_for_port(self._port, START_SECONDS_MAX)
+
+
+def _variable(name: str) -> str:
+    return name.replace("-", "__").replace(".", "_").upper()
 
 
 @dataclass(frozen=True, slots=True)
 class Iceberg:
-    """A catalog of Hadoop's kind."""
+    """A catalog of a kind with tables in a folder."""
 
     folder: Path
+    kind: str = HADOOP
+    server: Postgres | None = None
+    """Where the catalogs JDBC and REST have the names of tables."""
+    rest: RestCatalog | None = None
 
     def write_catalog(self) -> Path:
         """Write the file of `--catalog`."""
         file = self.folder / "catalog"
-        file.write_text(f"type=hadoop\nwarehouse=file://{self.folder}/warehouse\n")
+        lines = {"type": self.kind, "warehouse": warehouse(self.folder)}
+        if self.server is not None:
+            lines |= jdbc(self.server)
+        if self.rest is not None:
+            lines = {"type": self.kind, "uri": self.rest.uri}
+        file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
         file.chmod(0o600)
         return file
 
     def metadata(self, table: str) -> Path | None:
         """Return the file with the present metadata of a table such as `db.events`, None where there is none."""
+        if self.server is not None:
+            namespace, _, name = table.rpartition(".")
+            query = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = %s AND table_name = %s"
+            with psycopg.connect(self.server.connection) as connection:
+                place = connection.execute(query, (namespace, name)).fetchone()
+            return None if place is None else Path(str(place[0]).removeprefix("file:"))
         folder = self.folder / "warehouse" / table.replace(".", "/") / "metadata"
         found = sorted(folder.glob("v*.metadata.json"), key=lambda file: int(file.name[1:].partition(".")[0]))
         return found[-1] if found else None

@@ -27,7 +27,7 @@ from cloud.table import quarantine, rows
 from cloud.table.commits import CLAIM_ONLY, Commit
 from cloud.table.devices import Devices
 from tests.cloud.tables import COMMIT
-from tests.support.iceberg import Iceberg
+from tests.support.iceberg import HADOOP, Iceberg
 
 pytestmark = [
     pytest.mark.heavy,
@@ -265,6 +265,8 @@ def test_a_table_whose_tag_was_dropped_is_still_that_of_the_youngest_job(spark: 
 def test_metadata_that_a_power_cut_has_torn_are_removed_by_hand_and_the_batch_comes_again(
     spark: SparkSession, iceberg: Iceberg, name: str
 ) -> None:
+    if iceberg.kind != HADOOP:
+        pytest.skip("only such a catalog finds its newest metadata by name")
     job = opened(spark, name)
     job.append(batch(spark, 0), commit(0))
     job.append(batch(spark, 1), commit(1))
@@ -482,6 +484,8 @@ def test_a_last_commit_that_a_power_cut_has_torn_is_not_receipted(
     again = opened(spark, name)
     with pytest.raises(StopError, match="its last commit is not whole"):
         again.check_files()
+    if iceberg.kind != HADOOP:  # it would have to be told of the metadata before
+        return
     while again.last_commit() != commit(0):
         newest = iceberg.metadata(plain)
         assert newest is not None

@@ -6,11 +6,12 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
 from cloud.jars import download, ivy, java
-from cloud.jars.coordinates import Coordinates, Jar, JarError
+from cloud.jars.coordinates import Coordinates, Jar, JarError, parse_coordinates
 
 GOOD = b"the bytes that were pinned"
 COORDINATES = Coordinates("org.example", "part", "1.0")
@@ -66,6 +67,15 @@ def test_a_jar_is_fetched_once(tmp_path: Path) -> None:
     assert first == second
     assert first[0].read_bytes() == GOOD
     assert shelf.runs == 1
+
+
+def test_all_jars_of_a_module_are_asked_for_together() -> None:
+    """Of two dependencies on one module Ivy takes the jar of one alone."""
+    wanted = [parse_coordinates(name) for name in ("g:a:1", "g:a:1:tests", "g:b:1")]
+    assert [(str(one), one.file_name) for one in wanted[1:]] == [("g:a:1:tests", "a-1-tests.jar"), ("g:b:1", "b-1.jar")]
+    both, other = ET.fromstring(ivy._describe(wanted, None)).iter("dependency")
+    assert [sorted(one.attrib.values()) for one in both] == [["a", "jar"], ["a", "jar", "tests"]]
+    assert (other.get("name"), len(other)) == ("b", 0)
 
 
 def test_a_jar_that_was_not_fetched_is_named(tmp_path: Path) -> None:
