@@ -238,7 +238,7 @@ class Series:
 
     @contextmanager
     def _jobs(self) -> Iterator[KilledJobs]:
-        topic = f"killed-{uuid4().hex[:8]}"
+        topic = f"killed.{uuid4().hex[:8]}"
         self._broker.create_topics(topic, partitions=1)
         data = self._work / topic / "data"
         data.mkdir(parents=True)

@@ -23,8 +23,8 @@ pytestmark = [
         ("later", "5/8", ()),
         ("later", "5/8", ("--effects", "delta")),
         ("later", "5/8", ("--effects", "postgres")),
-        ("first", "7/48", ("--sink", "iceberg")),
-        ("later", "5/16", ("--sink", "iceberg")),
+        ("first", "7/96", ("--sink", "iceberg")),
+        ("later", "5/72", ("--sink", "iceberg")),
     ],
 )
 def test_whenever_the_job_is_killed_no_event_is_lost_or_doubled(
