@@ -120,7 +120,10 @@ class Store:
 
     def statements(self) -> DataFrame:
         """Return the sections of which an earlier audit has read the statement, without a status."""
-        return self._read("sections").filter(F.col("digest").isNotNull()).select(*sections.STATED)
+        found = self._read("sections").filter(F.col("digest").isNotNull())
+        if "signed" not in found.columns:  # of an earlier release
+            found = found.withColumn("signed", F.lit(False))
+        return found.select(*sections.STATED)
 
     def ranges(self, healed: DataFrame) -> tuple[DataFrame, DataFrame]:
         """Return the ranges that are accounted for, and the unwritten ones without the healed labels.
@@ -153,7 +156,7 @@ class Store:
             self._write(new, name, "append")
         unwritten = placed.filter(F.col("status") == account.UNWRITTEN)
         self._write(unwritten.select(*self._read("unwritten").columns), "unwritten", "overwrite")
-        self._write(compared.select(*self._read("sections").columns), "sections", "overwrite")
+        self._write(compared.select(*sections.SECTION), "sections", "overwrite")
         self._write(ranges.select(*self._read("ranges").columns), "ranges", "overwrite")
         ends = [(span.topic_id, partition, end, series.number, series.since) for partition, end in span.ends.items()]
         self._write(self._spark.createDataFrame(ends, _OFFSETS), "offsets", "overwrite")

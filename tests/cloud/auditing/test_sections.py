@@ -39,6 +39,7 @@ CHANGES = {
     "fingerprint": "unhex(repeat('00', 16))",
 }
 """Another value of each column in the digest, as an expression."""
+SECTIONS = "gateway string, epoch string, first bigint, last bigint, digest string, signed boolean, status string"
 RANGES = "gateway string, epoch string, status string, first bigint, last bigint, since timestamp"
 
 
@@ -176,15 +177,13 @@ def test_what_no_record_has_signed_is_verified_by_the_next_section_that_one_has(
         for epoch in ("1", "2")
         for at, (mark, status) in enumerate(zip(signed, statuses, strict=True))
     ]
-    columns = "gateway string, epoch string, first bigint, last bigint, digest string, signed boolean, status string"
-    found = sections.vouched(spark.createDataFrame(made, columns)).orderBy("epoch", "first").collect()
+    found = sections.vouched(spark.createDataFrame(made, SECTIONS)).orderBy("epoch", "first").collect()
     assert [row["status"] for row in found] == [names[status] for status in expected] * 2
 
 
 def test_a_section_that_is_lacking_vouches_for_none_before_it(spark: SparkSession) -> None:
     made = [("gw-1", "1", first, last, "", last == 12, sections.VERIFIED) for first, last in ((1, 4), (5, 8), (10, 12))]
-    columns = "gateway string, epoch string, first bigint, last bigint, digest string, signed boolean, status string"
-    found = sections.vouched(spark.createDataFrame(made, columns)).orderBy("first").collect()
+    found = sections.vouched(spark.createDataFrame(made, SECTIONS)).orderBy("first").collect()
     assert [row["status"] for row in found] == [sections.UNKNOWN, sections.UNKNOWN, sections.VERIFIED]
 
 

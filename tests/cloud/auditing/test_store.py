@@ -34,7 +34,7 @@ from tests.cloud.tables import ALL_LATE, topic
 pytestmark = pytest.mark.spark
 
 RANGES = "gateway string, epoch string, status string, first bigint, last bigint, since timestamp, state string"
-SECTIONS = "gateway string, epoch string, first bigint, last bigint, digest string, status string"
+SECTIONS = "gateway string, epoch string, first bigint, last bigint, digest string, signed boolean, status string"
 JUDGED = (
     "gateway string, epoch string, sequence bigint, fingerprint string, kafka_partition int, kafka_offset bigint, "
     "of_gateway string, of_epoch string, of_sequence bigint, of_kafka_partition int, of_kafka_offset bigint, "
@@ -55,6 +55,18 @@ def test_an_output_within_a_table_is_refused(spark: SparkSession, tmp_path: Path
 
 
 @pytest.mark.heavy
+def test_a_folder_of_an_earlier_release_has_statements_that_nobody_has_signed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    Store(spark, str(tmp_path))
+    earlier = spark.createDataFrame([("gw-1", "e", 1, 2, "d", False, "verified")], SECTIONS).drop("signed")
+    there = earlier.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    there.save(f"{tmp_path}/audit_sections")
+    [row] = Store(spark, str(tmp_path)).statements().collect()
+    assert (row["digest"], row["signed"]) == ("d", False)
+
+
+@pytest.mark.heavy
 def test_files_that_later_audits_have_replaced_are_removed(spark: SparkSession, tmp_path: Path) -> None:
     store = Store(spark, str(tmp_path))
     for name in REPLACED:  # instead of a week
@@ -65,7 +77,7 @@ def test_files_that_later_audits_have_replaced_are_removed(spark: SparkSession, 
     judged = spark.createDataFrame([], JUDGED)
     for end in (1, 2):
         ranges = spark.createDataFrame([("gw-1", "e", "accepted", 1, end, None, "open")], RANGES).coalesce(1)
-        sections = spark.createDataFrame([("gw-1", "e", 1, end, "d", "verified")], SECTIONS).coalesce(1)
+        sections = spark.createDataFrame([("gw-1", "e", 1, end, "d", False, "verified")], SECTIONS).coalesce(1)
         series = store.series(NOON + timedelta(hours=end))
         assert series == Series(end, NOON + timedelta(hours=1))
         store.keep(ranges, judged, sections, TopicSpan("t", {0: end - 1}, {0: end}, 0), series)
