@@ -7,6 +7,7 @@ import os
 import socket
 import sqlite3
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +52,9 @@ _UNSAFE_OPTIONS = {
 
 def check_clock(clock: Clock, settings: GatewaySettings) -> Iterator[Finding]:
     """Check whether the clock is trusted."""
-    now = rfc3339(clock.wall_ms())
+    now_ms = clock.wall_ms()
+    # kafka.hours are local hours.
+    now = f"{rfc3339(now_ms)} ({time.strftime('%H:%M %Z here', time.localtime(now_ms / 1000))})"
     if settings.clock == "trusted":
         yield fine("clock", f"{now}; trusted, as configured by gateway.clock")
     elif clock.trust() is ClockTrust.TRUSTED:

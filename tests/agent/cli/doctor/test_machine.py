@@ -6,8 +6,10 @@ import os
 import re
 import socket
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import datetime, timedelta, timezone
 from itertools import takewhile
 from pathlib import Path
 
@@ -99,6 +101,22 @@ def clock(trust: ClockTrust) -> HandClock:
     found = HandClock()
     found.trusted = trust
     return found
+
+
+@pytest.fixture
+def kolkata(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Asia/Kolkata")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("kolkata")
+def test_the_clock_is_told_with_the_hour_by_which_kafka_hours_counts() -> None:
+    (finding,) = check_clock(HandClock(), GATEWAY)
+    there = datetime.fromtimestamp(HandClock().wall_ms() / 1000, timezone(timedelta(hours=5.5)))
+    assert f"({there:%H:%M} IST here)" in finding.text
 
 
 GATEWAY, MEMORY, TINY = GatewaySettings("gw1"), IdentitySettings(memory_bytes=256 << 20), StoreSettings(max_bytes=1)
