@@ -84,21 +84,16 @@ def column_widths(rows: Sequence[Sequence[str]], widths_min: Sequence[int] = ())
     return [max(least[column], *(_width(row[column]) for row in rows), 0) for column in columns]
 
 
-def fitted(text: str, columns: int) -> str:
-    """Return a text cut or padded to a number of columns."""
-    if _width(text) <= columns:
-        return _padded(text, columns)
-    kept = ""
-    for sign in text:
-        if _width(kept + sign) > columns:
-            break
-        kept += sign
-    return _padded(kept, columns)
-
-
 def shortened(text: str, columns: int) -> str:
     """Return a text of at most so many columns, which ends with an ellipsis where it was cut."""
-    return text if _width(text) <= columns else fitted(text, columns - 1).rstrip() + "…"
+    if _width(text) <= columns:
+        return text
+    kept = ""
+    for sign in text:
+        if _width(kept + sign) >= columns:
+            break
+        kept += sign
+    return kept.rstrip() + "…"
 
 
 def count(number: int, noun: str) -> str:

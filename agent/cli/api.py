@@ -98,17 +98,17 @@ def reason(response: ApiResponse) -> str:
         return response.body.decode("utf-8", "replace").strip() or "no reason given"
 
 
-def own_api(settings: HttpSettings, token: str = "") -> Api:
+def own_api(settings: HttpSettings) -> Api:
     """Return the interface of the agent with these settings; raise ApiError where it has none."""
     host, _, port = settings.bind.rpartition(":")
     if not settings.enabled:
         raise ApiError("http.enabled is false: this command needs the agent's HTTP interface")
     if port == "0":
-        raise ApiError(f"http.bind = {settings.bind}: the agent uses any free port; name its address: --url")
+        raise ApiError(f"http.bind = {settings.bind}: the agent uses any free port")
     scheme, tls = "http", None
     if settings.tls_certificate is not None:
         scheme, tls = "https", _pinned(settings.tls_certificate)
-    return Api(f"{scheme}://{_EVERYWHERE.get(host, host)}:{port}", token, tls)
+    return Api(f"{scheme}://{_EVERYWHERE.get(host, host)}:{port}", tls=tls)
 
 
 def read_token(file: Path | None) -> str:

@@ -28,17 +28,6 @@ def not_negative(text: str) -> int:
     return _number(text, 0)
 
 
-def seconds(text: str) -> float:
-    """Read a number of seconds, 0.1 or more."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0.1 <= number <= 86_400:
-        raise argparse.ArgumentTypeError(f"expected seconds, 0.1 or more; found {text!r}")
-    return number
-
-
 def timestamp(text: str) -> int:
     """Read milliseconds since 1970 UTC, or a date and a time, local without a zone."""
     if text.removeprefix("-").isdecimal():

@@ -33,9 +33,8 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("check", "agent.cli.check", "check the configuration: file, line, key"),
         Command("config", "agent.cli.config", "print the effective configuration, with the origin of each value"),
         Command("doctor", "agent.cli.doctor.command", "check clock, disk, Kafka, MQTT; exit 1: something is wrong"),
-        Command("status", "agent.cli.status", "show the contents of the store"),
+        Command("status", "agent.cli.status", "show the contents of the store, and the agent's links and rates"),
         Command("support-bundle", "agent.cli.bundle.command", "write versions, status, findings and log into one file"),
-        Command("top", "agent.cli.top.command", "show the running agent, live: rates, backlog, latency, links"),
     ),
     "its events": (
         Command("events", "agent.cli.store.events", "show the latest events, or follow them: a table, or JSON lines"),
@@ -74,7 +73,7 @@ _EXAMPLES = """\
 examples:
   oncegate check                       is the configuration right?
   oncegate doctor                      is everything around the gateway right?
-  oncegate top                         what is happening now?
+  oncegate status                      what is stored, and what is happening now?
   oncegate send t=21.5 --device d --id 1 --repeat 2
   oncegate events --follow             the events as they arrive
   oncegate trace 1876d2e5f34f91105e52555b000b5edc

@@ -1,4 +1,4 @@
-"""`oncegate status`: the state of the store, on one screen."""
+"""`oncegate status`: the state of the store, and of the agent if it runs, on one screen."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import argparse
 import json
 import time
 from dataclasses import replace
+from statistics import fmean
 
 from agent import terminal
+from agent.cli.api import ApiError, own_api
 from agent.config import load
+from agent.config.settings import HttpSettings
 from agent.status import GatewayStatus, read_status
 from agent.store.counts import EventCounts
 from agent.store.layout import FILE_NAME
@@ -21,7 +24,7 @@ JSON = "one JSON object"
 EXAMPLES = """examples:
   oncegate status
   oncegate status --json | jq .events
-  watch oncegate status
+  watch -n 2 oncegate status
 """
 _LATE_SECONDS = 3_600
 """The age from which an event that is not in the table is highlighted."""
@@ -44,6 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     rows = [
         ("gateway", printable(status.gateway)),
         ("agent", agent),
+        *(_live(settings.http) if counts is not None and settings.http.enabled else ()),
         ("accepted", f"{count(status.accepted, 'sensor event')} since the store was created"),
         ("", f"{count(status.duplicates, 'duplicate')} recognised{late}, {status.rejected:,} rejected"),
         ("in the store", _states(status.events)),
@@ -79,6 +83,26 @@ def run(arguments: argparse.Namespace) -> int:
     if not running:
         print(paint("the agent is stopped; sensors keep their events and send them when it runs again", Colour.WARNING))
     return 0
+
+
+def _live(http: HttpSettings) -> list[tuple[str, str]]:
+    """Return what the agent's page shows of its links and of the last minute, or why that is not known."""
+    try:
+        api = own_api(http)
+        links, past = api.get("/api/v1/live").document["links"], api.get("/api/v1/history").document
+    except ApiError as error:
+        return [("status page", printable(str(error)))]
+    rows = [("status page", f"{api.url}/")]
+    for name, link in links.items():
+        reason = f": {printable(link['reason'])}" if link["reason"] else ""
+        text = f"{link['state']} for {_age(link['since'])}{reason}"
+        rows.append((f"link {name}", text if link["up"] else paint(text, Colour.WARNING)))
+    if past["accepted"]:
+        points = 60 // past["step_seconds"]
+        accepted, sent, confirmed = (fmean(past[name][-points:]) for name in ("accepted", "sent", "confirmed"))
+        rates = f"{accepted:.1f} events accepted a second, {sent:.1f} sent, {confirmed:.1f} confirmed"
+        rows.append(("last minute", rates))
+    return rows
 
 
 def sessions_lost(status: GatewayStatus) -> str:

@@ -137,7 +137,7 @@ def look(site: Path, file: Path, http_port: int) -> None:
     json.loads(texts["/api/v1/openapi.json"])
     findings = [json.loads(line) for line in command(site, file, "doctor", "--json").stdout.splitlines()]
     assert [one["condition"] for one in findings if one["check"] == "modbus"] == ["fine"]
-    assert '"modbus"' in command(site, file, "top", "--json", "--once").stdout
+    assert "link modbus" in command(site, file, "status").stdout
 
 
 async def test_a_restart_within_an_interval_is_a_duplicate_of_its_reading(site: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`oncegate events` and `rejected`: selected, followed, in a form for people or programs; all duplicates count."""
 
 import json
+import re
 import signal
 import socket
 import stat
@@ -158,6 +159,20 @@ def test_the_status_counts_what_coap_answers_from_its_memory(running_agent: Runn
             sensor.send(datagram)
             assert sensor.recv(100)[1] == 0x44  # 2.04 Changed
     assert duplicates(running_agent) == before + 2
+
+
+def test_the_status_of_a_running_agent_has_its_page_links_and_rates_or_the_reason_why_not(
+    running_agent: RunningAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = running_agent.api
+    wait_until(lambda: bool(api.get("/api/v1/history").document["accepted"]), "the history has a point")
+    shown = " ".join(running_agent.oncegate("status").stdout.split())
+    assert re.search(rf" status page {api.url}/ link kafka unreachable for \d+ .*: \S+", shown)
+    assert re.search(r" last minute \d+\.\d events accepted a second, 0\.0 sent, 0\.0 confirmed ", shown)
+    monkeypatch.setenv("ONCEGATE_HTTP__BIND", "127.0.0.1:1")
+    shown = running_agent.oncegate("status").stdout
+    assert "http://127.0.0.1:1: Connection refused" in shown
+    assert "accepted " in shown
 
 
 INVALID = b'{"device":"urn:rejected:1","id":1,"data":{"x":"\xe9"},"colour":1}'.replace(b"\xe9", "é".encode())

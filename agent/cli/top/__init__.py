@@ -1,1 +1,0 @@
-"""The live view in the terminal."""
