@@ -28,7 +28,7 @@ EXAMPLES = """examples:
   echo a26664657669636561786269640a | oncegate decode --hex
   oncegate decode --topic zigbee2mqtt/kitchen --devices devices.json message.json
   oncegate decode --mapping tasmota --topic tele/kitchen/SENSOR message.json
-  oncegate rejected --number 17 --raw | oncegate decode
+  oncegate rejected --number 17 | jq -r .raw | oncegate decode --hex
 
 The rules and lists of the configuration apply where there is one. Nothing is sent or stored. `-` stands for the
 fingerprint of an event with neither id nor time: the gateway makes it with the number that it assigns to the event.

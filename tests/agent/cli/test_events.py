@@ -4,11 +4,9 @@ import json
 import re
 import signal
 import socket
-import stat
 import subprocess
 from contextlib import closing
 from fnmatch import fnmatchcase
-from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -220,24 +218,9 @@ def test_they_are_selected(
     assert [number for number in found if number in numbers] == [numbers[place] for place in places]
 
 
-def test_the_bytes_of_one_are_written_as_they_arrived(running_agent: RunningAgent, numbers: list[int]) -> None:
-    command = running_agent.command("rejected", "--raw", "--number", str(numbers[0]))
-    assert subprocess.run(command, capture_output=True, check=True).stdout == INVALID
-    assert running_agent.oncegate("rejected", "--raw").returncode == 2
-    shown = running_agent.on_terminal("rejected", "--raw", "--number", str(numbers[0]))
-    assert "these bytes could control this terminal" in shown
-    assert "colour" not in shown
-    assert running_agent.oncegate("rejected", "--raw", "--number", "999999").returncode == 1
+def test_the_bytes_of_one_can_be_read_again_by_the_gateway(running_agent: RunningAgent, numbers: list[int]) -> None:
+    (rejected,) = running_agent.shown("rejected", "--number", str(numbers[0]))
+    done = running_agent.oncegate("decode", "--hex", text=rejected["raw"] + "\n")
+    assert (done.returncode, "unknown field 'colour'" in done.stdout) == (1, True)
     missing = running_agent.oncegate("rejected", "--number", "999999")
     assert (missing.returncode, "no such rejected event" in missing.stderr) == (1, True)
-
-
-def test_a_download_is_a_new_file_for_its_owner(
-    running_agent: RunningAgent, numbers: list[int], tmp_path: Path
-) -> None:
-    file = tmp_path / "rejected.jsonl"
-    done = running_agent.oncegate("rejected", "--download", str(file))
-    assert (done.returncode, done.stdout, stat.S_IMODE(file.stat().st_mode)) == (0, "", 0o600)
-    assert [json.loads(line)["number"] for line in file.read_text().splitlines()][-2:] == numbers
-    again = running_agent.oncegate("rejected", "--download", str(file))
-    assert (again.returncode, "File exists" in again.stderr) == (1, True)

@@ -55,7 +55,7 @@ def test_bash_offers_every_command_and_every_option(bash_script: Path) -> None:
 
 def test_bash_offers_files_where_a_file_is_expected(bash_script: Path, tmp_path: Path) -> None:
     (tmp_path / "my event.json").touch()
-    for words in (("--config", "my"), ("decode", "my"), ("rejected", "--download", "my")):
+    for words in (("--config", "my"), ("decode", "my"), ("decode", "--devices", "my")):
         assert offered(bash_script, *words, folder=tmp_path) == ["my event.json"]
 
 
