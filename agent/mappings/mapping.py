@@ -20,6 +20,8 @@ EXT_NAME: Final = "mapping"
 """The entry of `ext` that names the mapping."""
 _RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.(\d{1,18}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _NUMBER: Final = re.compile(r"-?\d{1,20}(?:\.\d{1,18})?", re.ASCII)
+_DIGITS_MAX: Final = 20 + 18 + 3
+"""Of such a number of seconds in milliseconds: it is rounded once, to whole ones."""
 
 Entries = dict[str, object]
 """The entries of an event, by the names of an event's fields and `ext`."""
@@ -265,13 +267,14 @@ _CHECKS: Final[Mapping[str, Callable[[object], object]]] = {
 
 def _moment(unit_ms: int, value: object) -> int:
     """Return the milliseconds of a number of units, or of the number that a text is."""
-    from decimal import Decimal  # each gateway imports this module, and few have mappings
+    from decimal import Context, Decimal  # each gateway imports this module, and few have mappings
 
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError("yields no number")
     if isinstance(value, str) and not _NUMBER.fullmatch(value):
         raise ValueError("yields no number")
-    moment = Decimal(value if isinstance(value, str | int) else repr(value)) * unit_ms
+    number = Decimal(value if isinstance(value, str | int) else repr(value))
+    moment = Context(prec=_DIGITS_MAX).multiply(number, unit_ms)
     if not moment.is_finite() or abs(moment) >= 10**15:
         raise ValueError("yields no time in the years 1 to 9999")
     return int(moment.to_integral_value())

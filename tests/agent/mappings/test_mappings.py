@@ -175,6 +175,26 @@ def test_a_wrong_mapping_is_refused_with_key_and_reason(text: str, expected: str
     assert expected in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("time_format", "time", "milliseconds"),
+    [
+        ("ms", "1760000000001.499999999999999999", 1760000000001),
+        ("ms", "1760000000000.500000000000000001", 1760000000001),
+        ("ms", "1760000000000.5", 1760000000000),
+        ("ms", "1760000000001.5", 1760000000002),
+        ("s", "17600000000.001499999999999999", 17600000000001),
+        ("s", "176000000000.000500000000000001", 176000000000001),
+        ("rfc3339", "2026-01-01T00:00:00.001499999999999999Z", 1767225600001),
+    ],
+)
+def test_a_time_is_rounded_to_milliseconds_once_and_half_to_even(
+    time_format: str, time: str, milliseconds: int
+) -> None:
+    mapping = made(f'device = "d"\ndata = "body"\ntime = "body.t"\ntime_format = "{time_format}"')
+    [event] = decoded(mapping, json.dumps({"t": time})).events
+    assert event.time == milliseconds
+
+
 def test_the_same_event_has_the_same_fingerprint_as_in_our_own_format() -> None:
     mapping = made(
         'device = "{body.dev}"\nid = "body.n"\ntime = "body.ts"\ntime_format = "rfc3339"\ndata = { t = "body.v" }'
