@@ -63,5 +63,7 @@ def _read_file(file: Path, text: str) -> Sequence[EventMapping]:
         if set(document) != {"mappings"} or not isinstance(document["mappings"], list):
             raise MappingError("expected tables [[mappings]] and nothing else")
         return [read(table) for table in document["mappings"]]
-    except (tomllib.TOMLDecodeError, MappingError) as error:
+    except RecursionError:
+        raise MappingError(f"{file}: nested too deeply") from None
+    except ValueError as error:  # of a mapping or of TOML, numbers that are too long included
         raise MappingError(f"{file}: {error}") from None

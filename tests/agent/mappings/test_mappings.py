@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import jmespath
@@ -173,6 +174,23 @@ def test_a_wrong_mapping_is_refused_with_key_and_reason(text: str, expected: str
     with pytest.raises(MappingError, match=r".*") as error:
         made(text)
     assert expected in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[[mappings]]\nname = ", "Invalid value"),
+        (f"[[mappings]]\nname = {'[' * 6_000}", "nested too deeply"),
+        (f"[[mappings]]\nname = {'9' * 6_000}", "4300 digits"),
+        ("[mappings]\n", "expected tables"),
+        ('[[mappings]]\nname = "x"\ndata = "body"\n', "x: device: expected"),
+    ],
+)
+def test_a_file_of_mappings_that_cannot_be_read_is_named(tmp_path: Path, text: str, reason: str) -> None:
+    file = tmp_path / "more.toml"
+    file.write_text(text)
+    with pytest.raises(MappingError, match=rf"{file}: .*{reason}"):
+        catalog.catalog((), tmp_path)
 
 
 @pytest.mark.parametrize(
