@@ -18,10 +18,10 @@ from tests.schedules.threads import Answer
 LINGER_SECONDS: Final = 0.005
 RETRY_SECONDS: Final = 2.0
 """After which a request without an answer is sent again."""
-MESSAGE_SECONDS_MAX: Final = 30.0
 FETCH_SECONDS: Final = 0.1
 OUT_OF_ORDER: Final = KafkaError(KafkaError._FATAL, "out of order sequence", fatal=True)
 FENCED: Final = KafkaError(KafkaError._FENCED, "fenced by a later producer", fatal=True)
+ENDED: Final = KafkaError(KafkaError._FATAL, "unable to produce")
 NOT_OPEN: Final = KafkaError(KafkaError.INVALID_TXN_STATE, "no such transaction")
 _ERRORS: Final[Mapping[object, KafkaError]] = {Refusal.FENCED: FENCED, Refusal.NOT_OPEN: NOT_OPEN}
 
@@ -56,12 +56,11 @@ class Message:
 class _Client:
     """A client of the process that opens it; nothing reaches it once that is killed."""
 
-    def __init__(self, scheduler: Scheduler, cluster: Cluster, config: Mapping[str, Any]) -> None:
+    def __init__(self, scheduler: Scheduler, cluster: Cluster, _: Mapping[str, Any]) -> None:
         assert scheduler.running is not None
         self._scheduler = scheduler
         self._cluster = cluster
         self._process: Process = scheduler.running.process
-        self._error_cb: Callable[[KafkaError], None] = config.get("error_cb") or (lambda _: None)
 
     def _ask(self, what: str, perform: Callable[[], Any], seconds: float, partition: int | None = None) -> Answer[Any]:
         """Return a future of the answer, which fails when the time is over."""
@@ -105,7 +104,10 @@ class Producer(_Client):
         self._transactional_id: str = config.get("transactional.id", "")
         self._lines: dict[int, _Line] = {}
         self._reports: deque[tuple[Delivered, KafkaError | None, Message]] = deque()
-        self._fatal = False
+        self._message_seconds = int(config["message.timeout.ms"]) / 1000
+        self._has_ended = False
+        self._fatal: KafkaError | None = None
+        """The error that has ended it, until the next poll raises it: the client tells no callback of it."""
 
     def __len__(self) -> int:
         return len(self._reports) + sum(len(line.waiting) + len(line.request) for line in self._lines.values())
@@ -113,11 +115,13 @@ class Producer(_Client):
     def produce(
         self, topic: str, value: bytes, key: bytes, partition: int, on_delivery: Delivered, headers: Any
     ) -> None:
+        if self._has_ended:
+            raise KafkaException(ENDED)
         number = self._cluster.partition_of(key) if partition < 0 else partition
         line = self._lines.setdefault(number, _Line())
         record = Record(key, value, tuple(headers), self._id, line.count, self._transactional_id)
         line.count += 1
-        line.waiting.append(_Sent(record, on_delivery, self._scheduler.now + MESSAGE_SECONDS_MAX))
+        line.waiting.append(_Sent(record, on_delivery, self._scheduler.now + self._message_seconds))
         if not line.is_due:
             line.is_due = True
             self._scheduler.call(LINGER_SECONDS, "linger", lambda: self._send(number))
@@ -125,6 +129,9 @@ class Producer(_Client):
     def poll(self, timeout: float) -> int:
         self._scheduler.pause("poll")
         self._expire()
+        error, self._fatal = self._fatal, None
+        if error is not None:
+            raise KafkaException(error)
         served = len(self._reports)
         for _ in range(served):
             delivered, error, message = self._reports.popleft()
@@ -132,7 +139,7 @@ class Producer(_Client):
         return served
 
     def purge(self) -> None:
-        self._fatal = True
+        self._has_ended = True
         for number, line in self._lines.items():
             self._fail(number, [*line.request, *line.waiting], KafkaError(KafkaError._PURGE_QUEUE, "purged"))
             line.request = []
@@ -141,7 +148,7 @@ class Producer(_Client):
     def _send(self, number: int) -> None:
         line = self._lines[number]
         line.is_due = False
-        if self._fatal or line.request or not line.waiting or not self._process.alive:
+        if self._has_ended or line.request or not line.waiting or not self._process.alive:
             return
         line.request = list(line.waiting)
         line.waiting.clear()
@@ -168,7 +175,7 @@ class Producer(_Client):
         line.request = []
         if not isinstance(answer, int):
             error = _ERRORS.get(answer, OUT_OF_ORDER)
-            self._fail_all(error)
+            self._end_by(error)
             self._fail(number, [*request, *line.waiting], error)
             line.waiting.clear()
             return
@@ -176,10 +183,9 @@ class Producer(_Client):
             self._reports.append((sent.delivered, None, Message(number, answer + place)))
         self._send(number)
 
-    def _fail_all(self, error: KafkaError) -> None:
+    def _end_by(self, error: KafkaError) -> None:
         """End the producer by an error."""
-        self._fatal = True
-        self._error_cb(error)
+        self._has_ended, self._fatal = True, error
 
     def _expire(self) -> None:
         now = self._scheduler.now

@@ -103,7 +103,7 @@ class TransactionalProducer(Producer):
         self._scheduler.call(seconds, f"{what} expires", lambda: answer.set_exception(timed_out))
         result = answer.result()
         if isinstance(result, Refusal):
-            self._fail_all(FENCED)
+            self._end_by(FENCED)
             self._check()
         return result
 
@@ -147,5 +147,5 @@ class TransactionalProducer(Producer):
 
     def _check(self) -> None:
         """Raise the error that has ended the producer."""
-        if self._fatal:
+        if self._has_ended:
             raise KafkaException(FENCED)
