@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import cast
@@ -15,7 +16,6 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Message,
-    Producer,
     TopicCollection,
     TopicPartition,
 )
@@ -31,13 +31,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
 
 from agent.config.settings import KafkaSettings
 from agent.forward.errors import SessionError
-from agent.forward.kafka.client import LastError, raw_metadata
+from agent.forward.kafka.client import LastError
 from agent.forward.kafka.topic import LeaderEpochs, TopicWatch, leader_epochs, topic_id
-from agent.forward.modes.transaction import GROUP_PREFIX, Marker, parse_marker
 from contract import topics
 from contract.receipt import Receipt
 from contract.record import STATEMENT, read_stated_label
-from tests.support.waiting import Progress, wait_until
+from tests.support.waiting import wait_until
 
 GROUP = "oncegate-cloud"
 PARTITIONS = 4
@@ -124,42 +123,15 @@ class KafkaTopic:
         """Return the metadata that the cloud job commits with an offset of this topic."""
         return str(Receipt(table, first, str(self.topic_id()), succeeds))
 
+    def delete_before(self, offsets: Mapping[int, int]) -> None:
+        """Delete the records of each partition that are below an offset, as retention does."""
+        places = [TopicPartition(self.topic, number, offset) for number, offset in offsets.items()]
+        for deleted in self._admin.delete_records(places).values():
+            deleted.result(ANSWER_SECONDS_MAX)
+
     def forget_offsets(self, group: str = GROUP) -> None:
         """Remove a group's offsets, as their expiry does."""
         self._admin.delete_consumer_groups([group])[group].result(ANSWER_SECONDS_MAX)
-
-    def consume_as_anybody(self, group: str = GROUP) -> None:
-        """Read everything as a console consumer in the group does, and commit it without metadata.
-
-        Not by the client itself at its end, which has no time limit.
-        """
-        settings = {"bootstrap.servers": self.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
-        settings |= {"enable.auto.commit": "false"}
-        missing = sum(self.ends().values())
-        progress = Progress(0, "records to read")
-        with Consumer(settings) as consumer:
-            consumer.subscribe([self.topic])
-            while not progress.reached(missing, time.monotonic()):
-                missing -= len(consumer.consume(missing, 0.5))
-            consumer.commit(asynchronous=True)
-            wait_until(lambda: self._read_so_far(consumer), "the group has the offsets")
-
-    def _read_so_far(self, consumer: Consumer) -> bool:
-        """Whether the group has committed all offsets up to the ends."""
-        ends = self.ends()
-        asked = [TopicPartition(self.topic, number) for number, end in ends.items() if end]
-        committed = consumer.committed(asked, timeout=ANSWER_SECONDS_MAX)
-        return all(one.offset == ends[one.partition] for one in committed)
-
-    def abort_commit(self, metadata: str, group: str = GROUP) -> None:
-        """Commit each partition's end in a transaction, and abort it."""
-        offsets = [TopicPartition(self.topic, number, end, metadata) for number, end in self.ends().items()]
-        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "transactional.id": f"abort-{self.topic}"})
-        producer.init_transactions(ANSWER_SECONDS_MAX)
-        producer.begin_transaction()
-        with Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": group}) as member:
-            producer.send_offsets_to_transaction(offsets, member.consumer_group_metadata(), ANSWER_SECONDS_MAX)
-        producer.abort_transaction(ANSWER_SECONDS_MAX)
 
     def ends(self, isolation: str = "read_committed") -> dict[int, int]:
         """Return each partition's next offset; a restarted broker may not lead them yet."""
@@ -193,17 +165,6 @@ class KafkaTopic:
                         assert error.code() == KafkaError._PARTITION_EOF, error
                         unread.discard(cast("int", message.partition()))
         return records
-
-    def marker(self, gateway: str) -> Marker | None:
-        """Return the marker of the latest transaction that a gateway has committed."""
-        # Not by AdminClient, which crashes before there is a coordinator (librdkafka issue 5040).
-        settings = {"bootstrap.servers": self.bootstrap_servers, "group.id": GROUP_PREFIX + gateway}
-        with Consumer(settings) as reader:
-            try:
-                (committed,) = reader.committed([TopicPartition(self.topic, 0)], timeout=ANSWER_SECONDS_MAX)
-            except KafkaException:
-                return None
-            return parse_marker(raw_metadata(committed)) if committed.offset >= 0 else None
 
     def leader(self, partition: int) -> int:
         """Return the number of the broker that leads a partition."""

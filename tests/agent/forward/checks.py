@@ -3,10 +3,43 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
 
+from agent.cli.doctor.finding import Condition
+from agent.cli.doctor.kafka import KafkaConnection, check_broker
+from agent.config.settings import KafkaSettings
 from tests.agent.forward.broker import KafkaTopic, sequence
+from tests.agent.forward.events import readings
+from tests.agent.forward.running import GATEWAY, forwarding, receipting
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_for_count
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin._topic import TopicDescription
+
+EVENTS = 100
+
+
+def assert_sent_and_receipted(
+    kafka: KafkaTopic, settings: KafkaSettings, gateway: str = GATEWAY
+) -> tuple[KafkaConnection, TopicDescription]:
+    """Assert that all clients of a mode and of doctor are let in; return what doctor has opened."""
+    outbox = MemoryOutbox()
+    outbox.append(*readings(EVENTS))
+    with forwarding(settings, outbox, gateway):
+        wait_until_forwarded(outbox)
+    if settings.delivery == "at-most-once":  # there an event is released before it is sent
+        wait_for_count(lambda: len(kafka.records()), EVENTS, "the events are in the topic")
+    else:
+        assert_nothing_lost(kafka, outbox)
+        kafka.commit(None, kafka.receipt())
+        with receipting(settings, outbox, gateway):
+            wait_for_count(lambda: len(outbox.forwarded()), 0, "everything has its receipt")
+    connection = KafkaConnection.open(settings)
+    finding, topic = check_broker(connection)
+    assert finding.condition is Condition.FINE, finding
+    assert topic is not None
+    return connection, topic
 
 
 def wait_until_forwarded(outbox: MemoryOutbox) -> None:

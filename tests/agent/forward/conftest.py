@@ -10,6 +10,7 @@ import pytest
 from simulators.services import ports
 from simulators.services.kafka.broker import Broker, Listener
 from tests.agent.forward.broker import KafkaTopic, LinkedTopic
+from tests.agent.forward.modes.answer_link import AnswerLink
 from tests.support.memory_outbox import MemoryOutbox
 
 
@@ -45,6 +46,12 @@ def linked(linked_broker: tuple[Broker, tuple[int, int]]) -> LinkedTopic:
     """Return a new topic that is reached by a link, which the test opens."""
     broker, ends = linked_broker
     return LinkedTopic(broker.bootstrap_servers, ends)
+
+
+@pytest.fixture
+def link(linked: LinkedTopic) -> Iterator[AnswerLink]:
+    with AnswerLink(*linked.link_ends) as link:
+        yield link
 
 
 @pytest.fixture

@@ -122,28 +122,6 @@ def test_a_broker_that_is_killed_in_the_middle_loses_nothing(broker: Broker, kaf
     assert_nothing_lost(kafka, outbox)
 
 
-@pytest.mark.guarantee(4)
-def test_a_frozen_broker_expires_batches_which_are_sent_again(
-    broker: Broker, kafka: KafkaTopic, caplog: pytest.LogCaptureFixture, outbox: MemoryOutbox
-) -> None:
-    outbox.append(*readings(100))
-
-    with forwarding(kafka.settings(message_timeout_ms="1500", socket_timeout_ms="1000"), outbox):
-        wait_until_forwarded(outbox)
-        broker.pause()
-        try:
-            outbox.append(*readings(100, 100))
-            # If the broker is frozen while the leader epochs are read, nothing is sent that could expire.
-            missed = ("kafka=failing", "kafka=unreachable")
-            wait_until(lambda: any(state in caplog.text for state in missed), "the broker is missed")
-            assert outbox.new == 100
-        finally:
-            broker.resume()
-        wait_until_forwarded(outbox)
-
-    assert_nothing_lost(kafka, outbox)
-
-
 def test_a_missing_topic_is_said_once_with_the_command_and_awaited(
     kafka: KafkaTopic, caplog: pytest.LogCaptureFixture, outbox: MemoryOutbox
 ) -> None:
@@ -195,16 +173,3 @@ def test_it_stops_soon_while_the_broker_is_away_and_marks_nothing(broker: Broker
 
     assert took < 8
     assert outbox.new == 100
-
-
-def test_what_is_in_flight_is_marked_before_it_stops(kafka: KafkaTopic, outbox: MemoryOutbox) -> None:
-    outbox.append(*readings(10))
-
-    with forwarding(kafka.settings(linger_ms="500"), outbox):
-        wait_until_forwarded(outbox)
-        reads = outbox.reads
-        outbox.append(*readings(10, 10))
-        wait_until(lambda: outbox.reads > reads, "the batch is on its way")
-
-    assert outbox.new == 0
-    assert len(kafka.records()) == 20

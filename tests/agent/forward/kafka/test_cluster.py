@@ -16,7 +16,7 @@ from tests.agent.forward.events import readings
 from tests.agent.forward.receipts.polling import processed
 from tests.agent.forward.running import forwarding, receipting
 from tests.support.memory_outbox import MemoryOutbox
-from tests.support.waiting import wait_for_count, wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
 
@@ -47,27 +47,6 @@ def sending(kafka: KafkaTopic, mode: str, outbox: MemoryOutbox, gateway: str) ->
         if shared is not None:
             stack.enter_context(receipting(kafka.settings(), outbox, gateway, shared=shared))
         yield
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_leader_that_is_lost_takes_nothing_with_it(cluster: KafkaCluster, kafka: KafkaTopic, mode: str) -> None:
-    outbox = MemoryOutbox()
-    outbox.append(*readings(5_000))
-
-    with sending(kafka, mode, outbox, "gw-cluster"):
-        wait_until(lambda: outbox.new < 5_000, "some events are marked")
-        lost = cluster.node(kafka.leader(0))
-        lost.kill()
-        outbox.append(*readings(1_000, 5_000))
-        wait_until_forwarded(outbox)
-        lost.start()
-
-    assert_nothing_lost(kafka, outbox)
-    if mode == "exactly-once":
-        assert_each_once(kafka, outbox)
-    kafka.commit(None, kafka.receipt())
-    with receipting(kafka.settings(), outbox, "gw-cluster"):
-        wait_for_count(lambda: processed(outbox), 6_000, "all are processed, though leaders have changed")
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from agent.forward.kafka.client import LastError, open_admin, open_reader, producer_config, raw_metadata
 from agent.forward.kafka.record import encode
@@ -132,9 +131,7 @@ class Real:
         self._side.create_topic()
 
     def delete_before(self, offset: int) -> None:
-        admin = AdminClient({"bootstrap.servers": self._side.bootstrap_servers})
-        for deleted in admin.delete_records([TopicPartition(self.topic, 0, offset)]).values():
-            deleted.result(SECONDS_MAX)
+        self._side.delete_before({0: offset})
 
     def silence(self) -> None:
         self._link.hold(Request.PRODUCE)
@@ -378,6 +375,5 @@ def test_the_simulated_kafka(step: str) -> None:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("step", STEPS)
-def test_a_real_broker(linked: LinkedTopic, step: str) -> None:
-    with AnswerLink(*linked.link_ends) as link:
-        getattr(Steps(Real(linked, link)), step)()
+def test_a_real_broker(linked: LinkedTopic, link: AnswerLink, step: str) -> None:
+    getattr(Steps(Real(linked, link)), step)()

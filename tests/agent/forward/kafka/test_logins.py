@@ -10,16 +10,16 @@ from uuid import uuid4
 import pytest
 
 from agent.cli.doctor.finding import Condition
-from agent.cli.doctor.kafka import KafkaConnection, check_broker, check_rights
+from agent.cli.doctor.kafka import check_rights
 from agent.config.settings import KafkaSettings
 from tests.agent.forward.broker import GROUP, KafkaTopic
-from tests.agent.forward.checks import assert_nothing_lost, wait_until_forwarded
+from tests.agent.forward.checks import assert_nothing_lost, assert_sent_and_receipted, wait_until_forwarded
 from tests.agent.forward.events import readings
-from tests.agent.forward.running import forwarding, receipting
+from tests.agent.forward.running import forwarding
 from tests.docs.recipes import LOGINS, install_agent
 from tests.support.logins.secured_broker import SecuredBroker, secured_broker
 from tests.support.memory_outbox import MemoryOutbox
-from tests.support.waiting import wait_for_count, wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
 
@@ -54,28 +54,12 @@ def replace_file(file: Path, text: str) -> None:
     renewed.replace(file)
 
 
-def assert_sent_and_receipted(settings: KafkaSettings, kafka: KafkaTopic) -> None:
-    """Assert that events are sent and receipted, and that the doctor finds the rights."""
-    outbox = MemoryOutbox()
-    outbox.append(*readings(EVENTS))
-    with forwarding(settings, outbox):
-        wait_until_forwarded(outbox)
-    assert_nothing_lost(kafka, outbox)
-    kafka.commit(None, kafka.receipt())
-    with receipting(settings, outbox):
-        wait_for_count(lambda: len(outbox.forwarded()), 0, "everything has its receipt")
-
-    finding, topic = check_broker(KafkaConnection.open(settings))
-    assert finding.condition is Condition.FINE, finding
-    assert topic is not None
-    assert [right.condition for right in check_rights(topic)] == [Condition.FINE]
-
-
 @pytest.mark.parametrize("login", LOGINS)
 def test_the_agents_clients_log_in_by_the_recipe(
     secured: SecuredBroker, kafka: KafkaTopic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, login: str
 ) -> None:
-    assert_sent_and_receipted(installed(login, secured, kafka, tmp_path, monkeypatch), kafka)
+    _, topic = assert_sent_and_receipted(kafka, installed(login, secured, kafka, tmp_path, monkeypatch))
+    assert [right.condition for right in check_rights(topic)] == [Condition.FINE]
 
 
 @pytest.mark.parametrize(("login", "secret"), [(LOGINS[0], "sasl.password"), (LOGINS[2], "client.secret")])

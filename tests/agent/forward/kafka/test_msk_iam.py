@@ -9,19 +9,14 @@ from uuid import uuid4
 
 import pytest
 
-from agent.cli.doctor.finding import Condition
-from agent.cli.doctor.kafka import KafkaConnection, check_broker
+from agent.cli.doctor.kafka import KafkaConnection
 from agent.config.settings import KafkaSettings
 from agent.forward.errors import KafkaSettingsError
 from agent.forward.kafka.msk_iam import with_login
 from tests.agent.forward.broker import GROUP, KafkaTopic
-from tests.agent.forward.checks import assert_nothing_lost, wait_until_forwarded
-from tests.agent.forward.events import readings
-from tests.agent.forward.running import forwarding, receipting
+from tests.agent.forward.checks import assert_sent_and_receipted
 from tests.docs.rights import GATEWAY
 from tests.support.logins.secured_broker import SecuredBroker, secured_broker
-from tests.support.memory_outbox import MemoryOutbox
-from tests.support.waiting import wait_for_count
 
 SIGNER = "aws_msk_iam_sasl_signer"
 IAM = {"sasl.mechanism": "AWS_MSK_IAM", "aws.region": "eu-central-1"}
@@ -51,7 +46,7 @@ class Signer(ModuleType):
 @pytest.mark.heavy
 @pytest.mark.parametrize("mode", ["at-least-once", "exactly-once", "at-most-once"])
 def test_all_clients_of_each_mode_log_in_by_tokens_of_the_signer(
-    secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch, mode: str, outbox: MemoryOutbox
+    secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     signer = Signer(secured)
     monkeypatch.setitem(sys.modules, SIGNER, ModuleType(SIGNER))
@@ -61,18 +56,7 @@ def test_all_clients_of_each_mode_log_in_by_tokens_of_the_signer(
     secured.grant(kafka.topic, GROUP)
     tls = {"security.protocol": "SASL_SSL", "ssl.ca.location": str(secured.folder / "ca.pem")}
     settings = KafkaSettings(secured.sasl, kafka.topic, delivery=mode, properties={**IAM, **tls})
-    outbox.append(*readings(100))
-    with forwarding(settings, outbox, GATEWAY):
-        wait_until_forwarded(outbox)
-    if mode == "at-most-once":
-        wait_for_count(lambda: len(kafka.records()), 100, "the events are in the topic")
-    else:
-        assert_nothing_lost(kafka, outbox)
-        kafka.commit(None, kafka.receipt())
-        with receipting(settings, outbox, GATEWAY):
-            wait_for_count(lambda: len(outbox.forwarded()), 0, "everything has its receipt")
-    finding, _ = check_broker(KafkaConnection.open(settings))
-    assert finding.condition is Condition.FINE, finding
+    assert_sent_and_receipted(kafka, settings, GATEWAY)
     assert set(signer.regions) == {"eu-central-1"}
 
 

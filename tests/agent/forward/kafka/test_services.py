@@ -19,12 +19,12 @@ from simulators.services import ports
 from simulators.services.install import jars
 from simulators.services.kafka.broker import Broker, Listener
 from tests.agent.forward.broker import KafkaTopic
-from tests.agent.forward.checks import assert_nothing_lost, wait_until_forwarded
+from tests.agent.forward.checks import assert_sent_and_receipted
 from tests.agent.forward.events import readings
 from tests.agent.forward.links import TcpLink
-from tests.agent.forward.running import forwarding, receipting
+from tests.agent.forward.running import forwarding
 from tests.support.memory_outbox import MemoryOutbox
-from tests.support.waiting import wait_for_count, wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 
@@ -99,21 +99,7 @@ def version(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_each_mode_works_with_both_ends_of_the_supported_versions(version: Broker, mode: str) -> None:
     kafka = KafkaTopic(version.bootstrap_servers, f"events.{uuid4().hex}")
     kafka.create_topic()
-    settings, outbox = kafka.settings(mode), MemoryOutbox()
-    outbox.append(*readings(200))
-    with forwarding(settings, outbox):
-        wait_until_forwarded(outbox)
-    if mode == "at-most-once":  # there an event is released before it is sent
-        wait_for_count(lambda: len(kafka.records()), 200, "the events are in the topic")
-    else:
-        assert_nothing_lost(kafka, outbox)
-        kafka.commit(None, kafka.receipt())
-        with receipting(settings, outbox):
-            wait_for_count(lambda: len(outbox.forwarded()), 0, "everything has its receipt")
-    connection = KafkaConnection.open(settings)
-    finding, topic = check_broker(connection)
-    assert finding.condition is Condition.FINE, finding
-    assert topic is not None
+    connection, topic = assert_sent_and_receipted(kafka, kafka.settings(mode))
     assert [one.condition for one in check_topic(connection, topic)][1:] == [Condition.FINE] * 5
 
 

@@ -7,7 +7,6 @@ from contextlib import closing, contextmanager
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from agent.forward.kafka.client import raw_metadata
 from agent.forward.kafka.health import REACHABLE
@@ -17,7 +16,7 @@ from agent.telemetry.links import LinkName
 from tests.agent.forward.broker import LinkedTopic, sequence
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.events import readings
-from tests.agent.forward.modes.answer_link import AnswerLink, Request
+from tests.agent.forward.modes.answer_link import AnswerLink
 from tests.agent.forward.running import forwarding
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_until
@@ -27,8 +26,6 @@ pytestmark = pytest.mark.kafka
 MODE = "exactly-once"
 EVENTS = 10
 SECONDS_MAX = 60
-ONE_BY_ONE = {"max_in_flight": "1", "batch_num_messages": "1", "socket_timeout_ms": "3000"}
-"""One record in a request, and one request at a time; the client repeats one that is not answered in time."""
 
 
 @pytest.fixture
@@ -117,39 +114,13 @@ def test_a_transaction_that_a_clone_has_aborted_after_its_commit_is_not_marked_a
     assert "visible=no" in caplog.text
 
 
-@pytest.mark.heavy
-@pytest.mark.guarantee(4)
-def test_a_commit_that_arrives_after_its_repetition_does_not_end_the_next_transaction(
-    link: AnswerLink, kafka: LinkedTopic, gateway: str, outbox: MemoryOutbox
-) -> None:
-    outbox.append(*readings(EVENTS))
-    with forwarding(kafka.settings(MODE, **ONE_BY_ONE), outbox, gateway):
-        wait_until_forwarded(outbox)
-        link.delay_commit()
-        outbox.append(*readings(EVENTS, EVENTS))
-        wait_until(link.caught.is_set, "a commit is on its way")
-        wait_until_forwarded(outbox)
-        link.hold(Request.PRODUCE)
-        outbox.append(*readings(EVENTS, 2 * EVENTS))
-        wait_until(link.caught.is_set, "the next transaction has its first record")
-        link.deliver_commit()
-        link.release()
-        wait_until_forwarded(outbox)
-
-    assert_each_once(kafka, outbox)
-    assert_nothing_lost(kafka, outbox)
-
-
 @pytest.mark.guarantee(4)
 def test_records_that_retention_deletes_before_they_are_read_back_are_sent_again(
     link: AnswerLink, kafka: LinkedTopic, gateway: str, outbox: MemoryOutbox
 ) -> None:
     def delete_records() -> None:
         wait_until(lambda: kafka.ends() == kafka.ends("read_uncommitted"), "the transaction has ended")
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        ends = [TopicPartition(kafka.topic, number, end) for number, end in kafka.ends().items()]
-        for future in admin.delete_records(ends).values():
-            future.result(60)
+        kafka.delete_before(kafka.ends())
 
     outbox.append(*readings(EVENTS))
     with forwarding(kafka.settings(MODE), outbox, gateway):

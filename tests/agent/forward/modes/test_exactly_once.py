@@ -34,8 +34,6 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 
-FURTHER_STEPS = ("before_intent", "before_mark", "after_mark")
-
 MODE = "exactly-once"
 
 
@@ -44,24 +42,15 @@ class DeathError(Exception):
 
 
 class MortalOutbox(MemoryOutbox):
-    """Ends on command, before or after a step."""
+    """Ends on command before a mark."""
 
-    before_intent = after_intent = before_mark = after_mark = False
-
-    def set_fact(self, name: str, value: str) -> None:
-        self._die("before_intent", name == TRANSACTION_INTENT)
-        super().set_fact(name, value)
-        self._die("after_intent", name == TRANSACTION_INTENT)
+    dies = True
 
     def mark_forwarded(self, batch: Batch, note: tuple[str, str] | None = None) -> None:
-        self._die("before_mark")
+        if self.dies:
+            self.dies = False
+            raise DeathError
         super().mark_forwarded(batch, note)
-        self._die("after_mark")
-
-    def _die(self, step: str, here: bool = True) -> None:
-        if here and getattr(self, step):
-            setattr(self, step, False)
-            raise DeathError(step)
 
 
 def run_until_death(kafka: KafkaTopic, outbox: MemoryOutbox, gateway: str) -> None:
@@ -88,16 +77,12 @@ def test_a_backlog_and_what_comes_meanwhile_is_there_once(kafka: KafkaTopic, gat
 
 
 @pytest.mark.guarantee(4)
-@pytest.mark.parametrize(
-    "step",
-    ["after_intent", *(pytest.param(step, marks=pytest.mark.heavy) for step in FURTHER_STEPS)],
-)
-def test_a_death_at_any_step_repeats_and_loses_nothing(kafka: KafkaTopic, gateway: str, step: str) -> None:
+def test_a_death_between_the_commit_and_the_mark_repeats_and_loses_nothing(kafka: KafkaTopic, gateway: str) -> None:
     outbox = MortalOutbox()
     outbox.append(*readings(500))
 
     for opening in range(1, 4):
-        setattr(outbox, step, True)
+        outbox.dies = True
         run_until_death(kafka, outbox, gateway)
         outbox.reopen(f"{opening:016x}")
         outbox.append(*readings(200, 500 + 200 * opening))
@@ -111,7 +96,6 @@ def test_a_death_at_any_step_repeats_and_loses_nothing(kafka: KafkaTopic, gatewa
 def test_what_was_given_up_between_the_commit_and_the_mark_is_not_marked(kafka: KafkaTopic, gateway: str) -> None:
     outbox = MortalOutbox()
     outbox.append(*readings(10))
-    outbox.before_mark = True
     run_until_death(kafka, outbox, gateway)
     outbox.give_up(4, "dropped")
 
@@ -140,7 +124,6 @@ def test_what_cannot_be_read_between_the_commit_and_the_mark_is_marked_once_it_c
 
     outbox = DamagedOutbox()
     outbox.append(*readings(10))
-    outbox.before_mark = True
     run_until_death(kafka, outbox, gateway)
     outbox.readable_to = 5
 
@@ -157,7 +140,6 @@ def test_what_has_other_labels_than_the_transaction_is_sent_and_the_rest_is_mark
 ) -> None:
     outbox = MortalOutbox()
     outbox.append(*readings(10))
-    outbox.before_mark = True
     run_until_death(kafka, outbox, gateway)
     outbox.lose_epoch(4, "f" * 16)
 
@@ -173,7 +155,6 @@ def test_after_a_salvage_that_has_lost_the_intent_no_number_is_used_again(kafka:
     outbox = MortalOutbox()
     outbox.append(*readings(10))
     outbox.set_fact(TRANSACTION_SETTLED, "5")
-    outbox.before_mark = True
     run_until_death(kafka, outbox, gateway)
 
     with forwarding(kafka.settings(MODE), outbox, gateway):
@@ -312,57 +293,10 @@ def test_ending_what_hangs_aborts_in_each_partition_of_the_batch(kafka: KafkaTop
     assert kafka.records() == []
 
 
-@pytest.mark.guarantee(4)
-def test_what_readers_cannot_see_yet_is_not_marked(kafka: KafkaTopic, gateway: str, outbox: MemoryOutbox) -> None:
-    outbox.append(*readings(10))
-    other = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"other-{gateway}"})
-    other.init_transactions(60)
-
-    with forwarding(kafka.settings(MODE), outbox, gateway):
-        wait_until_forwarded(outbox)
-        marker = kafka.marker(gateway)
-        other.begin_transaction()
-        for number in range(PARTITIONS):
-            other.produce(kafka.topic, b"open", partition=number)
-        other.flush(60)
-        outbox.append(*readings(10, 10))
-        wait_until(lambda: kafka.marker(gateway) != marker, "the transaction is committed")
-        assert outbox.new == 10
-        other.abort_transaction(60)
-        wait_until_forwarded(outbox)
-
-    assert_each_once(kafka, outbox)
-
-
-@pytest.mark.guarantee(4)
-def test_while_somebody_else_holds_readers_back_a_session_begins_with_nothing_committed(
-    kafka: KafkaTopic, gateway: str, outbox: MemoryOutbox
-) -> None:
-    outbox.append(*readings(10))
-    other = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"other-{gateway}"})
-    other.init_transactions(60)
-    other.begin_transaction()
-    for number in range(PARTITIONS):
-        other.produce(kafka.topic, b"open", partition=number)
-    other.flush(60)
-
-    with forwarding(kafka.settings(MODE), outbox, gateway):
-        sent = PARTITIONS + 10
-        wait_until(lambda: sum(kafka.ends("read_uncommitted").values()) > sent, "a transaction has ended")
-        assert kafka.marker(gateway) is None
-        assert outbox.new == 10
-        other.abort_transaction(60)
-        wait_until_forwarded(outbox)
-
-    assert_each_once(kafka, outbox)
-    ours = sum(kafka.ends().values()) - 2 * PARTITIONS
-    assert ours >= 20, "the events are there twice, once aborted"
-
-
 # A restarted broker may report a transaction as committed and leave it open in the topic
 # (agent/forward/modes/transactional.py).
 @pytest.mark.guarantee(4)
-@pytest.mark.parametrize("end", [Broker.stop, *(pytest.param(Broker.kill, id=f"kill-{n}") for n in range(10))])
+@pytest.mark.parametrize("end", [Broker.stop, Broker.kill])
 @pytest.mark.heavy
 def test_a_broker_that_goes_and_comes_back_gets_each_once(
     broker: Broker, kafka: KafkaTopic, gateway: str, end: Callable[[Broker], None], outbox: MemoryOutbox

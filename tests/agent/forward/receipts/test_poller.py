@@ -23,11 +23,9 @@ from agent.telemetry.links import LinkName
 from contract.receipt import Receipt
 from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic
-from tests.agent.forward.checks import wait_until_forwarded
 from tests.agent.forward.events import readings
 from tests.agent.forward.receipts.polling import EVENTS, CountingOutbox, processed, wait_for_polls
 from tests.agent.forward.running import forwarding, receipting
-from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_for_count, wait_until
 
 
@@ -47,41 +45,6 @@ def test_a_true_receipt_counts_and_pins_its_table(
         wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
     assert outbox.fact(RECEIPTS_TABLE) == "table-1"
-
-
-@pytest.mark.guarantee(4)
-@pytest.mark.kafka
-def test_what_a_replaced_topic_had_is_sent_again_and_receipted_there(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
-    kafka.delete_topic()
-    anew = kafka.create_topic()
-
-    with receipting(kafka.settings(), outbox), forwarding(kafka.settings(), outbox):
-        wait_until(lambda: {batch.topic_id for batch in outbox.forwarded()} == {anew}, "all are sent again")
-        kafka.commit(None, kafka.receipt())
-        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
-
-
-@pytest.mark.heavy
-@pytest.mark.kafka
-@pytest.mark.parametrize("grows_again", [False, True])
-def test_records_that_a_broker_has_lost_are_sent_again_whatever_stands_in_their_place(
-    broker: Broker, kafka: KafkaTopic, outbox: CountingOutbox, grows_again: bool
-) -> None:
-    broker.kill()
-    for log in broker.data_folder.glob(f"{kafka.topic}-*/*.log"):
-        log.write_bytes(b"")
-    broker.start()
-    if grows_again:
-        other = MemoryOutbox()
-        other.append(*readings(EVENTS * 2))
-        with forwarding(kafka.settings(), other, "gw-2"):
-            wait_until_forwarded(other)
-    kafka.commit(None, kafka.receipt())
-
-    with receipting(kafka.settings(), outbox):
-        wait_for_count(lambda: outbox.new, EVENTS, "all are returned")
-
-    assert processed(outbox) == 0
 
 
 @pytest.mark.heavy
@@ -162,15 +125,9 @@ BEYOND = 10**6
 @pytest.mark.parametrize(
     ("commit", "reason"),
     [
-        (lambda kafka: kafka.commit(None, ""), "a foreign consumer"),
         (lambda kafka: kafka.commit(None, kafka.receipt("wrong").replace("wrong", "wrong,")), "in another form"),
-        (
-            lambda kafka: kafka.commit(0, f"{kafka.receipt()}:effects-failing-since=1795848655738"),
-            "the effects of the table's new rows have failed since 2026-11-28T06:50:55.738Z",
-        ),
-        (lambda kafka: kafka.consume_as_anybody(), "a foreign consumer"),
+        (lambda kafka: kafka.commit(None, ""), "a foreign consumer"),
         (lambda kafka: kafka.commit(BEYOND, kafka.receipt("wrong")), "is beyond the log's end"),
-        (lambda kafka: kafka.commit(None, kafka.receipt("wrong", first=BEYOND)), "begins above the group's own offset"),
         (
             lambda kafka: kafka.commit(None, kafka.receipt("wrong"), leader_epochs=dict.fromkeys(range(4), 9)),
             "is of leader epoch 9, but epoch 0 answers",
@@ -202,18 +159,6 @@ def test_a_commit_that_is_no_receipt_holds_and_pins_nothing_until_a_true_one_sta
     assert outbox.fact(RECEIPTS_TABLE) == "table-1"
 
 
-@pytest.mark.kafka
-def test_offsets_of_an_aborted_transaction_are_no_receipt(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
-    kafka.commit(0, kafka.receipt())
-    kafka.abort_commit(kafka.receipt())
-
-    with receipting(kafka.settings(), outbox):
-        wait_for_polls(outbox)
-        assert processed(outbox) == 0
-        kafka.commit(None, kafka.receipt())
-        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
-
-
 @pytest.mark.guarantee(4)
 @pytest.mark.kafka
 def test_where_any_commit_counts_what_a_foreign_consumer_has_read_is_processed_and_no_more(
@@ -222,7 +167,7 @@ def test_where_any_commit_counts_what_a_foreign_consumer_has_read_is_processed_a
     with receipting(kafka.settings(), outbox, any_commit=True):
         wait_for_polls(outbox)
         assert processed(outbox) == 0
-        kafka.consume_as_anybody()
+        kafka.commit(None, "", leader_epochs={})
         wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
     assert outbox.fact(RECEIPTS_TABLE) is None
 

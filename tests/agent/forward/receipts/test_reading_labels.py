@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 
 from agent.forward.kafka.record import encode
-from agent.forward.receipts.group_offsets import NO_LABEL, read_labels
+from agent.forward.receipts.group_offsets import read_labels
 from tests.agent.forward.broker import ANSWER_SECONDS_MAX, KafkaTopic
 from tests.agent.forward.events import readings
 from tests.agent.forward.running import GATEWAY
@@ -55,14 +55,3 @@ def test_a_record_that_its_leader_does_not_show_yet_is_waited_for(kafka: KafkaTo
         opened.at_end = lambda: produce(kafka, producer)
         label = read_labels(opened, kafka.topic, {0: 0}, threading.Event())[0]
     assert (label.gateway, label.sequence) == (GATEWAY, 1)
-
-
-@pytest.mark.guarantee(4)
-def test_an_aborted_record_has_no_label_though_nothing_follows_it(kafka: KafkaTopic, gateway: str) -> None:
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": gateway})
-    producer.init_transactions(ANSWER_SECONDS_MAX)
-    producer.begin_transaction()
-    produce(kafka, producer)
-    producer.abort_transaction(ANSWER_SECONDS_MAX)
-    with reader(kafka) as opened:
-        assert read_labels(opened, kafka.topic, {0: 0}, threading.Event()) == {0: NO_LABEL}

@@ -19,7 +19,6 @@ from agent.forward.receipts.rules import PartitionView, View
 from agent.store.port import Batch
 from agent.telemetry.links import LinkName, Links
 from tests.agent.forward.broker import KafkaTopic
-from tests.agent.forward.checks import wait_until_forwarded
 from tests.agent.forward.events import readings
 from tests.agent.forward.modes.test_in_flight import LEADERS, delivered, in_flight
 from tests.agent.forward.receipts.polling import processed
@@ -123,33 +122,6 @@ def test_one_round_confirms_and_receipts_what_was_acked(kafka: KafkaTopic) -> No
         outbox.append(*readings(10, 10))
         wait_until(lambda: shared.acked.to > to and shared.acked.events == 10, "more are acked")
     assert outbox.new == 0  # a stop does not wait for a round
-
-
-@pytest.mark.guarantee(4)
-@pytest.mark.kafka
-def test_what_was_acked_in_a_topic_that_was_replaced_is_sent_again(kafka: KafkaTopic) -> None:
-    outbox, shared = MemoryOutbox(), SharedRound(30.0)
-    outbox.append(*readings(10))
-    with forwarding(kafka.settings(), outbox, shared=shared):
-        wait_for_count(lambda: shared.acked.events, 10, "all are acked")
-        kafka.delete_topic()
-        anew = kafka.create_topic()
-        with receipting(kafka.settings(), outbox, shared=shared):
-            wait_until_forwarded(outbox)
-    assert {batch.topic_id for batch in outbox.forwarded()} == {anew}
-
-
-@pytest.mark.kafka
-def test_what_was_returned_does_not_wait_for_a_round_before_it_is_sent_again(kafka: KafkaTopic) -> None:
-    outbox, shared = MemoryOutbox(), SharedRound(30.0)
-    outbox.append(*readings(1))
-    with forwarding(kafka.settings(), outbox):
-        wait_until_forwarded(outbox)
-    with forwarding(kafka.settings(), outbox, shared=shared):
-        outbox.append(*readings(1, 1))
-        wait_for_count(lambda: shared.acked.events, 1, "the second is acked")
-        outbox.return_batches(outbox.forwarded())
-        wait_for_count(lambda: len(kafka.records()), 3, "the first is in the topic again")
 
 
 @pytest.mark.parametrize(("poll_seconds", "seconds"), [(30.0, 90), (300.0, 360), (3_600.0, 660)])
