@@ -25,6 +25,7 @@ DIVISION_STEPS_MAX: Final = 10
 TEARS: Final = 1
 """How many ends of transactions in succession are not carried out."""
 KILLED_SHARE: Final = 0.5
+OTHER_SHARE: Final = 0.5
 OPEN_SECONDS: Final = 0.02
 """How often it is looked whether a transaction is open."""
 KILLS: Final = 4
@@ -34,9 +35,11 @@ KILLS: Final = 4
 class Faults:
     """The faults of one schedule."""
 
-    def __init__(self, world: World, random: Random) -> None:
+    def __init__(self, world: World, random: Random, other: Random) -> None:
+        """Prepare; `other` draws the commits after which another producer takes the gateway's id."""
         self._world = world
         self._random = random
+        self._other = other
         self._pending = 0
         self._ending: Process | None = None
         """The agent that was asked to end in order."""
@@ -105,7 +108,7 @@ class Faults:
         self._cuts_at_division = None
         world = self._world
         coordinator = world.cluster.coordinator
-        coordinator.tears, coordinator.late, coordinator.delayed = [], 0.0, 0.0
+        coordinator.tears, coordinator.overtaken, coordinator.late, coordinator.delayed = [], [], 0.0, 0.0
         world.cluster.unreliability = Unreliability()
         world.clocks.offset_ms = 0
         for process in (world.gateway.process, world.job.process):
@@ -211,11 +214,13 @@ class Faults:
     def _tear(self) -> None:
         """Have the ends of the next transactions not reach the topic, the groups' offsets, or both.
 
-        Some of them are those of an agent that is killed.
+        Some of them are those of an agent that is killed, and some are aborted by another agent with its id.
         """
         self._world.cluster.coordinator.tears += self._random.choices(tuple(Tear), k=TEARS)
         if self._random.random() < KILLED_SHARE:
             self._kill_in_transaction()
+        if self._other.random() < OTHER_SHARE:
+            self._world.cluster.coordinator.overtaken.append(self._other.choice(tuple(Tear)))
 
     def _kill_in_transaction(self) -> None:
         """Kill the agent once a transaction is open, if its end is not to be carried out."""

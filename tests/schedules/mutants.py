@@ -158,6 +158,14 @@ def sent_again_without_a_look() -> None:
     module.is_visible = lambda *_: False
 
 
+def abort_unnoticed() -> None:
+    """Mark a transaction that was reported as committed, and whose records another producer has aborted."""
+    from agent.forward.modes import exactly_once
+
+    module: Any = exactly_once
+    module.is_committed = lambda *_: True
+
+
 def not_cleared() -> None:
     """Commit a session's first transaction with what may hang from before in its partitions."""
     from agent.forward.modes.exactly_once import TransactionalSession
@@ -212,6 +220,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
         first_part_acked,
         middle_epochs_unknown,
         sent_again_without_a_look,
+        abort_unnoticed,
         not_cleared,
         end_sent_again,
         clear_unawaited,

@@ -48,6 +48,7 @@ def test_a_seed_repeats_its_schedule_to_the_last_step(tmp_path: Path, seed: int)
 
 
 FOUND_SOON = {
+    "abort-unnoticed": [pytest.mark.guarantee(4)],
     "end-sent-again": [pytest.mark.guarantee(4)],
     "fingerprint-forgotten": [],
     "first-part-acked": [pytest.mark.guarantee(1)],

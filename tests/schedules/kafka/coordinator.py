@@ -28,6 +28,8 @@ LATE_MARKER_SECONDS: Final = (1.0, 40.0)
 """The same of a partition that the coordinator reaches late."""
 DELAY_SECONDS: Final = (0.01, 0.06)
 """How long after the beginning of the next transaction a late request to commit one arrives."""
+OTHER_SECONDS: Final = (0.01, 15.0)
+"""How long after a torn commit another producer takes the transactional id."""
 LOOK_SECONDS: Final = 0.1
 """After which a coordinator that could not reach a partition tries again."""
 OFFSETS: Final = -1
@@ -81,6 +83,8 @@ class Coordinator:
         self._ids: dict[str, _Held] = {}
         self.tears: list[Tear] = []
         """Of the next ends."""
+        self.overtaken: list[Tear] = []
+        """Of the next commits, after which another producer takes the id."""
         self.late = 0.0
         """Share of the partitions that the coordinator reaches late."""
         self.delayed = 0.0
@@ -161,6 +165,17 @@ class Coordinator:
         self._delayed.setdefault(transactional_id, []).append(perform)
         return True
 
+    def _take_over(self, transactional_id: str) -> None:
+        """Have another producer take an id, and abort what hangs under it, but commit nothing."""
+        producer = self.init(transactional_id)
+        if isinstance(producer, Refusal):
+            self._scheduler.call(LOOK_SECONDS, "another producer asks again", lambda: self._take_over(transactional_id))
+            return
+        for partition, place in enumerate(self._cluster.partitions):
+            latest = place.latest_of(transactional_id)
+            if latest is not None and latest.outcome is None:
+                self._cluster.append_end(partition, transactional_id, producer, Outcome.ABORTED)
+
     def _fence(self, transactional_id: str, held: _Held) -> None:
         """Abort the open transaction, under an epoch that no producer has."""
         held.producer = self._cluster.new_producer()
@@ -168,8 +183,13 @@ class Coordinator:
 
     def _decide(self, transactional_id: str, held: _Held, outcome: Outcome) -> None:
         partitions = sorted(held.partitions)
-        if self.tears:
-            tear = self.tears.pop(0)
+        is_overtaken = outcome is Outcome.COMMITTED and bool(self.overtaken)
+        tears = self.overtaken if is_overtaken else self.tears
+        if is_overtaken:
+            seconds = self._random.uniform(*OTHER_SECONDS)
+            self._scheduler.call(seconds, "another producer begins", lambda: self._take_over(transactional_id))
+        if tears:
+            tear = tears.pop(0)
             partitions = [one for one in partitions if not tear.takes(one)]
             self._scheduler.note(f"kafka tears {transactional_id} {tear.value}")
         held.due = dict.fromkeys(partitions, outcome)

@@ -14,7 +14,7 @@ from agent.forward.modes.transaction import GROUP_PREFIX
 from agent.forward.modes.transactional import MARKER_PARTITION
 from agent.telemetry.links import LinkName
 from tests.agent.forward.broker import LinkedTopic, sequence
-from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
+from tests.agent.forward.checks import assert_each_once, wait_until_forwarded
 from tests.agent.forward.events import readings
 from tests.agent.forward.modes.answer_link import AnswerLink
 from tests.agent.forward.running import forwarding
@@ -31,10 +31,6 @@ SECONDS_MAX = 60
 @pytest.fixture
 def kafka(linked: LinkedTopic) -> LinkedTopic:
     return linked
-
-
-def nothing() -> None:
-    """Do nothing, so that the answer is passed on at once."""
 
 
 @contextmanager
@@ -80,38 +76,6 @@ def test_after_a_transaction_that_lost_its_offsets_no_earlier_marker_is_taken_fo
         assert links.state(LinkName.KAFKA) == REACHABLE
 
     assert_each_once(kafka, outbox)
-
-
-@pytest.mark.heavy
-@pytest.mark.guarantee(4)
-@pytest.mark.parametrize("at_once", [True, False], ids=["before its answer", "after its answer"])
-def test_a_transaction_that_a_clone_has_aborted_after_its_commit_is_not_marked_and_is_sent_again(
-    link: AnswerLink,
-    kafka: LinkedTopic,
-    gateway: str,
-    at_once: bool,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def abort_as_a_clone() -> None:
-        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": gateway})
-        producer.init_transactions(60)
-        wait_until(lambda: kafka.ends() == kafka.ends("read_uncommitted"), "readers get past the records")
-
-    outbox = MemoryOutbox()
-    outbox.append(*readings(EVENTS))
-    with forwarding(kafka.settings(MODE), outbox, gateway):
-        wait_until_forwarded(outbox)
-        link.intercept_commit(abort_as_a_clone if at_once else nothing, carried_out=False)
-        outbox.append(*readings(EVENTS, EVENTS))
-        wait_until(link.caught.is_set, "the broker reports a commit")
-        if not at_once:
-            assert outbox.new == EVENTS
-            abort_as_a_clone()
-        wait_until_forwarded(outbox)
-
-    assert_each_once(kafka, outbox)
-    assert_nothing_lost(kafka, outbox)
-    assert "visible=no" in caplog.text
 
 
 @pytest.mark.guarantee(4)
