@@ -50,6 +50,11 @@ def _ratios(measured: Turns) -> Sequence[Figure]:
     wanted = (
         ("CoAP against NATS: rate", rounds.COAP_MANY, rounds.NATS_MANY, _rate, 4.0),
         ("CoAP against NATS: CPU", rounds.COAP_MANY, rounds.NATS_MANY, _cpu, 0.6),
+        *(
+            (f"HTTP against NATS, packs of {pack}: {name}", row, rounds.NATS_BATCHES[pack], value, None)
+            for pack, row in rounds.HTTP_PACKS.items()
+            for name, value in (("rate", _rate), ("CPU", _cpu))
+        ),
         ("CoAP against the bare path: rate", rounds.COAP_MANY, rounds.BARE, _rate, 0.75),
         ("HTTP, single events, against ThingsBoard: rate", rounds.HTTP_SINGLE, rounds.THINGSBOARD, _rate, None),
         ("compiled against pure, CoAP: rate", rounds.COAP_MANY, f"pure: {rounds.COAP_MANY}", _rate, None),
@@ -71,7 +76,7 @@ def _cpu(result: Result) -> float:
 
 
 _RATES = {f"CoAP, fsync 10 ms slower, {rounds.SENSORS_MANY}": 10_000.0, "CoAP, 1,000/s beside 6,000 slow-path/s": 950.0}
-_CPUS = {rounds.HTTP_PACKS: 18.0, rounds.MQTT: 90.0}
+_CPUS = {rounds.HTTP_PACKS[100]: 18.0, rounds.MQTT: 90.0}
 _P99S = {
     f"CoAP, fsync 10 ms slower, {rounds.SENSORS_MANY}": 60.0,
     "CoAP, half the full rate": 25.0,

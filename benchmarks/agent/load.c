@@ -7,7 +7,7 @@
  * JetStream) or http (POST to PATH over connections that stay open). RATE 0: each client sends its next request as soon as the last is answered. RATE > 0: the total number of requests per second, each at a scheduled time
  * from which its latency counts, also where no client was free. CODE is the code of a CoAP request (2 POST, 3 PUT), FIRST
  * the first event's id. FORGET 1: wait for no answer (a flood, CoAP only). PACK: events in a request, more than one for
- * HTTP only. Prints one JSON object.
+ * HTTP, and for NATS, where they are an atomic batch (its ADR 50). Prints one JSON object.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -96,6 +96,24 @@ static int write_nats(struct client *client, int number) {
     return sprintf(client->request, "PUB %s i.%d %d\r\n%s\r\n", path, number, length, event);
 }
 
+/* Only the last message of a batch, which commits it, asks for an answer. */
+static int write_nats_batch(struct client *client, int number) {
+    char event[EVENT_MAX], head[HEAD_MAX], reply[16] = "", *at = client->request;
+    const char *commit = "";
+    unsigned long long batch = next_id;
+    for (int place = 1; place <= pack; place++) {
+        if (place == pack) {
+            sprintf(reply, "i.%d ", number);
+            commit = "Nats-Batch-Commit:1\r\n";
+        }
+        int length = write_event(event, number * pack + place - 1);
+        int head_length =
+            sprintf(head, "NATS/1.0\r\nNats-Batch-Id:%llu\r\nNats-Batch-Sequence:%d\r\n%s\r\n", batch, place, commit);
+        at += sprintf(at, "HPUB %s %s%d %d\r\n%s%s\r\n", path, reply, head_length, head_length + length, head, event);
+    }
+    return (int)(at - client->request);
+}
+
 static int write_http(struct client *client, int number) {
     static char body[PACK_MAX * EVENT_MAX];
     char *at = body;
@@ -123,8 +141,9 @@ static void send_all(int socket, const char *bytes, int length) {
 static void send_next(int number, double begun) {
     struct client *client = &clients[number];
     client->length = protocol == COAP   ? write_coap(client, number)
-                     : protocol == NATS ? write_nats(client, number)
-                                        : write_http(client, number);
+                     : protocol == HTTP ? write_http(client, number)
+                     : pack == 1        ? write_nats(client, number)
+                                        : write_nats_batch(client, number);
     client->busy = 1;
     client->begun = begun;
     client->sent = now();
@@ -152,7 +171,7 @@ static int is_success_nats(struct client *client) {
     }
     char *end = message ? strstr(message, "\r\n") : NULL;
     if (!end || !strstr(end + 2, "\r\n")) return -1;
-    return strstr(end, "\"seq\":") != NULL;
+    return strstr(end, "\"seq\":") && !strstr(end, "\"error\":");
 }
 
 static int is_success_http(struct client *client) {
@@ -195,7 +214,7 @@ static int take(struct client *client) {
 
 static void subscribe(struct client *client, int number) {
     char words[HEAD_MAX];
-    int length = sprintf(words, "CONNECT {\"verbose\":false}\r\nSUB i.%d 1\r\nPING\r\n", number);
+    int length = sprintf(words, "CONNECT {\"verbose\":false,\"headers\":true}\r\nSUB i.%d 1\r\nPING\r\n", number);
     send_all(client->socket, words, length);
     while (!strstr(client->answer, "PONG\r\n")) {
         ssize_t count = recv(client->socket, client->answer + client->filled, (size_t)(ANSWER_MAX - client->filled), 0);
@@ -212,7 +231,7 @@ static void open_client(int number, int port) {
     struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     struct sockaddr *target = protocol == COAP ? (struct sockaddr *)&six : (struct sockaddr *)&four;
-    client->request = malloc(HEAD_MAX + (size_t)pack * EVENT_MAX);
+    client->request = malloc((size_t)pack * (HEAD_MAX + EVENT_MAX));
     client->answer = calloc(1, ANSWER_MAX + 1);
     client->socket = socket(protocol == COAP ? AF_INET6 : AF_INET, protocol == COAP ? SOCK_DGRAM : SOCK_STREAM, 0);
     if (client->socket < 0 || connect(client->socket, target, protocol == COAP ? sizeof six : sizeof four) < 0) fail("connect");
@@ -246,7 +265,7 @@ int main(int count, char **words) {
     next_id = strtoull(words[8], NULL, 10);
     pack = atoi(words[10]);
     if (client_count < 1 || client_count > CLIENTS_MAX || strlen(path) > 200 || pack < 1 || pack > PACK_MAX) return 2;
-    if ((pack > 1 && protocol != HTTP) || (forget && protocol != COAP)) return 2;
+    if ((pack > 1 && protocol == COAP) || (forget && protocol != COAP)) return 2;
     struct rlimit files = {CLIENTS_MAX + 64, CLIENTS_MAX + 64};
     setrlimit(RLIMIT_NOFILE, &files);
     latencies = malloc(sizeof *latencies * LATENCIES_MAX);

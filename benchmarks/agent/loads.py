@@ -67,7 +67,7 @@ class ClientLoad:
     forget: bool = False
     """Whether no answer is awaited (CoAP only)."""
     pack: int = 1
-    """Events in one request (more than one for HTTP only)."""
+    """Events in one request (more than one for HTTP, and for NATS as an atomic batch)."""
 
     def start(self) -> subprocess.Popen[str]:
         """Start the program; it prints its results as JSON at the end."""
@@ -133,15 +133,15 @@ def mosquitto(server: Server, seconds: float) -> Result:
     return Result(acked, time.monotonic() - start, server.cpu_seconds() - before)
 
 
-def nats(server: Server, outstanding: int, seconds: float) -> Result:
-    """Publish to JetStream over as many connections, one message outstanding on each, and wait for each ack."""
+def nats(server: Server, outstanding: int, seconds: float, pack: int = 1) -> Result:
+    """Publish to JetStream over as many connections; await each message's ack, or that of each atomic batch."""
     create_stream(("127.0.0.1", server.port))
-    return _measured(server, ClientLoad("nats", server.port, outstanding, seconds, "e"))
+    return _measured(server, ClientLoad("nats", server.port, outstanding, seconds, "e", pack=pack))
 
 
 def create_stream(address: tuple[str, int]) -> None:
     """Create the stream `E`, which keeps messages of the subject `e` on disk."""
-    request = b'{"name":"E","subjects":["e"],"storage":"file"}'
+    request = b'{"name":"E","subjects":["e"],"storage":"file","allow_atomic":true}'
     with socket.create_connection(address, timeout=PATIENCE_SECONDS) as stream:
         lines = stream.makefile("rb")
         lines.readline()

@@ -15,7 +15,7 @@ from cloud.jars import download
 from simulators.services.install import debian, programs
 
 HERE = Path(__file__).parent
-NATS = "github.com/nats-io/nats-server/v2@v2.12.1"
+NATS = "github.com/nats-io/nats-server/v2@v2.15.2"
 TELEGRAF = "github.com/influxdata/telegraf/cmd/telegraf@v1.37.2"
 TELEGRAF_PARTS = (
     "custom",

@@ -18,15 +18,19 @@ from simulators.services.error import ServiceError
 from simulators.services.mosquitto import Mosquitto
 
 SENSORS_FEW, SENSORS_MANY = 64, 256
-PACK, PACK_CONNECTIONS = 100, 4
+PACKS, PACK_CONNECTIONS = (100, 500), 4
+"""Events in a request; a body of ours has at most 512."""
+NATS_BATCH_MAX = 1_000
+"""Messages of an atomic batch, by NATS's default."""
 HALF = 0.5
 MQTT_PER_SECOND = 40_000
 """Number of messages per second of the intended run time."""
 SLOW_PATH_PER_SECOND, PLAIN_PER_SECOND = 6_000, 1_000
 COAP_MANY = f"CoAP, {SENSORS_MANY} outstanding"
-HTTP_PACKS = f"HTTP, packs of {PACK}"
+HTTP_PACKS = {pack: f"HTTP, packs of {pack}" for pack in PACKS}
 MQTT = "MQTT QoS 1 through mosquitto"
 NATS_MANY = f"NATS, sync always, {SENSORS_MANY}"
+NATS_BATCHES = {pack: f"NATS, sync always, batches of {pack}" for pack in (*PACKS, NATS_BATCH_MAX)}
 BARE = f"bare path in Python, {SENSORS_MANY}"
 THINGSBOARD = f"ThingsBoard Gateway, HTTP, single events, {SENSORS_FEW} connections, acks first"
 HTTP_SINGLE = f"HTTP, single events, {SENSORS_FEW} connections"
@@ -107,8 +111,10 @@ def _agent(python: Path, prefix: str, bench: Turns) -> None:
         bench.add(f"{prefix}{COAP_MANY}", loads.coap(server, SENSORS_MANY, bench.seconds))
         tagged = loads.coap(server, SENSORS_MANY, bench.seconds, tagged=True)
         bench.add(f"{prefix}{COAP_MANY}, with libcoap's Request-Tag", tagged)
-        bench.add(f"{prefix}{HTTP_PACKS}", loads.http(server, bench.seconds, PACK, PACK_CONNECTIONS))
+        few, many = PACKS
+        bench.add(f"{prefix}{HTTP_PACKS[few]}", loads.http(server, bench.seconds, few, PACK_CONNECTIONS))
         bench.add(f"{prefix}{HTTP_SINGLE}", loads.http(server, bench.seconds, 1, SENSORS_FEW))
+        bench.add(f"{prefix}{HTTP_PACKS[many]}", loads.http(server, bench.seconds, many, PACK_CONNECTIONS))
     with (
         bench.place() as place,
         Mosquitto(place / "broker") as broker,
@@ -148,10 +154,15 @@ def _libcoap(bench: Turns) -> None:
 
 
 def _nats(bench: Turns) -> None:
-    for outstanding in (SENSORS_FEW, SENSORS_MANY):
+    loaded = (
+        (f"NATS, sync always, {SENSORS_FEW}", SENSORS_FEW, 1),
+        (NATS_MANY, SENSORS_MANY, 1),
+        *((row, PACK_CONNECTIONS, pack) for pack, row in NATS_BATCHES.items()),
+    )
+    for row, outstanding, pack in loaded:
         (port,) = ports.free(1)
         with bench.place() as place, serving(Server(contenders.nats(place, port), port), NATS_READY) as server:
-            bench.add(f"NATS, sync always, {outstanding}", loads.nats(server, outstanding, bench.seconds))
+            bench.add(row, loads.nats(server, outstanding, bench.seconds, pack))
 
 
 def _telegraf(bench: Turns) -> None:
