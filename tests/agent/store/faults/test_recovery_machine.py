@@ -328,6 +328,6 @@ def test_no_order_of_failures_of_thousands_loses_or_doubles_anything() -> None:
     run_state_machine_as_test(
         RecoveryMachine,
         settings=settings(
-            max_examples=400, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=200, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
