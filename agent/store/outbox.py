@@ -83,6 +83,9 @@ class StoreOutbox:
     def epoch(self) -> str:
         return self._transactions.connection.epoch.start.epoch
 
+    def has_epoch(self, epoch: str) -> bool:
+        return self._memory.epochs.has(epoch)
+
     def mark_forwarded(self, batch: Batch, note: tuple[str, str] | None = None) -> None:
         self._memory.progress.mark_forwarded(batch, note)
         self.times.note_forwarded(batch, self._clock.wall_ms())

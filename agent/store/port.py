@@ -276,6 +276,9 @@ class Outbox(Protocol):
     def epoch(self) -> str:
         """Return the epoch of this opening: no other opening, of this store or of a copy of it, has ever had it."""
 
+    def has_epoch(self, epoch: str) -> bool:
+        """Whether events were stored in an epoch of this store."""
+
     def mark_forwarded(self, batch: Batch, note: tuple[str, str] | None = None) -> None:
         """Mark a batch forwarded; a crash may lose the mark, which repeats sends and loses no event.
 

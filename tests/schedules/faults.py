@@ -28,6 +28,9 @@ KILLED_SHARE: Final = 0.5
 OTHER_SHARE: Final = 0.5
 OPEN_SECONDS: Final = 0.02
 """How often it is looked whether a transaction is open."""
+LOADING_SHARE: Final = 0.5
+"""In how many of its starts a coordinator loads its offsets twice."""
+LOADING_SECONDS: Final = (0.5, 5.0)
 KILLS: Final = 4
 """How often the agent is killed in an outage of Kafka, at most."""
 
@@ -35,11 +38,15 @@ KILLS: Final = 4
 class Faults:
     """The faults of one schedule."""
 
-    def __init__(self, world: World, random: Random, other: Random) -> None:
-        """Prepare; `other` draws the commits after which another producer takes the gateway's id."""
+    def __init__(self, world: World, random: Random, other: Random, loading: Random) -> None:
+        """Prepare; `other` draws the commits after which another producer takes the gateway's id.
+
+        `loading` draws what a coordinator answers that loads its offsets twice.
+        """
         self._world = world
         self._random = random
         self._other = other
+        self._loading = loading
         self._pending = 0
         self._ending: Process | None = None
         """The agent that was asked to end in order."""
@@ -109,7 +116,7 @@ class Faults:
         world = self._world
         coordinator = world.cluster.coordinator
         coordinator.tears, coordinator.overtaken, coordinator.late, coordinator.delayed = [], [], 0.0, 0.0
-        world.cluster.unreliability = Unreliability()
+        world.cluster.unreliability, world.cluster.loading = Unreliability(), None
         world.clocks.offset_ms = 0
         for process in (world.gateway.process, world.job.process):
             if process is not None:
@@ -257,6 +264,12 @@ class Faults:
     def _end_outage(self) -> None:
         self._world.cluster.is_up = True
         self._pending -= 1
+        if self._loading.random() < LOADING_SHARE:
+            self._world.cluster.loading = self._loading
+            self._world.scheduler.call(self._loading.uniform(*LOADING_SECONDS), "offsets are loaded", self._loaded)
+
+    def _loaded(self) -> None:
+        self._world.cluster.loading = None
 
     def _truncate(self) -> None:
         cluster = self._world.cluster

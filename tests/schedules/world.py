@@ -131,7 +131,7 @@ class World:
         )
         self.job = Job(self.scheduler, self.cluster, Random(f"job {seed}"), self.wall_ms)
         self.premature = Premature(self.job.table)
-        self.faults = Faults(self, Random(f"faults {seed}"), Random(f"other {seed}"))
+        self.faults = Faults(self, Random(f"faults {seed}"), Random(f"other {seed}"), Random(f"loading {seed}"))
         self.ledger = Ledger(folder / "ledger.jsonl", self.wall_ms)
         self.is_field_over = False
         """Whether each sensor has an ack for all of its events."""

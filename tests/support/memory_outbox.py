@@ -82,6 +82,9 @@ class MemoryOutbox:
     def epoch(self) -> str:
         return self._epoch
 
+    def has_epoch(self, epoch: str) -> bool:
+        return any(event.label.epoch == epoch for event in self.stored())
+
     def reopen(self, epoch: str) -> None:
         """Continue with another epoch, as after a restart of the agent."""
         self._epoch = epoch

@@ -41,7 +41,7 @@ from agent.forward.modes.transactional import (
     still_new,
 )
 from agent.store.facts import TRANSACTION_INTENT, TRANSACTION_SETTLED
-from agent.store.port import Batch, StoredEvent
+from agent.store.port import Batch, Outbox, StoredEvent
 
 TRANSACTION_MS: Final = 10_000
 """After this the broker aborts an open transaction, which blocks every reader of committed records."""
@@ -102,7 +102,7 @@ class ExactlyOnce:
             opened.callback(close, reader, stop)
             if intent is not None and intent.batch.topic_id == topic.id and intent.marker.number > settled:
                 self._settle(context, intent, transactional, reader, stop)
-            self._refuse_clones(intent, marker)
+            self._refuse_clones(context.outbox, intent, marker, number)
             opened.pop_all()
         self.settled, self._found = 0, marker
         return TransactionalSession(context, transactional, reader, topic, marker, number, self)
@@ -138,14 +138,17 @@ class ExactlyOnce:
         count = sum(last - first + 1 for first, last in runs)
         _log.info("delivery=exactly-once recovered=%d transaction=%s", count, intent.marker)
 
-    def _refuse_clones(self, intent: Intent | None, marker: Marker | None) -> None:
+    def _refuse_clones(self, outbox: Outbox, intent: Intent | None, marker: Marker | None, number: int) -> None:
         """Raise ClonedError where another agent has committed under this name since this agent held it.
 
         A marker that was there before, or is of this run, proves no other agent: a broker may have carried out a commit
-        without its offsets.
+        without its offsets. Nor does an older one of this store: a coordinator that loads its log a second time while
+        it serves answers for seconds as it would have at any moment before (Kafka 4.3, after a kill of the broker).
         """
         known = (self._found,) if intent is None else (self._found, intent.marker, intent.previous)
         if marker is None or marker in known or marker.epoch in self.epochs:
+            return
+        if marker.number <= number and outbox.has_epoch(marker.epoch):
             return
         if self.settled is not None:
             raise ClonedError(

@@ -36,6 +36,10 @@ class Epochs:
         """Whether a position belongs to a known epoch."""
         return bool(self._firsts) and position >= self._firsts[0]
 
+    def has(self, epoch: str) -> bool:
+        """Whether an epoch is one of this store."""
+        return epoch in self._names
+
     def label_ranges(self, first: int, last: int) -> Iterator[LabelRange]:
         """Yield the labels of a range of positions."""
         at = max(bisect_right(self._firsts, first) - 1, 0)

@@ -286,7 +286,7 @@ class Consumer(_Client):
         self.unassign()
 
     def _committed(self, place: TopicPartition) -> TopicPartition:
-        found = self._cluster.groups.get(self._group, {}).get(place.partition)
+        found = self._cluster.committed(self._group, place.partition)
         if found is None:
             return TopicPartition(place.topic, place.partition, -1001)
         epoch = {} if found.leader_epoch is None else {"leader_epoch": found.leader_epoch}

@@ -62,6 +62,10 @@ class Cluster:
         self.partitions = [Partition() for _ in range(partitions)]
         self.coordinator = Coordinator(scheduler, self, random)
         self.groups: dict[str, dict[int, Committed]] = {}
+        self.loading: Random | None = None
+        """What draws the answers of a coordinator that loads the groups' offsets a second time, while it serves."""
+        self._earlier: dict[tuple[str, int], list[Committed]] = {}
+        """All that a group has ever committed of a partition."""
         self._held_offsets: dict[str, tuple[str, Mapping[int, Committed]]] = {}
         """By transactional id: the group and its offsets that wait for the end of a transaction."""
         self.leaderless: set[int] = set()
@@ -136,8 +140,20 @@ class Cluster:
     def commit_offsets(self, offsets: Mapping[int, Committed], group: str = GROUP) -> None:
         """Commit offsets of a group."""
         self.groups.setdefault(group, {}).update(offsets)
+        for number, one in offsets.items():
+            self._earlier.setdefault((group, number), []).append(one)
         committed = sorted((number, one.offset) for number, one in offsets.items())
         self._scheduler.note(f"kafka commits {group} {committed}")
+
+    def committed(self, group: str, partition: int) -> Committed | None:
+        """Return what a group has committed; while a coordinator loads again, what it had committed at any moment.
+
+        So Kafka 4.3 answers where it has loaded the offsets under two leader epochs of one start.
+        """
+        earlier = self._earlier.get((group, partition))
+        if self.loading is not None and earlier:
+            return self.loading.choice(earlier)
+        return self.groups.get(group, {}).get(partition)
 
     def hold_offsets(self, transactional_id: str, group: str, offsets: Mapping[int, Committed]) -> None:
         """Keep offsets of a group until a transaction has ended."""

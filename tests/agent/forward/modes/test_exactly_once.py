@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 from weakref import WeakSet
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from agent.clock import SystemClock
@@ -19,8 +20,8 @@ from agent.forward.kafka.client import LastError
 from agent.forward.kafka.health import CLONED, REACHABLE
 from agent.forward.modes.lanes import ForwardedLane
 from agent.forward.modes.session import SessionContext
-from agent.forward.modes.transaction import Intent, Marker, read_intent
-from agent.forward.modes.transactional import TransactionalProducer, abort_hanging_transaction
+from agent.forward.modes.transaction import GROUP_PREFIX, Intent, Marker, read_intent
+from agent.forward.modes.transactional import MARKER_PARTITION, TransactionalProducer, abort_hanging_transaction
 from agent.store.facts import FORWARDER_STOPPED, TRANSACTION_INTENT, TRANSACTION_SETTLED
 from agent.store.port import Batch, Offsets, OutboxError, StoredEvent
 from agent.telemetry.links import LinkName, Links
@@ -207,6 +208,37 @@ def test_one_that_is_fenced_and_finds_its_own_marker_goes_on(kafka: KafkaTopic, 
         assert links.state(LinkName.KAFKA) == REACHABLE
 
     assert_each_once(kafka, outbox)
+
+
+@pytest.mark.guarantee(3)
+def test_an_old_marker_of_its_own_which_a_loading_coordinator_returns_is_no_clone(
+    kafka: KafkaTopic, gateway: str
+) -> None:
+    outbox, intents = MemoryOutbox(), []
+    for start, epoch in ((0, "a" * 16), (10, "b" * 16)):
+        outbox.reopen(epoch)
+        outbox.append(*readings(10, start))
+        with forwarding(kafka.settings(MODE), outbox, gateway):
+            wait_until_forwarded(outbox)
+        intents.append(read_intent(outbox.fact(TRANSACTION_INTENT)))
+    old = intents[0]
+    assert old is not None
+
+    outbox.reopen("c" * 16)
+    with forwarding(kafka.settings(MODE), outbox, gateway) as links:
+        outbox.append(*readings(10, 20))
+        wait_until_forwarded(outbox)
+        with closing(
+            Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": GROUP_PREFIX + gateway})
+        ) as late:
+            late.commit(
+                offsets=[TopicPartition(kafka.topic, MARKER_PARTITION, old.marker.number, str(old.marker))],
+                asynchronous=False,
+            )
+        Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": gateway}).init_transactions(60)
+        outbox.append(*readings(10, 30))
+        wait_until_forwarded(outbox)
+        assert links.state(LinkName.KAFKA) == REACHABLE
 
 
 def test_a_store_that_is_older_than_the_marker_says_so_and_goes_on(
