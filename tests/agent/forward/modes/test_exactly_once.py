@@ -249,8 +249,8 @@ def test_a_store_that_is_older_than_the_marker_says_so_and_goes_on(
     with forwarding(kafka.settings(MODE), newer, gateway):
         wait_until_forwarded(newer)
 
+    backup.append(*readings(10))  # in the same epoch
     backup.reopen("b" * 16)
-    backup.append(*readings(10))
     with forwarding(kafka.settings(MODE), backup, gateway):
         wait_until_forwarded(backup)
 
