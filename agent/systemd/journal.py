@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,14 +59,13 @@ class SafeFormatter(logging.Formatter):
 class RateLimit(logging.Filter):
     """Limits the rate of each message."""
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._now = now
         self._counts: dict[tuple[str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether to log; append the number of suppressed messages to the next one."""
-        key, now = (record.name, str(record.msg)), self._now()
+        key, now = (record.name, str(record.msg)), time.monotonic()
         since, count = self._counts.get(key, (now, 0))
         if now - since >= RATE_SECONDS:
             if count > RATE_MESSAGES:

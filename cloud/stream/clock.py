@@ -23,8 +23,6 @@ def wait_for_clock(
     checkpoint: Checkpoint,
     pause: Callable[[float], bool],
     repeat: Callable[[], None],
-    clock: Callable[[], float] = time.time,
-    monotonic: Callable[[], float] = time.monotonic,
 ) -> bool:
     """Wait until the clock is beyond the watermark; return False where `pause` returns that the job is to end.
 
@@ -36,14 +34,14 @@ def wait_for_clock(
         )
     watermark = checkpoint.watermark()
     warned_at: float | None = None
-    while (behind := watermark / 1000 - clock()) >= 0:
-        if warned_at is None or monotonic() - warned_at >= REMIND_SECONDS:
+    while (behind := watermark / 1000 - time.time()) >= 0:
+        if warned_at is None or time.monotonic() - warned_at >= REMIND_SECONDS:
             logger.warning(
                 "clock=behind seconds=%.0f hint='nothing is read until the clock of the driver is correct; if it is "
                 "correct now, it was ahead before: start with a new checkpoint'",
                 behind,
             )
-            warned_at = monotonic()
+            warned_at = time.monotonic()
         repeat()
         if pause(POLL_SECONDS):
             return False

@@ -40,7 +40,6 @@ class Receipts:
         succeeds: str | None,
         flush: Callable[[], None] = _nothing,
         check: Callable[[], None] = _nothing,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare them; `flush` brings to disk what is receipted, where the table's writer does not."""
         self._admin = admin
@@ -50,7 +49,6 @@ class Receipts:
         self._flush = flush
         self._check = check
         """Raises StopError where the table is no longer the one that made the commit, SinkError where none answers."""
-        self._clock = clock
         self._lock = threading.Lock()
         self._commit: Commit | None = None
         self._due_at = 0.0
@@ -69,7 +67,7 @@ class Receipts:
     def repeat(self) -> None:
         """Commit the latest receipts again where that is due, and the table is still the same."""
         with self._lock:
-            if self._commit is not None and self._clock() >= self._due_at:
+            if self._commit is not None and time.monotonic() >= self._due_at:
                 self._send(self._commit, self._check)
 
     def note_failing(self, commit: Commit) -> None:
@@ -120,9 +118,9 @@ class Receipts:
             self._log.check(commit, {})
             self._admin.commit(self._group, commit.ends, metadata, commit.epochs)
         except (KafkaError, SinkError) as error:
-            self._due_at = self._clock() + RETRY_SECONDS
+            self._due_at = time.monotonic() + RETRY_SECONDS
             logger.warning("batch=%d stage=receipt retry_seconds=%g error=%r", commit.batch, RETRY_SECONDS, str(error))
             return False
-        self._due_at = self._clock() + REPEAT_SECONDS
+        self._due_at = time.monotonic() + REPEAT_SECONDS
         logger.info("batch=%d stage=receipt offsets=%d", commit.batch, sum(commit.ends.values()))
         return True

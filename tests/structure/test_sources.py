@@ -78,6 +78,20 @@ def test_a_log_message_consists_of_keys_and_values(package: str) -> None:
     assert [(file, message) for file, message in logged if PAIRS.fullmatch(message) is None] == []
 
 
+@pytest.mark.parametrize("package", ["agent", "cloud"])
+def test_no_default_of_an_argument_is_a_clock(package: str) -> None:
+    """It is bound at the import, so the schedules (tests/schedules/replaced.py) could not replace it."""
+    bound = [
+        f"{file}:{default.lineno}"
+        for file, tree in sources(package).items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.arguments)
+        for default in (*node.defaults, *node.kw_defaults)
+        if isinstance(default, ast.Attribute) and ast.unparse(default.value) == "time"
+    ]
+    assert bound == []
+
+
 def test_the_sql_of_a_table_is_in_its_module() -> None:
     places = defaultdict(set)
     for file, tree in sources("agent").items():

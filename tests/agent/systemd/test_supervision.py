@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -180,9 +181,10 @@ def test_a_traceback_of_several_lines_stays_one_entry(journal: socket.socket, tm
     handler.close()
 
 
-def test_a_flood_of_one_message_is_cut_and_counted_and_others_pass() -> None:
+def test_a_flood_of_one_message_is_cut_and_counted_and_others_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    limit = RateLimit(lambda: now[0])
+    monkeypatch.setattr("agent.systemd.journal.time", SimpleNamespace(monotonic=lambda: now[0]))
+    limit = RateLimit()
     passed = [limit.filter(record("a=%d", number)) for number in range(100)]
     assert passed == [True] * RATE_MESSAGES + [False] * (100 - RATE_MESSAGES)
     assert limit.filter(record("b=1"))
@@ -193,9 +195,10 @@ def test_a_flood_of_one_message_is_cut_and_counted_and_others_pass() -> None:
     assert fields_of(following, "text")["ONCEGATE_SUPPRESSED"] == str(100 - RATE_MESSAGES)
 
 
-def test_a_message_without_arguments_may_have_a_percent_sign() -> None:
+def test_a_message_without_arguments_may_have_a_percent_sign(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    limit = RateLimit(lambda: now[0])
+    monkeypatch.setattr("agent.systemd.journal.time", SimpleNamespace(monotonic=lambda: now[0]))
+    limit = RateLimit()
     for _ in range(100):
         limit.filter(record("100% full"))
     now[0] = RATE_SECONDS

@@ -49,10 +49,15 @@ class Clock:
         self.now += 1
         return False
 
+    def time(self) -> float:
+        return self.now
+
+    monotonic = time
+
 
 @pytest.mark.guarantee(5)
 def test_while_a_clock_is_waited_for_receipts_are_repeated_and_so_is_the_warning(
-    spark: SparkSession, folder: Path, caplog: pytest.LogCaptureFixture
+    spark: SparkSession, folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, repeated = Clock(8.0 - 3 * REMIND_SECONDS), 0
 
@@ -60,8 +65,8 @@ def test_while_a_clock_is_waited_for_receipts_are_repeated_and_so_is_the_warning
         nonlocal repeated
         repeated += 1
 
-    looked = Checkpoint(spark, str(folder), TOPIC)
-    assert wait_for_clock(looked, clock.pause, repeat, lambda: clock.now, lambda: clock.now)
+    monkeypatch.setattr("cloud.stream.clock.time", clock)
+    assert wait_for_clock(Checkpoint(spark, str(folder), TOPIC), clock.pause, repeat)
     assert repeated == 3 * REMIND_SECONDS + 1
     assert caplog.text.count("clock=behind") == 4
 
@@ -72,13 +77,16 @@ def test_a_right_clock_is_not_waited_for(
     def never(_seconds: float) -> bool:
         raise AssertionError
 
-    assert wait_for_clock(Checkpoint(spark, str(folder), TOPIC), never, nothing, lambda: 20.0)
+    assert wait_for_clock(Checkpoint(spark, str(folder), TOPIC), never, nothing)
     empty = tmp_path_factory.mktemp("empty")
-    assert wait_for_clock(Checkpoint(spark, str(empty), TOPIC), never, nothing, lambda: 20.0)
+    assert wait_for_clock(Checkpoint(spark, str(empty), TOPIC), never, nothing)
 
 
-def test_a_job_that_is_asked_to_end_meanwhile_ends(spark: SparkSession, folder: Path) -> None:
-    assert not wait_for_clock(Checkpoint(spark, str(folder), TOPIC), lambda _: True, nothing, lambda: 3.0)
+def test_a_job_that_is_asked_to_end_meanwhile_ends(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cloud.stream.clock.time", Clock(3.0))
+    assert not wait_for_clock(Checkpoint(spark, str(folder), TOPIC), lambda _: True, nothing)
 
 
 @pytest.mark.guarantee(5)
@@ -88,14 +96,14 @@ def test_a_plan_that_a_slow_clock_has_made_is_made_again(
 ) -> None:
     plan(folder, 2, 3, time, 8_000)
     checkpoint = Checkpoint(spark, str(folder), TOPIC)
-    assert wait_for_clock(checkpoint, lambda _: False, nothing, lambda: 20.0)
+    assert wait_for_clock(checkpoint, lambda _: False, nothing)
     assert checkpoint.latest_batch() == (2 if stays else 1)
 
 
 def test_a_batch_that_is_done_is_never_forgotten(spark: SparkSession, folder: Path) -> None:
     plan(folder, 1, 2, 1, 4_000)
     checkpoint = Checkpoint(spark, str(folder), TOPIC)
-    assert wait_for_clock(checkpoint, lambda _: False, nothing, lambda: 20.0)
+    assert wait_for_clock(checkpoint, lambda _: False, nothing)
     assert checkpoint.latest_batch() == 1
 
 

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -190,14 +192,15 @@ class Kafka:
         return read.epochs
 
 
-def test_receipts_are_repeated_when_due() -> None:
+def test_receipts_are_repeated_when_due(monkeypatch: pytest.MonkeyPatch) -> None:
     moment, kafka, ends = 0.0, Kafka(), list[Exception]()
+    monkeypatch.setattr("cloud.stream.receipts.time", SimpleNamespace(monotonic=lambda: moment))
 
     def check() -> None:
         if ends:
             raise ends.pop(0)
 
-    receipts = Receipts(kafka, kafka, "g", "old", lambda: None, check, lambda: moment)  # type: ignore[arg-type]  # its needs
+    receipts = Receipts(kafka, kafka, "g", "old", lambda: None, check=check)  # type: ignore[arg-type]  # its needs
     receipts.repeat()
     receipts.commit(LAST)
     moment = 3599.0
@@ -215,9 +218,12 @@ def test_receipts_are_repeated_when_due() -> None:
 
 
 @pytest.mark.guarantee(4)
-def test_the_note_that_effects_fail_moves_no_receipt_and_stays_until_the_next_one() -> None:
+def test_the_note_that_effects_fail_moves_no_receipt_and_stays_until_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     moment, kafka = 0.0, Kafka()
-    receipts = Receipts(kafka, kafka, "g", None, lambda: None, lambda: None, lambda: moment)  # type: ignore[arg-type]  # its needs
+    monkeypatch.setattr("cloud.stream.receipts.time", SimpleNamespace(monotonic=lambda: moment, time=time.time))
+    receipts = Receipts(kafka, kafka, "g", None)  # type: ignore[arg-type]  # its needs
     first = replace(LAST, topic_id="nDCRGbaQT4C6Yy0VbBGzCg", epochs={0: 4, 1: 5})
     last = replace(first, ends={0: 99, 1: 99}, epochs={0: 6, 1: 6})
 
@@ -252,7 +258,7 @@ def test_after_a_failed_flush_nothing_is_receipted_while_the_job_ends(tmp_path: 
     """Linux reports a write error once: a second syncfs would succeed. A batch may end after `repeat` has failed."""
     kafka = Kafka()
     with failing_disk(tmp_path) as folder, FlushedFolders([str(folder)]) as folders:
-        receipts = Receipts(kafka, kafka, "g", None, folders.flush, lambda: None, lambda: 0.0)  # type: ignore[arg-type]  # its needs
+        receipts = Receipts(kafka, kafka, "g", None, folders.flush)  # type: ignore[arg-type]  # its needs
         (folder / "events").write_bytes(UNWRITABLE)
         with pytest.raises(FlushError):
             receipts.commit(LAST)

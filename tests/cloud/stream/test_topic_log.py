@@ -155,7 +155,7 @@ def test_a_log_that_was_truncated_while_a_batch_was_read_gets_no_receipt(side: S
     cut_log(side.broker, side.topic, 0, 10)
     side.send(15)
     with pytest.raises(StopError, match="truncated below offset 20"):
-        Receipts(side.admin, side.log, GROUP, None, lambda: None, lambda: None, lambda: 0.0).commit(written)
+        Receipts(side.admin, side.log, GROUP, None).commit(written)
     assert committed(side, 0).offset < 0
 
 
@@ -165,7 +165,7 @@ def test_a_receipt_says_under_which_leader_the_log_was_read(side: Side) -> None:
     side.broker.kill()
     side.broker.start()
     read = side.read(10)
-    assert Receipts(side.admin, side.log, GROUP, None, lambda: None, lambda: None, lambda: 0.0).commit(read)
+    assert Receipts(side.admin, side.log, GROUP, None).commit(read)
     found = committed(side, 0)
     assert (found.offset, found.leader_epoch) == (10, read.epochs[0])
     assert read.epochs[0] > 0
