@@ -123,11 +123,11 @@ soak: setup ## Run the whole path for HOURS with random faults, and judge every 
 bench: bench-agent bench-decode bench-uplink bench-store bench-losses bench-gateway bench-cloud bench-job ## Measure all parts beside alternatives, about an hour on an idle machine
 
 .PHONY: bench-more
-bench-more: bench-thin_link bench-bloom bench-layers ## Measure thin links, Bloom filters, and each layer of dedup
+bench-more: bench-thin_link ## Measure thin links
 
-.PHONY: bench-agent bench-decode bench-uplink bench-thin_link bench-store bench-losses bench-gateway bench-cloud bench-job bench-bloom bench-layers
+.PHONY: bench-agent bench-decode bench-uplink bench-thin_link bench-store bench-losses bench-gateway bench-cloud bench-job
 bench-agent bench-losses bench-gateway bench-cloud bench-job bench-thin_link: programs
-bench-agent bench-decode bench-uplink bench-thin_link bench-store bench-losses bench-gateway bench-cloud bench-job bench-bloom bench-layers: setup
+bench-agent bench-decode bench-uplink bench-thin_link bench-store bench-losses bench-gateway bench-cloud bench-job: setup
 	@$(BIN)/python -m benchmarks.$(@:bench-%=%)
 
 .PHONY: install

@@ -1,4 +1,4 @@
-"""Start the agent or the job with some of its functions replaced: for mutants, benchmarks, and a clock that can be set.
+"""Start the agent or the job with some of its functions replaced: for mutants, and a clock that can be set.
 
     python -m simulators.launch agent MODULE:FUNCTION … -- run --config FILE
 

@@ -33,7 +33,7 @@ from simulators.run.options import RunOptions
 from simulators.run.play import Reports
 from simulators.run.services import Services, empty_folder, started
 from simulators.run.supervisor import supervised
-from simulators.run.waiting import wait_for_job, wait_for_receipts, wait_for_table
+from simulators.run.waiting import wait_for_job, wait_for_receipts
 from simulators.scenario import SensorKind
 from simulators.sensors.zigbee_network import DEVICES_TOPIC, require_no_network
 
@@ -112,8 +112,6 @@ async def _run_local(options: RunOptions, home: Path, display: Display, stop: as
                 names = ("accepted", "duplicates")
                 ledger.sample({name: sum(getattr(one, name) for one in statuses) for name in names})
                 await watched(services, faults.note_receipts_ahead(services, ledger, display))
-                if options.overrides.delivery == "at-most-once":
-                    await watched(services, wait_for_table(services, display))
             _end(ledger, stop)
         display.phase("stopping the job and the agent")
         await asyncio.to_thread(services.stop)

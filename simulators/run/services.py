@@ -27,7 +27,7 @@ AGENT_END_SECONDS_MAX = 45.0
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """How the services differ from the installed product: for mutants, and for the benchmark of the layers."""
+    """How the services differ from the installed product: for mutants, and for the delivery of a soak."""
 
     delivery: str | None = None
     agent_patches: tuple[str, ...] = ()

@@ -8,7 +8,6 @@ from typing import Protocol
 
 from simulators.display import Display
 from simulators.errors import RunError
-from simulators.evidence.receipts import behind
 from simulators.judge.remote import REAL_CLOCK, Clock
 from simulators.run.gateway import GatewayStatus
 from simulators.run.job import START_SECONDS_MAX
@@ -59,16 +58,4 @@ async def wait_for_receipts(
         limit = INTERRUPTED_SECONDS_MAX if is_stopped() else standstill_seconds_max
         if outbox == 0 or clock.now() - moved > limit:
             return statuses
-        await clock.sleep(POLL_SECONDS)
-
-
-async def wait_for_table(services: Services, display: Display, clock: Clock = REAL_CLOCK) -> None:
-    """Wait until the table has everything in the topic, where there are no receipts to wait for."""
-    display.phase("waiting for the table")
-    latest, moved = -1, clock.now()
-    while left := await asyncio.to_thread(behind, services.broker.bootstrap_servers, services.job.table):
-        if left != latest:
-            latest, moved = left, clock.now()
-        if clock.now() - moved > STANDSTILL_SECONDS_MAX:
-            return
         await clock.sleep(POLL_SECONDS)
