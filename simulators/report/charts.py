@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
@@ -17,7 +16,6 @@ from simulators.report.pictures import COLOURS, STYLE, canvas, finish, svg
 _ENDS = frozenset({"runs again", "resumed", "disk has space"})
 _NEAR = 0.025
 """Faults closer to one another than this share of the width have a common label."""
-TIMES_SENT_MAX = 20
 
 
 def rates(seen: Observations, kafka: Mapping[int, int], table: Mapping[int, int]) -> str:
@@ -79,25 +77,6 @@ def latency(seen: Observations) -> str:
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter(NullFormatter())
         return svg(figure, "Seconds from the first transmission to the ACK")
-
-
-def times_sent(events_by_times: Mapping[int, int]) -> str:
-    """Draw the number of transmissions per event."""
-    counted = Counter[int]()
-    for times, events in events_by_times.items():
-        counted[min(times, TIMES_SENT_MAX)] += events
-    with mpl.rc_context(STYLE):
-        figure, axes = canvas(2.6)
-        places = range(1, max(counted, default=1) + 1)
-        names = [str(place) if place < TIMES_SENT_MAX else f"{place}+" for place in places]
-        bars = axes.bar(names, [counted[place] for place in places], color=COLOURS["acked"])
-        texts = [f"{counted[place]:,}" if counted[place] else "" for place in places]
-        axes.bar_label(bars, texts, fontsize=8, padding=2)
-        axes.set_xlabel("times sent")
-        axes.set_ylabel("events")
-        axes.yaxis.set_major_formatter("{x:,.0f}")
-        axes.grid(visible=False, axis="x")
-        return svg(figure, "Events by how often they were sent")
 
 
 def begun(seen: Observations) -> list[Happened]:

@@ -16,7 +16,7 @@ from simulators import ledger
 from simulators.oracle.verdict import DECLARED, Verdict, sentence
 from simulators.report import charts
 from simulators.report.observations import Observations, observe, quantiles
-from simulators.report.pictures import Station, branch, listed, resends, sankey
+from simulators.report.pictures import Station, branch, resends, sankey
 
 _PAGE = Path(__file__).with_name("page.html")
 _COLUMNS = (
@@ -45,13 +45,11 @@ def write(ledger_file: Path, verdict: Verdict, arrivals: Arrivals, path: Path) -
     seen = observe(ledger.read(ledger_file))
     kafka, table = (_by_step(seen, times) for times in (arrivals.kafka, arrivals.table))
     scenario = seen.run.get("scenario", {})
-    stations = _stations(seen, verdict)
     page = Template(_PAGE.read_text()).substitute(
         name=escape(str(scenario.get("name", ledger_file.stem))),
         verdict=f'<p class="verdict {_class(verdict)}">{escape(sentence(verdict))}</p>',
         story=escape(_story(seen, verdict, scenario)),
-        flow=sankey(stations),
-        stations=listed(stations),
+        flow=sankey(_stations(seen, verdict)),
         declared=_declared(verdict),
         violations=_violations(verdict),
         rates=charts.rates(seen, kafka, table) if seen.sent else "<p>No event was sent.</p>",
@@ -60,7 +58,6 @@ def write(ledger_file: Path, verdict: Verdict, arrivals: Arrivals, path: Path) -
         waits=_waits(seen),
         origin=_origin(seen),
         opened="" if verdict.kept and not verdict.declared else " open",
-        times_sent=charts.times_sent(seen.times_sent),
         faults=_faults(seen),
         scenario=escape(json.dumps(scenario, indent=2, ensure_ascii=False)),
         sensors=_sensors(seen),

@@ -9,7 +9,6 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import matplotlib as mpl
@@ -118,18 +117,6 @@ def sankey(stations: Sequence[Station]) -> str:
     """Draw the stations from left to right; a larger count at a later station (repeats) widens the band."""
     with mpl.rc_context(STYLE):
         return svg(_draw(stations), "The flow from sensor to table")
-
-
-def listed(stations: Sequence[Station]) -> str:
-    """Return the same as a list, for screens that are too narrow for the diagram."""
-    return f'<ol class="stations">{"".join(_item(station) for station in stations)}</ol>'
-
-
-def _item(station: Station) -> str:
-    branches = "".join(f"<li>{count:,} {escape(label)}</li>" for label, count in station.branches)
-    inner = f"<ul>{branches}</ul>" if branches else ""
-    text = f"<b>{station.count:,}</b> {escape(station.label)}{inner}"
-    return f'<li style="border-color: var(--{station.colour})">{text}</li>'
 
 
 def _draw(stations: Sequence[Station]) -> Figure:
