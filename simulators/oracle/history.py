@@ -1,4 +1,4 @@
-"""The history of each violation: the ledger's lines, the records, the rows, and the agent's own trace."""
+"""The history of each violation: the ledger's lines, the records and the rows."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
-from contract.event import Event
 from contract.timestamp import rfc3339
 from simulators import ledger
 from simulators.ledger import Acked, GivenUp, Line, Refused, Reported, Sent
@@ -19,42 +17,18 @@ LINES_MAX = 30
 """Largest number of lines in a history."""
 
 
-class TracingGateway(Protocol):
-    """A gateway that can trace events; its answers are only shown and never used for the verdict."""
-
-    def fingerprint(self, event: Event) -> str | None:
-        """Return the fingerprint of an event; None where it depends on the gateway's label."""
-
-    def trace(self, fingerprint: str) -> Sequence[str]:
-        """Return the gateway's trace of the event, as lines."""
-
-
-def with_histories(
-    verdict: Verdict, evidence: EvidenceDatabase, ledger_file: Path, gateways: Sequence[TracingGateway] = ()
-) -> Verdict:
+def with_histories(verdict: Verdict, evidence: EvidenceDatabase, ledger_file: Path) -> Verdict:
     """Return the verdict with the history of each violation, collected in one pass over the ledger."""
     wanted = {mark for violation in verdict.violations for mark in violation.marks}
     reported: dict[int, list[str]] = defaultdict(list)
-    events: dict[int, Event] = {}
-    if wanted:
-        for line in ledger.read(ledger_file):
-            if isinstance(line, Reported | Sent | Acked | Refused | GivenUp) and line.mark in wanted:
-                reported[line.mark].append(f"{rfc3339(line.at)} {_described(line)}")
-                if isinstance(line, Reported):
-                    events[line.mark] = line.event
+    for line in ledger.read(ledger_file) if wanted else ():
+        if isinstance(line, Reported | Sent | Acked | Refused | GivenUp) and line.mark in wanted:
+            reported[line.mark].append(f"{rfc3339(line.at)} {_described(line)}")
     violations = []
     for violation in verdict.violations:
         lines = [line for mark in violation.marks for line in reported[mark]]
-        fingerprints: set[str] = set()
         for statement in _statements(violation, evidence):
-            lines += _records(evidence, statement)
-            for row, fingerprint in _rows(evidence, statement):
-                lines.append(row)
-                fingerprints.update([fingerprint] if fingerprint else [])
-        for gateway in gateways:
-            named = {gateway.fingerprint(events[mark]) for mark in violation.marks if mark in events}
-            for fingerprint in sorted(fingerprints | {name for name in named if name is not None}):
-                lines += [f"trace {fingerprint}: {line}" for line in gateway.trace(fingerprint)]
+            lines += [*_records(evidence, statement), *_rows(evidence, statement)]
         violations.append(replace(violation, history=_bounded(lines)))
     return replace(verdict, violations=tuple(violations))
 
@@ -79,13 +53,13 @@ def _records(evidence: EvidenceDatabase, statement: bytes) -> list[str]:
     ]
 
 
-def _rows(evidence: EvidenceDatabase, statement: bytes) -> list[tuple[str, str | None]]:
+def _rows(evidence: EvidenceDatabase, statement: bytes) -> list[str]:
     query = 'SELECT at, partition, "offset", epoch, sequence, fingerprint FROM row WHERE statement = ? ORDER BY at'
     found = []
     for at, partition, offset, epoch, sequence, fingerprint in evidence.connection.execute(query, (statement,)):
         when = "" if at is None else f"{rfc3339(at)} "
         source = f"partition {partition}, offset {offset}, epoch {epoch}, sequence {sequence}"
-        found.append((f"{when}in the table: from {source}, fingerprint {fingerprint}", fingerprint))
+        found.append(f"{when}in the table: from {source}, fingerprint {fingerprint}")
     return found
 
 

@@ -8,11 +8,10 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from contract.event import Event
 from simulators import launch
 from simulators.errors import RunError
 from simulators.scenario import GatewayPlan, LanePlan
@@ -85,30 +84,13 @@ class Gateway(ProcessService):
 
     def status(self) -> GatewayStatus:
         """Return the status from the store, whether the agent runs or not."""
-        status = json.loads(self._request("status", "--json"))
+        command = [self._program, "status", "--json", "--config", str(self._config)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMMAND_SECONDS_MAX)
+        if done.returncode != 0:
+            raise RunError(f"oncegate status ended with {done.returncode}: {done.stderr.strip()}")
+        status = json.loads(done.stdout)
         events = status["events"]
         return GatewayStatus(status["accepted"], status["duplicates"], events["new"], events["forwarded"])
-
-    def fingerprint(self, event: Event) -> str | None:
-        """Return the fingerprint of an event; None where it depends on a label, having neither id nor time."""
-        fields = {name: value for name, value in asdict(event).items() if value is not None}
-        done = subprocess.run(
-            [self._program, "fingerprint", "-"],
-            input=json.dumps(fields),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=COMMAND_SECONDS_MAX,
-        )
-        name = done.stdout.strip()
-        return None if done.returncode != 0 or name == "-" else name
-
-    def trace(self, fingerprint: str) -> Sequence[str]:
-        """Return the store's trace of an event as lines; none where it is unknown."""
-        try:
-            return [f"{self.options.id}: {line}" for line in self._request("trace", fingerprint, "--json").splitlines()]
-        except RunError as error:
-            return [f"{self.options.id}: {error}"]
 
     def set_clock(self, offset_seconds: float) -> None:
         """Set the offset of the agent's wall clock from now on."""
@@ -167,18 +149,6 @@ class Gateway(ProcessService):
             self.set_clock(0)
             environment[launch.CLOCK_VARIABLE] = str(self._folder / "clock")
         return environment
-
-    def _request(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [self._program, *arguments, "--config", str(self._config)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=COMMAND_SECONDS_MAX,
-        )
-        if done.returncode != 0:
-            raise RunError(f"oncegate {arguments[0]} ended with {done.returncode}: {done.stderr.strip()}")
-        return done.stdout
 
     def _settings(self, bootstrap_servers: str) -> str:
         # A TOML basic string is written as a JSON string is.

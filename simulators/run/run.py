@@ -179,7 +179,7 @@ def judge_local(ledger_file: Path, home: Path, services: Services, statuses: Seq
         )
         verdict = judge(evidence, scope)
         verdict = replace(verdict, unreceipted=unreceipted if evidence.ended else 0)
-        return with_histories(verdict, evidence, ledger_file, services.gateways)
+        return with_histories(verdict, evidence, ledger_file)
 
 
 def _begin(options: RunOptions, ledger: Ledger, more: Mapping[str, object]) -> None:
