@@ -120,14 +120,14 @@ soak: setup ## Run the whole path for HOURS with random faults, and judge every 
 	  $(if $(KEEP),--keep docs/benchmarks/soak.json)
 
 .PHONY: bench
-bench: bench-agent bench-decode bench-uplink bench-store bench-losses bench-gateway bench-cloud bench-job ## Measure all parts beside alternatives, about an hour on an idle machine
+bench: bench-agent bench-decode bench-store bench-losses bench-gateway bench-cloud ## Measure all parts beside alternatives: 27 minutes on two idle cores, and what it builds once
 
 .PHONY: bench-more
-bench-more: bench-thin_link ## Measure thin links
+bench-more: bench-job bench-thin_link ## Measure the job alone, and thin links: 25 minutes
 
-.PHONY: bench-agent bench-decode bench-uplink bench-thin_link bench-store bench-losses bench-gateway bench-cloud bench-job
+.PHONY: bench-agent bench-decode bench-thin_link bench-store bench-losses bench-gateway bench-cloud bench-job
 bench-agent bench-losses bench-gateway bench-cloud bench-job bench-thin_link: programs
-bench-agent bench-decode bench-uplink bench-thin_link bench-store bench-losses bench-gateway bench-cloud bench-job: setup
+bench-agent bench-decode bench-thin_link bench-store bench-losses bench-gateway bench-cloud bench-job: setup
 	@$(BIN)/python -m benchmarks.$(@:bench-%=%)
 
 .PHONY: install

@@ -6,6 +6,7 @@ Then the time of a mapping: an uplink of ChirpStack, beside the same event in ou
 from __future__ import annotations
 
 import json
+import sys
 from time import thread_time
 
 from agent.config.settings import IdentitySettings
@@ -19,7 +20,7 @@ from benchmarks.bodies import BODY_BYTES, slow_bodies
 from benchmarks.report import Figure
 from contract.record import ClockTrust
 
-ROUNDS = 7
+ROUNDS = 5
 """Rounds for each body in each format; the fastest counts, since other processes disturb the measurement."""
 GOAL_MS = 20.0
 SHOWN = 5
@@ -73,14 +74,14 @@ def seconds(body: bytes, media: Media | ForeignFormat, deliveries: int = 1) -> f
     return thread_time() - start
 
 
-def mapping_figures() -> list[Figure]:
+def mapping_figures(rounds: int) -> list[Figure]:
     """Return the time of an uplink by its mapping and in our own JSON, measured in turns."""
     uplink = ForeignFormat(catalog.builtin()["chirpstack-v4"], TOPIC, {})
     forms: dict[str, tuple[bytes, Media | ForeignFormat]] = {
         "an uplink of ChirpStack, by its mapping": (json.dumps(UPLINK).encode(), uplink),
         "the same event in our JSON": (json.dumps(OWN).encode(), Media.JSON),
     }
-    turns = [[seconds(*form, MAPPED) / MAPPED * 1e6 for form in forms.values()] for _ in range(ROUNDS)]
+    turns = [[seconds(*form, MAPPED) / MAPPED * 1e6 for form in forms.values()] for _ in range(rounds)]
     more = [mapped - own for mapped, own in turns]
     return [
         *(
@@ -91,20 +92,22 @@ def mapping_figures() -> list[Figure]:
     ]
 
 
-def main() -> None:
+def main() -> int:
     """Measure every body in every format and by every mapping, print the slowest and write the JSON."""
+    given = report.parse(report.parser("decode", __doc__, rounds=ROUNDS))
     bodies = slow_bodies()
     formats: dict[str, Media | ForeignFormat] = {media.name: media for media in Media}
     formats |= {name: ForeignFormat(mapping, TOPIC, {}) for name, mapping in catalog.builtin().items()}
     cases = {f"{name}, as {format_}": (bodies[name], formats[format_]) for name in bodies for format_ in formats}
     # One round over all of them after the other: a slow moment of the machine must not catch all rounds of a body.
-    rounds = [[seconds(*case) for case in cases.values()] for _ in range(ROUNDS)]
+    rounds = [[seconds(*case) for case in cases.values()] for _ in range(given.rounds)]
     least = (min(times) * 1000 for times in zip(*rounds, strict=True))
     found = sorted(zip(least, cases, (len(body) for body, _ in cases.values()), strict=True), reverse=True)
     figures = [report.against(f"longest of {len(found)}", found[0][0], "ms", GOAL_MS)]
     figures += [Figure(name, took, "ms", details={"bytes": length}) for took, name, length in found[:SHOWN]]
-    report.conclude("decode", figures + mapping_figures(), body_bytes=BODY_BYTES, rounds=ROUNDS)
+    figures += mapping_figures(given.rounds)
+    return report.conclude("decode", figures, given, body_bytes=BODY_BYTES, rounds=given.rounds)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

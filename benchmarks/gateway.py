@@ -10,6 +10,7 @@ import os
 import socket
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,14 +30,14 @@ MEMORY_MEGABYTES_MAX = 56
 CPU_PERCENT_MAX = 0.5
 READY_SECONDS_MAX = 1.5
 STARTS = 7
-SETTLE_SECONDS = 20.0
+SETTLE_SECONDS = 15.0
 """After the start: connections are established, and garbage of the start is collected."""
 
 
-def main() -> None:
+def main() -> int:
     """Run all measurements, print the table, and write docs/benchmarks/gateway.json."""
-    options = report.parser("gateway", __doc__).parse_args()
-    seconds = 20.0 if options.quick else 60.0
+    given = report.parse(report.parser("gateway", __doc__))
+    seconds = 10.0 if given.quick else 30.0
     with report.build_folder() as folder:
         program = install(folder / "environment")
         size = sum(os.lstat(file).st_size for file in (folder / "environment").rglob("*")) / 1e6
@@ -51,7 +52,7 @@ def main() -> None:
         against("start to READY, median", statistics.median(starts), "s", READY_SECONDS_MAX, starts=starts),
         *figures,
     ]
-    report.conclude("gateway", figures, is_kept=not options.quick, idle_seconds=seconds, starts=STARTS)
+    return report.conclude("gateway", figures, given, idle_seconds=seconds, starts=STARTS)
 
 
 def install(folder: Path) -> Path:
@@ -131,4 +132,4 @@ def cpu(name: str, process: Process, seconds: float) -> Figure:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

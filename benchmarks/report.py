@@ -56,13 +56,24 @@ def p99(values: Sequence[float]) -> float:
     return quantiles(values, n=100)[98]
 
 
-def parser(name: str, text: str | None, parts: Iterable[str] = ()) -> argparse.ArgumentParser:
-    """Return a parser with --quick, and with --only where a benchmark has parts."""
+def parser(name: str, text: str | None, parts: Iterable[str] = (), rounds: int = 1) -> argparse.ArgumentParser:
+    """Return a parser with --quick, with --only where a benchmark has parts, with --rounds where it has several."""
     made = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=(text or "").splitlines()[0])
-    made.add_argument("--quick", action="store_true", help="small sizes; nothing is kept")
+    made.set_defaults(began=time.monotonic(), parts=tuple(parts), only=tuple(parts), rounds=rounds)
+    made.add_argument("--quick", action="store_true", help="one round and small sizes; nothing is kept")
     if parts:
-        made.add_argument("--only", nargs="+", choices=parts, default=tuple(parts), help="these; nothing is kept")
+        made.add_argument("--only", nargs="+", choices=parts, help="these; nothing is kept")
+    if rounds > 1:
+        made.add_argument("--rounds", type=int, help=f"how often each contender runs (default: {rounds})")
     return made
+
+
+def parse(made: argparse.ArgumentParser) -> argparse.Namespace:
+    """Return the arguments."""
+    given = made.parse_args()
+    if given.quick:
+        given.rounds = 1
+    return given
 
 
 def machine() -> dict[str, object]:
@@ -87,23 +98,32 @@ def progress(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
-def conclude(name: str, figures: Sequence[Figure], *, is_kept: bool = True, **settings: object) -> None:
-    """Print the figures as a table; where they are kept, write them to `docs/benchmarks/<name>.json`."""
+def conclude(
+    name: str,
+    figures: Sequence[Figure],
+    given: argparse.Namespace,
+    failed: Sequence[str] = (),
+    **settings: object,
+) -> int:
+    """Print the figures as a table, and keep those of a whole run; return the exit status, 1 where one has failed."""
+    minutes = round((time.monotonic() - given.began) / 60, 1)
     table = Table("figure", "measured", "rounds", "unit", "goal", "", title=f"bench-{name}")
     for figure in figures:
         verdict = {True: "reached", False: "missed", None: ""}[figure.reached]
         table.add_row(figure.name, _written(figure.value), _spread(figure), figure.unit, figure.goal, verdict)
     Console().print(table)
-    if not is_kept:
-        return
+    progress(f"bench-{name}: {minutes} minutes; failed: {', '.join(failed) or 'nothing'}")
+    if given.quick or set(given.only) != set(given.parts):
+        return 1 if failed else 0
     kept = {
         "benchmark": name,
         "measured": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": machine(),
-        "settings": settings,
+        "settings": {**settings, "minutes": minutes, "failed": list(failed)},
         "figures": [asdict(figure) for figure in figures],
     }
     (FOLDER / f"{name}.json").write_text(json.dumps(kept, indent=2) + "\n")
+    return 1 if failed else 0
 
 
 @contextmanager

@@ -1,23 +1,24 @@
-"""`python -m benchmarks.store`: the event store's writes, memory, start, drain to Kafka, and purge, compiled."""
+"""The event store's writes, memory, start, drain to Kafka, and purge, in the compiled form."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent import runtime
 from benchmarks import report, store_drain, store_purge, store_telegraf, store_writes
 from benchmarks.agent import programs
 from benchmarks.report import Figure, against, middle
-from benchmarks.store_drain import StoreDrain
+from benchmarks.rounds import Contender, Rounds
+from benchmarks.store_drain import Drain
 from benchmarks.store_fill import events, fill
-from benchmarks.store_telegraf import TelegrafDrain
 from benchmarks.store_writes import Written
 from simulators.services.kafka.broker import Broker
 
@@ -27,15 +28,14 @@ AMPLIFICATION = 4
 """Assumptions about a card: 1,000 writes per cell, and a write amplification of four."""
 YEAR_SECONDS = 365.25 * 86_400
 RATE = 5
-REMEMBERED, BACKLOG, DRAINED, ROUNDS = 1_000_000, 10_000_000, 300_000, 5
-PURGED = 4_900_000
-"""Events in commits of one that take 1 GiB."""
+REMEMBERED, DRAINED, PURGED, ROUNDS = 500_000, 300_000, 1_000_000, 3
 SIZES = (1, 10, 100)
-LONG = 300_000
+LONG = 140_000
 SINGLES = 500
 """Events in commits of 100, enough to seal a segment; and commits of 1 and of 10, enough for rounds of the log."""
 MEGABYTE = 1e6
-GROWTH_MAX = 1.2
+GROWTH_MAX, ACK_ROUNDS = 1.2, 40
+OURS, TELEGRAFS = "the store's drain", "Telegraf's disk buffer"
 RATE_AGAINST_TELEGRAF, CPU_AGAINST_TELEGRAF = 1.6, 0.6
 ACK_P99_MS_MAX, ACK_GROWTH_MAX = 30.0, 1.5
 """Goals: the drain against Telegraf's disk buffer, and the acks meanwhile."""
@@ -47,14 +47,13 @@ class StoreBench:
 
     folder: Path
     remembered: int
-    """Fingerprints of the smaller store; the larger has ten times as many."""
-    backlog: int
-    """Events that wait in a full store."""
+    """Fingerprints of the smaller store; the larger has ten times as many, and all of their events waiting."""
     drained: int
     """Events that a broker receives in each round."""
     rounds: int
     purged: int
     """Single events of a full store that is purged."""
+    failed: list[str] = field(default_factory=list)
     seed: int = 0
 
     @contextmanager
@@ -116,93 +115,75 @@ def starts(bench: StoreBench, folder: Path, remembered: int) -> Iterator[Figure]
     yield against(f"start to the first ack, {text}", found.seconds, "s", 5)
 
 
-def growth(bench: StoreBench) -> Iterator[Figure]:
+def growth(bench: StoreBench, full: Path, bytes_when_full: float) -> Iterator[Figure]:
     """Measure the effect of a backlog on the latency of an ack and on the written bytes."""
     empty = bench.folder / "empty"
-    with bench.store("waiting", bench.backlog, bench.backlog) as full:
-        report.progress("acks in an empty store and in a full one in turns")
-        rounds = 40 if bench.backlog >= 1_000_000 else 10
-        first, second = asyncio.run(store_writes.ack_p99(empty, full, events(bench.source()), rounds, 50))
-        yield against("ack p99 of an empty store", first * 1000, "ms")
-        yield against(f"ack p99 with {bench.backlog:,} waiting", second * 1000, "ms")
-        yield against("growth of ack p99", second / first, "times", GROWTH_MAX)
-        shutil.rmtree(empty)
-        before, after = written(bench, empty, 100), written(bench, full, 100)
-        ratio = after.process / before.process
-        yield against("growth of bytes per event", ratio, "times", GROWTH_MAX, empty=before.process, full=after.process)
+    report.progress("acks in an empty store and in a full one in turns")
+    first, second = asyncio.run(store_writes.ack_p99(empty, full, events(bench.source()), ACK_ROUNDS, 50))
+    yield against("ack p99 of an empty store", first * 1000, "ms")
+    yield against(f"ack p99 with {10 * bench.remembered:,} waiting", second * 1000, "ms")
+    yield against("growth of ack p99", second / first, "times", GROWTH_MAX)
+    shutil.rmtree(empty)
+    before = written(bench, empty, SIZES[-1]).process
+    yield against("growth of bytes per event", bytes_when_full / before, "times", GROWTH_MAX, empty=before)
+    shutil.rmtree(empty)
 
 
-def drain(bench: StoreBench) -> Iterable[Figure]:
+def drain(bench: StoreBench) -> Iterator[Figure]:
     """Drain equal backlogs from the store and from Telegraf's disk buffer, in turns, into one broker."""
-    folder, python, has_telegraf = bench.folder / "drain", programs.compiled(), programs.telegraf() is not None
-    ours: list[StoreDrain] = []
-    theirs: list[TelegrafDrain] = []
+    folder, python = bench.folder / "drain", programs.compiled()
+    rounds = Rounds[Drain]()
     with bench.store("drain/filled", bench.drained, bench.drained) as filled, Broker(folder / "kafka") as broker:
         broker.create_topics(store_drain.TOPIC)
 
-        def store() -> None:
-            report.progress("draining the store, 1,000 events/s arriving")
+        def store() -> Iterator[tuple[str, Drain]]:
             place = folder / "agent"
             shutil.copytree(filled, place / "state")
             os.sync()
-            ours.append(store_drain.drain(python, broker, place, bench.drained))
+            yield OURS, store_drain.drain(python, broker, place, bench.drained)
             shutil.rmtree(place)
 
-        contenders = [store]
-        if has_telegraf:
+        contenders: dict[str, Contender[Drain]] = {OURS: store}
+        if programs.telegraf() is not None:
             buffer = store_telegraf.fill(folder / "telegraf", broker, bench.drained)
-
-            def telegraf() -> None:
-                report.progress("draining Telegraf's disk buffer, nothing arriving")
-                theirs.append(store_telegraf.drain(folder / "telegraf", broker, buffer, bench.drained))
-
-            contenders.append(telegraf)
+            contenders[TELEGRAFS] = lambda: [
+                (TELEGRAFS, store_telegraf.drain(folder / "telegraf", broker, buffer, bench.drained))
+            ]
         store_drain.warm(broker)
-        for number in range(bench.rounds):
-            for contender in contenders if number % 2 == 0 else reversed(contenders):
-                contender()
-    return [*_drain_figures(bench, ours), *(_telegraf_figures(ours, theirs) if theirs else ())]
+        rounds.run(contenders, bench.rounds)
+    bench.failed += rounds.failed
+    yield from _drain_figures(rounds)
 
 
-def _drain_figures(bench: StoreBench, ours: Sequence[StoreDrain]) -> list[Figure]:
-    meanwhile = [one.ack_p99_seconds * 1000 for one in ours]
-    afterwards = [one.ack_p99_seconds_afterwards * 1000 for one in ours]
-    ratios = [during / after for during, after in zip(meanwhile, afterwards, strict=True)]
-    arriving = [one.ingested_per_second for one in ours]
-    worst = max(meanwhile)
-    return [
-        middle(f"drain of {bench.drained:,} to a broker", [one.events_per_second for one in ours], "1/s"),
-        middle("CPU per event of the drain", [one.cpu_us for one in ours], "µs"),
-        middle("ack p99 meanwhile", meanwhile, "ms", arriving=arriving),
-        against("ack p99 meanwhile, in the worst round", worst, "ms", ACK_P99_MS_MAX),
-        middle("ack p99 afterwards", afterwards, "ms"),
-        middle("ack p99 meanwhile against afterwards", ratios, "times", ACK_GROWTH_MAX),
-    ]
-
-
-def _telegraf_figures(ours: Sequence[StoreDrain], theirs: Sequence[TelegrafDrain]) -> list[Figure]:
-    pairs = list(zip(ours, theirs, strict=True))
-    rates = [our.events_per_second / their.metrics_per_second for our, their in pairs]
-    cpus = [our.cpu_us / their.cpu_us for our, their in pairs]
-    return [
-        middle(
-            "Telegraf's disk buffer, drain", [one.metrics_per_second for one in theirs], "1/s",
-            batch=store_telegraf.BATCH,
-        ),
-        middle("CPU per metric of it", [one.cpu_us for one in theirs], "µs"),
-        middle("the drain against Telegraf's: rate", rates, "times", RATE_AGAINST_TELEGRAF, at_least=True),
-        middle("the drain against Telegraf's: CPU", cpus, "times", CPU_AGAINST_TELEGRAF),
-    ]  # fmt: skip
+def _drain_figures(rounds: Rounds[Drain]) -> Iterator[Figure]:
+    for row, found in rounds.rows.items():
+        yield middle(f"{row}: rate", [one.per_second for one in found.values()], "1/s")
+        yield middle(f"{row}: CPU per event", [one.cpu_us for one in found.values()], "µs")
+    if not (ours := [*rounds.rows.get(OURS, {}).values()]):
+        return
+    meanwhile = [one.ack_p99_ms for one in ours]
+    yield middle("ack p99 meanwhile", meanwhile, "ms", arriving=[one.arriving_per_second for one in ours])
+    yield against("ack p99 meanwhile, in the worst round", max(meanwhile), "ms", ACK_P99_MS_MAX)
+    yield middle("ack p99 afterwards", [one.ack_p99_ms_afterwards for one in ours], "ms")
+    yield middle("ack p99 meanwhile against afterwards", [one.ack_growth for one in ours], "times", ACK_GROWTH_MAX)
+    for what, value, goal in (
+        ("rate", lambda one: one.per_second, RATE_AGAINST_TELEGRAF),
+        ("CPU", lambda one: one.cpu_us, CPU_AGAINST_TELEGRAF),
+    ):
+        name = f"the drain against Telegraf's: {what}"
+        yield from rounds.compared(name, OURS, TELEGRAFS, value, goal, at_least=what == "rate")
 
 
 def writing(bench: StoreBench) -> Iterator[Figure]:
-    """Measure writes, memory and starts of a store and of one with ten times as many fingerprints."""
+    """Measure writes, memory and starts of a store, and of one with ten times as many fingerprints and a backlog."""
+    large = 10 * bench.remembered
     with bench.store("few", bench.remembered, 0) as store:
         yield from starts(bench, store, bench.remembered)
         few = {size: written(bench, store, size) for size in SIZES}
-    with bench.store("many", 10 * bench.remembered, bench.remembered) as store:
-        yield from starts(bench, store, 10 * bench.remembered)
+    with bench.store("many", large, large) as store:
+        yield from starts(bench, store, large)
         many = {size: written(bench, store, size) for size in SIZES}
+        yield from growth(bench, store, many[SIZES[-1]].process)
     yield from writes(bench, few, many)
 
 
@@ -215,30 +196,27 @@ def purge(bench: StoreBench) -> Iterable[Figure]:
 PARTS: Mapping[str, Callable[[StoreBench], Iterable[Figure]]] = {
     "speed": speed,
     "writes": writing,
-    "growth": growth,
     "drain": drain,
     "purge": purge,
 }
 
 
-def main() -> None:
-    """Run the chosen measurements on the compiled form, print the table, write the JSON."""
-    parser = report.parser("store", __doc__, PARTS)
+def main() -> int:
+    """Run the chosen measurements on the compiled form; exit status 1 where one failed."""
+    parser = report.parser("store", __doc__, PARTS, ROUNDS)
     parser.add_argument("--folder", type=Path, help="where the stores are made, on the disk to be measured")
-    arguments = parser.parse_args()
+    given = report.parse(parser)
     programs.run_compiled("benchmarks.store")
     runtime.return_freed_memory()
     runtime.tune()  # as the service does
-    with tempfile.TemporaryDirectory(prefix="bench-store-", dir=arguments.folder) as folder:
-        share = 20 if arguments.quick else 1
-        counts = (count // share for count in (REMEMBERED, BACKLOG, DRAINED, PURGED))
-        remembered, backlog, drained, purged = counts
-        bench = StoreBench(Path(folder), remembered, backlog, drained, 1 if arguments.quick else ROUNDS, purged)
-        figures = [figure for part in PARTS if part in arguments.only for figure in PARTS[part](bench)]
-    is_kept = not arguments.quick and set(arguments.only) == set(PARTS)
+    with tempfile.TemporaryDirectory(prefix="bench-store-", dir=given.folder) as folder:
+        share = 20 if given.quick else 1
+        remembered, drained, purged = (count // share for count in (REMEMBERED, DRAINED, PURGED))
+        bench = StoreBench(Path(folder), remembered, drained, given.rounds, purged)
+        figures = [figure for part in PARTS if part in given.only for figure in PARTS[part](bench)]
     endurance = f"{CYCLES} cycles, amplification {AMPLIFICATION}"
-    report.conclude("store", figures, is_kept=is_kept, endurance=endurance)
+    return report.conclude("store", figures, given, bench.failed, rounds=given.rounds, endurance=endurance)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

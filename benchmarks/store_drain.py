@@ -37,16 +37,21 @@ STEP_SECONDS = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
-class StoreDrain:
-    """The measurement from the first mark to the last, and that of the acks afterwards."""
+class Drain:
+    """The measurement from the first event that has left to the last, and where sensors continue, of their acks."""
 
-    events_per_second: float
+    per_second: float
     cpu_us: float
-    """Of the agent, for each event that left."""
-    ack_p99_seconds: float
-    ingested_per_second: float
-    ack_p99_seconds_afterwards: float
+    """Of the process, for each event that left."""
+    ack_p99_ms: float = 0.0
+    arriving_per_second: float = 0.0
+    ack_p99_ms_afterwards: float = 0.0
     """With as many events arriving, while nothing waits."""
+
+    @property
+    def ack_growth(self) -> float:
+        """How many times as long an ack takes meanwhile."""
+        return self.ack_p99_ms / self.ack_p99_ms_afterwards
 
 
 @contextmanager
@@ -70,7 +75,7 @@ def agent_on(
         yield agent, int(agent.log().split(contenders.AGENT_READY)[1].split("]:")[1].split()[0])
 
 
-def drain(python: Path, broker: Broker, folder: Path, waiting: int) -> StoreDrain:
+def drain(python: Path, broker: Broker, folder: Path, waiting: int) -> Drain:
     """Start the agent on the store in a folder, which has a backlog; wait until it is drained."""
     with agent_on(folder, f'bootstrap_servers = "{broker.bootstrap_servers}"', python) as (agent, port):
         return _watch(folder / "state" / FILE_NAME, waiting, port, agent.pid)
@@ -88,7 +93,7 @@ def warm(broker: Broker) -> None:
     producer.flush()
 
 
-def _watch(store: Path, waiting: int, port: int, pid: int) -> StoreDrain:
+def _watch(store: Path, waiting: int, port: int, pid: int) -> Drain:
     with closing(Sensors(port)) as sensors, closing(database.open_for_reading(store)) as reader:
         done = delivered(reader)
         while delivered(reader) == done:
@@ -101,10 +106,8 @@ def _watch(store: Path, waiting: int, port: int, pid: int) -> StoreDrain:
         seconds, used, drained = time.perf_counter() - start, cpu_seconds(pid) - cpu, len(sensors.seconds)
         sensors.work(AFTERWARDS_SECONDS)
         meanwhile, afterwards = sensors.seconds[acked:drained], sensors.seconds[drained:]
-        return StoreDrain(
-            (now - done) / seconds, used / (now - done) * 1e6,
-            p99(meanwhile), len(meanwhile) / seconds, p99(afterwards),
-        )  # fmt: skip
+        acks = (p99(meanwhile) * 1000, len(meanwhile) / seconds, p99(afterwards) * 1000)
+        return Drain((now - done) / seconds, used / (now - done) * 1e6, *acks)
 
 
 def delivered(reader: sqlite3.Connection) -> int:

@@ -7,7 +7,6 @@ import shutil
 import socket
 import time
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import TopicPartition
@@ -15,6 +14,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from benchmarks.agent import contenders
 from benchmarks.agent.contenders import Server
+from benchmarks.store_drain import Drain
 from benchmarks.store_fill import candidates, events
 from contract import topics
 from simulators.services import ports
@@ -37,15 +37,6 @@ _MARK = b'"received":'
 """Occurs once in each event's text, which the buffer stores unchanged."""
 
 
-@dataclass(frozen=True, slots=True)
-class TelegrafDrain:
-    """The measurement from the first records in the topic to the last."""
-
-    metrics_per_second: float
-    cpu_us: float
-    """Of Telegraf, for each metric that left."""
-
-
 def fill(folder: Path, broker: Broker, waiting: int) -> Path:
     """Buffer metrics while the broker is stopped; return a copy of the buffer, for any number of drains."""
     folder.mkdir()
@@ -56,7 +47,7 @@ def fill(folder: Path, broker: Broker, waiting: int) -> Path:
     return (folder / BUFFER).rename(folder / "filled")
 
 
-def drain(folder: Path, broker: Broker, filled: Path, waiting: int) -> TelegrafDrain:
+def drain(folder: Path, broker: Broker, filled: Path, waiting: int) -> Drain:
     """Start Telegraf on a copy of the buffer, and wait until it is drained."""
     shutil.copytree(filled, folder / BUFFER)
     os.sync()
@@ -67,7 +58,7 @@ def drain(folder: Path, broker: Broker, filled: Path, waiting: int) -> TelegrafD
         shutil.rmtree(folder / BUFFER)
 
 
-def _watch(server: Server, servers: str, waiting: int) -> TelegrafDrain:
+def _watch(server: Server, servers: str, waiting: int) -> Drain:
     records = Records(servers)
     server.process.wait_until(lambda: records.count() > 0, "the first records are in the topic")
     first, start, cpu = records.count(), time.perf_counter(), server.cpu_seconds()
@@ -76,7 +67,7 @@ def _watch(server: Server, servers: str, waiting: int) -> TelegrafDrain:
     seconds, used = time.perf_counter() - start, server.cpu_seconds() - cpu
     if now == first:
         raise ServiceError(f"telegraf: all {waiting:,} records arrived at once: nothing to measure")
-    return TelegrafDrain((now - first) / seconds, used / (now - first) * 1e6)
+    return Drain((now - first) / seconds, used / (now - first) * 1e6)
 
 
 def _fill(folder: Path, servers: str, waiting: int) -> None:

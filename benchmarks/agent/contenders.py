@@ -102,12 +102,12 @@ def oncegate(
         yield server
 
 
-def beside(folder: Path, module: str) -> AbstractContextManager[Server]:
-    """Run a server of this package in Python: `aiocoap_alone`, or `bare_path`, the limit of Python on this path."""
+def bare_path(folder: Path) -> AbstractContextManager[Server]:
+    """Run the limit of Python on this path."""
     (port,) = ports.free(1, socket.SOCK_DGRAM)
     folder.mkdir(parents=True)
-    line = (sys.executable, "-m", f"benchmarks.agent.{module}", str(port), str(folder / "state"))
-    return serving(Server(Process(Command(module, line, folder / f"{module}.log")), port), "ready")
+    line = (sys.executable, "-m", "benchmarks.agent.bare_path", str(port), str(folder / "state"))
+    return serving(Server(Process(Command("bare path", line, folder / "bare_path.log")), port), "ready")
 
 
 @contextmanager

@@ -33,20 +33,26 @@ class Result:
     seconds: float
     cpu_seconds: float
     """Of the server."""
-    p50_ms: float = 0.0
     p99_ms: float = 0.0
     refused: int = 0
-    resent: int = 0
+
+    def __post_init__(self) -> None:
+        """Raise ServiceError where the server has accepted nothing."""
+        if not self.accepted:
+            raise ServiceError("no event was accepted")
+
+    def __str__(self) -> str:
+        return f"{self.per_second:,.0f}/s, {self.cpu_us:.1f} us, p99 {self.p99_ms:.1f} ms"
 
     @property
     def per_second(self) -> float:
         """Accepted events per second."""
-        return self.accepted / self.seconds if self.seconds else 0.0
+        return self.accepted / self.seconds
 
     @property
     def cpu_us(self) -> float:
         """The server's CPU time per accepted event, in microseconds."""
-        return self.cpu_seconds / self.accepted * 1e6 if self.accepted else 0.0
+        return self.cpu_seconds / self.accepted * 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +165,7 @@ def _measured(server: Server, load: ClientLoad) -> Result:
     if program.returncode:
         raise SystemExit(f"bench-agent: the load has failed: {load}")
     figures = json.loads(printed)
-    named = {name: figures[name] for name in ("accepted", "seconds", "p50_ms", "p99_ms", "refused", "resent")}
+    named = {name: figures[name] for name in ("accepted", "seconds", "p99_ms", "refused")}
     return Result(cpu_seconds=server.cpu_seconds() - before, **named)
 
 

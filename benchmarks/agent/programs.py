@@ -65,54 +65,44 @@ def telegraf() -> Path | None:
 
 
 def thingsboard_python() -> Path | None:
-    """Install ThingsBoard Gateway once into an environment of its own; return its Python, or None on failure."""
+    """Install ThingsBoard Gateway into an environment of its own; return its Python, or None on failure."""
     place = folder() / "thingsboard"
     python = place / "bin" / "python"
-    if (place / "installed").exists():
-        return python
-    print(f"bench-agent: installing {' and '.join(THINGSBOARD)} (once, 95 MB)", flush=True)
     steps = ([sys.executable, "-m", "venv", "--clear", str(place)], [str(python), "-m", "pip", "install", *THINGSBOARD])
-    try:
-        for step in steps:
-            subprocess.run(step, capture_output=True, text=True, check=True, timeout=BUILD_SECONDS_MAX)
-    except subprocess.SubprocessError as error:
-        print(f"bench-agent: ThingsBoard Gateway left out: not installable here: {error}", flush=True)
-        return None
-    (place / "installed").touch()
-    return python
+    return python if _once("thingsboard", " and ".join(THINGSBOARD), *steps) else None
 
 
 def _built(name: str, module: str, tags: str = "") -> Path | None:
-    """Build a program through the Go module proxy, once for these tags; print the reason of a failure."""
-    program, built = folder() / name, folder() / f"{name}.built"
-    of = f"{module} {tags}\n"
+    """Build a program through the Go module proxy; return None where that is not possible."""
     go = shutil.which("go", path=f"{os.environ.get('PATH', os.defpath)}:/usr/local/go/bin")
-    if program.exists() and built.exists() and built.read_text() == of:
-        return program
-    if go is None:
-        print(f"bench: {name} left out: not installable here: no Go")
-        return None
-    print(f"bench: building {module} (once, some minutes)", flush=True)
+    step = [go or "go", "install", "-ldflags", "-s -w", "-tags", tags, module]
+    return folder() / name if _once(name, f"{module} {tags}", step) else None
+
+
+def _once(name: str, of: str, *steps: list[str]) -> bool:
+    """Run the steps that install a program, once for what it is made of; print the reason of a failure."""
+    built = folder() / f"{name}.built"
+    if built.exists() and built.read_text() == f"{of}\n":
+        return True
+    print(f"bench: installing {of} (once, some minutes)", flush=True)
     environment = {**os.environ, "GOBIN": str(folder()), "GOFLAGS": "-mod=mod"}
-    command = [go, "install", "-ldflags", "-s -w", "-tags", tags, module]
     try:
-        subprocess.run(
-            command,
-            env=environment,
-            cwd=folder(),
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=BUILD_SECONDS_MAX,
-        )
-    except subprocess.CalledProcessError as error:
-        print(f"bench: {name} left out: not installable here: {error.stderr.strip()[-300:]}", flush=True)
-        return None
-    except subprocess.TimeoutExpired:
-        print(f"bench: {name} left out: not built within {BUILD_SECONDS_MAX} s", flush=True)
-        return None
-    built.write_text(of)
-    return program
+        for step in steps:
+            subprocess.run(
+                step,
+                env=environment,
+                cwd=folder(),
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=BUILD_SECONDS_MAX,
+            )
+    except (OSError, subprocess.SubprocessError) as error:
+        reason = str(getattr(error, "stderr", None) or error).strip()[-300:]
+        print(f"bench: {name} left out: not installable here: {reason}", flush=True)
+        return False
+    built.write_text(f"{of}\n")
+    return True
 
 
 def _compiled(name: str, source: str, options: tuple[str, ...]) -> Path:

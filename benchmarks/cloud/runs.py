@@ -27,7 +27,6 @@ from simulators.services.spark import SparkOptions, submit
 
 ROOT = Path(__file__).resolve().parents[2]
 JOB = ROOT / "cloud" / "job.py"
-AUDIT = JOB.with_name("audit.py")
 CONTENDERS = Path(__file__).with_name("spark.py")
 STREAMS = ROOT / "benchmarks" / "streams" / "Dedup.java"
 RUN_SECONDS_MAX = 600.0
@@ -42,15 +41,12 @@ _NO_COORDINATOR = (
     KafkaError.NOT_COORDINATOR,
 )
 _TICKS = os.sysconf("SC_CLK_TCK")
-_BATCH = re.compile(r"^batch=\d+ rows=\d+ milliseconds=\d+$", re.MULTILINE)
 _LATE = re.compile(r"stage=read .* late=[1-9]")
 _RECEIPT = re.compile(r"stage=receipt offsets=(\d+)$", re.MULTILINE)
 _QUERY_SECONDS = 0.1
 """Time between queries of a group's offsets, which take a millisecond of CPU each, most of it the broker's."""
 STARTED = "contender=started"
 """The line of `spark.py` with which a contender's query has started."""
-FAILURES = (ServiceError, KafkaException, OSError, subprocess.CalledProcessError, ValueError)
-"""What fails one measurement alone: the others go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +61,9 @@ class Timing:
     seconds: float
     cpu_seconds: float
     broker_cpu_seconds: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.rate:,.0f}/s, {self.rate_per_cpu:,.0f} by CPU second"
 
     @property
     def rate(self) -> float:
@@ -88,37 +87,33 @@ class Bench:
     batch: int
     folder: Path
 
-    def spark(self, contender: str) -> Timing:
-        """Run a contender of `spark.py` in a fresh process."""
-        process = self._start_spark(contender, self.batch)
+    def copy(self) -> Timing:
+        """Run Spark's plain copy in a fresh process."""
+        process = self._start_spark("copy", self.batch)
         with ending(process):
-            timing = self._timed((process,), STARTED, lambda: _finished_log(process))
-            batches = len(_BATCH.findall(process.log()))
-        # MERGE ends after a few batches.
-        return replace(timing, records=min(self.records, batches * self.batch))
+            return self._timed((process,), STARTED, lambda: _finished_log(process))
 
-    def spark_log(self, contender: str, batch: int, table: Path | None = None, cores: int = CORES) -> str:
+    def spark_log(self, contender: str, batch: int, table: Path) -> str:
         """Run a contender of `spark.py` in a fresh process, and return its log."""
-        process = self._start_spark(contender, batch, table, cores)
+        process = self._start_spark(contender, batch, table)
         with ending(process):
             return _finished_log(process)
 
-    def _start_spark(self, contender: str, batch: int, table: Path | None = None, cores: int = CORES) -> Process:
+    def _start_spark(self, contender: str, batch: int, table: Path | None = None) -> Process:
         folder = self._fresh(contender)
         arguments = (contender, self.broker.bootstrap_servers, self.topic, str(table or folder), str(batch))
-        options = _options(cores)
-        return submit(CONTENDERS, arguments, folder, replace(options, packages=(*options.packages, "benchmarks")))
+        return submit(CONTENDERS, arguments, folder, _options())
 
     def job(
         self,
         folder: Path,
         receipted_before: int,
-        *options: str,
+        *,
         records: int = 0,
         must_be_fresh: bool = False,
     ) -> Timing:
         """Run the job on a folder with its table and checkpoint, up to the last receipt."""
-        process = self.start_job(folder, *options)
+        process = self.start_job(folder)
         wanted = receipted_before + (records or self.records)
         with ending(process):
             timing = self._timed((process,), "stage=started", lambda: self._wait_for_receipts(process, wanted))
@@ -131,30 +126,15 @@ class Bench:
 
     def start_job(self, folder: Path, *options: str) -> Process:
         """Start the job and return at once."""
+        ends = ("--bootstrap-servers", self.broker.bootstrap_servers, "--topic", self.topic, "--group", self.group)
         places = ("--table", str(folder / "events"), "--checkpoint", str(folder / "checkpoint"))
         pace = ("--window", WINDOW, "--max-offsets-per-trigger", str(self.batch), "--trigger", "1s")
-        return submit(JOB, (*self._ends, *places, *pace, *options), folder, _options())
-
-    def audit(self, folder: Path, share: float) -> float:
-        """Audit a job's table from the topic's beginning on, and return the seconds, Spark's start included."""
-        output = self._fresh("audit-output")
-        places = ("--table", str(folder / "events"), "--output", str(output), "--verify", str(share))
-        started = time.monotonic()
-        process = submit(AUDIT, (*self._ends, *places), output, _options())
-        with ending(process):
-            if (status := process.wait(RUN_SECONDS_MAX)) != 0:
-                raise ServiceError(f"audit: status {status}\n{process.log()[-2000:]}")
-        return time.monotonic() - started
+        return submit(JOB, (*ends, *places, *pace, *options), folder, _options())
 
     @property
     def group(self) -> str:
         """The group of the job's receipts."""
         return f"{self.topic}-cloud"
-
-    @property
-    def _ends(self) -> tuple[str, ...]:
-        servers = self.broker.bootstrap_servers
-        return ("--bootstrap-servers", servers, "--topic", self.topic, "--group", self.group)
 
     def _streams(self, survivors: str) -> Timing:
         """Run the equivalent in Kafka Streams, which writes the survivors to a topic."""
@@ -179,7 +159,7 @@ class Bench:
         """
         survivors = f"survivors-{uuid4().hex}"
         dedup = self._streams(survivors)
-        copy = replace(self, topic=survivors).spark("copy")
+        copy = replace(self, topic=survivors).copy()
         both = Timing(
             self.records,
             dedup.seconds + copy.seconds,
@@ -188,39 +168,23 @@ class Bench:
         )
         return dedup, both
 
-    def consumer(self) -> Timing:
-        """Run the plain consumer with a PostgreSQL of its own."""
+    def to_postgres(self, name: str) -> Timing:
+        """Run the plain consumer or an example of docs/receipts.md, with its own PostgreSQL, up to its last receipt."""
+        group, folder, servers = f"{name}-{uuid4().hex}", self._fresh(name), self.broker.bootstrap_servers
         with Postgres(self._fresh("postgres")) as server:
-            return self._consumer(server, self._fresh("consumer"))
-
-    def _consumer(self, server: Postgres, folder: Path) -> Timing:
-        file = server.write_connection(folder / "connection")
-        ends = ("--bootstrap-servers", self.broker.bootstrap_servers, "--topic", self.topic)
-        line = (sys.executable, "-m", "cloud.consumer", *ends, "--connection", str(file), "--table", "readings")
-        process = Process(Command("consumer", line, folder / "consumer.log", ROOT))
-        process.start()
-
-        def done() -> None:
-            counted = re.compile(r"stage=committed records=(\d+)")
-            process.wait_until(
-                lambda: sum(map(int, counted.findall(process.log()))) >= self.records, "all records", RUN_SECONDS_MAX
-            )
-
-        with ending(process):
-            return self._timed((process, server.process), "stage=assigned", done)
-
-    def example(self, language: str) -> Timing:
-        """Run an example of docs/receipts.md with a PostgreSQL of its own, up to its last receipt."""
-        group, folder = f"{language}-{uuid4().hex}", self._fresh(language)
-        with Postgres(self._fresh("postgres")) as server:
-            ends = ("-brokers", self.broker.bootstrap_servers, "-topic", self.topic, "-group", group)
-            line = (*examples.PROGRAMS[language](), *ends, "-database", examples.database(server, language, "public"))
-            process = Process(Command(language, line, folder / "example.log", folder))
+            if name == "consumer":
+                begin, file = "stage=assigned", server.write_connection(folder / "connection")
+                ends = ("--bootstrap-servers", servers, "--topic", self.topic, "--group", group)
+                line = (sys.executable, "-m", "cloud.consumer", *ends, "--connection", str(file), "--table", "readings")
+            else:
+                begin, database = "stage=begin", examples.database(server, name, "public")
+                ends = ("-brokers", servers, "-topic", self.topic, "-group", group)
+                line = (*examples.PROGRAMS[name](), *ends, "-database", database)
+            process = Process(Command(name, line, folder / "consumer.log", ROOT))
             process.start()
             with ending(process):
-                return self._timed(
-                    (process, server.process), "stage=begin", lambda: self.wait_for(process, group, self.records)
-                )
+                workers = (process, server.process)
+                return self._timed(workers, begin, lambda: self.wait_for(process, group, self.records))
 
     def _wait_for_receipts(self, process: Process, records: int) -> None:
         """Wait until the job has logged and Kafka has the receipt of this number of records."""
@@ -313,9 +277,9 @@ def ending(process: Process) -> Iterator[None]:
         process.kill()
 
 
-def _options(cores: int = CORES) -> SparkOptions:
+def _options() -> SparkOptions:
     return SparkOptions(
-        cores=cores,
+        cores=CORES,
         driver_megabytes=DRIVER_MEGABYTES,
         settings={"spark.log.level": "WARN"},
         packages=("contract", "cloud"),

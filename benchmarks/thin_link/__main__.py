@@ -1,6 +1,6 @@
 """Measure the bytes that a gateway takes on a thin uplink: idle, and with the events of twenty sensors.
 
-The agents are real ones, each with listeners of its brokers behind recorders and a slow link (600 ms there and back,
+The agents are real ones, each with listeners of its brokers behind a slow link (600 ms there and back,
 one of ten segments sent again after a second, 2 kB/s in each direction): of one broker with the topic's 12 partitions,
 or of three with 48 partitions of three replicas. Kafka's requests are counted by their kind, except within TLS; the
 heads of TCP and IP are added by calculation (`recorder.wire_bytes`), without the segments that are sent again,
@@ -11,6 +11,7 @@ and Telegraf (`peers`) send the same readings, published with QoS 1, over the sa
 from __future__ import annotations
 
 import json
+import random
 import sys
 import threading
 import time
@@ -31,12 +32,13 @@ from agent.forward.kafka.topic import TopicWatch
 from benchmarks import report
 from benchmarks.agent import contenders, programs
 from benchmarks.report import Figure
-from benchmarks.thin_link.peers import SEED, TELEGRAFS, Peer, mosquitto_bridge, telegraf, wait_until_arrived
+from benchmarks.thin_link.peers import TELEGRAFS, Peer, mosquitto_bridge, telegraf, wait_until_arrived
 from benchmarks.thin_link.recorder import Traffic, wire_bytes
-from benchmarks.thin_link.uplinks import Uplink, certificate, prepare
-from benchmarks.uplink import readings
+from benchmarks.thin_link.uplinks import SEED, Uplink, certificate, prepare
 from contract import topics
+from contract.event import Event, Value
 from contract.receipt import GROUP_DEFAULT, Receipt
+from simulators.payloads import device_name
 from simulators.services import ports
 from simulators.services.error import ServiceError
 from simulators.services.kafka.broker import Broker
@@ -44,9 +46,13 @@ from simulators.services.kafka.cluster import NODES, KafkaCluster
 from simulators.services.process import Process
 
 EVENT_SECONDS: Final = 3.0
-"""Twenty sensors, an event a minute from each."""
+"""An event a minute from each sensor."""
 COMMIT_SECONDS: Final = 2.0
 START_SECONDS_MAX: Final = 300.0
+SENSORS: Final = 20
+START_MS: Final = 1_763_700_000_000
+STEP_MS: Final = 3_000
+READINGS_SEED: Final = 7
 DAY_SECONDS: Final = 86_400
 FIRST_EVENTS: Final = 110
 """Until each gateway has asked for receipts, at least every 5 minutes: its connections to do so stay open."""
@@ -129,6 +135,29 @@ def commit_receipts(servers: str, partitions: int, stop: threading.Event) -> int
     return commits
 
 
+def readings() -> Iterator[Event]:
+    """Yield the events of all sensors in turn, endlessly.
+
+    A half sends a temperature, as a CoAP sensor, the other half what a Zigbee climate sensor reports; each changes by
+    small steps, as the real ones do.
+    """
+    chance = random.Random(READINGS_SEED)
+    steps = dict.fromkeys(("temperature", "humidity", "pressure"), 0)
+    states = [dict(steps) for _ in range(SENSORS)]
+    number = 0
+    while True:
+        sensor, time_ms = number % SENSORS, START_MS + number * STEP_MS
+        state = states[sensor]
+        for name in state:
+            state[name] = max(-40, min(40, state[name] + chance.choice((-1, 0, 0, 1))))
+        data: dict[str, Value] = {"temperature": 21 + state["temperature"] / 10}
+        if sensor % 2:
+            data |= {"humidity": 45 + state["humidity"] / 4, "pressure": 1013 + state["pressure"] / 2}
+            data |= {"battery": 100 - number // 5_000, "voltage": 3_000, "power_outage_count": 17}
+        yield Event(device_name(sensor), id=number // SENSORS, time=time_ms if sensor % 2 else None, data=data)
+        number += 1
+
+
 def bodies() -> Iterator[bytes]:
     """Yield the readings as the bodies of requests."""
     for event in readings():
@@ -137,13 +166,11 @@ def bodies() -> Iterator[bytes]:
 
 def main() -> int:
     """Measure all gateways at once, and write the JSON."""
-    given = report.parser("thin_link", __doc__).parse_args()
+    given = report.parse(report.parser("thin_link", __doc__))
     first, seconds = (10, 30.0) if given.quick else (FIRST_EVENTS, 600.0)
     with report.folder() as folder:
         figures = measure(folder, first, seconds)
-    settings = {"seconds": seconds, "event_seconds": EVENT_SECONDS, "seed": SEED}
-    report.conclude("thin_link", figures, is_kept=not given.quick, **settings)
-    return 0
+    return report.conclude("thin_link", figures, given, seconds=seconds, event_seconds=EVENT_SECONDS, seed=SEED)
 
 
 def measure(folder: Path, first: int, seconds: float) -> list[Figure]:
@@ -172,7 +199,7 @@ def measure(folder: Path, first: int, seconds: float) -> list[Figure]:
             stack.enter_context(process)
         peers = [stack.enter_context(mosquitto_bridge(folder))]
         for flush, uplink in zip(telegrafs, peer_uplinks, strict=True):
-            peers.append(stack.enter_context(telegraf(folder / flush.topic, uplink.recorders[0], flush)))
+            peers.append(stack.enter_context(telegraf(folder / flush.topic, uplink, flush)))
         for process, _ in agents:
             process.wait_for_log("kafka=reachable", START_SECONDS_MAX)
         stop = threading.Event()

@@ -6,8 +6,11 @@ import asyncio
 import threading
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
-from typing import Final, Self, TypeVar
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from simulators.link.faults import LinkFault, Packet
 
 LENGTH_BYTES: Final = 4
 SERVE_SECONDS_MAX: Final = 10
@@ -33,7 +36,6 @@ OTHER: Final = "other"
 
 T = TypeVar("T")
 
-
 Traffic = Counter[str]
 """What was sent for requests of one kind, in both directions: `requests`, `payload bytes` and `segments`."""
 
@@ -44,76 +46,49 @@ def wire_bytes(traffic: Traffic) -> int:
 
 
 class Recorder:
-    """A proxy in front of a broker's listener, which has to advertise the proxy's port.
+    """Counts what a link carries, by faults of it that change nothing.
 
     Without `is_kafka` all traffic is of one kind, and each piece that is read counts as a request.
     """
 
-    def __init__(self, port: int, target: int, *, is_kafka: bool = True) -> None:
-        self.port = port
-        self._target = target
+    def __init__(self, *, is_kafka: bool = True) -> None:
         self._is_kafka = is_kafka
         self._traffic: dict[str, Traffic] = {}
-        self._server: asyncio.Server | None = None
-        self._carrying: set[asyncio.Task[None]] = set()
+        self._pending: deque[str] = deque()
 
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._carry, "127.0.0.1", self.port)
-        return self
+    def requests(self) -> LinkFault:
+        """Return the fault of a new connection's requests."""
+        self._pending = deque()  # Kafka answers the requests of a connection in their order
+        return _Counted(self, self._pending, is_request=True)
 
-    async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in self._carrying:
-            task.cancel()
-        await asyncio.gather(*self._carrying, return_exceptions=True)
-
-    @property
-    def connections(self) -> int:
-        """How many connections are open."""
-        return sum(not task.done() for task in self._carrying)
+    def answers(self) -> LinkFault:
+        """Return that of the answers on the same connection."""
+        return _Counted(self, self._pending, is_request=False)
 
     def cut(self) -> Mapping[str, Traffic]:
         """Return what was sent since the last call, by the kind of request."""
         traffic, self._traffic = self._traffic, {}
         return traffic
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._carrying.add(task)
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
-        pending: deque[str] = deque()  # Kafka answers the requests of a connection in their order
-        with suppress(asyncio.CancelledError):
-            await asyncio.gather(
-                self._pump(reader, far_writer, pending, is_request=True),
-                self._pump(far_reader, writer, pending, is_request=False),
-            )
-        for end in (writer, far_writer):
-            end.close()
-            with suppress(ConnectionError):
-                await end.wait_closed()
-
-    async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pending: deque[str], *, is_request: bool
-    ) -> None:
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
-            while piece := await self._read(reader):
-                self._count(piece, pending, is_request=is_request)
-                writer.write(piece)
-        writer.close()
-
-    async def _read(self, reader: asyncio.StreamReader) -> bytes:
+    def pieces(self, received: bytes) -> tuple[list[bytes], bytes]:
+        """Split what has arrived of one direction into its pieces, and the beginning of the next one."""
         if not self._is_kafka:
-            return await reader.read(65_536)
-        length = await reader.readexactly(LENGTH_BYTES)
-        return length + await reader.readexactly(int.from_bytes(length, "big"))
+            return [received], b""
+        whole = []
+        while len(received) >= LENGTH_BYTES:
+            size = LENGTH_BYTES + int.from_bytes(received[:LENGTH_BYTES], "big")
+            if len(received) < size:
+                break
+            whole.append(received[:size])
+            received = received[size:]
+        return whole, received
 
-    def _count(self, piece: bytes, pending: deque[str], *, is_request: bool) -> None:
+    def count(self, piece: bytes, pending: deque[str], *, is_request: bool) -> None:
+        """Count a piece; `pending` are the kinds of the connection's requests that are not answered yet."""
         if not self._is_kafka:
             name = OTHER
         elif is_request:
-            name = _name(piece)
+            name = NAMES.get(int.from_bytes(piece[4:6], "big"), OTHER)
             pending.append(name)
         else:
             name = pending.popleft() if pending else OTHER
@@ -121,6 +96,23 @@ class Recorder:
         traffic["segments"] += -(-len(piece) // SEGMENT_BYTES)
         traffic["payload bytes"] += len(piece)
         traffic["requests"] += is_request
+
+
+@dataclass(slots=True)
+class _Counted:
+    """Counts one direction of a connection."""
+
+    recorder: Recorder
+    pending: deque[str]
+    is_request: bool
+    left: bytes = b""
+
+    def apply(self, packet: Packet) -> tuple[Packet]:
+        """Count what is complete with this packet."""
+        pieces, self.left = self.recorder.pieces(self.left + packet.datagram)
+        for piece in pieces:
+            self.recorder.count(piece, self.pending, is_request=self.is_request)
+        return (packet,)
 
 
 @contextmanager
@@ -137,7 +129,3 @@ def in_thread(served: AbstractAsyncContextManager[T]) -> Iterator[T]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
-
-
-def _name(request: bytes) -> str:
-    return NAMES.get(int.from_bytes(request[4:6], "big"), OTHER)

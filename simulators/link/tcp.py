@@ -21,20 +21,21 @@ class StreamLink:
     A reset happens before a piece of an answer, when the request has already arrived.
     """
 
-    def __init__(self, target: tuple[str, int], profile: LinkProfile, resets: float, seed: int) -> None:
+    def __init__(self, target: tuple[str, int], profile: LinkProfile, resets: float, seed: int, port: int = 0) -> None:
         self.connections = 0
         self.resets = 0
         self._target = target
         self._profile = profile
         self._resets = resets
         self._seed = seed
+        self._port = port
         self._server: asyncio.Server | None = None
         self._carrying: set[asyncio.Task[None]] = set()
         self._begin = 0.0
 
     async def __aenter__(self) -> Self:
         self._begin = asyncio.get_running_loop().time()
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self._port)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -51,6 +52,11 @@ class StreamLink:
             raise RuntimeError("the link is not open")
         host, port = self._server.sockets[0].getsockname()[:2]
         return host, port
+
+    @property
+    def open_connections(self) -> int:
+        """How many connections are open."""
+        return len(self._carrying)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
