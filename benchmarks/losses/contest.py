@@ -108,6 +108,7 @@ def run(gateway: Gateway) -> Outcome:
         arrived = _settled(gateway, sensors.acked)
     finally:
         gateway.kill()
+        gateway.uplink(up=False)
     lost = len(sensors.acked - arrived.keys())
     doubled = sum(count - 1 for count in arrived.values())
     return Outcome(len(sensors.acked), sensors.transmissions, lost, doubled)
