@@ -171,6 +171,7 @@ class Bench:
     def to_postgres(self, name: str) -> Timing:
         """Run the plain consumer or an example of docs/receipts.md, with its own PostgreSQL, up to its last receipt."""
         group, folder, servers = f"{name}-{uuid4().hex}", self._fresh(name), self.broker.bootstrap_servers
+        line: tuple[str, ...]
         with Postgres(self._fresh("postgres")) as server:
             if name == "consumer":
                 begin, file = "stage=assigned", server.write_connection(folder / "connection")
