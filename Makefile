@@ -120,10 +120,10 @@ soak: setup ## Run the whole path for HOURS with random faults, and judge every 
 	  $(if $(KEEP),--keep docs/benchmarks/soak.json)
 
 .PHONY: bench
-bench: bench-agent bench-decode bench-store bench-losses bench-gateway bench-cloud ## Measure all parts beside alternatives: 27 minutes on two idle cores, and what it builds once
+bench: bench-agent bench-decode bench-store bench-losses bench-gateway bench-cloud ## Measure all parts beside alternatives: 28 minutes on two idle cores, and what it builds once
 
 .PHONY: bench-more
-bench-more: bench-job bench-thin_link ## Measure the job alone, and thin links: 25 minutes
+bench-more: bench-job bench-thin_link ## Measure the job alone, and thin links: half an hour
 
 .PHONY: bench-agent bench-decode bench-thin_link bench-store bench-losses bench-gateway bench-cloud bench-job
 bench-agent bench-losses bench-gateway bench-cloud bench-job bench-thin_link: programs

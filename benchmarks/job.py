@@ -1,10 +1,11 @@
 """The job alone: `python -m benchmarks.job [--quick] [--only a b]`.
 
-How old its receipts are, and how fast it is with late traffic.
+How old its receipts are, how fast it is with late traffic, and what signed records cost it and the audit.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from benchmarks.cloud.runs import (
 )
 from benchmarks.report import Figure, against
 from benchmarks.rounds import Rounds
+from contract.mac import Signer, create_key, read_key
 from contract.record import SharedDay
 from simulators.services.error import ServiceError
 from simulators.services.kafka.broker import Broker
@@ -43,10 +45,12 @@ class Size:
     late_rows: int
     late_records: int
     receipt_seconds: int
+    signed: int
+    signed_rounds: int
 
 
-FULL = Size(400_400, 10_000_000, 800_000, 150)
-QUICK = Size(50_000, 500_000, 20_000, 25)
+FULL = Size(400_400, 10_000_000, 800_000, 150, 400_000, 3)
+QUICK = Size(50_000, 500_000, 20_000, 25, 20_000, 1)
 
 RECORDS_PER_SECOND = 1000
 WARM_UP_SHARE = 0.6
@@ -134,9 +138,51 @@ def _late(bench: Bench, size: Size) -> list[Figure]:
     return figures
 
 
+SIGNED_GOAL = 0.95
+
+
+def _signed(bench: Bench, size: Size) -> list[Figure]:
+    """Run job and audit on a topic of signed records without and with the gateways' keys, in turns."""
+    born, folder, key = bench.folder / "born", bench.folder / bench.topic, create_key()
+    keys = bench.folder / "gateways"
+    keys.touch(0o600)
+    keys.write_text("".join(f"{name},{key}\n" for name in topic.GATEWAYS))
+    sign, given = Signer(read_key(key), bench.topic), ("--gateways", str(keys))
+    now, servers = time.time_ns() // 1_000_000, bench.broker.bootstrap_servers
+    first = topic.send(servers, bench.topic, topic.records(10, now, seed=1, sign=sign))
+    bench.job(born, 0, records=first)
+    bench.spark_log("age", STATE_AGE_SECONDS, born / "events")
+    sent = topic.send(servers, bench.topic, topic.records(size.signed, time.time_ns() // 1_000_000, sign=sign))
+
+    def job(name: str, *options: str) -> Iterator[tuple[str, float]]:
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(born, folder)
+        yield name, bench.job(folder, first, *options, records=sent, must_be_fresh=True).rate
+
+    def audit(name: str, *options: str) -> Iterator[tuple[str, float]]:
+        yield name, bench.audit(folder, *options)
+
+    jobs, audits = Rounds[float](), Rounds[float]()
+    of_job = {"job": (), "job, --gateways": given}
+    of_audit = {"audit": (), "audit, --gateways": given, "audit, --verify 1": ("--verify", "1")}
+    jobs.run({name: partial(job, name, *options) for name, options in of_job.items()}, size.signed_rounds)
+    audits.run({name: partial(audit, name, *options) for name, options in of_audit.items()}, size.signed_rounds)
+    if jobs.failed or audits.failed:
+        raise ServiceError(f"signed: {', '.join((*jobs.failed, *audits.failed))} not measured")
+    figures = [
+        *(report.middle(name, [*found.values()], "records/s") for name, found in jobs.rows.items()),
+        *(report.middle(name, [*found.values()], "s", records=sent) for name, found in audits.rows.items()),
+        *jobs.compared("job, --gateways, by that without", "job, --gateways", "job", float, SIGNED_GOAL, at_least=True),
+    ]
+    for name in [*of_audit][1:]:
+        figures += audits.compared(f"{name}, by that without", name, "audit", float)
+    return figures
+
+
 MEASURES: dict[str, Callable[[Bench, Size], list[Figure]]] = {
     "receipts": _receipts,
     "late": _late,
+    "signed": _signed,
 }
 
 

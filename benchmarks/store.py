@@ -28,7 +28,7 @@ AMPLIFICATION = 4
 """Assumptions about a card: 1,000 writes per cell, and a write amplification of four."""
 YEAR_SECONDS = 365.25 * 86_400
 RATE = 5
-REMEMBERED, DRAINED, PURGED, ROUNDS = 500_000, 300_000, 1_000_000, 3
+REMEMBERED, DRAINED, PURGED, ROUNDS = 1_000_000, 300_000, 1_000_000, 3
 SIZES = (1, 10, 100)
 LONG = 140_000
 SINGLES = 500
@@ -205,13 +205,15 @@ def main() -> int:
     """Run the chosen measurements on the compiled form; exit status 1 where one failed."""
     parser = report.parser("store", __doc__, PARTS, ROUNDS)
     parser.add_argument("--folder", type=Path, help="where the stores are made, on the disk to be measured")
+    text = "single events of the store that is purged; 4,900,000 take 1 GiB (default: %(default)s)"
+    parser.add_argument("--purged", type=int, default=PURGED, metavar="N", help=text)
     given = report.parse(parser)
     programs.run_compiled("benchmarks.store")
     runtime.return_freed_memory()
     runtime.tune()  # as the service does
     with tempfile.TemporaryDirectory(prefix="bench-store-", dir=given.folder) as folder:
         share = 20 if given.quick else 1
-        remembered, drained, purged = (count // share for count in (REMEMBERED, DRAINED, PURGED))
+        remembered, drained, purged = (count // share for count in (REMEMBERED, DRAINED, given.purged))
         bench = StoreBench(Path(folder), remembered, drained, given.rounds, purged)
         figures = [figure for part in PARTS if part in given.only for figure in PARTS[part](bench)]
     endurance = f"{CYCLES} cycles, amplification {AMPLIFICATION}"

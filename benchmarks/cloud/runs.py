@@ -27,6 +27,7 @@ from simulators.services.spark import SparkOptions, submit
 
 ROOT = Path(__file__).resolve().parents[2]
 JOB = ROOT / "cloud" / "job.py"
+AUDIT = JOB.with_name("audit.py")
 CONTENDERS = Path(__file__).with_name("spark.py")
 STREAMS = ROOT / "benchmarks" / "streams" / "Dedup.java"
 RUN_SECONDS_MAX = 600.0
@@ -108,12 +109,12 @@ class Bench:
         self,
         folder: Path,
         receipted_before: int,
-        *,
+        *options: str,
         records: int = 0,
         must_be_fresh: bool = False,
     ) -> Timing:
         """Run the job on a folder with its table and checkpoint, up to the last receipt."""
-        process = self.start_job(folder)
+        process = self.start_job(folder, *options)
         wanted = receipted_before + (records or self.records)
         with ending(process):
             timing = self._timed((process,), "stage=started", lambda: self._wait_for_receipts(process, wanted))
@@ -126,15 +127,29 @@ class Bench:
 
     def start_job(self, folder: Path, *options: str) -> Process:
         """Start the job and return at once."""
-        ends = ("--bootstrap-servers", self.broker.bootstrap_servers, "--topic", self.topic, "--group", self.group)
         places = ("--table", str(folder / "events"), "--checkpoint", str(folder / "checkpoint"))
         pace = ("--window", WINDOW, "--max-offsets-per-trigger", str(self.batch), "--trigger", "1s")
-        return submit(JOB, (*ends, *places, *pace, *options), folder, _options())
+        return submit(JOB, (*self._ends, *places, *pace, *options), folder, _options())
+
+    def audit(self, folder: Path, *options: str) -> float:
+        """Audit a job's table from the topic's beginning on, and return the seconds, Spark's start included."""
+        output = self._fresh("audit-output")
+        started = time.monotonic()
+        places = ("--table", str(folder / "events"), "--output", str(output))
+        process = submit(AUDIT, (*self._ends, *places, *options), output, _options())
+        with ending(process):
+            if (status := process.wait(RUN_SECONDS_MAX)) != 0:
+                raise ServiceError(f"audit: status {status}\n{process.log()[-2000:]}")
+        return time.monotonic() - started
 
     @property
     def group(self) -> str:
         """The group of the job's receipts."""
         return f"{self.topic}-cloud"
+
+    @property
+    def _ends(self) -> tuple[str, ...]:
+        return ("--bootstrap-servers", self.broker.bootstrap_servers, "--topic", self.topic, "--group", self.group)
 
     def _streams(self, survivors: str) -> Timing:
         """Run the equivalent in Kafka Streams, which writes the survivors to a topic."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from confluent_kafka import Producer
 
 from contract.event import Event
+from contract.mac import Signer
 from contract.record import SharedDay
 from simulators.certify.records import Record, RecordSource
 
@@ -18,11 +19,16 @@ DEVICES = 500
 VALUE_BYTES = 200
 
 
-def records(count: int, time_ms: int, *, shared: SharedDay = SharedDay.TIME, seed: int = 7) -> Iterator[Record]:
+GATEWAYS = "gw-1", "gw-2"
+
+
+def records(
+    count: int, time_ms: int, *, shared: SharedDay = SharedDay.TIME, seed: int = 7, sign: Signer | None = None
+) -> Iterator[Record]:
     """Yield records of about VALUE_BYTES, a tenth of which repeat an earlier one as another gateway's."""
     chance = random.Random(seed)
     recent: list[Event] = []
-    first, second = (RecordSource(f"gw-{number}", f"{number:016}") for number in (1, 2))
+    first, second = (RecordSource(name, f"{number:016}", sign=sign) for number, name in enumerate(GATEWAYS))
     for number in range(count):
         is_copy = bool(recent) and chance.random() < DUPLICATES
         event = chance.choice(recent) if is_copy else _event(number, time_ms, shared, chance)

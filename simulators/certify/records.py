@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from contract.event import Event, Label
@@ -30,6 +30,8 @@ class RecordSource:
     clock: ClockTrust = ClockTrust.TRUSTED
     horizon: int | None = None
     """After how many milliseconds no sensor resends."""
+    sign: Callable[[bytes, bytes, bytes], bytes] | None = None
+    """A `contract.mac.Signer`, where the gateway has a key."""
 
     def record(
         self, event: Event, received: int | None = None, label: Label | None = None, via: str = "coap"
@@ -42,7 +44,8 @@ class RecordSource:
         needs = needs_label(event)
         mark = fingerprint(event, label=label if needs else None)
         tail = encode_tail(event, received, via)
-        return Record(*encode_record(mark, self.name, label, tail, self.clock, *self._bound(event, received)))
+        bound = self._bound(event, received)
+        return Record(*encode_record(mark, self.name, label, tail, self.clock, *bound, sign=self.sign))
 
     def _bound(self, event: Event, received: int) -> tuple[SharedDay, int | None]:
         if event.time is not None:
