@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -54,34 +52,3 @@ def test_what_retention_deletes_between_the_plan_of_a_batch_and_its_reading_is_n
     with pytest.raises(StreamingQueryException, match="may have been lost"):
         query.awaitTermination()
     assert read == []
-
-
-@pytest.mark.guarantee(5)
-@pytest.mark.parametrize("suffix", [".json", ".parquet"])
-def test_a_torn_commit_is_not_receipted_and_its_batch_is_written_again(
-    cloud: CloudSide, broker: Broker, suffix: str, gateway: Gateway
-) -> None:
-    cloud.send(gateway.records(readings(20)), partition=0)
-    cloud.start()
-    cloud.wait_for_receipts(20)
-    cloud.send(gateway.records(readings(10, start=20)), partition=0)
-    cloud.wait_for_log("batch=1 stage=write")
-    broker.pause()
-    try:
-        cloud.wait_for_log("batch=1 stage=committed")
-        cloud.kill()
-    finally:
-        broker.resume()
-    log = Path(cloud.place("events")) / "_delta_log"
-    entry = max(log.glob("*.json"))
-    torn = max(log.parent.rglob(f"*{suffix}"), key=lambda file: file.stat().st_mtime_ns)
-    torn.with_name(f".{torn.name}.crc").unlink(missing_ok=True)
-    torn.write_bytes(torn.read_bytes()[: torn.stat().st_size // 2])
-    assert cloud.wait_for_end(cloud.start()) == 1
-    assert f"version {int(entry.stem)} is not whole" in cloud.jobs[-1].log()
-    assert cloud.receipted() == 20
-    for file in (entry, entry.with_suffix(".crc"), entry.with_name(f".{entry.name}.crc")):
-        file.unlink(missing_ok=True)
-    cloud.start()
-    cloud.wait_for_receipts(30)
-    assert cloud.ids() == [str(number) for number in range(30)]

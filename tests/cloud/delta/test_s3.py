@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cloud.gateway import Gateway, readings
-from tests.cloud.running import DELTA_ON_S3, STANDSTILL_SECONDS_MAX, CloudSide
+from tests.cloud.running import DELTA_ON_S3, CloudSide
 from tests.support.waiting import wait_for_end, wait_until
 
 pytestmark = [
@@ -18,26 +18,6 @@ pytestmark = [
 AUDIT = "audit"
 AUDIT_SECONDS_MAX = 600.0
 """Some hundred requests for each of five tables, and no line of the log in between."""
-
-
-@pytest.mark.guarantee(5)
-def test_maintenance_is_refused_beside_the_job_and_keeps_every_row_once_it_has_stopped(cloud: CloudSide) -> None:
-    gateway, events = Gateway(), readings(40)
-    cloud.start()
-    for batch in range(3):
-        cloud.send(gateway.records(events[10 * batch : 10 * (batch + 1)]))
-        cloud.wait_for_receipts(10 * (batch + 1))
-    refused = cloud.maintain()
-    assert wait_for_end(refused, STANDSTILL_SECONDS_MAX) == 1
-    assert "--job-is-stopped" in refused.log()
-    assert cloud.stop() == 0
-
-    done = cloud.maintain("--job-is-stopped")
-    assert wait_for_end(done, STANDSTILL_SECONDS_MAX) == 0, done.log_tail()
-    cloud.send([*gateway.records(events[30:]), *Gateway("gw-2", "00000000000000b2").records(events[:30])])
-    cloud.start()
-    cloud.wait_for_receipts(70)
-    assert cloud.ids() == [str(number) for number in range(40)]
 
 
 @pytest.mark.guarantee(5)

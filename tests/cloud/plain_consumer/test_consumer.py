@@ -148,20 +148,6 @@ def test_records_that_the_log_has_lost_stop_it_until_the_place_is_deleted(side: 
     assert (side.select("SELECT first FROM {}_places WHERE partition = 0")[0][0], side.ids()) == firsts[how]
 
 
-@pytest.mark.heavy
-def test_what_was_fetched_before_the_log_was_cut_is_never_written(side: ConsumerSide, gateway: Gateway) -> None:
-    side.send(gateway.records(readings(10)))
-    member = side.start()
-    side.wait_for_receipts({0: 10, 1: 0})
-    member.pause()
-    side.send(gateway.records(readings(10, start=10)))
-    cut_log(side.broker, side.name, 0, 10)
-    side.send(Gateway("gw-2", "00000000000000b2").records(readings(20, start=100)))
-    member.resume()
-    side.wait_for_receipts({0: 30, 1: 0})
-    assert side.ids() == [*range(10), *range(100, 120)]
-
-
 def test_a_record_with_a_header_whose_name_is_no_utf_8_is_malformed() -> None:
     """For it confluent-kafka 2.16 raises this error, and at a second call returns no text at all."""
 
