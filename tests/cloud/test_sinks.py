@@ -37,14 +37,18 @@ def test_a_batch_is_rows_quarantine_and_offsets_at_once(sink_side: SinkSide) -> 
 
 
 @pytest.mark.heavy
-def test_the_older_claim_commits_nothing(sink_side: SinkSide) -> None:
-    sink_side.write([])
-    younger = replace(COMMIT, claim=2, batch=CLAIM_ONLY, checkpoint="younger")
-    sink_side.open().claim(younger)
-    read = read_records(topic(sink_side.spark, Gateway().records(counters(1))))
+def test_the_older_claim_commits_nothing_and_the_younger_one_has_the_new_rows_under_their_key(
+    sink_side: SinkSide,
+) -> None:
+    sink_side.write(Gateway().records(counters(1), ACCEPTED))
+    key = sink_side.sink.new_rows().key
+    younger, claim = sink_side.open(), replace(COMMIT, claim=2, batch=CLAIM_ONLY, checkpoint="younger")
+    younger.claim(claim)
+    assert younger.new_rows().key == key
+    read = read_records(topic(sink_side.spark, Gateway().records(counters(2))))
     with pytest.raises(StopError, match="another job has claimed it"):
         sink_side.sink.write(read, replace(COMMIT, batch=1 << 30), ALL_LATE)
-    assert (sink_side.table().rows(), sink_side.open().last_commit()) == ([], younger)
+    assert ([row["id"] for row in sink_side.table().rows()], sink_side.open().last_commit()) == (["1"], claim)
 
 
 @pytest.mark.heavy

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
+from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -18,7 +23,7 @@ from psycopg.rows import dict_row
 
 from cloud import hooks
 from cloud.consumer import Reader, Subscription
-from cloud.errors import HookError, HookTimeError, StopError
+from cloud.errors import HookError, HookTimeError, JobError, StopError
 from cloud.plain_consumer.devices import DeviceFile
 from cloud.plain_consumer.effects import DueEffects
 from cloud.plain_consumer.metrics import ConsumerMetrics
@@ -32,13 +37,13 @@ from contract.event import Event
 from simulators.services.postgres import Postgres
 from tests.cloud.gateway import Gateway, Record, readings, without_header
 from tests.cloud.plain_consumer.consuming import ConsumerSide
-from tests.cloud.stream.test_effects import EffectsSide, killed, plant
 from tests.cloud.tables import ACCEPTED, DEVICE
 from tests.docs.pages import ROOT, blocks
 
 pytestmark = pytest.mark.guarantee(5)
 
 RETENTION = 7 * 86_400
+EVENTS = 3
 MODULE = """
 CALLS = []
 def transform(rows):
@@ -234,6 +239,83 @@ def test_an_error_of_the_users_code_is_one_line_with_its_place(tables: Tables) -
     assert "\n" not in str(failed.value)
 
 
+class KilledError(JobError):
+    """Ends a job at a step, as a kill does for all that comes after it."""
+
+
+@dataclass(slots=True)
+class EffectsSide:
+    """A topic, its table, and what writes it, in the test's own process."""
+
+    side: ConsumerSide
+    consume: Callable[[Callable[[], bool]], None]
+    """Reads until the condition holds."""
+    gateway: Gateway = field(default_factory=Gateway)
+    sent: list[int] = field(default_factory=list)
+    """By offset the number of the event."""
+    first: Record | None = None
+
+    def run(self) -> None:
+        """Send new events, the first one again, and one that is rejected; read until all are receipted."""
+        start = 10 * (len(self.sent) // (EVENTS + 2))
+        *new, rejected = self.gateway.records([*readings(EVENTS, start=start), *readings(1, start=start + 9)])
+        self.first = self.first or new[0]
+        self.side.send([*new, self.first, rejected], 0)
+        self.sent += [*range(start, start + EVENTS), 0, start + 9]
+        self.consume(lambda: self.side.receipted() == len(self.sent))
+
+    def wrong(self) -> list[str]:
+        """Return what is wrong with the effects, of which whoever stores the key keeps the first call of each."""
+        calls: list[tuple[str, list[tuple[Any, ...]]]] = sys.modules["plant"].CALLS
+        kept = dict(calls)
+        wrong = [f"{key} has had other rows before" for key, rows in calls if rows != kept[key]]
+        order = list(dict.fromkeys(key for key, _ in calls))
+        places = [order.index(key) for key, _ in calls]
+        wrong += ["a batch came again after a later one" for one, other in pairwise(places) if other < one]
+        made = Counter(number for rows in kept.values() for number, *_ in rows)
+        due = {number for number in self.sent[: self.side.receipted()] if number % 10 != 9}
+        wrong += [f"{number} is receipted and has no effect" for number in sorted(due - made.keys())]
+        too_many = {number: count for number, count in made.items() if count > 1 or number % 10 == 9}
+        return wrong + [f"{number} has {count} effects" for number, count in too_many.items()]
+
+    def check(self, kills: Iterable[Callable[[], Any]]) -> None:
+        """Run once for each of the kills."""
+        for kill in kills:
+            with kill(), pytest.raises(KilledError):
+                self.run()
+            assert self.wrong() == []
+
+
+@contextmanager
+def plant(folder: Path, module: str) -> Iterator[None]:
+    """Have the functions of a job in its folder."""
+    (folder / "plant.py").write_text(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "path", list(sys.path))
+        yield
+    sys.modules.pop("plant", None)
+
+
+@contextmanager
+def killed(kind: type, name: str, *, call: int = 1, after: bool = False) -> Iterator[None]:
+    """Kill the job at the given call of a method, before or after it does its work."""
+    method, calls = getattr(kind, name), iter(range(1, 1000))
+
+    def work(*arguments: Any, **named: Any) -> Any:
+        is_it = next(calls) == call
+        if is_it and not after:
+            raise KilledError(name)
+        done = method(*arguments, **named)
+        if is_it:
+            raise KilledError(name)
+        return done
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, name, work)
+        yield
+
+
 @pytest.fixture
 def effects(side: ConsumerSide) -> Iterator[EffectsSide]:
     def consume(is_done: Callable[[], bool]) -> None:
@@ -268,29 +350,6 @@ def test_each_new_row_has_its_effect_once_wherever_the_consumer_is_killed(effect
     effects.run()
     assert effects.wrong() == []
     assert effects.side.select("SELECT count(*) FROM {}_new") == [(0,)]
-
-
-@pytest.mark.kafka
-@pytest.mark.heavy
-@pytest.mark.parametrize("mutant", ["receipt", "progress"])
-def test_a_receipt_or_the_progress_before_the_effect_is_revealed(effects: EffectsSide, mutant: str) -> None:
-    are_done = Reader._effects_are_done
-
-    def receipt_first(self: Reader) -> bool:
-        self._receipts.commit(self._read(self._places))
-        return are_done(self)
-
-    def progress_first(self: DueEffects, partitions: list[int], _: object) -> bool:
-        for batch in self._table.due(partitions):
-            rows = self._table.new_rows(batch)
-            self._table.done(batch)
-            self._calls.attempt(rows, f"{self._table.id}-{batch}")
-        return True
-
-    if mutant == "receipt":
-        effects.check_mutant(Reader, "_effects_are_done", receipt_first)
-    else:
-        effects.check_mutant(DueEffects, "__call__", progress_first)
 
 
 def test_gateways_are_told_of_effects_that_take_too_long() -> None:

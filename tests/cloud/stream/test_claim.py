@@ -52,12 +52,6 @@ def side(spark: SparkSession, tmp_path: Path) -> Side:
 
 
 @pytest.mark.heavy
-def test_a_checkpoint_goes_on_with_its_table(side: Side) -> None:
-    written = side.run(side.table())
-    assert claim_table(side.table(), side.checkpoint(), TOPIC, "id") == written
-
-
-@pytest.mark.heavy
 @pytest.mark.guarantee(5)
 def test_a_used_checkpoint_never_begins_a_table_that_lacks_what_it_has_read(side: Side) -> None:
     side.run(side.table())
@@ -112,12 +106,14 @@ def test_a_used_checkpoint_never_takes_over_the_table_of_another(side: Side) -> 
 
 
 @pytest.mark.heavy
-def test_a_claim_that_was_written_down_and_not_made_is_made(side: Side) -> None:
+def test_a_claim_that_was_written_down_and_not_made_is_made_and_ends_the_older_job_for_good(side: Side) -> None:
     side.run(side.table())
     with pytest.raises(RuntimeError):
         claim_table(_Killed(side.table()), side.checkpoint("new"), TOPIC, "id")  # type: ignore[arg-type]  # a part
     last = claim_table(side.table(), side.checkpoint("new"), TOPIC, "id")
     assert (last.claim, last.batch, last.ends, last.epochs) == (2, CLAIM_ONLY, {0: 5}, {0: 2})
+    with pytest.raises(StopError, match="has taken over the table from claim 1 of this checkpoint"):
+        claim_table(side.table(), side.checkpoint(), TOPIC, "id")
 
 
 @pytest.mark.heavy
