@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import re
 import shutil
 from dataclasses import replace
-from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
@@ -201,31 +198,6 @@ def test_fresh_events_are_written_in_one_pass_and_late_ones_among_them_are_found
 
 @pytest.mark.guarantee(5)
 @pytest.mark.heavy
-@pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)  # the test changes files of the checkpoint
-def test_a_clock_that_went_back_is_waited_for_and_nothing_is_read_meanwhile(cloud: CloudSide) -> None:
-    cloud.send(Gateway().records(readings(10)), partition=0)
-    cloud.start()
-    cloud.wait_for_receipts(10)
-    cloud.wait_for_log("batch=0 stage=done")
-    assert cloud.stop() == 0
-    planted = cloud.folder / cloud.checkpoint
-    before = plant_watermark(planted, now() + 86_400_000)
-
-    cloud.send(Gateway("gw-2", "00000000000000b2").records(readings(10, start=10)), partition=0)
-    cloud.start()
-    cloud.wait_for_log("clock=behind seconds=86")
-    assert (cloud.receipted(), len(cloud.rows())) == (10, 10)
-    assert cloud.stop() == 0
-
-    # The checkpoint is unchanged: with a correct clock the job continues.
-    plant_watermark(planted, before)
-    cloud.start()
-    cloud.wait_for_receipts(20)
-    assert cloud.ids() == ids(range(20))
-
-
-@pytest.mark.guarantee(5)
-@pytest.mark.heavy
 @pytest.mark.parametrize(("cloud", "stage"), STAGES, indirect=["cloud"])
 def test_killed_at_any_stage_it_loses_and_doubles_nothing(cloud: CloudSide, stage: str, gateway: Gateway) -> None:
     first = gateway.records(readings(200))
@@ -263,19 +235,3 @@ def test_a_checkpoint_restored_from_an_older_copy_reads_again_and_writes_nothing
     cloud.send(gateway.records(readings(10, start=40)), partition=0)
     cloud.wait_for_receipts(50)
     assert cloud.ids() == ids(range(50))
-
-
-def plant_watermark(checkpoint: Path, milliseconds: int) -> int:
-    """Write another time into the checkpoint's last batch, as under a clock that was a day ahead.
-
-    Return the watermark that it had.
-    """
-    log = max(
-        (path for path in (checkpoint / "commits").iterdir() if path.name.isdigit()), key=lambda path: int(path.name)
-    )
-    version, text = log.read_text().splitlines()[:2]
-    planted = {**json.loads(text), "nextBatchWatermarkMs": milliseconds}
-    log.write_text(f"{version}\n{json.dumps(planted)}")
-    (log.parent / f".{log.name}.crc").unlink(missing_ok=True)
-    assert re.fullmatch("v[0-9]+", version)
-    return int(json.loads(text)["nextBatchWatermarkMs"])

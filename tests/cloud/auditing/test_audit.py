@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from hashlib import md5
 from pathlib import Path
 from uuid import uuid4
 
@@ -34,7 +33,6 @@ from contract.fingerprint import IDENTITY_FIELDS, fingerprint, needs_label
 from contract.mac import KEY_BYTES
 from contract.receipt import Receipt
 from simulators.services.kafka.broker import Broker
-from tests.cloud import big_topic
 from tests.cloud.auditing.chains import chain
 from tests.cloud.gateway import Gateway, Record, readings, send, signed, with_header, with_word
 from tests.cloud.tables import topic as topic_of
@@ -431,22 +429,3 @@ def test_a_value_has_its_fingerprint_by_any_rule_and_no_other(drawn: list[Event]
         assert forgery.verify(record.value, by_rule.hex()) == "verified"
     for unread in (b"[" * 100_000, b"", b"{}", b"[]", b'{"device":1}'):
         assert forgery.verify(unread, "") == "unverifiable"
-
-
-@pytest.mark.heavy
-@pytest.mark.kafka
-@pytest.mark.parametrize("count", [100_000, pytest.param(10_000_000, marks=pytest.mark.heavy)])
-def test_one_event_that_is_not_in_the_table_is_named_among_many(side: Side, count: int) -> None:
-    missing = count // 2 + 1
-    told = big_topic.events(side.spark, count)
-    big_topic.send(told, side.servers, side.topic)
-    kept = big_topic.rows(told.filter(F.col("number") != missing))
-    kept.write.format("delta").mode("append").save(f"{side.folder}/events")
-    side.admin.commit("g", {0: count}, {0: str(Receipt(side.table.id, 0, side.admin.topic_id()))}, {0: 0})
-    findings = side.audit()
-    assert findings.subject.span.offsets == count
-    assert findings.counts == {"accepted": count - 1, "unwritten": 1}
-    [named] = findings.unwritten
-    assert named.fingerprint == md5(str(missing).encode(), usedforsecurity=False).hexdigest()
-    assert named.label == f"gw-{missing % 10} {big_topic.EPOCH} {missing // 10 + 1}"
-    assert findings.missing == 1

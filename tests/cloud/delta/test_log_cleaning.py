@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from cloud.delta import log_cleaning
 from cloud.delta.log_cleaning import clean_log
-from cloud.delta.sink import QUARANTINE, TABLE
-from cloud.delta.table import DeltaTable, Layout
+from cloud.delta.sink import TABLE
+from cloud.delta.table import DeltaTable
 from cloud.errors import StopError
 from cloud.runtime import disk
 from tests.cloud.tables import COMMIT, age_log, append_as_another, versions
@@ -65,17 +65,14 @@ def test_the_log_forgets_all_but_the_last_hour_and_never_the_last_commit(spark: 
 
 @pytest.mark.heavy
 @pytest.mark.guarantee(5)
-@pytest.mark.parametrize("layout", [TABLE, pytest.param(QUARANTINE, marks=pytest.mark.heavy)])
-def test_whatever_others_write_while_the_job_is_away_its_last_commit_stays(
-    spark: SparkSession, tmp_path: Path, layout: Layout
-) -> None:
+def test_whatever_others_write_while_the_job_is_away_its_last_commit_stays(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "table"
-    DeltaTable(spark, str(folder), layout).append(spark.createDataFrame([], layout.schema), COMMIT)
+    DeltaTable(spark, str(folder), TABLE).append(spark.createDataFrame([], TABLE.schema), COMMIT)
     make_checkpoints(spark, folder, 2)
     age_log(folder, TWO_DAYS)
     for _ in range(2):
-        append_as_another(spark, folder, layout=layout)
-    assert DeltaTable(spark, str(folder), layout).last_commit() == COMMIT
+        append_as_another(spark, folder)
+    assert DeltaTable(spark, str(folder), TABLE).last_commit() == COMMIT
 
 
 @pytest.mark.guarantee(5)

@@ -15,7 +15,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from cloud.errors import SinkError, StopError
 from cloud.iceberg import catalog, table
@@ -293,17 +293,6 @@ def test_another_table_in_its_place_is_not_continued(spark: SparkSession, iceber
     with pytest.raises(StopError, match="another one was put in its place"):
         job.append(batch(spark, 1), commit(1))
     assert rows_of(iceberg, name) == []
-
-
-def test_columns_are_added_and_another_type_is_refused(spark: SparkSession, iceberg: Iceberg, name: str) -> None:
-    spark.sql(f"ALTER TABLE {name} ADD COLUMNS (mine string)")
-    job = opened(spark, name)
-    job.widen(StructType([StructField("rssi", LongType())]))
-    assert not job.lacks(StructType([StructField("rssi", LongType())]))
-    job.append(batch(spark, 0).withColumn("rssi", F.lit(-60).cast("bigint")), commit(0))
-    assert {(row["rssi"], row["mine"]) for row in rows_of(iceberg, name)} == {(-60, None)}
-    with pytest.raises(StopError, match="its column rssi has the type bigint"):
-        job.widen(StructType([StructField("rssi", StringType())]))
 
 
 def test_a_job_whose_branch_is_removed_while_it_writes_does_not_write_behind_a_younger_claim(

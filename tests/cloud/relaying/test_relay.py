@@ -184,40 +184,6 @@ def test_with_the_jobs_group_among_the_groups_processed_means_everybody(side: Si
 
 
 @pytest.mark.guarantee(5)
-def test_a_reset_while_a_group_has_no_members_holds(side: Side) -> None:
-    side.send(10)
-    Worker(side, side.group()).work(5)
-    side.leave()
-    running = side.relay(side.group())
-    side.commit(side.group(), 10)
-    with pytest.raises(StopError, match=r"moved from 5 to 10 while it had no members: a reset"):
-        running.look()
-    assert side.verdict(5, 9) is Verdict.WAIT
-
-
-@pytest.mark.guarantee(5)
-@pytest.mark.parametrize("changes", [("leave", "commit"), ("leave", "commit", "join"), ("commit at the end", "leave")])
-def test_what_was_committed_between_two_looks_at_different_members_is_sent_again(
-    side: Side, changes: tuple[str, ...]
-) -> None:
-    """It may be a reset between the last commit of a member and the next look."""
-    side.send(10)
-    worker = Worker(side, side.group()).work(5)
-    running = side.relay(side.group())
-    for change in changes:
-        if change == "commit at the end":
-            worker.work(5)
-        elif change == "leave":
-            side.leave()
-        elif change == "commit":
-            side.commit(side.group(), 10)
-        else:
-            Worker(side, side.group()).join()
-    running.look()
-    assert side.verdict(5, 9) is Verdict.RETURN
-
-
-@pytest.mark.guarantee(5)
 def test_a_topic_made_anew_holds_and_the_next_relay_begins_where_its_groups_are(side: Side) -> None:
     side.send(10)
     Worker(side, side.group()).work(5)

@@ -15,24 +15,13 @@ from cloud.stream.records import read_records
 from cloud.table import lookup
 from cloud.table.commits import Commit
 from cloud.table.freshness import Horizon
-from cloud.table.lookup import Search, count_rows
+from cloud.table.lookup import count_rows
 from cloud.table.rows import decode
 from contract.event import Event
-from tests.cloud import big_topic
 from tests.cloud.gateway import Gateway
 from tests.cloud.tables import ACCEPTED, ALL_LATE, COMMIT, DAY, DEVICE, counters, late, sink_of, table_of, topic
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.mark.heavy
-def test_what_the_table_has_is_left_out(spark: SparkSession, tmp_path: Path, gateway: Gateway) -> None:
-    table = table_of(spark, tmp_path, gateway.records(counters(1, 2), ACCEPTED))
-    survivors = late(spark, gateway.records(counters(2, 3), ACCEPTED + 5 * DAY))
-    counts = count_rows(survivors, ALL_LATE)
-    found = lookup.find(survivors, table.rows(), counts.search)
-    assert (counts.rows, counts.late, counts.bad, counts.search, found.count) == (2, 2, 0, Search(2), 1)
-    assert [row["id"] for row in decode(lookup.without_found(survivors, found)).collect()] == ["3"]
 
 
 @pytest.mark.heavy
@@ -91,9 +80,9 @@ def test_a_look_up_of_an_id_without_a_time_reads_no_row_group_that_lacks_it(
 ) -> None:
     table, gateway = DeltaTable(spark, str(tmp_path / "events"), TABLE), Gateway()
     for batch in range(2):  # more fingerprints than a dictionary holds
-        many = big_topic.rows(big_topic.events(spark, 100_000)).withColumn(
-            "fingerprint", F.expr(f"unhex(md5('{batch}-' || monotonically_increasing_id()))")
-        )
+        fingerprint = F.expr(f"unhex(md5('{batch}-' || id))").alias("fingerprint")
+        moments = F.current_timestamp().alias("received"), F.to_date(F.lit("2026-01-01")).alias("day")
+        many = spark.range(100_000).select(fingerprint, *moments)
         table.append(many.coalesce(1), replace(COMMIT, batch=batch))
     records = gateway.records(counters(1), ACCEPTED)
     if is_there:

@@ -32,19 +32,6 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.heavy
-def test_the_quarantine_takes_each_record_once(spark: SparkSession, tmp_path: Path) -> None:
-    bad = [replace(record, headers=[]) for record in Gateway().records(counters(1, 2, 3))]
-    table = DeltaTable(spark, str(tmp_path / "quarantine"), QUARANTINE)
-    records = late(spark, bad)
-    assert quarantine.put(table, records.filter("kafka_offset < 2"), replace(COMMIT, ends={0: 2})) == 2
-    assert quarantine.put(table, records.filter("kafka_offset < 2"), replace(COMMIT, ends={0: 2})) == 0
-    later = replace(COMMIT, claim=2, checkpoint="another", ends={0: 3})
-    assert quarantine.put(table, records, later) == 1
-    rows = table.rows().orderBy("kafka_offset").collect()
-    assert [(row["kafka_offset"], row["reason"]) for row in rows] == [(0, "headers"), (1, "headers"), (2, "headers")]
-
-
-@pytest.mark.heavy
 def test_a_killed_batch_that_comes_again_with_other_records_at_its_places_drops_none_without_a_word(
     spark: SparkSession, tmp_path: Path
 ) -> None:

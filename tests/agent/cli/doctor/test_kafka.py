@@ -12,15 +12,11 @@ from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__ lacks some of them
-    AclBinding,
     AclOperation,
-    AclPermissionType,
     AdminClient,
     NewTopic,
-    ResourcePatternType,
-    ResourceType,
 )
 
 from agent.cli.doctor import receipts, rights
@@ -34,7 +30,7 @@ from agent.cli.doctor.kafka import (
     check_stopped,
     check_topic,
 )
-from agent.cli.doctor.rights import EVERYTHING, check_excess, check_transactional_ids
+from agent.cli.doctor.rights import EVERYTHING, check_excess
 from agent.config.settings import KafkaSettings, ReceiptSettings
 from agent.forward.kafka.client import MOVING_CODES
 from agent.forward.kafka.topic import create_command
@@ -43,8 +39,7 @@ from agent.status import GatewayStatus
 from agent.store.counts import EventCounts
 from contract import topics
 from contract.receipt import Receipt
-from simulators.services import ports
-from simulators.services.kafka.broker import Broker, Listener
+from simulators.services.kafka.broker import Broker
 from tests.agent.cli.running import Completed, here
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.store.stores import HandClock, make_store
@@ -272,75 +267,6 @@ def test_what_kafka_refuses_for_its_size_comes_with_the_setting_that_takes_it() 
     assert (finding.condition, "3 events refused" in finding.text) == (Condition.WRONG, True)
     assert "--entity-name t --add-config max.message.bytes=4000000" in finding.hint
     assert "message.max.bytes in kafka.properties" in finding.hint
-
-
-USER, PASSWORD = "gateway-1", "correct-horse"
-SECONDS_MAX = 60
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, int]]:
-    """Yield a broker with a login beside its plain listener, whose users are super users; and the login's port."""
-    (port,) = ports.free(1)
-    properties = {
-        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
-        "listener.name.second.scram-sha-512.sasl.jaas.config": (
-            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-        ),
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
-    }
-    login = Listener("SASL_PLAINTEXT", port, port, properties)
-    with Broker(tmp_path_factory.mktemp("secured"), login, scram={USER: PASSWORD}) as broker:
-        broker.create_topics("t")
-        yield broker, port
-
-
-def grant(broker: Broker, *rights: tuple[ResourceType, str, AclOperation]) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
-    bindings = [AclBinding(kind, name, literal, f"User:{USER}", "*", what, allow) for kind, name, what in rights]
-    for future in admin.create_acls(bindings).values():
-        future.result(SECONDS_MAX)
-
-
-@pytest.mark.heavy
-def test_the_rights_on_the_id_and_the_group_of_each_lane_are_checked_and_no_transaction_ends(
-    secured: tuple[Broker, int],
-) -> None:
-    broker, port = secured
-    grant(
-        broker,
-        (ResourceType.TOPIC, "t", AclOperation.DESCRIBE),
-        (ResourceType.TRANSACTIONAL_ID, "gw1", AclOperation.WRITE),
-        (ResourceType.GROUP, "oncegate-outbox-gw1", AclOperation.READ),
-        (ResourceType.TRANSACTIONAL_ID, "gw1/alarms", AclOperation.WRITE),
-    )
-    login = {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "SCRAM-SHA-512",
-        "sasl.username": USER,
-        "sasl.password": PASSWORD,
-    }
-    connection = KafkaConnection.open(KafkaSettings(f"127.0.0.1:{port}", "t", "exactly-once", login))
-    running = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "gw1/alarms"})
-    running.init_transactions(SECONDS_MAX)
-    running.begin_transaction()
-    running.produce("t", b"x")
-
-    def findings() -> list[Finding]:
-        return list(check_transactional_ids(connection, "gw1", ["alarms", "doors"], agent_runs=False))
-
-    # A broker loads its groups when the first one is asked for.
-    wait_until(lambda: findings()[0].condition is Condition.FINE, "the groups are served")
-    own, alarms, doors = findings()
-    assert own.text == "the agent may use transactional id gw1 and its group"
-    assert (alarms.condition, alarms.text) == (
-        Condition.WRONG,
-        "group oncegate-outbox-gw1/alarms: the agent lacks READ",
-    )
-    assert (doors.condition, doors.text) == (Condition.WRONG, "transactional id gw1/doors: the agent lacks WRITE")
-    running.commit_transaction(SECONDS_MAX)  # raises where another producer has taken the id
 
 
 @pytest.mark.parametrize("code", sorted(MOVING_CODES))
