@@ -98,7 +98,7 @@ def test_the_events_of_one_device_are_erased_and_nothing_else_changes(cloud: Clo
 
 
 @on_both
-def test_after_rows_were_deleted_the_job_goes_on_and_the_audit_names_them(
+def test_after_rows_were_deleted_the_job_goes_on_the_audit_names_them_and_the_topic_fills_them(
     cloud: CloudSide, spark: SparkSession, gateway: Gateway
 ) -> None:
     cloud.send(gateway.records([*readings(10, ERASED), *readings(10, KEPT)]))
@@ -113,12 +113,21 @@ def test_after_rows_were_deleted_the_job_goes_on_and_the_audit_names_them(
         stopped = cloud.start()
         assert cloud.wait_for_end(stopped) == 1
         assert "DELETE" in stopped.log()
-        cloud.checkpoint = "checkpoint-2"
+        cloud.checkpoint = "another"
     run_until(cloud, 25)
     assert devices(cloud) == [KEPT] * 15
     audit = cloud.audit()
     assert cloud.wait_for_end(audit) == 1, audit.log()
     assert "Not whole: 10 labels missing, 10 records unwritten." in audit.log()
+
+    again = command("Backfill from the topic")
+    assert again.read_again
+    assert Path(again.checkpoint).name != cloud.checkpoint
+    cloud.checkpoint = Path(again.checkpoint).name
+    cloud.start("--read-again")
+    cloud.wait_for_rows(25)
+    assert cloud.stop() == 0
+    assert devices(cloud) == [ERASED] * 10 + [KEPT] * 15
 
 
 @on_both
@@ -158,23 +167,6 @@ def test_the_topic_is_reprocessed_into_a_second_table_that_succeeds_the_first(
     assert second.stop() == 0
     assert second.ids() == [str(number) for number in range(35)]
     assert sum(row["device_name"] == "Boiler" for row in second.rows()) == 20, "what the topic had, was written anew"
-
-
-@on_both
-def test_rows_that_were_deleted_by_mistake_are_filled_from_the_topic(cloud: CloudSide, spark: SparkSession) -> None:
-    cloud.send(Gateway().records([*readings(10, ERASED), *readings(10, KEPT)]))
-    run_until(cloud, 20)
-    execute(statements("Erase the events of a device", language(cloud))[1], spark, cloud)
-    assert devices(cloud) == [KEPT] * 10
-
-    again = command("Backfill from the topic")
-    assert again.read_again
-    assert Path(again.checkpoint).name != cloud.checkpoint
-    cloud.checkpoint = Path(again.checkpoint).name
-    cloud.start("--read-again")
-    cloud.wait_for_rows(20)
-    assert cloud.stop() == 0
-    assert devices(cloud) == [ERASED] * 10 + [KEPT] * 10
 
 
 def test_what_the_topic_has_no_longer_is_filled_from_the_gateways(cloud: CloudSide, tmp_path: Path) -> None:

@@ -145,8 +145,12 @@ def test_nothing_in_the_services_folder_stops_an_upgrade_or_removal_or_leads_its
     assert [path.name for path in (system / "var/lib").iterdir()] == []
 
 
-@pytest.mark.parametrize("state", ["active", "activating", "inactive"])
-def test_an_upgrade_starts_an_agent_that_ran_before_whatever_is_found_wrong(system: Path, state: str) -> None:
+@pytest.mark.parametrize(
+    ("state", "end"),
+    [("active", "configure"), ("activating", "configure"), ("inactive", "configure"), ("active", "abort-upgrade")],
+)
+def test_an_upgrade_starts_an_agent_that_ran_before_whatever_is_found_wrong(system: Path, state: str, end: str) -> None:
+    """Also one that dpkg gives up, as with a package that is cut off."""
     (system / "run/systemd/system").mkdir(parents=True)
     for program, line in (
         ("systemctl", f'[ "$1" != show ] || echo {state}'),
@@ -157,7 +161,7 @@ def test_an_upgrade_starts_an_agent_that_ran_before_whatever_is_found_wrong(syst
     with (system / "etc/oncegate/oncegate.toml").open("a") as file:
         file.write("topci = 'x'\n")
     run(system, "prerm", "upgrade")
-    said = run(system, "postinst", "configure")
+    said = run(system, "postinst", end)
     started = "restart oncegate.service" in (system / "invoked").read_text()
     assert (started, "did you mean topic?" in said) == (state != "inactive", True)
     assert not list((system / "run").glob("oncegate*"))
