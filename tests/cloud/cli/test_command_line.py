@@ -50,6 +50,8 @@ def test_the_installed_program_tells_its_version_and_lists_its_commands() -> Non
     for name in COMMANDS:
         assert f"\n  {name} " in shown
     assert "examples:" in shown
+    done = call(*JOB, "--chekpoint", "c")
+    assert (done.returncode, done.stdout, "did you mean --checkpoint?" in done.stderr) == (2, "", True)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -58,6 +60,11 @@ def test_each_command_has_a_help_with_an_example_and_the_exit_status(name: str) 
     assert f"\n  oncegate-cloud {name} --" in shown.replace("\n    oncegate", "\n  oncegate")
     assert "exit status:" in shown.lower()
     assert ("--master URL" in shown) == (COMMANDS[name].engine is not commands.Engine.NEVER)
+
+
+KAFKA = ("--bootstrap-servers", "k:9092")
+TABLE = (*KAFKA, "--table", "t")
+TRACED, NAMED = ("trace", *TABLE), "1876d2e5f34f91105e52555b000b5edc"
 
 
 @pytest.mark.parametrize(
@@ -82,22 +89,6 @@ def test_each_command_has_a_help_with_an_example_and_the_exit_status(name: str) 
         ((*ICEBERG, "--table", "a.t", "--quarantine", "a.b.c"), "--quarantine: 'a.b.c' is not a name in a namespace"),
         (("maintenance", "--table", "t", "--retain", "6d"), "--retain"),
         (("maintenance", "--table", "t", "--retain", "soon"), "--retain"),
-    ],
-)
-def test_wrong_usage_is_refused_before_spark_starts(words: tuple[str, ...], told: str) -> None:
-    done = call(*words)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert told in done.stderr
-
-
-KAFKA = ("--bootstrap-servers", "k:9092")
-TABLE = (*KAFKA, "--table", "t")
-TRACED, NAMED = ("trace", *TABLE), "1876d2e5f34f91105e52555b000b5edc"
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
         *(
             ((*JOB, *wrong), wrong[0])
             for wrong in (
