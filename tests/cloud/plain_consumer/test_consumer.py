@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import time
 from datetime import UTC, datetime
 from itertools import groupby
@@ -16,7 +15,7 @@ from urllib.request import urlopen
 
 import psycopg
 import pytest
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Message, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
 
@@ -24,13 +23,12 @@ from agent.forward.receipts.rules import PartitionView, Rules, Verdict, View, de
 from agent.store.port import Batch, Offsets
 from cloud import audit, consumer, maintenance
 from cloud.auditing.settings import parse as audit_settings
-from cloud.errors import KafkaError, StopError
+from cloud.errors import StopError
 from cloud.plain_consumer.devices import DeviceFile
 from cloud.plain_consumer.metrics import ConsumerMetrics
 from cloud.plain_consumer.records import Appended, judge
 from cloud.plain_consumer.table import ConsumerTable, Place
 from cloud.postgres.sink import PostgresSink
-from cloud.runtime.unbounded_calls import within
 from cloud.stream import receipts
 from cloud.stream.group_kafka import headers_of
 from cloud.stream.topic_log import LogEnd, TopicClient
@@ -39,7 +37,6 @@ from cloud.table.layout import STAGED, Reason
 from contract import receipt
 from contract.event import Event
 from simulators.services import ports
-from simulators.services.kafka.cut_log import cut_log
 from tests.cloud.gateway import Gateway, readings, with_header, without_header
 from tests.cloud.plain_consumer.consuming import WAIT_SECONDS_MAX, ConsumerSide
 from tests.support.waiting import wait_until
@@ -94,20 +91,6 @@ def test_a_member_that_is_put_out_of_the_group_while_it_writes_doubles_nothing(s
     assert (slow.terminate(), other.terminate()) == (0, 0)
 
 
-def test_a_commit_that_nobody_answers_fails_in_its_time() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        quiet = {
-            "group.id": "g",
-            "log_level": 0,
-            "reconnect.backoff.ms": 3_600_000,
-            "reconnect.backoff.max.ms": 3_600_000,
-        }
-        reader = Consumer({"bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]}", **quiet})
-        place = TopicPartition("t", 0, 5)
-        with pytest.raises(KafkaError, match=r"the commit: no answer within 0\.5 s"):
-            within(0.5, lambda: reader.commit(offsets=[place], asynchronous=False), "the commit")
-
-
 @pytest.mark.heavy
 def test_a_place_that_an_operator_has_set_back_is_read_again(side: ConsumerSide, gateway: Gateway) -> None:
     """One poll has records of both partitions; its transaction is rolled back, and all of them are read again."""
@@ -122,30 +105,24 @@ def test_a_place_that_an_operator_has_set_back_is_read_again(side: ConsumerSide,
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("how", ["retention", "truncation"])
-def test_records_that_the_log_has_lost_stop_it_until_the_place_is_deleted(side: ConsumerSide, how: str) -> None:
+def test_records_that_retention_has_deleted_stop_it_until_the_place_is_deleted(side: ConsumerSide) -> None:
     gateway = Gateway()
-    for start in (0, 10):  # Kafka keeps each batch whole
-        side.send(gateway.records(readings(10, start=start)))
+    side.send(gateway.records(readings(20)))
     side.start()
     side.wait_for_receipts({0: 20, 1: 0})
     side.members[-1].kill()
-    if how == "retention":
-        side.send(gateway.records(readings(10, start=20)))
-        place = TopicPartition(side.name, 0, 25)
-        admin = AdminClient({"bootstrap.servers": side.bootstrap_servers})  # kept until the answer has arrived
-        admin.delete_records([place])[place].result(30)
-    else:
-        cut_log(side.broker, side.name, 0, 10)
-        side.send(gateway.records(readings(15, start=20)))
+    side.send(gateway.records(readings(10, start=20)))
+    place = TopicPartition(side.name, 0, 25)
+    admin = AdminClient({"bootstrap.servers": side.bootstrap_servers})  # kept until the answer has arrived
+    admin.delete_records([place])[place].result(30)
 
     assert side.start().wait(WAIT_SECONDS_MAX) == 1
-    assert {"retention": "has deleted offsets 20 to 24", "truncation": "was truncated below"}[how] in side.log()
+    assert "has deleted offsets 20 to 24" in side.log()
     side.select("DELETE FROM {}_places WHERE partition = 0")
     side.start()
-    side.wait_for_receipts({0: {"retention": 30, "truncation": 25}[how], 1: 0})
-    firsts = {"retention": (25, [*range(20), *range(25, 30)]), "truncation": (0, [*range(20), *range(20, 35)])}
-    assert (side.select("SELECT first FROM {}_places WHERE partition = 0")[0][0], side.ids()) == firsts[how]
+    side.wait_for_receipts({0: 30, 1: 0})
+    assert side.select("SELECT first FROM {}_places WHERE partition = 0") == [(25,)]
+    assert side.ids() == [*range(20), *range(25, 30)]
 
 
 def test_a_record_with_a_header_whose_name_is_no_utf_8_is_malformed() -> None:

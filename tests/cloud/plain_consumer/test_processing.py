@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -240,12 +239,12 @@ def test_an_error_of_the_users_code_is_one_line_with_its_place(tables: Tables) -
 
 
 class KilledError(JobError):
-    """Ends a job at a step, as a kill does for all that comes after it."""
+    """Ends the consumer at a step, as a kill does for all that comes after it."""
 
 
 @dataclass(slots=True)
 class EffectsSide:
-    """A topic, its table, and what writes it, in the test's own process."""
+    """A topic, its table, and the consumer that writes it, in the test's own process."""
 
     side: ConsumerSide
     consume: Callable[[Callable[[], bool]], None]
@@ -278,28 +277,10 @@ class EffectsSide:
         too_many = {number: count for number, count in made.items() if count > 1 or number % 10 == 9}
         return wrong + [f"{number} has {count} effects" for number, count in too_many.items()]
 
-    def check(self, kills: Iterable[Callable[[], Any]]) -> None:
-        """Run once for each of the kills."""
-        for kill in kills:
-            with kill(), pytest.raises(KilledError):
-                self.run()
-            assert self.wrong() == []
-
-
-@contextmanager
-def plant(folder: Path, module: str) -> Iterator[None]:
-    """Have the functions of a job in its folder."""
-    (folder / "plant.py").write_text(module)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr(sys, "path", list(sys.path))
-        yield
-    sys.modules.pop("plant", None)
-
 
 @contextmanager
 def killed(kind: type, name: str, *, call: int = 1, after: bool = False) -> Iterator[None]:
-    """Kill the job at the given call of a method, before or after it does its work."""
+    """Kill the consumer at the given call of a method, before or after it does its work."""
     method, calls = getattr(kind, name), iter(range(1, 1000))
 
     def work(*arguments: Any, **named: Any) -> Any:
@@ -317,7 +298,7 @@ def killed(kind: type, name: str, *, call: int = 1, after: bool = False) -> Iter
 
 
 @pytest.fixture
-def effects(side: ConsumerSide) -> Iterator[EffectsSide]:
+def effects(side: ConsumerSide, monkeypatch: pytest.MonkeyPatch) -> Iterator[EffectsSide]:
     def consume(is_done: Callable[[], bool]) -> None:
         quick, metrics = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}, ConsumerMetrics(None)
         subscription = Subscription(side.bootstrap_servers, side.name, side.name, None, None, quick)
@@ -328,8 +309,11 @@ def effects(side: ConsumerSide) -> Iterator[EffectsSide]:
             transform = DictTransform(hooks.find("plant:transform"))
             Reader(subscription, table, DeviceFile(None), metrics, None, transform, due).run(stop)
 
-    with plant(side.folder, MODULE):
-        yield EffectsSide(side, consume)
+    (side.folder / "plant.py").write_text(MODULE)
+    monkeypatch.chdir(side.folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield EffectsSide(side, consume)
+    sys.modules.pop("plant", None)
 
 
 KILLS: list[Callable[[], Any]] = [
@@ -346,7 +330,10 @@ KILLS: list[Callable[[], Any]] = [
 @pytest.mark.kafka
 @pytest.mark.heavy
 def test_each_new_row_has_its_effect_once_wherever_the_consumer_is_killed(effects: EffectsSide) -> None:
-    effects.check(KILLS)
+    for kill in KILLS:
+        with kill(), pytest.raises(KilledError):
+            effects.run()
+        assert effects.wrong() == []
     effects.run()
     assert effects.wrong() == []
     assert effects.side.select("SELECT count(*) FROM {}_new") == [(0,)]

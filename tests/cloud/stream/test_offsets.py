@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from pyspark.sql import DataFrame
 
 from cloud.committed import Committed
 from cloud.errors import FlushError, KafkaError, SinkError, StopError
@@ -15,10 +17,12 @@ from cloud.runtime.disk import FlushedFolders
 from cloud.settings import parse as parse_settings
 from cloud.settings import seconds
 from cloud.stream import offsets
-from cloud.stream.batch import check_clock, next_commit
+from cloud.stream.batch import BatchWriter, check_clock, next_commit
 from cloud.stream.checkpoint import PlannedBatch
 from cloud.stream.offsets import Overlap, compare
+from cloud.stream.progress import Observer
 from cloud.stream.receipts import RETRY_SECONDS, Receipts
+from cloud.stream.topic_log import TopicLog
 from cloud.table.commits import Commit, parse, to_json
 from contract.receipt import Receipt
 from contract.receipt import parse as parse_receipt
@@ -144,6 +148,19 @@ def test_a_batch_time_at_the_watermark_stops() -> None:
     check_clock(replace(PLANNED, watermark_ms=4999))
     with pytest.raises(StopError, match="clock has gone back"):
         check_clock(replace(PLANNED, watermark_ms=5000))
+
+
+@pytest.mark.guarantee(5)
+def test_of_a_topic_whose_settings_are_wrong_by_now_no_batch_is_written() -> None:
+    """At the job's start the topic may have been empty."""
+
+    def refuse() -> None:
+        raise StopError("LogAppendTime")
+
+    checkpoint, log = SimpleNamespace(planned=lambda _: PLANNED), SimpleNamespace(check_settings=refuse)
+    parts: Any = checkpoint, None, None, LAST, 60
+    with pytest.raises(StopError, match="LogAppendTime"):
+        BatchWriter(*parts, log=cast("TopicLog", log), observer=Observer())(cast("DataFrame", None), 7)
 
 
 @pytest.mark.parametrize(
