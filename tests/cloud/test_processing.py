@@ -281,27 +281,22 @@ def effects(rows, key):
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "line", "told"),
-    [
+def test_an_error_of_the_users_code_is_one_line_with_its_place(spark: SparkSession, plant: Path) -> None:
+    (plant / "plant.py").write_text(FAILING)
+    side = SinkSide(spark, plant, None, "unused")
+    for name, line, told in (
         ("at_once", 4, "ValueError: no table"),
         ("unknown", 6, "AnalysisException: [UNRESOLVED_COLUMN"),
         ("on_an_executor", 9, "AttributeError: 'str' object has no attribute 'missing'"),
         ("in_spark", 13, "[CAST_INVALID_INPUT]"),
-    ],
-)
-def test_an_error_of_the_users_code_is_one_line_with_its_place(
-    spark: SparkSession, plant: Path, name: str, line: int, told: str
-) -> None:
-    (plant / "plant.py").write_text(FAILING)
-    side = SinkSide(spark, plant, None, "unused")
-    with pytest.raises(HookError) as failed:
-        side.write(temperatures(1), hooks.find(f"plant:{name}").load())
-    said = str(failed.value)
-    assert said.startswith(f"plant:transform: {plant}/plant.py:{line}: ")
-    assert told in said
-    assert "\n" not in said
-    assert len(said) < 1_000
+    ):
+        with pytest.raises(HookError) as failed:
+            side.write(temperatures(1), hooks.find(f"plant:{name}").load())
+        said = str(failed.value)
+        assert said.startswith(f"plant:transform: {plant}/plant.py:{line}: ")
+        assert told in said
+        assert "\n" not in said
+        assert len(said) < 1_000
 
 
 def test_an_error_of_the_users_effects_is_one_line_with_its_place(

@@ -74,20 +74,18 @@ def test_ranges_and_holes_are_the_labels_and_the_others(
     assert {number for first, last in holes for number in range(first, last + 1)} == wanted
 
 
-@pytest.mark.parametrize(
-    ("ranges", "endings", "state"),
-    [
+def test_an_epoch_is_open_complete_or_forked(spark: SparkSession) -> None:
+    cases: list[tuple[list[tuple[str, int, int]], list[tuple[int, int]], str]] = [
         ([("accepted", 1, 9)], [], "open"),
         ([("accepted", 1, 9)], [(9, 1)], "complete"),
         ([("accepted", 1, 9), ("missing", 10, 11)], [(11, 1)], "open"),
         ([("accepted", 1, 9)], [(7, 1)], "forked"),
         ([("accepted", 1, 9)], [(9, 2)], "forked"),
-    ],
-)
-def test_an_epoch_is_open_complete_or_forked(
-    spark: SparkSession, ranges: list[tuple[str, int, int]], endings: list[tuple[int, int]], state: str
-) -> None:
-    assert account.states(parts(spark, *ranges), ended(spark, *endings)).collect()[0]["state"] == state
+    ]
+    ranges = [(G, str(epoch), *one, NOON) for epoch, (given_, _, _) in enumerate(cases) for one in given_]
+    endings = [(G, str(epoch), *one, NOON) for epoch, (_, given_, _) in enumerate(cases) for one in given_]
+    found = account.states(spark.createDataFrame(ranges, RANGE), spark.createDataFrame(endings, ENDED)).collect()
+    assert {int(row["epoch"]): row["state"] for row in found} == {n: state for n, (*_, state) in enumerate(cases)}
 
 
 def test_two_lanes_of_a_gateway_are_no_fork_and_each_ends_where_its_own_successor_states(spark: SparkSession) -> None:

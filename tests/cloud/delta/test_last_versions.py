@@ -137,40 +137,28 @@ def test_a_torn_version_is_found_and_without_it_the_table_is_that_of_the_commit_
     assert DeltaTable(spark, str(folder), TABLE).rows().count() == 20
 
 
-@pytest.mark.heavy
-def test_without_a_torn_version_and_its_checkpoint_the_table_is_that_of_the_commit_before(
-    spark: SparkSession, folder: Path, tmp_path: Path
-) -> None:
-    jvm.delta_log(spark, str(folder)).checkpoint()
-    folder = Path(shutil.copytree(folder, tmp_path / "as another process finds it"))
-    file_of(folder).write_bytes(half(file_of(folder).read_bytes()))
-    with pytest.raises(StopError, match=rf"{2:020}\.checkpoint\* and _last_checkpoint beside it"):
-        DeltaTable(spark, str(folder), TABLE)
-    log = folder / "_delta_log"
-    for file in (*log.glob(f"*{2:020}.*"), log / "_last_checkpoint"):
-        file.unlink()
-    assert last_offset(spark, folder) == 20
-    assert DeltaTable(spark, str(folder), TABLE).rows().count() == 20
-
-
 @pytest.mark.guarantee(5)
-@pytest.mark.parametrize("tear", [half, zeros, without_a_sector])
 @pytest.mark.heavy
-def test_a_torn_checkpoint_of_the_log_is_found_and_without_it_the_table_is_whole(
-    spark: SparkSession, folder: Path, tmp_path: Path, tear: Tear
+@pytest.mark.parametrize(
+    ("of", "tear"), [(file_of, half), *((checkpoint_of, tear) for tear in (half, zeros, without_a_sector))]
+)
+def test_what_is_torn_beside_a_checkpoint_of_the_log_is_found_and_without_it_the_table_is_whole(
+    spark: SparkSession, folder: Path, tmp_path: Path, of: Callable[[Path], Path], tear: Tear
 ) -> None:
+    is_of_log = of is checkpoint_of
     jvm.delta_log(spark, str(folder)).checkpoint()
     folder = Path(shutil.copytree(folder, tmp_path / "as another process finds it"))
     DeltaTable(spark, str(folder), TABLE)  # whole
-    checkpoint_of(folder).write_bytes(tear(checkpoint_of(folder).read_bytes()))
+    of(folder).write_bytes(tear(of(folder).read_bytes()))
     folder = Path(shutil.copytree(folder, tmp_path / "as the next process finds it"))
-    with pytest.raises(StopError, match=rf"is not whole: .* remove {2:020}\.checkpoint\* and _last_checkpoint in"):
+    told = rf"is not whole: .*{2:020}\.checkpoint\* and _last_checkpoint {'in' if is_of_log else 'beside it'}"
+    with pytest.raises(StopError, match=told):
         DeltaTable(spark, str(folder), TABLE)
     log = folder / "_delta_log"
-    for file in (*log.glob(f"{2:020}.checkpoint*"), log / "_last_checkpoint"):
+    for file in (*log.glob(f"{2:020}.checkpoint*" if is_of_log else f"*{2:020}.*"), log / "_last_checkpoint"):
         file.unlink()
-    assert last_offset(spark, folder) == 40
-    assert DeltaTable(spark, str(folder), TABLE).rows().count() == 40
+    assert last_offset(spark, folder) == (40 if is_of_log else 20)
+    assert DeltaTable(spark, str(folder), TABLE).rows().count() == (40 if is_of_log else 20)
 
 
 @pytest.mark.parametrize(

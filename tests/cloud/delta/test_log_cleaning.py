@@ -54,12 +54,12 @@ def test_the_log_forgets_all_but_the_last_hour_and_never_the_last_commit(spark: 
         if file.name[0].isdigit():
             moment = file.stat().st_mtime - (9 - int(file.name[:20])) * 14 * 60
             os.utime(file, (moment, moment))
+    table = DeltaTable(spark, str(folder), TABLE)  # which the job has open
     clean_log(spark, str(folder))
     kept = versions(folder)
     assert 0 < kept[0] <= 5  # version 5 is 56 minutes old; Delta removes what is before an expired checkpoint
     assert kept == list(range(kept[0], 10))
-    table = DeltaTable(spark, str(folder), TABLE)
-    assert table.last_commit() == replace(COMMIT, batch=7)
+    assert DeltaTable(spark, str(folder), TABLE).last_commit() == replace(COMMIT, batch=7)
     assert table.append(spark.createDataFrame([], TABLE.schema), replace(COMMIT, batch=8)) == 0
 
 

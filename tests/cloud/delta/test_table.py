@@ -21,7 +21,6 @@ from cloud import maintenance
 from cloud.delta.sink import QUARANTINE, TABLE, open_tables
 from cloud.delta.table import DeltaTable, Layout, excludes_writers
 from cloud.errors import StopError
-from cloud.runtime import jvm
 from cloud.settings import parse
 from cloud.table import rows
 from cloud.table.devices import Devices
@@ -191,17 +190,6 @@ def test_a_column_of_another_type_stops_the_job(spark: SparkSession, tmp_path: P
         DeltaTable(spark, str(tmp_path / "events"), TABLE)
 
 
-@pytest.mark.heavy
-@pytest.mark.guarantee(5)
-def test_the_removal_of_expired_entries_while_the_job_runs_stops_nothing(opened: Opened) -> None:
-    append_as_another(opened.spark, opened.folder)
-    jvm.delta_log(opened.spark, str(opened.folder)).checkpoint()
-    for version in (0, 1):
-        (opened.folder / "_delta_log" / f"{version:020}.json").unlink()
-    opened.append(batch=1)
-    assert opened.table.last_commit() == replace(COMMIT, batch=1)
-
-
 def bloom_filter_bytes(spark: SparkSession, file: Path) -> list[int]:
     """Return the sizes of a Parquet file's Bloom filters over the fingerprints, one per row group; 0 for none."""
     java: Any = spark._jvm
@@ -215,11 +203,15 @@ def bloom_filter_bytes(spark: SparkSession, file: Path) -> list[int]:
     return [found.getBitsetSize() if found is not None else 0 for found in filters]
 
 
-def test_files_have_a_bloom_filter_over_the_fingerprints_as_large_as_they_need(
+def test_the_files_of_a_batch_are_its_new_rows_with_a_bloom_filter_over_the_fingerprints_as_large_as_they_need(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    table_of(spark, tmp_path, Gateway().records(counters(*range(2_000))))
-    sizes = [size for file in (tmp_path / "events").rglob("*.parquet") for size in bloom_filter_bytes(spark, file)]
+    folder = tmp_path / "plant [1]{a}"  # which looks like a pattern
+    table = table_of(spark, folder, Gateway().records(counters(*range(2_000))))
+    new = table.new_rows()
+    assert new is not None
+    assert new[1].select("id").distinct().count() == 2_000
+    sizes = [size for file in (folder / "events").rglob("*.parquet") for size in bloom_filter_bytes(spark, file)]
     assert sizes
     assert all(256 <= size <= 8_192 for size in sizes), (
         "about ten bits for each fingerprint, not the 1 MiB of a full group"
@@ -243,15 +235,6 @@ def test_maintenance_compacts_and_the_last_commit_is_found_behind_its_own(spark:
     assert not unreferenced.exists()
     assert DeltaTable(spark, str(tmp_path / "events"), TABLE).last_commit() == replace(COMMIT, batch=1)
     assert sorted(row["id"] for row in table.rows().collect()) == ["1", "2", "3", "4"]
-
-
-def test_the_new_rows_of_a_table_whose_path_looks_like_a_pattern_are_its_own(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    table = table_of(spark, tmp_path / "plant [1]{a}", Gateway().records(counters(1, 2)))
-    new = table.new_rows()
-    assert new is not None
-    assert sorted(row["id"] for row in new[1].collect()) == ["1", "2"]
 
 
 @pytest.mark.guarantee(5)

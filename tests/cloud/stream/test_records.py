@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -38,20 +39,21 @@ def good() -> Record:
 
 
 def test_a_record_is_read_from_its_headers(spark: SparkSession) -> None:
-    record = good()
-    frame = read_records(topic(spark, [record]))
-    row = frame.collect()[0]
+    """Also with the first and the last times of all, and without a bound."""
+    record, times = good(), (TIME_MIN, -1, 0, TIME_MAX)
+    others = [Gateway().record(UNBOUND), *Gateway().records(replace(TIMED, time=time) for time in times)]
+    frame = read_records(topic(spark, [record, *others])).orderBy("kafka_offset")
     assert tuple(frame.columns) == COLUMNS
+    moments = "event_time <=> bound AS is_its_time", "unix_millis(bound) AS bound"
+    shown = frame.selectExpr("reason", "fingerprint", "key", "type", "gateway", "sequence", "shared", *moments)
+    row, unbound, *timed = shown.collect()
     assert row["reason"] is None
     assert row["fingerprint"].hex() == dict(record.headers)["ce_id"].decode()
     assert row["key"] == row["fingerprint"]
     assert (row["type"], row["gateway"], row["sequence"], row["shared"]) == ("reading", "gw-1", 1, "time")
-    assert row["event_time"] == row["bound"]
-
-
-def test_an_unknown_bound_is_null_and_no_fault(spark: SparkSession) -> None:
-    row = read_records(topic(spark, [Gateway().record(UNBOUND)])).collect()[0]
-    assert (row["reason"], row["bound"]) == (None, None)
+    assert row["is_its_time"]
+    assert (unbound["reason"], unbound["bound"]) == (None, None)
+    assert [(one["reason"], one["bound"]) for one in timed] == [(None, time) for time in times]
 
 
 def test_equal_ids_accepted_a_retention_apart_have_keys_of_their_own_however_young_they_are(
@@ -102,52 +104,41 @@ def altered(record: Record) -> Record:
     return replace(record, value=record.value.replace(b'"t":20.5', b'"t":99.9'))
 
 
+SIGNED: list[tuple[Record, str | None]] = [
+    (signed(good(), KEYS["gw-1"][0]), None),
+    (signed(good(), KEYS["gw-1"][1]), None),
+    (with_more(signed(good(), bytes(32)), b" 9"), None),
+    (good(), "mac"),
+    (signed(good(), KEYS["gw-2"][0]), "mac"),
+    (signed(good(), bytes(32), "another"), "mac"),
+    (altered(signed(good(), bytes(32))), "mac"),
+    (with_word(signed(good(), bytes(32)), CLOCK, "untrusted"), "mac"),
+    (with_word(signed(good(), bytes(32)), GATEWAY + 7, ""), "mac"),
+    (without_header(good(), "ce_specversion"), "mac"),
+    (without_header(signed(good(), bytes(32)), "ce_specversion"), "headers"),
+    (signed(replace(good(), key=b"x"), bytes(32)), "contradiction"),
+    (signed(Gateway("gw-3").record(TIMED), bytes(32)), "mac"),  # a gateway without a key is nobody
+]
+
+
 @pytest.mark.guarantee(5)
-@pytest.mark.parametrize(
-    ("make", "reason"),
-    [
-        (lambda record: signed(record, KEYS["gw-1"][0]), None),
-        (lambda record: signed(record, KEYS["gw-1"][1]), None),
-        (lambda record: with_more(signed(record, bytes(32)), b" 9"), None),
-        (lambda record: record, "mac"),
-        (lambda record: signed(record, KEYS["gw-2"][0]), "mac"),
-        (lambda record: signed(record, bytes(32), "another"), "mac"),
-        (lambda record: altered(signed(record, bytes(32))), "mac"),
-        (lambda record: with_word(signed(record, bytes(32)), CLOCK, "untrusted"), "mac"),
-        (lambda record: with_word(signed(record, bytes(32)), GATEWAY + 7, ""), "mac"),
-        (lambda record: without_header(record, "ce_specversion"), "mac"),
-        (lambda record: without_header(signed(record, bytes(32)), "ce_specversion"), "headers"),
-        (lambda record: signed(replace(record, key=b"x"), bytes(32)), "contradiction"),
-    ],
-)
-def test_a_record_is_of_the_gateway_whose_key_has_signed_it(
-    spark: SparkSession, tmp_path: Path, make: Callable[[Record], Record], reason: str | None
-) -> None:
-    record = make(good())
-    rows = read_records(topic(spark, [record]), keys=key_frame(spark, KEYS, EVENTS)).collect()
-    assert [row["reason"] for row in rows] == [reason]
+def test_a_record_is_of_the_gateway_whose_key_has_signed_it(spark: SparkSession, tmp_path: Path) -> None:
+    read = read_records(topic(spark, [record for record, _ in SIGNED]), keys=key_frame(spark, KEYS, EVENTS))
+    assert [row["reason"] for row in read.orderBy("kafka_offset").collect()] == [reason for _, reason in SIGNED]
+    of_nobody = read_records(topic(spark, [SIGNED[0][0]]), keys=key_frame(spark, {}, EVENTS))
+    assert of_nobody.collect()[0]["reason"] == "mac"
     file = tmp_path / "gateways.csv"
     file.touch(0o600)
     file.write_text("# keys\n" + "".join(f"{name},{key.hex()}\n" for name, found in KEYS.items() for key in found))
     gateways = Authentication(GatewayFile(file), EVENTS)
     place = Appended(0, 0, now())
-    judged = judge(record.key, record.value, record.headers, place, seen=SEEN, known={}, gateways=gateways)
-    assert dict(zip(STAGED, judged.row, strict=True))["reason"] == reason
+    for record, reason in SIGNED:
+        judged = judge(record.key, record.value, record.headers, place, seen=SEEN, known={}, gateways=gateways)
+        assert dict(zip(STAGED, judged.row, strict=True))["reason"] == reason
 
 
-def test_a_gateway_without_a_key_is_nobody(spark: SparkSession) -> None:
-    record = signed(Gateway("gw-3").record(TIMED), bytes(32))
-    for keys in (KEYS, {}):
-        assert read_records(topic(spark, [record]), keys=key_frame(spark, keys, EVENTS)).collect()[0]["reason"] == "mac"
-
-
-def test_the_first_and_last_times_are_timestamps(spark: SparkSession) -> None:
-    times = (TIME_MIN, -1, 0, TIME_MAX)
-    records = Gateway().records(replace(TIMED, time=time) for time in times)
-    rows = read_records(topic(spark, records)).selectExpr("reason", "unix_millis(bound) as bound").collect()
-    assert [(row["reason"], row["bound"]) for row in rows] == [(None, time) for time in times]
-
-
+REASONS = {"ce_id": "fingerprint", "ce_time": "timestamps"}
+"""Of a header that is missing."""
 BAD: dict[str, tuple[Callable[[], Record], str]] = {
     "no headers": (lambda: replace(good(), headers=[]), "headers"),
     "other specversion": (lambda: with_header(good(), "ce_specversion", b"0.3"), "headers"),
@@ -204,6 +195,7 @@ BAD: dict[str, tuple[Callable[[], Record], str]] = {
     "another time as the bound": (lambda: with_word(good(), BOUND, "0"), "contradiction"),
     "a time without its bound": (lambda: with_word(good(), BOUND, "-"), "contradiction"),
     "another device with a quote": (lambda: replace(good(), key=b'"'), "contradiction"),
+    **{f"no {name}": (partial(without_header, good(), name), REASONS.get(name, "headers")) for name in HEADERS},
 }
 
 
@@ -216,14 +208,6 @@ def with_fingerprint(record: Record, name: bytes) -> Record:
     return with_value(with_header(record, "ce_id", name), dict(record.headers)["ce_id"], name)
 
 
-def test_names_that_json_escapes_and_the_largest_of_everything_are_no_fault(spark: SparkSession) -> None:
-    odd = Gateway('gw-"1"\\').record(replace(TIMED, device=f'"north"\\{CONTROLS}é', type="a\n"))
-    largest = Gateway("g" * 127, sequence=(1 << 53) - 2).record(replace(TIMED, device="😀" * 256, type="😀" * 64))
-    big = Gateway().record(replace(TIMED, data={"t": "\x01" * (1 << 20)}))
-    rows = read_records(topic(spark, [odd, largest, big])).collect()
-    assert [row["reason"] for row in rows] == [None] * 3
-
-
 @pytest.mark.guarantee(5)
 def test_a_bound_that_is_not_the_events_own_saves_no_look_up(spark: SparkSession) -> None:
     """A record sent again with a later bound would be taken for fresh, and be in the table twice."""
@@ -234,18 +218,19 @@ def test_a_bound_that_is_not_the_events_own_saves_no_look_up(spark: SparkSession
 
 @pytest.mark.guarantee(5)
 def test_a_bad_record_has_a_reason_and_never_its_twins_key(spark: SparkSession) -> None:
-    rows = read_records(topic(spark, [good(), *(make() for make, _ in BAD.values())])).collect()
-    assert {name: row["reason"] for name, row in zip(BAD, rows[1:], strict=True)} == {
+    """Names that JSON escapes, and the largest of everything, are no fault."""
+    odd = Gateway('gw-"1"\\').record(replace(TIMED, device=f'"north"\\{CONTROLS}é', type="a\n"))
+    largest = Gateway("g" * 127, sequence=(1 << 53) - 2).record(replace(TIMED, device="😀" * 256, type="😀" * 64))
+    big = Gateway().record(replace(TIMED, data={"t": "\x01" * (1 << 20)}))
+    fine = [odd, largest, big, good()]
+    rows = read_records(topic(spark, [*fine, *(make() for make, _ in BAD.values())])).orderBy("kafka_offset").collect()
+    assert [row["reason"] for row in rows[: len(fine)]] == [None] * len(fine)
+    bad = rows[len(fine) :]
+    assert {name: row["reason"] for name, row in zip(BAD, bad, strict=True)} == {
         name: reason for name, (_, reason) in BAD.items()
     }
     assert len({bytes(row["key"]) for row in rows}) == len(rows)
-    assert all(row["value"] is not None and row["headers"] is not None for row in rows[1:])
-
-
-def test_each_missing_header_is_a_reason(spark: SparkSession) -> None:
-    rows = read_records(topic(spark, [without_header(good(), name) for name in HEADERS])).collect()
-    reasons = {"ce_id": "fingerprint", "ce_time": "timestamps"}
-    assert [row["reason"] for row in rows] == [reasons.get(name, "headers") for name in HEADERS]
+    assert all(row["value"] is not None and row["headers"] is not None for row in bad)
 
 
 def test_a_null_value_is_a_reason(spark: SparkSession) -> None:

@@ -4,6 +4,7 @@ import json
 import time
 from dataclasses import replace
 from datetime import date
+from functools import reduce
 from pathlib import Path
 
 import pytest
@@ -52,10 +53,14 @@ def decoded(spark: SparkSession, records: list[Record], appended: int | None = N
 
 
 def test_a_row_has_all_that_the_event_says(spark: SparkSession) -> None:
+    """Of any size; and the day of its acceptance where its time is no identity."""
     event = Event(
         "kitchen, north", "door", id="a-1", boot=3, time=1_700_000_000_123, data={"open": True}, units={"open": "/"}
     )
-    row = decoded(spark, [Gateway().record(event, received=ACCEPTED)], ACCEPTED)[0].asDict()
+    text = 'x\\"}' * 100_000
+    large = Event(DEVICE, id=1, data={"a": text}, units={"a": text})
+    records = Gateway().records([event, Event(DEVICE, id=1), large], ACCEPTED)
+    row, untimed, long = decoded(spark, records, ACCEPTED)
     said = {name: row[name] for name in ("device", "type", "id", "boot", "data", "units", "via", "raw", "day")}
     assert said == {
         "device": "kitchen, north",
@@ -68,6 +73,8 @@ def test_a_row_has_all_that_the_event_says(spark: SparkSession) -> None:
         "raw": None,
         "day": date(2023, 11, 14),
     }
+    assert (untimed["day"], untimed["event_time"], untimed["data"]) == (date(2023, 11, 14), None, None)
+    assert json.loads(long["data"]) == {"a": text}
 
 
 # Each example is a job of Spark, whatever its rows.
@@ -101,12 +108,6 @@ def test_a_value_that_fails_keeps_its_bytes_and_has_no_data(spark: SparkSession)
         assert row["event_time"] is not None
 
 
-def test_large_text_is_cut_out_whole(spark: SparkSession) -> None:
-    text = 'x\\"}' * 100_000
-    row = decoded(spark, [Gateway().record(Event(DEVICE, id=1, data={"a": text}, units={"a": text}))])[0]
-    assert json.loads(row["data"]) == {"a": text}
-
-
 @pytest.mark.guarantee(5)
 def test_a_value_made_for_the_search_of_its_data_takes_no_quadratic_time(spark: SparkSession) -> None:
     """In a search from each place of the value, one of 1 MB would take minutes, at each start of the job again."""
@@ -124,9 +125,12 @@ def test_days_without_a_place_share_one(spark: SparkSession) -> None:
         946_684_800_000: date(2000, 1, 1),
         4_133_980_800_000: date(1970, 1, 1),
     }
-    for moment, day in moments.items():
-        [row] = decoded(spark, [Gateway().record(Event(DEVICE, id=1, time=moment))], appended=moment)
-        assert row["day"] == day
+    records = [Gateway().record(Event(DEVICE, id=1, time=moment)) for moment in moments]
+    frames = [
+        topic(spark, [record], moment, at) for at, (record, moment) in enumerate(zip(records, moments, strict=True))
+    ]
+    rows = decode(read_records(reduce(DataFrame.union, frames))).orderBy("kafka_offset").collect()
+    assert [row["day"] for row in rows] == [*moments.values()]
 
 
 @pytest.mark.guarantee(5)
@@ -136,11 +140,6 @@ def test_a_time_far_from_its_append_makes_no_partition_of_its_own(spark: SparkSe
     events = [Event(DEVICE, id=1, time=ACCEPTED - age * 86_400_000) for age in ages]
     rows = decoded(spark, Gateway().records(events), appended=ACCEPTED)
     assert [row["day"] != date(1970, 1, 1) for row in rows] == list(ages.values())
-
-
-def test_the_day_is_that_of_acceptance_where_the_time_is_no_identity(spark: SparkSession) -> None:
-    row = decoded(spark, [Gateway().record(Event(DEVICE, id=1), received=ACCEPTED)], ACCEPTED)[0]
-    assert (row["day"], row["event_time"], row["data"]) == (date(2023, 11, 14), None, None)
 
 
 DAY = 86_400_000
