@@ -38,6 +38,7 @@ from tests.support.waiting import log_bytes, wait_for_end, wait_for_work
 
 JOB = Path(__file__).resolve().parents[2] / "cloud" / "job.py"
 AUDIT = JOB.with_name("audit.py")
+MAINTENANCE = JOB.with_name("maintenance.py")
 STANDSTILL_SECONDS_MAX = 180.0
 """Maximum time without a log line while Spark starts on a busy machine."""
 PARTITIONS = 3
@@ -114,6 +115,12 @@ class CloudSide:
         settings = job.qualify(spark, parse(self.words(*options)))
         job.run_on_checkpoint(spark, settings, Checkpoint(spark, settings.checkpoint, self.topic), observer, stop)
 
+    def maintain(self, *options: str) -> Process:
+        """Start the maintenance of the table in a separate process."""
+        folder = self.folder / "maintenance"
+        folder.mkdir(exist_ok=True)
+        return submit(MAINTENANCE, (*self.sink_options(), *options), folder, self.spark_options())
+
     def audit(self, *options: str, output: str = "audit") -> Process:
         """Start an audit in a separate process, without a grace period."""
         places = (*self.sink_options(), "--output", self.place(output), "--grace", "0s")
@@ -121,6 +128,13 @@ class CloudSide:
         audit = submit(AUDIT, (*self.ends(), *places, *options), self.folder / output, self.spark_options())
         self.jobs.append(audit)
         return audit
+
+    def audited(self, status: int, *options: str, output: str = "audit") -> str:
+        """Run an audit that ends with a status, and return its line of labels."""
+        audit = self.audit(*options, output=output)
+        assert self.wait_for_end(audit) == status, audit.log()[-3000:]
+        self.jobs.remove(audit)
+        return audit.log().rpartition("labels: ")[2].partition("\n")[0]
 
     def spark_options(self) -> SparkOptions:
         """Return the options that Spark needs to reach the table."""
@@ -209,6 +223,10 @@ class CloudSide:
             return str(table.metadata().id)
         comment = _select(self.postgres, f"SELECT obj_description('{self.table_name}'::regclass, 'pg_class') AS it")
         return str(comment[0]["it"]).removeprefix("oncegate:")
+
+    def marks(self) -> list[str]:
+        """Return the fingerprints in the table, as hex, sorted."""
+        return sorted(bytes(row["fingerprint"]).hex() for row in self.rows())
 
     def rows(self) -> list[dict[str, Any]]:
         if self.postgres is not None:

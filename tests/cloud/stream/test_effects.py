@@ -18,7 +18,6 @@ from cloud.errors import HookTimeError, SinkError, StopError
 from cloud.job import open_effects
 from cloud.runtime.repeated import RETRY_SECONDS_MAX
 from cloud.stream.progress import Observer
-from cloud.stream.receipts import Receipts
 from cloud.table.commits import Commit
 from cloud.table.sink import NewRows
 
@@ -48,8 +47,9 @@ def effects_of(
     tell: Callable[[Commit], None] = lambda _: None,
 ) -> Callable[[], bool]:
     settings = SimpleNamespace(effects=hooks.Hook("plant:effects", lambda: call), effects_seconds_max=limit)
-    of_job: Any = settings, memory, memory, lambda: None, Observer(), SimpleNamespace(wait=wait)
-    effects = open_effects(*of_job, cast("Receipts", SimpleNamespace(note_failing=tell)))
+    stop, receipts = SimpleNamespace(wait=wait), SimpleNamespace(note_failing=tell)
+    of_job: Any = settings, memory, memory, lambda: None, Observer(), stop, receipts
+    effects = open_effects(*of_job)
     return partial(effects, Commit("t", "", 0, 1, "", "", {}, {}, {}))
 
 
