@@ -81,19 +81,14 @@ def goes_on(decoded: Decoded) -> None:
 
 
 @pytest.mark.guarantee(6)
-@given(st.sampled_from(Media), st.binary(max_size=200))
-def test_any_bytes(media: Media, body: bytes) -> None:
-    survives(body, media)
-
-
-@given(st.sampled_from([Media.CBOR, Media.SENML_CBOR]), cbor_items.map(b"".join))
-def test_bytes_that_look_like_cbor(media: Media, body: bytes) -> None:
-    survives(body, media)
-
-
-@given(st.sampled_from([Media.JSON, Media.SENML_JSON]), st.lists(json_pieces).map("".join))
-def test_text_that_looks_like_json(media: Media, text: str) -> None:
-    survives(text.encode(), media)
+@given(
+    st.tuples(st.sampled_from(Media), st.binary(max_size=200))
+    | st.tuples(st.sampled_from([Media.CBOR, Media.SENML_CBOR]), cbor_items.map(b"".join))
+    | st.tuples(st.sampled_from([Media.JSON, Media.SENML_JSON]), st.lists(json_pieces).map("".join).map(str.encode))
+)
+@settings(max_examples=300)
+def test_any_bytes_and_what_looks_like_cbor_or_json(drawn: tuple[Media, bytes]) -> None:
+    survives(drawn[1], drawn[0])
 
 
 @given(_bodies_of(["device", "type", "id", "boot", "time", "data", "units", "x"]))

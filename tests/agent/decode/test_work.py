@@ -8,7 +8,6 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType
 from typing import Literal
 from unicodedata import combining, normalize
 
@@ -25,6 +24,7 @@ from agent.mappings import catalog
 from benchmarks.bodies import BODY_BYTES, slow_bodies
 from contract.record import ClockTrust
 from contract.values import MARKS_MAX, NFC_SHRINK_MAX, InvalidValue, check_text
+from tests.support.calls import counted_calls
 
 SHORT_BYTES, LONG_BYTES = 1 << 14, BODY_BYTES
 BODIES = {size: slow_bodies(size) for size in (SHORT_BYTES, LONG_BYTES)}
@@ -53,9 +53,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
     dumps = json.dumps
 
     def sort(form: Literal["NFC"], text: str) -> str:
-        calls = work.calls
+        before = calls.count
         work.exchanges += exchanges(text)
-        work.calls = calls
+        calls.count = before
         return text if work.exchanges > EXCHANGES_PER_BYTE * LONG_BYTES else normalize(form, text)
 
     def write(value: object, **how: object) -> str:
@@ -63,17 +63,11 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
         work.written += len(text)
         return text
 
-    def count(_: FrameType, event: str, __: object) -> None:
-        work.calls += event in ("call", "c_call")
-
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, counted_calls() as calls:
         patch.setattr(unicodedata, "normalize", sort)
         patch.setattr(json, "dumps", write)
-        sys.setprofile(count)
-        try:
-            yield work
-        finally:
-            sys.setprofile(None)
+        yield work
+    work.calls = calls.count
 
 
 def exchanges(text: str) -> int:
