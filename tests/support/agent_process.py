@@ -3,7 +3,8 @@
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,15 @@ def wait_until_ready(agent: Process) -> dict[str, int]:
     agent.wait_for_log("agent=ready")
     ready = agent.log().rpartition("agent=ready")[2].partition("\n")[0]
     return {name: int(port) for name, port in re.findall(r"(\w+)=\S*:(\d+)\b", ready)}
+
+
+def post_events(agent: Process, numbers: Iterable[int]) -> None:
+    """Post a pack of events with these ids over HTTP; assert that all of them are new."""
+    pack = [{"device": "urn:dev:mac:0000000000000001", "id": number, "data": {}} for number in numbers]
+    url = f"http://127.0.0.1:{wait_until_ready(agent)['http']}/api/v1/events"
+    request = urllib.request.Request(url, json.dumps(pack).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        assert json.load(answer)["accepted"] == len(pack)
 
 
 def stored_documents(store: Path) -> list[dict[str, Any]]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-import urllib.request
 from collections import Counter
 from contextlib import closing
 from functools import partial
@@ -22,7 +20,7 @@ from contract.event import Event
 from tests.agent.forward.broker import KafkaTopic, header, label
 from tests.agent.forward.running import GATEWAY
 from tests.agent.store.stores import HandClock, accept, batch, make_store
-from tests.support.agent_process import agent_process, configured
+from tests.support.agent_process import agent_process, configured, post_events
 from tests.support.waiting import wait_for_count
 
 EVENTS = 30
@@ -44,13 +42,7 @@ def test_what_is_kept_is_sent_again_while_the_agent_runs(kafka: KafkaTopic, tmp_
     configuration = configure(tmp_path, kafka.bootstrap_servers, kafka.topic)
     with agent_process(configuration) as agent:
         agent.start()
-        agent.wait_for_log("agent=ready")
-        port = agent.log().split("http=127.0.0.1:")[1].split()[0]
-        body = json.dumps([{"device": "urn:dev:mac:0000000000000001", "id": n, "data": {}} for n in range(EVENTS)])
-        url = f"http://127.0.0.1:{port}/api/v1/events"
-        request = urllib.request.Request(url, body.encode(), {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request) as answer:
-            assert json.load(answer)["accepted"] == EVENTS
+        post_events(agent, range(EVENTS))
         status = partial(read_status, tmp_path / "state", GATEWAY)
         wait_for_count(lambda: status().events.forwarded, EVENTS + 1, "all are forwarded")
         epoch = str(status().epoch)
