@@ -28,7 +28,7 @@ from tests.cloud.gateway import Gateway
 from tests.cloud.plain_consumer.consuming import ConsumerSide
 from tests.cloud.running import DELTA, DELTA_ON_S3, ICEBERG, PARTITIONS, POSTGRES, CloudSide
 from tests.cloud.tables import SinkSide
-from tests.support.iceberg import CATALOG_VARIABLE, HADOOP, REST, Iceberg, RestCatalog
+from tests.support.iceberg import CATALOG_VARIABLE, HADOOP, JDBC, JDBC_ON_S3, REST, Iceberg, RestCatalog
 from tests.support.s3 import S3
 
 TEST_SECONDS_MAX = 900
@@ -49,8 +49,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 HAS_ICEBERG = pyspark.__version__.startswith("4.1.")
 """In the process that test_older_spark.py starts."""
 _OF_ICEBERG = (jars.ICEBERG,) if HAS_ICEBERG else ()
+_OF_S3 = (jars.S3A,) if os.environ.get(CATALOG_VARIABLE) == JDBC_ON_S3 else ()
 _JAR_SETS = [
-    *(name_for(of, ivy.pyspark_folder()) for of in (jars.SPARK, *_OF_ICEBERG)),
+    *(name_for(of, ivy.pyspark_folder()) for of in (jars.SPARK, *_OF_ICEBERG, *_OF_S3)),
     *(_OF_ICEBERG and (jars.JDBC,)),
 ]
 _SINKS = (POSTGRES, ICEBERG) if HAS_ICEBERG else (POSTGRES,)
@@ -107,8 +108,11 @@ def iceberg(
     """Yield the catalog of a session, which keeps to the first that it is given."""
     folder, kind = tmp_path_factory.mktemp("iceberg"), os.environ.get(CATALOG_VARIABLE, HADOOP)
     server: Any = None if kind == HADOOP else request.getfixturevalue("postgres")
+    s3: S3 | None = request.getfixturevalue("s3") if kind == JDBC_ON_S3 else None
+    for name, value in s3.spark_settings().items() if s3 else ():
+        spark.conf.set(name.removeprefix("spark.hadoop."), value)  # of a session that is there
     with RestCatalog(folder, server) if kind == REST else nullcontext() as rest:
-        made = Iceberg(folder, kind, server, rest)
+        made = Iceberg(folder, JDBC if s3 else kind, server, rest, s3)
         catalog.connect(spark, sinks.Tables(sinks.ICEBERG, "db.events", "db.unfit", made.write_catalog()))
         yield made
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cloud.conftest import HAS_ICEBERG
 from tests.support import older_spark
-from tests.support.iceberg import CATALOG_VARIABLE, HADOOP, JDBC, REST
+from tests.support.iceberg import CATALOG_VARIABLE, HADOOP, JDBC, JDBC_ON_S3, REST
 
 HERE = Path(__file__).parent
 
@@ -26,6 +26,7 @@ HERE = Path(__file__).parent
         (("iceberg",), HADOOP),
         (("iceberg",), JDBC),
         (("iceberg",), REST),
+        (("iceberg",), JDBC_ON_S3),
         (("test_sinks.py", "-k", "iceberg"), HADOOP),
         (("test_processing.py", "-k", "iceberg"), HADOOP),
     ],

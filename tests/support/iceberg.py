@@ -1,10 +1,11 @@
-"""Iceberg tables in a folder, of catalogs of three kinds, which PyIceberg reads: no code of Spark's reader.
+"""Iceberg tables in a folder or in S3, of catalogs of three kinds, which PyIceberg reads: no code of Spark's reader.
 
-python -m tests.support.iceberg METADATA    # prints the rows of a table, pickled
+python -m tests.support.iceberg METADATA PROPERTIES    # prints the rows of a table, pickled
 """
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import subprocess
@@ -23,13 +24,16 @@ from simulators.services.process import Command, Process
 from simulators.services.service import ProcessService
 from tests.support import older_spark
 from tests.support.older_spark import installed
+from tests.support.s3 import S3
 
 ROOT = Path(__file__).resolve().parents[2]
 PYICEBERG = "0.11.1"
-KINDS = HADOOP, JDBC, REST = "hadoop", "jdbc", "rest"
+HADOOP, JDBC, REST = "hadoop", "jdbc", "rest"
 """The kinds of catalogs, as `type` names them."""
+JDBC_ON_S3 = "jdbc-on-s3"
+"""A catalog in PostgreSQL with its tables in S3."""
 CATALOG_VARIABLE = "ONCEGATE_TEST_CATALOG"
-"""The variable that chooses the kind for the tests of tests/cloud."""
+"""The variable that chooses one of the four for the tests of tests/cloud."""
 START_SECONDS_MAX = 120.0
 
 
@@ -84,11 +88,13 @@ class Iceberg:
     server: Postgres | None = None
     """Where the catalogs JDBC and REST have the names of tables."""
     rest: RestCatalog | None = None
+    s3: S3 | None = None
+    """Where the tables are, instead of the folder."""
 
     def write_catalog(self) -> Path:
         """Write the file of `--catalog`."""
         file = self.folder / "catalog"
-        lines = {"type": self.kind, "warehouse": warehouse(self.folder)}
+        lines = {"type": self.kind, "warehouse": self.s3.uri("warehouse") if self.s3 else warehouse(self.folder)}
         if self.server is not None:
             lines |= jdbc(self.server)
         if self.rest is not None:
@@ -99,35 +105,42 @@ class Iceberg:
 
     def metadata(self, table: str) -> Path | None:
         """Return the file with the present metadata of a table such as `db.events`, None where there is none."""
+        address = self._metadata(table)
+        if address is None:
+            return None
+        return Path(address.removeprefix("file:")) if self.s3 is None else self.s3.file(address)
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """Return the rows of a table; none where there is no table."""
+        address = self._metadata(table)
+        if address is None:
+            return []
+        properties = {} if self.s3 is None else self.s3.iceberg_options()
+        path = os.pathsep.join((str(ROOT), str(installed("pyiceberg[pyarrow]", PYICEBERG))))
+        command = (sys.executable, "-m", __name__, address, json.dumps(properties))
+        done = subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PYTHONPATH": path})
+        found: list[dict[str, Any]] = pickle.loads(done.stdout)
+        return found
+
+    def _metadata(self, table: str) -> str | None:
         if self.server is not None:
             namespace, _, name = table.rpartition(".")
             query = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = %s AND table_name = %s"
             with psycopg.connect(self.server.connection) as connection:
                 place = connection.execute(query, (namespace, name)).fetchone()
-            return None if place is None else Path(str(place[0]).removeprefix("file:"))
+            return None if place is None else str(place[0])
         folder = self.folder / "warehouse" / table.replace(".", "/") / "metadata"
         found = sorted(folder.glob("v*.metadata.json"), key=lambda file: int(file.name[1:].partition(".")[0]))
-        return found[-1] if found else None
-
-    def rows(self, table: str) -> list[dict[str, Any]]:
-        """Return the rows of a table; none where there is no table."""
-        file = self.metadata(table)
-        if file is None:
-            return []
-        path = os.pathsep.join((str(ROOT), str(installed("pyiceberg[pyarrow]", PYICEBERG))))
-        command = (sys.executable, "-m", __name__, str(file))
-        done = subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PYTHONPATH": path})
-        found: list[dict[str, Any]] = pickle.loads(done.stdout)
-        return found
+        return f"file://{found[-1]}" if found else None
 
 
-def main(file: str) -> None:
+def main(address: str, properties: str) -> None:
     """Write the rows to standard output."""
     from pyiceberg.table import StaticTable  # type: ignore[import-not-found]  # in the folder that `rows` names
 
-    rows = StaticTable.from_metadata(f"file://{file}").scan().to_arrow().to_pylist()
+    rows = StaticTable.from_metadata(address, json.loads(properties)).scan().to_arrow().to_pylist()
     sys.stdout.buffer.write(pickle.dumps(rows))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -51,6 +51,10 @@ class S3(ProcessService):
         """Return the URI of a folder of the bucket for Spark."""
         return f"s3a://{BUCKET}/{folder}"
 
+    def file(self, uri: str) -> Path:
+        """Return the file of an object, as the server keeps it."""
+        return self._objects / uri.removeprefix("s3a://")
+
     @property
     def endpoint(self) -> str:
         """The URL of the server."""
@@ -76,6 +80,11 @@ class S3(ProcessService):
             "AWS_ALLOW_HTTP": "true",
             "AWS_SKIP_SIGNATURE": "true",
         }
+
+    def iceberg_options(self) -> dict[str, str]:
+        """Return the properties of PyIceberg for the server, which takes any key."""
+        keys = {"s3.access-key-id": "nobody", "s3.secret-access-key": "nothing"}
+        return {"s3.endpoint": self.endpoint, "s3.region": "us-east-1", **keys}
 
     def _command(self) -> tuple[str, ...]:
         classpath = ":".join(str(jar) for jar in jars.paths(jars.S3))
