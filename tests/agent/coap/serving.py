@@ -14,6 +14,7 @@ from agent.config.settings import CoapSettings
 from tests.agent.recorder import Recorder
 
 BODY_BYTES_MAX = 4_096
+GENEROUS = Tuning(slow_per_second=1e9, protected_per_second=1e9)
 both_paths = pytest.mark.parametrize("fast", [True, False], ids=["fast", "aiocoap"])
 
 

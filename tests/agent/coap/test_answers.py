@@ -1,24 +1,31 @@
-"""The answer to a sensor for each outcome, equal in the fast path and in aiocoap."""
+"""The answer to a sensor for each outcome, and the time, equal in the fast path and in aiocoap."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import cbor2
 import pytest
 from aiocoap import Message  # type: ignore[import-untyped] # aiocoap carries no types
+from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.coap.answer import DIAGNOSTIC_BYTES_MAX, diagnostic
 from agent.coap.exchange import ResponseCache
-from agent.coap.message import MessageFormatError, Option, join, read_options, split, uint, write_options
+from agent.coap.message import Option, join, uint, write_options
+from agent.coap.oscore.serving import OscoreServing
 from agent.coap.server import CoapServer
 from agent.coap.tuning import Tuning
 from agent.config.settings import CoapSettings
 from agent.delivery import Answer, Media, Status
 from agent.store.fingerprints.transient import EXCHANGE_LIFETIME_MS
+from tests.agent.coap.oscore.protected import CREDENTIAL, ProtectedSensor, sensor_folder
 from tests.agent.coap.sensor import ACK, BODY, CHANGED, CON, NON, RST, URI_QUERY, Response, Sensor, datagram, post
 from tests.agent.coap.serving import BODY_BYTES_MAX, both_paths, serving
 from tests.agent.coap.stepped_loop import SteppedLoop
 from tests.agent.recorder import DURABLE, Recorder
+from tests.fuzz.targets import message as fuzzed_message
 
 TABLE = [
     (DURABLE, 0x44, b""),
@@ -133,31 +140,16 @@ def test_a_diagnostic_is_cut_between_two_characters() -> None:
 
 NUMBERS = st.integers(0, 65_000).filter(lambda number: number not in (3, 8, 11, 15, 20, 35, 39))  # those are text
 OPTIONS = st.lists(st.builds(Option, NUMBERS, st.binary(max_size=600)), max_size=6).map(
-    lambda options: tuple(sorted(options, key=lambda option: option.number))
+    lambda options: write_options(tuple(sorted(options, key=lambda option: option.number)))
 )
 HEADS = st.binary(min_size=3, max_size=11).map(lambda rest: bytes((0x40 | len(rest) - 3,)) + rest)
 
 
-@given(OPTIONS)
-def test_options_that_are_written_read_back(options: tuple[Option, ...]) -> None:
-    assert read_options(write_options(options)) == options
-
-
-@given(HEADS, OPTIONS, st.binary(max_size=50))
-def test_aiocoap_reads_the_same(head: bytes, options: tuple[Option, ...], payload: bytes) -> None:
-    read = Message.decode(join(head, write_options(options), payload))
-    assert (read.token, read.payload) == (head[4:], payload)
-    assert [option.number for option in read.opt.option_list()] == [option.number for option in options]
-
-
-@given(HEADS, st.binary(max_size=40))
-def test_any_bytes_are_a_message_or_an_error(head: bytes, rest: bytes) -> None:
-    try:
-        parts = split(head + rest)
-    except MessageFormatError:
-        return
-    assert join(*parts) == head + rest
-    assert sum(len(option.value) for option in read_options(parts[1])) <= len(parts[1])
+@given(
+    st.builds(join, HEADS, OPTIONS, st.binary(max_size=50)) | st.builds(bytes.__add__, HEADS, st.binary(max_size=40))
+)
+def test_any_bytes_are_refused_or_read_as_aiocoap_reads_them(datagram: bytes) -> None:
+    fuzzed_message(datagram)
 
 
 @pytest.mark.parametrize(("value", "written"), [(0, b""), (255, b"\xff"), (256, b"\x01\x00")])
@@ -203,3 +195,50 @@ async def test_by_default_a_retransmission_is_answered_from_memory_for_247_secon
                 await clock.advance(seconds)
                 assert (await sensor.ask(post(mid=5))).code == CHANGED
                 assert len(recorder.deliveries) == deliveries
+
+
+NOW = 1_763_706_000_123
+ASKING = ((URI_QUERY, b"now"), (URI_QUERY, b"d=urn:x:1"))
+ANSWERED = write_options((Option(12, b"\x3c"),)) + b"\xff" + cbor2.dumps(NOW)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+async def test_whoever_asks_is_told_the_time_and_nobody_else(fast: bool, recorder: Recorder) -> None:
+    async with serving(recorder, fast=fast, now=lambda: NOW) as server:
+        with Sensor(server.port) as sensor:
+            asked = await sensor.ask(post(1, options=ASKING))
+            assert (asked.code, asked.rest) == (CHANGED, ANSWERED)
+            assert (await sensor.ask(post(2, kind=NON, options=ASKING))).rest == ANSWERED
+            assert (await sensor.ask(post(3))).rest == b""
+        assert server.counters.fast == (3 if fast else 0)
+    assert recorder.deliveries[0].query == {"d": "urn:x:1"}
+
+
+async def test_a_retransmission_is_told_the_time_as_it_is_then(recorder: Recorder) -> None:
+    times = iter((NOW - 90_000, NOW))
+    async with serving(recorder, now=lambda: next(times)) as server, Sensor(server.port) as sensor:
+        await sensor.ask(post(options=ASKING))
+        assert (await sensor.ask(post(options=ASKING))).rest == ANSWERED
+    assert recorder.deliveries[0].retransmission_key == recorder.deliveries[1].retransmission_key
+
+
+@pytest.mark.parametrize(
+    ("answer", "now", "code", "rest"),
+    [(Answer(Status.UNDECODABLE, reason="no"), NOW, 0x80, b"\xffno"), (DURABLE, None, CHANGED, b"")],
+    ids=["a refusal", "not sure of the time"],
+)
+async def test_no_time_is_told(answer: Answer, now: int | None, code: int, rest: bytes) -> None:
+    async with serving(Recorder(answer), now=lambda: now) as server, Sensor(server.port) as sensor:
+        response = await sensor.ask(post(options=ASKING))
+    assert (response.code, response.rest) == (code, rest)
+
+
+async def test_the_time_is_told_under_oscore_too(tmp_path: Path) -> None:
+    oscore = OscoreServing((CREDENTIAL,), tmp_path / "numbers")
+    client = ProtectedSensor(sensor_folder(tmp_path / "sensor"))
+    async with serving(Recorder(), oscore=oscore, now=lambda: NOW) as server, Sensor(server.port) as sensor:
+        await client.post(sensor)
+        message = Message(code=Code.POST, uri_path=("e",), uri_query=("now",), payload=BODY, echo=client.echo)
+        raw, reference = client.sealed(message)
+        answer = client.read(await sensor.ask_raw(raw), reference)
+    assert (answer.code, cbor2.loads(answer.payload)) == (Code.CHANGED, NOW)

@@ -34,14 +34,24 @@ async def test_a_request_and_its_retransmissions_are_met_with_silence_until_the_
 
 
 @pytest.mark.parametrize("kind", [CON, NON])
-@pytest.mark.parametrize("status", [Status.DURABLE, Status.UNDECODABLE, Status.UNKNOWN_FORMAT, Status.TOO_LARGE])
-async def test_a_retransmission_after_a_lasting_answer_gets_the_same_answer(kind: int, status: Status) -> None:
+@pytest.mark.parametrize(
+    ("status", "lasts"),
+    [
+        *((status, True) for status in (Status.DURABLE, Status.UNDECODABLE, Status.UNKNOWN_FORMAT, Status.TOO_LARGE)),
+        *((status, False) for status in (Status.UNAVAILABLE, Status.UNAUTHENTICATED, Status.FORBIDDEN)),
+    ],
+)
+async def test_a_retransmission_after_a_lasting_answer_gets_the_same_and_another_is_decided_again(
+    kind: int, status: Status, lasts: bool
+) -> None:
     recorder = Recorder(Answer(status, reason="as it is"))
     async with serving(recorder) as server, Sensor(server.port) as sensor:
         first = await sensor.ask(post(kind=kind))
-        recorder.answer = Answer(Status.FORBIDDEN)
-        assert await sensor.ask(post(kind=kind)) == first
-    assert len(recorder.deliveries) == 1
+        recorder.answer = DURABLE
+        again = await sensor.ask(post(kind=kind))
+    assert again == first if lasts else again.code == CHANGED != first.code
+    assert len(recorder.deliveries) == (1 if lasts else 2)
+    assert len({delivery.retransmission_key for delivery in recorder.deliveries}) == 1
 
 
 @pytest.mark.guarantee(4)
@@ -53,42 +63,19 @@ async def test_once_the_store_has_forgotten_events_a_retransmission_is_asked_abo
     assert len(recorder.deliveries) == 2
 
 
-@pytest.mark.parametrize("status", [Status.UNAVAILABLE, Status.UNAUTHENTICATED, Status.FORBIDDEN])
-async def test_a_refusal_is_not_remembered(status: Status) -> None:
-    recorder = Recorder(Answer(status))
-    async with serving(recorder) as server, Sensor(server.port) as sensor:
-        assert (await sensor.ask(post())).code != 0x44
-        recorder.answer = DURABLE
-        assert (await sensor.ask(post())).code == 0x44
-    first, second = recorder.deliveries
-    assert first.retransmission_key == second.retransmission_key
-
-
 @pytest.mark.guarantee(2)
 @both_paths
-async def test_other_bytes_under_the_same_message_id_and_token_are_a_new_request(fast: bool) -> None:
+async def test_other_bytes_another_port_and_another_address_of_ours_make_a_new_request(fast: bool) -> None:
     recorder = Recorder()
-    async with serving(recorder, fast=fast) as server, Sensor(server.port) as sensor:
-        await sensor.ask(post(mid=5, token=b"t", payload=BODY))
-        await sensor.ask(post(mid=5, token=b"t", payload=BODY[:-1] + b"\x02"))
-    first, second = recorder.deliveries
-    assert first.retransmission_key != second.retransmission_key
-
-
-async def test_the_same_bytes_from_another_port_are_a_new_request(recorder: Recorder) -> None:
-    async with serving(recorder) as server, Sensor(server.port) as sensor, Sensor(server.port) as other:
-        await sensor.ask(post())
-        await other.ask(post())
-    first, second = recorder.deliveries
-    assert first.retransmission_key != second.retransmission_key
-
-
-async def test_the_same_bytes_to_another_address_of_ours_are_a_new_request(recorder: Recorder) -> None:
-    async with serving(recorder) as server:
-        with Sensor(server.port, "127.0.0.1") as sensor, Sensor(server.port, "127.0.0.2") as other:
-            assert (await sensor.ask(post())).code == 0x44
-            assert (await other.ask(post())).code == 0x44  # and it leaves from 127.0.0.2: the socket is connected
-    assert [delivery.sender for delivery in recorder.deliveries] == ["coap://127.0.0.1", "coap://127.0.0.1"]
+    async with serving(recorder, fast=fast) as server:
+        with ExitStack() as stack:
+            to = ("127.0.0.1", "127.0.0.1", "127.0.0.2")  # each answer leaves from there: the sockets are connected
+            sensors = [stack.enter_context(Sensor(server.port, host)) for host in to]
+            for sensor in sensors:
+                assert (await sensor.ask(post(mid=5, token=b"t"))).code == CHANGED
+            await sensors[0].ask(post(mid=5, token=b"t", payload=BODY[:-1] + b"\x02"))
+    assert len({delivery.retransmission_key for delivery in recorder.deliveries}) == 4
+    assert {delivery.sender for delivery in recorder.deliveries} == {"coap://127.0.0.1"}
 
 
 @pytest.mark.guarantee(2)

@@ -1,12 +1,16 @@
-"""The two ways to read and send datagrams do the same: a system call for many, and one for each."""
+"""The two ways to read and send datagrams do the same: a system call for many, and one for each; names of senders."""
+
+from __future__ import annotations
 
 import asyncio
 import contextlib
 import errno
 import os
 import socket
+import struct
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -20,8 +24,13 @@ from agent.coap.udp import (
     UdpSocket,
     endpoint_of,
     endpoint_of_peer,
+    uri_host,
 )
 from agent.listening import BindError
+from tests.agent.coap.sensor import CHANGED, NON, Sensor, post
+from tests.agent.coap.serving import serving
+from tests.agent.recorder import Recorder
+from tests.support.waiting import until
 
 IS_BUILT = find_spec("agent.coap._datagrams") is not None
 SIZE = 1_500
@@ -166,3 +175,60 @@ def test_a_kernel_without_ipv6_is_named_as_the_reason(monkeypatch: pytest.Monkey
         UdpSocket("127.0.0.1:0", SIZE, Counters()),
     ):
         pass
+
+
+LOOPBACK = socket.if_nametoindex("lo")
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        (("192.0.2.1", 1), "192.0.2.1"),
+        (("2001:db8::7", 5683, 0, 0), "[2001:db8::7]"),
+        (("::ffff:192.0.2.1", 40_000, 0, 0), "192.0.2.1"),
+        (("::192.0.2.1", 1, 0, 0), "[::192.0.2.1]"),
+        (("fe80::1", 5683, 0, LOOPBACK), "[fe80::1%25lo]"),
+        (("fe80::1%lo", 1, 0, LOOPBACK), "[fe80::1%25lo]"),
+        (("fe80::1", 5683, 0, 999_999), "[fe80::1%25999999]"),
+    ],
+)
+def test_a_sender_is_named_by_its_address(address: tuple[str | int, ...], host: str) -> None:
+    assert uri_host(address) == host
+
+
+@pytest.mark.parametrize(
+    ("local", "group"),
+    [("ff02::fd", True), ("::ffff:224.0.1.187", True), ("::ffff:192.0.2.1", False), ("2001:db8::1", False)],
+)
+def test_a_group_is_told_from_an_address(local: str, group: bool) -> None:
+    info = socket.inet_pton(socket.AF_INET6, local) + bytes(4)
+    assert endpoint_of(("::1", 1, 0, 0), info).group is group
+
+
+def link_local() -> tuple[str, int]:
+    """Find a link-local address of this machine, and its zone."""
+    for line in Path("/proc/net/if_inet6").read_text(encoding="ascii").splitlines():
+        digits, index, *_ = line.split()
+        if digits.startswith("fe80"):
+            return socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)), int(index, 16)
+    pytest.skip("this machine has no link-local address")
+
+
+async def test_a_link_local_sensor_is_named_with_its_zone_and_answered(recorder: Recorder) -> None:
+    host, zone = link_local()
+    async with serving(recorder) as server, Sensor(server.port, host, zone) as sensor:
+        assert (await sensor.ask(post())).code == CHANGED
+    assert recorder.deliveries[0].sender == f"coap://[{host}%25{socket.if_indextoname(zone)}]"
+
+
+async def test_a_request_to_a_group_is_dropped() -> None:
+    _, zone = link_local()
+    group = socket.inet_pton(socket.AF_INET6, "ff02::fd")
+    async with serving(Recorder()) as server:
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as member:
+            # The membership of any other socket is sufficient for the kernel to deliver to this one, too.
+            member.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, group + struct.pack("@I", zone))
+            member.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, zone)
+            member.sendto(post(kind=NON), ("ff02::fd", server.port, 0, zone))
+            await until(lambda: server.counters.group == 1, "the request is counted")
+        assert server.counters.fast == 0

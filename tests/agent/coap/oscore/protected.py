@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import subprocess
@@ -26,8 +25,6 @@ CREDENTIAL = Credential(DEVICE, bytes(range(16)), b"salt", b"\x01")
 CLIENT_SECONDS = 120
 UNAUTHORIZED, BAD_REQUEST, BAD_OPTION, INCOMPLETE, INTERNAL_ERROR, UNAVAILABLE = 0x81, 0x80, 0x82, 0x88, 0xA0, 0xA3
 OSCORE = 9
-LOOP_TURNS = 20
-"""More than aiocoap needs between a request and its answer."""
 
 both = pytest.mark.parametrize("required", [True, False], ids=["required", "offered"])
 
@@ -113,12 +110,3 @@ def claiming(mid: int, option: bytes, payload: bytes = bytes(24), code: int = PO
 
 def troubles(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-
-
-async def message(socket: Sensor, raw: bytes) -> set[int]:
-    """Send, and return the codes of all answers; some datagrams have none."""
-    socket.send(raw)
-    codes = {response.code for response in await socket.receive_all()}
-    for _ in range(LOOP_TURNS):
-        await asyncio.sleep(0)
-    return codes | {response.code for response in await socket.receive_all()}

@@ -1,38 +1,43 @@
-"""OSCORE contexts: senders are authenticated, captured datagrams refused, retransmissions after a lost ACK answered."""
+"""OSCORE contexts: senders are authenticated, captured datagrams refused, retransmissions after a lost ACK answered.
+
+Of many requests at once, and on a slow disk, the event loop's other tasks run in between.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 from functools import partial
 from pathlib import Path
-from random import Random
+from typing import Any
 
 import pytest
 from aiocoap import Message  # type: ignore[import-untyped] # aiocoap carries no types
 from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 
-from agent.coap.message import Option, write_options
+from agent.coap.oscore import contexts
+from agent.coap.oscore.contexts import SecurityContext
+from agent.coap.slow_path.blocks import ASSEMBLIES_MAX
 from agent.coap.tuning import Tuning
 from agent.delivery import Answer, Status
+from agent.pace import TURN_SECONDS_MAX
 from tests.agent.coap.oscore import protected
 from tests.agent.coap.oscore.protected import (
-    BAD_OPTION,
-    BAD_REQUEST,
     DEVICE,
-    OSCORE,
     UNAUTHORIZED,
     ProtectedSensor,
     posted_by_aiocoap,
     sensor_folder,
-    troubles,
 )
-from tests.agent.coap.sensor import BODY, CON, GET, POST, URI_PATH, Sensor, datagram, post
-from tests.agent.coap.serving import serving
-from tests.agent.coap.slow_path.twin_servers import GENEROUS
+from tests.agent.coap.sensor import BLOCK1, BODY, CON, GET, URI_PATH, Sensor, datagram, post
+from tests.agent.coap.serving import GENEROUS, serving
+from tests.agent.coap.stepped_loop import SteppedLoop
 from tests.agent.recorder import DURABLE, Recorder
+from tests.support.loop_turns import LoopTurns
+from tests.support.waiting import until
 
 LARGE = b"\xa1\x64data\xa1\x61x\x59\x07\xd0" + bytes(2_000)
-
 
 offering = partial(protected.offering, required=False)
 
@@ -139,27 +144,6 @@ async def test_an_answer_that_comes_late_is_protected_and_sent_on_its_own(
             socket.send(bytes((0x60, 0)) + late[2:4])
 
 
-async def test_no_datagram_with_the_option_upsets_the_server(
-    tmp_path: Path, sensor: ProtectedSensor, caplog: pytest.LogCaptureFixture, recorder: Recorder
-) -> None:
-    random = Random(8613)
-    async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server, Sensor(server.port) as socket:
-        await sensor.post(socket)
-        good, _ = sensor.request()
-        codes = set()
-        for mid in range(600):
-            options = write_options((Option(OSCORE, random.randbytes(random.randrange(24))),))
-            body = random.randbytes(random.randrange(1, 40))
-            codes.add((await socket.ask(bytes((0x40, POST)) + mid.to_bytes(2, "big") + options + b"\xff" + body)).code)
-        for mid in range(600):
-            at, bit = random.randrange(7, len(good)), random.randrange(8)
-            socket.send(good[:2] + mid.to_bytes(2, "big") + good[4:at] + bytes((good[at] ^ 1 << bit,)) + good[at + 1 :])
-            await socket.receive_all()
-    assert codes <= {BAD_REQUEST, UNAUTHORIZED, BAD_OPTION}
-    assert [delivery for delivery in recorder.deliveries if delivery.authenticated] == recorder.deliveries[:1]
-    assert not troubles(caplog), "seed 8613"
-
-
 @pytest.mark.guarantee(6)
 async def test_a_retransmission_of_what_was_refused_gets_the_refusal_and_a_new_request_is_taken(
     tmp_path: Path, sensor: ProtectedSensor, recorder: Recorder
@@ -176,3 +160,122 @@ async def test_a_retransmission_of_what_was_refused_gets_the_refusal_and_a_new_r
         assert (answer.code, answer.opt.max_age) == (Code.SERVICE_UNAVAILABLE, 7)
         assert (await sensor.post(socket))[0].code == Code.CHANGED
     assert len(recorder.deliveries) == 3
+
+
+REQUESTS = 24
+PER_TURN = 2
+
+
+def slowed(monkeypatch: pytest.MonkeyPatch, name: str, clock: SteppedLoop, turns: LoopTurns) -> None:
+    """Make a step of the cryptography take time on the loop's clock."""
+    step = getattr(SecurityContext, name)
+
+    def slow(self: SecurityContext, *arguments: Any, **named: Any) -> Any:
+        turns.note()
+        clock.step(TURN_SECONDS_MAX / PER_TURN)
+        return step(self, *arguments, **named)
+
+    monkeypatch.setattr(SecurityContext, name, slow)
+
+
+@pytest.mark.guarantee(6)
+async def test_requests_that_come_at_once_are_opened_in_turns(
+    tmp_path: Path, sensor: ProtectedSensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = LoopTurns()
+    async with serving(Recorder(), GENEROUS, oscore=offering(tmp_path)) as server:
+        with SteppedLoop() as clock, Sensor(server.port) as socket, turns.counting():
+            slowed(monkeypatch, "unprotect", clock, turns)
+            for _ in range(REQUESTS):
+                socket.send(sensor.request()[0])
+            await until(lambda: turns.total == REQUESTS, "all are opened")
+    assert turns.most <= PER_TURN
+
+
+@pytest.mark.guarantee(6)
+async def test_answers_that_become_due_at_once_are_protected_in_turns_and_none_is_left_out_at_the_end(
+    tmp_path: Path, sensor: ProtectedSensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns, recorder = LoopTurns(), Recorder()
+    async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server:
+        with SteppedLoop() as clock, Sensor(server.port) as socket, turns.counting():
+            await sensor.post(socket)
+            slowed(monkeypatch, "protect", clock, turns)
+            recorder.answer = None
+            echoes = [await challenged(sensor, socket) for _ in range(REQUESTS)]
+            challenges, turns.most = turns.total, 0
+            asked = [sensor.request(echo=echo) for echo in echoes]
+            for raw, _ in asked:
+                socket.send(raw)
+            await recorder.received(1 + REQUESTS)
+            for _ in range(REQUESTS):
+                recorder.respond()
+            await server.drain()
+            assert turns.total == challenges + REQUESTS
+            answers = [sensor.read(await socket.receive_raw(), reference) for _, reference in asked]
+    assert [answer.code for answer in answers] == REQUESTS * [Code.CHANGED]
+    assert turns.most <= PER_TURN
+
+
+async def challenged(sensor: ProtectedSensor, socket: Sensor) -> bytes:
+    """Send a request without a valid Echo value, and return the value of the challenge."""
+    raw, reference = sensor.request(echo=b"none")
+    echo: bytes = sensor.read(await socket.ask_raw(raw), reference).opt.echo
+    return echo
+
+
+@pytest.mark.guarantee(6)
+async def test_requests_that_wait_to_be_opened_are_bounded_in_bytes(
+    tmp_path: Path, sensor: ProtectedSensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contexts, "WAITING_BYTES_MAX", 200)
+    turns = LoopTurns()
+    async with serving(Recorder(), GENEROUS, oscore=offering(tmp_path)) as server:
+        with SteppedLoop() as clock, Sensor(server.port) as socket:
+            slowed(monkeypatch, "unprotect", clock, turns)
+            for _ in range(REQUESTS):
+                socket.send(sensor.request()[0])
+            codes = [Message.decode(await socket.receive_raw()).code for _ in range(REQUESTS)]
+    assert codes.count(Code.SERVICE_UNAVAILABLE) == REQUESTS - turns.total
+    assert 200 // len(sensor.request()[0]) <= turns.total < REQUESTS
+
+
+@pytest.mark.guarantee(6)
+async def test_the_event_loop_goes_on_while_numbers_are_reserved_on_a_slow_disk(
+    tmp_path: Path, sensor: ProtectedSensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+    fsync = os.fsync
+
+    def slow_fsync(descriptor: int) -> None:
+        begun.set()
+        assert may_end.wait(5)
+        fsync(descriptor)
+
+    async with serving(Recorder(), GENEROUS, oscore=offering(tmp_path)) as server, Sensor(server.port) as socket:
+        raw, reference = sensor.request()
+        monkeypatch.setattr(os, "fsync", slow_fsync)
+        socket.send(raw)
+        await until(begun.is_set, "the disk is written to")
+        with Sensor(server.port) as other:
+            assert (await other.ask(post())).code == Code.CHANGED
+        may_end.set()
+        assert sensor.read(await socket.receive_raw(), reference).code == Code.UNAUTHORIZED
+
+
+@pytest.mark.guarantee(6)
+async def test_uploads_of_strangers_push_out_none_under_oscore(tmp_path: Path, sensor: ProtectedSensor) -> None:
+    recorder = Recorder()
+    body = BODY.ljust(20, b"\x00")
+
+    async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server, Sensor(server.port) as socket:
+        await sensor.post(socket)
+        raw, reference = sensor.block(body, 0, more=True)
+        assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CONTINUE
+        for number in range(ASSEMBLIES_MAX):
+            with Sensor(server.port) as stranger:
+                plain = post(number + 1, payload=body[:16], options=((BLOCK1, b"\x08"),))
+                assert (await stranger.ask(plain)).code == Code.CONTINUE
+        raw, reference = sensor.block(body, 1, more=False)
+        assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CHANGED
+    assert recorder.deliveries[-1].body == body

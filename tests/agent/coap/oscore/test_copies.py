@@ -21,8 +21,7 @@ from agent.coap.oscore.serving import Freshness, OscoreServing
 from agent.coap.server import CoapServer
 from tests.agent.coap.oscore.protected import CREDENTIAL, ProtectedSensor, sensor_folder
 from tests.agent.coap.sensor import Sensor
-from tests.agent.coap.serving import serving
-from tests.agent.coap.slow_path.twin_servers import GENEROUS
+from tests.agent.coap.serving import GENEROUS, serving
 from tests.agent.recorder import Recorder
 
 COPIES = 2

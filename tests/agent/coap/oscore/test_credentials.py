@@ -17,6 +17,7 @@ from agent.coap.errors import CredentialsError
 from agent.coap.oscore.credentials import CredentialFiles, create_credential, read_credentials
 from tests.agent.config.test_files import UNREADABLE, outcome
 from tests.docs.pages import ROOT, blocks
+from tests.support.flushes import recorded
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 SOUND = {"device": f'"{DEVICE}"', "secret": f'"{bytes(16).hex()}"', "sensor_id": '"01"'}
@@ -81,30 +82,24 @@ def test_a_file_that_is_open_to_others_is_refused_with_the_command(tmp_path: Pat
     assert f"{file}: open to others (mode 644): chmod 640" in files.errors[0]
 
 
-def test_two_files_with_one_sensor_id_are_both_named(tmp_path: Path) -> None:
-    first, second = written(tmp_path, "a", {}), written(tmp_path, "b", {})
-    files = read_credentials(tmp_path)
-    assert len(files.credentials) == 1
-    assert str(first) in files.errors[0]
-    assert str(second) in files.errors[0]
-
-
 @pytest.mark.parametrize(
-    ("changes", "good"),
+    ("changes", "what"),
     [
-        ({"sensor_id": '"02"'}, 1),
-        ({"sensor_id": '"02"', "gateway_id": '"67"'}, 1),
-        ({"sensor_id": '"02"', "salt": '"0a"'}, 2),
-        ({"sensor_id": '"02"', "id_context": '"0a"'}, 2),
+        ({}, "sensor_id 01"),
+        ({"sensor_id": '"02"'}, "its secret"),
+        ({"sensor_id": '"02"', "gateway_id": '"67"'}, "its secret"),
+        ({"sensor_id": '"02"', "salt": '"0a"'}, None),
+        ({"sensor_id": '"02"', "id_context": '"0a"'}, None),
     ],
 )
-def test_two_sensors_whose_keys_would_be_derived_from_the_same_are_not_both_served(
-    tmp_path: Path, changes: dict[str, str | None], good: int
+def test_two_sensors_with_one_id_or_keys_derived_from_the_same_are_not_both_served(
+    tmp_path: Path, changes: dict[str, str | None], what: str | None
 ) -> None:
-    first, _ = written(tmp_path, "a", {}), written(tmp_path, "b", changes)
+    first, second = written(tmp_path, "a", {}), written(tmp_path, "b", changes)
     files = read_credentials(tmp_path)
-    assert len(files.credentials) == good
-    assert [f"its secret is already used in {first}" in error for error in files.errors] == [True] * (2 - good)
+    assert len(files.credentials) == (2 if what is None else 1)
+    told = f"{second}: {what} is already used in {first}"
+    assert [told in error for error in files.errors] == [True] * (what is not None)
 
 
 @pytest.mark.guarantee(6)
@@ -195,21 +190,9 @@ def test_each_device_has_a_file_of_its_own_in_the_folder(tmp_path: Path, device:
 def test_a_new_credential_is_on_disk_under_its_name_before_its_secret_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls: list[str] = []
-    fsync, link = os.fsync, os.link
-
-    def recorded_fsync(descriptor: int) -> None:
-        calls.append(f"fsync {'folder' if stat.S_ISDIR(os.fstat(descriptor).st_mode) else 'file'}")
-        fsync(descriptor)
-
-    def recorded_link(source: Path, target: Path) -> None:
-        calls.append("link")
-        link(source, target)
-
-    monkeypatch.setattr(os, "fsync", recorded_fsync)
-    monkeypatch.setattr(os, "link", recorded_link)
+    calls = recorded(monkeypatch, "link")
     create_credential(tmp_path, DEVICE, relay=False)
-    assert calls == ["fsync file", "link", "fsync folder"]
+    assert calls == ["fsync file", "link", f"fsync {tmp_path.name}"]
 
 
 @pytest.mark.parametrize("step", ["fchmod", "fchown", "fsync", "link", "fsync folder"])

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Iterator
-from itertools import count
+from dataclasses import dataclass
 
 import pytest
-from aiocoap import Context, Message, resource  # type: ignore[import-untyped] # aiocoap carries no types
-from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.coap.message import media_of, uint
-from tests.agent.coap.sensor import ACK, CHANGED, CON, NON, POST, datagram, post
-from tests.agent.coap.slow_path.twin_servers import TwinServers
+from agent.coap.message import uint
+from agent.coap.server import CoapServer
+from agent.config.settings import CoapSettings
+from agent.delivery import Answer, Delivery, Respond, Status
+from tests.agent.coap.sensor import ACK, CHANGED, CON, NON, POST, Sensor, datagram, post
+from tests.agent.coap.serving import GENEROUS
+from tests.agent.recorder import DURABLE
 from tests.support.mutations import mutated
 
 ACCEPT, CONTENT_FORMAT, URI_HOST, URI_PATH, URI_PORT, URI_QUERY, OBSERVE = 17, 12, 3, 11, 7, 15, 6
 
-MESSAGE_IDS = count(step=4)  # the others are for the pings
 Options = tuple[tuple[int, bytes], ...]
 
 examples = settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -56,41 +59,57 @@ def requests(options: st.SearchStrategy[Options]) -> st.SearchStrategy[bytes]:
     )
 
 
+Exchanged = tuple[int, int, bytes, bytes]
+
+
+class Log(logging.Handler):
+    """Keeps what is logged of trouble."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.troubles: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.troubles.append(record.getMessage())
+
+
+@dataclass(frozen=True, slots=True)
+class TwinServers:
+    """The fast path, and aiocoap behind the same sanitizer, in one loop; `troubles` must stay empty."""
+
+    fast: CoapServer
+    aiocoap: CoapServer
+    troubles: list[str]
+    _runner: asyncio.Runner
+
+    def exchange(self, port: int, raw: bytes) -> list[Exchanged]:
+        """Send a datagram from a fresh port; return type, code, token, options and payload of all answers."""
+        return self._runner.run(_exchanged(port, raw))
+
+
+async def _exchanged(port: int, raw: bytes) -> list[Exchanged]:
+    with Sensor(port) as sensor:
+        return [(answer.kind, answer.code, answer.token, answer.rest) for answer in await sensor.ask_all(raw)]
+
+
+def by_media(delivery: Delivery, respond: Respond) -> None:
+    """Accept bodies of known formats."""
+    respond(DURABLE if delivery.media is not None else Answer(Status.UNKNOWN_FORMAT))
+
+
 @pytest.fixture(scope="module")
 def twins() -> Iterator[TwinServers]:
-    with TwinServers() as opened:
-        yield opened
-    assert opened.troubles == []
-
-
-class Reference(resource.Resource):  # type: ignore[misc] # aiocoap carries no types
-    """The behaviour of a server that uses aiocoap alone."""
-
-    async def render_post(self, request: Message) -> Message:
-        content_format = request.opt.content_format
-        media = media_of(None if content_format is None else int(content_format), request.payload)
-        return Message(code=Code.CHANGED if media else Code.UNSUPPORTED_CONTENT_FORMAT)
-
-
-@pytest.fixture(scope="module")
-def reference_port(twins: TwinServers) -> Iterator[int]:
-    site = resource.Site()
-    for path in ("e", "events"):
-        site.add_resource([path], Reference())
-    context = twins.run(Context.create_server_context(site, bind=("::1", 0), transports=["udp6"]))
-    yield context.request_interfaces[0].token_interface.message_interface._local_port()
-    twins.run(context.shutdown())
-
-
-@examples
-@given(raw=requests(SOUND))
-def test_a_sound_request_gets_the_answer_of_a_server_of_aiocoap_alone(
-    twins: TwinServers, reference_port: int, raw: bytes
-) -> None:
-    # aiocoap alone treats a repeated Message ID from one port as a retransmission, and ports are reused.
-    fresh = raw[:2] + next(MESSAGE_IDS).to_bytes(2, "big") + raw[4:]
-    ours, reference = (twins.exchange(port, fresh) for port in (twins.fast.port, reference_port))
-    assert [answer[:3] for answer in ours] == [answer[:3] for answer in reference]
+    log, settings = Log(), CoapSettings(bind="[::1]:0")
+    logging.getLogger().addHandler(log)
+    fast, slow = (CoapServer(settings, by_media, tuning=GENEROUS, fast=each) for each in (True, False))
+    with asyncio.Runner() as runner:
+        for server in (fast, slow):
+            runner.run(server.__aenter__())
+        yield TwinServers(fast, slow, log.troubles, runner)
+        for server in (fast, slow):
+            runner.run(server.__aexit__(None, None, None))
+    logging.getLogger().removeHandler(log)
+    assert log.troubles == []
 
 
 @examples

@@ -1,19 +1,14 @@
-"""Clients of other projects: libcoap's, and aiocoap's own."""
+"""The client of another project: libcoap's."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import pytest
-import pytest_asyncio
-from aiocoap import Context, Message, Unreliable  # type: ignore[import-untyped] # aiocoap carries no types
-from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 
 from agent.coap.tuning import Tuning
-from agent.delivery import Media
 from tests.agent.coap.serving import serving
 from tests.agent.recorder import Recorder
 
@@ -47,19 +42,6 @@ async def libcoap(port: int, *arguments: str, path: str = "e", host: str = "[::1
 
 
 @needs_libcoap
-@pytest.mark.parametrize("host", ["[::1]", "127.0.0.1"])
-async def test_libcoap_posts_an_event(host: str, recorder: Recorder) -> None:
-    async with serving(recorder) as server:
-        spoken = await libcoap(
-            server.port, "-m", "post", "-t", "50", "-e", '{"id":1}', path="events?d=x&t=7", host=host
-        )
-        assert (server.counters.fast, server.counters.slow) == (1, 0), spoken.printed
-    assert "ACK c:2.04" in spoken.received
-    delivery = recorder.deliveries[0]
-    assert (delivery.body, delivery.media, delivery.query) == (b'{"id":1}', Media.JSON, {"d": "x", "t": "7"})
-
-
-@needs_libcoap
 @pytest.mark.parametrize("size", [16, 64, 1_024])
 async def test_libcoap_uploads_in_blocks(size: int, recorder: Recorder) -> None:
     async with serving(recorder) as server:
@@ -85,37 +67,3 @@ async def test_libcoap_takes_a_separate_response() -> None:
         spoken = await asking
         assert (server.counters.separate, server.counters.given_up) == (1, 0)
     assert "CON c:2.04" in spoken.received
-
-
-@pytest_asyncio.fixture
-async def client() -> AsyncIterator[Context]:
-    context = await Context.create_client_context(transports=["udp6"])
-    yield context
-    await context.shutdown()
-
-
-async def ask(client: Context, port: int, payload: bytes, tuning: object = None) -> Message:
-    message = Message(code=Code.POST, uri=f"coap://[::1]:{port}/e", payload=payload, content_format=60)
-    message.transport_tuning = tuning or message.transport_tuning
-    return await client.request(message).response
-
-
-async def test_aiocoap_posts_events_and_uploads_in_blocks(client: Context, recorder: Recorder) -> None:
-    bodies = [b"\xa0", b"x" * 3_000]
-    async with serving(recorder) as server:
-        for body in bodies:
-            assert (await ask(client, server.port, body)).code == Code.CHANGED
-        assert (server.counters.fast, server.counters.slow) == (1, 3)
-    assert [delivery.body for delivery in recorder.deliveries] == bodies
-
-
-async def test_aiocoap_posts_without_confirmation_and_takes_a_separate_response(client: Context) -> None:
-    recorder = Recorder()
-    async with serving(recorder, SOON) as server:
-        assert (await ask(client, server.port, b"\xa0", Unreliable())).code == Code.CHANGED
-        recorder.answer = None
-        asking = asyncio.create_task(ask(client, server.port, b"\xa1\x01\x02"))
-        await recorder.received(2)
-        asyncio.get_running_loop().call_later(0.1, recorder.respond)
-        assert (await asking).code == Code.CHANGED
-        assert (server.counters.separate, server.counters.given_up) == (1, 0)

@@ -95,6 +95,7 @@ async def test_what_cannot_be_served_has_its_code(raw: bytes, code: int) -> None
         (((60, b"\x2c"),), True),
         (((252, b"echo"),), True),
         (((65_000, b"?"),), True),
+        (((3, b"gateway.local"), (7, b"\x16\x33")), True),
         (((4, b""),), True),
         (((20, b"\xff\xfe"),), True),
         (((12, b"\0\0\0"),), False),

@@ -1,0 +1,31 @@
+"""Which files and folders are flushed, and what is renamed or linked in between: a power cut keeps no later call."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch, *renames: str) -> list[str]:
+    """Return the calls from now on: `fsync` with the name of its file, which is "file" where it has none yet."""
+    calls: list[str] = []
+
+    def record(name: str) -> None:
+        call = getattr(os, name)
+
+        def recording(*arguments: int | Path) -> None:
+            calls.append(name if name in renames else f"{name} {_flushed(arguments[0])}")
+            call(*arguments)
+
+        monkeypatch.setattr(os, name, recording)
+
+    for name in ("fsync", *renames):
+        record(name)
+    return calls
+
+
+def _flushed(descriptor: int | Path) -> str:
+    path = Path(f"/proc/self/fd/{descriptor}").readlink()
+    return path.name if path.is_dir() else "file"
