@@ -6,7 +6,7 @@ import json
 import logging
 import socket
 import ssl
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from agent.http.errors import HttpSettingsError
 from agent.http.limits import Limits
 from agent.listening import BindError
 from tests.agent.http.client import Client, Raw, post_bytes
-from tests.agent.http.serving import EVENT, FINGERPRINT, serving, token_file
+from tests.agent.http.serving import EVENT, FINGERPRINT, Served, serving, token_file
 from tests.agent.store.stores import stored_events
 from tests.support.waiting import until
 
@@ -33,20 +33,16 @@ HOLDERS = {
 
 
 @pytest.mark.guarantee(2)
-async def test_a_device_posts_under_its_own_identity_and_no_other(tmp_path: Path) -> None:
+async def test_a_device_posts_under_its_own_identity_and_no_other_and_a_relay_for_others(tmp_path: Path) -> None:
     async with serving(tmp_path, token_file=token_file(tmp_path, HOLDERS)) as served:
         own = await served.client.post(EVENT, token="token-of-the-device")
         unnamed = await served.client.post(b'{"id":1,"data":{"n":1}}', token="token-of-the-device")
         other = await served.client.post(OTHER, token="token-of-the-device")
         stored = stored_events(served.store)[1:]
+        relayed = await served.client.post(b"[%s,%s]" % (EVENT, OTHER), token="token-of-the-relay")
     assert (own.code, unnamed.code, other.code, other.document["error"]) == (200, 200, 403, "forbidden")
     assert [json.loads(b"{" + event.tail + b"}")["device"] for event in stored] == [DEVICE, DEVICE]
-
-
-async def test_a_relay_posts_for_others(tmp_path: Path) -> None:
-    async with serving(tmp_path, token_file=token_file(tmp_path, HOLDERS)) as served:
-        response = await served.client.post(b"[%s,%s]" % (EVENT, OTHER), token="token-of-the-relay")
-    assert (response.code, response.document["accepted"]) == (200, 2)
+    assert (relayed.code, relayed.document["accepted"], relayed.document["duplicates"]) == (200, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -102,17 +98,16 @@ async def test_on_the_loopback_reading_takes_no_token_unless_it_comes_from_elsew
 
 
 @pytest.mark.guarantee(6)
-async def test_a_page_of_another_site_neither_reads_nor_causes_a_search(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        for site, code in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):
-            fields = {"Sec-Fetch-Site": site}
-            assert {(await served.client.ask("GET", path, fields=fields)).code for path in READ} == {code}
-        for path in READ:
-            given = (await served.client.get(path)).fields
-            assert (given["X-Content-Type-Options"], given["Cross-Origin-Resource-Policy"]) == (
-                "nosniff",
-                "same-origin",
-            )
+async def test_a_page_of_another_site_neither_reads_nor_causes_a_search(served: Served) -> None:
+    for site, code in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):
+        fields = {"Sec-Fetch-Site": site}
+        assert {(await served.client.ask("GET", path, fields=fields)).code for path in READ} == {code}
+    for path in READ:
+        given = (await served.client.get(path)).fields
+        assert (given["X-Content-Type-Options"], given["Cross-Origin-Resource-Policy"]) == (
+            "nosniff",
+            "same-origin",
+        )
 
 
 @pytest.mark.parametrize("bind", ["0.0.0.0:0", "[::]:0"])
@@ -123,13 +118,6 @@ async def test_beyond_the_loopback_reading_takes_a_readers_token(tmp_path: Path,
                 assert (await served.client.get(path, token)).code == code
         for path in ("/healthz", "/readyz", "/"):
             assert (await served.client.get(path)).code == 200
-
-
-@pytest.mark.guarantee(6)
-@pytest.mark.parametrize("bind", ["0.0.0.0:8580", "[::]:8580", "192.0.2.1:8580", "[::ffff:192.0.2.1]:8580"])
-def test_beyond_the_loopback_there_have_to_be_tokens(bind: str) -> None:
-    with pytest.raises(HttpSettingsError, match=r"http\.token_file: needed"):
-        open_access(HttpSettings(bind=bind))
 
 
 @pytest.mark.guarantee(6)
@@ -147,12 +135,11 @@ def test_beyond_the_loopback_there_have_to_be_tokens(bind: str) -> None:
     ],
 )
 async def test_without_tokens_a_request_that_is_meant_for_another_host_is_refused(
-    tmp_path: Path, host: str, served_here: bool
+    served: Served, host: str, served_here: bool
 ) -> None:
     """Otherwise a web page could read and post through its own name that resolves to the loopback (DNS rebinding)."""
-    async with serving(tmp_path) as served:
-        posted = await served.client.post(EVENT, fields={"Host": host})
-        read = await served.client.ask("GET", "/metrics", fields={"Host": host})
+    posted = await served.client.post(EVENT, fields={"Host": host})
+    read = await served.client.ask("GET", "/metrics", fields={"Host": host})
     assert (posted.code, read.code) == ((200, 200) if served_here else (403, 403))
 
 
@@ -212,6 +199,7 @@ async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
                 pass
 
 
+@pytest.mark.guarantee(6)
 @pytest.mark.parametrize(
     ("bind", "loopback"),
     [
@@ -221,12 +209,16 @@ async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         ("0.0.0.0:0", False),
         ("[::]:0", False),
         ("[::ffff:127.0.0.1]:0", True),
+        ("192.0.2.1:0", False),
         ("[::ffff:192.0.2.1]:0", False),
         ("[fe80::1%lo]:0", False),
     ],
 )
-def test_only_the_loopback_is_taken_for_it(bind: str, loopback: bool) -> None:
+def test_only_the_loopback_is_taken_for_it_and_beyond_it_there_have_to_be_tokens(bind: str, loopback: bool) -> None:
     assert parse_listen_address(bind).loopback is loopback
+    needed = pytest.raises(HttpSettingsError, match=r"http\.token_file: needed")
+    with nullcontext() if loopback else needed:
+        open_access(HttpSettings(bind=bind))
 
 
 @pytest.mark.parametrize("bind", ["127.0.0.1:0", "[::]:0"])

@@ -19,8 +19,8 @@ from agent.forward.kafka.health import UNREACHABLE
 from agent.http.page import VIAS
 from agent.http.response import MEDIA_TYPES
 from agent.telemetry.links import LinkName
-from tests.agent.http.client import Raw, Response, post_bytes
-from tests.agent.http.serving import EVENT, FINGERPRINT, POST, serving, token_file
+from tests.agent.http.client import Raw, Response
+from tests.agent.http.serving import EVENT, FINGERPRINT, POST, Served, serving, token_file
 from tests.agent.mappings.payloads import PUBLISHED
 from tests.agent.store.stores import stored_events
 
@@ -28,11 +28,10 @@ DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 SENML = [{"bn": f"{DEVICE}:", "n": "temperature", "v": 21.5, "bt": 1_767_225_600}]
 
 
-async def test_an_event_is_taken_once_and_a_copy_is_said_to_be_one(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        first = await served.client.post(EVENT)
-        second = await served.client.post(EVENT)
-        stored = stored_events(served.store)
+async def test_an_event_is_taken_once_and_a_copy_is_said_to_be_one(served: Served) -> None:
+    first = await served.client.post(EVENT)
+    second = await served.client.post(EVENT)
+    stored = stored_events(served.store)
     assert (first.code, first.document) == (
         200,
         {"accepted": 1, "duplicates": 0, "rejected": 0, "fingerprints": [FINGERPRINT]},
@@ -55,66 +54,56 @@ async def test_an_event_is_taken_once_and_a_copy_is_said_to_be_one(tmp_path: Pat
         ("application/senml+cbor", cbor2.dumps([{-2: f"{DEVICE}:", 0: "temperature", 2: 21.5, -3: 1_767_225_600}])),
     ],
 )
-async def test_each_format_is_taken(tmp_path: Path, media: str, body: bytes) -> None:
-    async with serving(tmp_path) as served:
-        response = await served.client.post(body, media=media)
-        assert (response.code, response.document["accepted"]) == (200, 1)
-        expected = "6bc3242c" if "senml" in media else FINGERPRINT
-        assert response.document["fingerprints"][0].startswith(expected) == ("senml" not in media)
+async def test_each_format_is_taken(served: Served, media: str, body: bytes) -> None:
+    response = await served.client.post(body, media=media)
+    assert (response.code, response.document["accepted"]) == (200, 1)
+    expected = "6bc3242c" if "senml" in media else FINGERPRINT
+    assert response.document["fingerprints"][0].startswith(expected) == ("senml" not in media)
 
 
-async def test_the_words_of_the_query_are_those_of_coap(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        response = await served.client.post(
-            b'{"data":{"temperature":21.5}}', f"{POST}?d={DEVICE.replace(':', '%3A')}&id=17"
-        )
+async def test_the_words_of_the_query_are_those_of_coap(served: Served) -> None:
+    response = await served.client.post(
+        b'{"data":{"temperature":21.5}}', f"{POST}?d={DEVICE.replace(':', '%3A')}&id=17"
+    )
     assert response.document["fingerprints"] == [FINGERPRINT]
 
 
-@pytest.mark.parametrize("query", ["d", "d=a&d=b", "x=1", "d=%ff", "id="])
-async def test_a_query_that_is_not_made_of_our_words_is_refused(tmp_path: Path, query: str) -> None:
-    async with serving(tmp_path) as served:
-        response = await served.client.post(EVENT, f"{POST}?{query}")
-    assert (response.code, "query" in response.document["message"]) == (400, True)
+async def test_a_device_that_names_nobody_is_its_address(served: Served) -> None:
+    await served.client.post(b'{"id":1,"data":{"n":1}}')
+    assert b'"device":"http://127.0.0.1"' in stored_events(served.store)[1].tail
 
 
-async def test_a_device_that_names_nobody_is_its_address(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        await served.client.post(b'{"id":1,"data":{"n":1}}')
-        assert b'"device":"http://127.0.0.1"' in stored_events(served.store)[1].tail
-
-
-async def test_a_pack_of_a_hundred_is_one_answer_and_one_commit(tmp_path: Path) -> None:
+async def test_a_pack_of_a_hundred_is_one_answer_and_one_commit(served: Served) -> None:
     pack = [{"device": DEVICE, "id": number, "data": {"n": number}} for number in range(100)]
-    async with serving(tmp_path) as served:
-        response = await served.client.post(json.dumps(pack).encode())
-        commits = served.store.commit_durations.cumulative()[-1][1]
-        stored = stored_events(served.store)[1:]
+    response = await served.client.post(json.dumps(pack).encode())
+    commits = served.store.commit_durations.cumulative()[-1][1]
+    stored = stored_events(served.store)[1:]
     assert (response.document["accepted"], len(set(response.document["fingerprints"])), commits) == (100, 100, 1)
     assert [event.fingerprint.hex() for event in stored] == response.document["fingerprints"]
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"3", b'{"data":3}', b"\xff"])
-async def test_a_body_without_a_valid_event_is_refused(tmp_path: Path, body: bytes) -> None:
-    async with serving(tmp_path) as served:
-        response = await served.client.post(body)
-        assert (response.code, response.document["error"]) == (400, "undecodable")
-        assert response.document["message"]
-        assert len(stored_events(served.store)) == 0
+UNKNOWN = ("", "text/plain", "application/x-www-form-urlencoded", "application/xml", "json")
 
 
-@pytest.mark.parametrize("media", ["", "text/plain", "application/x-www-form-urlencoded", "application/xml", "json"])
-async def test_an_unknown_format_is_told_the_known_ones(tmp_path: Path, media: str) -> None:
-    async with serving(tmp_path) as served:
-        response = await served.client.post(EVENT, media=media)
-    assert (response.code, response.fields["Accept"]) == (415, MEDIA_TYPES)
-    assert MEDIA_TYPES in response.document["message"]
-
-
-async def test_a_compressed_body_is_an_unknown_format(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        response = await served.client.post(EVENT, fields={"Content-Encoding": "gzip"})
-    assert (response.code, "Content-Encoding" in response.document["message"]) == (415, True)
+@pytest.mark.parametrize(
+    ("request_of", "code", "message"),
+    [
+        *(({"path": f"{POST}?{query}"}, 400, "query") for query in ("d", "d=a&d=b", "x=1", "d=%ff", "id=")),
+        *(({"body": body}, 400, "") for body in (b"", b"{", b"[]", b"3", b'{"data":3}', b"\xff")),
+        *(({"media": media}, 415, MEDIA_TYPES) for media in UNKNOWN),
+        ({"fields": {"Content-Encoding": "gzip"}}, 415, "Content-Encoding"),
+    ],
+)
+async def test_what_is_no_event_is_refused_with_the_reason(
+    served: Served, request_of: dict[str, Any], code: int, message: str
+) -> None:
+    response = await served.client.post(**{"body": EVENT, **request_of})
+    error = "undecodable" if code == 400 else "unknown format"
+    assert (response.code, response.document["error"]) == (code, error)
+    assert response.document["message"]
+    assert message in response.document["message"]
+    assert response.fields["Accept"] == (MEDIA_TYPES if message == MEDIA_TYPES else None)
+    assert stored_events(served.store) == []
 
 
 async def test_a_body_over_the_limit_is_refused_whether_its_length_is_said_or_not(tmp_path: Path) -> None:
@@ -152,25 +141,16 @@ async def test_each_outcome_has_its_code(tmp_path: Path, status: Status, code: i
     assert response.fields["Retry-After"] == ("1" if code == 503 else None)
 
 
-async def test_what_a_sensor_posts_in_one_breath_is_answered_in_order(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served, Raw(served.server.port) as raw:
-        raw.send(b"".join(post_bytes(b'{"device":"urn:a","id":%d}' % number) for number in range(20)))
-        response = [await raw.receive() for _ in range(20)]
-        stored = stored_events(served.store)[1:]
-    assert [one.document["fingerprints"][0] for one in response] == [event.fingerprint.hex() for event in stored]
-
-
-async def test_a_webhook_that_is_repeated_is_one_event_by_its_mapping(tmp_path: Path) -> None:
+async def test_a_webhook_that_is_repeated_is_one_event_by_its_mapping(served: Served) -> None:
     uplink = next(one for one in PUBLISHED if one.mapping == "the-things-stack-v3")
     path = f"{POST}?mapping={uplink.mapping}"
-    async with serving(tmp_path) as served:
-        answers = [await served.client.post(uplink.body.encode(), path) for _ in range(2)]
-        skipped = await served.client.post(b'{"join_accept":{}}', path)
-        unknown = await served.client.post(b"{}", f"{POST}?mapping=the-things")
-        mixed = await served.client.post(b"{}", f"{path}&d=urn:dev:x")
-        cbor = await served.client.post(b"\xa0", path, "application/cbor")
-        wrong = await served.client.post(b'{"uplink_message":{}}', path)
-        stored, metrics = stored_events(served.store), (await served.client.get("/metrics")).body.decode()
+    answers = [await served.client.post(uplink.body.encode(), path) for _ in range(2)]
+    skipped = await served.client.post(b'{"join_accept":{}}', path)
+    unknown = await served.client.post(b"{}", f"{POST}?mapping=the-things")
+    mixed = await served.client.post(b"{}", f"{path}&d=urn:dev:x")
+    cbor = await served.client.post(b"\xa0", path, "application/cbor")
+    wrong = await served.client.post(b'{"uplink_message":{}}', path)
+    stored, metrics = stored_events(served.store), (await served.client.get("/metrics")).body.decode()
     assert [answer.document["accepted"] for answer in answers] == [1, 0]
     for outcome, number in (("event", 2), ("skipped", 1), ("rejected", 1)):
         labels = f'mapping="{uplink.mapping}",outcome="{outcome}",via="http"'
@@ -219,26 +199,25 @@ async def test_the_description_is_served_to_everybody_and_names_every_path(tmp_p
     assert {path for path, _, operation in operations() if operation.get("security") == []} == open_paths
 
 
-async def test_every_answer_is_as_described(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        for body in (EVENT, EVENT, PACK, b"{"):
-            check("/api/v1/events", await served.client.post(body), "post")
-        check("/api/v1/events", await served.client.post(EVENT, media="text/plain"), "post")
-        for path, method, operation in operations():
-            required = REQUIRED.get(operation["operationId"], "")
-            if method == "get":
-                response = await served.client.get(path + required)
-                assert response.code == 200
-                check(path, response)
-        for path in (
-            "/api/v1/rejected?limit=0",
-            "/api/v1/trace?fingerprint=x",
-            "/api/v1/live?after=x",
-            "/api/v1/device",
-        ):
-            response = await served.client.get(path)
-            assert response.code == 400
+async def test_every_answer_is_as_described(served: Served) -> None:
+    for body in (EVENT, EVENT, PACK, b"{"):
+        check("/api/v1/events", await served.client.post(body), "post")
+    check("/api/v1/events", await served.client.post(EVENT, media="text/plain"), "post")
+    for path, method, operation in operations():
+        required = REQUIRED.get(operation["operationId"], "")
+        if method == "get":
+            response = await served.client.get(path + required)
+            assert response.code == 200
             check(path, response)
+    for path in (
+        "/api/v1/rejected?limit=0",
+        "/api/v1/trace?fingerprint=x",
+        "/api/v1/live?after=x",
+        "/api/v1/device",
+    ):
+        response = await served.client.get(path)
+        assert response.code == 400
+        check(path, response)
 
 
 async def test_lanes_are_as_described(tmp_path: Path) -> None:

@@ -13,19 +13,18 @@ from agent.telemetry.activity import DEVICES_MAX, FEED_MAX, TAIL_BYTES_MAX, Acti
 from agent.telemetry.process_state import CHARACTERS_MAX, ERRORS_MAX, RecentErrors
 from contract.event import Event
 from contract.record import ClockTrust, SharedDay
-from tests.agent.http.serving import EVENT, FINGERPRINT, serving
+from tests.agent.http.serving import EVENT, FINGERPRINT, Served
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 FILES = files("agent.http.page_files")
 PATHS = ("/", *(f"/page/{file.name}" for file in FILES.iterdir() if Path(file.name).suffix in (".css", ".js", ".svg")))
 
 
-async def test_the_page_needs_nothing_from_elsewhere_and_may_run_nothing_else(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        for path in PATHS:
-            response = await served.client.get(path)
-            assert (response.code, response.fields["Content-Security-Policy"]) == (200, POLICY)
-            assert response.fields["X-Content-Type-Options"] == "nosniff"
+async def test_the_page_needs_nothing_from_elsewhere_and_may_run_nothing_else(served: Served) -> None:
+    for path in PATHS:
+        response = await served.client.get(path)
+        assert (response.code, response.fields["Content-Security-Policy"]) == (200, POLICY)
+        assert response.fields["X-Content-Type-Options"] == "nosniff"
     assert "unsafe" not in POLICY
     assert POLICY.startswith("default-src 'none'")
     for file in FILES.iterdir():
@@ -43,15 +42,14 @@ def test_the_page_never_makes_markup_of_text() -> None:
             assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text)
 
 
-async def test_the_live_view_has_devices_outcomes_and_what_is_new_since(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        await served.client.post(EVENT)
-        await served.client.post(EVENT)
-        await served.client.post(b'[{"device":"urn:b","id":1,"data":3},{"device":"urn:b","id":2}]')
-        await served.client.post(b"{")
-        live = (await served.client.get("/api/v1/live?after=0")).document
-        later = (await served.client.get("/api/v1/live?after=2")).document
-        wrong = await served.client.get("/api/v1/live?after=x")
+async def test_the_live_view_has_devices_outcomes_and_what_is_new_since(served: Served) -> None:
+    await served.client.post(EVENT)
+    await served.client.post(EVENT)
+    await served.client.post(b'[{"device":"urn:b","id":1,"data":3},{"device":"urn:b","id":2}]')
+    await served.client.post(b"{")
+    live = (await served.client.get("/api/v1/live?after=0")).document
+    later = (await served.client.get("/api/v1/live?after=2")).document
+    wrong = await served.client.get("/api/v1/live?after=x")
     feed = [(entry["outcome"], entry["device"], entry["fingerprint"]) for entry in live["feed"]]
     assert feed[:2] == [("accepted", DEVICE, FINGERPRINT), ("duplicate", DEVICE, FINGERPRINT)]
     assert sorted(outcome for outcome, _, _ in feed[2:]) == ["accepted", "refused", "rejected"]
@@ -66,31 +64,28 @@ async def test_the_live_view_has_devices_outcomes_and_what_is_new_since(tmp_path
     assert wrong.code == 400
 
 
-async def test_long_values_are_not_held_for_the_page(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        await served.client.post(b'{"device":"urn:a","id":1,"data":{"x":"%s"}}' % (b"x" * TAIL_BYTES_MAX))
-        live = (await served.client.get("/api/v1/live?after=0")).document
+async def test_long_values_are_not_held_for_the_page(served: Served) -> None:
+    await served.client.post(b'{"device":"urn:a","id":1,"data":{"x":"%s"}}' % (b"x" * TAIL_BYTES_MAX))
+    live = (await served.client.get("/api/v1/live?after=0")).document
     assert ("data" in live["feed"][0], "data" in live["devices"][0]) == (False, False)
 
 
-async def test_an_event_is_found_by_fingerprint_and_by_device(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        await served.client.post(EVENT)
-        (trace,) = (await served.client.get(f"/api/v1/trace?fingerprint={FINGERPRINT}")).document
-        latest = (await served.client.get("/api/v1/latest?device=A2B3C4")).document
-        nothing = await served.client.get(f"/api/v1/trace?fingerprint={'0' * 32}")
-        wrong = await served.client.get("/api/v1/trace?fingerprint=xyz")
+async def test_an_event_is_found_by_fingerprint_and_by_device(served: Served) -> None:
+    await served.client.post(EVENT)
+    (trace,) = (await served.client.get(f"/api/v1/trace?fingerprint={FINGERPRINT}")).document
+    latest = (await served.client.get("/api/v1/latest?device=A2B3C4")).document
+    nothing = await served.client.get(f"/api/v1/trace?fingerprint={'0' * 32}")
+    wrong = await served.client.get("/api/v1/trace?fingerprint=xyz")
     assert (trace["state"], trace["event"]["device"]) == ("new", DEVICE)
     assert [event["fingerprint"] for event in latest] == [FINGERPRINT]
     assert (nothing.document, wrong.code) == ([], 400)
 
 
-async def test_what_is_watched_is_bounded(tmp_path: Path) -> None:
+async def test_what_is_watched_is_bounded(served: Served) -> None:
     pack = b"[%s]" % b",".join(b'{"device":"urn:%d","id":1}' % number for number in range(500))
-    async with serving(tmp_path) as served:
-        for turn in range(DEVICES_MAX // 500 + 1):
-            await served.client.post(pack.replace(b'"urn:', b'"urn:%d:' % turn))
-        live = (await served.client.get("/api/v1/live?after=0")).document
+    for turn in range(DEVICES_MAX // 500 + 1):
+        await served.client.post(pack.replace(b'"urn:', b'"urn:%d:' % turn))
+    live = (await served.client.get("/api/v1/live?after=0")).document
     assert len(live["feed"]) == FEED_MAX
     assert live["devices"][0]["device"] == f"urn:{DEVICES_MAX // 500}:499"
 

@@ -66,21 +66,12 @@ async def test_a_store_that_cannot_write_is_not_ready_until_it_can(
     assert recovered.code == 200
 
 
-async def test_a_full_store_is_not_ready(tmp_path: Path) -> None:
-    async with serving(tmp_path, store={"max_bytes": 60_000}) as served:
-        while (await served.client.post(b'{"device":"urn:a","data":{"x":"%s"}}' % (b"x" * 9_000))).code == 200:
-            pass
-        response = await served.client.get("/readyz")
-    assert (response.code, "full" in response.document["message"]) == (503, True)
-
-
-async def test_the_status_is_that_of_the_command(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        await served.client.post(EVENT)
-        response = await served.client.get("/api/v1/status")
-        found = response.document
-        assert (found["requests"]["requests"], found["requests"]["refused"]) == (1, 0)
-        assert {**found, "requests": None} == read_status(tmp_path / "state", GATEWAY).document()
+async def test_the_status_is_that_of_the_command(served: Served, tmp_path: Path) -> None:
+    await served.client.post(EVENT)
+    response = await served.client.get("/api/v1/status")
+    found = response.document
+    assert (found["requests"]["requests"], found["requests"]["refused"]) == (1, 0)
+    assert {**found, "requests": None} == read_status(tmp_path / "state", GATEWAY).document()
     assert (response.document["accepted"], response.document["events"]["new"]) == (1, 2)
 
 
@@ -89,15 +80,14 @@ def test_the_client_of_prometheus_takes_no_memory_before_the_first_request_for_m
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
-async def test_the_metrics_are_those_of_the_events(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        await served.client.post(EVENT)
-        await served.client.post(EVENT)
-        await served.client.post(EVENT.replace(b"17", b"17,1"))
-        await served.client.post(b'[{"device":"urn:b","id":1,"data":3},{"device":"urn:b","id":2}]')
-        await served.client.post(b"{")
-        served.store.outbox.mark_forwarded(batch(1, 2))
-        response = await served.client.get("/metrics")
+async def test_the_metrics_are_those_of_the_events(served: Served) -> None:
+    await served.client.post(EVENT)
+    await served.client.post(EVENT)
+    await served.client.post(EVENT.replace(b"17", b"17,1"))
+    await served.client.post(b'[{"device":"urn:b","id":1,"data":3},{"device":"urn:b","id":2}]')
+    await served.client.post(b"{")
+    served.store.outbox.mark_forwarded(batch(1, 2))
+    response = await served.client.get("/metrics")
     assert response.fields["Content-Type"].startswith("text/plain; version=")
     found = samples(response.body)
     assert {name.partition("_")[0] for name, _ in found} == {"oncegate"}
@@ -146,10 +136,14 @@ async def test_silent_devices_are_counted_from_a_day_on_until_a_week(
 
 @pytest.mark.guarantee(3)
 @pytest.mark.parametrize(("bytes_max", "accepts"), [(1 << 30, 1), (1, 0)])
-async def test_a_store_that_takes_nothing_is_a_metric(bytes_max: int, accepts: int, tmp_path: Path) -> None:
+async def test_a_store_that_takes_nothing_is_not_ready_and_a_metric(
+    bytes_max: int, accepts: int, tmp_path: Path
+) -> None:
     async with serving(tmp_path, store={"max_bytes": bytes_max}, lanes=[Lane("empty", 1)]) as served:
         await served.client.post(EVENT)
         found = samples((await served.client.get("/metrics")).body)
+        ready = await served.client.get("/readyz")
+    assert (ready.code, b"full" in ready.body) == ((200, False) if accepts else (503, True))
     assert found["oncegate_accepting", ()] == accepts
     assert (found["oncegate_store_fill_ratio", ()] > 1) == (not accepts)
 
@@ -194,18 +188,17 @@ async def test_a_capped_uplink_shows_what_waits_and_when_it_will_be_sent(
     }
 
 
-async def test_the_history_has_what_has_happened_since_the_start(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        for number in range(10):
-            await served.client.post(b'{"device":"urn:a","id":%d}' % number)
-        served.store.outbox.mark_forwarded(batch(1, 4))
-        served.store.outbox.mark_processed(served.store.outbox.forwarded())
-        served.store.outbox.mark_forwarded(batch(5, 6))
-        served.clock.pass_seconds(TICK_SECONDS)
-        served.history.sample()
-        shown = (await served.client.get("/api/v1/history")).document
-        day = (await served.client.get("/api/v1/history?span=24h")).document
-        wrong = await served.client.get("/api/v1/history?span=1y")
+async def test_the_history_has_what_has_happened_since_the_start(served: Served) -> None:
+    for number in range(10):
+        await served.client.post(b'{"device":"urn:a","id":%d}' % number)
+    served.store.outbox.mark_forwarded(batch(1, 4))
+    served.store.outbox.mark_processed(served.store.outbox.forwarded())
+    served.store.outbox.mark_forwarded(batch(5, 6))
+    served.clock.pass_seconds(TICK_SECONDS)
+    served.history.sample()
+    shown = (await served.client.get("/api/v1/history")).document
+    day = (await served.client.get("/api/v1/history?span=24h")).document
+    wrong = await served.client.get("/api/v1/history?span=1y")
     (ack_ms,) = shown.pop("ack_ms")
     assert ack_ms > 0
     assert shown == {
@@ -222,41 +215,51 @@ async def test_the_history_has_what_has_happened_since_the_start(tmp_path: Path)
     assert (wrong.code, wrong.document["message"]) == (400, "span: expected one of 15min, 24h")
 
 
-async def test_a_trace_has_the_times_of_forwarding_and_confirmation(tmp_path: Path) -> None:
+async def test_a_trace_has_the_times_of_forwarding_and_confirmation(served: Served) -> None:
     path, begun = f"/api/v1/trace?fingerprint={FINGERPRINT}", START
-    async with serving(tmp_path) as served:
-        await served.client.post(EVENT)
-        outbox = served.store.outbox
+    await served.client.post(EVENT)
+    outbox = served.store.outbox
 
-        async def times() -> tuple[str | None, str | None]:
-            served.clock.pass_seconds(1)
-            (trace,) = (await served.client.get(path)).document
-            return trace.get("forwarded"), trace.get("processed")
+    async def times() -> tuple[str | None, str | None]:
+        served.clock.pass_seconds(1)
+        (trace,) = (await served.client.get(path)).document
+        return trace.get("forwarded"), trace.get("processed")
 
-        assert await times() == (None, None)
-        outbox.mark_forwarded(batch(1, 2))
-        assert await times() == (rfc3339(begun + 1_000), None)
-        outbox.return_batches(outbox.forwarded())
-        assert await times() == (None, None)
-        outbox.mark_forwarded(batch(1, 2, offset=7))
-        assert await times() == (rfc3339(begun + 3_000), None)
-        outbox.mark_processed(outbox.forwarded())
-        assert await times() == (rfc3339(begun + 3_000), rfc3339(begun + 4_000))
+    assert await times() == (None, None)
+    outbox.mark_forwarded(batch(1, 2))
+    assert await times() == (rfc3339(begun + 1_000), None)
+    outbox.return_batches(outbox.forwarded())
+    assert await times() == (None, None)
+    outbox.mark_forwarded(batch(1, 2, offset=7))
+    assert await times() == (rfc3339(begun + 3_000), None)
+    outbox.mark_processed(outbox.forwarded())
+    assert await times() == (rfc3339(begun + 3_000), rfc3339(begun + 4_000))
+
+
+class Look:
+    """Lasts until it may go on; counts how many have begun, and how many at once."""
+
+    def __init__(self) -> None:
+        self.begun = self.at_once = self.most = 0
+        self.go_on = threading.Event()
+        self._guard = threading.Lock()
+
+    def __call__(self) -> int:
+        with self._guard:
+            self.begun, self.at_once = self.begun + 1, self.at_once + 1
+            self.most = max(self.most, self.at_once)
+        self.go_on.wait(60)
+        with self._guard:
+            self.at_once -= 1
+        return self.begun
 
 
 async def test_many_who_ask_at_once_cost_one_look() -> None:
-    view_sources: list[int] = []
-    go_on = threading.Event()
-
-    def look() -> int:
-        go_on.wait(10)
-        view_sources.append(1)
-        return len(view_sources)
-
+    look = Look()
     recent = CachedView(look)
     asked = [asyncio.create_task(recent.get()) for _ in range(50)]
     await asyncio.sleep(0)
-    go_on.set()
+    look.go_on.set()
     assert await asyncio.gather(*asked) == [1] * 50
     assert await recent.get() == 1
 
@@ -280,42 +283,21 @@ async def test_a_look_that_fails_or_takes_too_long_is_a_503(hangs: bool, monkeyp
 
 
 async def test_searches_come_one_after_the_other_and_leave_the_threads_to_the_rest() -> None:
-    at_once, most = 0, 0
-    guard, go_on = threading.Lock(), threading.Event()
-
-    def look() -> int:
-        nonlocal at_once, most
-        with guard:
-            at_once += 1
-            most = max(most, at_once)
-        go_on.wait(60)
-        with guard:
-            at_once -= 1
-        return 1
-
-    searches, ready = Searches(), CachedView(lambda: 2)
+    look, searches, ready = Look(), Searches(), CachedView(lambda: 2)
     asked = [asyncio.create_task(searches.get(look)) for _ in range(50)]
     assert await ready.get() == 2
-    go_on.set()
-    assert await asyncio.gather(*asked) == [1] * 50
-    assert most == 1
+    look.go_on.set()
+    assert await asyncio.gather(*asked) == list(range(1, 51))
+    assert look.most == 1
 
 
 async def test_a_search_that_nobody_waits_for_any_more_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent.http.views.VIEW_SECONDS_MAX", 0.05)
-    begun: list[int] = []
-    go_on = threading.Event()
-
-    def look() -> int:
-        begun.append(1)
-        go_on.wait(60)
-        return len(begun)
-
-    searches = Searches()
+    look, searches = Look(), Searches()
     refused = await asyncio.gather(*(searches.get(look) for _ in range(5)), return_exceptions=True)
     assert all(isinstance(one, Refusal) for one in refused)
-    assert len(begun) == 1
-    go_on.set()
+    assert look.begun == 1
+    look.go_on.set()
     monkeypatch.setattr("agent.http.views.VIEW_SECONDS_MAX", 60.0)
     assert await searches.get(look) == 2
 
@@ -360,12 +342,11 @@ async def ask_device(served: Served, device: str = ASKED_DEVICE) -> dict[str, An
     return found
 
 
-async def test_it_has_the_events_of_this_device_only_with_duplicates_and_missing_ids(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        await send_events(served, 1, 2, 5)
-        await send_events(served, 2)
-        await send_events(served, 3, device="urn:dev:ops:y[x]")  # which ASKED_DEVICE would match as a pattern
-        found = await ask_device(served)
+async def test_it_has_the_events_of_this_device_only_with_duplicates_and_missing_ids(served: Served) -> None:
+    await send_events(served, 1, 2, 5)
+    await send_events(served, 2)
+    await send_events(served, 3, device="urn:dev:ops:y[x]")  # which ASKED_DEVICE would match as a pattern
+    found = await ask_device(served)
     assert [(event["id"], event["data"], event["state"]) for event in found["events"]] == [
         (1, {"t": 1}, "new"),
         (2, {"t": 2}, "new"),
@@ -378,35 +359,31 @@ async def test_it_has_the_events_of_this_device_only_with_duplicates_and_missing
     assert found["warnings"] == {}
 
 
-async def test_it_has_what_endangers_the_identity_and_what_to_do(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        await send_events(served, 7, time=1_767_225_600)
-        await send_events(served, 8, 3)
-        await send_events(served, 2)
-        found = await ask_device(served)
+async def test_it_has_what_endangers_the_identity_and_what_to_do(served: Served) -> None:
+    await send_events(served, 7, time=1_767_225_600)
+    await send_events(served, 8, 3)
+    await send_events(served, 2)
+    found = await ask_device(served)
     assert list(found["warnings"]) == ["backwards", "time-before-2000"]
     assert "send `boot` or `time`" in found["warnings"]["backwards"]
 
 
-async def test_a_device_that_was_never_heard_has_nothing(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        found = await ask_device(served, "urn:none")
+async def test_a_device_that_was_never_heard_has_nothing(served: Served) -> None:
+    found = await ask_device(served, "urn:none")
     assert (found["events"], found["duplicates"], found["missing_ids"], found["activity"]) == ([], [], [], None)
 
 
-async def test_the_list_is_bounded_and_has_no_long_data(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        await send_events(served, 1, data={"x": "x" * DEVICE_TAIL_BYTES_MAX})
-        assert [event["data"] for event in (await ask_device(served))["events"]] == [None]
-        await send_events(served, *range(2, DEVICE_EVENTS_MAX + 50))
-        events = (await ask_device(served))["events"]
+async def test_the_list_is_bounded_and_has_no_long_data(served: Served) -> None:
+    await send_events(served, 1, data={"x": "x" * DEVICE_TAIL_BYTES_MAX})
+    assert [event["data"] for event in (await ask_device(served))["events"]] == [None]
+    await send_events(served, *range(2, DEVICE_EVENTS_MAX + 50))
+    events = (await ask_device(served))["events"]
     assert [event["id"] for event in events] == list(range(50, DEVICE_EVENTS_MAX + 50))
 
 
 @pytest.mark.parametrize("device", ["", "x" * (DEVICE_CHARACTERS_MAX + 1)])
-async def test_a_name_that_no_device_can_have_is_refused(device: str, tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        assert (await served.client.get(DEVICE_PATH + device)).code == 400
+async def test_a_name_that_no_device_can_have_is_refused(served: Served, device: str) -> None:
+    assert (await served.client.get(DEVICE_PATH + device)).code == 400
 
 
 def test_missing_ids_are_those_of_each_boot_and_of_counters_only() -> None:
@@ -462,9 +439,8 @@ async def test_they_have_reason_and_bytes_and_are_selected(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("query", ["via=smoke", "limit=0", "limit=1001", "limit=x", "before=-1", "limt=3", LONG])
-async def test_a_wrong_query_is_refused_and_names_the_word(query: str, tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        response = await served.client.get(f"{REJECTED_PATH}?{query}")
+async def test_a_wrong_query_is_refused_and_names_the_word(served: Served, query: str) -> None:
+    response = await served.client.get(f"{REJECTED_PATH}?{query}")
     assert response.code == 400
     assert response.document["message"].startswith(query.partition("=")[0] + ": ")
 
