@@ -6,7 +6,7 @@ import asyncio
 import json
 import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import cycle
@@ -27,7 +27,7 @@ from agent.store.port import Batch, Candidate, Intake, Offsets, Outcome, Reject,
 from agent.store.schema import database, tables
 from agent.store.schema.tables import EpochStart
 from agent.store.write.capacity import Capacity
-from contract.event import Event
+from contract.event import Event, Label
 from contract.record import ClockTrust, SharedDay
 
 GATEWAY = "gw-test"
@@ -161,6 +161,16 @@ def declared(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
     return [entries["data"] for entries in map(document, events) if entries["type"] == "gateway.gap"]
 
 
+def lost_labels(events: Iterable[StoredEvent]) -> tuple[set[Label], set[Label]]:
+    """Return the labels in the gaps among events, and those after which events may be lost according to gaps."""
+    lost, found_to = set[Label](), set[Label]()
+    for data in declared(events):
+        if "found_to_epoch" in data:
+            found_to.add(Label(data["found_to_epoch"], data["found_to_sequence"]))
+        lost.update(Label(epoch, number) for epoch, first, last in data["labels"] for number in range(first, last + 1))
+    return lost, found_to
+
+
 def process_all(store: EventStore, last: int = 0) -> None:
     """Mark all new events as written to the table; where `last` is given, all from the first position to that."""
     positions = [1, last] if last else [event.position for event in stored_events(store)]
@@ -173,10 +183,19 @@ def write_back(store: EventStore) -> None:
     store._writer.call(lambda: database.write_back(store._transactions.connection.get()))
 
 
-def take_turns(store: EventStore, count: int) -> None:
-    """Have the writer take turns, which do postponed work."""
+def take_turns(store: EventStore, count: int, until: Callable[[], bool] = lambda: False) -> None:
+    """Have the writer take turns, which do postponed work; fewer where something is so before."""
     for _ in range(count):
+        if until():
+            return
         store.trouble()
+
+
+def change(folder: Path, *statements: str, values: Sequence[object] = ()) -> None:
+    """Change a store's file by statements that no agent runs; each finds what it changes."""
+    with closing(sqlite3.connect(folder / FILE_NAME, isolation_level=None)) as connection:
+        for statement in statements:
+            assert connection.execute(statement, tuple(values)).rowcount > 0
 
 
 @contextmanager
@@ -217,6 +236,25 @@ def crash_image(folder: Path, to: Path) -> Path:
         for name in (FILE_NAME, f"{FILE_NAME}-wal"):
             shutil.copy(folder / name, to / name)
     return to
+
+
+def watched(
+    before: Callable[[str], object] = lambda _: None, after: Callable[[str], object] = lambda _: None
+) -> database.Connect:
+    """Open connections that call these with each statement, before and after it; `before` may raise an error."""
+
+    class Watched(database.StoreConnection):
+        def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> sqlite3.Cursor:  # type: ignore[override]
+            before(sql)
+            cursor = super().execute(sql, parameters)
+            after(sql)
+            return cursor
+
+        def executemany(self, sql: str, parameters: Any, /) -> sqlite3.Cursor:
+            before(sql)
+            return super().executemany(sql, parameters)
+
+    return lambda path: database.open_for_service(path, Watched)
 
 
 class FaultyConnection(sqlite3.Connection):

@@ -52,7 +52,7 @@ class Field:
                     crash_image(folder, backup)
                     backup = None
             for event in stored_events(store):
-                assert self.given.setdefault(event.label, event.fingerprint) == event.fingerprint
+                assert self.given.setdefault(event.label, event.tail) == event.tail
 
     def _new(self) -> Path:
         self._folders.append(self._root / str(len(self._folders)))

@@ -5,6 +5,7 @@ import errno
 import logging
 import os
 import socket
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -12,13 +13,14 @@ import pytest
 
 from agent.config.settings import IdentitySettings
 from agent.status import read_status
+from agent.store.counts import EventCounts
 from agent.store.errors import DamagedStoreError, StoreError
 from agent.store.files import swap
 from agent.store.files.write_ahead_log import WriteAheadLog
 from agent.store.flush_socket import FlushSocket
 from agent.store.layout import FILE_NAME, FLUSH_SOCKET_NAME, socket_path
 from agent.store.memory import load
-from agent.store.port import OutboxError, Outcome, Submission
+from agent.store.port import Outcome, Submission
 from agent.store.read import flush_request
 from agent.store.read.flush_request import request_counts
 from agent.store.schema import database, gaps
@@ -33,6 +35,7 @@ from tests.agent.store.stores import (
     accept,
     batch,
     candidate,
+    change,
     commits,
     crash_image,
     declared,
@@ -120,20 +123,6 @@ async def test_after_a_reboot_only_a_trusted_clock_proves_a_retransmission(
         assert (await accept(store, clock, NAMELESS, key=KEY)).duplicates == int(is_duplicate)
 
 
-async def test_each_opening_has_an_epoch_of_its_own_and_names_the_end_of_the_previous(
-    tmp_path: Path, clock: HandClock
-) -> None:
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, ONE)
-        first = stored_events(store)[0].label.epoch
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, TWO)
-        events = stored_events(store)
-    assert [event.label.sequence for event in events] == [1, 2, 1, 2]
-    assert events[2].label.epoch != first
-    assert b'"data":{"previous_epoch":"%s","previous_sequence":2,' % first.encode() in events[2].tail
-
-
 async def test_the_writer_logs_nothing_per_event(
     tmp_path: Path, clock: HandClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -178,29 +167,24 @@ async def test_without_an_agent_nobody_answers(folder: Path) -> None:
     assert not (folder / FLUSH_SOCKET_NAME).exists()
 
 
-async def test_a_flush_that_fails_is_not_answered_and_the_next_one_is(folder: Path) -> None:
-    failures = [StoreError("the disk is full")]
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_a_flush_that_fails_or_hangs_is_not_answered_and_the_next_one_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, hangs: bool
+) -> None:
+    troubles, over = [StoreError("the disk is full")], threading.Event()
 
     def flush() -> None:
-        if failures:
-            raise failures.pop()
+        if troubles and hangs:
+            over.wait(60)
+        if troubles:
+            raise troubles.pop()
 
     async with FlushSocket(folder, flush):
-        assert await asyncio.to_thread(request_counts, folder) is None
+        with monkeypatch.context() as patch:
+            patch.setattr(flush_request, "ANSWER_SECONDS_MAX", 0.05 if hangs else 60)
+            assert await asyncio.to_thread(request_counts, folder) is None
+        over.set()
         assert await asyncio.to_thread(request_counts, folder) is not None
-
-
-async def test_a_reader_does_not_wait_for_a_disk_that_hangs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flush_request, "ANSWER_SECONDS_MAX", 0.05)
-    hangs = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def flush() -> None:
-        asyncio.run_coroutine_threadsafe(hangs.wait(), loop).result()
-
-    async with FlushSocket(folder, flush):
-        assert await asyncio.to_thread(request_counts, folder) is None
-        hangs.set()
 
 
 async def test_a_folder_that_takes_no_socket_keeps_nobody_from_starting(
@@ -233,8 +217,7 @@ async def test_more_holes_than_are_remembered_are_salvaged_once_and_all_declared
     async with make_store(tmp_path, clock) as store:
         for number in range(60):
             await accept(store, clock, Event("d", id=number))
-    with closing(database.open_for_service(tmp_path / FILE_NAME)) as connection:
-        connection.execute("DELETE FROM events WHERE first_position % 2 = 0 AND first_position < 56")
+    change(tmp_path, "DELETE FROM events WHERE first_position % 2 = 0 AND first_position < 56")
     swap.suspect(tmp_path / FILE_NAME, "set by the test")
     for life in range(3):
         async with make_store(tmp_path, clock) as store:
@@ -308,15 +291,19 @@ async def test_retransmissions_in_progress_share_a_failed_commit(
         assert all(outcome.refusal for outcome in outcomes)
 
 
+@pytest.mark.parametrize("fault", ["INSERT OR REPLACE INTO batches", "DELETE FROM processed", "UPDATE fingerprints"])
 async def test_what_fails_between_commits_is_tried_again_after_a_while_and_not_at_each_delivery(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, faulty: type[FaultyConnection], clock: HandClock
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, faulty: type[FaultyConnection], clock: HandClock, fault: str
 ) -> None:
     async with make_store(tmp_path, clock, connect=open_faulty(faulty)) as store:
         await accept(store, clock, ONE)
-        store.outbox.mark_forwarded(batch(1, 2))
+        store.outbox.mark_forwarded(batch(1, 1))
+        store.outbox.mark_processed(store.outbox.forwarded())
+        store.outbox.mark_forwarded(batch(2, 2))
+        assert (await accept(store, clock, ONE)).duplicates == 1
         wait_until(lambda: store._maintenance._marks_since is not None, "the marks are noticed")
         clock.pass_seconds(3)
-        faulty.fault = "INSERT OR REPLACE INTO batches"
+        faulty.fault = fault
         for _ in range(10):
             assert (await accept(store, clock, ONE)).duplicates == 1
         assert faulty.hits == 1
@@ -330,17 +317,5 @@ async def test_what_fails_between_commits_is_tried_again_after_a_while_and_not_a
                 return bool(connection.execute("SELECT last FROM batches").fetchone())
 
         wait_until(forwarded, "the marks are on disk")
-
-
-@pytest.mark.guarantee(3)
-async def test_a_fact_that_the_disk_refuses_is_an_error_that_says_so_and_can_be_tried_again(
-    tmp_path: Path, faulty: type[FaultyConnection]
-) -> None:
-    async with make_store(tmp_path, HandClock(), connect=open_faulty(faulty)) as store:
-        for fault in ("INSERT OR REPLACE INTO facts", "COMMIT"):
-            faulty.fault = fault
-            with pytest.raises(OutboxError, match="disk is full"):
-                store.outbox.set_fact("a", "b")
-            faulty.fault = ""
-            store.outbox.set_fact("a", fault)
-            assert store.outbox.fact("a") == fault
+        assert store.counts() == EventCounts(0, 1, 1, 0)
+        assert read_status(tmp_path, GATEWAY).duplicates == 11
