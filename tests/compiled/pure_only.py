@@ -10,7 +10,6 @@ _SECTION = "replaces the length of a section, a constant of a compiled module"
 _CAPACITY = "replaces methods of Capacity, which the compiled modules call directly"
 
 PURE_ONLY = {
-    "tests/agent/store/faults/test_failing_statements.py::test_any_statement_may_fail_once": _CAPACITY,
     "tests/agent/store/write/test_capacity.py::test_what_the_file_system_says_is_never_too_little": _CAPACITY,
     "tests/agent/store/fingerprints/test_index.py::test_a_step_of_the_sealing_reads_few_entries": (
         "replaces a method of FingerprintIndex"

@@ -3,9 +3,7 @@
 import errno
 import os
 import shutil
-import sqlite3
 import struct
-from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,6 +22,7 @@ from tests.agent.store.stores import (
     FaultyConnection,
     HandClock,
     accept,
+    change,
     declared,
     document,
     make_store,
@@ -172,10 +171,8 @@ async def test_a_log_that_cannot_be_looked_at_after_a_commit_is_damage_and_not_a
 async def test_a_position_that_is_taken_on_disk_and_not_in_memory_is_damage(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, Event("d", id=0))
-        with closing(sqlite3.connect(tmp_path / FILE_NAME)) as other, other:
-            other.execute(
-                "INSERT INTO events SELECT first_position + count, 1, packed FROM events ORDER BY 1 DESC LIMIT 1"
-            )
+        latest = "SELECT first_position + count, 1, packed FROM events ORDER BY 1 DESC LIMIT 1"
+        change(tmp_path, f"INSERT INTO events {latest}")
         assert (await accept(store, clock, Event("d", id=1))).refusal
         assert isinstance(damage_met(store), DamagedStoreError)
     async with make_store(tmp_path, clock) as store:

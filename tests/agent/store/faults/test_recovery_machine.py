@@ -29,7 +29,16 @@ from contract.event import Event, Label
 from contract.fingerprint import fingerprint
 from tests.agent.store.faults.failing_disk import Error, FailingDisk, Fault, Operation
 from tests.agent.store.sections import Witness
-from tests.agent.store.stores import HandClock, accept, batch, crash_image, document, make_store, which_are_known
+from tests.agent.store.stores import (
+    HandClock,
+    accept,
+    batch,
+    crash_image,
+    document,
+    lost_labels,
+    make_store,
+    which_are_known,
+)
 
 T = TypeVar("T")
 
@@ -280,17 +289,9 @@ class RecoveryMachine(RuleBasedStateMachine):
 
     def declared(self) -> Any:
         """Return whether an event is in a declared gap, or behind the last one that a gap names as found."""
-        lost: set[Label] = set()
-        found_to: list[Label] = []
-        for event in self.events():
-            if b'"type":"gateway.gap"' in event.tail:
-                data = document(event)["data"]
-                if "found_to_epoch" in data:
-                    found_to.append(Label(data["found_to_epoch"], data["found_to_sequence"]))
-                lost.update(
-                    Label(epoch, number) for epoch, first, last in data["labels"] for number in range(first, last + 1)
-                )
-        ends = [event.position for event in self.events() if event.label in found_to]
+        events = self.events()
+        lost, found_to = lost_labels(events)
+        ends = [event.position for event in events if event.label in found_to]
         return lambda event: event.label in lost or event.position > min(ends, default=-1)
 
 

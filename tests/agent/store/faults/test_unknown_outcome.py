@@ -1,6 +1,6 @@
 """Commits that fail or whose outcome is unknown: nothing of them is stored, acked, or taken for acked events."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from random import randbytes
 
@@ -9,7 +9,7 @@ import pytest
 from agent.store.event_store import EventStore
 from agent.store.files.sqlite_pages import LogFrames
 from agent.store.layout import FILE_NAME
-from agent.store.port import OutboxError, StoredEvent
+from agent.store.port import OutboxError
 from agent.store.recovery.verify import verify
 from agent.store.schema.gaps import Gap
 from contract.event import Event
@@ -62,20 +62,6 @@ async def test_a_gap_whose_declaration_failed_is_declared_whatever_comes_between
     assert not verify(image / FILE_NAME).findings
 
 
-async def test_deleted_bytes_are_overwritten_for_the_discarding_alone_also_where_it_fails(
-    tmp_path: Path, clock: HandClock, faulty: type[FaultyConnection]
-) -> None:
-    faulty.in_truth = "COMMIT"
-
-    async with make_store(tmp_path, clock, connect=open_faulty(faulty)) as store:
-        await accept(store, clock, ONE)
-        faulty.fault = "COMMIT"
-        assert (await accept(store, clock, TWO)).refusal
-        faulty.fault, faulty.in_truth = "DELETE FROM fingerprints WHERE first_position >= ?", ""
-        assert (await accept(store, clock, TWO)).refusal
-        assert store._transactions.connection.get().execute("PRAGMA secure_delete").fetchone()[0] == 0
-
-
 @pytest.mark.guarantee(1)
 @pytest.mark.parametrize(
     ("faults", "in_truth"),
@@ -96,6 +82,9 @@ async def test_of_a_transaction_of_unknown_outcome_nothing_stands_and_nobody_is_
         store._transactions.connection.get().execute("PRAGMA cache_size = 1")  # so that the log has it before its end
         faulty.fault = faults
         assert (await accept(store, clock, large)).refusal
+        faulty.fault = "DELETE FROM fingerprints WHERE first_position >= ?"
+        assert (await accept(store, clock, TWO)).refusal, "what may be on disk is deleted first"
+        assert store._transactions.connection.get().execute("PRAGMA secure_delete").fetchone()[0] == 0
         faulty.fault = ""
         assert (await accept(store, clock, TWO)).accepted == 1
         assert (await accept(store, clock, large)).accepted == 1
@@ -134,59 +123,38 @@ async def test_what_is_given_up_again_after_an_unknown_outcome_is_declared_once(
     ]
 
 
-class Sensors:
-    """The sent events."""
-
-    def __init__(self) -> None:
-        self.sent: dict[int, Event] = {}
-
-    async def send(self, store: EventStore, clock: HandClock, count: int, size: int) -> bool:
-        """Send a pack; return whether it was acked."""
-        numbers = range(len(self.sent) + 1, len(self.sent) + count + 1)
-        for number in numbers:
-            self.sent[number] = Event("d", id=number, data={"text": randbytes(size // 2).hex()})
-        outcome = await accept(store, clock, *(self.sent[number] for number in numbers))
-        return not outcome.refusal
-
-
-def readings(events: Sequence[StoredEvent]) -> dict[int, StoredEvent]:
-    """Return the sensors' events by their id."""
-    documents = [(document(event), event) for event in events]
-    return {document["id"]: event for document, event in documents if document["device"] == "d"}
-
-
 @pytest.mark.guarantee(1)
 async def test_a_copy_of_what_a_kill_may_have_left_in_the_page_cache_is_acked_once_that_is_flushed(
     tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sensors, disk = Sensors(), FailingDisk()
+    disk = FailingDisk()
     async with make_store(tmp_path / "live", clock, connect=disk.connect) as store:
-        assert await sensors.send(store, clock, 1, 20)
+        assert (await accept(store, clock, ONE)).accepted == 1
         with disk.failing(Fault(Operation.FLUSH, Error.BROKEN)):
-            assert not await sensors.send(store, clock, 1, 20)
+            assert (await accept(store, clock, TWO)).refusal
             image = crash_image(tmp_path / "live", tmp_path / "killed")
     disk.below(monkeypatch)
     with disk.failing(Fault(Operation.FLUSH, Error.BROKEN)) as fault:
         async with make_store(image, clock, connect=disk.connect) as store:
-            for event in sensors.sent.values():
+            for event in (ONE, TWO):
                 assert (await accept(store, clock, event)).refusal
-            assert fault.hits >= len(sensors.sent)
-            assert len(readings(stored_events(store))) == 2, "what is there is forwarded all the same"
+            assert fault.hits >= 2
+            assert sum(document(event)["device"] == "d" for event in stored_events(store)) == 2, "and is forwarded"
             disk.fault = None
-            for event in sensors.sent.values():
+            for event in (ONE, TWO):
                 assert (await accept(store, clock, event)).duplicates == 1
 
 
 async def test_a_duplicate_is_acked_once_nothing_refused_lies_behind_the_last_commit(
     tmp_path: Path, clock: HandClock
 ) -> None:
-    sensors, disk = Sensors(), FailingDisk()
+    disk, large = FailingDisk(), Event("d", id=9, data={"text": randbytes(4_000).hex()})
     async with make_store(tmp_path / "live", clock, connect=disk.connect) as store:
-        assert await sensors.send(store, clock, 1, 20)
+        assert (await accept(store, clock, ONE)).accepted == 1
         with disk.failing(Fault(Operation.WRITE, Error.BROKEN, after=6)):
-            assert not await sensors.send(store, clock, 1, 8_000)
+            assert (await accept(store, clock, large)).refusal
         image = crash_image(tmp_path / "live", tmp_path / "killed")
     assert LogFrames(image / FILE_NAME).behind, "the failed commit has left nothing: the test shows nothing"
     async with make_store(image, clock) as store:
-        assert (await accept(store, clock, sensors.sent[1])).duplicates == 1
+        assert (await accept(store, clock, ONE)).duplicates == 1
         assert not LogFrames(image / FILE_NAME).behind

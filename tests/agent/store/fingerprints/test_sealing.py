@@ -4,7 +4,6 @@ import random
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,10 +23,12 @@ from contract.fingerprint import fingerprint
 from tests.agent.store.stores import (
     HandClock,
     accept,
+    change,
     crash_image,
     make_store,
     position_of,
     take_turns,
+    watched,
 )
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
@@ -82,12 +83,15 @@ def test_sealing_keeps_up_with_large_commits(commit_events: int, tmp_path: Path)
 
 
 @pytest.mark.guarantee(2)
-async def test_sealed_fingerprints_are_forgotten_after_the_retention_and_not_before(tmp_path: Path) -> None:
+async def test_sealed_fingerprints_are_forgotten_after_the_retention_whatever_the_wall_clock_says(
+    tmp_path: Path,
+) -> None:
     clock = HandClock()
     async with make_store(tmp_path, clock, segment_events=SEGMENT, retention_seconds=7200) as store:
         for number in range(100):
             await accept(store, clock, event(number))
             clock.pass_seconds(30)
+            clock.now += (-14, 365, -365, 14)[number % 4] * 86_400_000
         await settle(store)
         first_to_go = 40
         clock.pass_seconds(7200 - 60 * 30)
@@ -115,8 +119,7 @@ async def test_what_is_given_up_is_forgotten_in_a_segment_too_and_healed_by_a_re
         await settle(store)
         store._writer.call(lambda: store._committer.give_up(10, 12, "test"))
     if salvaged:  # and finds the gap alone
-        with closing(database.open_for_service(tmp_path / FILE_NAME)) as connection:
-            connection.execute("DELETE FROM forgotten")
+        change(tmp_path, "DELETE FROM forgotten")
         swap.suspect(tmp_path / FILE_NAME, "set by the test")
     async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
         # Position 1 is the epoch's first event.
@@ -173,45 +176,31 @@ async def test_trace_finds_a_sealed_event_with_its_moment_and_its_copies(tmp_pat
     assert 0 <= committed[20] - found < 10_000
 
 
-class Imaging(sqlite3.Connection):
-    """Copies the files, as after a kill, before each statement of a sealing."""
-
-    folder: Path
-    images: int
-
-    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
-        if sql.startswith(STEPS):
-            kind = type(self)
-            kind.images += 1
-            crash_image(kind.folder, kind.folder.parent / f"image-{kind.images}")
-        return super().execute(sql, *parameters)
-
-
 @pytest.mark.guarantee(2)
 async def test_a_kill_at_any_step_of_a_sealing_loses_no_fingerprint(tmp_path: Path) -> None:
     clock, count = HandClock(), 70
     async with make_store(tmp_path / "live", clock, segment_events=SEGMENT) as store:
         await accept(store, clock, *(event(number) for number in range(SEGMENT - 2)))
 
-    class Here(Imaging):
-        folder, images = tmp_path / "live", 0
+    images: list[Path] = []
+
+    def copy_files(sql: str) -> None:
+        if sql.startswith(STEPS):
+            images.append(crash_image(tmp_path / "live", tmp_path / f"image-{len(images)}"))
 
     async with make_store(
-        tmp_path / "live", clock, segment_events=SEGMENT, connect=lambda path: database.open_for_service(path, Here)
+        tmp_path / "live", clock, segment_events=SEGMENT, connect=watched(before=copy_files)
     ) as store:
         await accept(store, clock, event(SEGMENT - 2))
-        before = Here.images
+        before = len(images)
         await accept(store, clock, *(event(number) for number in range(SEGMENT - 1, count)))
-        after = Here.images
+        after = len(images)
         await settle(store)
         assert len(sealed(tmp_path / "live")) == count // SEGMENT
         assert log_bytes(tmp_path / "live") < 2 * SEGMENT * 16
-        known = SEGMENT - 1
-    assert Here.images - before > 100
-    for number in range(before + 1, Here.images + 1):
-        if number > after:
-            known = count
-        folder = tmp_path / f"image-{number}"
+    assert len(images) - before > 100
+    for number, folder in enumerate(images[before:], before):
+        known = SEGMENT - 1 if number < after else count
         connection = database.open_for_service(folder / FILE_NAME)
         with closing(connection):
             memory = load(connection, clock, IdentitySettings(), DEFAULT_BOUNDS)
@@ -226,3 +215,40 @@ async def test_a_kill_at_any_step_of_a_sealing_loses_no_fingerprint(tmp_path: Pa
                 await settle(store)
                 assert (await accept(store, clock, *(event(place) for place in range(known)))).duplicates == known
             assert not verify(folder / FILE_NAME).findings
+
+
+@pytest.mark.guarantee(1, 2)
+@pytest.mark.parametrize(
+    "faults",
+    [
+        ["INSERT OR REPLACE INTO sealed"],
+        ["INSERT OR REPLACE INTO segments"],
+        ["INSERT OR REPLACE INTO segments", "DELETE FROM sealed"],
+        ["DELETE FROM fingerprints"],
+        ["COMMIT"],
+    ],
+)
+async def test_a_sealing_whose_statement_fails_is_made_again(
+    tmp_path: Path, clock: HandClock, faults: list[str]
+) -> None:
+    events, failing, begun = [event(number) for number in range(70)], [*faults], False
+
+    def fail(sql: str) -> None:
+        nonlocal begun
+        begun = begun or sql.startswith(STEPS[0])
+        if begun and failing and sql.startswith(failing[0]):
+            failing.pop(0)
+            raise sqlite3.OperationalError("disk I/O error")
+
+    async with make_store(tmp_path, clock, segment_events=SEGMENT, connect=watched(before=fail)) as store:
+        for start in range(0, len(events), 10):
+            while (await accept(store, clock, *events[start : start + 10])).refusal:
+                clock.pass_seconds(11)  # the fault has struck a commit of events
+        for _ in range(5):
+            take_turns(store, 100)
+            clock.pass_seconds(11)
+        assert not failing
+        assert len(sealed(tmp_path)) == len(events) // SEGMENT
+        assert (await accept(store, clock, *events)).duplicates == len(events)
+        assert not store.failed.done()
+    assert not verify(tmp_path / FILE_NAME).findings

@@ -15,6 +15,7 @@ from tests.agent.store.stores import (
     batch,
     crash_image,
     declared,
+    lost_labels,
     make_store,
     stored_events,
     take_turns,
@@ -128,13 +129,6 @@ def check(original: Original, found: Survivors, *, may_lose_from: int | None = N
 
 
 def _survivors(store: EventStore, events: list[StoredEvent]) -> Survivors:
-    lost: set[Label] = set()
-    found_to: set[Label] = set()
-    gaps = declared(events)
-    for data in gaps:
-        if "found_to_epoch" in data:
-            found_to.add(Label(data["found_to_epoch"], data["found_to_sequence"]))
-        for epoch, first, last in data["labels"]:
-            lost.update(Label(epoch, sequence) for sequence in range(first, last + 1))
+    lost, found_to = lost_labels(events)
     forwarded = {number for batch in store.outbox.forwarded() for number in range(batch.first, batch.last + 1)}
-    return Survivors({event.position: event for event in events}, forwarded, lost, found_to, len(gaps))
+    return Survivors({event.position: event for event in events}, forwarded, lost, found_to, len(declared(events)))

@@ -1,24 +1,39 @@
-"""Damaged files: the store opens, keeps everything readable with its fingerprints, and declares what is lost."""
+"""Damaged files and values: the store opens, keeps all that can be read with fingerprints, declares what is lost."""
 
 from __future__ import annotations
 
 import os
 import random
-import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from agent.store.errors import DamagedStoreError
 from agent.store.files import swap
 from agent.store.files.sqlite_pages import LogFrames
+from agent.store.files.use_mark import UseMark
+from agent.store.fingerprints import fingerprint_rows
 from agent.store.format.packing import pack
 from agent.store.layout import FILE_NAME, PAGE_BYTES
+from agent.store.port import Reject
+from agent.store.read.events import Epochs
 from agent.store.recovery.verify import verify
+from agent.store.schema import database, tables
+from agent.store.schema.database import Reads
 from contract.event import Event
 from tests.agent.store.recovery.damaged import Original, check, copy, event, survivors
-from tests.agent.store.stores import HandClock, accept, batch, make_store, stored_events, take_turns
+from tests.agent.store.stores import (
+    HandClock,
+    accept,
+    batch,
+    change,
+    make_store,
+    stored_events,
+    submit,
+    take_turns,
+)
 
 PAGE = PAGE_BYTES
 LOG = f"{FILE_NAME}-wal"
@@ -90,33 +105,6 @@ async def test_a_file_of_something_else_is_set_aside_and_its_log_is_salvaged(
 
 
 @pytest.mark.guarantee(7)
-async def test_a_salvaged_store_knows_its_events_again_and_takes_what_it_lost_as_new(
-    original: Original, tmp_path: Path
-) -> None:
-    folder = copy(original, tmp_path / "image")
-    size = (folder / FILE_NAME).stat().st_size
-
-    def overwrite_the_middle(content: bytearray) -> None:
-        content[size // 2 : size // 2 + 3 * PAGE] = bytes(3 * PAGE)
-
-    damage(folder, FILE_NAME, overwrite_the_middle)
-    (folder / f"{FILE_NAME}.suspect").write_text("set by the test")
-    clock = HandClock(boot_name="boot-2")
-    async with make_store(folder, clock) as store:
-        found = {event.position for event in stored_events(store)}
-        for kept in original.events:
-            if b'"type":"reading"' in kept.tail:
-                number = int(kept.tail.split(b'"id":')[1].split(b",")[0])
-                again = await accept(store, clock, event(number))
-                if kept.position in found:
-                    assert again.duplicates == 1
-                elif kept.position > 20:
-                    assert again.accepted == 1
-        assert store.outbox.fact("receipts.table") == "t1"
-    assert len(found) < len(original.events)
-
-
-@pytest.mark.guarantee(7)
 async def test_a_schema_that_is_no_text_keeps_no_store_from_opening(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         assert (await accept(store, clock, event(1))).accepted == 1
@@ -152,14 +140,6 @@ async def test_one_damaged_event_becomes_a_gap_while_its_neighbours_go_on(origin
         assert sum(b"gateway.gap" in event.tail for event in stored_events(store)) == 1
 
 
-async def test_a_clean_end_leaves_no_suspicion(tmp_path: Path, clock: HandClock) -> None:
-    for number in range(2):
-        async with make_store(tmp_path, clock) as store:
-            await accept(store, clock, event(number))
-            assert not any(b"gateway.gap" in event.tail for event in stored_events(store))
-    assert sorted(path.name for path in files(tmp_path)) == [FILE_NAME, f"{FILE_NAME}.lock"]
-
-
 @pytest.mark.guarantee(7)
 @pytest.mark.parametrize("step", ["salvaged", "set aside", "log set aside"])
 async def test_a_kill_in_the_middle_of_a_replacement_loses_nothing(
@@ -190,57 +170,38 @@ def test_what_sqlite_would_pass_over_in_a_log_is_counted(original: Original, tmp
 
 
 @pytest.mark.guarantee(7)
-@pytest.mark.parametrize("in_place", [True, False])
-def test_a_suspicion_and_a_replacement_are_on_the_medium_before_anything_rests_on_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_place: bool
-) -> None:
-    """Record which files are flushed, and their length then: a power cut removes later writes."""
-    path = tmp_path / FILE_NAME
-    flushed: list[tuple[str, int]] = []
-
-    def fsync(file: int) -> None:
-        name = Path(f"/proc/self/fd/{file}").readlink().name
-        flushed.append((name, len(list(tmp_path.iterdir())) if name == tmp_path.name else os.fstat(file).st_size))
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    if in_place:
-        swap.suspect(path, "a reason")
-        assert swap.suspicion(path) == "a reason"
-        assert flushed == [(f"{path.name}.suspect", len("a reason")), (tmp_path.name, 1)]
-    else:
-        path.write_bytes(b"old")
-        new = swap.prepare(path)
-        new.write_bytes(b"salvaged")
-        swap.finish(path, new, "T")
-        assert flushed == [(new.name, len("salvaged")), (tmp_path.name, 2), (tmp_path.name, 2), (tmp_path.name, 2)]
-        assert path.read_bytes() == b"salvaged"
-
-
-@pytest.mark.guarantee(7)
-def test_the_damaged_files_are_out_of_the_way_on_the_medium_before_the_new_one_takes_their_place(
+def test_a_suspicion_and_each_step_of_a_replacement_are_on_the_medium_before_anything_rests_on_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A power cut may keep renames in another order than the calls': an old log would then belong to the new file."""
     path = tmp_path / FILE_NAME
-    flushed: list[set[str]] = []
-    monkeypatch.setattr(os, "fsync", lambda _: flushed.append({file.name for file in tmp_path.iterdir()}))
+    flushed: list[tuple[str, int] | set[str]] = []
+
+    def fsync(file: int) -> None:
+        name = Path(f"/proc/self/fd/{file}").readlink().name
+        names = {each.name for each in tmp_path.iterdir()}
+        flushed.append(names if name == tmp_path.name else (name, os.fstat(file).st_size))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    swap.suspect(path, "a reason")
+    assert swap.suspicion(path) == "a reason"
+    assert flushed == [(f"{path.name}.suspect", len("a reason")), {f"{path.name}.suspect"}]
     for part in ("", "-wal", "-shm"):
         swap.beside(path, part).write_bytes(b"old")
     new = swap.prepare(path)
+    flushed.clear()
     new.write_bytes(b"salvaged")
     swap.finish(path, new, "T")
-    damaged = {f"{path.name}.damaged-T", f"{path.name}.damaged-T-wal"}
-    assert flushed[-2:] == [{f"{path.name}.salvaged-T", *damaged}, {path.name, *damaged}]
+    salvaged, damaged = f"{path.name}.salvaged-T", {f"{path.name}.damaged-T", f"{path.name}.damaged-T-wal"}
+    old = {f"{path.name}{part}" for part in ("", "-wal", "-shm", ".suspect")}
+    assert flushed == [(new.name, len("salvaged")), {salvaged, *old}, {salvaged, *damaged}, {path.name, *damaged}]
+    assert path.read_bytes() == b"salvaged"
 
 
 def _overwrite_all(content: bytearray, piece: bytes) -> None:
     assert piece in content
     while (at := content.find(piece)) >= 0:
         content[at : at + len(piece)] = b"?" * len(piece)
-
-
-def files(folder: Path) -> list[Path]:
-    return list(folder.iterdir())
 
 
 SEGMENT_EVENTS = 16
@@ -261,47 +222,112 @@ KEY = b"p" * 16
 async def test_a_lost_segment_is_known_from_its_events_beside_the_keys_that_its_rows_still_hold(
     tmp_path: Path, statements: tuple[str, ...], clock: HandClock
 ) -> None:
-    nameless = Event("d", data={"t": 21})
+    nameless, resent = Event("d", data={"t": 21}), Event("d", id="resent")
     counted = [Event("d", id=number) for number in range(100)]
     async with make_store(tmp_path, clock, segment_events=SEGMENT_EVENTS) as store:
         await accept(store, clock, nameless, key=KEY)
+        await accept(store, clock, resent)
+        # Position 1 is the epoch's first event.
+        store._writer.call(lambda: store._committer.give_up(3, 3, "test"))
+        assert (await accept(store, clock, resent)).accepted == 1, "and is known by its later position"
         for event in counted:
             await accept(store, clock, event)
         take_turns(store, 500)  # until everything is sealed
         store.outbox.mark_forwarded(batch(1, 5))
     path = tmp_path / FILE_NAME
-    with closing(sqlite3.connect(path)) as connection, connection:
+    with closing(database.open_for_reading(path)) as connection:
         emptied = "SELECT count(*) FROM fingerprints WHERE length(packed) = 0 AND length(retransmission_keys) > 0"
         assert connection.execute(emptied).fetchone()[0], "a row that is sealed, and keeps its key"
-        for statement in statements:
-            assert connection.execute(statement).rowcount
+    change(tmp_path, *statements)
     swap.suspect(path, "set by the test")
 
     async with make_store(tmp_path, clock, segment_events=SEGMENT_EVENTS) as store:
         assert (await accept(store, clock, nameless, key=KEY)).duplicates == 1
-        for event in counted:
+        for event in (resent, *counted):
             assert (await accept(store, clock, event)).duplicates == 1
     assert not [finding for finding in verify(path).findings if finding.check in ("segments", "fingerprints", "rows")]
 
 
-@pytest.mark.guarantee(7)
-@pytest.mark.parametrize("lost", ["segments", "sealed"])
-async def test_an_event_that_was_resent_after_a_gap_is_known_by_its_later_position_in_a_rebuilt_segment(
-    tmp_path: Path, lost: str, clock: HandClock
-) -> None:
-    resent = Event("d", id="resent")
-    async with make_store(tmp_path, clock, segment_events=SEGMENT_EVENTS) as store:
-        await accept(store, clock, resent)
-        # Position 1 is the epoch's first event.
-        store._writer.call(lambda: store._committer.give_up(2, 2, "test"))
-        assert (await accept(store, clock, resent)).accepted == 1
-        for number in range(SEGMENT_EVENTS):
-            await accept(store, clock, Event("d", id=number))
-        take_turns(store, 500)  # until everything is sealed
-    path = tmp_path / FILE_NAME
-    with closing(sqlite3.connect(path)) as connection, connection:
-        assert connection.execute(f"DELETE FROM {lost}").rowcount
-    swap.suspect(path, "set by the test")
+LAST = "first_position = (SELECT max(first_position) FROM events)"
 
-    async with make_store(tmp_path, clock, segment_events=SEGMENT_EVENTS) as store:
-        assert (await accept(store, clock, resent)).duplicates == 1
+
+@pytest.mark.guarantee(7)
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE batches SET last = 'twenty'",
+        "UPDATE batches SET last = x'00'",
+        "UPDATE segments SET last = 1e300",
+        f"UPDATE events SET count = 'many' WHERE {LAST}",
+        f"UPDATE events SET count = 1.5 WHERE {LAST}",
+        f"UPDATE events SET packed = 'text' WHERE {LAST}",
+        f"UPDATE events SET packed = 7 WHERE {LAST}",
+    ],
+)
+async def test_a_value_of_another_type_makes_the_opening_salvage(
+    original: Original, tmp_path: Path, statement: str
+) -> None:
+    folder = copy(original, tmp_path / "image")
+    change(folder, statement)
+    with closing(UseMark(folder / FILE_NAME, "boot-1")) as mark:
+        mark.note(original.events[-1].position, None)
+    (folder / f"{FILE_NAME}-wal").touch()
+    found = await survivors(folder)
+    check(original, found)
+    assert found.gap_events
+
+
+def load_epochs(connection: Reads) -> None:
+    Epochs.load(connection).label(1)
+
+
+def latest_duplicates(connection: Reads) -> None:
+    fingerprint_rows.latest_duplicates(connection, 10)
+
+
+@pytest.mark.guarantee(7)
+@pytest.mark.parametrize(
+    ("statement", "read"),
+    [
+        ("UPDATE epochs SET epoch = x'00'", load_epochs),
+        ("UPDATE fingerprints SET latest_duplicates = 'text'", latest_duplicates),
+        ("UPDATE fingerprints SET latest_duplicates = 7", latest_duplicates),
+        ("UPDATE fingerprints SET latest_duplicates = x'01'", latest_duplicates),
+        ("UPDATE fingerprints SET duplicates = 1.5", fingerprint_rows.count_duplicates),
+        ("UPDATE rejected SET received = 'late'", tables.load_rejects),
+        ("UPDATE rejected SET device = x'00'", tables.load_rejects),
+        ("UPDATE rejected SET via = x'00'", tables.load_rejects),
+        ("UPDATE rejected SET reason = x'00'", tables.load_rejects),
+        ("UPDATE rejected SET raw = 7", tables.load_rejects),
+        ("UPDATE rejected SET raw = 'text'", tables.load_rejects),
+    ],
+)
+async def test_a_value_of_another_type_is_reported_as_damage(
+    tmp_path: Path, statement: str, read: Callable[[Reads], object], clock: HandClock
+) -> None:
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, event(1))
+        await submit(store, clock, event(1), event(2), rejects=(Reject("d", "coap", 1, "no map", b"raw"),))
+        store.flush()
+    with closing(database.open_for_reading(tmp_path / FILE_NAME)) as connection:
+        read(connection)
+    change(tmp_path, statement)
+    with (
+        closing(database.open_for_reading(tmp_path / FILE_NAME)) as connection,
+        pytest.raises(DamagedStoreError),
+    ):
+        read(connection)
+    assert any(defect.check == "rows" for defect in verify(tmp_path / FILE_NAME).findings)
+
+
+async def test_a_salvage_leaves_out_rejected_events_of_another_type(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock) as store:
+        for number in range(3):
+            reject = Reject("d", "coap", 1, f"reason {number}", b"raw")
+            await submit(store, clock, event(number), rejects=(reject,))
+    change(tmp_path, "UPDATE rejected SET device = x'00' WHERE number = 2")
+    (tmp_path / f"{FILE_NAME}.suspect").write_text("set by the test")
+    async with make_store(tmp_path, clock):
+        pass
+    with closing(database.open_for_reading(tmp_path / FILE_NAME)) as connection:
+        assert [reject.reason for _, reject in tables.load_rejects(connection)] == ["reason 0", "reason 2"]

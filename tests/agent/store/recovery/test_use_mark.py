@@ -1,26 +1,28 @@
-"""A log that is gone, older or changed, at a commit, an end or a start: what is missing is declared."""
+"""A file or a log that is gone, older or changed, at a commit, an end or a start: what is missing is declared."""
 
 import errno
 import os
 import resource
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from agent.store.errors import DamagedStoreError
+from agent.store.errors import DamagedStoreError, StoreError
 from agent.store.event_store import EventStore
 from agent.store.files import swap, use_mark
+from agent.store.files.use_mark import LastCommit, UseMark
 from agent.store.layout import FILE_NAME, LOG_FRAME_BYTES, LOG_HEADER_BYTES
-from agent.store.schema import database, disk_space
+from agent.store.schema import database, disk_space, gaps
 from contract.event import Event
 from tests.agent.store.faults.test_log_taken_away import LOG, TEXT, damage_met, ids, what_a_kill_leaves
-from tests.agent.store.stores import HandClock, accept, crash_image, make_store, stored_events, write_back
+from tests.agent.store.recovery.damaged import Original, check, copy, event, survivors
+from tests.agent.store.stores import HandClock, accept, crash_image, make_store, stored_events, watched, write_back
 
 EVENTS = [Event("d", id=number) for number in range(9)]
 FILES_MAX = 256
@@ -90,7 +92,7 @@ async def test_a_mark_that_cannot_be_written_says_nothing_rather_than_an_older_p
 
 
 @pytest.mark.guarantee(7)
-@pytest.mark.parametrize("how", ["emptied", "cut", "damaged at its last commit", "of an earlier moment"])
+@pytest.mark.parametrize("how", ["gone", "emptied", "cut", "damaged at its last commit", "of an earlier moment"])
 @pytest.mark.parametrize("boot", ["boot-1", "boot-2"])
 async def test_a_log_that_has_lost_its_end_after_a_kill_is_a_loss(
     tmp_path: Path, clock: HandClock, how: str, boot: str
@@ -110,7 +112,10 @@ async def test_a_log_that_has_lost_its_end_after_a_kill_is_a_loss(
         "damaged at its last commit": whole[:-frame] + bytes(frame),
         "of an earlier moment": earlier,
     }
-    (killed / LOG).write_bytes(left[how])
+    if how == "gone":
+        (killed / LOG).unlink()
+    else:
+        (killed / LOG).write_bytes(left[how])
     clock.boot_name = boot
     async with make_store(killed, clock) as store:
         assert (await accept(store, clock, EVENTS[-1])).accepted == 1, "what was lost is new again"
@@ -185,17 +190,13 @@ async def test_a_reader_that_ends_between_the_last_checkpoint_and_the_last_close
 ) -> None:
     readers: list[sqlite3.Connection] = []
 
-    class Outlived(sqlite3.Connection):
-        """The reader ends after it has kept the log from being emptied."""
-
-        def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
-            cursor = super().execute(sql, *parameters)
-            if readers and sql == "PRAGMA wal_checkpoint(TRUNCATE)":
-                readers.pop().close()
-            return cursor
+    def end_reader(sql: str) -> None:
+        """End the reader after it has kept the log from being emptied."""
+        if readers and sql == "PRAGMA wal_checkpoint(TRUNCATE)":
+            readers.pop().close()
 
     monkeypatch.setattr(database, "empty_log", partial(database.empty_log, wait_ms=50))
-    async with make_store(tmp_path, clock, connect=lambda path: database.open_for_service(path, Outlived)) as store:
+    async with make_store(tmp_path, clock, connect=watched(after=end_reader)) as store:
         await accept(store, clock, Event("d", id=0))
         readers.append(database.open_for_reading(tmp_path / FILE_NAME))
         readers[0].execute("BEGIN")
@@ -247,25 +248,120 @@ async def test_an_older_copy_of_the_log_is_not_written_into_the_file_to_make_roo
         assert set(ids(store)) >= set(range(40))
 
 
-@pytest.mark.parametrize("length", [32, 4096, 100_000])
-async def test_a_log_of_zeros_is_an_empty_one(tmp_path: Path, clock: HandClock, length: int) -> None:
+@pytest.mark.parametrize(("length", "has_frames"), [(32, False), (4096, False), (100_000, False), (32, True)])
+async def test_a_log_of_zeros_is_an_empty_one_and_damage_where_its_header_alone_is(
+    tmp_path: Path, clock: HandClock, *, length: int, has_frames: bool
+) -> None:
     async with make_store(tmp_path / "live", clock) as store:
         await accept(store, clock, Event("d", id=0))
-        write_back(store)
+        if not has_frames:
+            write_back(store)
         killed = crash_image(tmp_path / "live", tmp_path / "killed")
-    (killed / LOG).write_bytes(bytes(length))
+    frames = (killed / LOG).read_bytes()[length:] if has_frames else b""
+    (killed / LOG).write_bytes(bytes(length) + frames)
     async with make_store(killed, clock) as store:
-        assert not any(swap.damaged_files(killed / FILE_NAME))
+        assert any(swap.damaged_files(killed / FILE_NAME)) is has_frames
         assert (await accept(store, clock, Event("d", id=0), Event("d", id=1))).duplicates == 1
         assert not store.failed.done()
 
 
-async def test_a_log_whose_header_alone_is_zeros_is_damage(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path / "live", clock) as store:
-        await accept(store, clock, Event("d", id=0))
-        killed = crash_image(tmp_path / "live", tmp_path / "killed")
-    with (killed / LOG).open("r+b") as file:
-        file.write(bytes(32))
-    async with make_store(killed, clock) as store:
-        assert any(swap.damaged_files(killed / FILE_NAME))
-        assert (await accept(store, clock, Event("d", id=0))).duplicates == 1
+@pytest.fixture
+def without_log(original: Original, tmp_path: Path) -> Path:
+    """Return the file of a store that was killed and whose log is gone."""
+    folder = copy(original, tmp_path / "image")
+    (folder / LOG).unlink()
+    use_mark.mark_of(folder / FILE_NAME).touch()
+    return folder / FILE_NAME
+
+
+@pytest.mark.guarantee(7)
+@pytest.mark.parametrize("agent_ends", ["killed", "in order"])
+async def test_a_log_that_another_program_has_written_back_and_removed_is_no_loss(
+    tmp_path: Path, clock: HandClock, agent_ends: str
+) -> None:
+    live = tmp_path / "live"
+    async with make_store(live, clock) as store:
+        for number in range(3):
+            await accept(store, clock, event(number))
+        folder = crash_image(live, tmp_path / "killed")
+        shutil.copy(live / f"{FILE_NAME}.open", folder)
+        shell = sqlite3.connect((folder if agent_ends == "killed" else live) / FILE_NAME)
+        shell.execute("BEGIN")
+        shell.execute("SELECT count(*) FROM events").fetchone()
+    shell.rollback()
+    shell.close()
+    folder = folder if agent_ends == "killed" else live
+    assert not (folder / LOG).exists()
+    for life in range(2):
+        async with make_store(folder, clock) as store:
+            await accept(store, clock, event(10 + life))
+            assert not any(b"gateway.gap" in one.tail for one in stored_events(store))
+
+
+@pytest.mark.guarantee(7)
+async def test_a_missing_log_is_said_though_the_agent_is_killed_before_it_is_on_disk(
+    without_log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class KilledError(Exception):
+        """Ends an opening in the middle, like a kill."""
+
+    def kill(*_: object) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(gaps, "insert", kill)
+        with pytest.raises(KilledError):
+            async with make_store(without_log.parent, HandClock()):
+                pass
+    without_log.with_name(LOG).touch()  # as after a kill
+    assert (await survivors(without_log.parent)).gap_events == 1
+
+
+@pytest.mark.guarantee(7)
+@pytest.mark.parametrize("beside", ["log", "mark", "both"])
+async def test_a_missing_file_is_no_new_store_where_its_log_or_its_mark_is_there(
+    original: Original, tmp_path: Path, beside: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = copy(original, tmp_path / "image")
+    path = folder / FILE_NAME
+    path.unlink()
+    if beside != "log":
+        use_mark.mark_of(path).touch()
+    if beside == "mark":
+        (folder / LOG).unlink()
+    with pytest.raises(StoreError, match="missing"):
+        database.open_for_reading(path)
+    found = await survivors(folder)
+    assert found.gap_events == 1
+    assert "missing" in caplog.text
+    if beside != "mark":
+        in_log = {event.position for event in original.events if event.position >= original.commits[-6]}
+        assert in_log <= found.new.keys()
+        check(original, found)
+
+
+@pytest.mark.guarantee(7)
+def test_a_mark_that_the_disk_cannot_read_counts_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> str:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    path = tmp_path / FILE_NAME
+    path.touch()
+    swap.suspect(path, "a reason")
+    UseMark(path, "boot-1").note(1, None)
+    assert use_mark.noted(path) == LastCommit(1, "boot-1")
+    monkeypatch.setattr(Path, "read_text", fail)
+    assert swap.suspicion(path)
+    assert use_mark.lacks_log(path)
+    use_mark.note_lost_log(path)
+    assert use_mark.noted(path) is None
+
+
+async def test_a_link_in_place_of_the_file_is_refused_with_what_to_do(original: Original, tmp_path: Path) -> None:
+    moved, folder = copy(original, tmp_path / "moved"), tmp_path / "state"
+    folder.mkdir()
+    (folder / FILE_NAME).symlink_to(moved / FILE_NAME)
+    with pytest.raises(StoreError, match=r"a symbolic link; move its folder, and set gateway\.state_dir"):
+        async with make_store(folder, HandClock()):
+            pass
+    check(original, await survivors(moved))

@@ -1,8 +1,7 @@
 """Removal in pieces: what is deleted never fills the log, whatever the sizes of the commits."""
 
 import asyncio
-import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from random import randbytes
@@ -25,7 +24,7 @@ from agent.store.write.decision import STORE_FULL
 from agent.store.write.removal import PIECE_BYTES
 from contract.event import Event
 from tests.agent.store.faults.failing_disk import Error, FailingDisk, Fault, Operation
-from tests.agent.store.faults.test_small_disk import take_all_but
+from tests.agent.store.faults.test_full_disk import take_all_but
 from tests.agent.store.stores import (
     GATEWAY,
     START,
@@ -36,6 +35,8 @@ from tests.agent.store.stores import (
     make_store,
     process_all,
     submit,
+    take_turns,
+    watched,
     write_commits,
 )
 from tests.support.disks.small_disk import small_disk
@@ -47,34 +48,19 @@ TURNS_MAX = 200
 KNOWN = Event("d", id="known")
 
 
-class WatchedConnection(database.StoreConnection):
-    """Notes how large the log is after each transaction."""
+def noting_log_bytes(folder: Path, noted: list[int]) -> database.Connect:
+    """Note how large the log is after each transaction."""
 
-    log_bytes_max: int = 0
-
-    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> sqlite3.Cursor:  # type: ignore[override]
-        found = super().execute(sql, parameters)
+    def note(sql: str) -> None:
         if sql == "COMMIT":
-            path = Path(super().execute("PRAGMA database_list").fetchone()[2])
-            kind = type(self)
-            kind.log_bytes_max = max(kind.log_bytes_max, disk_space.log_bytes(path))
-        return found
+            noted.append(disk_space.log_bytes(folder / FILE_NAME))
+
+    return watched(after=note)
 
 
-def watched() -> tuple[type[WatchedConnection], database.Connect]:
-    class Watched(WatchedConnection):
-        pass
-
-    return Watched, lambda path: database.open_for_service(path, Watched)
-
-
-def take_turns(store: EventStore, is_done: Callable[[], bool]) -> int:
-    """Have the writer take turns until something is so; return how many."""
-    for turns in range(TURNS_MAX):
-        if is_done():
-            return turns
-        store.trouble()
-    raise AssertionError(f"not in {TURNS_MAX} turns")
+def wait_for(store: EventStore, is_done: Callable[[], bool]) -> None:
+    take_turns(store, TURNS_MAX, is_done)
+    assert is_done()
 
 
 @pytest.mark.guarantee(3)
@@ -86,11 +72,10 @@ def test_a_full_store_whose_events_are_in_the_table_empties_by_itself_with_a_sho
     sizes: list[int], when_full: str
 ) -> None:
     async def run(folder: Path) -> None:
-        clock, (connection, connect) = HandClock(), watched()
+        clock, log_bytes, bounds = HandClock(), [0], {"max_bytes": bytes_max, "keep_processed_seconds": 100}
         last = write_commits(folder, sizes, bytes_max * 9 // 10)
-        async with make_store(
-            folder, clock, connect=connect, max_bytes=bytes_max, keep_processed_seconds=100, when_full=when_full
-        ) as store:
+        connect = noting_log_bytes(folder, log_bytes)
+        async with make_store(folder, clock, connect=connect, when_full=when_full, **bounds) as store:
             if when_full == "refuse":
                 assert (await accept(store, clock, Event("d", id="a"))).refusal == STORE_FULL
             else:
@@ -99,8 +84,8 @@ def test_a_full_store_whose_events_are_in_the_table_empties_by_itself_with_a_sho
             process_all(store, last)
             assert (await accept(store, clock, Event("d", id="b"))).accepted == 1
             clock.pass_seconds(101)
-            take_turns(store, lambda: store.counts().processed == 0)
-            assert connection.log_bytes_max <= LOG_BYTES_MAX
+            wait_for(store, lambda: store.counts().processed == 0)
+            assert max(log_bytes) <= LOG_BYTES_MAX
             assert store.outbox.read(0, 9, 1 << 20)
 
     bytes_max = 6 << 20
@@ -122,7 +107,7 @@ async def test_what_failed_for_lack_of_space_is_not_tried_by_each_request_and_is
             assert fault.hits == before > 0
             assert store.trouble()
         clock.pass_seconds(11)
-        take_turns(store, lambda: not store.trouble())
+        wait_for(store, lambda: not store.trouble())
         assert (await accept(store, clock, Event("d", id="a"))).accepted == 1
 
 
@@ -155,8 +140,8 @@ async def test_a_disk_full_of_single_events_is_emptied_while_it_serves_and_with_
 
 @pytest.mark.guarantee(3)
 async def test_a_reader_of_the_log_delays_a_purge_that_would_only_lengthen_it(tmp_path: Path) -> None:
-    clock, (connection, connect) = HandClock(), watched()
-    last = write_commits(tmp_path, [1], 4 << 20)
+    clock, log_bytes = HandClock(), [0]
+    last, connect = write_commits(tmp_path, [1], 4 << 20), noting_log_bytes(tmp_path, log_bytes)
     async with make_store(tmp_path, clock, connect=connect, keep_processed_seconds=0) as store:
         with pytest.MonkeyPatch.context() as patch, holding_the_log(tmp_path):
             patch.setattr(disk_space, "LOG_BYTES_EXPECTED", 1 << 20)
@@ -164,9 +149,9 @@ async def test_a_reader_of_the_log_delays_a_purge_that_would_only_lengthen_it(tm
             for _ in range(20):
                 clock.pass_seconds(11)
                 store.trouble()
-            assert connection.log_bytes_max < 2 << 20
+            assert max(log_bytes) < 2 << 20
         clock.pass_seconds(11)
-        take_turns(store, lambda: store.counts().processed == 0)
+        wait_for(store, lambda: store.counts().processed == 0)
 
 
 @pytest.mark.guarantee(3)
@@ -182,7 +167,7 @@ async def test_no_event_waits_until_a_store_whose_bound_was_lowered_is_below_it(
         if when_full == "refuse":
             process_all(store, last)
         assert (await accept(store, clock, Event("d", id="a"))).refusal == STORE_FULL
-        take_turns(store, lambda: not store._writer.call(store._transactions.capacity.is_full))
+        wait_for(store, lambda: not store._writer.call(store._transactions.capacity.is_full))
         assert (await accept(store, clock, Event("d", id="a"))).accepted == 1
 
 
@@ -216,14 +201,14 @@ async def test_a_segment_is_forgotten_in_pieces_and_a_kill_leaves_none_of_them(
     monkeypatch.setattr(segments, "ROWS_PER_PIECE", 1)
     async with make_store(tmp_path / "live", clock, segment_events=600, retention_seconds=100) as store:
         await accept(store, clock, *(Event("d", id=number) for number in range(900)))
-        take_turns(store, lambda: store._memory.fingerprints.sealed_events > 0)
+        wait_for(store, lambda: store._memory.fingerprints.sealed_events > 0)
         before = count_rows(tmp_path / "live")
         assert before > 2
         clock.pass_seconds(1_000)
-        take_turns(store, lambda: count_rows(tmp_path / "live") < before)
+        wait_for(store, lambda: count_rows(tmp_path / "live") < before)
         image = crash_image(tmp_path / "live", tmp_path / "image")
     async with make_store(image, clock, segment_events=600, retention_seconds=100) as store:
-        take_turns(store, lambda: count_rows(image) == 0)
+        wait_for(store, lambda: count_rows(image) == 0)
         assert (await accept(store, clock, Event("d", id=7))).accepted == 1
 
 
