@@ -11,7 +11,6 @@ from random import Random
 
 import pytest
 
-from agent.status import read_status
 from agent.store.files.sqlite_pages import LogFrames
 from agent.store.layout import FILE_NAME, PAGE_BYTES
 from agent.store.port import Batch
@@ -36,6 +35,7 @@ from tests.agent.store.stores import (
     HandClock,
     accept,
     batch,
+    change,
     make_store,
     process_all,
     stored_events,
@@ -44,9 +44,12 @@ from tests.agent.store.stores import (
 from tests.agent.store.test_event_store import DEVICE, ONE, TWO
 
 
-async def test_a_reader_sees_one_moment_while_the_service_commits(tmp_path: Path, clock: HandClock) -> None:
+async def test_a_reader_sees_one_moment_while_the_service_commits_and_cannot_write(
+    tmp_path: Path, clock: HandClock
+) -> None:
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, Event("d", id=1))
+        file = (tmp_path / FILE_NAME).read_bytes()
         with read_only(tmp_path / FILE_NAME) as reader, snapshot(reader):
             before = [row["first_position"] for row in reader.query("SELECT first_position FROM events")]
             assert (await accept(store, clock, Event("d", id=2))).accepted == 1
@@ -55,16 +58,9 @@ async def test_a_reader_sees_one_moment_while_the_service_commits(tmp_path: Path
         with read_only(tmp_path / FILE_NAME) as reader:
             assert reader.table("events").count == len(before) + 1
             assert reader.table("epochs").count == 1  # readers start none
-
-
-async def test_a_reader_cannot_write(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, Event("d", id=1))
-        before = (tmp_path / FILE_NAME).read_bytes()
-        with read_only(tmp_path / FILE_NAME) as reader, pytest.raises(sqlite3.OperationalError, match="read"):
-            reader.table("facts").insert({"name": "x", "value": "y", "checksum": 0})
-        assert (tmp_path / FILE_NAME).read_bytes() == before
-        assert (await accept(store, clock, Event("d", id=2))).accepted == 1
+            with pytest.raises(sqlite3.OperationalError, match="read"):
+                reader.table("facts").insert({"name": "x", "value": "y", "checksum": 0})
+        assert (tmp_path / FILE_NAME).read_bytes() == file
 
 
 def test_the_service_does_not_pay_for_what_only_readers_need() -> None:
@@ -131,10 +127,8 @@ async def test_a_row_whose_position_is_damaged_delays_no_search(tmp_path: Path, 
         await accept(store, clock, Event("d", id="moved"))
         end = stored_events(store)[-1].position
     far = end | 1 << 33
-    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as other, other:
-        for table in ("events", "fingerprints"):
-            moved = f"UPDATE {table} SET first_position = ? WHERE first_position = ?"
-            assert other.execute(moved, (far, end)).rowcount == 1
+    moved = [f"UPDATE {table} SET first_position = ? WHERE first_position = ?" for table in ("events", "fingerprints")]
+    change(tmp_path, *moved, values=(far, end))
     with read_only(tmp_path / FILE_NAME) as reader:
         assert tables.last_position(reader) == far
         first, damaged = select_between(reader, 0, far, Selection("d"))
@@ -208,43 +202,7 @@ async def test_damage_is_found_at_every_look(tmp_path: Path, clock: HandClock) -
     assert "cut off" in verify(path).findings[0].text
 
 
-async def test_states_follow_from_the_batches_and_survive_a_restart(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, *(Event(DEVICE, id=number) for number in range(9)))
-        store.outbox.mark_forwarded(batch(1, 4))
-        store.outbox.mark_forwarded(batch(5, 7, 4))
-        assert [event.position for event in stored_events(store)] == [8, 9, 10]
-    status = read_status(tmp_path, GATEWAY)
-    assert (status.events.new, status.events.forwarded, status.events.processed) == (3, 7, 0)
-    async with make_store(tmp_path, clock) as store:
-        waiting = store.outbox.forwarded()
-        assert [(found.first, found.last) for found in waiting] == [(1, 7)]
-        store.outbox.mark_processed(waiting)
-    status = read_status(tmp_path, GATEWAY)
-    assert (status.events.new, status.events.forwarded, status.events.processed) == (3, 0, 7)
-    assert (status.accepted, status.epochs) == (9, 1)
-
-
 @pytest.mark.guarantee(4)
-async def test_only_processed_events_are_purged_and_their_positions_never_come_again(
-    tmp_path: Path, clock: HandClock
-) -> None:
-    async with make_store(tmp_path, clock, keep_processed_seconds=60) as store:
-        await accept(store, clock, ONE)
-        await accept(store, clock, TWO)
-        process_all(store)
-        clock.pass_seconds(3600)
-        await accept(store, clock, Event(DEVICE, id=3))
-        await accept(store, clock, Event(DEVICE, id=4))
-    status = read_status(tmp_path, GATEWAY)
-    assert (status.events.new, status.events.processed) == (2, 0)
-    async with make_store(tmp_path, clock) as store:
-        assert [event.position for event in stored_events(store)] == [4, 5]
-        assert (await accept(store, clock, ONE)).duplicates == 1
-        await accept(store, clock, Event(DEVICE, id=5))
-        assert [event.position for event in stored_events(store)] == [4, 5, 6, 7]
-
-
 async def test_a_commit_is_purged_only_as_a_whole(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock, keep_processed_seconds=0) as store:
         await accept(store, clock, *(Event(DEVICE, id=number) for number in range(5)))

@@ -75,19 +75,27 @@ class Stored:
         ]
 
 
-async def test_no_event_of_a_sensor_is_needed_for_it(tmp_path: Path) -> None:
+async def test_no_event_of_a_sensor_is_needed_for_it_and_what_the_disk_refuses_is_declared_later(
+    tmp_path: Path, faulty: type[FaultyConnection]
+) -> None:
     clock = untrusted()
-    async with make_store(tmp_path, clock) as store:
+    async with make_store(tmp_path, clock, connect=open_faulty(faulty)) as store:
         await accept(store, clock, reading(1))
         synchronise(clock, START)
-        clock.running += CLOCK_MS
+        faulty.fault = "INSERT INTO events"
         async with asyncio.timeout(60):
             while not Stored.of(store).clocks:
+                clock.pass_seconds(CLOCK_MS / 1000)
                 await store.barrier()
-        clock.running += CLOCK_MS
+                faulty.fault = faulty.fault if not faulty.hits else ""
+        clock.pass_seconds(CLOCK_MS / 1000)
         await accept(store, clock, reading(1))
         await store.barrier()
-        assert len(Stored.of(store).clocks) == 1, "once"
+        found = Stored.of(store)
+        epoch, sequence, *_ = found.readings[0]
+        assert faulty.hits
+        assert found.corrections(epoch, sequence) == [START - IN_1970]
+        assert len(found.clocks) == 1, "once"
         assert read_status(tmp_path, GATEWAY).accepted == 1
 
 
@@ -116,24 +124,6 @@ async def test_what_an_earlier_boot_accepted_is_not_corrected_and_said_so(
         synchronise(clock, START)
         await accept(store, clock, reading(2))
         assert not Stored.of(store).clocks
-
-
-async def test_a_correction_that_the_disk_refuses_is_declared_later(
-    tmp_path: Path, faulty: type[FaultyConnection]
-) -> None:
-    clock = untrusted()
-    async with make_store(tmp_path, clock, connect=open_faulty(faulty)) as store:
-        await accept(store, clock, reading(1))
-        synchronise(clock, START)
-        faulty.fault = "INSERT INTO events"
-        refused = await accept(store, clock, reading(2))
-        assert refused.refusal
-        faulty.fault = ""
-        await accept(store, clock, reading(2))
-        found = Stored.of(store)
-        epoch, sequence, *_ = found.readings[0]
-        assert found.corrections(epoch, sequence) == [START - IN_1970]
-        assert len(found.clocks) == 1
 
 
 def test_after_too_many_steps_the_rest_is_not_corrected() -> None:

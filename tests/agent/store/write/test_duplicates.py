@@ -14,7 +14,7 @@ from agent.store.schema import database
 from agent.store.write import maintenance
 from contract.event import Event
 from tests.agent.store.faults.failing_disk import Error, FailingDisk, Fault, Operation
-from tests.agent.store.stores import GATEWAY, HandClock, accept, commits, make_store, stored_events, submit
+from tests.agent.store.stores import GATEWAY, HandClock, accept, change, commits, make_store, stored_events, submit
 from tests.support.waiting import until
 
 ONE, TWO = (Event("urn:dev:mac:00158d0001a2b3c4", id=number, data={"t": 21}) for number in (1, 2))
@@ -25,21 +25,9 @@ def listed(folder: Path) -> list[fingerprint_rows.Duplicate]:
         return fingerprint_rows.latest_duplicates(connection, 100)
 
 
-@pytest.mark.parametrize("sent_together", [1, 2])
-async def test_the_last_copies_before_a_clean_stop_are_listed(tmp_path: Path, sent_together: int) -> None:
-    clock = HandClock()
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, *[ONE] * sent_together)
-        if sent_together == 1:
-            await accept(store, clock, ONE)
-    assert listed(tmp_path) == [fingerprint_rows.Duplicate(clock.wall_ms(), 2)]
-    assert verify(tmp_path / FILE_NAME).findings == ()
-
-
 @pytest.mark.guarantee(2)
-@pytest.mark.parametrize("transport_duplicates", [0, 3])
-async def test_copies_are_counted_soon_though_no_new_event_comes(
-    tmp_path: Path, transport_duplicates: int, monkeypatch: pytest.MonkeyPatch, clock: HandClock
+async def test_copies_that_a_transport_answers_are_counted_soon_though_no_new_event_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: HandClock
 ) -> None:
     monkeypatch.setattr(maintenance, "MARKS_MS", 20)  # transport duplicates wake no thread
     monkeypatch.setattr(maintenance, "DUPLICATES_MS", 20)
@@ -47,16 +35,14 @@ async def test_copies_are_counted_soon_though_no_new_event_comes(
     async with make_store(tmp_path, clock) as store:
         store.add_transport(lambda: counted, lambda: None)
         await accept(store, clock, ONE)
-        for _ in range(0 if transport_duplicates else 2):
-            await accept(store, clock, ONE)
-        counted = transport_duplicates
+        counted = 3
 
         def shown() -> bool:
             clock.pass_seconds(0.1)
-            return read_status(tmp_path, GATEWAY).duplicates == (transport_duplicates or 2)
+            return read_status(tmp_path, GATEWAY).duplicates == counted
 
         await until(shown, "the copies are counted on disk")
-        assert len(listed(tmp_path)) == (0 if transport_duplicates else 2)
+        assert listed(tmp_path) == []
 
 
 @pytest.mark.guarantee(2)
@@ -98,8 +84,7 @@ async def test_a_latest_row_that_is_damaged_is_met_as_damage(tmp_path: Path, clo
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, ONE)
         store.outbox.set_fact("name", "nothing is pending")
-        with closing(database.open_for_service(tmp_path / FILE_NAME)) as connection:
-            connection.execute("UPDATE fingerprints SET service_ms = service_ms + 1")
+        change(tmp_path, "UPDATE fingerprints SET service_ms = service_ms + 1")
         await accept(store, clock, ONE)
         with pytest.raises(DamagedStoreError):
             store.outbox.set_fact("name", "a write that carries copies")
