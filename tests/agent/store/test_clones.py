@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from contract.event import Event, Label
@@ -61,6 +61,8 @@ class Field:
 
 @pytest.mark.guarantee(4)
 @given(STEPS)
+@example([("serve", 0), ("clone", 0), ("serve", 0), ("serve", 1)])
+@example([("serve", 0), ("clone", 0), ("serve", 0), ("restore", 0), ("serve", 0)])
 @settings(max_examples=15, deadline=None)
 def test_no_label_is_given_twice_whatever_copies_are_restored_and_cloned(steps: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
