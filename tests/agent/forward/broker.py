@@ -166,19 +166,8 @@ class KafkaTopic:
                         unread.discard(cast("int", message.partition()))
         return records
 
-    def leader(self, partition: int) -> int:
-        """Return the number of the broker that leads a partition."""
-        return int(self._partition(partition).leader)
-
-    def replicas(self, partition: int) -> set[int]:
-        """Return the numbers of the brokers with a replica of a partition."""
-        return set(self._partition(partition).replicas)
-
-    def in_sync(self, partition: int) -> set[int]:
-        """Return the numbers of those with all of its records."""
-        return set(self._partition(partition).isrs)
-
-    def _partition(self, number: int) -> PartitionMetadata:
+    def partition(self, number: int) -> PartitionMetadata:
+        """Return the brokers that lead a partition, have a replica of it, and have all of its records."""
         found: list[PartitionMetadata] = []
 
         def is_answered() -> bool:
@@ -244,15 +233,9 @@ class LinkedTopic(KafkaTopic):
         return replace(super().settings(delivery, **properties), bootstrap_servers=f"127.0.0.1:{self.link_ends[0]}")
 
 
-def headers(record: Message) -> dict[str, bytes]:
-    """Return the headers of a record in their order."""
-    given = cast("list[tuple[str, bytes]]", record.headers())
-    return dict(given)
-
-
 def header(record: Message, name: str) -> bytes:
     """Return one header of a record."""
-    return headers(record)[name]
+    return dict(cast("list[tuple[str, bytes]]", record.headers()))[name]
 
 
 def label(record: Message) -> tuple[str, int]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from agent.cli.doctor.finding import Condition
 from agent.cli.doctor.kafka import KafkaConnection, check_broker
 from agent.config.settings import KafkaSettings
+from agent.forward.facts import InDoubtBatches, read_in_doubt
+from agent.store.facts import IN_DOUBT
 from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.events import readings
 from tests.agent.forward.running import GATEWAY, forwarding, receipting
@@ -42,8 +44,25 @@ def assert_sent_and_receipted(
     return connection, topic
 
 
+def processed(outbox: MemoryOutbox) -> int:
+    return sum(batch.last - batch.first + 1 for batch in outbox.processed)
+
+
 def wait_until_forwarded(outbox: MemoryOutbox) -> None:
     wait_for_count(lambda: outbox.new, 0, "everything is forwarded")
+
+
+def in_doubt(outbox: MemoryOutbox) -> InDoubtBatches:
+    return read_in_doubt(outbox.fact(IN_DOUBT))
+
+
+def unsettled(outbox: MemoryOutbox) -> int:
+    """Return how many events wait or are in flight."""
+    return outbox.new + in_doubt(outbox).in_flight
+
+
+def wait_until_settled(outbox: MemoryOutbox) -> None:
+    wait_for_count(lambda: unsettled(outbox), 0, "everything is sent, and nothing is in flight")
 
 
 def assert_nothing_lost(kafka: KafkaTopic, outbox: MemoryOutbox) -> None:

@@ -85,13 +85,12 @@ class TcpLink:
 
 
 class CountingLink(TcpLink):
-    """Counts the bytes that are sent over it, and can be cut for a while."""
+    """Counts the bytes that are sent over it."""
 
     def __init__(self, port: int, target: int) -> None:
         super().__init__(port, target)
         self._sent: list[tuple[float, int]] = []
         """When bytes were sent, by the monotonic clock, and how many."""
-        self._dropping = False
 
     def total(self) -> int:
         """Return how many bytes were sent so far."""
@@ -100,21 +99,6 @@ class CountingLink(TcpLink):
     def sent_between(self, start: float, end: float) -> int:
         """Return how many bytes were sent between two moments of the monotonic clock."""
         return sum(size for moment, size in list(self._sent) if start <= moment < end)
-
-    def cut_off(self) -> None:
-        """End all connections, and each new one at once, until `restore`."""
-        self._dropping = True
-        self.cut()
-
-    def restore(self) -> None:
-        """Forward new connections again."""
-        self._dropping = False
-
-    def _begin(self, near: socket.socket, far: socket.socket) -> None:
-        if self._dropping:
-            self.cut()
-        else:
-            super()._begin(near, far)
 
     def _pass(self, count: int) -> None:
         self._sent.append((time.monotonic(), count))

@@ -8,6 +8,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from random import Random
 
+import pytest
+
 from agent.clock import Clock, SystemClock
 from agent.config.settings import KafkaSettings, ReceiptSettings
 from agent.forward.forwarder import Forwarder
@@ -22,6 +24,19 @@ STOP_SECONDS_MAX = 60.0
 SILENCE_MS = 1_000
 """Silence after which the broker counts as unreachable: less than in production."""
 GATEWAY = "gw-1"
+
+
+class ShiftedClock(SystemClock):
+    """The machine's clocks, with shifts that a test sets."""
+
+    wall_shift_ms = 0
+    monotonic_shift_ms = 0
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self.wall_shift_ms
+
+    def monotonic_ms(self) -> int:
+        return super().monotonic_ms() + self.monotonic_shift_ms
 
 
 @contextmanager
@@ -42,6 +57,17 @@ def forwarding(
     parts = (settings, gateway, outbox, clock, links, Random(7))
     with running(Forwarder(*parts, silence_ms=silence_ms, lane=lane, shared=shared).run):
         yield links
+
+
+class DeathError(Exception):
+    """Simulates the end of the agent at this point."""
+
+
+def run_until_death(settings: KafkaSettings, outbox: Outbox, gateway: str = GATEWAY) -> None:
+    """Forward until something raises DeathError."""
+    parts = (settings, gateway, outbox, SystemClock(), Links(SystemClock()), Random(7))
+    with pytest.raises(DeathError):
+        Forwarder(*parts, lane=ForwardedLane()).run(threading.Event())
 
 
 @contextmanager

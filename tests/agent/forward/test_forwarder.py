@@ -2,44 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from contract.event import Event
 from contract.mac import Signer
-from contract.record import HEADERS, STATEMENT, STATEMENT_WORDS, read_stated_label
+from contract.record import STATEMENT, STATEMENT_WORDS
 from simulators.services.kafka.broker import Broker
-from tests.agent.forward.broker import KafkaTopic, header, headers, sequence
+from tests.agent.forward.broker import KafkaTopic, header, sequence
 from tests.agent.forward.checks import assert_nothing_lost, wait_until_forwarded
-from tests.agent.forward.events import device, readings
-from tests.agent.forward.running import GATEWAY, forwarding
+from tests.agent.forward.events import readings
+from tests.agent.forward.running import forwarding
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
-
-
-@pytest.mark.guarantee(4)
-def test_a_backlog_drains_in_order_per_device_while_new_events_come(kafka: KafkaTopic, outbox: MemoryOutbox) -> None:
-    outbox.append(*readings(5_000))
-
-    with forwarding(kafka.settings(), outbox):
-        for start in range(5_000, 6_000, 50):
-            outbox.append(*readings(50, start))
-        wait_until_forwarded(outbox)
-
-    assert_nothing_lost(kafka, outbox)
-    by_device: dict[bytes | None, list[int]] = defaultdict(list)
-    for record in kafka.records():
-        by_device[record.key()].append(sequence(record))
-    assert len(by_device) == 10
-    assert all(order == sorted(order) for order in by_device.values())
-    assert sum(map(len, by_device.values())) == 6_000
 
 
 @pytest.mark.heavy
@@ -74,37 +53,6 @@ def test_records_are_signed_by_the_gateways_key_and_by_the_next_one_without_a_re
     assert keys[0].hex() not in caplog.text
 
 
-def test_record_and_headers_arrive_as_the_design_says(kafka: KafkaTopic, outbox: MemoryOutbox) -> None:
-    outbox.append(Event('a "quoted" probe', id="x-1", data={"on": True}), *readings(1))
-
-    with forwarding(kafka.settings(), outbox):
-        wait_until_forwarded(outbox)
-
-    quoted, plain = sorted(kafka.records(), key=sequence)
-    event = outbox.stored()[1]
-    assert plain.key() == device(0).encode()
-    assert list(headers(plain)) == list(HEADERS)
-    assert header(plain, "ce_id") == event.fingerprint.hex().encode()
-    assert read_stated_label(header(plain, STATEMENT)) == (GATEWAY, event.label)
-    assert header(plain, "ce_time") == b"2025-11-21T04:40:00.000Z"
-    assert json.loads(plain.value() or b"") == {
-        "fingerprint": event.fingerprint.hex(),
-        "gateway": GATEWAY,
-        "epoch": event.label.epoch,
-        "sequence": 2,
-        "device": device(0),
-        "type": "reading",
-        "id": 0,
-        "time": 1_763_700_000_000,
-        "received": 1_763_706_000_002,
-        "via": "coap",
-        "data": {"temperature": 20.0, "humidity": 40.5, "battery": 3012},
-    }
-    assert list(headers(quoted)) == list(HEADERS)
-    assert header(quoted, "ce_source") == b"a%20%22quoted%22%20probe"
-    assert json.loads(quoted.value() or b"")["device"] == 'a "quoted" probe'
-
-
 @pytest.mark.guarantee(4)
 @pytest.mark.heavy
 def test_a_broker_that_is_killed_in_the_middle_loses_nothing(broker: Broker, kafka: KafkaTopic) -> None:
@@ -136,25 +84,6 @@ def test_a_missing_topic_is_said_once_with_the_command_and_awaited(
     assert caplog.text.count("kafka=topic-missing") == 1
     assert f"--create --topic {kafka.topic} --partitions 12" in caplog.text
     assert_nothing_lost(kafka, outbox)
-
-
-@pytest.mark.guarantee(4)
-@pytest.mark.parametrize("partitions", [1, 7])
-def test_a_topic_made_anew_with_another_number_of_partitions_gets_everything_that_was_not_marked(
-    kafka: KafkaTopic, partitions: int, outbox: MemoryOutbox
-) -> None:
-    outbox.append(*readings(10))
-
-    with forwarding(kafka.settings(), outbox):
-        wait_until_forwarded(outbox)
-        kafka.delete_topic()
-        kafka.partitions = partitions
-        anew = kafka.create_topic()
-        outbox.append(*readings(30, 10))
-        wait_until_forwarded(outbox)
-
-    assert {sequence(record) for record in kafka.records()} == set(range(11, 41))
-    assert {batch.topic_id for batch in outbox.forwarded() if batch.first > 10} == {anew}
 
 
 def test_it_stops_soon_while_the_broker_is_away_and_marks_nothing(broker: Broker, kafka: KafkaTopic) -> None:

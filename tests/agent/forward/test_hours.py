@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.clock import SystemClock
 from agent.config import readers
 from agent.config.settings import ReceiptSettings
 from agent.forward.kafka.health import CLOSED
@@ -23,7 +22,7 @@ from tests.agent.forward.checks import assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.events import readings
 from tests.agent.forward.links import CountingLink
 from tests.agent.forward.modes.test_exactly_once import follow_clients
-from tests.agent.forward.running import GATEWAY, forwarding, running
+from tests.agent.forward.running import GATEWAY, ShiftedClock, forwarding, running
 from tests.agent.store.stores import HandClock
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_until
@@ -62,21 +61,6 @@ def test_the_next_begin_is_that_of_the_first_span_to_come(spans: list[tuple[int,
     assert Hours(spans, clock).include_now()
 
 
-class ShiftedClock:
-    """The machine's clock with a shift that the test sets."""
-
-    def __init__(self) -> None:
-        machine = SystemClock(trusted=True)
-        self._wall_ms = machine.wall_ms
-        self.monotonic_ms, self.uptime_ms, self.boot, self.trust = (
-            machine.monotonic_ms, machine.uptime_ms, machine.boot, machine.trust
-        )  # fmt: skip
-        self.shift_ms = 0
-
-    def wall_ms(self) -> int:
-        return self._wall_ms() + self.shift_ms
-
-
 @pytest.mark.heavy
 @pytest.mark.guarantee(4)
 @pytest.mark.kafka
@@ -85,7 +69,7 @@ def test_nothing_is_sent_outside_the_hours(linked: LinkedTopic, mode: str, monke
     clients = follow_clients(monkeypatch)
     outbox = MemoryOutbox()
     outbox.append(*readings(100))
-    clock = ShiftedClock()
+    clock = ShiftedClock(trusted=True)
     now = time.localtime(clock.wall_ms() / 1000)
     first = (now.tm_hour * 60 + now.tm_min + 180) % DAY_MINUTES
     spans = ((first, (first + 360) % DAY_MINUTES),)
@@ -99,9 +83,9 @@ def test_nothing_is_sent_outside_the_hours(linked: LinkedTopic, mode: str, monke
         wait_until(lambda: links.state(LinkName.KAFKA) == CLOSED, "the hours have not begun")
         assert link.total() < START_BYTES_MAX
         assert outbox.new == 100
-        clock.shift_ms = 5 * HOUR_MS
+        clock.wall_shift_ms = 5 * HOUR_MS
         wait_until_forwarded(outbox)
-        clock.shift_ms = 0
+        clock.wall_shift_ms = 0
         assert clients
         wait_until(lambda: links.state(LinkName.KAFKA) == CLOSED, "the hours are over")
         wait_until(lambda: not clients, "no client is open", seconds=10)
@@ -110,7 +94,7 @@ def test_nothing_is_sent_outside_the_hours(linked: LinkedTopic, mode: str, monke
         wait_until(lambda: time.monotonic() > start + 2, "two seconds outside the hours")
         assert link.sent_between(start, start + 2) == 0
         assert outbox.new == 100
-        clock.shift_ms = 5 * HOUR_MS
+        clock.wall_shift_ms = 5 * HOUR_MS
         wait_until_forwarded(outbox)
     if mode != "at-most-once":
         assert_nothing_lost(linked, outbox)

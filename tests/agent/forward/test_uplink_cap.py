@@ -1,8 +1,7 @@
-"""The cap of the uplink on the wire of a real broker, and lanes over a thin link: an alarm waits for no backlog."""
+"""Links to a real broker: the cap on the wire, a thin one on which an alarm waits for no backlog, and a slow one."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from contextlib import ExitStack
@@ -13,16 +12,19 @@ import pytest
 from agent.clock import SystemClock
 from agent.config.settings import KafkaSettings
 from agent.forward.forwarder import SILENCE_MS
+from agent.forward.kafka.health import UNREACHABLE
 from agent.forward.kafka.uplink import open_uplink
 from agent.forward.modes.lanes import ForwardedLane, Turn
+from agent.forward.receipts.round import SharedRound
+from agent.telemetry.links import LinkName
 from contract.event import Event
 from tests.agent.forward.broker import KafkaTopic, LinkedTopic
-from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
+from tests.agent.forward.checks import processed
 from tests.agent.forward.events import readings
-from tests.agent.forward.links import CountingLink, ThinLink
-from tests.agent.forward.running import forwarding
+from tests.agent.forward.links import CountingLink, LateLink, ThinLink
+from tests.agent.forward.running import forwarding, receipting
 from tests.support.memory_outbox import MemoryOutbox
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_for_count, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
 
@@ -48,29 +50,6 @@ def test_the_bytes_on_the_wire_are_those_of_the_cap(linked: LinkedTopic, mode: s
         assert abs(sent / RATE - 1) <= TOLERANCE, f"{sent:.0f} bytes/s"
         assert lane.uplink is not None
         assert lane.uplink.state().sent_bytes <= link.total()
-
-
-@pytest.mark.guarantee(4)
-@pytest.mark.parametrize("mode", MODES[:2])
-def test_a_link_that_comes_back_is_not_flooded_and_retries_count(linked: LinkedTopic, mode: str) -> None:
-    outbox = MemoryOutbox()
-    outbox.append(*readings(10_000))
-    capped = replace(linked.settings(mode), bytes_per_second_max=RATE)
-    begun = time.monotonic()
-    with CountingLink(*linked.link_ends) as link:
-        with forwarding(capped, outbox, f"gw-{linked.topic}", silence_ms=SILENCE_MS):
-            for _ in range(3):
-                before = outbox.new
-                wait_until(lambda before=before: outbox.new < before - 500, "some are sent")  # type: ignore[misc]
-                link.cut_off()
-                threading.Event().wait(3)
-                link.restore()
-            wait_until_forwarded(outbox)
-        seconds = time.monotonic() - begun
-        assert link.total() <= RATE * (seconds + 3)
-    assert_nothing_lost(linked, outbox)
-    if mode == "exactly-once":
-        assert_each_once(linked, outbox)
 
 
 LINK_RATE, CAP = 5_000, 4_000
@@ -128,3 +107,27 @@ def test_an_alarm_overtakes_a_backlog_and_the_rest_follows(linked: LinkedTopic, 
     if mode == "exactly-once":
         assert sent.total() == BACKLOG + ALARMS
     assert sum(b'"alarm"' in (value or b"") for value in sent) == ALARMS
+
+
+ROUND_TRIP_SECONDS = 2.3
+"""Of a link on which a client needs more than ten seconds for its connections, as with TLS on a cellular one.
+
+A connection, metadata, the coordinator, a connection to it, and the group's offsets take five of them.
+"""
+
+
+@pytest.mark.guarantee(4)
+def test_events_are_receipted_over_a_link_on_which_connections_take_long(
+    linked: LinkedTopic, outbox: MemoryOutbox
+) -> None:
+    outbox.append(*readings(10))
+    far, shared = linked.settings(), SharedRound(0.1)
+    with (
+        LateLink(*linked.link_ends, ROUND_TRIP_SECONDS),
+        forwarding(far, outbox, shared=shared),
+        receipting(far, outbox, shared=shared) as links,
+    ):
+        wait_for_count(lambda: len(linked.records()), 10, "all are in the topic")
+        linked.commit(None, linked.receipt())
+        wait_for_count(lambda: processed(outbox), 10, "all are processed")
+        assert links.state(LinkName.RECEIPTS) != UNREACHABLE

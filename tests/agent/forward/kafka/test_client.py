@@ -10,13 +10,12 @@ import weakref
 from concurrent.futures import Future
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 from hypothesis import given
-from hypothesis import strategies as st
 
 from agent.config.settings import KafkaSettings
 from agent.forward.errors import KafkaSettingsError, TopicMissingError, UnreachableError
@@ -31,7 +30,9 @@ from contract.event import Event, Label
 from contract.record import STATEMENT, read_stated_label
 from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic
+from tests.agent.forward.modes.test_acks_that_wait import Admin
 from tests.agent.store.stores import HandClock
+from tests.contract.strategies import events
 from tests.support.memory_outbox import stored
 from tests.support.waiting import wait_until
 
@@ -120,31 +121,17 @@ def test_a_producer_creates_no_topic(delivery: str) -> None:
     assert not topics
 
 
-def test_an_answer_is_given_and_an_error_raised() -> None:
-    def fail() -> None:
-        raise KeyError("x")
-
-    assert attempt(lambda: 7, 60, threading.Event(), "a call") == 7
-    with pytest.raises(KeyError):
-        attempt(fail, 60, threading.Event(), "a call")
-
-
-def test_a_call_that_hangs_is_left_behind() -> None:
-    never = threading.Event()
-
-    with pytest.raises(UnreachableError, match="the call that hangs"):
-        attempt(never.wait, 0.2, threading.Event(), "the call that hangs")
-
-    never.set()
-
-
-def test_a_call_that_hangs_does_not_keep_the_agent_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_call_that_hangs_is_left_behind_when_its_time_is_over_or_the_agent_stops(
+    monkeypatch: pytest.MonkeyPatch, *, stops: bool
+) -> None:
     monkeypatch.setattr("agent.forward.kafka.attempt.STOP_SECONDS_MAX", 0.2)
     never, stop = threading.Event(), threading.Event()
-    stop.set()
+    if stops:
+        stop.set()
 
-    with pytest.raises(UnreachableError):
-        attempt(never.wait, 3_600, stop, "a call")
+    with pytest.raises(UnreachableError, match="the call that hangs"):
+        attempt(never.wait, 3_600 if stops else 0.2, stop, "the call that hangs")
 
     never.set()
 
@@ -170,39 +157,15 @@ def test_what_a_failing_call_has_opened_is_released_with_its_error() -> None:
         gc.enable()
 
 
-class FakeAdmin:
-    """Answers every query about a topic with the same result."""
-
-    def __init__(self, code: int) -> None:
-        self._code = code
-
-    def describe_topics(self, *_: Any, **__: Any) -> dict[str, Future[Any]]:
-        answer: Future[Any] = Future()
-        answer.set_exception(KafkaException(KafkaError(self._code)))
-        return {"topic": answer}
-
-    def poll(self, _: float) -> int:
-        return 0
-
-
-def watch(code: int) -> tuple[TopicWatch, list[FakeAdmin]]:
-    opened: list[FakeAdmin] = []
-
-    def reopen() -> AdminClient:
-        opened.append(FakeAdmin(KafkaError.UNKNOWN_TOPIC_OR_PART))
-        return cast("AdminClient", opened[-1])
-
-    return TopicWatch(cast("AdminClient", FakeAdmin(code)), "topic", LastError(), reopen), opened
-
-
 def test_a_client_that_got_no_answer_is_replaced() -> None:
-    looked, opened = watch(KafkaError._TIMED_OUT)
+    silent, another = (Admin(KafkaError(code)) for code in (KafkaError._TIMED_OUT, KafkaError.UNKNOWN_TOPIC_OR_PART))
+    others = [cast("AdminClient", another)]
+    looked = TopicWatch(cast("AdminClient", silent), "topic", LastError(), others.pop)
     with pytest.raises(UnreachableError):
         looked.read_id(threading.Event())
-    for _ in range(2):
+    for _ in range(2):  # one that answers stays: there is no third
         with pytest.raises(TopicMissingError):
             looked.read_id(threading.Event())
-    assert len(opened) == 1, "one that answers stays"
 
 
 @pytest.mark.guarantee(4)
@@ -290,22 +253,7 @@ def test_the_files_are_those_that_the_properties_name() -> None:
     assert login_files(chosen) == {"ssl.ca.location": Path("/ca.pem"), "sasl.oauthbearer.assertion.file": Path("/jwt")}
 
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
-NAMES = st.none() | st.integers(-(2**63), 2**64 - 1) | TEXT
-EVENTS = st.builds(
-    Event,
-    device=TEXT,
-    type=TEXT,
-    id=NAMES,
-    boot=NAMES,
-    time=st.none() | st.integers(-(10**12), 10**13),
-    data=st.none() | st.dictionaries(TEXT, st.integers(-9, 9) | TEXT, max_size=3),
-    units=st.none(),
-    offset_ms=st.none() | st.integers(-(10**6), 10**6),
-)
-
-
-@given(event=EVENTS)
+@given(event=events)
 def test_value_and_headers_tell_of_the_same_event(event: Event) -> None:
     key, text, listed = encode(stored(7, event), "gw-1")
 

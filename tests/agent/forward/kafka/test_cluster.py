@@ -1,4 +1,4 @@
-"""A cluster of three brokers, and an unclean election."""
+"""An unclean election in a cluster of three brokers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import pytest
 from agent.forward.receipts.round import SharedRound
 from simulators.services.kafka.cluster import KafkaCluster
 from tests.agent.forward.broker import KafkaTopic, sequence
-from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
+from tests.agent.forward.checks import processed, wait_until_forwarded
 from tests.agent.forward.events import readings
-from tests.agent.forward.receipts.polling import processed
 from tests.agent.forward.running import forwarding, receipting
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_until
@@ -31,14 +30,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
         yield running
 
 
-@pytest.fixture
-def kafka(cluster: KafkaCluster) -> KafkaTopic:
-    cluster.start()
-    side = KafkaTopic(cluster.bootstrap_servers, f"cluster.{uuid4().hex}", replicas=3)
-    side.create_topic()
-    return side
-
-
 @contextmanager
 def sending(kafka: KafkaTopic, mode: str, outbox: MemoryOutbox, gateway: str) -> Iterator[None]:
     shared = SharedRound(30.0) if mode == ROUNDS else None
@@ -47,32 +38,6 @@ def sending(kafka: KafkaTopic, mode: str, outbox: MemoryOutbox, gateway: str) ->
         if shared is not None:
             stack.enter_context(receipting(kafka.settings(), outbox, gateway, shared=shared))
         yield
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_with_too_few_in_sync_nothing_is_marked_until_they_are_back(
-    cluster: KafkaCluster, kafka: KafkaTopic, mode: str, outbox: MemoryOutbox
-) -> None:
-    outbox.append(*readings(100))
-
-    with sending(kafka, mode, outbox, "gw-cluster"):
-        wait_until_forwarded(outbox)
-        for broker in cluster.brokers[:2]:
-            broker.kill()
-        reads = outbox.reads
-        outbox.append(*readings(100, 100))
-        wait_until(lambda: outbox.reads > reads, "it tries")
-        assert outbox.new == 100
-        cluster.start()
-        wait_until_forwarded(outbox)
-
-    assert_nothing_lost(kafka, outbox)
-    if mode == "exactly-once":
-        assert_each_once(kafka, outbox)
-
-
-def await_leader(kafka: KafkaTopic, number: int) -> None:
-    wait_until(lambda: kafka.leader(0) == number, f"node {number} leads")
 
 
 @pytest.mark.guarantee(4)
@@ -86,19 +51,19 @@ def test_what_an_unclean_election_takes_is_sent_again_though_the_session_goes_on
     kafka.create_topic()
     kafka.configure_topic("min.insync.replicas", "1")
     kafka.configure_topic("unclean.leader.election.enable", "true")
-    leader = kafka.leader(0)
-    (follower,) = kafka.replicas(0) - {leader}
+    leader = kafka.partition(0).leader
+    (follower,) = set(kafka.partition(0).replicas) - {leader}
     outbox.append(*readings(50))
 
     with sending(kafka, mode, outbox, "gw-unclean"):
         wait_until_forwarded(outbox)
         cluster.node(follower).kill()
-        wait_until(lambda: kafka.in_sync(0) == {leader}, "the leader is alone")
+        wait_until(lambda: kafka.partition(0).isrs == [leader], "the leader is alone")
         outbox.append(*readings(50, 50))
         wait_until_forwarded(outbox)
         cluster.node(leader).kill()
         cluster.node(follower).start()
-        await_leader(kafka, follower)
+        wait_until(lambda: kafka.partition(0).leader == follower, f"node {follower} leads")
         outbox.append(*readings(200, 100))
         wait_until_forwarded(outbox)
         cluster.start()

@@ -140,7 +140,7 @@ class Real:
         (self._link.lose if arrives else self._link.lose_request)(request)
 
     def tear(self) -> None:
-        self._link.intercept_commit(lambda: None, carried_out=False)
+        self._link.fake_commit()
 
     def delay_commit(self) -> None:
         self._link.delay_commit()

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from agent.forward.errors import UnreachableError
 from agent.forward.kafka.connect import CONNECT_SECONDS_MAX, PORT, check_reachable, parse
-from simulators.services import ports
 
 CLOSED = "127.0.0.1:1"
 
@@ -76,16 +75,6 @@ def test_it_ends_with_the_agent(silent: str) -> None:
 
     with pytest.raises(UnreachableError):
         check_reachable(silent, stop)
-
-
-def test_a_port_that_is_free_again_is_tried_again() -> None:
-    (port,) = ports.free(1)
-    place = f"127.0.0.1:{port}"
-    with pytest.raises(UnreachableError):
-        check_reachable(place, threading.Event())
-
-    with socket.create_server(("127.0.0.1", port)):
-        check_reachable(place, threading.Event())
 
 
 @given(

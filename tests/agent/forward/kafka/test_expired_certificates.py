@@ -22,14 +22,13 @@ from agent.telemetry.links import LinkName, Links
 from simulators.services import ports
 from simulators.services.kafka.broker import Broker, Listener
 from tests.agent.forward.broker import KafkaTopic
-from tests.agent.forward.checks import assert_each_once
+from tests.agent.forward.checks import assert_each_once, unsettled, wait_until_settled
 from tests.agent.forward.events import readings
 from tests.agent.forward.links import TcpLink
-from tests.agent.forward.modes.test_at_most_once import unsettled
 from tests.agent.forward.running import forwarding
 from tests.support.logins.certificates import Authority
 from tests.support.memory_outbox import MemoryOutbox
-from tests.support.waiting import wait_for_count, wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
 
@@ -87,17 +86,8 @@ def install(kafka: KafkaTopic, keystore: Path) -> None:
     admin.incremental_alter_configs([resource])[resource].result(60)
 
 
-class Sender:
-    """Appends events, and waits until they are in the topic."""
-
-    def __init__(self, outbox: MemoryOutbox) -> None:
-        self._outbox = outbox
-
-    def append(self) -> None:
-        self._outbox.append(*readings(EVENTS, len(self._outbox.stored())))
-
-    def arrived(self) -> None:
-        wait_for_count(lambda: unsettled(self._outbox), 0, "everything has arrived")
+def append(outbox: MemoryOutbox) -> None:
+    outbox.append(*readings(EVENTS, len(outbox.stored())))
 
 
 def wait_until_logged(links: Links, settings: KafkaSettings) -> None:
@@ -115,17 +105,6 @@ def wait_until_logged(links: Links, settings: KafkaSettings) -> None:
     assert "-enddate" in finding.hint
 
 
-def send_until_it_expires(sender: Sender, link: TcpLink, expiry: datetime) -> None:
-    """Send before and after a certificate expires, over one connection; then cut that, and append more."""
-    sender.append()
-    sender.arrived()
-    wait_until(lambda: datetime.now(UTC) > expiry, "it expires")
-    sender.append()
-    sender.arrived()
-    link.cut()
-    sender.append()
-
-
 @pytest.mark.guarantee(4)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("expires", ["ours", "the broker's"])
@@ -139,16 +118,21 @@ def test_an_expired_certificate_is_named_and_a_renewed_one_is_taken_without_a_re
         install(kafka, short)
     chosen = settings(kafka, says, mode, authority, own)
     outbox = MemoryOutbox()
-    sender = Sender(outbox)
 
     with TcpLink(says, listens) as link, forwarding(chosen, outbox, gateway) as links:
-        send_until_it_expires(sender, link, expiry)
+        append(outbox)
+        wait_until_settled(outbox)
+        wait_until(lambda: datetime.now(UTC) > expiry, "it expires")
+        append(outbox)
+        wait_until_settled(outbox)  # over the same connection
+        link.cut()
+        append(outbox)
         wait_until_logged(links, chosen)
         assert unsettled(outbox) == EVENTS
         if expires == "ours":
             authority.issue("gateway.pem", LONG_SECONDS)
         else:
             install(kafka, authority.issue("broker-long.pem", LONG_SECONDS)[0])
-        sender.arrived()
+        wait_until_settled(outbox)
 
     assert_each_once(kafka, outbox)

@@ -11,12 +11,11 @@ import pytest
 from agent.forward.modes.transaction import GROUP_PREFIX
 from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic
-from tests.agent.forward.checks import assert_each_once, assert_nothing_lost
+from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_settled
 from tests.agent.forward.events import readings
-from tests.agent.forward.modes.test_at_most_once import unsettled
 from tests.agent.forward.running import forwarding
 from tests.support.memory_outbox import MemoryOutbox
-from tests.support.waiting import wait_for_count, wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 
@@ -46,10 +45,6 @@ def kafka(forgetful: Broker) -> KafkaTopic:
     return side
 
 
-def wait_until_sent(outbox: MemoryOutbox) -> None:
-    wait_for_count(lambda: unsettled(outbox), 0, "everything is sent")
-
-
 def assert_kept(kafka: KafkaTopic, outbox: MemoryOutbox, mode: str) -> None:
     """Assert that each event is there; once, since none was in flight when the producer expired."""
     assert_each_once(kafka, outbox)
@@ -66,7 +61,7 @@ def test_a_producer_that_the_broker_has_forgotten_goes_on(
     with forwarding(kafka.settings(mode), outbox, gateway):
         for count in range(1, 4):
             outbox.append(*readings(EVENTS, (count - 1) * EVENTS))
-            wait_until_sent(outbox)
+            wait_until_settled(outbox)
             wait_until(lambda: not remembered(kafka.bootstrap_servers, kafka.topic), "the producer is forgotten")
 
     assert_kept(kafka, outbox, mode)
@@ -81,11 +76,11 @@ def test_a_transactional_id_that_has_expired_is_taken_anew_and_it_is_said(
     outbox.append(*readings(EVENTS))
 
     with forwarding(kafka.settings("exactly-once"), outbox, gateway):
-        wait_until_sent(outbox)
+        wait_until_settled(outbox)
         wait_until(lambda: gateway.encode() not in transactional_ids(kafka.bootstrap_servers), "the id is forgotten")
         kafka.forget_offsets(GROUP_PREFIX + gateway)  # also after a week: the latest transaction's marker
         outbox.append(*readings(EVENTS, EVENTS))
-        wait_until_sent(outbox)
+        wait_until_settled(outbox)
 
     assert_kept(kafka, outbox, "exactly-once")
     assert "kafka=failing" in caplog.text

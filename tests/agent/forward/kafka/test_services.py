@@ -5,20 +5,18 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from uuid import uuid4
 
 import pytest
 
 from agent.cli.doctor.finding import Condition
 from agent.cli.doctor.kafka import KafkaConnection, check_broker, check_topic
-from agent.config.settings import KafkaSettings
 from agent.forward.kafka.health import UNSUPPORTED
 from agent.telemetry.links import LinkName
-from simulators.services import ports
 from simulators.services.install import jars
-from simulators.services.kafka.broker import Broker, Listener
-from tests.agent.forward.broker import KafkaTopic
+from simulators.services.kafka.broker import Broker
+from tests.agent.forward.broker import KafkaTopic, LinkedTopic
 from tests.agent.forward.checks import assert_sent_and_receipted
 from tests.agent.forward.events import readings
 from tests.agent.forward.links import TcpLink
@@ -34,54 +32,29 @@ WITHOUT_TOPIC_IDS = {METADATA: 9, DESCRIBE_TOPIC_PARTITIONS: None}
 WITHOUT_LEADER_EPOCHS = {LIST_OFFSETS: 3}
 
 
-@pytest.fixture(scope="module")
-def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, int, int]]:
-    """Yield a broker with a second listener, its port, and the port at which its clients expect it."""
-    port, link = ports.free(2)
-    with Broker(tmp_path_factory.mktemp("limited"), Listener("PLAINTEXT", port, link)) as running:
-        yield running, port, link
-
-
-@contextmanager
-def service(limited: tuple[Broker, int, int], limits: Mapping[int, int | None]) -> Iterator[KafkaTopic]:
-    """Yield a topic of a service that offers only these versions."""
-    broker, port, link = limited
-    side = KafkaTopic(broker.bootstrap_servers, f"events.{uuid4().hex}")
-    side.create_topic()
-    with VersionLink(link, port, limits):
-        yield KafkaTopic(f"127.0.0.1:{link}", side.topic)
-
-
 @pytest.mark.guarantee(4)
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [(WITHOUT_TOPIC_IDS, "no topic ids (KIP-516)"), (WITHOUT_LEADER_EPOCHS, "no leader epochs (KIP-320)")],
 )
 def test_nothing_is_sent_to_a_service_without_topic_ids_or_leader_epochs(
-    limited: tuple[Broker, int, int], limits: Mapping[int, int | None], reason: str, outbox: MemoryOutbox
+    linked: LinkedTopic, limits: Mapping[int, int | None], reason: str, outbox: MemoryOutbox
 ) -> None:
     outbox.append(*readings(5))
-    with service(limited, limits) as kafka:
-        with forwarding(kafka.settings(), outbox) as links:
-            wait_until(lambda: links.state(LinkName.KAFKA) == UNSUPPORTED, "the service is refused")
-            assert reason in links.reports()[LinkName.KAFKA].reason
-        assert outbox.new == 5
-        direct = KafkaTopic(limited[0].bootstrap_servers, kafka.topic)
-        assert direct.records() == []
+    with VersionLink(*linked.link_ends, limits), forwarding(linked.settings(), outbox) as links:
+        wait_until(lambda: links.state(LinkName.KAFKA) == UNSUPPORTED, "the service is refused")
+        assert reason in links.reports()[LinkName.KAFKA].reason
+    assert outbox.new == 5
+    assert linked.records() == []
+    with VersionLink(*linked.link_ends, {}), forwarding(linked.settings(), outbox):
+        wait_until(lambda: outbox.new == 0, "a service with all versions behind the same link is used")
 
 
-def test_the_doctor_refuses_a_service_without_topic_ids(limited: tuple[Broker, int, int]) -> None:
-    with service(limited, WITHOUT_TOPIC_IDS) as kafka:
-        finding, topic = check_broker(KafkaConnection.open(KafkaSettings(kafka.bootstrap_servers, kafka.topic)))
+def test_the_doctor_refuses_a_service_without_topic_ids(linked: LinkedTopic) -> None:
+    with VersionLink(*linked.link_ends, WITHOUT_TOPIC_IDS):
+        finding, topic = check_broker(KafkaConnection.open(linked.settings()))
     assert (finding.condition, topic) == (Condition.WRONG, None)
     assert "no topic ids (KIP-516)" in finding.text
-
-
-def test_behind_the_same_link_a_service_with_all_versions_is_used(limited: tuple[Broker, int, int]) -> None:
-    outbox = MemoryOutbox()
-    outbox.append(*readings(5))
-    with service(limited, {}) as kafka, forwarding(kafka.settings(), outbox):
-        wait_until(lambda: outbox.new == 0, "the events are forwarded")
 
 
 VERSIONS = (jars.BROKER, jars.BROKER_3_9)

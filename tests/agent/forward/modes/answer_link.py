@@ -40,10 +40,9 @@ class AnswerLink(TcpLink):
         self._held: Request | None = None
         self._lost: Request | None = None
         self._lost_request: Request | None = None
-        self._fake_commit = False
-        self._before_commit: Callable[[], None] | None = None
-        self._committing: bytes | None = None
-        """The correlation id of the commit whose answer is awaited."""
+        self._fakes_commit = False
+        self._faked: bytes | None = None
+        """The correlation id of the commit that is faked, and awaits its answer."""
         self._delays_commit = False
         self._delayed: bytes | None = None
         """The correlation id of the commit that is held back, or was."""
@@ -82,15 +81,13 @@ class AnswerLink(TcpLink):
         self.caught.clear()
         self._lost_request = kind
 
-    def intercept_commit(self, before_answer: Callable[[], None], *, carried_out: bool) -> None:
-        """Call a function before the next commit is answered.
+    def fake_commit(self) -> None:
+        """Answer the next commit as a success of which the coordinator does not learn.
 
-        With `carried_out=False` the coordinator does not learn of the commit, but the answer is that of a success: so
-        do brokers answer that end a transaction for the coordinator alone.
+        So do brokers answer that end a transaction for the coordinator alone.
         """
         self.caught.clear()
-        self._fake_commit = not carried_out
-        self._before_commit = before_answer
+        self._fakes_commit = True
 
     def delay_commit(self) -> None:
         """Hold back the next commit until `deliver_commit`, even if the client has closed its connection by then."""
@@ -139,9 +136,9 @@ class AnswerLink(TcpLink):
             self.caught.set()
             self._delivered.wait(HELD_SECONDS_MAX)
             return frame
-        if kind == Request.END_TXN and self._before_commit is not None and frame[-1] == COMMITS:
-            self._committing = frame[4:8]
-            return _of_nobody(frame) if self._fake_commit else frame
+        if kind == Request.END_TXN and self._fakes_commit and frame[-1] == COMMITS:
+            self._fakes_commit, self._faked = False, frame[4:8]
+            return _of_nobody(frame)
         return frame
 
     def _pass_answer(self, frame: bytes, asked: dict[bytes, int]) -> bytes | None:
@@ -156,11 +153,9 @@ class AnswerLink(TcpLink):
         if kind == self._held:
             self.caught.set()
             self._open.wait(HELD_SECONDS_MAX)
-        if kind == Request.END_TXN and frame[CORRELATION] == self._committing and self._before_commit is not None:
-            before_answer, self._before_commit, self._committing = self._before_commit, None, None
-            before_answer()
+        if kind == Request.END_TXN and frame[CORRELATION] == self._faked:
             self.caught.set()
-            return frame[: ERROR.start] + bytes(2) + frame[ERROR.stop :] if self._fake_commit else frame
+            return frame[: ERROR.start] + bytes(2) + frame[ERROR.stop :]
         return frame
 
 

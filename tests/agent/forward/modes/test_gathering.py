@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 
 import pytest
 
-from agent.clock import SystemClock
 from agent.config.settings import KafkaSettings
 from agent.forward.kafka.login_files import Hours, LoginFiles, SessionStop
 from agent.forward.modes.lanes import EVENTS_MAX, STOP_MS_MAX, ForwardedLane, Gathering, Turn
@@ -15,7 +13,7 @@ from agent.store.port import Batch, Offsets
 from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.checks import wait_until_forwarded
 from tests.agent.forward.events import readings
-from tests.agent.forward.running import forwarding
+from tests.agent.forward.running import ShiftedClock, forwarding
 from tests.agent.store.stores import HandClock
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_for_count
@@ -33,28 +31,12 @@ class WatchedOutbox(MemoryOutbox):
         return super().wait(after, seconds)
 
 
-@dataclass
-class AheadClock(HandClock):
-    """The machine's clock, ahead by as much as a test says."""
-
-    ahead_ms: int = 0
-
-    def __post_init__(self) -> None:
-        self._machine = SystemClock()
-
-    def wall_ms(self) -> int:
-        return self._machine.wall_ms() + self.ahead_ms
-
-    def monotonic_ms(self) -> int:
-        return self._machine.monotonic_ms() + self.ahead_ms
-
-
 @pytest.mark.kafka
 @pytest.mark.parametrize("mode", ["at-least-once", "exactly-once", "at-most-once"])
 def test_events_are_sent_together_once_the_oldest_has_waited_and_at_a_stop(
     kafka: KafkaTopic, gateway: str, mode: str
 ) -> None:
-    outbox, clock = WatchedOutbox(), AheadClock()
+    outbox, clock = WatchedOutbox(), ShiftedClock()
     asked: dict[Turn, int] = {}
     turn, other = (Turn(HandClock(), priority, asked) for priority in (10, 0))
     outbox.append(*readings(3))
@@ -68,7 +50,7 @@ def test_events_are_sent_together_once_the_oldest_has_waited_and_at_a_stop(
             wait_for_count(lambda before=before: outbox.waits - before, 2, "it looks again", or_more=True)  # type: ignore[misc]
         assert outbox.new == 4
         assert other.ask(has_events=True)  # no other lane waits meanwhile
-        clock.ahead_ms += int(SECONDS * 1000)
+        clock.wall_shift_ms = clock.monotonic_shift_ms = int(SECONDS * 1000)  # in this order: no clock is set back
         wait_until_forwarded(outbox)
         assert (4, 7) in ({(batch.first, batch.last) for batch in outbox.forwarded()} or set(outbox.released))
         outbox.append(*readings(2, 7))

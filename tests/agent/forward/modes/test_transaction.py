@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,11 +18,11 @@ from agent.forward.modes.in_flight import InFlightBatch
 from agent.forward.modes.lanes import ForwardedLane
 from agent.forward.modes.session import SessionContext
 from agent.forward.modes.transaction import Intent, Marker, parse_marker, read_intent
-from agent.forward.modes.transactional import TransactionalProducer
-from agent.store.port import Batch, LabelRange, Offsets
+from agent.forward.modes.transactional import TransactionalProducer, still_new
+from agent.store.port import Batch, LabelRange, Offsets, StoredEvent
 from contract.event import Label
 from tests.agent.forward.events import readings
-from tests.support.memory_outbox import stored
+from tests.support.memory_outbox import MemoryOutbox, stored
 
 EPOCH = "0123456789abcdef"
 epochs = st.text("0123456789abcdef", min_size=16, max_size=16)
@@ -65,6 +66,21 @@ def test_an_intent_holds_the_labels_of_its_events_in_each_epoch_and_no_others() 
     assert all(intent.holds(Label(*label)) for label in given)
     for epoch, number in ((EPOCH, 4), (EPOCH, 10), (middle, 3), (last, 2), ("d" * 16, 1)):
         assert not intent.holds(Label(epoch, number))
+
+
+@pytest.mark.guarantee(4)
+def test_events_of_a_transaction_that_cannot_be_read_now_are_not_taken_for_marked() -> None:
+    class DamagedOutbox(MemoryOutbox):
+        def read(self, after: int, events_max: int, bytes_max: int) -> Sequence[StoredEvent]:
+            return [event for event in super().read(after, events_max, bytes_max) if event.position <= 5]
+
+    outbox = DamagedOutbox()
+    outbox.append(*readings(10))
+    found = still_new(outbox, Intent(Marker(EPOCH, 1), None, Batch(1, 10, "topic"), tuple(outbox.labels(1, 10))))
+
+    assert [event.position for event in next(found)] == [1, 2, 3, 4, 5]
+    with pytest.raises(SessionError, match="its events cannot be read now"):
+        next(found)
 
 
 def test_a_transaction_that_has_failed_meanwhile_is_reported_with_its_reason() -> None:

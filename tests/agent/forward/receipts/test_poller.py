@@ -4,29 +4,66 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from agent.config.settings import KafkaSettings
 from agent.forward.facts import read_hold
 from agent.forward.kafka.client import LastError
 from agent.forward.kafka.health import FAILING, UNREACHABLE
-from agent.forward.receipts.group_offsets import GroupOffsets, read_receipt
+from agent.forward.receipts.group_offsets import GroupOffsets, read_labels, read_receipt
 from agent.forward.receipts.poller import FLOWING
+from agent.forward.receipts.truncation import RecordLabel
 from agent.store.facts import RECEIPTS_HELD, RECEIPTS_TABLE
 from agent.store.port import Batch, Offsets, OutboxError
 from agent.telemetry.links import LinkName
 from contract.receipt import Receipt
+from contract.record import STATEMENT
 from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic
+from tests.agent.forward.checks import processed, wait_until_forwarded
 from tests.agent.forward.events import readings
-from tests.agent.forward.receipts.polling import EVENTS, CountingOutbox, processed, wait_for_polls
 from tests.agent.forward.running import forwarding, receipting
+from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_for_count, wait_until
+
+EVENTS = 50
+
+
+class CountingOutbox(MemoryOutbox):
+    """Counts the queries for outstanding batches: one for each poll. Its disk may be full."""
+
+    polls = 0
+    is_full = False
+
+    def set_fact(self, name: str, value: str) -> None:
+        if self.is_full:
+            raise OutboxError("the disk is full")
+        super().set_fact(name, value)
+
+    def forwarded(self) -> Sequence[Batch]:
+        self.polls += 1
+        return super().forwarded()
+
+
+def wait_for_polls(outbox: CountingOutbox, polls: int = 5) -> None:
+    """Wait until polls have begun and ended after this moment."""
+    before = outbox.polls
+    wait_for_count(lambda: outbox.polls - before, polls + 1, "polls", or_more=True)
+
+
+@pytest.fixture
+def outbox(kafka: KafkaTopic) -> CountingOutbox:
+    """Return an outbox whose events are in the topic."""
+    outbox = CountingOutbox()
+    outbox.append(*readings(EVENTS))
+    with forwarding(kafka.settings(), outbox):
+        wait_until_forwarded(outbox)
+    return outbox
 
 
 @pytest.mark.kafka
@@ -219,3 +256,29 @@ def test_a_coordinator_that_is_being_elected_is_asked_again() -> None:
 def test_a_refusal_is_told_at_once() -> None:
     with pytest.raises(KafkaException, match="GROUP_AUTHORIZATION_FAILED"):
         read(Unsettled(KafkaError.GROUP_AUTHORIZATION_FAILED))
+
+
+class Elected:
+    """A client of a leader that was just elected: its log ends at the record for readers, for a moment."""
+
+    def __init__(self) -> None:
+        headers: list[tuple[str, bytes]] = [(STATEMENT, b"gw-1 e1 42 1763706000123 trusted time 0")]
+        self._answers = [
+            Message(topic="topic", partition=0, offset=7, error=KafkaError(KafkaError._PARTITION_EOF)),
+            Message(topic="topic", partition=0, offset=7, headers=headers),
+        ]
+
+    def assign(self, _: object) -> None:
+        pass
+
+    def unassign(self) -> None:
+        pass
+
+    def poll(self, _: float) -> Message:
+        return self._answers.pop(0)
+
+
+@pytest.mark.guarantee(4)
+def test_a_record_that_its_leader_does_not_show_yet_is_waited_for() -> None:
+    labels = read_labels(cast("Consumer", Elected()), "topic", {0: 7}, threading.Event())
+    assert labels == {0: RecordLabel("gw-1", "e1", 42)}

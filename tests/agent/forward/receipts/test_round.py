@@ -19,9 +19,9 @@ from agent.forward.receipts.rules import PartitionView, View
 from agent.store.port import Batch
 from agent.telemetry.links import LinkName, Links
 from tests.agent.forward.broker import KafkaTopic
+from tests.agent.forward.checks import processed
 from tests.agent.forward.events import readings
 from tests.agent.forward.modes.test_in_flight import LEADERS, delivered, in_flight
-from tests.agent.forward.receipts.polling import processed
 from tests.agent.forward.running import GATEWAY, forwarding, receipting
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_for_count, wait_until

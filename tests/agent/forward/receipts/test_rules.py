@@ -28,6 +28,11 @@ def seen(committed: int | None, receipt: Receipt | None, log_end: int | None) ->
     return PartitionView(committed, receipt, log_end, EPOCH, EPOCH)
 
 
+def read_under(epoch: int, committed: int, receipt: Receipt | None = OURS) -> PartitionView:
+    """Return a partition that a later leader leads, and that the table has read as it was in a leader epoch."""
+    return PartitionView(committed, receipt, 20, EPOCH + 1, epoch)
+
+
 DONE = seen(24, OURS, 30)
 
 
@@ -86,6 +91,15 @@ CASES = [
         ANY,
         Verdict.HOLD,
     ),
+    ("read under the leader before ours", view(read_under(2, 15)), PINNED, Verdict.HOLD),
+    ("read under the leader before ours, and not yet", view(read_under(2, 14)), PINNED, Verdict.WAIT),
+    ("read under a later leader", view(read_under(4, 15)), PINNED, Verdict.PROCESSED),
+    ("a foreign commit of the leader before ours", view(read_under(2, 15, None)), ANY, Verdict.HOLD),
+    ("a foreign commit of the leader before ours, not yet", view(read_under(2, 14, None)), ANY, Verdict.WAIT),
+    ("a foreign commit of a later leader", view(read_under(4, 15, None)), ANY, Verdict.PROCESSED),
+    ("a leader of the past, with all of it", view(PartitionView(15, OURS, 30, EPOCH - 1, EPOCH)), PINNED, Verdict.HOLD),
+    ("a leader of the past, with less", view(PartitionView(15, OURS, 2, EPOCH - 1, EPOCH)), PINNED, Verdict.HOLD),
+    ("a leader of the past, not yet", view(PartitionView(14, OURS, 15, EPOCH - 1, EPOCH)), PINNED, Verdict.HOLD),
     ("no table pinned", view(seen(15, OURS, 15)), Rules(None), Verdict.HOLD),
     ("the log ends at our highest", view(seen(99, OURS, 14)), PINNED, Verdict.RETURN),
     ("the log ends below us under a foreign commit", view(seen(99, None, 2)), PINNED, Verdict.RETURN),
@@ -101,36 +115,6 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("committed", "epoch", "verdict"),
-    [
-        (15, 3, Verdict.PROCESSED),
-        (15, 4, Verdict.PROCESSED),
-        (15, 2, Verdict.HOLD),
-        (14, 2, Verdict.WAIT),
-    ],
-)
-@pytest.mark.parametrize("any_commit", [False, True])
-def test_a_commit_of_an_earlier_leader_is_no_receipt_for_what_a_later_one_took(
-    committed: int, epoch: int, verdict: Verdict, any_commit: bool
-) -> None:
-    batch = Batch(1, 5, "topic-1", {0: Offsets(10, 14, 3)})
-    looked = View("topic-1", {0: PartitionView(committed, None if any_commit else OURS, 20, 4, epoch)})
-
-    assert decide(batch, looked, Rules("table", any_commit)).verdict is verdict
-
-
-@pytest.mark.guarantee(4)
-@pytest.mark.parametrize("log_end", [2, 14, 15, 30])
-@pytest.mark.parametrize("committed", [14, 15, 40])
-def test_what_a_leader_of_the_past_says_of_its_log_is_no_answer(log_end: int, committed: int) -> None:
-    batch = Batch(1, 5, "topic-1", {0: Offsets(10, 14, 3)})
-    looked = View("topic-1", {0: PartitionView(committed, OURS, log_end, leader_epoch=2, committed_epoch=3)})
-    decision = decide(batch, looked, PINNED)
-
-    assert (decision.verdict, "epoch 3" in decision.reason) == (Verdict.HOLD, True)
-
-
 @pytest.mark.parametrize(("looked", "rules", "verdict"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_cases(looked: View, rules: Rules, verdict: Verdict) -> None:
     decision = decide(BATCH, looked, rules)
@@ -140,6 +124,7 @@ def test_cases(looked: View, rules: Rules, verdict: Verdict) -> None:
 
 
 OFFSET = st.integers(0, 12)
+EPOCHS = st.integers(EPOCH - 1, EPOCH + 1)
 RECEIPTS = st.none() | st.builds(
     Receipt,
     st.sampled_from(["table", "other"]),
@@ -149,9 +134,7 @@ RECEIPTS = st.none() | st.builds(
 )
 PARTITIONS = st.dictionaries(
     st.integers(0, 2),
-    st.builds(
-        PartitionView, st.none() | OFFSET, RECEIPTS, st.none() | OFFSET, st.just(3), st.none() | st.integers(2, 4)
-    ),
+    st.builds(PartitionView, st.none() | OFFSET, RECEIPTS, st.none() | OFFSET, EPOCHS, st.none() | EPOCHS),
 )
 VIEWS = st.builds(View, st.sampled_from(["topic-1", "topic-2"]), PARTITIONS)
 BATCHES = st.builds(
@@ -181,6 +164,8 @@ def test_nothing_is_processed_that_the_pinned_table_has_not_read_in_this_very_to
         assert known.receipt.table == table
         assert known.committed_epoch is not None
         assert known.committed_epoch >= EPOCH
+        assert known.leader_epoch is not None
+        assert known.leader_epoch >= known.committed_epoch
         assert known.receipt.topic_id == batch.topic_id
         assert known.committed is not None
         assert known.log_end is not None
