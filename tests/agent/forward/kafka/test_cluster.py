@@ -1,4 +1,4 @@
-"""An unclean election in a cluster of three brokers."""
+"""A cluster of three brokers, and an unclean election."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from agent.forward.receipts.round import SharedRound
 from simulators.services.kafka.cluster import KafkaCluster
 from tests.agent.forward.broker import KafkaTopic, sequence
-from tests.agent.forward.checks import processed, wait_until_forwarded
+from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, processed, wait_until_forwarded
 from tests.agent.forward.events import readings
 from tests.agent.forward.running import forwarding, receipting
 from tests.support.memory_outbox import MemoryOutbox
@@ -38,6 +38,31 @@ def sending(kafka: KafkaTopic, mode: str, outbox: MemoryOutbox, gateway: str) ->
         if shared is not None:
             stack.enter_context(receipting(kafka.settings(), outbox, gateway, shared=shared))
         yield
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_with_too_few_in_sync_nothing_is_marked_until_they_are_back(
+    cluster: KafkaCluster, mode: str, outbox: MemoryOutbox
+) -> None:
+    cluster.start()
+    kafka = KafkaTopic(cluster.bootstrap_servers, f"cluster.{uuid4().hex}", replicas=3)
+    kafka.create_topic()
+    outbox.append(*readings(100))
+
+    with sending(kafka, mode, outbox, "gw-cluster"):
+        wait_until_forwarded(outbox)
+        for broker in cluster.brokers[:2]:
+            broker.kill()
+        reads = outbox.reads
+        outbox.append(*readings(100, 100))
+        wait_until(lambda: outbox.reads > reads, "it tries")
+        assert outbox.new == 100
+        cluster.start()
+        wait_until_forwarded(outbox)
+
+    assert_nothing_lost(kafka, outbox)
+    if mode == "exactly-once":
+        assert_each_once(kafka, outbox)
 
 
 @pytest.mark.guarantee(4)

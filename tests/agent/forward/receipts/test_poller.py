@@ -262,7 +262,7 @@ class Elected:
     """A client of a leader that was just elected: its log ends at the record for readers, for a moment."""
 
     def __init__(self) -> None:
-        headers: list[tuple[str, bytes]] = [(STATEMENT, b"gw-1 e1 42 1763706000123 trusted time 0")]
+        headers: list[tuple[str, str | bytes | None]] = [(STATEMENT, b"gw-1 e1 42 1763706000123 trusted time 0")]
         self._answers = [
             Message(topic="topic", partition=0, offset=7, error=KafkaError(KafkaError._PARTITION_EOF)),
             Message(topic="topic", partition=0, offset=7, headers=headers),
