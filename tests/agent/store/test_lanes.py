@@ -33,7 +33,7 @@ from agent.store.lanes import LaneStores, lane_stores
 from agent.store.layout import FILE_NAME
 from agent.store.port import Reject, StoredEvent
 from agent.store.schema import database
-from contract.event import Event
+from contract.event import Event, Label
 from tests.agent.store.stores import (
     GATEWAY,
     START,
@@ -254,6 +254,28 @@ async def test_a_lane_that_is_left_and_whose_file_is_missing_declares_the_loss(
     async with opened(tmp_path, clock) as stores:
         await stores.barrier()
         assert any(b"gateway.gap" in event.tail for event in stored_events(stores.by_lane["alarms"]))
+
+
+@pytest.mark.guarantee(4)
+async def test_a_lane_from_an_older_copy_assigns_no_label_again_and_the_other_lane_recognises_resends(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    lane, copy = tmp_path / LANES_FOLDER / "alarms", tmp_path / "copy"
+    given: dict[Label, bytes] = {}
+    other = replace(ALARM, id=30)
+    for events in ((READING, ALARM), (OTHER, other), (OTHER, other, replace(ALARM, id=31))):
+        clock.pass_seconds(5)
+        async with opened(tmp_path, clock, ALARMS) as stores:
+            outcome = await accept(stores.intake, clock, *events)
+            for store in stores.by_lane.values():
+                for event in stored_events(store):
+                    assert given.setdefault(event.label, event.fingerprint) == event.fingerprint
+        if not copy.exists():
+            shutil.copytree(lane, copy)
+        else:
+            shutil.rmtree(lane)
+            shutil.copytree(copy, lane)
+    assert (outcome.accepted, outcome.duplicates) == (2, 1)  # the copy does not have the alarm
 
 
 LANES = (Lane("alarms", 10, type="alarm"), Lane("doors", -1, device="urn:door"))
