@@ -461,6 +461,8 @@ class _Disturbed:
 def test_a_last_commit_that_a_power_cut_has_torn_is_not_receipted(
     spark: SparkSession, iceberg: Iceberg, name: str, torn: str
 ) -> None:
+    if iceberg.s3 is not None:
+        pytest.skip("only a local disk is read back")
     job, plain = opened(spark, name), name.removeprefix("oncegate.")
     job.append(batch(spark, 0), commit(0))
     metadata = iceberg.metadata(plain)
