@@ -14,7 +14,6 @@ from agent.cli.api import AgentUnreachableError, Api, ApiError, own_api, read_to
 from agent.cli.sensor.senders import Body, HttpSender, Result
 from agent.config.settings import HttpSettings
 from tests.agent.http.serving import EVENT, FINGERPRINT, serving, token_file
-from tests.agent.http.test_access import CERTIFICATE, KEY
 from tests.support.logins.certificates import Authority
 
 DAY_SECONDS = timedelta(days=1).total_seconds()
@@ -32,11 +31,14 @@ async def test_a_device_sends_with_the_token_in_its_file(tmp_path: Path) -> None
     secret = tmp_path / "token"
     secret.touch(0o600)
     secret.write_text("d" * 40 + "\n")
-    async with serving(tmp_path, token_file=tokens) as served:
+    async with serving(tmp_path, bind="0.0.0.0:0", token_file=tokens) as served:
         url = f"http://127.0.0.1:{served.server.port}/"
         accepted = await send(Api(url, read_token(secret)))
         refused = [await send(Api(url, token)) for token in ("", "r" * 40)]
-        status = (await asyncio.to_thread(Api(url).get, STATUS)).document
+        status = (await asyncio.to_thread(Api(url, "r" * 40).get, STATUS)).document
+        with pytest.raises(ApiError, match="401: this token is not in the token file") as error:
+            await asyncio.to_thread(Api(url, "wrong-token").get, STATUS)
+    assert "wrong-token" not in str(error.value)
     assert (accepted.outcome, accepted.fingerprint, status["accepted"]) == ("accepted", FINGERPRINT, 1)
     assert [(result.outcome, result.code) for result in refused] == [("refused", "401"), ("refused", "403")]
     secret.chmod(0o644)
@@ -44,35 +46,20 @@ async def test_a_device_sends_with_the_token_in_its_file(tmp_path: Path) -> None
         read_token(secret)
 
 
-async def test_a_refused_reading_has_its_reason_and_no_token(tmp_path: Path) -> None:
-    tokens = token_file(tmp_path, {"reader r": "r" * 40})
-    async with serving(tmp_path, bind="0.0.0.0:0", token_file=tokens) as served:
-        api = Api(f"http://127.0.0.1:{served.server.port}", "wrong-token")
-        with pytest.raises(ApiError, match="401: this token is not in the token file") as error:
-            await asyncio.to_thread(api.get, STATUS)
-    assert "wrong-token" not in str(error.value)
-
-
 @pytest.mark.parametrize("bind", ["127.0.0.1", "0.0.0.0"])
-async def test_the_own_agent_is_known_by_its_own_certificate(bind: str, tmp_path: Path) -> None:
-    tokens = token_file(tmp_path, {"reader r": "r" * 40})
-    async with serving(
-        tmp_path, bind=f"{bind}:0", token_file=tokens, tls_certificate=CERTIFICATE, tls_key=KEY
-    ) as served:
-        settings = HttpSettings(bind=f"{bind}:{served.server.port}", tls_certificate=CERTIFICATE)
-        api = own_api(settings)
-        assert api.url.startswith("https://127.0.0.1:")
-        assert (await asyncio.to_thread(api.post, "/api/v1/events", EVENT, "application/json")).code == 401
-
-
-async def test_another_certificate_is_not_trusted_even_of_the_same_authority(tmp_path: Path) -> None:
-    authority = Authority(tmp_path)
+async def test_the_own_agent_is_known_by_its_own_certificate_and_by_no_other_of_its_authority(
+    bind: str, tmp_path: Path
+) -> None:
+    authority, tokens = Authority(tmp_path), token_file(tmp_path, {"reader r": "r" * 40})
     (one, _), (other, _) = (authority.issue(name, DAY_SECONDS) for name in ("one.pem", "other.pem"))
-    async with serving(tmp_path, tls_certificate=one, tls_key=one) as served:
-        settings = [HttpSettings(bind=f"127.0.0.1:{served.server.port}", tls_certificate=file) for file in (one, other)]
-        assert (await asyncio.to_thread(own_api(settings[0]).get, STATUS)).code == 200
+    async with serving(tmp_path, bind=f"{bind}:0", token_file=tokens, tls_certificate=one, tls_key=one) as served:
+        own, foreign = (
+            own_api(HttpSettings(bind=f"{bind}:{served.server.port}", tls_certificate=file)) for file in (one, other)
+        )
+        assert own.url.startswith("https://127.0.0.1:")
+        assert (await asyncio.to_thread(own.post, "/api/v1/events", EVENT, "application/json")).code == 401
         with pytest.raises(ApiError, match="certificate verify failed"):
-            await asyncio.to_thread(own_api(settings[1]).get, STATUS)
+            await asyncio.to_thread(foreign.get, STATUS)
 
 
 def test_an_agent_that_cannot_be_asked_is_named_with_the_reason() -> None:

@@ -1,4 +1,4 @@
-"""`verify`, `trace` and `events --duplicates` on real stores, whole and damaged."""
+"""The commands that read a store, on real ones: whole and damaged, and with lanes."""
 
 import asyncio
 import json
@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from agent.config.lanes import DEFAULT_LANE, Lane
 from agent.forward.facts import Hold, OversizedEvent, write_oversized
-from agent.store.facts import OVERSIZED, RECEIPTS_HELD
+from agent.store.facts import FORWARDER_STOPPED, OVERSIZED, RECEIPTS_HELD
+from agent.store.files.folders import LANES_FOLDER, store_folders
+from agent.store.lanes import LaneStores
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database, disk_space
 from contract.event import Event
@@ -79,10 +82,11 @@ def findings(run: Run) -> dict[str, str]:
     return {finding["check"]: finding["text"] for finding in document["findings"]}
 
 
-def test_a_whole_store_is_found_to_be_whole(run: Run) -> None:
+def test_a_whole_store_is_found_to_be_whole_and_left_as_it_is(run: Run, folder: Path) -> None:
+    before = (folder / FILE_NAME).read_bytes()
     status, lines = run("verify")
-    assert status == 0
-    assert lines[-1].endswith("4 events are whole; no findings")
+    assert (status, lines[-1].endswith("4 events are whole; no findings")) == (0, True)
+    assert (folder / FILE_NAME).read_bytes() == before
 
 
 @pytest.mark.guarantee(7)
@@ -166,12 +170,6 @@ def test_a_file_of_something_else_is_a_finding_and_no_traceback(run: Run, folder
     assert run("status")[0] == 1
 
 
-def test_verify_changes_nothing(run: Run, folder: Path) -> None:
-    before = (folder / FILE_NAME).read_bytes()
-    assert run("verify")[0] == 0
-    assert (folder / FILE_NAME).read_bytes() == before
-
-
 @pytest.mark.guarantee(7)
 def test_trace_shows_how_far_an_event_has_come(run: Run) -> None:
     def trace(event: Event) -> dict[str, object]:
@@ -217,12 +215,89 @@ def test_status_says_what_kafka_refuses_and_which_receipts_are_held(folder: Path
     asyncio.run(note())
     code, lines = run("status")
     text = "\n".join(lines)
-
     assert code == 0
     assert "2 events refused by Kafka" in text
-    assert "above 3,000 bytes" in text
-    assert "held for" in text
     assert "a foreign consumer has committed" in text
     document = json.loads(run("status", "--json")[1][0])
     assert (document["oversized"], document["oversized_since"], document["oversized_bytes"]) == (2, 1, 3_000)
     assert (document["receipts_held"], document["receipts_held_since"]) == ("a foreign consumer has committed", 1)
+
+
+READING, ALARM = Event("urn:a", id=1, data={"x": 1}), Event("urn:a", type="alarm", id=2, data={"x": 2})
+
+
+@pytest.fixture
+def epoch(tmp_path: Path) -> str:
+    """Fill the store of the default lane and that of the lane `alarms`; return the epoch of the latter."""
+
+    async def fill() -> str:
+        clock = HandClock()
+        folder = tmp_path / "state"
+        default, alarms = make_store(folder, clock), make_store(folder / LANES_FOLDER / "alarms", clock)
+        async with LaneStores({DEFAULT_LANE: default, "alarms": alarms}, [Lane("alarms", 1, type="alarm")]):
+            await accept(default, clock, READING)
+            clock.pass_seconds(60)
+            await accept(alarms, clock, ALARM)
+            alarms.outbox.mark_forwarded(batch(1, 1))
+            alarms.outbox.set_fact(FORWARDER_STOPPED, "fenced")
+            return alarms.outbox.epoch()
+
+    return asyncio.run(fill())
+
+
+@pytest.fixture
+def on_lanes(epoch: str, tmp_path: Path, oncegate: cli.Run, monkeypatch: pytest.MonkeyPatch) -> cli.Run:
+    monkeypatch.setenv("ONCEGATE_CONFIG", str(configured(tmp_path)))
+    return oncegate
+
+
+def test_the_status_is_that_of_all_lanes_and_counts_each(on_lanes: cli.Run) -> None:
+    _, out, _ = on_lanes("status", "--json")
+    status = json.loads(out)
+    assert status["events"] == {"new": 3, "forwarded": 1, "processed": 0, "lost": 0}
+    assert {lane: (of["new"], of["forwarded"]) for lane, of in status["lanes"].items()} == {
+        "default": (2, 0),
+        "alarms": (1, 1),
+    }
+    assert status["accepted"] == 2
+    assert status["oldest_new"] == status["oldest_unprocessed"] < status["oldest_forwarded"]
+    assert status["forwarding_stopped"] == "lane alarms: fenced"
+    _, shown, _ = on_lanes("status")
+    assert "lane alarms   1 new, 1 forwarded" in shown
+
+
+def test_events_are_those_of_one_lane(on_lanes: cli.Run) -> None:
+    for lane, name in (((), "reading"), (("--lane", "alarms"), "alarm")):
+        _, out, _ = on_lanes("events", "--json", *lane)
+        types = [json.loads(line)["type"] for line in out.splitlines()]
+        assert types == ["gateway.started", name]
+    code, _, error = on_lanes("events", "--lane", "doors")
+    assert (code, "default, alarms" in error) == (2, True)
+
+
+def test_an_event_is_traced_whatever_its_lane(on_lanes: cli.Run, epoch: str) -> None:
+    code, out, _ = on_lanes("trace", "--json", fingerprint(ALARM).hex())
+    assert (code, json.loads(out)["epoch"]) == (0, epoch)
+    assert "is not in this store" in on_lanes("replay", "--epoch", "0123456789abcdef")[2]
+
+
+@pytest.mark.parametrize("damaged", [DEFAULT_LANE, "alarms"])
+def test_a_damaged_store_is_found_and_named_and_the_epochs_of_other_lanes_are_replayed(
+    on_lanes: cli.Run, tmp_path: Path, damaged: str
+) -> None:
+    files = {lane: folder / FILE_NAME for lane, folder in store_folders(tmp_path / "state").items()}
+    epochs = {}
+    for lane in files:
+        _, out, _ = on_lanes("events", "--json", "--lane", lane)
+        epochs[lane] = json.loads(out.splitlines()[0])["epoch"]
+    assert on_lanes("verify")[0] == 0
+    files[damaged].write_bytes(b"garbage!" * 4096)
+    code, out, _ = on_lanes("verify")
+    assert (code, [f"{file}: 0 events" in out for file in files.values()]) == (1, [lane == damaged for lane in files])
+    for lane, epoch_of_lane in epochs.items():
+        code, _, error = on_lanes("replay", "--epoch", epoch_of_lane, "--from", "3")
+        expected = f"{files[damaged]}: file is not a database" if lane == damaged else "ends at sequence 2"
+        assert (code, expected in error) == (1, True), error
+    for command in (("status",), ("trace", "0" * 32), ("replay", "--epoch", "0123456789abcdef")):
+        code, _, error = on_lanes(*command)
+        assert (code, f"{files[damaged]}: file is not a database" in error) == (1, True), error

@@ -9,8 +9,8 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -47,7 +47,7 @@ from agent.config.settings import (
     Settings,
     StoreSettings,
 )
-from agent.store.layout import FILE_NAME
+from agent.store.layout import FILE_NAME, PAGE_BYTES
 from agent.store.schema import database
 from agent.store.wear import process_bytes
 from contract.event import Event
@@ -97,12 +97,6 @@ def test_the_mount_of_this_machine_is_found(tmp_path: Path) -> None:
     assert mount.device == f"{device >> 8 & 0xFFF}:{device & 0xFF}"
 
 
-def clock(trust: ClockTrust) -> HandClock:
-    found = HandClock()
-    found.trusted = trust
-    return found
-
-
 @pytest.fixture
 def kolkata(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
@@ -128,8 +122,8 @@ LEAST = AGENT_BYTES + (256 << 20)
     ("found", "condition", "words"),
     [
         (lambda: check_clock(SystemClock(), GatewaySettings("gw1", clock="trusted")), Condition.FINE, "gateway.clock"),
-        (lambda: check_clock(clock(ClockTrust.TRUSTED), GATEWAY), Condition.FINE, "synchronised"),
-        (lambda: check_clock(clock(ClockTrust.UNTRUSTED), GATEWAY), Condition.WARNING, "timedatectl"),
+        (lambda: check_clock(HandClock(), GATEWAY), Condition.FINE, "synchronised"),
+        (lambda: check_clock(HandClock(trusted=ClockTrust.UNTRUSTED), GATEWAY), Condition.WARNING, "timedatectl"),
         (lambda: check_python((3, 10, 19)), Condition.WARNING, "3.10.19; the agent is tested with 3.11 to 3.13"),
         (lambda: check_python((3, 11, 2)), Condition.FINE, "3.11.2"),
         (lambda: check_python((3, 14, 0)), Condition.WARNING, "use Python 3.13"),
@@ -258,14 +252,6 @@ async def test_the_ports_of_an_agent_that_runs_are_its_own(tmp_path: Path) -> No
     assert "the agent runs" in http.text
 
 
-def test_a_damaged_store_is_a_finding_and_does_not_end_the_examination(tmp_path: Path) -> None:
-    (tmp_path / FILE_NAME).write_bytes(b"garbage!" * 4096)
-    settings = Settings(GatewaySettings("gw1", tmp_path), KafkaSettings("127.0.0.1:1"))
-    findings = list(takewhile(lambda finding: finding.check != "ports", examine(settings)))
-    assert [finding.condition for finding in findings if finding.check == "store"] == [Condition.WRONG]
-    assert "not a database" in findings[-1].text
-
-
 def of_store(folder: Path) -> Finding:
     settings = Settings(GatewaySettings("gw1", folder), KafkaSettings("127.0.0.1:1"))
     return next(finding for finding in examine(settings) if finding.check == "store")
@@ -278,34 +264,40 @@ def test_a_state_folder_that_is_a_file_is_wrong(tmp_path: Path) -> None:
     assert (found.condition, found.text) == (Condition.WRONG, f"{place} is a file")
 
 
-async def test_a_store_whose_events_cannot_be_counted_is_wrong(tmp_path: Path) -> None:
-    async with make_store(tmp_path, HandClock()):
-        pass
-    path = tmp_path / FILE_NAME
+def overwrite_events(path: Path) -> None:
+    """Overwrite the page with which the table of events begins."""
+
+    async def create() -> None:
+        async with make_store(path.parent, HandClock()):
+            pass
+
+    asyncio.run(create())
     data = bytearray(path.read_bytes())
     with closing(sqlite3.connect(path)) as connection:
-        root = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'events'").fetchone()[0]
-        page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
-    data[(root - 1) * page_bytes : root * page_bytes] = b"\x55" * page_bytes
+        ((root,),) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'events'")
+    data[(root - 1) * PAGE_BYTES : root * PAGE_BYTES] = b"\x55" * PAGE_BYTES
     path.write_bytes(data)
-    found = of_store(tmp_path)
-    assert found.condition == Condition.WRONG
-    assert "malformed" in found.text
 
 
 @pytest.mark.guarantee(7)
-@pytest.mark.parametrize("missing", ["the file", "the log"])
-def test_a_store_of_which_a_part_is_missing_is_wrong_though_an_older_one_was_set_aside(
-    tmp_path: Path, missing: str
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda path: path.write_bytes(b"garbage!" * 4096), "not a database"),
+        (overwrite_events, "malformed"),
+        (lambda path: path.with_name(f"{path.name}.open").touch(), "missing"),
+        (lambda path: [path.with_name(f"{path.name}.open").touch(), path.touch()], "missing"),
+    ],
+    ids=["something else", "damaged", "no file", "no log"],
+)
+def test_a_store_that_is_damaged_or_of_which_a_part_is_missing_is_wrong_though_an_older_one_was_set_aside(
+    tmp_path: Path, make: Callable[[Path], object], text: str
 ) -> None:
     path = tmp_path / FILE_NAME
     path.with_name(f"{path.name}.damaged-T").touch()
-    path.with_name(f"{path.name}.open").touch()
-    if missing == "the log":
-        path.write_bytes(b"")
+    make(path)
     found = of_store(tmp_path)
-    assert found.condition == Condition.WRONG
-    assert "missing" in found.text
+    assert (found.condition, text in found.text) == (Condition.WRONG, True), found
 
 
 def test_a_lock_that_cannot_be_opened_is_not_taken_for_none(tmp_path: Path) -> None:
@@ -348,33 +340,14 @@ def test_the_unit_allows_as_many_as_a_large_cluster_takes() -> None:
 
 
 SHORT = 0.05
-CARD = Measurement(
-    machine="Raspberry Pi 4 Model B Rev 1.4, aarch64",
-    version="oncegate 0.1.0 pure",
-    disk="ext4 on mmcblk0 SC32G 31.9 GB",
-    capacity_bytes=31_914_983_424,
-    flush_median=0.00312,
-    flush_99=0.0121,
-    flush_max=0.0434,
-    single=Stored(280.4, 9_100.0),
-    pack=Stored(6_123.0, 260.0),
-)
-
-
-def test_a_disk_is_measured_and_nothing_is_left_behind(tmp_path: Path) -> None:
-    found = measure(tmp_path, SHORT)
-    assert 0 < found.flush_median <= found.flush_99 <= found.flush_max
-    assert 0 < found.single.events_per_second < found.pack.events_per_second
-    assert found.version.startswith("oncegate ")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_the_size_of_the_disk_or_its_bytes_there_are_no_years() -> None:
-    sizeless = Measurement("m", "v", "overlay on x", None, 1e-5, 1e-5, 1e-5, Stored(1, 10), Stored(2, 1))
-    assert sizeless.line().endswith("| 10 B or 1 B written an event")
-    assert sizeless.doubtful
-    assert not CARD.doubtful
-    assert Measurement("m", "v", "d", 1, 1, 1, 1, Stored(1, 0), Stored(2, 0)).line().endswith("in packs of 100")
+    measured = Measurement("m", "v", "overlay on x", None, 3e-3, 1e-2, 4e-2, Stored(1, 10), Stored(2, 1))
+    assert measured.line().endswith("| 10 B or 1 B written an event")
+    assert (measured.doubtful, replace(measured, flush_median=1e-5).doubtful) == (False, True)
+    sized = replace(measured, capacity_bytes=1, single=Stored(1, 0), pack=Stored(2, 0))
+    assert sized.line().endswith("in packs of 100")
 
 
 def test_a_disk_that_cannot_be_measured_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -385,11 +358,15 @@ def test_a_disk_that_cannot_be_measured_says_why(tmp_path: Path, monkeypatch: py
         measure(tmp_path, SHORT)
 
 
-def test_the_command_prints_one_line_or_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_is_measured_in_one_line_or_json_and_nothing_is_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     command = ("doctor", "--measure", "--config", str(configured(tmp_path)))
     (tmp_path / "state").mkdir()
     monkeypatch.setattr(measure, "__defaults__", (SHORT,))
     assert here(*command).stdout.splitlines()[0].count(" | ") >= 4
     found = json.loads(here(*command, "--json").stdout)
-    assert found["single"]["events_per_second"] > 0
+    assert 0 < found["flush_median"] <= found["flush_99"] <= found["flush_max"]
+    assert 0 < found["single"]["events_per_second"] < found["pack"]["events_per_second"]
     assert found["pack_events"] == 100
+    assert list((tmp_path / "state").iterdir()) == []
