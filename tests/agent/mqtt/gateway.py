@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from random import Random
-from typing import TypedDict, Unpack
+from typing import Any
 
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
@@ -16,34 +15,20 @@ from paho.mqtt.properties import Properties
 
 from agent.clock import SystemClock
 from agent.config.settings import MqttSettings
-from agent.config.subscriptions import Subscription
 from agent.delivery import Answer, Delivery, Respond, Status
 from agent.mqtt.reception import ReceptionLimits
 from agent.mqtt.session import BrokerSession, SessionKeeper, read_session
 from agent.mqtt.subscriber import Subscriber
 from agent.store.facts import MQTT_SESSION
 from agent.telemetry.links import Links
+from tests.agent.coap.stepped_loop import SteppedLoop
 from tests.agent.mqtt.publisher import Publisher
+from tests.support.loop_turns import LoopTurns
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import until_count, wait_until
 
 GATEWAY = "gw-test"
 DURABLE = Answer(Status.DURABLE, accepted=1)
-
-
-class Options(TypedDict, total=False):
-    """The fields of MqttSettings that tests vary."""
-
-    version: str
-    subscriptions: tuple[Subscription, ...]
-    max_body_bytes: int
-    base_topic: str
-    username: str
-    password_file: Path
-    tls: bool
-    tls_ca_file: Path
-    tls_certificate_file: Path
-    tls_key_file: Path
 
 
 class Recorder:
@@ -91,9 +76,24 @@ class Recorder:
         await until_count(lambda: len(self.recorded), recorded, "recorded messages", or_more=True)
 
 
+class SlowRecorder(Recorder):
+    """Needs its time for each delivery, and counts those of one turn of the loop."""
+
+    def __init__(self, clock: SteppedLoop, seconds_each: float) -> None:
+        super().__init__()
+        self.turns = LoopTurns()
+        self._clock = clock
+        self._seconds_each = seconds_each
+
+    def receive(self, delivery: Delivery, respond: Respond) -> None:
+        self.turns.note()
+        self._clock.step(self._seconds_each)
+        super().receive(delivery, respond)
+
+
 @asynccontextmanager
 async def running(
-    recorder: Recorder, port: int, limits: ReceptionLimits | None = None, **settings: Unpack[Options]
+    recorder: Recorder, port: int, limits: ReceptionLimits | None = None, **settings: Any
 ) -> AsyncIterator[asyncio.Event]:
     """Run the subscriber; the event stops it."""
     mqtt = MqttSettings(enabled=True, host="127.0.0.1", port=port, **settings)
@@ -109,7 +109,7 @@ async def running(
             stop.set()
 
 
-async def begin_session(recorder: Recorder, publisher: Publisher, port: int, **settings: Unpack[Options]) -> None:
+async def begin_session(recorder: Recorder, publisher: Publisher, port: int, **settings: Any) -> None:
     """Create our session at the broker, so that it keeps messages while the gateway is disconnected."""
     publisher.listen(f"oncegate/{GATEWAY}/state")
     async with running(recorder, port, **settings):

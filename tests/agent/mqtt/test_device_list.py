@@ -1,22 +1,29 @@
-"""Lists of Zigbee2MQTT, parsed in pieces between other work of the event loop, and what they tell of a topic."""
+"""Lists of Zigbee2MQTT, read between other work of the loop, and messages that wait for one and delay others."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import tracemalloc
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.config.subscriptions import TOPIC_BYTES_MAX
+from agent.config.settings import MqttSettings
+from agent.config.subscriptions import TOPIC_BYTES_MAX, Subscription
+from agent.delivery import Answer, Media, Status
 from agent.mqtt.packets import Message
+from agent.mqtt.reception import Reception, ReceptionLimits
+from agent.mqtt.routes import Routes
 from agent.mqtt.zigbee_names import (
     DEVICES,
     ENTRY_CHARACTERS_MAX,
     GROUPS,
     LIST_BYTES_MAX,
     NAME_CHARACTERS_MAX,
+    UNKNOWN_NAMES_MAX,
     DeviceListReader,
     Kind,
     ZigbeeNames,
@@ -24,10 +31,245 @@ from agent.mqtt.zigbee_names import (
 )
 from agent.pace import TURN_SECONDS_MAX
 from tests.agent.coap.stepped_loop import SteppedLoop
-from tests.agent.mqtt.gateway import Recorder
-from tests.agent.mqtt.test_pending import RecordingSource, learn, reception, take_list, zigbee
+from tests.agent.mqtt.gateway import Recorder, SlowRecorder
 from tests.support.calls import counted_calls
 from tests.support.waiting import until
+
+OWN = (Subscription("plant/{device}", Media.JSON),)
+LIMITS = ReceptionLimits()
+DOOR, LAMP = "urn:dev:mac:00158d0000000001", "urn:dev:mac:00158d0000000002"
+
+
+class RecordingSource:
+    """The connection's side: records acknowledgements."""
+
+    def __init__(self) -> None:
+        self.acknowledged: list[int] = []
+        self.reading = True
+
+    def acknowledge(self, message_id: int) -> None:
+        self.acknowledged.append(message_id)
+
+    def pause(self) -> None:
+        self.reading = False
+
+    def resume(self) -> None:
+        self.reading = True
+
+
+def reception(
+    limits: ReceptionLimits = LIMITS, names: ZigbeeNames | None = None, recorder: Recorder | None = None
+) -> tuple[Reception, RecordingSource, Recorder]:
+    """Create a reception, and what it has around it."""
+    source, recorder = RecordingSource(), recorder or Recorder()
+    routes = Routes(MqttSettings(subscriptions=OWN), names or ZigbeeNames())
+    return Reception(routes, recorder.receive, recorder.record, source, limits), source, recorder
+
+
+def zigbee(name: str, message_id: int = 0, payload: bytes = b'{"a":1}') -> Message:
+    return Message(f"zigbee2mqtt/{name}", payload, len(payload), message_id)
+
+
+async def take_list(taking: Reception, source: RecordingSource, message: Message) -> None:
+    """Have a list parsed, in all necessary turns of the loop."""
+    taking.take(message)
+    await until(lambda: source.reading, "the list is read")
+
+
+def own(message_id: int) -> Message:
+    return Message("plant/x", b"{}", 2, message_id)
+
+
+def devices(**addresses: str) -> Message:
+    entries = [{"friendly_name": name, "ieee_address": address} for name, address in addresses.items()]
+    payload = json.dumps(entries).encode()
+    return Message("zigbee2mqtt/bridge/devices", payload, len(payload))
+
+
+LIST = devices(**{"hall/door": "0x00158d0000000001", "lamp": "0x00158D0000000002"})
+GROUP_LIST = replace(devices(all=""), topic="zigbee2mqtt/bridge/groups")
+
+
+@pytest.mark.guarantee(6)
+async def test_a_message_that_nobody_acknowledges_holds_up_no_acknowledgement() -> None:
+    taking, source, _ = reception()
+    taking.take(zigbee("stray"))
+    for number in range(1, 3 * LIMITS.in_progress_max):
+        taking.take(own(number))
+    assert source.acknowledged == list(range(1, 3 * LIMITS.in_progress_max))
+
+
+@pytest.mark.guarantee(6)
+async def test_without_any_list_a_message_is_recorded_after_a_while_and_the_rest_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    taking, source, recorder = reception()
+    with SteppedLoop() as clock:
+        taking.take(zigbee("stray", 1))
+        taking.take(own(2))
+        for _ in range(int(LIMITS.unlisted_seconds / LIMITS.unknown_seconds) - 1):
+            await clock.advance(LIMITS.unknown_seconds)
+        assert source.acknowledged == []
+        await clock.advance(LIMITS.unknown_seconds)
+        assert source.acknowledged == [1, 2]
+        taking.take(zigbee("another", 3))
+        taking.take(own(4))
+        assert source.acknowledged == [1, 2, 3, 4]
+        await take_list(taking, source, LIST)
+        taking.take(zigbee("lamp", 5))
+        taking.take(zigbee("joining", 6))
+        assert source.acknowledged == [1, 2, 3, 4, 5]
+    assert [(delivery.sender, reason) for delivery, reason in recorder.recorded] == [
+        ("mqtt:zigbee2mqtt/stray", "no device list has arrived (zigbee2mqtt/bridge/devices)"),
+        ("mqtt:zigbee2mqtt/another", "no device list has arrived (zigbee2mqtt/bridge/devices)"),
+    ]
+    assert recorder.deliveries[-1].sender == LAMP
+    assert caplog.text.count("mqtt=waiting for=zigbee2mqtt/bridge/devices") == 1
+
+
+@pytest.mark.guarantee(6)
+async def test_messages_passed_over_before_a_list_are_fetched_once_and_wait_for_none_again() -> None:
+    limits, names = ReceptionLimits(in_progress_max=4), ZigbeeNames()
+    taking, source, _ = reception(limits, names)
+    with SteppedLoop() as clock:
+        for number in range(1, 9):
+            taking.take(zigbee(f"stray{number}", number))
+        for _ in range(int(limits.unlisted_seconds / limits.unknown_seconds)):
+            await clock.advance(limits.unknown_seconds)
+    assert source.acknowledged == [1, 2, 3, 4]
+    assert (taking.ended.done(), taking.refetches) == (True, True)
+    again, source, _ = reception(limits, names)
+    for number in range(5, 9):
+        again.take(zigbee(f"stray{number}", number))
+    assert source.acknowledged == list(range(5, 9))
+
+
+@pytest.mark.guarantee(6)
+async def test_lists_that_come_again_and_again_prolong_no_waiting() -> None:
+    taking, source, _ = reception()
+    with SteppedLoop() as clock:
+        await take_list(taking, source, LIST)
+        taking.take(zigbee("stray", 1))
+        taking.take(zigbee("lamp", 2))
+        for _ in range(4):
+            await clock.advance(LIMITS.unknown_seconds / 4)
+            await take_list(taking, source, LIST)
+        await clock.advance(0.0)
+        assert source.acknowledged == [1, 2]
+
+
+@pytest.mark.guarantee(6)
+async def test_lists_of_groups_prolong_no_waiting_for_the_list_of_devices() -> None:
+    taking, source, _ = reception()
+    with SteppedLoop() as clock:
+        taking.take(zigbee("stray", 1))
+        taking.take(own(2))
+        for _ in range(int(LIMITS.unlisted_seconds / LIMITS.unknown_seconds)):
+            await clock.advance(LIMITS.unknown_seconds)
+            await take_list(taking, source, GROUP_LIST)
+        await until(lambda: source.acknowledged == [1, 2], "nothing waits any more")
+
+
+@pytest.mark.guarantee(6)
+async def test_large_messages_of_unknown_names_leave_room_for_those_of_known_devices() -> None:
+    taking, _, recorder = reception(names=_names())
+    body = b"{}".ljust(MqttSettings().max_body_bytes)
+    strays = LIMITS.in_progress_bytes_max // len(body) + 1
+    for number in range(1, strays + 1):
+        taking.take(zigbee(f"stray{number}", number, body))
+    taking.take(zigbee("lamp", strays + 1))
+    taking.take(zigbee("lamp"))
+    assert [delivery.sender for delivery in recorder.deliveries] == [LAMP, LAMP]
+    assert (taking.lost, taking.ended.done()) == (0, False)
+    assert recorder.recorded[0][0].sender == "mqtt:zigbee2mqtt/stray1"
+
+
+async def test_a_single_message_waits_for_the_list_whatever_its_size() -> None:
+    taking, source, recorder = reception(ReceptionLimits(held_bytes_max=10), _names())
+    taking.take(zigbee("joining", 1, b'{"temperature":21.5}'))
+    await take_list(taking, source, devices(joining="0x00158d0000000003"))
+    assert (source.acknowledged, recorder.recorded) == ([1], [])
+
+
+@pytest.mark.guarantee(6)
+async def test_what_waited_for_a_list_is_taken_in_turns_of_the_loop_and_in_its_order() -> None:
+    with SteppedLoop() as clock:
+        recorder = SlowRecorder(clock, TURN_SECONDS_MAX / 2)
+        taking, source, _ = reception(recorder=recorder)
+        for number in range(1, 41):
+            taking.take(zigbee("lamp", number, b"%d" % number))
+        taking.take(LIST)
+        assert not source.reading
+        with recorder.turns.counting():
+            await until(lambda: source.reading, "all are taken")
+    assert recorder.turns.most <= 2
+    assert recorder.bodies == [b"%d" % number for number in range(1, 41)]
+    assert source.acknowledged == list(range(1, 41))
+
+
+@pytest.mark.guarantee(6)
+async def test_after_a_refusal_nothing_more_of_what_waited_is_taken() -> None:
+    taking, source, recorder = reception()
+    recorder.answer = Answer(Status.UNAVAILABLE, reason="full")
+    for number in range(1, 4):
+        taking.take(zigbee("lamp", number))
+    await take_list(taking, source, LIST)
+    assert (len(recorder.deliveries), source.acknowledged) == (1, [])
+    assert (taking.ended.result(), taking.refetches) == ("full", False)
+
+
+async def test_who_is_stopped_while_a_message_waits_keeps_no_names_for_the_next_connection() -> None:
+    taking, _, _ = reception(names=_names())
+    with SteppedLoop() as clock:
+        taking.take(zigbee("stray", 1))
+        taking.stop()
+        await clock.advance(LIMITS.unknown_seconds)
+    assert not taking.refetches
+
+
+async def test_what_waited_for_the_first_list_then_waits_as_long_as_any_other() -> None:
+    taking, source, recorder = reception()
+    with SteppedLoop() as clock:
+        taking.take(zigbee("joining", 1))
+        await clock.advance(LIMITS.unlisted_seconds / 2)
+        await take_list(taking, source, LIST)
+        await clock.advance(LIMITS.unknown_seconds / 2)
+        await take_list(taking, source, devices(joining="0x00158d0000000003"))
+        assert (source.acknowledged, recorder.recorded) == ([1], [])
+
+
+@pytest.mark.guarantee(6)
+async def test_many_unknown_names_keep_no_known_device_waiting_for_each_of_them() -> None:
+    taking, source, _ = reception()
+    await take_list(taking, source, LIST)
+    names = 2 * UNKNOWN_NAMES_MAX
+    for number in range(1, 2 * names, 2):
+        taking.take(zigbee(f"stray{number}", number))
+        taking.take(zigbee("lamp", number + 1))
+    assert source.acknowledged == list(range(1, 2 * (names - LIMITS.held_max) + 1))
+    assert not taking.ended.done()
+
+
+@pytest.mark.guarantee(6)
+async def test_what_waits_is_bounded_in_bytes_whatever_the_length_of_its_topic() -> None:
+    for known in (ZigbeeNames(), _names()):
+        taking, _, recorder = reception(names=known)
+        tracemalloc.start()
+        for number in range(LIMITS.in_progress_max // 3):
+            name = f"\U0001f600{number}"
+            taking.take(zigbee(name.ljust(TOPIC_BYTES_MAX - len("zigbee2mqtt/") - 3, "a"), number + 1))
+            taking.take(zigbee(name.ljust(900, "a")))
+        recorder.recorded.clear()
+        used, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert used < 12 << 20
+        await asyncio.sleep(0)
+
+
+def learn(names: ZigbeeNames, topic: str, payload: bytes) -> bool:
+    """Whether the payload was a list."""
+    return bool(DeviceListReader(names.update, topic, payload).read(lambda: False))
+
 
 ENTRIES = 1_000
 CALLS_PER_ENTRY_MAX = 50
@@ -68,8 +310,7 @@ def test_an_entry_has_a_bounded_length(length: int) -> None:
 async def test_a_long_list_is_read_in_turns_and_what_comes_behind_it_waits() -> None:
     entries = [{"friendly_name": f"t{at}", "ieee_address": f"0x{at:016x}"} for at in range(ENTRIES)]
     payload = json.dumps(entries).encode()
-    source, recorder = RecordingSource(), Recorder()
-    taking = reception(source, recorder)
+    taking, source, recorder = reception()
     taking.take(zigbee("t999", 1))
     turns = 0
     with SteppedLoop() as clock:
@@ -87,7 +328,6 @@ async def test_a_long_list_is_read_in_turns_and_what_comes_behind_it_waits() -> 
             await asyncio.sleep(0)
     assert ENTRIES / 10 <= turns <= ENTRIES
     assert recorder.deliveries[0].sender == "urn:dev:mac:00000000000003e7"
-    taking.close()
 
 
 @pytest.mark.guarantee(6)
@@ -105,24 +345,20 @@ def test_what_a_list_holds_is_learned_as_it_is_read_and_not_all_at_its_end(name:
 
 
 async def test_a_list_that_cannot_be_read_is_told_once_in_a_connection(caplog: pytest.LogCaptureFixture) -> None:
-    source, recorder = RecordingSource(), Recorder()
-    taking = reception(source, recorder)
+    taking, source, _ = reception()
     for _ in range(2):
         for payload in (b"[1]", b""):
             await take_list(taking, source, Message("zigbee2mqtt/bridge/devices", payload, len(payload)))
     assert caplog.messages == ["list=unreadable topic=bridge/devices reason='an entry is no object'"]
-    taking.close()
 
 
 async def test_a_connection_that_ends_reads_no_list_to_its_end() -> None:
-    source = RecordingSource()
-    taking = reception(source, Recorder())
+    taking, source, _ = reception()
     payload = b"[" + b"{}," * (LIST_BYTES_MAX // 3 - 10) + b"{}]"
     taking.take(Message("zigbee2mqtt/bridge/devices", payload, len(payload)))
     assert not source.reading
     taking.stop()
     await until(lambda: source.reading, "the line is free")
-    taking.close()
 
 
 @pytest.mark.guarantee(6)
@@ -137,17 +373,9 @@ def test_a_message_takes_as_much_work_among_many_devices_as_among_few() -> None:
     assert calls.count < 100
 
 
-DOOR, LAMP = "urn:dev:mac:00158d0000000001", "urn:dev:mac:00158d0000000002"
-
-
-def _list(**names: str) -> bytes:
-    entries = [{"friendly_name": name.replace("__", "/"), "ieee_address": address} for name, address in names.items()]
-    return json.dumps(entries).encode()
-
-
 def _names() -> ZigbeeNames:
     names = ZigbeeNames()
-    assert learn(names, DEVICES, _list(hall__door="0x00158d0000000001", lamp="0x00158D0000000002"))
+    assert learn(names, DEVICES, LIST.payload)
     assert learn(names, GROUPS, json.dumps([{"id": 1, "friendly_name": "all/lamps"}]).encode())
     return names
 
@@ -189,7 +417,7 @@ def test_nothing_is_guessed_before_the_list_of_devices() -> None:
 def test_a_rename_changes_the_name_and_not_the_device() -> None:
     names = _names()
     assert (names.device("hall/door"), names.device("lamp")) == (DOOR, LAMP)
-    learn(names, DEVICES, _list(lamp="0x00158d0000000001", light="0x00158d0000000002"))
+    learn(names, DEVICES, devices(lamp="0x00158d0000000001", light="0x00158d0000000002").payload)
     assert (names.device("lamp"), names.device("light"), names.device("hall/door")) == (DOOR, LAMP, None)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.mqtt.buffered_socket import SEND_BYTES_MAX, BufferedSocket
-from agent.mqtt.packets import HEAD_BYTES_MAX, Item, Message, MqttError, Packets
+from agent.mqtt.packets import HEAD_BYTES_MAX, Item, Message, Packets
 from agent.mqtt.pending import AckOrder
 from tests.agent.mqtt.raw_broker import PUBACK, PUBLISH, packet, publish
 
@@ -66,28 +66,6 @@ def test_a_packet_identifier_that_breaks_off_is_not_acknowledged(identifier: byt
     body = b"\0\7plant/a" + identifier
     (item,) = Packets(PACKET_BYTES_MAX, properties=properties).feed(packet(PUBLISH | 2, body))
     assert item == Message("plant/a", b"", 0, 0, fault="it breaks off")
-
-
-def test_of_a_message_that_is_too_large_the_beginning_is_kept() -> None:
-    large = publish(b"plant/a", b"x" * (3 * HEAD_BYTES_MAX), 7)
-    small = publish(b"plant/a", b"after")
-    first, second = cut(large + small, [1_000])
-    assert isinstance(first, Message)
-    assert (first.size, first.message_id, first.fault) == (3 * HEAD_BYTES_MAX, 7, "")
-    assert len(first.payload) < HEAD_BYTES_MAX
-    assert second == Message("plant/a", b"after", 5)
-
-
-def test_properties_of_any_length_are_passed_over() -> None:
-    huge = b"\x26\0\1a\xff\xff" + bytes(65_535)
-    (item,) = cut(publish(b"plant/a", b"body", 7, properties=4 * huge), [10_000])
-    assert item == Message("plant/a", b"", 4, 7)
-
-
-@pytest.mark.parametrize("stream", [b"\x30\xff\xff\xff\xff\x01", b"\x90\xff\xff\xff\x7f"])
-def test_what_is_no_packet_ends_the_connection(stream: bytes) -> None:
-    with pytest.raises(MqttError):
-        cut(stream, [1])
 
 
 BUFFERED_BYTES_MAX = 1_000_000

@@ -13,17 +13,16 @@ from hypothesis import strategies as st
 
 from agent.config.subscriptions import Subscription
 from agent.decode.decoded import REJECTED_BYTES_MAX
-from agent.delivery import Delivery, Media, Respond
+from agent.delivery import Media
 from agent.mqtt.connection import READS_PER_TURN
 from agent.mqtt.zigbee_names import LIST_BYTES_MAX
 from agent.pace import TURN_SECONDS_MAX
 from simulators.services.mosquitto import Mosquitto
 from tests.agent.coap.stepped_loop import SteppedLoop
-from tests.agent.mqtt.gateway import DURABLE, Options, Recorder, begin_session, running
+from tests.agent.mqtt.gateway import Recorder, SlowRecorder, begin_session, running
 from tests.agent.mqtt.publisher import Publisher
 from tests.agent.mqtt.raw_broker import PUBLISH, SUBACK, packet, publish, raw_broker
 from tests.agent.mqtt.test_packets import PROPERTIES
-from tests.support.loop_turns import LoopTurns
 from tests.support.waiting import until, wait_until
 
 EVENTS = (Subscription("plant/{device}/events", Media.JSON),)
@@ -152,22 +151,6 @@ async def test_a_message_beyond_all_bounds_is_recorded_from_its_beginning_and_no
     assert (broker.acknowledged, recorder.bodies) == ([7, LAST], [b"after"])
 
 
-@pytest.mark.parametrize("version", ["5", "3.1.1"])
-async def test_beside_a_message_of_many_megabytes_a_real_broker_delivers_the_others(
-    broker: Mosquitto, publisher: Publisher, version: str, recorder: Recorder
-) -> None:
-    options: Options = {"version": version, "subscriptions": EVENTS}
-    await begin_session(recorder, publisher, broker.port, **options)
-    publisher.publish_all([(TOPIC.decode(), body) for body in (b"1", b"x" * HUGE_BYTES, b"x" * 100_000, b"2")])
-    async with running(recorder, broker.port, **options):
-        await recorder.until(deliveries=2)
-    async with running(recorder, broker.port, **options):
-        publisher.publish(TOPIC.decode(), b"3")
-        await recorder.until(deliveries=3)
-    assert recorder.bodies == [b"1", b"2", b"3"]
-    assert len(recorder.recorded) == (1 if version == "5" else 2)  # MQTT 5: the broker itself discards the largest
-
-
 async def test_a_list_beyond_its_bound_is_passed_over_and_said(
     broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture, recorder: Recorder
 ) -> None:
@@ -196,24 +179,9 @@ async def test_a_message_whose_payload_lies_behind_endless_properties_is_not_tak
 MESSAGE = publish(b"plant/a/events", b"1")
 
 
-class Counting(Recorder):
-    """Records which messages arrive in which turn of the loop; each takes its time."""
-
-    def __init__(self, clock: SteppedLoop, seconds_each: float) -> None:
-        super().__init__()
-        self.turns = LoopTurns()
-        self._clock = clock
-        self._seconds_each = seconds_each
-
-    def receive(self, delivery: Delivery, respond: Respond) -> None:
-        self.turns.note()
-        self._clock.step(self._seconds_each)
-        respond(DURABLE)
-
-
 async def _most_in_a_turn(messages: int, seconds_each: float) -> int:
     with SteppedLoop() as clock:
-        recorder = Counting(clock, seconds_each)
+        recorder = SlowRecorder(clock, seconds_each)
         async with raw_broker("5") as broker, running(recorder, broker.port, subscriptions=EVENTS):
             await broker.until_connected(1)
             with recorder.turns.counting():

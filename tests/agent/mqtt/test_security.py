@@ -64,28 +64,20 @@ async def test_the_rights_of_the_documentation_suffice_and_keep_a_sensor_to_its_
     assert [delivery.sender for delivery in recorder.deliveries] == ["door"]
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Create an authority, and certificates of it for the broker and for the client, each with its key."""
-    folder = tmp_path_factory.mktemp("certificates")
-    authority = Authority(folder)
-    for name in ("broker", "gw"):
-        authority.issue(f"{name}.pem", 3_600)
-    return folder
-
-
 # paho leaves the socket of a failed handshake to the garbage collector, which warns of it.
 @pytest.mark.filterwarnings("ignore:Exception ignored .*<ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning")
 async def test_tls_checks_the_broker_and_shows_it_our_certificate(
-    tmp_path: Path, certificates: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
+    authority = Authority(tmp_path)
+    (own, _), (of_broker, _) = (authority.issue(name, 3_600) for name in ("gw.pem", "broker.pem"))
     settings = (
         "allow_anonymous true",
         "require_certificate true",
-        f"cafile {certificates / 'ca.pem'}",
-        f"certfile {certificates / 'broker.pem'}",
-        f"keyfile {certificates / 'broker.pem'}",
+        f"cafile {authority.file}",
+        f"certfile {of_broker}",
+        f"keyfile {of_broker}",
     )
     with Mosquitto(tmp_path / "broker", settings) as broker:
         async with running(Recorder(), broker.port, tls=True, subscriptions=EVENTS):
@@ -95,13 +87,13 @@ async def test_tls_checks_the_broker_and_shows_it_our_certificate(
             recorder,
             broker.port,
             tls=True,
-            tls_ca_file=certificates / "ca.pem",
-            tls_certificate_file=certificates / "gw.pem",
-            tls_key_file=certificates / "gw.pem",
+            tls_ca_file=authority.file,
+            tls_certificate_file=own,
+            tls_key_file=own,
             subscriptions=EVENTS,
         ):
             await _until_logged(caplog, "mqtt=connected")
-            await asyncio.to_thread(_publish, broker, certificates, 200)
+            await asyncio.to_thread(_publish, broker, tmp_path, 200)
             await recorder.until(deliveries=200)
     assert recorder.bodies == [b"%d" % number for number in range(200)]
 

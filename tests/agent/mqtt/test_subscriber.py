@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +16,6 @@ from simulators.services.mosquitto import Mosquitto
 from tests.agent.mqtt.gateway import (
     DURABLE,
     GATEWAY,
-    Options,
     Recorder,
     begin_session,
     running,
@@ -39,7 +38,7 @@ async def test_what_has_no_outcome_is_not_acknowledged_and_comes_again(
     broker: Mosquitto, publisher: Publisher, version: str, recorder: Recorder
 ) -> None:
     recorder.answer = None
-    options: Options = {"version": version, "subscriptions": EVENTS}
+    options: dict[str, Any] = {"version": version, "subscriptions": EVENTS}
     await begin_session(recorder, publisher, broker.port, **options)
     publisher.publish_all([("plant/a/events", body) for body in (b"1", b"2", b"3")])
 
@@ -106,7 +105,7 @@ async def test_a_subscription_of_which_nothing_is_accepted_is_told_once(
 async def test_retained_messages_are_state_and_no_events(broker: Mosquitto, publisher: Publisher, version: str) -> None:
     recorder = Recorder()
     publisher.publish("plant/a/events", b"old", retain=True)
-    options: Options = {"version": version, "subscriptions": EVENTS}
+    options: dict[str, Any] = {"version": version, "subscriptions": EVENTS}
     await begin_session(recorder, publisher, broker.port, **options)
     async with running(recorder, broker.port, **options):
         publisher.publish("plant/a/events", b"new", retain=True)
@@ -128,22 +127,6 @@ async def test_the_work_is_bounded_and_goes_on_when_there_is_room(broker: Mosqui
             for respond in reversed(answers):
                 respond(DURABLE)
     assert recorder.bodies == [b"%d" % number for number in range(12)]
-
-
-async def test_a_broker_that_is_killed_is_come_back_to(
-    broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture, recorder: Recorder
-) -> None:
-    caplog.set_level(logging.INFO)
-    async with running(recorder, broker.port, subscriptions=EVENTS):
-        await asyncio.to_thread(wait_until, lambda: "mqtt=connected" in caplog.text, "connected")
-        broker.kill()
-        await asyncio.to_thread(wait_until, lambda: "cannot connect" in caplog.text, "the link reports what is wrong")
-        broker.start()
-        await asyncio.to_thread(wait_until, lambda: caplog.text.count("mqtt=connected") == 2, "connected again")
-        with Publisher(broker.port) as other:
-            other.publish("plant/a/events", b"1")
-            await recorder.until(deliveries=1)
-    assert caplog.text.count("cannot connect") == 1
 
 
 async def test_a_message_passed_over_while_waiting_for_the_list_comes_again(tmp_path: Path, recorder: Recorder) -> None:
@@ -192,26 +175,11 @@ async def test_what_is_lost_at_qos_0_is_counted_and_the_bridges_own_talk_is_not(
         recorder.answer = DURABLE
 
 
-async def test_a_missing_list_is_said_once(
-    broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture, recorder: Recorder
-) -> None:
-    await begin_session(recorder, publisher, broker.port)
-    publisher.publish("zigbee2mqtt/t1", b'{"n":1}')
-    async with running(recorder, broker.port, ReceptionLimits(unknown_seconds=0.02)):
-        await asyncio.to_thread(wait_until, lambda: "mqtt=waiting" in caplog.text, "the log names what it waits for")
-        publisher.publish("zigbee2mqtt/t2", b'{"n":2,"device":{"ieeeAddr":"0x00158d0001234568"}}')
-        await recorder.until(deliveries=1)
-        publisher.publish("zigbee2mqtt/bridge/devices", _devices({"t1": "0x00158d0001234567"}), 0, retain=True)
-        await recorder.until(deliveries=2)
-    assert recorder.bodies == [b'{"n":2,"device":{"ieeeAddr":"0x00158d0001234568"}}', b'{"n":1}']
-    assert caplog.text.count("mqtt=waiting") == 1
-
-
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
 async def test_a_broker_that_has_lost_the_session_is_told_and_counted_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, version: str, recorder: Recorder
 ) -> None:
-    options: Options = {"version": version, "subscriptions": EVENTS}
+    options: dict[str, Any] = {"version": version, "subscriptions": EVENTS}
     for _ in range(2):  # the second broker is another one: a first session there is no loss
         with Mosquitto(tmp_path / "broker", ("allow_anonymous true", "persistence false")) as broker:
             for restarts in (False, True):
