@@ -8,7 +8,7 @@ import unicodedata
 from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
@@ -18,11 +18,12 @@ from agent.config.mistakes import ConfigurationError
 from agent.config.origins import settings_hash
 from agent.config.reference import example
 from agent.config.settings import CoapSettings, DevicesSettings, HttpSettings, Settings
-from agent.config.subscriptions import Subscription, base_topic, read_subscriptions
+from agent.config.subscriptions import Subscription, read_subscriptions
 from agent.delivery import Media
 
 MINIMAL = {"gateway": {"id": "gw1"}, "kafka": {"bootstrap_servers": "localhost:9092"}}
 MAPPING = {"name": "acme", "device": "d", "data": "body"}
+ALARMS = {"name": "alarms", "priority": 10, "type": "alarm*"}
 
 
 def read(document: dict[str, object], environment: dict[str, str] | None = None) -> Settings:
@@ -127,8 +128,59 @@ def test_a_pattern_matches_names_in_any_spelling_of_its_letters(form: Literal["N
         ({"mqtt": {"tls": True, "tls_key_file": "/k"}}, "tls_key_file: expected only with tls_certificate_file"),
         ({"mqtt": {"password_file": "/p"}}, "password_file: expected only with username"),
         ({"mqtt": {"enabled": True, "base_topic": ""}}, "expected a base_topic or at least one"),
-        ({"mqtt": {"subscriptions": [{"topic": "a"}]}}, "expected tables with topic"),
+        *[({"mqtt": {"base_topic": topic}}, "without wildcards") for topic in ("a/", "/a", "a/+", "#", "{device}", 3)],
         ({"mqtt": {"subscriptions": {"topic": "a", "format": "json"}}}, "expected tables with topic"),
+        *[
+            ({"mqtt": {"subscriptions": [table]}}, r"\[mqtt\] subscriptions: .*expected")
+            for table in (
+                3,
+                {"topic": "a"},
+                {"topic": "a", "format": 5},
+                {"topic": "a", "format": "json", "qos": 1},
+                *(
+                    {"topic": topic, "format": "json"}
+                    for topic in ("", "a/#/b", "a#", "a+/b", "x{device}", "$share/g/a", 5)
+                ),
+                {"topic": "{device}/{device}", "format": "json"},
+            )
+        ],
+        *[
+            ({"forward": {"lanes": lanes}}, rf"\[forward\] lanes: .*{reason}")
+            for lanes, reason in (
+                ({}, "expected tables"),
+                ([{"name": "a", "priority": 1}], "device or type"),
+                ([{"name": "a", "type": "b"}], "priority"),
+                ([ALARMS | {"topic": "x"}], "not 'topic'"),
+                ([ALARMS | {"name": "../up"}], "lower-case"),
+                ([ALARMS | {"name": "default"}], "not default"),
+                ([ALARMS | {"priority": "high"}], "whole number"),
+                ([ALARMS | {"priority": True}], "whole number"),
+                ([ALARMS | {"device": ""}], "text"),
+                ([ALARMS | {"time_to_live": "soon"}], "duration"),
+                ([ALARMS | {"time_to_live": 0}], "above zero"),
+                ([ALARMS | {"gather": "soon"}], "duration"),
+                ([ALARMS, ALARMS], "of its own"),
+                ([ALARMS | {"name": f"lane-{n}"} for n in range(LANES_MAX + 1)], f"{LANES_MAX} lanes at most"),
+            )
+        ],
+        *[
+            ({"identity": {"rules": [table]}}, rf"\[identity\] .*{reason}")
+            for table, reason in (
+                ("device", "expected tables"),
+                ({"device": "a"}, "expected tables"),
+                ({"fields": ["device"]}, "expected tables"),
+                ({"device": "a", "felds": ["device"]}, "'felds'"),
+                ({"device": "a", "fields": ["device", "units"]}, "expected as fields some of device, type"),
+                ({"device": "a", "fields": ["device", "device"]}, "each once"),
+                ({"device": "a", "fields": ["id"]}, "expected device among"),
+                ({"device": "a", "ambiguous": "guess"}, "expected as ambiguous"),
+                ({"device": "a", "ambiguous": "drop"}, "expected window together"),
+                ({"device": "a", "fields": ["device"], "window": "5s"}, "expected window together"),
+                ({"device": "a", "ambiguous": "drop", "window": 0}, "above zero"),
+                ({"device": "a", "ambiguous": "drop", "window": "soon"}, "a duration"),
+                ({"device": "a", "ambiguous": "drop", "window": "8d"}, "no longer than retention"),
+            )
+        ],
         (
             {"mqtt": {"subscriptions": [{"topic": "a", "format": "tasmoto"}]}},
             "unknown format 'tasmoto'; did you mean tasmota",
@@ -137,7 +189,6 @@ def test_a_pattern_matches_names_in_any_spelling_of_its_letters(form: Literal["N
         ({"mappings": [MAPPING, MAPPING]}, "acme: expected another name"),
         ({"mappings": [{**MAPPING, "name": "tasmota"}]}, "tasmota: expected another name"),
         ({"mappings_dir": "/none"}, "mappings_dir: /none: cannot be read"),
-        ({"mapping": 3}, r"unknown section \[mapping\]"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(document: dict[str, object], message: str) -> None:
@@ -200,39 +251,12 @@ def test_the_hash_of_the_settings_differs_with_each_value_but_the_id_and_secrets
     assert len({settings_hash(replace(read({}), sources={"plc": one})) for one in devices}) == 2
 
 
-ALARMS = {"name": "alarms", "priority": 10, "type": "alarm*"}
-
-
 def test_lanes_are_read_in_their_order() -> None:
     doors = {"name": "doors", "priority": -1, "device": "urn:door:*", "type": "open", "time_to_live": "2h", "gather": 9}
     assert read_lanes([ALARMS, doors]) == (
         Lane("alarms", 10, type="alarm*"),
         Lane("doors", -1, device="urn:door:*", type="open", time_to_live_seconds=7_200.0, gather_seconds=9.0),
     )
-
-
-@pytest.mark.parametrize(
-    ("lanes", "reason"),
-    [
-        ({}, "expected tables"),
-        ([{"name": "a", "priority": 1}], "device or type"),
-        ([{"name": "a", "type": "b"}], "priority"),
-        ([ALARMS | {"topic": "x"}], "not 'topic'"),
-        ([ALARMS | {"name": "../up"}], "lower-case"),
-        ([ALARMS | {"name": "default"}], "not default"),
-        ([ALARMS | {"priority": "high"}], "whole number"),
-        ([ALARMS | {"priority": True}], "whole number"),
-        ([ALARMS | {"device": ""}], "text"),
-        ([ALARMS | {"time_to_live": "soon"}], "duration"),
-        ([ALARMS | {"time_to_live": 0}], "above zero"),
-        ([ALARMS | {"gather": "soon"}], "duration"),
-        ([ALARMS, ALARMS], "of its own"),
-        ([ALARMS | {"name": f"lane-{number}"} for number in range(LANES_MAX + 1)], f"{LANES_MAX} lanes at most"),
-    ],
-)
-def test_what_is_no_lane_is_refused_with_the_reason(lanes: Any, reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
-        read_lanes(lanes)
 
 
 @pytest.mark.parametrize(
@@ -261,25 +285,3 @@ def test_tables_are_read() -> None:
     tables = [{"topic": "a/{device}", "format": "senml-cbor"}, {"topic": "b/#", "format": "json"}]
     assert read_subscriptions(tables) == (Subscription("a/{device}", Media.SENML_CBOR), Subscription("b/#", Media.JSON))
     assert Subscription("a/{device}", Media.CBOR).filter == "a/+"
-
-
-@pytest.mark.parametrize(
-    "table",
-    [
-        3,
-        {"topic": "a"},
-        {"topic": "a", "format": 5},
-        {"topic": "a", "format": "json", "qos": 1},
-        *({"topic": topic, "format": "json"} for topic in ("", "a/#/b", "a#", "a+/b", "x{device}", "$share/g/a", 5)),
-        {"topic": "{device}/{device}", "format": "json"},
-    ],
-)
-def test_a_mistake_is_refused(table: object) -> None:
-    with pytest.raises(ValueError, match="expected"):
-        read_subscriptions([table])
-
-
-@pytest.mark.parametrize("topic", ["a/", "/a", "a/+", "#", "{device}", 3])
-def test_a_base_topic_is_plain(topic: object) -> None:
-    with pytest.raises(ValueError, match="without wildcards"):
-        base_topic(topic)

