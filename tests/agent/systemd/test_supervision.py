@@ -181,27 +181,22 @@ def test_a_traceback_of_several_lines_stays_one_entry(journal: socket.socket, tm
     handler.close()
 
 
-def test_a_flood_of_one_message_is_cut_and_counted_and_others_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("message", ["a=%d", "100% full"])
+def test_a_flood_of_one_message_is_cut_and_counted_and_others_pass(
+    monkeypatch: pytest.MonkeyPatch, message: str
+) -> None:
+    def filled(number: int) -> logging.LogRecord:
+        return record(message, *([number] if "%d" in message else []))
+
     now = [0.0]
     monkeypatch.setattr("agent.systemd.journal.time", SimpleNamespace(monotonic=lambda: now[0]))
     limit = RateLimit()
-    passed = [limit.filter(record("a=%d", number)) for number in range(100)]
+    passed = [limit.filter(filled(number)) for number in range(100)]
     assert passed == [True] * RATE_MESSAGES + [False] * (100 - RATE_MESSAGES)
     assert limit.filter(record("b=1"))
     now[0] = RATE_SECONDS
-    following = record("a=%d", 100)
+    following = filled(100)
     assert limit.filter(following)
-    assert following.getMessage() == f"a=100 suppressed={100 - RATE_MESSAGES}"
-    assert fields_of(following, "text")["ONCEGATE_SUPPRESSED"] == str(100 - RATE_MESSAGES)
-
-
-def test_a_message_without_arguments_may_have_a_percent_sign(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr("agent.systemd.journal.time", SimpleNamespace(monotonic=lambda: now[0]))
-    limit = RateLimit()
-    for _ in range(100):
-        limit.filter(record("100% full"))
-    now[0] = RATE_SECONDS
-    following = record("100% full")
-    assert limit.filter(following)
-    assert following.getMessage() == f"100% full suppressed={100 - RATE_MESSAGES}"
+    assert following.getMessage() == f"{filled(100).getMessage()} suppressed={100 - RATE_MESSAGES}"
+    found = fields_of(following, "text").get("ONCEGATE_SUPPRESSED")
+    assert found == (str(100 - RATE_MESSAGES) if "=" in message else None)

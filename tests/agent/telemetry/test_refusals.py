@@ -7,9 +7,7 @@ import json
 import logging
 import socket
 import tracemalloc
-import urllib.request
 from pathlib import Path
-from urllib.error import HTTPError
 
 import pytest
 
@@ -19,7 +17,7 @@ from agent.config.ways import limits
 from agent.decode.decoded import EVENTS_MAX
 from agent.delivery import Answer, Delivery, Media, Status
 from agent.pipeline import Pipeline
-from agent.store.port import Outcome, Submission
+from agent.store.port import Outcome
 from agent.telemetry.refusals import LINES_MAX, LINES_MS, OTHERS, REASONS_MAX, SPAN_MS, RecentRequests, Refusals
 from simulators.services import ports
 from tests.agent.cli.running import RunningAgent
@@ -42,35 +40,25 @@ def answer(reason: str, status: Status = Status.UNDECODABLE) -> Answer:
     return Answer(status, reason=reason)
 
 
-@pytest.fixture
-def agent(tmp_path: Path) -> RunningAgent:
+def test_a_firmware_whose_every_request_is_refused_is_named_wherever_one_looks(tmp_path: Path) -> None:
     (coap,), (http,) = ports.free(1, socket.SOCK_DGRAM), ports.free(1)
-    return RunningAgent(configured(tmp_path, coap=f"127.0.0.1:{coap}", http=f"127.0.0.1:{http}"), coap, http)
-
-
-def test_a_firmware_whose_every_request_is_refused_is_named_wherever_one_looks(agent: RunningAgent) -> None:
-    url = f"http://127.0.0.1:{agent.http_port}"
+    file = configured(tmp_path, coap=f"127.0.0.1:{coap}", http=f"127.0.0.1:{http}")
+    agent = RunningAgent(file, coap, http)
     with agent_process(agent.configuration) as process:
         process.start()
         process.wait_for_log("agent=ready")
         for request in COAP:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sensor:
                 sensor.settimeout(60)
-                sensor.sendto(request, ("127.0.0.1", agent.coap_port))
+                sensor.sendto(request, ("127.0.0.1", coap))
                 assert sensor.recv(2048)[1] >> 5 == 4
         for path, body, code in HTTP:
-            posted = urllib.request.Request(f"{url}/api/v1/{path}", body, {"Content-Type": "application/json"})
-            with pytest.raises(HTTPError) as refused:
-                urllib.request.urlopen(posted, timeout=60)
-            with refused.value as response:
-                assert response.code == code
+            assert agent.api.post(f"/api/v1/{path}", body, "application/json").code == code
         status = agent.oncegate("status").stdout
         document = json.loads(agent.oncegate("status", "--json").stdout)
         findings = [json.loads(line) for line in agent.oncegate("doctor", "--json").stdout.splitlines()]
-        with urllib.request.urlopen(f"{url}/api/v1/live", timeout=60) as live:
-            shown = json.load(live)
-        with urllib.request.urlopen(f"{url}/metrics", timeout=60) as metrics:
-            counted = metrics.read().decode()
+        shown = agent.api.get("/api/v1/live").document
+        counted = agent.api.get("/metrics").body.decode()
         log = process.log()
     requests = len(COAP) + len(HTTP)
     assert (document["requests"]["requests"], document["requests"]["refused"]) == (requests, requests)
@@ -164,20 +152,6 @@ BODIES = {
 }
 
 
-class Held:
-    """An intake that stores nothing yet."""
-
-    def __init__(self) -> None:
-        self.submissions: list[Submission] = []
-
-    def submit(self, submission: Submission) -> None:
-        self.submissions.append(submission)
-
-    def answer_all(self) -> None:
-        while self.submissions:
-            self.submissions.pop().done(Outcome(accepted=1))
-
-
 def _fill(pipeline: Pipeline, body: bytes, media: Media, via: str) -> int:
     """Deliver until one is refused; return how many were accepted."""
     answers: list[Answer] = []
@@ -195,7 +169,7 @@ def _fill(pipeline: Pipeline, body: bytes, media: Media, via: str) -> int:
 @pytest.mark.parametrize("name", BODIES)
 def test_a_delivery_in_progress_takes_no_more_memory_than_is_counted_for_it(name: str) -> None:
     body, media = BODIES[name]
-    pipeline = Pipeline(IdentitySettings(), SystemClock(trusted=True), Held())
+    pipeline = Pipeline(IdentitySettings(), SystemClock(trusted=True), Intake(holds=True))
     copies = [bytes(bytearray(body)) for _ in range(COPIES)]  # as the network would deliver them
     answers: list[Answer] = []
     pipeline.receive(Delivery(body, media, "http", DEVICE), answers.append)  # fills the caches that all share
@@ -213,11 +187,12 @@ def test_a_delivery_in_progress_takes_no_more_memory_than_is_counted_for_it(name
 
 @pytest.mark.guarantee(6)
 def test_once_there_are_answers_there_is_room_and_no_way_in_takes_that_of_another() -> None:
-    intake = Held()
+    intake = Intake(holds=True)
     pipeline = Pipeline(IdentitySettings(), SystemClock(trusted=True), intake)
     body, media = BODIES["a long text"]
     first = {via: _fill(pipeline, body, media, via) for via in limits()}
     assert all(pipeline.budgets[via].bytes < one.memory_bytes + 2_000_000 for via, one in limits().items())
-    intake.answer_all()
+    while intake.submissions:
+        intake.submissions.pop().done(Outcome(accepted=1))
     assert {via: _fill(pipeline, body, media, via) for via in limits()} == first
     assert pipeline.counts["http"].refused[Status.UNAVAILABLE] == 2
