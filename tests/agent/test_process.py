@@ -30,6 +30,7 @@ WINDOW = 64
 EVENT = b'{"device":"urn:dev:mac:0000000000000001","id":%d,"data":{"n":%d}}'
 PAIR = b'[{"device":"urn:a","id":%d,"data":{"x":1}},{"device":"urn:a","type":"alarm","id":%d,"data":{"x":1}}]'
 """The events of one delivery that are of two lanes."""
+ALARM = b'{"device":"urn:a","type":"alarm","id":%d,"data":{"n":%d,"text":"' + b"x" * 700 + b'"}}'
 LANES = '[[forward.lanes]]\nname = "alarms"\ntype = "alarm"\npriority = 1\n'
 
 
@@ -176,6 +177,38 @@ def test_sigkill_loses_no_part_of_an_acked_delivery_of_two_lanes_and_doubles_non
         assert len(of_lane) == len(set(of_lane))
         assert acked <= set(of_lane)
     assert len(acked) > kills * 20
+
+
+def ask(client: Client, form: bytes) -> wire.Message:
+    """Send one request of a form, and return its answer."""
+    client.form = form
+    token = client.next.to_bytes(4, "big")
+    client.send()
+    answers: list[wire.Message] = []
+
+    def is_answered() -> bool:
+        answer = client.answer()
+        answers.extend(() if answer is None or answer.token != token else (answer,))
+        return bool(answers)
+
+    wait_until(is_answered, "an answer")
+    return answers[0]
+
+
+@pytest.mark.guarantee(1)
+def test_a_full_lane_answers_5_03_and_the_other_lane_goes_on(
+    configuration: Path, agent: Process, connect: Connect, tmp_path: Path
+) -> None:
+    configuration.write_text(configuration.read_text() + '[store]\nmax_bytes = "1MiB"\n' + LANES)
+    client = connect(start(agent), 1)
+    assert ask(client, ALARM).code_text == "2.04"
+    wait_until(lambda: ask(client, ALARM).code_text == "5.03", "the lane is full")
+    for _ in range(3):
+        refused = ask(client, ALARM)
+        assert (refused.code_text, refused.max_age_seconds) == ("5.03", 60)
+        assert ask(client, EVENT).code_text == "2.04"
+    assert agent.terminate() == 0
+    assert len(stored_ids(tmp_path)) == 3
 
 
 def test_as_many_lanes_as_are_allowed_leave_threads_for_all_else(configuration: Path, agent: Process) -> None:

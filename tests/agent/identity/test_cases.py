@@ -109,6 +109,16 @@ async def test_a_counter_that_starts_again_with_another_boot_gives_new_events(tm
                 assert (await taken.take(event(id=number, boot=boot))).accepted == 1
 
 
+async def test_a_counter_that_starts_again_without_boot_looks_old_where_data_is_equal_and_is_new_elsewhere(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    async with gateway(tmp_path, clock) as taken:
+        assert (await taken.take(event(id=0))).accepted == 1
+        assert (await taken.take(event(id=1))).accepted == 1
+        assert (await taken.take(event(id=0))).duplicates == 1
+        assert (await taken.take(event(id=0, data={"t": 22}))).accepted == 1
+
+
 @pytest.mark.guarantee(2)
 async def test_equal_readings_seconds_apart_and_in_one_pack_are_all_kept(tmp_path: Path, clock: HandClock) -> None:
     async with gateway(tmp_path, clock) as taken:
