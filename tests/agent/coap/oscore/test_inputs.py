@@ -107,6 +107,7 @@ async def test_what_only_claims_to_be_protected_is_refused_and_the_sound_request
         elsewhere = Credential(DEVICE, bytes(range(32, 48)), b"salt", b"\x01")
         foreign = ProtectedSensor(sensor_folder(tmp_path / "foreign", elsewhere))
         assert (await socket.ask(foreign.request()[0])).code in (BAD_REQUEST, UNAUTHORIZED)
+        assert sum(server.counters.unserved().values()) == TRIES + 1
     assert [delivery.authenticated for delivery in recorder.deliveries] == [DEVICE] * 2
     assert not troubles(caplog)
 
@@ -165,6 +166,7 @@ async def test_unknown_senders_cost_no_memory_and_no_line_in_the_log(
                 tracemalloc.stop()
             assert after - before < 300_000
             assert (await forgetful.post(socket))[0].code == Code.CHANGED
+        assert server.counters.unserved()["unknown-context"] == senders
     assert len(recorder.deliveries) == 1
     assert not troubles(caplog)
 
