@@ -113,6 +113,7 @@ def test_a_value_made_for_the_search_of_its_data_takes_no_quadratic_time(spark: 
     """In a search from each place of the value, one of 1 MB would take minutes, at each start of the job again."""
     record = Gateway().record(Event(DEVICE, id=1, data={"a": 1}))
     again = b',"via":"","data":{}' * (1 << 16)
+    decoded(spark, [record])  # so that Spark has started and compiled, which takes most of a minute on a busy machine
     begun = time.monotonic()
     [row] = decoded(spark, [replace(record, value=record.value[:-1] + again + b"x}")])
     assert row["raw"] is not None
