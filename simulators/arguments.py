@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from random import SystemRandom
+from urllib.parse import urlsplit
 
 LEDGER_FILE = "ledger.jsonl"
 USAGE = 2
 SEED_END = 1 << 32
+PORTS = {"coap": 5683, "http": 8580, "mqtt": 1883}
+"""Of each scheme, where a URL names none."""
 
 
 def make_parser(program: str, description: str, examples: str) -> argparse.ArgumentParser:
@@ -67,3 +71,11 @@ def seconds(text: str) -> float:
     if not 0 <= number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
     return number
+
+
+def target(text: str, schemes: Collection[str] = PORTS) -> tuple[str, tuple[str, int]]:
+    """Parse the URL of a gateway, or of its MQTT broker: scheme and address."""
+    url = urlsplit(text)
+    if url.scheme not in schemes or not url.hostname or url.path not in ("", "/"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no {'://HOST[:PORT], '.join(schemes)}://HOST[:PORT]")
+    return url.scheme, (url.hostname, url.port or PORTS[url.scheme])

@@ -166,20 +166,17 @@ class Ledger:
     def acked(self, *marks: int) -> None:
         """Record the first ACK for events."""
         self.counts.acked += len(marks)
-        self._in_flight.difference_update(marks)
-        self._write_marks(b"acked", marks)
+        self._end(b"acked", marks)
 
     def refused(self, *marks: int, code: str) -> None:
         """Record a final refusal with its code, such as 4.00."""
         self.counts.refused += len(marks)
-        self._in_flight.difference_update(marks)
-        self._write_marks(b"refused", marks, b',"code":"%s"' % code.encode())
+        self._end(b"refused", marks, b',"code":"%s"' % code.encode())
 
     def given_up(self, *marks: int) -> None:
         """Record that the sensor stopped trying."""
         self.counts.given_up += len(marks)
-        self._in_flight.difference_update(marks)
-        self._write_marks(b"given_up", marks)
+        self._end(b"given_up", marks)
 
     def happened(self, part: str, what: str) -> None:
         """Record that a fault begins or ends."""
@@ -188,6 +185,10 @@ class Ledger:
     def sample(self, values: Mapping[str, int]) -> None:
         """Record a sample of status values."""
         self._write({"sample": dict(values), "at": self.clock()})
+
+    def _end(self, name: bytes, marks: Sequence[int], more: bytes = b"") -> None:
+        self._in_flight.difference_update(marks)
+        self._write_marks(name, marks, more)
 
     def _write_marks(self, name: bytes, marks: Sequence[int], more: bytes = b"") -> None:
         # Formatted by hand: nearly all lines of a ledger are of this form.

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
-from types import UnionType
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from simulators.errors import SimulatorError
@@ -60,8 +59,6 @@ def _table(table: Mapping[str, object], schema: type[T], source: str, place: str
 
 
 def _value(value: object, expected: Any, source: str, place: str) -> object:
-    if isinstance(expected, UnionType):
-        (expected,) = (kind for kind in get_args(expected) if kind is not type(None))
     if is_dataclass(expected) and isinstance(value, dict):
         return _table(value, cast(type[Any], expected), source, place)
     if get_origin(expected) is tuple and isinstance(value, list):

@@ -18,13 +18,6 @@ ENDS_MAX = 3
 """How often in a row it may end by itself without a receipt."""
 _PAUSE_SECONDS = 1.0
 """Before it is started again, as a supervisor does."""
-_VARIABLES = {
-    "bootstrap_servers": "ONCEGATE_BOOTSTRAP_SERVERS",
-    "topic": "ONCEGATE_TOPIC",
-    "group": "ONCEGATE_GROUP",
-    "instance": "ONCEGATE_INSTANCE",
-}
-"""What a command may have in braces, and the environment variable of the same value."""
 
 
 class CommandError(SimulatorError):
@@ -70,7 +63,7 @@ class Members:
             for name, value in values.items():
                 word = word.replace(f"{{{name}}}", value)  # noqa: PLW2901  # other braces are the command's own
             words.append(word)
-        environment = {_VARIABLES[name]: value for name, value in values.items()}
+        environment = {f"ONCEGATE_{name.upper()}": value for name, value in values.items()}
         log = self._folder / f"{self._target.topic}-{instance}.log"
         with self._lock:
             if instance not in self._processes:

@@ -69,6 +69,8 @@ class Result:
         """Return what the result has now; raise ResultError, or AbsentError where there is no table yet."""
         query = self.query.replace("{topic}", topic)
         place = self._place.replace("{topic}", topic)
+        if self._kind != "postgresql" and not Path(place).exists():
+            raise AbsentError(f"--result: {place} does not exist")
         return _found(*_READERS[self._kind](place, query))
 
     @property
@@ -126,8 +128,6 @@ def _read_postgresql(url: str, query: str) -> Table:
 
 
 def _read_sqlite(file: str, query: str) -> Table:
-    if not Path(file).exists():
-        raise AbsentError(f"--result: {file} does not exist")
     # Not mode=ro, which cannot roll back what a killed consumer has left in the journal.
     with closing(sqlite3.connect(f"{Path(file).absolute().as_uri()}?mode=rw", _LOCKED_SECONDS_MAX, uri=True)) as opened:
         return _ask_sqlite(opened, query)
@@ -147,8 +147,6 @@ def _ask_sqlite(opened: sqlite3.Connection, query: str) -> Table:
 def _read_duckdb(file: str, query: str) -> Table:
     import duckdb
 
-    if not Path(file).exists():
-        raise AbsentError(f"--result: {file} does not exist")
     with TemporaryDirectory(prefix="oncegate-certify-") as folder:
         copy = shutil.copy(file, folder)
         if (log := Path(f"{file}.wal")).exists():
@@ -189,8 +187,6 @@ def _read_delta(folder: str, query: str) -> Table:
 
 def _read_lines(file: str, query: str) -> Table:
     """Read JSON objects, one a line, as the table `result`; a line without its end is still being written."""
-    if not Path(file).exists():
-        raise AbsentError(f"--result: {file} does not exist")
     lines = Path(file).read_bytes().splitlines(keepends=True)
     try:
         objects = [json.loads(line) for line in lines if line.strip() and line.endswith(b"\n")]

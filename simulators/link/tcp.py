@@ -75,13 +75,10 @@ class StreamLink:
         except OSError:
             writer.transport.abort()
             return
-        requests = self._pump(reader, back_writer, self._profile.requests(Random(f"{of} requests")), lambda: False)
-        answers = self._pump(
-            back_reader,
-            writer,
-            self._profile.answers(Random(f"{of} answers")),
-            lambda: random.random() < self._resets,
-        )
+        to_target = self._profile.requests(Random(f"{of} requests"))
+        to_client = self._profile.answers(Random(f"{of} answers"))
+        requests = self._pump(reader, back_writer, to_target, lambda: False)
+        answers = self._pump(back_reader, writer, to_client, lambda: random.random() < self._resets)
         pumps = [asyncio.ensure_future(requests), asyncio.ensure_future(answers)]
         try:
             # A client may half-close and still read: only the end of the answers ends the connection.

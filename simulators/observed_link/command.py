@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from rich.console import Console
 from rich.table import Table
 
-from simulators.arguments import add_seed, make_parser, positive
+from simulators.arguments import PORTS, add_seed, make_parser, positive, target
 from simulators.errors import SimulatorError
 from simulators.link.faults import link_profile
 from simulators.link.udp import Link, Target
@@ -20,7 +20,6 @@ from simulators.scenario import LinkPlan, find
 from simulators.strict_toml import TomlError
 from simulators.terminal import FAILED, FINE, guarded, open_console
 
-PORT = 5683
 SETTLE_SECONDS = 5.0
 """How long a sensor may still resend, once all of its events have an outcome."""
 POLL_SECONDS = 0.2
@@ -47,8 +46,8 @@ def _parse(arguments: Sequence[str], program: str) -> argparse.Namespace:
     )
     parser = make_parser(program, description, _EXAMPLES)
     add = parser.add_argument
-    add("--target", required=True, type=_target, metavar="URL", help="the gateway: coap://HOST[:PORT]")
-    add("--listen", type=_address, default=("::", PORT), metavar="HOST:PORT", help="default: [::]:5683")
+    add("--target", required=True, type=_gateway, metavar="URL", help="the gateway: coap://HOST[:PORT]")
+    add("--listen", type=_address, default=("::", PORTS["coap"]), metavar="HOST:PORT", help="default: [::]:5683")
     add("--scenario", metavar="NAME", help="take the link of this scenario")
     add("--loss", type=float, default=0.0, metavar="RATE", help="share of requests that are lost, from 0 to 1")
     add("--answer-loss", type=float, default=0.0, metavar="RATE", help="share of answers that are lost")
@@ -125,11 +124,8 @@ def show(observer: Observer, console: Console) -> int:
     return FINE if observer.sensors and not observer.findings else FAILED
 
 
-def _target(text: str) -> Target:
-    url = urlsplit(text)
-    if url.scheme != "coap" or not url.hostname or url.path not in ("", "/"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no coap://HOST[:PORT]")
-    return url.hostname, url.port or PORT
+def _gateway(text: str) -> Target:
+    return target(text, ["coap"])[1]
 
 
 def _address(text: str) -> Target:

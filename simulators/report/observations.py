@@ -49,7 +49,8 @@ class Observations:
     """The codes of the refusals."""
     latencies: dict[int, Counter[int]] = field(default_factory=dict)
     """The histogram of latencies in each step."""
-    times_sent: Counter[int] = field(default_factory=Counter)
+    events_sent: int = 0
+    """Events with a transmission at least."""
     devices: dict[str, DeviceCounts] = field(default_factory=dict)
     faults: list[Happened] = field(default_factory=list)
     samples: list[Sampled] = field(default_factory=list)
@@ -80,8 +81,6 @@ def observe(lines: Iterable[Line]) -> Observations:
             seen.samples.append(line)
         elif isinstance(line, Begun):
             seen.run = line.run
-    for left in opened.values():
-        _note_times_sent(seen, left)
     return seen
 
 
@@ -104,14 +103,15 @@ def quantiles(bins: Mapping[int, int], *shares: float) -> list[float]:
 def _note_sent(seen: Observations, event: _Open, line: Sent) -> None:
     if not event.sent:
         event.at = line.at
+        seen.events_sent += 1
     event.sent += 1
     event.device.transmissions += 1
+    event.device.sent_max = max(event.device.sent_max, event.sent)
     seen.sent[seen.step(line.at)] += 1
 
 
 def _note_end(seen: Observations, event: _Open, line: Acked | Refused | GivenUp) -> None:
     device = event.device
-    _note_times_sent(seen, event)
     if isinstance(line, Acked):
         device.acked += 1
         step = seen.step(line.at)
@@ -128,9 +128,3 @@ def _note_end(seen: Observations, event: _Open, line: Acked | Refused | GivenUp)
         seen.codes[line.code] += 1
     else:
         device.given_up += 1
-
-
-def _note_times_sent(seen: Observations, event: _Open) -> None:
-    if event.sent:
-        seen.times_sent[event.sent] += 1
-        event.device.sent_max = max(event.device.sent_max, event.sent)

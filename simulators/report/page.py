@@ -87,20 +87,13 @@ def _story(seen: Observations, verdict: Verdict, scenario: Mapping[str, Any]) ->
     )
     times = verdict.transmissions / max(1, verdict.events)
     counts = f"{verdict.events:,} events were sent {times:.2f} times each on average; {verdict.acked:,} were acked."
-    unknown = verdict.events - verdict.acked
-    unacked = f" {unknown:,} got no ACK: {_ends(verdict)}." if unknown else ""
+    ends = ", ".join(f"{count:,} {end}" for end, count in _unacked(seen, verdict, verdict.events))
+    unacked = f" {verdict.events - verdict.acked:,} got no ACK: {ends}." if ends else ""
     return f"{played}seed {seen.run.get('seed', 'unknown')}. {counts}{unacked}"
 
 
-def _ends(verdict: Verdict) -> str:
-    """Return what became of the events without an ACK."""
-    silent = verdict.events - verdict.acked - verdict.refused - verdict.given_up
-    counts = ((verdict.refused, "refused"), (verdict.given_up, "given up"), (silent, "never answered"))
-    return ", ".join(f"{count:,} {label}" for count, label in counts if count)
-
-
 def _stations(seen: Observations, verdict: Verdict) -> list[Station]:
-    sent = sum(seen.times_sent.values())
+    sent = seen.events_sent
     again = resends(verdict.transmissions - sent, _of_this_run(seen, "duplicates"))
     stations = [
         Station("transmissions", verdict.transmissions, "reported", again),
@@ -120,9 +113,9 @@ def _stations(seen: Observations, verdict: Verdict) -> list[Station]:
     return stations
 
 
-def _unacked(seen: Observations, verdict: Verdict, sent: int) -> tuple[tuple[str, int], ...]:
-    """Return what became of the events that were sent and not acked."""
-    silent = sent - verdict.acked - verdict.refused - verdict.given_up
+def _unacked(seen: Observations, verdict: Verdict, events: int) -> tuple[tuple[str, int], ...]:
+    """Return what became of those of so many events that were not acked."""
+    silent = events - verdict.acked - verdict.refused - verdict.given_up
     return (
         *branch(verdict.refused, f"refused ({', '.join(sorted(seen.codes))})"),
         *branch(verdict.given_up, "given up"),

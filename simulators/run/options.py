@@ -6,15 +6,12 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from simulators.arguments import LEDGER_FILE, add_seed, make_parser
+from simulators.arguments import LEDGER_FILE, add_seed, make_parser, target
 from simulators.judge.sink import Sink, add_arguments, read_sink
 from simulators.run.services import Overrides
 from simulators.scenario import Scenario, find
 from simulators.strict_toml import TomlError
-
-PORTS = {"coap": 5683, "http": 8580, "mqtt": 1883}
 
 _EXAMPLES = """examples:
   %(prog)s lossy-radio --local                                   all services on this machine
@@ -64,8 +61,8 @@ def parse(arguments: Sequence[str], program: str) -> RunOptions:
     targets = dict(given.target)
     if bool(targets) == given.local:
         parser.error("expected either --local or at least one --target")
-    if not given.local:
-        _check_targets(parser, scenario, targets)
+    if not given.local and (missing := sorted(scenario.targets - targets.keys())):
+        parser.error(f"{scenario.name} has sensors that need --target {missing[0]}://HOST")
     return RunOptions(
         scenario=scenario,
         seed=given.seed,
@@ -84,7 +81,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--local", action="store_true", help="start broker, agent, job and table on this machine")
     add(
         "--target",
-        type=_target,
+        type=target,
         action="append",
         default=[],
         metavar="URL",
@@ -104,16 +101,3 @@ def _token(parser: argparse.ArgumentParser, file: Path | None) -> str | None:
         return file.read_text().partition("\n")[0].strip()
     except OSError as error:
         parser.error(f"--token-file: {error}")
-
-
-def _check_targets(parser: argparse.ArgumentParser, scenario: Scenario, targets: Mapping[str, tuple[str, int]]) -> None:
-    missing = sorted(scenario.targets - targets.keys())
-    if missing:
-        parser.error(f"{scenario.name} has sensors that need --target {missing[0]}://HOST")
-
-
-def _target(text: str) -> tuple[str, tuple[str, int]]:
-    url = urlsplit(text)
-    if url.scheme not in PORTS or not url.hostname or url.path not in ("", "/"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no coap://HOST[:PORT], http:// or mqtt://")
-    return url.scheme, (url.hostname, url.port or PORTS[url.scheme])

@@ -6,12 +6,11 @@ import asyncio
 import json
 import os
 import platform
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
 from random import SystemRandom
-from typing import TypeVar
 
 from simulators import ledger as ledgers
 from simulators.display import Display
@@ -37,15 +36,11 @@ from simulators.run.waiting import wait_for_job, wait_for_receipts
 from simulators.scenario import SensorKind
 from simulators.sensors.zigbee_network import DEVICES_TOPIC, require_no_network
 
-POLL_SECONDS = 0.5
-
-T = TypeVar("T")
-
 
 async def run(options: RunOptions, display: Display, stop: asyncio.Event) -> Verdict:
     """Play one run in its folder, which keeps ledger and verdict.
 
-    Raise RunError or ServiceError where there is no verdict.
+    Raise RunError or ServiceError, or a group of them, where there is no verdict.
     """
     home = options.folder.absolute()
     empty_folder(home)
@@ -71,14 +66,7 @@ async def _run_remote(options: RunOptions, home: Path, display: Display, stop: a
     noted = await asyncio.to_thread(note_topic, options.sink)
     with Ledger(options.ledger_file, play.clock) as ledger:
         _begin(options, ledger, {"devices": devices_of(number), **noted})
-        links = play.link_to(
-            options.scenario,
-            options.seed,
-            [coap] if coap else [],
-            http,
-            mqtt,
-            options.http_token,
-        )
+        links = play.link_to(options.scenario, options.seed, [coap] if coap else [], http, mqtt, options.http_token)
         async with links as targets, asyncio.TaskGroup() as tasks:
             display.phase(f"{options.scenario.name}: sensors report to {target_urls(options)}")
             if (erasure := options.sink.erasure(devices_of(number))) is not None:
@@ -106,12 +94,12 @@ async def _run_local(options: RunOptions, home: Path, display: Display, stop: as
             _begin(options, ledger, {"gateways": len(services.gateways)})
             # A job that Kafka has not answered for long ends, and its unit starts it again.
             async with supervised(services, {"job"}, ledger, display):
-                await watched(services, _play_local(options, services, ledger, display, stop))
-                await watched(services, wait_for_job(services, stop.is_set))
-                statuses = await watched(services, wait_for_receipts(services.gateways, display, stop.is_set))
+                await _play_local(options, services, ledger, display, stop)
+                await wait_for_job(services, stop.is_set)
+                statuses = await wait_for_receipts(services.gateways, display, stop.is_set)
                 names = ("accepted", "duplicates")
                 ledger.sample({name: sum(getattr(one, name) for one in statuses) for name in names})
-                await watched(services, faults.note_receipts_ahead(services, ledger, display))
+                await faults.note_receipts_ahead(services, ledger, display)
             _end(ledger, stop)
         display.phase("stopping the job and the agent")
         await asyncio.to_thread(services.stop)
@@ -146,21 +134,6 @@ async def _play_local(
         watching.cancel()
 
 
-async def watched(services: Services, work: Coroutine[None, None, T]) -> T:
-    """Await the work; raise RunError where a service ends by itself meanwhile."""
-    task = asyncio.ensure_future(work)
-    try:
-        while not task.done():
-            if (unexpected_end := services.unexpected_end()) is not None:
-                raise RunError(unexpected_end)
-            await asyncio.wait((task,), timeout=POLL_SECONDS)
-        return task.result()
-    finally:
-        task.cancel()
-        # Its resources must be closed before the services and the ledger.
-        await asyncio.gather(task, return_exceptions=True)
-
-
 def judge_local(ledger_file: Path, home: Path, services: Services, statuses: Sequence[GatewayStatus]) -> Verdict:
     """Judge a local run by its ledger, Kafka and the table; write the arrivals into its folder."""
     with EvidenceDatabase() as evidence:
@@ -172,10 +145,7 @@ def judge_local(ledger_file: Path, home: Path, services: Services, statuses: Seq
         (home / ARRIVALS_FILE).write_text(json.dumps(arrivals) + "\n")
         unreceipted = sum(status.outbox for status in statuses)
         scope = Scope(
-            gateways=len(services.gateways),
-            complete=evidence.ended,
-            settled=unreceipted == 0,
-            one_clock=True,
+            gateways=len(services.gateways), complete=evidence.ended, settled=unreceipted == 0, one_clock=True
         )
         verdict = judge(evidence, scope)
         verdict = replace(verdict, unreceipted=unreceipted if evidence.ended else 0)

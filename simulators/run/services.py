@@ -57,21 +57,19 @@ class Services:
         named = {"kafka": self.broker, "job": self.job, "mosquitto": self.mosquitto}
         return {**self.agents, **{name: service for name, service in named.items() if service is not None}}
 
-    def unexpected_end(self) -> str | None:
-        """Return a message about an unsupervised service that has ended by itself, with the end of its log, or None."""
+    def require_running(self) -> None:
+        """Raise RunError with the end of the log where an unsupervised service has ended by itself."""
         for name, service in self.by_name.items():
             if name not in self.down | self.supervised and not service.process.alive:
                 process = service.process
-                return f"{name}: ended by itself with status {process.exit_status}; {process.log_tail()}"
-        return None
+                raise RunError(f"{name}: ended by itself with status {process.exit_status}; {process.log_tail()}")
 
     def take_down(self, name: str) -> None:
         """Note that a service is down on purpose from now on; raise RunError where an unsupervised one has ended.
 
         The check comes first, since a service that is down on purpose is not checked any more.
         """
-        if (unexpected_end := self.unexpected_end()) is not None:
-            raise RunError(unexpected_end)
+        self.require_running()
         self.down.add(name)
 
     def stop(self) -> None:

@@ -50,7 +50,7 @@ class SelfEnd:
 
 
 class Supervisor:
-    """Restarts the supervised services that have a unit; another one must not end by itself."""
+    """Restarts the supervised services that have a unit; no other service must end by itself."""
 
     def __init__(self, services: Services, ledger: Ledger, display: Display) -> None:
         self.ends: list[SelfEnd] = []
@@ -64,6 +64,7 @@ class Supervisor:
         """Restart services until cancelled; raise RunError where one must not be started again."""
         async with asyncio.TaskGroup() as tasks:
             while True:
+                self._services.require_running()
                 for name, service in self._services.by_name.items():
                     ended = name not in self._services.down and not service.process.alive
                     if ended and name in self._services.supervised:
@@ -95,9 +96,9 @@ class Supervisor:
 async def supervised(
     services: Services, names: Collection[str], ledger: Ledger, display: Display
 ) -> AsyncIterator[Supervisor]:
-    """Supervise the services with these names until the block ends.
+    """Supervise the services with these names, and watch the others, until the block ends.
 
-    Cancel the block, and raise an ExceptionGroup with a RunError, where one of them must not be started again.
+    Cancel the block, and raise an ExceptionGroup with a RunError, where one has ended that is not to be started again.
     """
     services.supervised = frozenset(names)
     supervisor = Supervisor(services, ledger, display)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 from simulators import wire
 
@@ -39,13 +39,6 @@ class Timing:
             ack_timeout_seconds=self.ack_timeout_seconds / factor,
             pause_seconds_max=self.pause_seconds_max / factor,
         )
-
-
-class Sendable(Protocol):
-    """A request, or one of its blocks, without Message ID and Token."""
-
-    def datagram(self, message_id: int, token: bytes, kind: int = wire.CON) -> bytes:
-        """Encode the message."""
 
 
 Entry = Callable[[bool], None]
@@ -84,7 +77,7 @@ class Endpoint(asyncio.DatagramProtocol):
         self._message_id = FIXED_MESSAGE_ID - 1
         self._token = self._random.randrange(1 << 32)
 
-    def prepare(self, request: Sendable, kind: int = wire.CON) -> bytes:
+    def prepare(self, request: wire.Request | wire.Block, kind: int = wire.CON) -> bytes:
         """Encode the request with the next Message ID and Token; from now on only its answer is accepted."""
         self._message_id = (self._message_id + 1) % (1 << 16)
         self._token = (self._token + 1) % (1 << 32)

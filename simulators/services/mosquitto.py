@@ -31,14 +31,8 @@ class Mosquitto(ProcessService):
         self._folder = folder.absolute()
         (self.port,) = ports.free(1)
         self._settings = tuple(settings)
-        configuration = self._folder / "mosquitto.conf"
-        self.process = Process(
-            Command(
-                "mosquitto",
-                (programs.require("mosquitto"), "-c", str(configuration)),
-                self._folder / "mosquitto.log",
-            )
-        )
+        command = (programs.require("mosquitto"), "-c", str(self._folder / "mosquitto.conf"))
+        self.process = Process(Command("mosquitto", command, self._folder / "mosquitto.log"))
 
     def start(self) -> None:
         """Start the broker and return once it listens."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -39,28 +38,19 @@ TLC = "tlc"
 
 def paths(of: str) -> tuple[Path, ...]:
     """Return the jars of a set, after downloading those that the cache lacks."""
-    return ensure(pinned()[of], of)
+    jars = pinned()[of]
+    try:
+        missing = download.missing_from(jars, download.folder_of_jars())
+        if not missing:
+            return download.ensure(jars)
+        text = TextColumn("jars: fetching {task.description}")
+        with Progress(text, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()) as progress:
+            task = progress.add_task(of, total=len(missing))
+            return download.ensure(jars, on_jar=lambda: progress.advance(task))
+    except JarError as error:
+        raise ServiceError(str(error)) from error
 
 
 def pinned() -> dict[str, tuple[Jar, ...]]:
     """Return the pinned jars of all sets, with those of the cloud programs."""
     return {**coordinates.read_lock(LOCK_FILE), **coordinates.read_lock()}
-
-
-def ensure(jars: Sequence[Jar], label: str) -> tuple[Path, ...]:
-    """Return the files of the jars, after downloading those that the cache lacks."""
-    try:
-        missing = download.missing_from(jars, download.folder_of_jars())
-        if not missing:
-            return download.ensure(jars)
-        columns = (
-            TextColumn("jars: fetching {task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )
-        with Progress(*columns) as progress:
-            task = progress.add_task(label, total=len(missing))
-            return download.ensure(jars, on_jar=lambda: progress.advance(task))
-    except JarError as error:
-        raise ServiceError(str(error)) from error

@@ -91,11 +91,6 @@ class Broker(ProcessService):
         """The broker's log, across all starts."""
         return self._folder / "broker.log"
 
-    @property
-    def running(self) -> bool:
-        """Whether the broker's process runs."""
-        return self.process.alive
-
     def start(self) -> None:
         """Start the broker and return once it answers; the first start formats its storage, where that is new."""
         if self._has_started:

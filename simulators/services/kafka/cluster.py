@@ -29,7 +29,7 @@ class KafkaCluster(Service):
     def start(self) -> None:
         """Start all brokers that do not run, concurrently, since each waits for the others."""
         with ThreadPoolExecutor(NODES) as threads:
-            for starting in [threads.submit(broker.start) for broker in self.brokers if not broker.running]:
+            for starting in [threads.submit(broker.start) for broker in self.brokers if not broker.process.alive]:
                 starting.result()
 
     def kill(self) -> None:

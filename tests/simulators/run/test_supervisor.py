@@ -66,7 +66,7 @@ async def test_a_supervised_job_that_ends_is_started_again_and_does_not_end_the_
         try:
             async with asyncio.timeout(SECONDS_MAX):
                 while "runs" not in process.log() or "job" in services.down:
-                    assert services.unexpected_end() is None
+                    services.require_running()
                     await asyncio.sleep(POLL_SECONDS)
         finally:
             task.cancel()
@@ -139,10 +139,14 @@ async def test_an_agent_that_ended_by_itself_just_before_a_fault_is_noticed(
         await faults.play([fault], services_down, ledger, display, Reports())
 
 
-def test_a_broker_of_mqtt_that_ended_by_itself_is_noticed(services_down: Services, tmp_path: Path) -> None:
+async def test_a_broker_of_mqtt_that_ended_by_itself_ends_the_run(services_down: Services, tmp_path: Path) -> None:
     services_down.mosquitto = Mosquitto(tmp_path / "mosquitto")
     services_down.mosquitto.process = ended(services_down.mosquitto.process)
-    assert "mosquitto: ended by itself with status 3" in str(services_down.unexpected_end())
+    with (
+        Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger,
+        pytest.RaisesGroup(pytest.RaisesExc(RunError, match="mosquitto: ended by itself with status 3")),
+    ):
+        await Supervisor(services_down, ledger, Display(Console(file=io.StringIO()))).run()
 
 
 def test_an_agent_that_fails_when_it_is_asked_to_end_is_noticed(services_down: Services) -> None:
