@@ -21,7 +21,7 @@ from simulators.services.install import programs as installed
 from simulators.services.process import Process
 from tests.docs.pages import ROOT, blocks
 from tests.docs.snippets import Snippet, snippets
-from tests.support.agent_process import agent_process, configured
+from tests.support.agent_process import agent_process, configured, wait_until_ready
 
 NO_COMMANDS = ("COMMAND", "0.1.0")
 """Where a page means any command, or shows the output of one."""
@@ -89,18 +89,15 @@ def test_each_target_of_make_exists() -> None:
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     with agent_process(configured(tmp_path_factory.mktemp("agent"), coap="[::]:0")) as process:
         process.start()
-        process.wait_for_log("agent=ready")
         yield process
 
 
 def localised(line: str, agent: Process) -> str:
     """Return a line of a page for the ports of the test's agent and for this checkout's program."""
-    (coap,) = re.findall(r"coap=\S*:(\d+)", agent.log())
-    (http,) = re.findall(r"http=127\.0\.0\.1:(\d+)", agent.log())
-    line = line.replace("127.0.0.1:8580", f"127.0.0.1:{http}").replace(
-        "--coap gateway.local", f"--coap 127.0.0.1:{coap}"
-    )
-    line = re.sub(r"coap://(127\.0\.0\.1|\[::1\])/", rf"coap://\1:{coap}/", line)
+    ports = wait_until_ready(agent)
+    line = line.replace("127.0.0.1:8580", f"127.0.0.1:{ports['http']}")
+    line = line.replace("--coap gateway.local", f"--coap 127.0.0.1:{ports['coap']}")
+    line = re.sub(r"coap://(127\.0\.0\.1|\[::1\])/", rf"coap://\1:{ports['coap']}/", line)
     return re.sub(r"(^|\| )(?:\.venv/bin/)?oncegate ", rf"\1{shlex.quote(sys.executable)} -m agent.cli.main ", line)
 
 

@@ -13,12 +13,10 @@ import pytest
 from simulators import ledger
 from simulators.evidence import delta
 from simulators.evidence.row import Row
-from simulators.ledger import Acked, Happened, Line, Reported, Sent
-from simulators.oracle.evidence_database import EvidenceDatabase
-from simulators.oracle.judge import judge
+from simulators.ledger import Acked, Happened, Reported, Sent
 from simulators.oracle.statement import canonical
-from simulators.oracle.verdict import Verdict
 from simulators.payloads import KnownBy, identified_by
+from tests.simulators.oracle.judged_field import audit
 from tests.support.waiting import wait_until
 
 RUN_SECONDS_MAX = 400
@@ -83,19 +81,12 @@ def _judge_again(folder: Path) -> None:
     lines = list(ledger.read(folder / "ledger.jsonl"))
     events = [line.event for line in lines if isinstance(line, Reported)]
     rows = list(delta.read(folder / "cloud" / "table"))
-    verdict = _audit(lines, rows)
+    verdict = audit(lines, rows)
     assert verdict.kept
     assert {identified_by(event) for event in events} == set(KnownBy)
-    assert _audit(lines, rows[1:]).lost == 1
-    assert _audit(lines, [*rows, rows[0]]).doubled == 1
-    assert _audit(lines, _by_content(rows)).lost >= 0.3 * verdict.events
-
-
-def _audit(lines: list[Line], rows: list[Row]) -> Verdict:
-    with EvidenceDatabase() as evidence:
-        evidence.add_ledger(lines)
-        evidence.add_rows(rows)
-        return judge(evidence)
+    assert audit(lines, rows[1:]).lost == 1
+    assert audit(lines, [*rows, rows[0]]).doubled == 1
+    assert audit(lines, _by_content(rows)).lost >= 0.3 * verdict.events
 
 
 def _by_content(rows: list[Row]) -> list[Row]:

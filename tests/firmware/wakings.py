@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import signal
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,7 +18,7 @@ from simulators.link.faults import link_profile
 from simulators.link.udp import Link
 from simulators.scenario import LinkPlan
 from simulators.services.process import Process
-from tests.support.agent_process import agent_process, configured, stored_documents
+from tests.support.agent_process import agent_process, configured, stored_documents, wait_until_ready
 
 HOST = "127.0.0.1"
 SEED = 20
@@ -136,8 +135,7 @@ def agent(configuration: Path, more: str = "") -> Iterator[Process]:
 
 
 def coap_port(process: Process) -> int:
-    (port,) = re.findall(r"coap=\S*:(\d+)", process.log())
-    return int(port)
+    return wait_until_ready(process)["coap"]
 
 
 def _settings(port: int) -> str:

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 from rich.console import Console
@@ -32,27 +33,22 @@ def main(arguments: list[str]) -> int:
 
 def _run(seeds: range, jobs: int, mutant: str | None) -> int:
     console = Console(stderr=True)
-    began, events, steps, lanes, once, wrong = time.monotonic(), 0, 0, 0, 0, 0
+    began, counts = time.monotonic(), Counter[str]()
     results = run_many(seeds, jobs, mutant)
     for count, result in enumerate(track(results, "schedules", len(seeds), console=console), start=1):
-        events += result.events
-        steps += result.steps
-        lanes += result.lanes
-        once += result.exactly_once
+        counts.update(with_lanes=result.lanes, exactly_once=result.exactly_once, steps=result.steps)
+        counts.update(events=result.events, wrong=bool(result.wrong))
         if not result.wrong:
             continue
-        wrong += 1
         print(_told(result, mutant), flush=True)
         if mutant is not None:
             print(f"{mutant}: found by schedule {count} of at most {len(seeds)}")
             results.close()
             return 1
     seconds = time.monotonic() - began
-    print(
-        f"schedules={len(seeds)} with_lanes={lanes} exactly_once={once} steps={steps} events={events} wrong={wrong} "
-        f"seconds={seconds:.1f} per_second={len(seeds) / seconds:.1f}"
-    )
-    return 1 if wrong else 0
+    totals = " ".join(f"{name}={count:d}" for name, count in counts.items())
+    print(f"schedules={len(seeds)} {totals} seconds={seconds:.1f} per_second={len(seeds) / seconds:.1f}")
+    return 1 if counts["wrong"] else 0
 
 
 def _trace(seed: int, mutant: str | None, file: Path) -> int:

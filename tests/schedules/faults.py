@@ -100,7 +100,7 @@ class Faults:
             ("restart of the agent", self._stop_agent),
             ("older card", self._exchange_card),
             ("kill of the job", lambda: self._world.job.kill(random.randrange(KILL_STEPS_MAX))),
-            ("outage of Kafka", self._outage),
+            ("outage of Kafka", lambda: self._begin_outage(random.uniform(0.5, 40.0))),
             ("election", lambda: cluster.elect(random.randrange(len(cluster.partitions)))),
             ("truncation", self._truncate),
             ("topic made anew", lambda: cluster.recreate(keeps_offsets=random.random() < 0.5)),
@@ -201,9 +201,6 @@ class Faults:
         self._world.clocks.offset_ms += seconds * 1000
 
     # Kafka
-
-    def _outage(self) -> None:
-        self._begin_outage(self._random.uniform(0.5, 40.0))
 
     def _begin_outage(self, seconds: float) -> None:
         self._world.cluster.is_up = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -32,8 +33,6 @@ from tests.schedules.loop import HOST, Network, VirtualLoop
 from tests.schedules.scheduler import Process, Scheduler
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     import pytest
 
 GATEWAY = "gw1"
@@ -94,9 +93,7 @@ class UdpSocket:
         self._network.bind(loop.process, (HOST, PORT), receive)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._network.release((HOST, PORT))
 
     def receive(self) -> Sequence[Received]:
@@ -108,37 +105,15 @@ class UdpSocket:
         self._network.send(datagram, (HOST, PORT), (host.removeprefix("::ffff:"), port))
 
 
-class NoFlushSocket:
-    """Stands for the socket beside the store: no reading command runs."""
-
-    def __init__(self, folder: Path, flush: Callable[[], None], *_: object) -> None:
-        pass
-
-    async def __aenter__(self) -> None:
-        pass
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
-
-
 class Gateway:
     """One gateway over all lives of its agent."""
 
     def __init__(
-        self,
-        scheduler: Scheduler,
-        network: Network,
-        card: Card,
-        lanes: tuple[Lane, ...],
-        delivery: str,
-        store_max_bytes: int,
-        gather_seconds: float | None,
+        self, scheduler: Scheduler, network: Network, card: Card, settings_of: Callable[[Path], Settings]
     ) -> None:
+        """Prepare; `settings_of` returns the agent's settings for a folder."""
         self._scheduler = scheduler
-        self._lanes = lanes
-        self._delivery = delivery
-        self._store_max_bytes = store_max_bytes
-        self._gather_seconds = gather_seconds
+        self._settings_of = settings_of
         self._network = network
         self._card = card
         self._lives = 0
@@ -156,7 +131,7 @@ class Gateway:
         """Return what the agent's modules get in place of its sockets and of the store's connection."""
         return {
             real_udp.UdpSocket: lambda bind, body_bytes_max, counters, listen: UdpSocket(self._network),
-            real_flush_socket.FlushSocket: NoFlushSocket,
+            real_flush_socket.FlushSocket: lambda *_: nullcontext(),  # no reading command runs
             runtime: SimpleNamespace(tune=lambda: None),
             EventStore: self._open_store,
         }
@@ -195,9 +170,7 @@ class Gateway:
 
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
-        settings = settings_of(
-            self._card.folder, self._lanes, self._delivery, self._store_max_bytes, self._gather_seconds
-        )
+        settings = self._settings_of(self._card.folder)
         while await service._serve_until_damaged(settings, self._stop, Sockets({})):
             self._scheduler.note("agent salvages its store")
 

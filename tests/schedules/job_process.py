@@ -19,6 +19,7 @@ from cloud.stream.progress import Observer
 from tests.schedules import spark
 from tests.schedules.kafka.cluster import TOPIC, Cluster
 from tests.schedules.scheduler import Process, Scheduler
+from tests.schedules.threads import void
 
 RESTART_SECONDS = 1.0
 """After which systemd starts it again."""
@@ -52,7 +53,7 @@ class Job:
             job.survivors_of: lambda _spark, _settings, starting, _gateways: starting,
             job.start: self._start_query,
             disk: SimpleNamespace(local_folders=lambda *_: (), FlushedFolders=FlushedFolders),
-            batch.consume: _consume,
+            batch.consume: lambda survivors, horizon: void(survivors.evaluate(horizon)),
         }
 
     def start(self) -> None:
@@ -106,7 +107,3 @@ class Job:
         return spark.Query(
             self._scheduler, admin, self._cluster, folder, writer, self._wall_ms, offsets_max=self._offsets_max
         )
-
-
-def _consume(survivors: spark.Survivors, horizon: Any) -> None:
-    survivors.evaluate(horizon)

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,29 +28,6 @@ VERSION = version("oncegate")
 """Read once, not in each schedule."""
 BESIDE = ("tests.simulators.mutants",)
 """Faulty parts of the product, which wait, too."""
-
-
-class Secrets:
-    """Stands for the module secrets."""
-
-    def __init__(self, source: random.Random) -> None:
-        self._source = source
-
-    def token_hex(self, size: int) -> str:
-        return self._source.randbytes(size).hex()
-
-    def token_bytes(self, size: int) -> bytes:
-        return self._source.randbytes(size)
-
-
-class Uuids:
-    """Stands for the module uuid."""
-
-    def __init__(self, source: random.Random) -> None:
-        self._source = source
-
-    def uuid4(self) -> uuid.UUID:
-        return uuid.UUID(bytes=self._source.randbytes(16), version=4)
 
 
 def seeded(source: random.Random) -> Any:
@@ -104,8 +81,8 @@ def standard(threads: Any, clock: Any, queues: Any, source: random.Random) -> di
         time.monotonic: clock.monotonic,
         queue.SimpleQueue: queues,
         random.Random: seeded(source),
-        secrets: Secrets(source),
-        uuid: Uuids(source),
+        secrets: SimpleNamespace(token_hex=lambda size: source.randbytes(size).hex(), token_bytes=source.randbytes),
+        uuid: SimpleNamespace(uuid4=lambda: uuid.UUID(bytes=source.randbytes(16), version=4)),
         version: lambda name: VERSION if name == "oncegate" else version(name),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from hashlib import blake2b
 from heapq import heappop, heappush
 from random import Random
@@ -27,19 +28,19 @@ HASHED_LINES: Final = 1_000
 Run = Callable[[], None]
 
 
+@dataclass(slots=True, eq=False)
 class Process:
     """Threads that are killed together."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.alive = True
-        self.is_killed = False
-        self.kill_after: int | None = None
-        """How many more of its steps run before it is killed."""
-        self.killed: Run = lambda: None
-        """Called in the step in which it is killed."""
-        self.failure: BaseException | None = None
-        """The error that a thread ended with."""
+    name: str
+    alive: bool = True
+    is_killed: bool = False
+    kill_after: int | None = None
+    """How many more of its steps run before it is killed."""
+    killed: Run = lambda: None
+    """Called in the step in which it is killed."""
+    failure: BaseException | None = None
+    """The error that a thread ended with."""
 
 
 class Task:
@@ -62,14 +63,12 @@ class Task:
         self.ended = False
 
 
+@dataclass(slots=True, eq=False)
 class _Call:
     """A step without a thread, such as an answer that arrives."""
 
-    __slots__ = ("name", "run")
-
-    def __init__(self, name: str, run: Run) -> None:
-        self.name = name
-        self.run = run
+    name: str
+    run: Run
 
 
 class Scheduler:

@@ -6,7 +6,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from queue import Empty
+from types import SimpleNamespace
 from typing import Any, Generic, Self, TypeVar
 
 from tests.schedules.scheduler import Process, Run, Scheduler, Task
@@ -241,42 +243,21 @@ def void(_: object) -> None:
     """Discard a value."""
 
 
-class Threading:
-    """Stands for the module threading."""
+def threading_of(scheduler: Scheduler) -> SimpleNamespace:
+    """Return what stands for the module threading."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
+    def thread(target: Callable[..., object], name: str = "thread", daemon: bool = False) -> Thread:
+        return Thread(scheduler, target, name)
 
-    def Event(self) -> Event:  # noqa: N802
-        return Event(self._scheduler)
-
-    def Lock(self) -> Lock:  # noqa: N802
-        return Lock(self._scheduler)
-
-    def Condition(self) -> Condition:  # noqa: N802
-        return Condition(self._scheduler)
-
-    def Thread(self, target: Callable[..., object], name: str = "thread", daemon: bool = False) -> Thread:  # noqa: N802
-        return Thread(self._scheduler, target, name)
-
-    def get_native_id(self) -> int:
-        return 0
+    kinds = {kind.__name__: partial(kind, scheduler) for kind in (Event, Lock, Condition)}
+    return SimpleNamespace(**kinds, Thread=thread, get_native_id=lambda: 0)
 
 
-class Time:
-    """Stands for the module time: the monotonic clock is virtual, and so is the wall clock."""
-
-    CLOCK_BOOTTIME = time.CLOCK_BOOTTIME
-
-    def __init__(self, scheduler: Scheduler, start_ms: int) -> None:
-        self._scheduler = scheduler
-        self._start_ms = start_ms
-
-    def monotonic(self) -> float:
-        return self._scheduler.now
-
-    def time(self) -> float:
-        return self._start_ms / 1000 + self._scheduler.now
-
-    def sleep(self, seconds: float) -> None:
-        self._scheduler.wait(seconds, "sleep")
+def time_of(scheduler: Scheduler, start_ms: int) -> SimpleNamespace:
+    """Return what stands for the module time: the monotonic clock is virtual, and so is the wall clock."""
+    return SimpleNamespace(
+        CLOCK_BOOTTIME=time.CLOCK_BOOTTIME,
+        monotonic=lambda: scheduler.now,
+        time=lambda: start_ms / 1000 + scheduler.now,
+        sleep=lambda seconds: void(scheduler.wait(seconds, "sleep")),
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random as global_random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -38,7 +39,7 @@ from simulators.sensors.field import Field, Targets
 from tests.schedules import replaced
 from tests.schedules.card import Card
 from tests.schedules.faults import FAULT_SECONDS, Faults
-from tests.schedules.gateway import LANES, PORT, Clocks, Gateway
+from tests.schedules.gateway import LANES, PORT, Clocks, Gateway, settings_of
 from tests.schedules.job_process import Job
 from tests.schedules.kafka import clients
 from tests.schedules.kafka.cluster import Cluster
@@ -47,7 +48,7 @@ from tests.schedules.loop import HOST, Network, VirtualLoop
 from tests.schedules.premature import Premature
 from tests.schedules.scheduler import Process, Scheduler
 from tests.schedules.spark import Table, TableRow
-from tests.schedules.threads import Queue, Threading, Time
+from tests.schedules.threads import Queue, threading_of, time_of
 
 START_MS: Final = 1_763_706_000_000
 QUIET_SECONDS_MAX: Final = 900.0
@@ -124,11 +125,14 @@ class World:
         self.cluster = Cluster(self.scheduler, Random(f"kafka {seed}"), self.wall_ms, partitions)
         self.card = Card(folder / "card", self.scheduler, Random(f"card {seed}"))
         lanes, delivery = LANES if self.has_lanes else (), "exactly-once" if self.is_exactly_once else "at-least-once"
-        store_max_bytes = STORE_MAX_BYTES[-1] if lanes else Random(f"bound {seed}").choice(STORE_MAX_BYTES)
-        gather_seconds = Random(f"gather {seed}").choice(GATHER_SECONDS)
-        self.gateway = Gateway(
-            self.scheduler, self.network, self.card, lanes, delivery, store_max_bytes, gather_seconds
+        settings = partial(
+            settings_of,
+            lanes=lanes,
+            delivery=delivery,
+            store_max_bytes=STORE_MAX_BYTES[-1] if lanes else Random(f"bound {seed}").choice(STORE_MAX_BYTES),
+            gather_seconds=Random(f"gather {seed}").choice(GATHER_SECONDS),
         )
+        self.gateway = Gateway(self.scheduler, self.network, self.card, settings)
         self.job = Job(self.scheduler, self.cluster, Random(f"job {seed}"), self.wall_ms)
         self.premature = Premature(self.job.table)
         self.faults = Faults(self, Random(f"faults {seed}"), Random(f"other {seed}"), Random(f"loading {seed}"))
@@ -174,8 +178,8 @@ class World:
 
     def _replace(self) -> None:
         scheduler, cluster = self.scheduler, self.cluster
-        clock, source = Time(scheduler, START_MS), Random(f"product {self._seed}")
-        replacements = replaced.standard(Threading(scheduler), clock, lambda: Queue(scheduler), source)
+        clock, source = time_of(scheduler, START_MS), Random(f"product {self._seed}")
+        replacements = replaced.standard(threading_of(scheduler), clock, lambda: Queue(scheduler), source)
         replacements |= self.gateway.replacements() | self.job.replacements()
         kind = TransactionalProducer if self.is_exactly_once else clients.Producer
         replacements |= {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -89,16 +87,3 @@ def test_numbers_that_do_not_fit_together_are_refused_with_what_would(
         demo.parse([f"{arguments[0]}={arguments[1]}", *arguments[2:]], "demo")
     assert ended.value.code == 2
     assert capsys.readouterr().err.splitlines()[-1] == f"demo: error: {message}"
-
-
-def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "thesis.txt").write_text("years of work")
-    done = _simulators("demo", "--folder", str(tmp_path))
-    assert done.returncode == 1
-    assert "something else" in done.stdout
-    assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
-
-
-def _simulators(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "simulators.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

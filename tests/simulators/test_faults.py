@@ -61,14 +61,7 @@ def test_a_datagram_above_the_mtu_is_dropped() -> None:
 def test_an_outage_has_its_span() -> None:
     dead = LinkDown([(1.0, 2.0), (5.0, 6.0)])
     moments = (0.0, 1.0, 1.9, 2.0, 5.5, 6.0)
-    assert [bool(dead.apply(Packet(b"x", now=now))) for now in moments] == [
-        True,
-        False,
-        False,
-        True,
-        False,
-        True,
-    ]
+    assert [bool(dead.apply(Packet(b"x", now=now))) for now in moments] == [True, False, False, True, False, True]
 
 
 def test_answers_alone_may_be_lost_by_schedule() -> None:

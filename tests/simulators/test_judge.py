@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from contract.event import Event
-from simulators import cli, ledger
+from simulators import ledger
 from simulators.evidence.row import Row
+from simulators.judge.command import main
 from simulators.judge.remote import WAIT_SECONDS_MAX, Clock, judge_remote_run, stands_still
 from simulators.judge.sink import Sink
 from simulators.payloads import device_name, devices_of
@@ -79,15 +80,9 @@ def _played(folder: Path, *events: Event, ended: bool = True) -> Path:
     return folder
 
 
-def _judge(monkeypatch: pytest.MonkeyPatch, folder: Path, *options: str, final: bool = False) -> int:
-    table = ("--table", str(folder / "table"), "--standstill", "0")
-    monkeypatch.setattr(
-        sys, "argv", ["oncegate-sim", "judge", str(folder), *(options or table), *(["--final"] if final else [])]
-    )
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
+def _judge(folder: Path, *, final: bool = False, standstill: str = "0") -> int:
+    options = ("--table", str(folder / "table"), "--standstill", standstill)
+    return main([str(folder), *options, *(["--final"] if final else [])], "oncegate-sim judge")
 
 
 def _verdict(folder: Path) -> dict[str, object]:
@@ -113,12 +108,11 @@ def test_a_run_is_judged_later_by_its_ledger(
     expected: tuple[int, int, int],
     said: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     _played(tmp_path)
     write_table(tmp_path / "table", [row_of(Event("d", id=1), 9), *stored])
-    status = _judge(monkeypatch, tmp_path, final=final)
+    status = _judge(tmp_path, final=final)
     assert (status, _verdict(tmp_path)["lost"], _verdict(tmp_path)["unknown"]) == expected
     assert _verdict(tmp_path)["rows"] == len(stored)
     assert said in capsys.readouterr().out
@@ -135,35 +129,27 @@ def test_one_of_two_equal_events_may_be_in_transit_too(tmp_path: Path) -> None:
     assert judge_remote_run(ledger_file, sink, final=True).faults == {"lost": 1}
 
 
-def test_an_interrupted_run_stays_one_and_what_it_acked_must_be_there_at_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_run_stays_one_and_what_it_acked_must_be_there_at_last(tmp_path: Path) -> None:
     _played(tmp_path, ended=False)
     write_table(tmp_path / "table", ROWS[:2])
-    assert _judge(monkeypatch, tmp_path) == 130
+    assert _judge(tmp_path) == 130
     assert _verdict(tmp_path)["lost"] == 0
-    assert _judge(monkeypatch, tmp_path, final=True) == 1
+    assert _judge(tmp_path, final=True) == 1
     assert _verdict(tmp_path)["lost"] == 1
     write_table(tmp_path / "table", ROWS[2:])
-    assert _judge(monkeypatch, tmp_path) == 130
-
-
-def test_where_nothing_is_looked_at_there_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _played(tmp_path)
-    assert _judge(monkeypatch, tmp_path, "--standstill", "0") == 1
-    assert _verdict(tmp_path)["kept"] is False
+    assert _judge(tmp_path) == 130
 
 
 @pytest.mark.parametrize("broken", [False, True], ids=["no table", "a table without its files"])
 def test_where_the_table_cannot_be_read_nothing_is_called_lost(
-    broken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    broken: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _played(tmp_path)
     if broken:
         write_table(tmp_path / "table", ROWS)
         for file in (tmp_path / "table").glob("*.parquet"):
             file.unlink()
-    assert _judge(monkeypatch, tmp_path) == 1
+    assert _judge(tmp_path) == 1
     output = capsys.readouterr().out
     assert "judge failed: " in output
     assert str(tmp_path / "table") in output.replace("\n", "")
@@ -171,12 +157,10 @@ def test_where_the_table_cannot_be_read_nothing_is_called_lost(
     assert not (tmp_path / "verdict.json").exists()
 
 
-def test_a_ledger_without_a_run_is_an_error_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_ledger_without_a_run_is_an_error_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "ledger.jsonl").touch()
     write_table(tmp_path / "table", ROWS)
-    assert _judge(monkeypatch, tmp_path, "--table", str(tmp_path / "table"), "--standstill", "3600") == 1
+    assert _judge(tmp_path, standstill="3600") == 1
     output = capsys.readouterr().out.replace("\n", "")
     assert f"judge failed: {tmp_path / 'ledger.jsonl'} describes no run" in output
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 from uuid import uuid4
 
 import cbor2
@@ -39,7 +40,6 @@ from tests.simulators.run.minimal_gateway import (
 
 QUICK = Timing().faster(200)
 PLAN = FleetPlan(SensorKind.COAP, sensors=1, every_seconds=0.05)
-CONTINUE = 0x5F
 
 
 def _field(
@@ -65,29 +65,63 @@ async def reporter(
             sensor.endpoint.close()
 
 
-class Deaf:
-    """Answers none of the first requests."""
+def silence(_: bytes) -> Sequence[bytes]:
+    return ()
 
-    def __init__(self, count: int, then: Answer = acked) -> None:
+
+def refusal(request: bytes) -> Sequence[bytes]:
+    return acked(request, BAD_REQUEST)
+
+
+def full_store(request: bytes) -> Sequence[bytes]:
+    return acked(request, UNAVAILABLE)
+
+
+class Deaf:
+    """Acks none of the first requests."""
+
+    def __init__(self, count: int, first: Answer = silence) -> None:
         self._left = count
-        self._then = then
+        self._first = first
 
     def __call__(self, request: bytes) -> Sequence[bytes]:
         self._left -= 1
-        return self._then(request) if self._left < 0 else ()
+        return acked(request) if self._left < 0 else self._first(request)
 
 
-def _lines(tmp_path: Path) -> list[Line]:
-    return list(read(tmp_path / "ledger.jsonl"))
+ONE_EXCHANGE = Timing(0.01, ack_random_factor=1.0, pause_seconds_max=0.0, exchange_lifetime_seconds=0.6)
+"""An exchange takes 0.31 s: a second one would end at 0.62 s."""
 
 
-async def test_a_retransmission_is_the_same_datagram(tmp_path: Path) -> None:
-    async with reporter(tmp_path, KnownBy.ID, Deaf(4)) as (sensor, gateway, ledger):
+@pytest.mark.parametrize(
+    ("kind", "first", "given", "requests", "datagrams", "end"),
+    [
+        pytest.param(KnownBy.ID, (4, silence), {}, 5, 1, "acked", id="a retransmission is the same datagram"),
+        pytest.param(KnownBy.NEITHER, (12, silence), {}, 13, 1, "acked", id="an event with neither keeps it"),
+        pytest.param(
+            KnownBy.NEITHER, (99, silence), {"timing": ONE_EXCHANGE}, 5, 1, "given_up", id="its lifetime ends"
+        ),
+        pytest.param(KnownBy.ID, (99, silence), {"plan": replace(PLAN, tries=2)}, 10, 2, "given_up", id="two tries"),
+        pytest.param(KnownBy.ID, (1, refusal), {}, 1, 1, "refused", id="a refusal ends the event"),
+        pytest.param(KnownBy.ID, (2, full_store), {}, 3, 3, "acked", id="a full store does not"),
+    ],
+)
+async def test_what_becomes_of_an_event(
+    tmp_path: Path,
+    kind: KnownBy,
+    first: tuple[int, Answer],
+    given: dict[str, Any],
+    requests: int,
+    datagrams: int,
+    end: str,
+) -> None:
+    async with reporter(tmp_path, kind, Deaf(*first), **given) as (sensor, gateway, ledger):
         await sensor.report(sensor.generator.next_event(0))
-        assert len(gateway.requests) == 5
-        assert len({datagram for _, datagram in gateway.requests}) == 1
-        assert (ledger.counts.transmissions, ledger.counts.acked) == (5, 1)
-    assert [line.again for line in _lines(tmp_path) if isinstance(line, Sent)] == [False, True, True, True, True]
+        sent = [datagram for _, datagram in gateway.requests]
+        assert (len(sent), len(set(sent))) == (requests, datagrams)
+        assert (getattr(ledger.counts, end), ledger.counts.open, ledger.counts.transmissions) == (1, 0, requests)
+    entered = [line.again for line in read(tmp_path / "ledger.jsonl") if isinstance(line, Sent)]
+    assert entered.count(False) == datagrams
 
 
 @pytest.mark.parametrize("kind", [KnownBy.ID, KnownBy.TIME])
@@ -100,15 +134,6 @@ async def test_after_max_retransmit_the_event_is_sent_anew(tmp_path: Path, kind:
         assert ledger.counts.acked == 1
 
 
-async def test_an_event_with_neither_id_nor_time_keeps_its_datagram(tmp_path: Path) -> None:
-    async with reporter(tmp_path, KnownBy.NEITHER, Deaf(12)) as (sensor, gateway, ledger):
-        await sensor.report(sensor.generator.next_event(0))
-        assert len(gateway.requests) == 13
-        assert len({datagram for _, datagram in gateway.requests}) == 1
-        assert ledger.counts.acked == 1
-    assert [line.again for line in _lines(tmp_path) if isinstance(line, Sent)].count(False) == 1
-
-
 async def test_two_equal_events_with_neither_are_two_requests(tmp_path: Path) -> None:
     async with reporter(tmp_path, KnownBy.NEITHER, acked) as (sensor, gateway, _):
         event = Event(sensor.generator.profile.device, data={"temperature": 21.0})
@@ -117,48 +142,6 @@ async def test_two_equal_events_with_neither_are_two_requests(tmp_path: Path) ->
         (_, first), (_, second) = gateway.requests
         assert first[2:4] != second[2:4]
         assert first[8:] == second[8:]
-
-
-async def test_an_event_with_neither_is_given_up_when_its_message_id_expires(tmp_path: Path) -> None:
-    timing = replace(QUICK, exchange_lifetime_seconds=0.2)
-    async with reporter(tmp_path, KnownBy.NEITHER, lambda _: (), timing) as (sensor, _, ledger):
-        await sensor.report(sensor.generator.next_event(0))
-        assert (ledger.counts.given_up, ledger.counts.acked) == (1, 0)
-
-
-async def test_no_exchange_of_an_event_with_neither_outlasts_its_message_id(tmp_path: Path) -> None:
-    # One exchange takes 0.31 s: a second one would end at 0.62 s.
-    timing = Timing(0.01, ack_random_factor=1.0, pause_seconds_max=0.0, exchange_lifetime_seconds=0.6)
-    async with reporter(tmp_path, KnownBy.NEITHER, lambda _: (), timing) as (sensor, gateway, ledger):
-        await sensor.report(sensor.generator.next_event(0))
-        assert (ledger.counts.given_up, len(gateway.requests)) == (1, 5)
-
-
-async def test_an_application_gives_up_after_its_tries(tmp_path: Path) -> None:
-    async with reporter(tmp_path, KnownBy.ID, lambda _: (), plan=replace(PLAN, tries=2)) as (sensor, gateway, ledger):
-        await sensor.report(sensor.generator.next_event(0))
-        assert (ledger.counts.given_up, len(gateway.requests)) == (1, 10)
-
-
-async def test_a_refusal_ends_the_event_and_a_full_store_does_not(tmp_path: Path) -> None:
-    def busy(request: bytes) -> Sequence[bytes]:
-        return acked(request, UNAVAILABLE)
-
-    async with reporter(tmp_path, KnownBy.ID, lambda request: acked(request, BAD_REQUEST)) as (sensor, _, ledger):
-        await sensor.report(sensor.generator.next_event(0))
-        assert ledger.counts.refused == 1
-    (tmp_path / "ledger.jsonl").unlink()
-
-    class BusyFirst:
-        left = 2
-
-        def __call__(self, request: bytes) -> Sequence[bytes]:
-            self.left -= 1
-            return busy(request) if self.left >= 0 else acked(request)
-
-    async with reporter(tmp_path, KnownBy.ID, BusyFirst()) as (sensor, _, ledger):
-        await sensor.report(sensor.generator.next_event(0))
-        assert (ledger.counts.refused, ledger.counts.acked) == (0, 1)
 
 
 async def test_a_separate_answer_counts_and_is_acked(tmp_path: Path) -> None:

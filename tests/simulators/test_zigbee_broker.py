@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from simulators import cli
 from simulators.payloads import address
+from simulators.run.command import main
 from simulators.sensors.zigbee_network import DEVICES_TOPIC, ZigbeeBrokerError, require_no_network
 from simulators.services import ports
 from simulators.services.mosquitto import Mosquitto
@@ -36,14 +35,10 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
         yield running
 
 
-def _run(monkeypatch: pytest.MonkeyPatch, folder: Path, port: int) -> int:
+def _run(folder: Path, port: int) -> int:
     (folder / "small.toml").write_text(SCENARIO)
     target = ("--target", f"mqtt://127.0.0.1:{port}", "--folder", str(folder / "run"))
-    monkeypatch.setattr(sys, "argv", ["oncegate-sim", "run", str(folder / "small.toml"), *target])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
+    return main([str(folder / "small.toml"), *target], "oncegate-sim run")
 
 
 def _retained(port: int) -> list[dict[str, str]]:
@@ -55,20 +50,20 @@ def _retained(port: int) -> list[dict[str, str]]:
 
 
 def test_the_list_of_a_real_network_is_not_replaced(
-    broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    broker: Mosquitto, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Publisher(broker.port) as zigbee2mqtt:
         zigbee2mqtt.publish(DEVICES_TOPIC, json.dumps([COORDINATOR]), retain=True)
-    assert _run(monkeypatch, tmp_path, broker.port) == 1
+    assert _run(tmp_path, broker.port) == 1
     assert _retained(broker.port) == [COORDINATOR]
     assert "run failed: zigbee2mqtt/bridge/devices at mqtt://127.0.0.1" in capsys.readouterr().out
     assert not (tmp_path / "run" / "ledger.jsonl").exists()
 
 
 def test_a_broker_without_a_list_takes_that_of_the_run_and_the_command_that_removes_it_is_printed(
-    broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    broker: Mosquitto, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _run(monkeypatch, tmp_path, broker.port) == 1  # there is no table
+    assert _run(tmp_path, broker.port) == 1  # there is no table
     assert len(_retained(broker.port)) == 2
     assert f"mosquitto_pub -h 127.0.0.1 -p {broker.port} -t {DEVICES_TOPIC} -r -n" in capsys.readouterr().out
     require_no_network(("127.0.0.1", broker.port))

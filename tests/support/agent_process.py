@@ -4,7 +4,7 @@ import json
 import re
 import sys
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,13 +40,9 @@ def configured(
 
 
 @contextmanager
-def agent_process(
-    configuration: Path,
-    environment: Mapping[str, str] | None = None,
-    module: Sequence[str] = ("agent.cli.main",),
-) -> Iterator[Process]:
+def agent_process(configuration: Path, environment: Mapping[str, str] | None = None) -> Iterator[Process]:
     """Yield an agent that is not started yet; its log is beside the configuration file."""
-    command = (sys.executable, "-m", *module, "run", "--config", str(configuration))
+    command = (sys.executable, "-m", "agent.cli.main", "run", "--config", str(configuration))
     process = Process(Command("agent", command, configuration.parent / "agent.log", environment=environment or {}))
     try:
         yield process

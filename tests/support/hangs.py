@@ -69,27 +69,14 @@ def _raise(item: pytest.Item, raising: Callable[[], object]) -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     """Allow the timeout to raise its error during this phase."""
-    return (yield from _running(item))
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Allow the timeout to raise its error during this phase."""
-    return (yield from _running(item))
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """Allow the timeout to raise its error during this phase."""
-    return (yield from _running(item))
-
-
-def _running(item: pytest.Item) -> Generator[None, object, object]:
     item.stash[_RUNS] = True
     try:
         return (yield)
     finally:
         item.stash[_RUNS] = False
+
+
+pytest_runtest_call = pytest_runtest_teardown = pytest_runtest_setup
 
 
 @pytest.hookimpl(wrapper=True)

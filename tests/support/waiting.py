@@ -19,17 +19,6 @@ STANDSTILL_SECONDS_MAX = 60.0
 """Longer than the product's own waits: sessions, transactions, a back-off of 30 s."""
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """The clock of a wait; tests of this module replace it."""
-
-    now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-
-
-REAL_CLOCK = Clock()
-
-
 @dataclass(slots=True)
 class Progress:
     """Follows a count to its goal, up or down to 0."""
@@ -62,19 +51,11 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = 120.0)
         time.sleep(POLL_SECONDS)
 
 
-def wait_for_count(
-    count: Callable[[], int],
-    goal: int,
-    what: str,
-    standstill_seconds: float = STANDSTILL_SECONDS_MAX,
-    *,
-    or_more: bool = False,
-    clock: Clock = REAL_CLOCK,
-) -> None:
+def wait_for_count(count: Callable[[], int], goal: int, what: str, *, or_more: bool = False) -> None:
     """Wait until the count is at its goal; fail once it stands still or exceeds the goal."""
-    progress = Progress(goal, what, standstill_seconds, or_more)
-    while not progress.reached(count(), clock.now()):
-        clock.sleep(POLL_SECONDS)
+    progress = Progress(goal, what, or_more=or_more)
+    while not progress.reached(count(), time.monotonic()):
+        time.sleep(POLL_SECONDS)
 
 
 def wait_for_work(
@@ -117,23 +98,16 @@ def log_bytes(process: Process) -> int:
     return process.command.log_file.stat().st_size
 
 
-async def until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+async def until(condition: Callable[[], bool], what: str) -> None:
     """Wait on the loop until the condition holds; fail with its description."""
-    deadline = asyncio.get_running_loop().time() + seconds
+    deadline = asyncio.get_running_loop().time() + STANDSTILL_SECONDS_MAX
     while not condition():
-        assert asyncio.get_running_loop().time() < deadline, f"not within {seconds:g} s: {what}"
+        assert asyncio.get_running_loop().time() < deadline, f"not within {STANDSTILL_SECONDS_MAX:g} s: {what}"
         await asyncio.sleep(LOOP_POLL_SECONDS)
 
 
-async def until_count(
-    count: Callable[[], int],
-    goal: int,
-    what: str,
-    standstill_seconds: float = STANDSTILL_SECONDS_MAX,
-    *,
-    or_more: bool = False,
-) -> None:
+async def until_count(count: Callable[[], int], goal: int, what: str, *, or_more: bool = False) -> None:
     """Wait on the loop until the count is at its goal; fail once it stands still or exceeds the goal."""
-    progress = Progress(goal, what, standstill_seconds, or_more)
+    progress = Progress(goal, what, or_more=or_more)
     while not progress.reached(count(), asyncio.get_running_loop().time()):  # noqa: ASYNC110 (nobody signals a counter)
         await asyncio.sleep(LOOP_POLL_SECONDS)

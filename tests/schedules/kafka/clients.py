@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, Final
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
@@ -200,24 +201,6 @@ class Producer(_Client):
         self._reports.extend((one.delivered, error, Message(number, None, failure=error)) for one in sent)
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    id: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Description:
-    name: str
-    topic_id: str
-    partitions: list[_Part]
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    offset: int
-    leader_epoch: int
-
-
 class AdminClient(_Client):
     """Describes the topic and lists offsets; each answer is as of some time after the request."""
 
@@ -225,8 +208,9 @@ class AdminClient(_Client):
         cluster = self._cluster
         name: str = topics.topic_names[0]
 
-        def perform() -> _Description:
-            return _Description(name, cluster.topic_id, [_Part(number) for number in range(len(cluster.partitions))])
+        def perform() -> SimpleNamespace:
+            partitions = [SimpleNamespace(id=number) for number in range(len(cluster.partitions))]
+            return SimpleNamespace(name=name, topic_id=cluster.topic_id, partitions=partitions)
 
         return {name: self._ask("describes", perform, request_timeout)}
 
@@ -242,10 +226,11 @@ class AdminClient(_Client):
     def poll(self, timeout: float) -> int:
         return 0
 
-    def _end_of(self, number: int, is_stable: bool) -> Callable[[], _End]:
-        def perform() -> _End:
+    def _end_of(self, number: int, is_stable: bool) -> Callable[[], SimpleNamespace]:
+        def perform() -> SimpleNamespace:
             place = self._cluster.partitions[number]
-            return _End(place.stable_end if is_stable else place.end, place.leader_epoch)
+            end = place.stable_end if is_stable else place.end
+            return SimpleNamespace(offset=end, leader_epoch=place.leader_epoch)
 
         return perform
 

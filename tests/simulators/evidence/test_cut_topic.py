@@ -21,6 +21,7 @@ FIRST, SECOND, THIRD = (Event("d", id=number) for number in (1, 2, 3))
 LINES = sent_and_acked(FIRST, SECOND, THIRD)
 TOPIC = rows(FIRST, SECOND, THIRD)
 STEPS = 150
+IN_TRANSIT = Scope(complete=False, settled=False)
 
 
 def audit(
@@ -42,24 +43,22 @@ def test_what_retention_may_have_deleted_is_not_called_lost_and_the_promise_not_
     assert "Nothing was lost" not in said
 
 
-def test_where_nothing_is_left_nothing_is_claimed() -> None:
-    verdict = audit(LINES, [], cut=[0, 1])
-    assert (verdict.faults, verdict.kept, verdict.unknown) == ({}, False, 3)
-
-
-def test_where_all_acked_events_are_left_nothing_more_is_claimed() -> None:
-    verdict = audit(LINES, TOPIC, cut=[0])
-    assert (verdict.faults, verdict.kept, verdict.unknown) == ({}, False, 0)
+@pytest.mark.parametrize(
+    ("topic", "cut", "scope", "faults"),
+    [
+        ([], [0, 1], Scope(), {}),
+        (TOPIC, [0], Scope(), {}),
+        (TOPIC[1:], [0], IN_TRANSIT, {}),  # what a later event has overtaken may be deleted, too
+        (TOPIC[1:], [7], Scope(), {"lost": 1}),  # its device's partition has its beginning
+        (TOPIC[1:], [7], IN_TRANSIT, {"lost": 1}),
+    ],
+)
+def test_only_what_no_retention_has_deleted_is_lost_and_nothing_is_promised(
+    topic: Sequence[Row], cut: list[int], scope: Scope, faults: dict[str, int]
+) -> None:
+    verdict = audit(LINES, topic, cut, scope)
+    assert (verdict.faults, verdict.kept) == (faults, False)
     assert "Nothing was lost" not in sentence(verdict)
-
-
-def test_a_device_whose_partition_has_its_beginning_is_judged_in_full() -> None:
-    assert audit(LINES, TOPIC[1:], cut=[7]).faults == {"lost": 1}
-    assert audit(LINES, TOPIC[1:], cut=[7], scope=Scope(complete=False, settled=False)).faults == {"lost": 1}
-
-
-def test_what_a_later_event_has_overtaken_may_be_deleted_too() -> None:
-    assert audit(LINES, TOPIC[1:], cut=[0], scope=Scope(complete=False, settled=False)).faults == {}
 
 
 def test_what_is_wrong_with_what_is_left_is_named() -> None:

@@ -10,27 +10,13 @@ from deltalake import DeltaTable
 from contract.event import Event
 from simulators.evidence import delta
 from simulators.evidence.row import Row
-from simulators.payloads import device_name, devices_of
 from tests.simulators.oracle.delta_tables import write_table
-from tests.simulators.oracle.judged_field import NOW, TABLE, row_of, rows
+from tests.simulators.oracle.judged_field import NOW, TABLE, row_of
 
 GATEWAYS_OWN = row_of(Event("urn:oncegate:gateway:g", "gateway.started", id="00ff"))
 SENSORS = [
     Row(TABLE[0].device, "reading", "17", None, {"temperature": 21.5}, "2", "e", 2, 0, 6, "02", NOW, "gw1"),
-    Row(
-        TABLE[1].device,
-        "alarm",
-        None,
-        NOW + 7,
-        {"open": True, "of": [1, {"a": "ü"}]},
-        epoch="e",
-        sequence=3,
-        partition=1,
-        offset=7,
-        fingerprint="03",
-        at=NOW,
-        gateway="gw2",
-    ),
+    Row(TABLE[1].device, "alarm", None, NOW + 7, {"of": [1, {"a": "ü"}]}, None, "e", 3, 1, 7, "03", NOW, "gw2"),
 ]
 
 
@@ -45,12 +31,6 @@ def test_a_table_on_disk_is_read_as_it_is(tmp_path: Path) -> None:
 
 def test_a_table_that_is_not_there_has_no_rows(tmp_path: Path) -> None:
     assert list(delta.read(tmp_path / "none")) == []
-
-
-def test_of_a_table_in_use_only_the_devices_of_the_run_are_read(tmp_path: Path) -> None:
-    devices = [device_name(3, run=7), device_name(3, run=8), "urn:dev:mac:00158d0001a2b3c4"]
-    write_table(tmp_path, rows(*(Event(device, id=1) for device in devices)))
-    assert [row.device for row in delta.read(tmp_path, devices_of(7))] == devices[:1]
 
 
 def test_rows_of_commits_that_the_log_has_forgotten_count_at_the_first_that_it_has(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from typing import Self
 
 import pytest
 
@@ -15,113 +15,70 @@ from simulators import wire
 from simulators.observed_link.observer import MEANINGS, Observer
 from simulators.services import ports
 from tests.simulators.link.test_link import open_peer
-from tests.simulators.run.minimal_gateway import BAD_REQUEST, UNAVAILABLE, acked, minimal_gateway
+from tests.simulators.run.minimal_gateway import BAD_REQUEST, CHANGED, UNAVAILABLE, acked, minimal_gateway
 from tests.support.waiting import until_count
 
 SENSOR = "[::1]:5000"
 SECONDS_MAX = 60
+WAIT_60 = b"\xd1\x01\x3c"
+"""Max-Age of 60 s."""
 
 
 class Sensor:
-    """Sends and is answered at moments of the test."""
+    """Sends and is answered at moments of the test; its calls can be chained."""
 
     def __init__(self) -> None:
         self.observer = Observer()
+        self._sent = b""
 
-    def send(self, now: float, event: str = "1", message_id: int = 1, kind: int = wire.CON) -> bytes:
-        datagram = wire.Request(event.encode(), 50).datagram(message_id, bytes((message_id,)), kind)
-        self.observer.sent(SENSOR, datagram, now)
-        return datagram
+    def send(self, now: float, event: str = "1", message_id: int = 1, kind: int = wire.CON) -> Self:
+        self._sent = wire.Request(event.encode(), 50).datagram(message_id, bytes((message_id,)), kind)
+        self.observer.sent(SENSOR, self._sent, now)
+        return self
 
-    def exchange(self, now: float, event: str = "1", message_id: int = 1, code: int = 0x44, more: bytes = b"") -> None:
-        [answer] = acked(self.send(now, event, message_id), code)
-        self.observer.delivered(SENSOR, answer + more, now + 0.1)
+    def answered(self, now: float, code: int = CHANGED, more: bytes = b"", kind: int = wire.ACK) -> Self:
+        [answer] = acked(self._sent, code)
+        self.observer.delivered(SENSOR, bytes((0x41 | kind << 4,)) + answer[1:] + more, now)
+        return self
 
+    def exchange(
+        self, now: float, event: str = "1", message_id: int = 1, code: int = CHANGED, more: bytes = b""
+    ) -> Self:
+        return self.send(now, event, message_id).answered(now + 0.1, code, more)
 
-def restarted(sensor: Sensor) -> None:
-    sensor.exchange(0, "1")
-    sensor.exchange(10, "2")
-
-
-def stubborn(sensor: Sensor) -> None:
-    sensor.exchange(0, code=BAD_REQUEST, more=b"\xffno field data")
-    sensor.exchange(60, message_id=2, code=BAD_REQUEST)
-
-
-def impatient(sensor: Sensor) -> None:
-    sensor.exchange(0, code=UNAVAILABLE, more=b"\xd1\x01\x3c")  # Max-Age 60
-    sensor.exchange(30, message_id=2)
-
-
-def forgetful(sensor: Sensor) -> None:
-    sensor.exchange(0)
-    sensor.exchange(30, message_id=2)
-
-
-def hasty(sensor: Sensor) -> None:
-    sensor.send(0)
-    sensor.exchange(0.5)
-
-
-def monotonous(sensor: Sensor) -> None:
-    for moment in (0, 2.5, 5):
-        sensor.send(moment)
-    sensor.exchange(15)
-
-
-def careless(sensor: Sensor) -> None:
-    sensor.send(0, "1")
-    sensor.exchange(10, "2", 2)
-
-
-def noisy(sensor: Sensor) -> None:
-    sensor.exchange(0)
-    sensor.observer.sent(SENSOR, b"\x00", 1)
-
-
-def hopeful(sensor: Sensor) -> None:
-    [answer] = acked(sensor.send(0, kind=wire.NON))
-    sensor.observer.delivered(SENSOR, b"\x51" + answer[1:], 0.1)
-
-
-def restamping(sensor: Sensor) -> None:
-    sensor.exchange(0, "1")
-    sensor.exchange(1, "1 later", 2)
+    def noise(self, now: float) -> Self:
+        self.observer.sent(SENSOR, b"\x00", now)
+        return self
 
 
 @pytest.mark.parametrize(
-    ("wrong", "events", "expected"),
+    ("sensor", "events", "expected"),
     [
-        (restarted, None, {"Message ID used again"}),
-        (stubborn, None, {"refused", "resent though refused"}),
-        (impatient, None, {"resent too early"}),
-        (forgetful, None, {"resent though acknowledged"}),
-        (hasty, None, {"retransmitted too early"}),
-        (monotonous, None, {"retransmitted without backoff"}),
-        (careless, None, {"not acknowledged"}),
-        (noisy, None, {"no CoAP message"}),
-        (hopeful, None, {"not confirmable"}),
-        (restamping, 1, {"more contents than events"}),
-        (restamping, 3, {"fewer contents than events"}),
+        (Sensor().exchange(0, "1").exchange(10, "2"), None, {"Message ID used again"}),
+        (
+            Sensor().exchange(0, code=BAD_REQUEST).exchange(60, message_id=2, code=BAD_REQUEST),
+            None,
+            {"refused", "resent though refused"},
+        ),
+        (Sensor().exchange(0, code=UNAVAILABLE, more=WAIT_60).exchange(30, message_id=2), None, {"resent too early"}),
+        (Sensor().exchange(0).exchange(30, message_id=2), None, {"resent though acknowledged"}),
+        (Sensor().send(0).exchange(0.5), None, {"retransmitted too early"}),
+        (Sensor().send(0).send(2.5).send(5).exchange(15), None, {"retransmitted without backoff"}),
+        (Sensor().send(0, "1").exchange(10, "2", 2), None, {"not acknowledged"}),
+        (Sensor().exchange(0).noise(1), None, {"no CoAP message"}),
+        (Sensor().send(0, kind=wire.NON).answered(0.1, kind=wire.NON), None, {"not confirmable"}),
+        (Sensor().exchange(0, "1").exchange(1, "1 later", 2), 1, {"more contents than events"}),
+        (Sensor().exchange(0, "1").exchange(1, "1 later", 2), 3, {"fewer contents than events"}),
     ],
 )
-def test_what_a_sensor_does_wrong_is_named(
-    wrong: Callable[[Sensor], None], events: int | None, expected: set[str]
-) -> None:
-    sensor = Sensor()
-    wrong(sensor)
+def test_what_a_sensor_does_wrong_is_named(sensor: Sensor, events: int | None, expected: set[str]) -> None:
     sensor.observer.finish(events)
     assert {kind for kind, _ in sensor.observer.findings} == expected <= MEANINGS.keys()
 
 
 def test_a_sensor_that_resends_as_it_should_is_not_accused() -> None:
-    sensor = Sensor()
-    for moment in (0, 2.4, 7.2):
-        sensor.send(moment)
-    sensor.exchange(16.8)
-    sensor.send(100, "2", 2)
-    sensor.exchange(200, "2", 3, code=UNAVAILABLE, more=b"\xd1\x01\x3c")
-    sensor.exchange(270, "2", 4)
+    sensor = Sensor().send(0).send(2.4).send(7.2).exchange(16.8)
+    sensor.send(100, "2", 2).exchange(200, "2", 3, code=UNAVAILABLE, more=WAIT_60).exchange(270, "2", 4)
     sensor.exchange(300, "3", 1)  # its Message ID is free again
     sensor.observer.finish(3)
     assert not sensor.observer.findings

@@ -39,10 +39,6 @@ class History(NamedTuple):
     scope: Scope = Scope()
 
 
-def _label(record: Row, sequence: int, offset: int | None = None) -> Row:
-    return record._replace(sequence=sequence, offset=sequence if offset is None else offset)
-
-
 def _both(fault: str, lines: Sequence[Line], topic: Sequence[Row], scope: Scope = Scope()) -> History:  # noqa: B008
     """Return a history whose table equals the topic."""
     return History(fault, lines, topic, topic, scope)
@@ -58,7 +54,7 @@ def _reported(*events: Event) -> list[Line]:
 
 TWICE_REQUESTED = _single(TWIN, Sent(1, 1, again=True), Sent(1, 1), Acked(2, 1))
 RESTAMPED = _single(FIVE, Sent(1, 1, time=9), Acked(2, 1))
-SWAPPED = [_label(record, 5 - number) for number, record in enumerate(TOPIC, start=1)]
+SWAPPED = [record._replace(sequence=at, offset=at) for at, record in zip((4, 3, 2, 1), TOPIC, strict=True)]
 SPREAD = [record._replace(partition=number) for number, record in enumerate(TOPIC)]
 RELABELLED = TOPIC[0]._replace(sequence=77, offset=50)
 SECOND_EPOCH_FIRST = [
@@ -114,10 +110,7 @@ FALSE = {
         "mislabelled", [RESTORED_ONCE, *LINES], TOPIC, [*TOPIC, RELABELLED]
     ),
     "an event has two labels in one epoch, though it was in transit at a restore": History(
-        "mislabelled",
-        _single(A, RESTORED_ONCE, Acked(2, 1)),
-        TOPIC[:1],
-        [TOPIC[0], RELABELLED],
+        "mislabelled", _single(A, RESTORED_ONCE, Acked(2, 1)), TOPIC[:1], [TOPIC[0], RELABELLED]
     ),
     "an event has two labels, though it was sent only after the restore": History(
         "mislabelled",
@@ -151,10 +144,7 @@ FALSE = {
     "receipts are ahead of the table": _both("premature", [Happened(0, "job", AHEAD + "3"), *LINES], TOPIC),
     "a gap is declared for events that are in the topic": History("misdeclared", LINES, TOPIC, [*TOPIC, GAP]),
     "an interrupted run has lost one of two twins and has the event after them": _both(
-        "lost",
-        sent_and_acked(TWIN, TWIN, A),
-        [row_of(TWIN, 1), row_of(A, 3)],
-        Scope(complete=False, settled=False),
+        "lost", sent_and_acked(TWIN, TWIN, A), [row_of(TWIN, 1), row_of(A, 3)], Scope(complete=False, settled=False)
     ),
     "a large integer is stored as a double": _both(
         "changed",
@@ -191,10 +181,7 @@ FALSE = {
         "doubled", sent_and_acked(TWIN), [rows(TWIN)[0]] * 2, rows(TWIN), TWO
     ),
     "an event that two gateways received is three times in the table": History(
-        "doubled",
-        sent_and_acked(TWIN),
-        [row_of(TWIN, 1), row_of(TWIN, 2), row_of(TWIN, 1, "f", "gw2")],
-        scope=TWO,
+        "doubled", sent_and_acked(TWIN), [row_of(TWIN, 1), row_of(TWIN, 2), row_of(TWIN, 1, "f", "gw2")], scope=TWO
     ),
     "one gateway of two has doubled what the other did not receive": History(
         "doubled", sent_and_acked(TWIN), rows(TWIN, TWIN), scope=TWO
@@ -289,10 +276,7 @@ TRUE = {
         "across-a-restored-card", RESTORED_IN_TRANSIT, rows(TWIN, TWIN)
     ),
     "a restored card has forgotten the first label": History(
-        "",
-        _single(A, RESTORED_ONCE, Sent(2, 1), Acked(3, 1)),
-        TOPIC[:1],
-        [TOPIC[0], IN_ANOTHER_EPOCH],
+        "", _single(A, RESTORED_ONCE, Sent(2, 1), Acked(3, 1)), TOPIC[:1], [TOPIC[0], IN_ANOTHER_EPOCH]
     ),
     "what was declared as given up is sent again under another label": History(
         "", LINES[:3], [row_of(A, 2)], [row_of(A, 2), GAP._replace(data={"labels": [["e", 1, 1]], "count": 1})]

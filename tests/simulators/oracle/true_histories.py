@@ -6,8 +6,7 @@ memory that an older copy of its card lacks, forwards in order and repeats the e
 
 from __future__ import annotations
 
-from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
@@ -52,35 +51,23 @@ class PendingEvent:
     requests: int = 0
 
 
-@dataclass(slots=True)
-class Card:
-    """The memory of a gateway: known events and recognisable requests."""
-
-    known: set[object] = field(default_factory=set)
-
-
-@dataclass(slots=True)
 class Model:
     """One run."""
 
-    gateways: int
-    lines: list[Line] = field(default_factory=list)
-    topic: list[Row] = field(default_factory=list)
-    pending: dict[int, PendingEvent] = field(default_factory=dict)
-    reported: int = 0
-    now: int = NOW
-    epochs: int = 0
-    cards: list[Card] = field(default_factory=list)
-    copies: list[Card | None] = field(default_factory=list)
-    outboxes: list[list[Row]] = field(default_factory=list)
-    labels: list[tuple[str, int]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.cards = [Card() for _ in range(self.gateways)]
-        self.copies = [None for _ in range(self.gateways)]
-        self.outboxes = [[] for _ in range(self.gateways)]
-        self.labels = [("", 0) for _ in range(self.gateways)]
-        for gateway in range(self.gateways):
+    def __init__(self, gateways: int) -> None:
+        self.gateways = gateways
+        self.lines: list[Line] = []
+        self.topic: list[Row] = []
+        self.pending: dict[int, PendingEvent] = {}
+        self.reported = 0
+        self.now = NOW
+        self.epochs = 0
+        self.cards: list[set[object]] = [set() for _ in range(gateways)]
+        """The memory of each gateway: known events and recognisable requests."""
+        self.copies: list[set[object] | None] = [None] * gateways
+        self.outboxes: list[list[Row]] = [[] for _ in range(gateways)]
+        self.labels = [("", 0)] * gateways
+        for gateway in range(gateways):
             self._begin_epoch(gateway)
 
     def play(self, verb: Verb, device: int, choice: int) -> None:
@@ -99,7 +86,7 @@ class Model:
             case Verb.RESTART:
                 self._begin_epoch(gateway)
             case Verb.BACK_UP:
-                self.copies[gateway] = deepcopy(self.cards[gateway])
+                self.copies[gateway] = self.cards[gateway].copy()
             case Verb.RESTORE:
                 self._restore(gateway)
 
@@ -148,7 +135,7 @@ class Model:
         event = pending.event
         is_neither = identified_by(event) is KnownBy.NEITHER
         identity: object = (pending.mark, pending.requests) if is_neither else repr(event)
-        known = self.cards[gateway].known
+        known = self.cards[gateway]
         if identity in known:
             return
         known.add(identity)
@@ -183,7 +170,7 @@ class Model:
         if copy is None:
             return
         self._forward(gateway, len(self.outboxes[gateway]) * self.gateways + gateway)
-        self.cards[gateway] = deepcopy(copy)
+        self.cards[gateway] = copy.copy()
         self.lines.append(Happened(self.now, "agent", RESTORED))
         self._begin_epoch(gateway)
 

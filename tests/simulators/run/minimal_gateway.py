@@ -22,10 +22,7 @@ def acked(request: bytes, code: int = CHANGED) -> list[bytes]:
 
 def separate(request: bytes) -> list[bytes]:
     """Return an empty ACK and a separate response (RFC 7252 section 5.2.2)."""
-    return [
-        b"\x60\x00" + request[2:4],
-        bytes((0x40 | len(token(request)), CHANGED)) + b"\xab\xcd" + token(request),
-    ]
+    return [b"\x60\x00" + request[2:4], bytes((0x40 | len(token(request)), CHANGED)) + b"\xab\xcd" + token(request)]
 
 
 def token(datagram: bytes) -> bytes:

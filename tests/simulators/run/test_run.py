@@ -23,7 +23,7 @@ from simulators.judge.remote import judge_remote_run
 from simulators.judge.sink import Sink
 from simulators.ledger import Acked, Begun, Reported
 from simulators.payloads import device_name, devices_of
-from simulators.run.options import RunOptions, parse
+from simulators.run.options import parse
 from simulators.run.services import empty_folder
 from simulators.services.postgres import Postgres
 from tests.simulators.oracle.delta_tables import write_table
@@ -109,10 +109,6 @@ async def test_an_interrupt_gives_the_report_so_far(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "report.html").exists()
 
 
-def _options(arguments: Sequence[str]) -> RunOptions:
-    return parse(arguments, "oncegate-sim run")
-
-
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -130,7 +126,7 @@ def _options(arguments: Sequence[str]) -> RunOptions:
 )
 def test_wrong_usage_says_why(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        _options(arguments)
+        parse(arguments, "oncegate-sim run")
     assert ended.value.code == 2
     assert complaint in " ".join(capsys.readouterr().err.split())
 
@@ -139,6 +135,7 @@ def test_a_folder_of_somebody_else_is_not_emptied(tmp_path: Path) -> None:
     (tmp_path / "precious").touch()
     with pytest.raises(RunError, match="choose another"):
         empty_folder(tmp_path)
+    assert (tmp_path / "precious").exists()
     empty_folder(tmp_path / "mine")
     (tmp_path / "mine" / "old").touch()
     empty_folder(tmp_path / "mine")

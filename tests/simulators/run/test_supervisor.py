@@ -34,6 +34,18 @@ READS_ONCE_RESTARTED = (
     "if [ -e ended ]; then echo cloud.stream.progress query=1; exec sleep 60; fi; touch ended; exit 1"
 )
 POLL_SECONDS = 0.02
+SILENT = Display(Console(file=io.StringIO()))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger(tmp_path / "ledger.jsonl", lambda: 0) as opened:
+        yield opened
+
+
+def error(text: str) -> pytest.RaisesGroup[RunError]:
+    """Expect a group with this error alone."""
+    return pytest.RaisesGroup(pytest.RaisesExc(RunError, match=f"(?s){text}"))
 
 
 @pytest.fixture
@@ -57,40 +69,36 @@ def _script(services: Services, text: str, folder: Path) -> Process:
 
 
 async def test_a_supervised_job_that_ends_is_started_again_and_does_not_end_the_run(
-    services: Services, tmp_path: Path
+    services: Services, ledger: Ledger, tmp_path: Path
 ) -> None:
     process = _script(services, ENDS_ONCE, tmp_path)
-    with Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger:
-        supervising = Supervisor(services, ledger, Display(Console(file=io.StringIO())))
-        task = asyncio.create_task(supervising.run())
-        try:
-            async with asyncio.timeout(SECONDS_MAX):
-                while "runs" not in process.log() or "job" in services.down:
-                    services.require_running()
-                    await asyncio.sleep(POLL_SECONDS)
-        finally:
-            task.cancel()
+    supervising = Supervisor(services, ledger, SILENT)
+    task = asyncio.create_task(supervising.run())
+    try:
+        async with asyncio.timeout(SECONDS_MAX):
+            while "runs" not in process.log() or "job" in services.down:
+                services.require_running()
+                await asyncio.sleep(POLL_SECONDS)
+    finally:
+        task.cancel()
     assert [(end.service, end.status, end.line) for end in supervising.ends] == [("job", 1, "no answer")]
 
 
-async def test_a_supervised_job_that_must_not_be_started_again_ends_the_run(services: Services, tmp_path: Path) -> None:
+async def test_a_supervised_job_that_must_not_be_started_again_ends_the_run(
+    services: Services, ledger: Ledger, tmp_path: Path
+) -> None:
     _script(services, "echo refused; exit 2", tmp_path)
-    with (
-        Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger,
-        pytest.RaisesGroup(pytest.RaisesExc(RunError, match=r"(?s)job: ended by itself with status 2.*refused")),
-    ):
+    with error(r"job: ended by itself with status 2.*refused"):
         async with asyncio.timeout(SECONDS_MAX):
-            await Supervisor(services, ledger, Display(Console(file=io.StringIO()))).run()
+            await Supervisor(services, ledger, SILENT).run()
 
 
 async def test_a_job_that_ended_is_awaited_until_it_has_been_started_again_and_reads(
-    services: Services, tmp_path: Path
+    services: Services, ledger: Ledger, tmp_path: Path
 ) -> None:
     process = _script(services, READS_ONCE_RESTARTED, tmp_path)
-    display = Display(Console(file=io.StringIO()))
-    with Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger:
-        async with asyncio.timeout(SECONDS_MAX), supervised(services, {"job"}, ledger, display) as supervising:
-            await wait_for_job(services, lambda: False)
+    async with asyncio.timeout(SECONDS_MAX), supervised(services, {"job"}, ledger, SILENT) as supervising:
+        await wait_for_job(services, lambda: False)
     assert process.alive
     assert len(supervising.ends) == 1
 
@@ -127,26 +135,22 @@ def services_down(services: Services, tmp_path: Path) -> Services:
 
 @pytest.mark.parametrize("what", [FaultKind.KILL, FaultKind.RESTART, FaultKind.DISK_FULL])
 async def test_an_agent_that_ended_by_itself_just_before_a_fault_is_noticed(
-    services_down: Services, what: FaultKind, tmp_path: Path
+    services_down: Services, ledger: Ledger, what: FaultKind
 ) -> None:
     services_down.gateways[0].process = ended(services_down.gateways[0].process)
     services_down.down.discard("agent")
-    with (
-        Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger,
-        pytest.RaisesGroup(pytest.RaisesExc(RunError, match=r"(?s)agent: ended by itself with status 3.*the reason")),
-    ):
-        fault, display = Fault(0.0, FaultTarget.AGENT, what, 0.0), Display(Console(file=io.StringIO()))
-        await faults.play([fault], services_down, ledger, display, Reports())
+    with error(r"agent: ended by itself with status 3.*the reason"):
+        await faults.play([Fault(0.0, FaultTarget.AGENT, what, 0.0)], services_down, ledger, SILENT, Reports())
 
 
-async def test_a_broker_of_mqtt_that_ended_by_itself_ends_the_run(services_down: Services, tmp_path: Path) -> None:
+async def test_a_broker_of_mqtt_that_ended_by_itself_ends_the_run(
+    services_down: Services, ledger: Ledger, tmp_path: Path
+) -> None:
     services_down.mosquitto = Mosquitto(tmp_path / "mosquitto")
     services_down.mosquitto.process = ended(services_down.mosquitto.process)
-    with (
-        Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger,
-        pytest.RaisesGroup(pytest.RaisesExc(RunError, match="mosquitto: ended by itself with status 3")),
-    ):
-        await Supervisor(services_down, ledger, Display(Console(file=io.StringIO()))).run()
+    with error("mosquitto: ended by itself with status 3"):
+        async with asyncio.timeout(SECONDS_MAX):
+            await Supervisor(services_down, ledger, SILENT).run()
 
 
 def test_an_agent_that_fails_when_it_is_asked_to_end_is_noticed(services_down: Services) -> None:

@@ -79,13 +79,8 @@ def test_all_jars_of_a_module_are_asked_for_together() -> None:
 
 
 def test_a_jar_that_was_not_fetched_is_named(tmp_path: Path) -> None:
-    def fetch_nothing(
-        wanted: Sequence[Coordinates], folder: Path, *, on_jar: Callable[[], None]
-    ) -> Mapping[Coordinates, Path]:
-        return {}
-
     with pytest.raises(JarError, match=r"org\.example:part:1\.0: was not fetched"):
-        download.ensure([JAR], tmp_path, fetch=fetch_nothing)
+        download.ensure([JAR], tmp_path, fetch=lambda *_, **__: {})
 
 
 def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
