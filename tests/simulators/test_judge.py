@@ -20,6 +20,7 @@ from simulators.payloads import device_name, devices_of
 from tests.simulators.oracle.delta_tables import write_table
 from tests.simulators.oracle.judged_field import NOW, row_of, rows_of, write_ledger_of
 from tests.simulators.run.minimal_gateway import minimal_gateway
+from tests.simulators.run.test_run import SCENARIO
 from tests.support.waiting import until
 
 EVENTS = [Event(device_name(0, 7), id=number) for number in range(3)]
@@ -165,14 +166,9 @@ def test_a_ledger_without_a_run_is_an_error_at_once(tmp_path: Path, capsys: pyte
     assert f"judge failed: {tmp_path / 'ledger.jsonl'} describes no run" in output
 
 
-SMALL = (
-    'name = "small"\ndescription = "It."\nseconds = 1\n[[fleets]]\nkind = "coap"\nsensors = 3\nevery_seconds = 0.2\n'
-)
-
-
 @pytest.mark.guarantee(0)
 async def test_rows_that_come_after_the_sensors_have_ended_are_waited_for(tmp_path: Path) -> None:
-    (tmp_path / "small.toml").write_text(SMALL)
+    (tmp_path / "small.toml").write_text(SCENARIO.format(seconds=1))
     table, folder = tmp_path / "table", tmp_path / "run"
     ledger_file = folder / "ledger.jsonl"
     async with minimal_gateway() as gateway:

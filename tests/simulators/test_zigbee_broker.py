@@ -14,19 +14,11 @@ from simulators.sensors.zigbee_network import DEVICES_TOPIC, ZigbeeBrokerError, 
 from simulators.services import ports
 from simulators.services.mosquitto import Mosquitto
 from tests.agent.mqtt.publisher import Publisher
+from tests.simulators.run.test_run import SCENARIO
 from tests.support.waiting import wait_until
 
 COORDINATOR = {"friendly_name": "Coordinator", "ieee_address": "0x00124b0018ed3ddf"}
 SIMULATED = {"friendly_name": "lamp", "ieee_address": f"0x{address(7, run=9):016x}"}
-SCENARIO = """
-name = "small"
-description = "It."
-seconds = 1
-[[fleets]]
-kind = "zigbee"
-sensors = 2
-every_seconds = 0.2
-"""
 
 
 @pytest.fixture
@@ -36,7 +28,7 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 
 
 def _run(folder: Path, port: int) -> int:
-    (folder / "small.toml").write_text(SCENARIO)
+    (folder / "small.toml").write_text(SCENARIO.format(seconds=1).replace("coap", "zigbee"))
     target = ("--target", f"mqtt://127.0.0.1:{port}", "--folder", str(folder / "run"))
     return main([str(folder / "small.toml"), *target], "oncegate-sim run")
 
@@ -64,7 +56,7 @@ def test_a_broker_without_a_list_takes_that_of_the_run_and_the_command_that_remo
     broker: Mosquitto, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _run(tmp_path, broker.port) == 1  # there is no table
-    assert len(_retained(broker.port)) == 2
+    assert len(_retained(broker.port)) == 5
     assert f"mosquitto_pub -h 127.0.0.1 -p {broker.port} -t {DEVICES_TOPIC} -r -n" in capsys.readouterr().out
     require_no_network(("127.0.0.1", broker.port))
 

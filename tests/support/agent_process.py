@@ -24,8 +24,9 @@ def configured(
     coap: str = "[::1]:0",
     http: str = "127.0.0.1:0",
     kafka: str = _NOWHERE,
+    state: Path | str = "",
 ) -> Path:
-    """Write a configuration with its state beside it, and return the file.
+    """Write a configuration with its state beside it or in another folder, and return the file.
 
     A way in with an empty address is switched off; `more` begins in the section of Kafka.
     """
@@ -33,7 +34,7 @@ def configured(
     ways = (("coap", coap), ("http", http))
     sections = (f"[{name}]\n" + (f'bind = "{bind}"\n' if bind else "enabled = false\n") for name, bind in ways)
     file.write_text(
-        f'[gateway]\nid = "{gateway}"\nstate_dir = "{folder / "state"}"\n{"".join(sections)}'
+        f'[gateway]\nid = "{gateway}"\nstate_dir = "{state or folder / "state"}"\n{"".join(sections)}'
         f'[kafka]\nbootstrap_servers = "{kafka}"\n{more}'
     )
     return file

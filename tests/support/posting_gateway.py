@@ -12,7 +12,7 @@ from random import Random
 from agent.store.layout import FILE_NAME
 from agent.store.read.events import read_packed
 from agent.store.schema import database
-from tests.support.agent_process import agent_process, wait_until_ready
+from tests.support.agent_process import agent_process, configured, wait_until_ready
 
 DEVICE = "urn:dev:mac:0000000000000001"
 ANSWER_SECONDS_MAX = 30
@@ -23,11 +23,7 @@ class PostingGateway:
 
     def __init__(self, folder: Path, state: Path, kafka: str = "127.0.0.1:1", store: str = "") -> None:
         self.store = state / FILE_NAME
-        self._configuration = folder / "oncegate.toml"
-        self._configuration.write_text(
-            f'[gateway]\nid = "gw1"\nstate_dir = "{state}"\n[coap]\nenabled = false\n[http]\nbind = "127.0.0.1:0"\n'
-            f'[kafka]\nbootstrap_servers = "{kafka}"\n[store]\n{store}\n'
-        )
+        self._configuration = configured(folder, f"[store]\n{store}\n", coap="", kafka=kafka, state=state)
         self._chance = Random(1)
         self._sent: dict[int, str] = {}
         self._port = 0

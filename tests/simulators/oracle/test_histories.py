@@ -171,14 +171,8 @@ FALSE = {
     "of equal readings one is lost, and the other's record written twice": History(
         "doubled", sent_and_acked(TWIN, TWIN), [rows(TWIN)[0]] * 2, rows(TWIN, TWIN)
     ),
-    "a record is written twice, and the sensor made two requests": History(
-        "doubled", TWICE_REQUESTED, [rows(TWIN)[0]] * 2, rows(TWIN)
-    ),
     "a record is written twice, and the card was restored meanwhile": History(
         "doubled", _single(TWIN, RESTORED_ONCE, Acked(3, 1)), [rows(TWIN)[0]] * 2, rows(TWIN)
-    ),
-    "a record is written twice, and two gateways received the event": History(
-        "doubled", sent_and_acked(TWIN), [rows(TWIN)[0]] * 2, rows(TWIN), TWO
     ),
     "an event that two gateways received is three times in the table": History(
         "doubled", sent_and_acked(TWIN), [row_of(TWIN, 1), row_of(TWIN, 2), row_of(TWIN, 1, "f", "gw2")], scope=TWO
