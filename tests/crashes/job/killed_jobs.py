@@ -53,7 +53,7 @@ QUARANTINED_EVERY = 7
 WATCH_SECONDS = 0.5
 START_SECONDS_MAX = 600.0
 """How long a start may take, the end of the job included."""
-QUICK_START = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
+QUICK_START = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"}
 """For a JVM that ends soon: without the second compiler, a start takes two thirds of the CPU time."""
 _VARIABLE = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]+")
 
