@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.compiled import pure_only
+from tests.support.quick_start import QUICK_START
 from tests.support.scheduling import place_of, pytest_xdist_make_scheduler
 
 pytest_plugins = ["tests.support.hangs"]
@@ -16,9 +17,8 @@ __all__ = ["pytest_xdist_make_scheduler"]
 HEAVY_SECONDS_MAX = 3_600
 """The time limit of a heavy test without one of its own."""
 
-# Brokers and jobs of tests live for seconds: their Java's first compiler, which is fast, is the only one. With it alone
-# Java takes a fifth of the usual memory for code, which an audit may fill, and then ends.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
+for name, value in QUICK_START.items():
+    os.environ.setdefault(name, value)
 
 # No property depends on speed: a machine may be busy. A failure prints how to repeat it.
 settings.register_profile("oncegate", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)

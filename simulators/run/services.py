@@ -44,7 +44,7 @@ class Services:
     mosquitto: Mosquitto | None = None
     down: set[str] = field(default_factory=set)
     supervised: frozenset[str] = frozenset()
-    """The services that a Supervisor watches; of the others, one that ends by itself ends the run."""
+    """The services that a Supervisor starts again; of the others, one that ends by itself ends the run."""
 
     @property
     def agents(self) -> dict[str, Gateway]:

@@ -1,6 +1,7 @@
 """Sensor data cannot control a terminal: control characters, bidi overrides and invisible characters are escaped."""
 
 import asyncio
+import io
 import json
 import logging
 import sqlite3
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from agent.store.layout import FILE_NAME
 from agent.systemd.journal import SafeFormatter
-from agent.terminal import json_line, printable
+from agent.terminal import Colour, json_line, paint, printable
 from contract.event import Event
 from contract.fingerprint import fingerprint
 from tests.agent.cli.running import here
@@ -119,3 +120,16 @@ def test_a_line_of_the_log_obeys_nobody_and_a_traceback_keeps_its_lines() -> Non
     assert "\\x1b" in first
     assert "  Traceback (most recent call last):" in others
     assert [line for line in others if not line.startswith("  ")] == [], "a text begins no line of the log"
+
+
+def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert paint("x", Colour.BAD, Terminal()) == "\x1b[31mx\x1b[0m"
+    assert paint("x", Colour.BAD, io.StringIO()) == "x"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert paint("x", Colour.BAD, Terminal()) == "x"

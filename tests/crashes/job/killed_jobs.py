@@ -42,6 +42,7 @@ from tests.crashes.job import effects as hooks
 from tests.support import changes
 from tests.support.changes import Fault
 from tests.support.iceberg import Iceberg
+from tests.support.quick_start import QUICK_START
 
 ROOT = Path(__file__).resolve().parents[3]
 SCENARIOS = ("first", "later")
@@ -53,8 +54,6 @@ QUARANTINED_EVERY = 7
 WATCH_SECONDS = 0.5
 START_SECONDS_MAX = 600.0
 """How long a start may take, the end of the job included."""
-QUICK_START = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"}
-"""For a JVM that ends soon: without the second compiler, a start takes two thirds of the CPU time."""
 _VARIABLE = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]+")
 
 

@@ -17,7 +17,7 @@ from simulators.services import spark
 from simulators.services.error import ServiceError
 from simulators.services.install import programs
 from simulators.services.postgres import Postgres
-from tests.crashes.job.killed_jobs import QUICK_START
+from tests.support.quick_start import QUICK_START
 
 pytestmark = [pytest.mark.heavy, pytest.mark.kafka]
 
