@@ -49,7 +49,7 @@ class Size:
     signed_rounds: int
 
 
-FULL = Size(400_400, 10_000_000, 800_000, 150, 400_000, 3)
+FULL = Size(400_400, 10_000_000, 800_000, 150, 200_000, 3)
 QUICK = Size(50_000, 500_000, 20_000, 25, 20_000, 1)
 
 RECORDS_PER_SECOND = 1000

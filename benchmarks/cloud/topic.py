@@ -25,10 +25,13 @@ GATEWAYS = "gw-1", "gw-2"
 def records(
     count: int, time_ms: int, *, shared: SharedDay = SharedDay.TIME, seed: int = 7, sign: Signer | None = None
 ) -> Iterator[Record]:
-    """Yield records of about VALUE_BYTES, a tenth of which repeat an earlier one as another gateway's."""
+    """Yield records of about VALUE_BYTES, a tenth of which repeat an earlier one as another gateway's.
+
+    Each seed has epochs of its own: an audit requires a label to be that of one event.
+    """
     chance = random.Random(seed)
     recent: list[Event] = []
-    first, second = (RecordSource(name, f"{number:016}", sign=sign) for number, name in enumerate(GATEWAYS))
+    first, second = (RecordSource(name, f"{seed:08x}{number:08x}", sign=sign) for number, name in enumerate(GATEWAYS))
     for number in range(count):
         is_copy = bool(recent) and chance.random() < DUPLICATES
         event = chance.choice(recent) if is_copy else _event(number, time_ms, shared, chance)
