@@ -38,6 +38,8 @@ class SparkOptions:
     environment: Mapping[str, str] = field(default_factory=dict)
     home: Path = field(default_factory=ivy.pyspark_folder)
     """The folder of Spark."""
+    sources: Path = _ROOT
+    """The folder with this project's packages."""
 
 
 def submit(job: Path, arguments: tuple[str, ...], folder: Path, options: SparkOptions | None = None) -> Process:
@@ -54,7 +56,7 @@ def command(job: Path, arguments: tuple[str, ...], folder: Path, options: SparkO
     """Return the command, after writing the archive of the packages into the folder."""
     temporary = folder / "temporary"
     temporary.mkdir(parents=True, exist_ok=True)
-    archive = pack(options.packages, folder / "packages.zip")
+    archive = pack(options.packages, folder / "packages.zip", options.sources)
     line = [str(options.home / "bin" / "spark-submit"), "--master", options.master or f"local[{options.cores}]"]
     line += [
         "--driver-memory",
@@ -76,12 +78,12 @@ def command(job: Path, arguments: tuple[str, ...], folder: Path, options: SparkO
     )
 
 
-def pack(packages: tuple[str, ...], archive: Path) -> Path:
+def pack(packages: tuple[str, ...], archive: Path, sources: Path = _ROOT) -> Path:
     """Write the sources of packages into an archive, reproducibly."""
     with ZipFile(archive, "w") as opened:
         for package in packages:
-            for source in sorted((_ROOT / package).rglob("*.py")):
-                opened.writestr(ZipInfo(str(source.relative_to(_ROOT))), source.read_bytes())
+            for source in sorted((sources / package).rglob("*.py")):
+                opened.writestr(ZipInfo(str(source.relative_to(sources))), source.read_bytes())
     return archive
 
 

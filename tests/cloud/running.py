@@ -36,9 +36,7 @@ from tests.support.iceberg import Iceberg
 from tests.support.s3 import S3
 from tests.support.waiting import log_bytes, wait_for_end, wait_for_work
 
-JOB = Path(__file__).resolve().parents[2] / "cloud" / "job.py"
-AUDIT = JOB.with_name("audit.py")
-MAINTENANCE = JOB.with_name("maintenance.py")
+ROOT = Path(__file__).resolve().parents[2]
 STANDSTILL_SECONDS_MAX = 180.0
 """Maximum time without a log line while Spark starts on a busy machine."""
 PARTITIONS = 3
@@ -76,6 +74,8 @@ class CloudSide:
     master: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
     spark_home: Path = field(default_factory=ivy.pyspark_folder)
+    release: Path = ROOT
+    """The folder of the sources whose programs are started."""
 
     def __post_init__(self) -> None:
         # Never a member. Not AdminClient.list_consumer_group_offsets: it crashes before there is a coordinator.
@@ -98,7 +98,7 @@ class CloudSide:
 
     def start(self, *options: str) -> Process:
         """Start a job, and return it before it is ready."""
-        self.jobs.append(submit(JOB, self.words(*options), self.folder, self.spark_options()))
+        self.jobs.append(submit(self.program("job"), self.words(*options), self.folder, self.spark_options()))
         return self.jobs[-1]
 
     def words(self, *options: str) -> tuple[str, ...]:
@@ -119,13 +119,14 @@ class CloudSide:
         """Start the maintenance of the table in a separate process."""
         folder = self.folder / "maintenance"
         folder.mkdir(exist_ok=True)
-        return submit(MAINTENANCE, (*self.sink_options(), *options), folder, self.spark_options())
+        return submit(self.program("maintenance"), (*self.sink_options(), *options), folder, self.spark_options())
 
     def audit(self, *options: str, output: str = "audit") -> Process:
         """Start an audit in a separate process, without a grace period."""
         places = (*self.sink_options(), "--output", self.place(output), "--grace", "0s")
         (self.folder / output).mkdir(exist_ok=True)
-        audit = submit(AUDIT, (*self.ends(), *places, *options), self.folder / output, self.spark_options())
+        words = (*self.ends(), *places, *options)
+        audit = submit(self.program("audit"), words, self.folder / output, self.spark_options())
         self.jobs.append(audit)
         return audit
 
@@ -136,10 +137,18 @@ class CloudSide:
         self.jobs.remove(audit)
         return audit.log().rpartition("labels: ")[2].partition("\n")[0]
 
+    def program(self, name: str) -> Path:
+        """Return the file of a program that Spark runs."""
+        return self.release / "cloud" / f"{name}.py"
+
     def spark_options(self) -> SparkOptions:
         """Return the options that Spark needs to reach the table."""
         options = SparkOptions(
-            settings=_SETTINGS, master=self.master, environment=self.environment, home=self.spark_home
+            settings=_SETTINGS,
+            master=self.master,
+            environment=self.environment,
+            home=self.spark_home,
+            sources=self.release,
         )
         if self.iceberg is not None:
             return replace(options, home=older_spark.home(), jar_sets=(*options.jar_sets, jars.ICEBERG))
@@ -205,6 +214,12 @@ class CloudSide:
     @property
     def group(self) -> str:
         return f"{self.topic}-cloud"
+
+    @property
+    def of_gateways(self) -> dict[str, str]:
+        """The environment of a gateway that sends to this topic and has its receipts."""
+        names = {"KAFKA__TOPIC": self.topic, "RECEIPTS__GROUP": self.group, "RECEIPTS__POLL_SECONDS": "1s"}
+        return {f"ONCEGATE_{name}": value for name, value in names.items()}
 
     @property
     def table_name(self) -> str:

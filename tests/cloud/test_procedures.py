@@ -171,8 +171,6 @@ def test_the_topic_is_reprocessed_into_a_second_table_that_succeeds_the_first(
 
 def test_what_the_topic_has_no_longer_is_filled_from_the_gateways(cloud: CloudSide, tmp_path: Path) -> None:
     gateway = PostingGateway(tmp_path, tmp_path / "state", cloud.bootstrap_servers, 'keep_processed = "1d"')
-    given = {"KAFKA__TOPIC": cloud.topic, "RECEIPTS__GROUP": cloud.group, "RECEIPTS__POLL_SECONDS": "1s"}
-    environment = {f"ONCEGATE_{name}": value for name, value in given.items()}
 
     def status() -> GatewayStatus:
         return read_status(tmp_path / "state", "gw1")
@@ -181,9 +179,10 @@ def test_what_the_topic_has_no_longer_is_filled_from_the_gateways(cloud: CloudSi
         [line] = re.findall(r"^sudo oncegate (replay .*)$", section("Backfill from the gateways"), re.MULTILINE)
         words = line.replace("EPOCH", str(status().epoch)).split()
         command = [sys.executable, "-m", "agent.cli.main", *words, "--config", str(tmp_path / "oncegate.toml")]
-        return subprocess.run(command, env=os.environ | environment, check=True, capture_output=True, text=True).stdout
+        environment = os.environ | cloud.of_gateways
+        return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
 
-    with gateway.process(environment):
+    with gateway.process(cloud.of_gateways):
         gateway.start()
         assert gateway.post(20) == 200
         run_until(cloud, 21)  # with the gateway's own event that begins the epoch

@@ -19,9 +19,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.heavy, pytest.ma
 def test_gateways_from_one_image_of_a_card_have_each_event_once_and_the_audit_tells_the_fork(
     cloud: CloudSide, tmp_path: Path
 ) -> None:
-    names = {"KAFKA__TOPIC": cloud.topic, "RECEIPTS__GROUP": cloud.group, "RECEIPTS__POLL_SECONDS": "1s"}
-    environment = {f"ONCEGATE_{name}": value for name, value in names.items()}
-
     def gateway(name: str) -> PostingGateway:
         (tmp_path / name).mkdir(exist_ok=True)
         return PostingGateway(tmp_path / name, tmp_path / name / "state", cloud.bootstrap_servers)
@@ -31,7 +28,7 @@ def test_gateways_from_one_image_of_a_card_have_each_event_once_and_the_audit_te
         return events.new + events.forwarded
 
     first, second = gateway("first"), gateway("second")
-    with first.process(environment), second.process(environment):
+    with first.process(cloud.of_gateways), second.process(cloud.of_gateways):
         first.start()
         assert first.post(20) == 200
         first.agent.kill()  # the image is made of a card in use

@@ -41,10 +41,15 @@ def configured(
 
 
 @contextmanager
-def agent_process(configuration: Path, environment: Mapping[str, str] | None = None) -> Iterator[Process]:
-    """Yield an agent that is not started yet; its log is beside the configuration file."""
+def agent_process(
+    configuration: Path, environment: Mapping[str, str] | None = None, release: Path | None = None
+) -> Iterator[Process]:
+    """Yield an agent that is not started yet; its log is beside the configuration file.
+
+    `release` is the folder of another release's sources.
+    """
     command = (sys.executable, "-m", "agent.cli.main", "run", "--config", str(configuration))
-    process = Process(Command("agent", command, configuration.parent / "agent.log", environment=environment or {}))
+    process = Process(Command("agent", command, configuration.parent / "agent.log", release, environment or {}))
     try:
         yield process
     finally:

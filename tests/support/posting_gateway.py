@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from agent.store.layout import FILE_NAME
 from agent.store.read.events import read_packed
@@ -30,8 +31,10 @@ class PostingGateway:
         self.acked: set[int] = set()
 
     @contextmanager
-    def process(self, environment: Mapping[str, str] | None = None) -> Iterator[PostingGateway]:
-        with agent_process(self._configuration, environment) as self.agent:
+    def process(
+        self, environment: Mapping[str, str] | None = None, release: Path | None = None
+    ) -> Iterator[PostingGateway]:
+        with agent_process(self._configuration, environment, release) as self.agent:
             yield self
 
     def start(self) -> None:
@@ -48,14 +51,19 @@ class PostingGateway:
     def post_again(self, *numbers: int) -> int:
         """Post events again; return the status code."""
         pack = [{"device": DEVICE, "id": number, "data": {"text": self._sent[number]}} for number in numbers]
-        code = self._ask("POST", "/api/v1/events", json.dumps(pack))
+        code, _ = self._ask("POST", "/api/v1/events", json.dumps(pack))
         if code == 200:
             self.acked.update(numbers)
         return code
 
     def readiness(self) -> int:
         """Return the status code of the readiness probe."""
-        return self._ask("GET", "/readyz")
+        return self._ask("GET", "/readyz")[0]
+
+    def status(self) -> dict[str, Any]:
+        """Return what the agent itself says, of whatever release its store is."""
+        document: dict[str, Any] = json.loads(self._ask("GET", "/api/v1/status")[1])
+        return document
 
     def stored(self) -> dict[int, bytes]:
         """Return the sensors' stored events by their id."""
@@ -68,9 +76,8 @@ class PostingGateway:
             if document["device"] == DEVICE
         }
 
-    def _ask(self, method: str, path: str, body: str | None = None) -> int:
+    def _ask(self, method: str, path: str, body: str | None = None) -> tuple[int, bytes]:
         with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=ANSWER_SECONDS_MAX)) as connection:
             connection.request(method, path, body, {"Content-Type": "application/json"})
             response = connection.getresponse()
-            response.read()
-            return response.status
+            return response.status, response.read()
