@@ -1,4 +1,8 @@
-"""The tables in which an audit stores its results for the next one. All steps may be repeated after a crash."""
+"""The tables in which an audit stores its results for the next one. All steps may be repeated after a crash.
+
+The audit before may be of an older or a newer release: a column that is not there is read as nulls, and one that is not
+known here is left out, or lost where the table is overwritten.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +35,16 @@ _FORGERIES = (
     "of_kafka_partition int, of_kafka_offset bigint"
 )
 _OFFSETS = "topic_id string, kafka_partition int, end bigint, audits bigint, since timestamp"
+_TABLES = {
+    "ranges": _RANGES,
+    "duplicates": _DUPLICATES,
+    "unwritten": _UNWRITTEN,
+    "leaves": _LEAVES,
+    "newer": _NEWER,
+    "sections": _SECTIONS,
+    "forgeries": _FORGERIES,
+    "offsets": _OFFSETS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +78,9 @@ class Store:
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self._spark = spark
         self._folder = jvm.qualify(spark, folder)
-        tables = {
-            "ranges": _RANGES,
-            "duplicates": _DUPLICATES,
-            "unwritten": _UNWRITTEN,
-            "leaves": _LEAVES,
-            "newer": _NEWER,
-            "sections": _SECTIONS,
-            "forgeries": _FORGERIES,
-            "offsets": _OFFSETS,
-        }
-        for name, columns in tables.items():
+        for name in _TABLES:
             # Not by CREATE TABLE, which cannot complete what an audit that was killed here has left.
-            self._write(spark.createDataFrame([], columns), name, "ignore")
+            self._write(self._frame(name, []), name, "ignore")
 
     def ends(self, topic_id: str) -> dict[int, int]:
         """Return the offsets at which the last audit of a topic ended, by partition."""
@@ -86,8 +90,6 @@ class Store:
     def series(self, ended: datetime) -> Series:
         """Return the place of an audit that ends now."""
         earlier = self._read("offsets")
-        if "audits" not in earlier.columns:
-            return Series(1, ended)
         last = earlier.agg(F.max("audits").alias("audits"), F.unix_seconds(F.min("since")).alias("since")).collect()[0]
         if last["audits"] is None:
             return Series(1, ended)
@@ -113,7 +115,7 @@ class Store:
     def forgeries(self, new: list[tuple[Any, ...]], rows: DataFrame) -> DataFrame:
         """Store new forgeries, and return all of which the table still has the false row, as `forgery.FORGERY`."""
         if new:
-            self._write(self._spark.createDataFrame(new, _FORGERIES), "forgeries", "append")
+            self._write(self._frame("forgeries", new), "forgeries", "append")
         there = rows.select("fingerprint", *(F.col(name).alias(f"of_{name}") for name in account.PLACE))
         found = self._read("forgeries").distinct().join(there, on=there.columns, how="left_semi")
         return found.select(*forgery.FORGERY)
@@ -121,9 +123,7 @@ class Store:
     def statements(self) -> DataFrame:
         """Return the sections of which an earlier audit has read the statement, without a status."""
         found = self._read("sections").filter(F.col("digest").isNotNull())
-        if "signed" not in found.columns:  # of an earlier release
-            found = found.withColumn("signed", F.lit(False))
-        return found.select(*sections.STATED)
+        return found.withColumn("signed", F.coalesce("signed", F.lit(False))).select(*sections.STATED)
 
     def ranges(self, healed: DataFrame) -> tuple[DataFrame, DataFrame]:
         """Return the ranges that are accounted for, and the unwritten ones without the healed labels.
@@ -159,17 +159,26 @@ class Store:
         self._write(compared.select(*sections.SECTION), "sections", "overwrite")
         self._write(ranges.select(*self._read("ranges").columns), "ranges", "overwrite")
         ends = [(span.topic_id, partition, end, series.number, series.since) for partition, end in span.ends.items()]
-        self._write(self._spark.createDataFrame(ends, _OFFSETS), "offsets", "overwrite")
+        self._write(self._frame("offsets", ends), "offsets", "overwrite")
         for name in ("unwritten", "sections", "ranges", "offsets"):  # Delta keeps the files of an overwritten table
             self._spark.sql(f"VACUUM {self._name(name)}").collect()
 
+    def _frame(self, name: str, rows: list[tuple[Any, ...]]) -> DataFrame:
+        return self._spark.createDataFrame(rows, _TABLES[name])
+
     def _read(self, name: str) -> DataFrame:
-        return self._spark.read.format("delta").load(f"{self._folder}/audit_{name}")
+        there = self._spark.read.format("delta").load(f"{self._folder}/audit_{name}")
+        return there.select(
+            *(
+                F.col(field.name) if field.name in there.columns else F.lit(None).cast(field.dataType).alias(field.name)
+                for field in self._frame(name, []).schema
+            )
+        )
 
     def _write(self, frame: DataFrame, name: str, mode: str) -> None:
-        frame.write.format("delta").mode(mode).option("overwriteSchema", mode == "overwrite").save(
-            f"{self._folder}/audit_{name}"
-        )
+        adds, replaces = ("mergeSchema", mode == "append"), ("overwriteSchema", mode == "overwrite")
+        writer = frame.write.format("delta").mode(mode).option(*adds).option(*replaces)
+        writer.save(f"{self._folder}/audit_{name}")
 
     def _name(self, name: str) -> str:
         return f"delta.`{self._folder}/audit_{name}`"

@@ -55,15 +55,29 @@ def test_an_output_within_a_table_is_refused(spark: SparkSession, tmp_path: Path
 
 
 @pytest.mark.heavy
-def test_a_folder_of_an_earlier_release_has_statements_that_nobody_has_signed(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    Store(spark, str(tmp_path))
-    earlier = spark.createDataFrame([("gw-1", "e", 1, 2, "d", False, "verified")], SECTIONS).drop("signed")
-    there = earlier.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-    there.save(f"{tmp_path}/audit_sections")
-    [row] = Store(spark, str(tmp_path)).statements().collect()
-    assert (row["digest"], row["signed"]) == ("d", False)
+def test_an_audit_goes_on_in_the_folder_of_an_older_and_of_a_newer_release(spark: SparkSession, tmp_path: Path) -> None:
+    store = Store(spark, str(tmp_path))
+    lacking = (("sections", ["signed"]), ("offsets", ["audits", "since"]), ("duplicates", ["fingerprint"]))
+    for name, columns in lacking:
+        older = spark.read.format("delta").load(f"{tmp_path}/audit_{name}").drop(*columns)
+        older.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(f"{tmp_path}/audit_{name}")
+    stated = spark.createDataFrame([("gw-1", "e", 1, 2, "d", False, "verified")], SECTIONS).drop("signed")
+    stated.write.format("delta").mode("append").save(f"{tmp_path}/audit_sections")
+    [row] = store.statements().collect()
+    assert (row["digest"], row["signed"]) == ("d", False)  # nobody has signed it
+    assert store.series(NOON) == Series(1, NOON)
+    for folder in tmp_path.glob("audit_*"):
+        spark.sql(f"ALTER TABLE delta.`{folder}` ADD COLUMNS (newer string)")
+    copy = ("gw-2", "e", 1, "ff", 0, 1, "gw-1", "e", 1, 0, 0, "duplicate", b"l", None, NOON, "urn:a", "{}")
+    late = ("gw-1", "e", 2, "ee", 0, 2, None, None, None, None, None, "unwritten", b"l", None, NOON, "urn:a", "{}")
+    ranges = spark.createDataFrame([("gw-1", "e", "accepted", 1, 1, NOON, "open")], RANGES)
+    judged = spark.createDataFrame([copy, late], JUDGED)
+    store.keep(ranges, judged, spark.createDataFrame([], SECTIONS), TopicSpan("t", {0: 0}, {0: 3}, 0), Series(1, NOON))
+    again = Store(spark, str(tmp_path))
+    assert again.series(NOON) == Series(2, NOON)
+    assert [(row["gateway"], row["fingerprint"]) for row in again.duplicates().collect()] == [("gw-2", "ff")]
+    assert [row["sequence"] for row in again.unwritten(TopicSpan("t", {0: 3}, {0: 3}, 0)).collect()] == [2]
+    assert "newer" not in again.duplicates().columns
 
 
 @pytest.mark.heavy
