@@ -26,7 +26,7 @@ PREVIOUS = "50631ec7"
 oldest fixtures: its programs run with today's libraries."""
 LAST_AUDIT = "audit-of-its-own"
 """The folder of an older audit after a newer one. That of 50631ec7 fails in a newer one's; from the first release on it
-is `audit`, as of all others."""
+is `audit`, as of all others (tests/cloud/auditing/test_store.py)."""
 KEY = "5e" * 32
 
 
@@ -34,9 +34,11 @@ KEY = "5e" * 32
 def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder with the sources of the previous release."""
     command = ("git", "archive", PREVIOUS, "agent", "cloud", "contract")
-    archive = subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout
+    archive = subprocess.run(command, check=False, capture_output=True, cwd=ROOT)
+    if archive.returncode:
+        pytest.skip(f"a clone without the previous release, {PREVIOUS}: {archive.stderr.decode()}")
     folder = tmp_path_factory.mktemp("previous")
-    with tarfile.open(fileobj=BytesIO(archive)) as sources:
+    with tarfile.open(fileobj=BytesIO(archive.stdout)) as sources:
         sources.extractall(folder, filter="data")
     return folder
 
