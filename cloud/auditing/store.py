@@ -16,34 +16,20 @@ from pyspark.sql import functions as F
 from cloud.auditing import account, forgery, sections
 from cloud.runtime import jvm
 
-_RANGES = "gateway string, epoch string, status string, first bigint, last bigint, since timestamp, state string"
-_PLACES = "kafka_partition int, kafka_offset bigint"
 _PLACE = ("topic_id", *account.PLACE)
-_DUPLICATES = (
-    f"gateway string, epoch string, sequence bigint, fingerprint string, topic_id string, {_PLACES}, "
-    "of_gateway string, of_epoch string, of_sequence bigint, of_kafka_partition int, of_kafka_offset bigint"
-)
-_UNWRITTEN = (
-    f"gateway string, epoch string, sequence bigint, fingerprint string, topic_id string, {_PLACES}, "
-    "appended timestamp, device string, content string, leaf binary"
-)
-_LEAVES = f"gateway string, epoch string, sequence bigint, leaf binary, topic_id string, {_PLACES}"
-_NEWER = f"gateway string, epoch string, sequence bigint, row_leaf binary, leaf binary, topic_id string, {_PLACES}"
-_SECTIONS = "gateway string, epoch string, first bigint, last bigint, digest string, signed boolean, status string"
-_FORGERIES = (
-    f"status string, fingerprint string, device string, gateway string, epoch string, sequence bigint, {_PLACES}, "
-    "of_kafka_partition int, of_kafka_offset bigint"
-)
-_OFFSETS = "topic_id string, kafka_partition int, end bigint, audits bigint, since timestamp"
+_LABEL, _PLACES = "gateway string, epoch string, sequence bigint", "kafka_partition int, kafka_offset bigint"
 _TABLES = {
-    "ranges": _RANGES,
-    "duplicates": _DUPLICATES,
-    "unwritten": _UNWRITTEN,
-    "leaves": _LEAVES,
-    "newer": _NEWER,
-    "sections": _SECTIONS,
-    "forgeries": _FORGERIES,
-    "offsets": _OFFSETS,
+    "ranges": "gateway string, epoch string, status string, first bigint, last bigint, since timestamp, state string",
+    "duplicates": f"{_LABEL}, fingerprint string, topic_id string, {_PLACES}, "
+    "of_gateway string, of_epoch string, of_sequence bigint, of_kafka_partition int, of_kafka_offset bigint",
+    "unwritten": f"{_LABEL}, fingerprint string, topic_id string, {_PLACES}, "
+    "appended timestamp, device string, content string, leaf binary",
+    "leaves": f"{_LABEL}, leaf binary, topic_id string, {_PLACES}",
+    "newer": f"{_LABEL}, row_leaf binary, leaf binary, topic_id string, {_PLACES}",
+    "sections": "gateway string, epoch string, first bigint, last bigint, digest string, signed boolean, status string",
+    "forgeries": f"status string, fingerprint string, device string, {_LABEL}, {_PLACES}, "
+    "of_kafka_partition int, of_kafka_offset bigint",
+    "offsets": "topic_id string, kafka_partition int, end bigint, audits bigint, since timestamp",
 }
 
 
