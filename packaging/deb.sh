@@ -25,17 +25,20 @@ version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$checkout/pyproject.toml")+deb$r
 date=${SOURCE_DATE_EPOCH:-$(cd "$checkout" && git log -1 --format=%ct 2> /dev/null || date +%s)}
 export SOURCE_DATE_EPOCH="$date"
 maintainer=${MAINTAINER:-'Oncegate maintainers <oncegate@packages.invalid>'}
-root=$(mktemp -d) wheels=$(mktemp -d)
-trap 'rm -rf "$root" "$wheels"' EXIT
+root=$(mktemp -d) wheels=$(mktemp -d) commands=$(mktemp -d)
+trap 'rm -rf "$root" "$wheels" "$commands"' EXIT
 chmod 755 "$root"
 
 wheel=${WHEEL:-}
 if [ -z "$wheel" ] && [ "${ONCEGATE_COMPILE:-1}" = 1 ]; then
   wheel=$("$checkout/packaging/compile.sh" "$release" "$machine" "$wheels")
 fi
-WHEEL=$wheel DESTDIR=$root LIBRARY=/usr/lib/oncegate BIN=/usr/bin UNITS=$units DOCUMENTS=/usr/share/doc/oncegate \
-  PAGES=/usr/share/man/man1 BASH_COMPLETIONS=/usr/share/bash-completion/completions \
-  ZSH_COMPLETIONS=/usr/share/zsh/vendor-completions MACHINE=$machine PYTHON_VERSION=$python_version "$checkout/packaging/install.sh"
+# Each command prints its manual page itself, and imports packages: those of another Python or processor cannot be loaded here.
+WHEEL='' "$checkout/packaging/environment.sh" "$commands/own" "$commands/own"
+WHEEL=$wheel COMMANDS=$commands/own DESTDIR=$root LIBRARY=/usr/lib/oncegate BIN=/usr/bin UNITS=$units \
+  DOCUMENTS=/usr/share/doc/oncegate PAGES=/usr/share/man/man1 BASH_COMPLETIONS=/usr/share/bash-completion/completions \
+  ZSH_COMPLETIONS=/usr/share/zsh/vendor-completions MACHINE=$machine PYTHON_VERSION=$python_version \
+  "$checkout/packaging/install.sh"
 rm -rf "$root/etc/oncegate/secrets"
 
 documents=$root/usr/share/doc/oncegate

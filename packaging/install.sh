@@ -3,7 +3,8 @@
 # nor user.
 #
 # DESTDIR is prepended to every path. LIBRARY, BIN, UNITS, DOCUMENTS, PAGES, BASH_COMPLETIONS and ZSH_COMPLETIONS set the
-# paths; `make deb` uses others.
+# paths; `make deb` uses others. COMMANDS is an environment of the same commands that this machine's Python can run, where
+# LIBRARY is for another one.
 # An existing configuration is not changed.
 set -eu
 
@@ -79,7 +80,7 @@ fi
 import sys
 sys.path.insert(0, sys.argv.pop(1))
 from agent.cli.manual import main
-main()' "$(echo "$destination$library"/lib/python3*/site-packages)" \
+main()' "$(echo "${COMMANDS:-$destination$library}"/lib/python3*/site-packages)" \
   "$destination$pages" "$destination$bash_completions/oncegate" "$destination$zsh_completions/_oncegate")
 "$checkout/packaging/documents.sh" "$destination$documents"
 
