@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,16 +56,28 @@ class Heavy:
         sums = [0.0] * SHARES
         rest = set(tests) - set(self.first_of(tests))
         unknown = {test for test in rest if function_of(test) not in self.seconds}
-        for test in sorted(rest - unknown, key=lambda test: (-self.seconds_of(test), test)):
+        units: dict[str, list[str]] = defaultdict(list)
+        for test in sorted(rest - unknown):
+            units[unit_of(test)].append(test)
+        seconds = {unit: sum(map(self.seconds_of, of)) for unit, of in units.items()}
+        for unit in sorted(units, key=lambda unit: (-seconds[unit], unit)):
             least = sums.index(min(sums))
-            shares[least].add(test)
-            sums[least] += self.seconds_of(test)
+            shares[least].update(units[unit])
+            sums[least] += seconds[unit]
         return [[test for test in tests if test in share] for share in [*shares, unknown]]
 
 
 def function_of(test: str) -> str:
     """Return a test's name without its parameters."""
     return test.partition("[")[0]
+
+
+def unit_of(test: str) -> str:
+    """Return the unit that runs in one share: all tests of a package or a release, which takes minutes to build."""
+    file, _, name = test.partition("::")
+    if file.startswith("tests/packaging/"):
+        return name.partition("[")[2].rstrip("]").partition("-")[0] or test
+    return file if file == "tests/release/test_release.py" else test
 
 
 def read_tests() -> Heavy:
