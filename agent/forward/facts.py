@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
+from contract.notes import read_note
+
 
 @dataclass(frozen=True, slots=True)
 class InDoubtBatches:
@@ -29,7 +31,7 @@ class InDoubtBatches:
 
 def read_in_doubt(fact: str | None) -> InDoubtBatches:
     """Return the state that a fact holds; nothing is in doubt where there is none."""
-    return InDoubtBatches(*json.loads(fact)) if fact else InDoubtBatches()
+    return InDoubtBatches(*json.loads(fact)[:3]) if fact else InDoubtBatches()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ def write_oversized(held: Mapping[int, OversizedEvent]) -> str:
 
 def read_oversized(fact: str | None) -> dict[int, OversizedEvent]:
     """Return the held events by position, as the fact has them."""
-    return {int(position): OversizedEvent(**event) for position, event in json.loads(fact or "{}").items()}
+    return {int(position): read_note(OversizedEvent, event) for position, event in json.loads(fact or "{}").items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,4 +74,4 @@ class Hold:
 
 def read_hold(fact: str | None) -> Hold | None:
     """Return the hold that a fact describes; None where receipts are not held."""
-    return Hold(**json.loads(fact)) if fact else None
+    return read_note(Hold, json.loads(fact)) if fact else None

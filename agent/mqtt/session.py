@@ -12,6 +12,7 @@ from agent.clock import Clock
 from agent.config.settings import MqttSettings
 from agent.store.facts import MQTT_SESSION
 from agent.store.port import Outbox
+from contract.notes import read_note
 
 SECRET_BYTES: Final = 8
 
@@ -34,7 +35,7 @@ class BrokerSession:
 
 def read_session(fact: str | None) -> BrokerSession | None:
     """Return the session that a fact describes; None before the first connection."""
-    return BrokerSession(**json.loads(fact)) if fact else None
+    return read_note(BrokerSession, json.loads(fact)) if fact else None
 
 
 class SessionKeeper:

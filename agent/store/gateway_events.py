@@ -170,5 +170,5 @@ def read_untrusted_clock(text: str | None) -> UntrustedClock:
     """Read the fact's text; None is that of a store without such events."""
     if text is None:
         return UntrustedClock()
-    boot, begun, declared = json.loads(text)
-    return UntrustedClock(boot, tuple((first, offset_ms) for first, offset_ms in begun), declared)
+    boot, begun, declared, *_ = json.loads(text)
+    return UntrustedClock(boot, tuple((first, offset_ms) for first, offset_ms, *_ in begun), declared)

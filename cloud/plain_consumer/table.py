@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from cloud.postgres.tables import Own, PostgresTables, present_columns, widen
 from cloud.table import widening
 from cloud.table.sink import Written
 
-OWNER = '{"oncegate":"consumer"}'
+_WRITER = "consumer"
+OWNER = f'{{"oncegate":"{_WRITER}"}}'
 """The owner's row of a table with places, which a job refuses as it does one of a newer job."""
 _STAGING = sql.Identifier("oncegate staging")
 """A name that none of the tables can have: within a transaction it hides them."""
@@ -97,7 +99,7 @@ class ConsumerTable:
         owner = {"id": self.id, "version": 0, "metadata": OWNER}
         self._connection.execute(self._tables.sql(Statements.FIRST_CLAIM), owner)
         row = self._connection.execute(self._tables.sql(Statements.LAST), (self.id,)).fetchone()
-        if row is None or row[0] != OWNER:
+        if row is None or json.loads(row[0])["oncegate"] != _WRITER:
             raise StopError(f"table {self._table}: a job writes it. Use another, with --succeeds {self.id}")
         return self
 

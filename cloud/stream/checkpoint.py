@@ -19,6 +19,7 @@ from cloud.errors import FlushError, StopError
 from cloud.runtime import jvm
 from cloud.runtime.disk import FlushedFolders
 from cloud.table.commits import Offsets
+from contract.notes import read_note
 
 _CLAIMS = "oncegate-claims"
 """The folder with a file for each claim, named by its number: none is ever replaced, so that no kill leaves none."""
@@ -104,7 +105,7 @@ class Checkpoint:
         if latest is None or (text := self._read(f"{_CLAIMS}/{latest}")) is None:
             return None
         with self._whole(f"{_CLAIMS}/{latest}"):
-            return Claim(**json.loads(text))
+            return read_note(Claim, json.loads(text))
 
     def flush(self, folders: FlushedFolders) -> None:
         """Flush the folders to disk; record a failure, so that later starts stop, and raise FlushError."""

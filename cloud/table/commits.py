@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 
 from cloud.errors import StopError
+from contract.notes import read_note
 
 FORMAT = 1
 BATCH_BITS = 40
@@ -67,6 +68,6 @@ def parse(metadata: str | None) -> Commit | None:
             f"the table's commits have format {written}, this job supports {FORMAT}: a newer job writes it, or "
             "`oncegate-cloud consumer`"
         )
-    for name in ("starts", "ends", "first", "epochs"):
+    for name in {"starts", "ends", "first", "epochs"} & fields.keys():
         fields[name] = {int(partition): int(offset) for partition, offset in fields[name].items()}
-    return Commit(**fields)
+    return read_note(Commit, fields)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 
 from agent.store.port import Batch, LabelRange, Offsets
 from contract.event import Label
+from contract.notes import read_note
 
 GROUP_PREFIX = "oncegate-outbox-"
 """Before the transactional id: the group of its markers."""
@@ -64,10 +65,10 @@ def read_intent(fact: str | None) -> Intent | None:
         return None
     document = json.loads(fact)
     previous, batch = document["previous"], document["batch"]
-    partitions = {int(partition): Offsets(**offsets) for partition, offsets in batch.pop("partitions").items()}
+    partitions = {int(partition): read_note(Offsets, offsets) for partition, offsets in batch["partitions"].items()}
     return Intent(
-        Marker(**document["marker"]),
-        None if previous is None else Marker(**previous),
-        Batch(**batch, partitions=partitions),
-        tuple([LabelRange(**labels) for labels in document["labels"]]),
+        read_note(Marker, document["marker"]),
+        None if previous is None else read_note(Marker, previous),
+        read_note(Batch, {**batch, "partitions": partitions}),
+        tuple([read_note(LabelRange, labels) for labels in document["labels"]]),
     )

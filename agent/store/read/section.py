@@ -91,7 +91,7 @@ def _read_whole(first: int, count: object, packed: object, following: int) -> li
 def _read_note(connection: Reads, opened: tuple[int, str], end: int, now_ms: int) -> tuple[int, Section | None]:
     """Return the note's last position and the state there; 0 and None for a note on other events."""
     words = (tables.read_fact(connection, SECTION) or "").split()
-    if len(words) != 4 or words[0] != opened[1]:
+    if len(words) < 4 or words[0] != opened[1]:
         return 0, None
     last, first = (opened[0] + int(word) - 1 for word in words[1:3])
     return (last, Section(first, bytes.fromhex(words[3]), now_ms)) if last <= end else (0, None)

@@ -215,7 +215,9 @@ def load_batches(connection: Reads) -> list[Batch]:
     """Return the batches that wait for their receipt, in order."""
     rows = connection.execute("SELECT first, last, topic_id, partitions, checksum FROM batches ORDER BY first")
     return [
-        Batch(first, last, topic_id, {int(number): Offsets(*each) for number, each in json.loads(partitions).items()})
+        Batch(
+            first, last, topic_id, {int(number): Offsets(*each[:3]) for number, each in json.loads(partitions).items()}
+        )
         for first, last, topic_id, partitions in verified("batches", rows)
     ]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from urllib.request import urlopen
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -32,11 +33,13 @@ from cloud.postgres.sink import PostgresSink
 from cloud.stream import receipts
 from cloud.stream.group_kafka import headers_of
 from cloud.stream.topic_log import LogEnd, TopicClient
+from cloud.table.commits import Commit, to_json
 from cloud.table.devices import Devices
 from cloud.table.layout import STAGED, Reason
 from contract import receipt
 from contract.event import Event
 from simulators.services import ports
+from simulators.services.postgres import Postgres
 from tests.cloud.gateway import Gateway, readings, with_header, without_header
 from tests.cloud.plain_consumer.consuming import WAIT_SECONDS_MAX, ConsumerSide
 from tests.support.waiting import wait_until
@@ -273,3 +276,16 @@ def test_the_audit_accounts_for_its_table_as_for_the_jobs(
     side.members[-1].terminate()
     with pytest.raises(StopError, match="oncegate-cloud consumer"):
         PostgresSink(side.server.connection, side.name, f"{side.name}_quarantine", Devices(spark, None), DAY)
+
+
+def test_a_table_of_a_newer_consumer_is_continued_and_that_of_a_job_is_refused(postgres: Postgres) -> None:
+    name = f"c{uuid4().hex}"
+    given = (postgres.connection, name, f"{name}_quarantine", DAY)
+    owned = f"UPDATE {name}_owner SET metadata = %s".encode()
+    with ConsumerTable(*given) as made, psycopg.connect(postgres.connection, autocommit=True) as connection:
+        connection.execute(owned, ('{"newer":1,"oncegate":"consumer"}',))
+        with ConsumerTable(*given) as again:
+            assert again.id == made.id
+        connection.execute(owned, (to_json(Commit(made.id, "c", 1, 0, "t", "i", {}, {}, {})),))
+        with pytest.raises(StopError, match="a job writes it"), ConsumerTable(*given):
+            pass

@@ -142,6 +142,13 @@ def test_a_kill_while_a_claim_is_renewed_leaves_the_earlier_one(side: Side, monk
     assert side.checkpoint().read_claim() == Claim("mine", 2)
 
 
+def test_a_claim_that_a_newer_release_has_written_is_read(side: Side, tmp_path: Path) -> None:
+    side.checkpoint().write_claim(Claim("mine", 1))
+    (tmp_path / "checkpoint/oncegate-claims/.1.crc").unlink()
+    (tmp_path / "checkpoint/oncegate-claims/1").write_text('{"checkpoint": "mine", "number": 1, "newer": 2}')
+    assert side.checkpoint().read_claim() == Claim("mine", 1)
+
+
 class _KilledBeforeRename:
     """A file system whose job is killed before it renames a file."""
 

@@ -123,6 +123,13 @@ def test_a_commit_comes_back_from_its_metadata() -> None:
         parse('{"oncegate":99}')
 
 
+def test_a_commit_of_another_release_may_have_more_entries_and_lack_those_with_a_default() -> None:
+    said = json.loads(to_json(LAST))
+    assert parse(json.dumps(said | {"newer": 1})) == LAST
+    lacking = {name: value for name, value in said.items() if name not in {"birth", "window_seconds", "epochs"}}
+    assert parse(json.dumps(lacking)) == replace(LAST, birth=None, window_seconds=None, epochs={})
+
+
 def test_versions_grow_with_claims_and_batches() -> None:
     own = [replace(LAST, claim=claim, batch=batch).version for claim in (1, 2) for batch in (-1, 0, 1, 1 << 39)]
     assert own == sorted(set(own))

@@ -17,6 +17,7 @@ from agent.release import version
 from agent.status import read_status
 from agent.store.event_store import EventStore
 from agent.store.files import swap
+from agent.store.format.packing import checksum
 from agent.store.lanes import lane_stores
 from agent.store.layout import FILE_NAME
 from agent.store.port import StoredEvent
@@ -168,7 +169,9 @@ async def test_a_digest_that_is_not_known_is_not_stated(tmp_path: Path, clock: H
 
 
 @pytest.mark.guarantee(8)
-async def test_an_older_note_leads_to_the_same_digest_or_to_none(tmp_path: Path, clock: HandClock) -> None:
+async def test_an_older_note_leads_to_the_same_digest_or_to_none_and_one_of_a_newer_release_to_the_same(
+    tmp_path: Path, clock: HandClock
+) -> None:
     """A salvage may find the note that an earlier purge has written."""
     witness = Witness()
     notes: list[tuple[str, str, int]] = []
@@ -179,7 +182,9 @@ async def test_an_older_note_leads_to_the_same_digest_or_to_none(tmp_path: Path,
             if start != 20:
                 purge_all(store, clock)
                 notes.append(_note(tmp_path / "0"))
-    for number, (note, known) in enumerate([(notes[0], False), (notes[1], True)], 1):
+    newer = f"{notes[1][1]} newer"
+    notes.append(("section", newer, checksum("facts", ("section", newer))))
+    for number, (note, known) in enumerate([(notes[0], False), (notes[1], True), (notes[2], True)], 1):
         folder = tmp_path / str(number)
         shutil.copytree(tmp_path / "0", folder)
         change(folder, "UPDATE facts SET value = ?, checksum = ? WHERE name = ?", values=(note[1], note[2], note[0]))
