@@ -100,7 +100,7 @@ class TracedTable:
             labels = data.get("labels")
             for one in labels if isinstance(labels, list) else ():
                 match one:
-                    case [label.epoch, int(first), int(last)] if first <= label.sequence <= last:
+                    case [label.epoch, int(first), int(last), *_] if first <= label.sequence <= last:
                         found.append(Gap(str(data.get("reason", "")), declared, first, last))
         return found
 

@@ -24,7 +24,7 @@ from tests.cloud.made_rows import NOON, THERMOMETER, create_table, row, write_ta
 EPOCH, NEXT = "00000000000000a1", "00000000000000a2"
 HOSTILE = "gw-'; DROP TABLE events; --\\é"
 MILLISECONDS = int(NOON.timestamp() * 1000)
-LOSS = {"labels": [["00000000000000a0", 1, 9], [EPOCH, 5, 6]], "count": 2, "reason": "damage"}
+LOSS = {"labels": [["00000000000000a0", 1, 9], [EPOCH, 5, 6, "newer"]], "count": 2, "reason": "damage"}
 START = {"previous_epoch": EPOCH, "previous_sequence": 9}
 OWN = {"via": "gateway", "gateway": HOSTILE}
 ROWS = [
