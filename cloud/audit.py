@@ -73,7 +73,7 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
         raw = view.quarantine.filter(F.col("topic_id") == span.topic_id)
         newer = sections.have_newer(view.gateway_events)
         new = topic.records(span.starts, span.ends, are_newer=newer)
-        records = new.unionByName(store.unwritten(span), allowMissingColumns=True)
+        records = new.unionByName(store.unwritten(span))
         judged = account.judge(records, view.rows, raw).persist()
         ended = account.endings(view.gateway_events).persist()
         covered = cover(store, judged, view, span, everything=span.gone > 0 or not store.ends(span.topic_id))

@@ -16,8 +16,9 @@ from contract.fields import VERSION
 VERIFIED, DIFFERS, UNKNOWN = "verified", "differs", "unknown"
 INCOMPLETE, PENDING, UNSTATED = "incomplete", "pending", "unstated"
 STATUSES = (VERIFIED, DIFFERS, INCOMPLETE, UNKNOWN, PENDING, UNSTATED)
-_WITHOUT_ROW = (account.GAP, account.QUARANTINED, account.DUPLICATE)
 _MISSING = (account.MISSING, account.UNWRITTEN, account.VANISHED)
+_WITH_ROW = (account.ACCEPTED, account.AMBIGUOUS)
+"""No other status says that there is a row: not that of a gap, a duplicate or the quarantine, nor a newer audit's."""
 STATEMENT = (*EPOCH, "first", "last", "digest")
 STATED = (*STATEMENT, "signed")
 SECTION = (*STATED, "status")
@@ -162,8 +163,9 @@ def _without_all(short: DataFrame, ranges: DataFrame, erased: DataFrame) -> Data
         how="left",
     )
     status = F.col("label_status")
+    is_without_row = ~status.isin(*_WITH_ROW, *_MISSING, account.PENDING)
     per_label = named.groupBy(*(F.col(f"l.{name}").alias(name) for name in (*STATED, "sequence"))).agg(
-        F.coalesce(F.max(F.col("is_erased") | status.isin(*_WITHOUT_ROW)), F.lit(False)).alias("is_excused"),
+        F.coalesce(F.max(F.col("is_erased") | is_without_row), F.lit(False)).alias("is_excused"),
         F.coalesce(F.max(status.isin(*_MISSING)), F.lit(False)).alias("is_missing"),
         F.max(status.isNull() | (status == account.PENDING)).alias("is_pending"),
     )

@@ -23,7 +23,7 @@ _TABLES = {
     "duplicates": f"{_LABEL}, fingerprint string, topic_id string, {_PLACES}, "
     "of_gateway string, of_epoch string, of_sequence bigint, of_kafka_partition int, of_kafka_offset bigint",
     "unwritten": f"{_LABEL}, fingerprint string, topic_id string, {_PLACES}, "
-    "appended timestamp, device string, content string, leaf binary",
+    "appended timestamp, device string, content string, leaf binary, row_leaf binary",
     "leaves": f"{_LABEL}, leaf binary, topic_id string, {_PLACES}",
     "newer": f"{_LABEL}, row_leaf binary, leaf binary, topic_id string, {_PLACES}",
     "sections": "gateway string, epoch string, first bigint, last bigint, digest string, signed boolean, status string",
@@ -119,10 +119,10 @@ class Store:
         all_ranges = self._read("ranges").drop("state")
         was = F.when(F.col("status") == account.VANISHED, account.ACCEPTED).otherwise(F.col("status"))
         all_ranges = all_ranges.withColumn("status", was)
-        # Missing and pending ranges are determined again in each audit.
-        settled = (account.ACCEPTED, account.DUPLICATE, account.QUARANTINED, account.GAP, account.AMBIGUOUS)
+        # Missing and pending ranges are determined again in each audit; any other status stays, also a newer release's.
+        open_ = (account.MISSING, account.PENDING, account.UNWRITTEN)
         unwritten = all_ranges.filter(F.col("status") == account.UNWRITTEN)
-        return all_ranges.filter(F.col("status").isin(*settled)), account.without(unwritten, healed)
+        return all_ranges.filter(~F.col("status").isin(*open_)), account.without(unwritten, healed)
 
     def keep(self, ranges: DataFrame, judged: DataFrame, compared: DataFrame, span: TopicSpan, series: Series) -> None:
         """Write the results of an audit, replacing results that a crashed one has left; the offsets last.

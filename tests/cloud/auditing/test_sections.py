@@ -190,6 +190,7 @@ def test_labels_without_a_row_are_judged_by_their_status(spark: SparkSession, wh
         account.GAP: sections.UNKNOWN,
         account.DUPLICATE: sections.UNKNOWN,
         account.QUARANTINED: sections.UNKNOWN,
+        "of a newer audit": sections.UNKNOWN,
         account.PENDING: sections.PENDING,
         "": sections.PENDING,
         account.MISSING: sections.INCOMPLETE,

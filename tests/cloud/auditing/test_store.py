@@ -69,14 +69,19 @@ def test_an_audit_goes_on_in_the_folder_of_an_older_and_of_a_newer_release(spark
     for folder in tmp_path.glob("audit_*"):
         spark.sql(f"ALTER TABLE delta.`{folder}` ADD COLUMNS (newer string)")
     copy = ("gw-2", "e", 1, "ff", 0, 1, "gw-1", "e", 1, 0, 0, "duplicate", b"l", None, NOON, "urn:a", "{}")
-    late = ("gw-1", "e", 2, "ee", 0, 2, None, None, None, None, None, "unwritten", b"l", None, NOON, "urn:a", "{}")
-    ranges = spark.createDataFrame([("gw-1", "e", "accepted", 1, 1, NOON, "open")], RANGES)
+    late = ("gw-1", "e", 2, "ee", 0, 2, None, None, None, None, None, "unwritten", b"l", b"r", NOON, "urn:a", "{}")
+    statuses = enumerate(("accepted", "newer", "missing"), 1)
+    said = [("gw-1", "e", status, at, at, NOON, "open") for at, status in statuses]
+    ranges = spark.createDataFrame(said, RANGES)
     judged = spark.createDataFrame([copy, late], JUDGED)
     store.keep(ranges, judged, spark.createDataFrame([], SECTIONS), TopicSpan("t", {0: 0}, {0: 3}, 0), Series(1, NOON))
     again = Store(spark, str(tmp_path))
     assert again.series(NOON) == Series(2, NOON)
     assert [(row["gateway"], row["fingerprint"]) for row in again.duplicates().collect()] == [("gw-2", "ff")]
-    assert [row["sequence"] for row in again.unwritten(TopicSpan("t", {0: 3}, {0: 3}, 0)).collect()] == [2]
+    [later] = again.unwritten(TopicSpan("t", {0: 3}, {0: 3}, 0)).collect()
+    assert (later["sequence"], bytes(later["row_leaf"])) == (2, b"r")
+    known, _ = again.ranges(spark.createDataFrame([], "gateway string, epoch string, sequence bigint"))
+    assert {row["status"] for row in known.collect()} == {"accepted", "newer"}  # no label of a newer status is missing
     assert "newer" not in again.duplicates().columns
 
 
