@@ -61,7 +61,10 @@ VALUE_BYTES_MAX: Final = 8 << 20
 
 
 class ClockTrust(StrEnum):
-    """Whether the gateway's clock was known to be correct when the gateway accepted the event."""
+    """Whether the gateway's clock was known to be correct when the gateway accepted the event.
+
+    Readers refuse any other value, so that no later release adds one; nor to `SharedDay`.
+    """
 
     TRUSTED = "trusted"
     UNTRUSTED = "untrusted"
