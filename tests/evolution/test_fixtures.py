@@ -85,7 +85,8 @@ def test_the_agent_delivers_what_is_in_the_store_and_knows_it(left: Path, broker
     with PostingGateway(left, left / "state", broker.bootstrap_servers).process() as gateway:
         gateway.start()
         for _ in range(STORED // 20):
-            assert gateway.post() == 200  # the same events again, and no new one
+            assert gateway.post() == 200
+        assert gateway.status()["accepted"] == STORED  # the same events again, and no new one
         topic = Topic(broker.bootstrap_servers)
         wait_until(lambda: sum(topic.ends().values()) >= STORED, "the events of the store")
         gateway.agent.terminate()
