@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pkgutil import resolve_name
-from typing import TextIO
+from typing import Any, TextIO
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
@@ -68,7 +68,7 @@ class Answer:
     """The rows of an answer, with the names of their columns."""
 
     names: Sequence[str]
-    rows: Sequence[Sequence[object]]
+    rows: Sequence[Sequence[Any]]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -100,9 +100,9 @@ def ask_spark(spark: SparkSession, settings: QuerySettings) -> Answer:
         found = spark.sql(f"SELECT * FROM (\n{statement}\n)").limit(settings.rows_max + 1)
         return Answer(found.columns, [tuple(row) for row in found.collect()])
     except ParseException as error:
-        raise StopError(f"the statement is not a query that can be read: {_first_line(error)}") from error
+        raise StopError(f"the statement is not a query that can be read: {jvm.cause(error)}") from error
     except (AnalysisException, *jvm.FAILURES) as error:
-        raise StopError(_first_line(error)) from error
+        raise StopError(jvm.cause(error)) from error
 
 
 def ask_postgres(_: SparkSession | None, settings: QuerySettings) -> Answer:
@@ -126,10 +126,6 @@ def ask_postgres(_: SparkSession | None, settings: QuerySettings) -> Answer:
         answer = Answer([column.name for column in cursor.description], cursor.fetchmany(settings.rows_max + 1))
         opened.rollback()
     return answer
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0].strip()
 
 
 def write_table(names: Sequence[str], rows: Iterable[Sequence[object]], to: TextIO) -> None:

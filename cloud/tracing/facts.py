@@ -50,7 +50,6 @@ class Row:
     id: str | None
     time: int
     """The event's, or else that of its acceptance."""
-    received: int
     partition: int
     offset: int
     processed: int

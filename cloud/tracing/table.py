@@ -58,7 +58,7 @@ class TracedTable:
     def rows(self, wanted: Wanted) -> list[Row]:
         """Return the rows with the fingerprint or the label."""
         if wanted.label is not None:
-            return self._rows(self._of_label(wanted.label))
+            return self._rows(f"{self._of_epoch(wanted.label)} AND sequence = {wanted.label.sequence}")
         return self.rows_of([wanted.fingerprint or ""])
 
     def rows_of(self, fingerprints: Sequence[str]) -> list[Row]:
@@ -106,12 +106,11 @@ class TracedTable:
 
     def epoch(self, label: Label) -> EpochFacts:
         """Return what the table knows about the label's epoch."""
-        gateway, epoch = self._text(label.gateway), self._text(label.epoch)
-        [(last,)] = self._ask(f"SELECT max(sequence) FROM events WHERE gateway = {gateway} AND epoch = {epoch}").rows
+        [(last,)] = self._ask(f"SELECT max(sequence) FROM events WHERE {self._of_epoch(label)}").rows
         starts = self._own(label.gateway, _STARTED)
         stated = [data.get("previous_sequence") for data, _ in starts if data.get("previous_epoch") == label.epoch]
         ends = [end for end in stated if isinstance(end, int)]
-        return EpochFacts(_number(last), max(ends, default=None), knows_gateway=bool(starts) or last is not None)
+        return EpochFacts(last, max(ends, default=None), knows_gateway=bool(starts) or last is not None)
 
     def _own(self, gateway: str, type_: str) -> list[tuple[dict[str, Any], int]]:
         """Return the data and the times of the latest events of one type by which a gateway states something.
@@ -123,7 +122,7 @@ class TracedTable:
             f"SELECT data, {received} FROM events WHERE via = 'gateway' AND type = '{type_}' "
             f"AND gateway = {self._text(gateway)} ORDER BY appended DESC LIMIT {ROWS_MAX}"
         ).rows
-        return [(_map(data), _count(moment)) for data, moment in rows]
+        return [(_map(data), moment) for data, moment in rows]
 
     def _rows(self, where: str) -> list[Row]:
         sql = self._sql
@@ -131,20 +130,13 @@ class TracedTable:
             sql.hex.format("fingerprint"),
             *("device", "gateway", "epoch", "sequence", "id"),
             sql.milliseconds.format("coalesce(event_time, received)"),
-            sql.milliseconds.format("received"),
             *("kafka_partition", "kafka_offset"),
             sql.milliseconds.format("processed_at"),
         )
         order = "ORDER BY coalesce(event_time, received), gateway, epoch, sequence"
         found = self._ask(f"SELECT {', '.join(columns)} FROM events WHERE {where} {order} LIMIT {ROWS_MAX}").rows
         return [
-            Row(
-                str(mark),
-                str(device),
-                Label(str(gateway), str(epoch), _count(sequence)),
-                None if id_ is None else str(id_),
-                *map(_count, rest),
-            )
+            Row(mark, device, Label(gateway, epoch, sequence), id_, *rest)
             for mark, device, gateway, epoch, sequence, id_, *rest in found
         ]
 
@@ -156,14 +148,10 @@ class TracedTable:
             f"SELECT topic_id, kafka_partition, kafka_offset, reason, {at} FROM quarantine WHERE {where} "
             f"ORDER BY kafka_partition, kafka_offset LIMIT {ROWS_MAX}"
         ).rows
-        return [
-            Quarantined(str(topic_id), _count(partition), _count(offset), str(reason), _count(moment))
-            for topic_id, partition, offset, reason, moment in found
-        ]
+        return [Quarantined(*row) for row in found]
 
-    def _of_label(self, label: Label) -> str:
-        words = self._text(label.gateway), self._text(label.epoch), label.sequence
-        return "gateway = {} AND epoch = {} AND sequence = {}".format(*words)
+    def _of_epoch(self, label: Label) -> str:
+        return f"gateway = {self._text(label.gateway)} AND epoch = {self._text(label.epoch)}"
 
     def _text(self, text: str) -> str:
         return self._sql.text.format(text.encode().hex())
@@ -178,17 +166,9 @@ def _named(wanted: Wanted) -> Iterator[bytes]:
         yield f'"gateway":{gateway},"epoch":"{label.epoch}","sequence":{label.sequence},'.encode()
 
 
-def _map(data: object) -> dict[str, Any]:
+def _map(data: str | None) -> dict[str, Any]:
     try:
-        found = json.loads(str(data))
+        found = json.loads(data or "null")
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _number(value: object) -> int | None:
-    return None if value is None else _count(value)
-
-
-def _count(value: object) -> int:
-    return int(str(value))

@@ -56,7 +56,14 @@ class TracedTopic:
             found, earliest, finished = self._read(ends, _matching(wanted))
         except KafkaException as error:
             raise JobError(f"topic {self._name}: {error.args[0].str()}") from error
-        return TopicSearch(self._name, topic_id, sorted(found, key=_order), ends, earliest, finished)
+        return TopicSearch(
+            self._name,
+            topic_id,
+            sorted(found, key=lambda one: (one.appended, one.partition, one.offset)),
+            ends,
+            earliest,
+            finished,
+        )
 
     def receipts(self, search: TopicSearch, table: str) -> dict[int, int | str]:
         """Return by partition the offset that the group has committed, or why it is no receipt of the table."""
@@ -127,10 +134,6 @@ def _matching(wanted: Wanted | Span) -> Callable[[Record], bool]:
     if wanted.label is not None:
         return lambda one: one.label == wanted.label
     return lambda one: one.fingerprint == wanted.fingerprint
-
-
-def _order(record: Record) -> tuple[int, int, int]:
-    return record.appended, record.partition, record.offset
 
 
 def _label(statement: bytes) -> Label | None:

@@ -24,7 +24,7 @@ from cloud.tracing.settings import parse
 
 MARK, EPOCH, NOON = "1876d2e5f34f91105e52555b000b5edc", "5f1c0d6b6a0f4f1d", 1_777_636_800_000
 FIRST, OTHER = Label("gw-1", EPOCH, 17), Label("gw-2", "00000000000000b2", 4)
-ROW = Row(MARK, "urn:dev:mac:1", FIRST, "7", NOON, NOON, 3, 812, NOON + 5_000)
+ROW = Row(MARK, "urn:dev:mac:1", FIRST, "7", NOON, 3, 812, NOON + 5_000)
 HERE, THERE = (
     Record(3, offset, NOON + 1_000, "urn:dev:mac:1", MARK, label, NOON)
     for offset, label in ((812, FIRST), (900, OTHER))
