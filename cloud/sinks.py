@@ -36,13 +36,11 @@ class SinkKind:
     """Returns the id of the table, by which receipts name it, given Spark (None for a database) and the tables."""
     maintains: str
     """Compacts the tables, given Spark (None for a database) and `cloud.maintenance.MaintenanceSettings`."""
-    frames: str = ""
+    frames: str
     """Returns the present rows of table and quarantine as Spark's frames, given Spark and the tables.
 
-    The defaults of the following read them.
+    The audit reads them, and so does the default of `asks`.
     """
-    views: str = "cloud.auditing.table:of_frames"
-    """Returns a `cloud.auditing.table.TableView`, given Spark and the tables."""
     asks: str = "cloud.query:ask_spark"
     """Returns the `cloud.query.Answer` to a statement, given Spark (None for a database) and `QuerySettings`."""
     dialect: str = "cloud.tracing.table:SPARK"
@@ -71,7 +69,7 @@ POSTGRES: Final = SinkKind(
     opens="cloud.postgres.sink:open_tables",
     identifies="cloud.auditing.table:id_of_postgres",
     maintains="cloud.maintenance:maintain_postgres",
-    views="cloud.auditing.table:of_postgres",
+    frames="cloud.auditing.table:frames_of_postgres",
     asks="cloud.query:ask_postgres",
     dialect="cloud.tracing.table:POSTGRES",
     is_database=True,

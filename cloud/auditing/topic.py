@@ -29,12 +29,7 @@ from contract.record import (
 
 ANSWER_SECONDS_MAX = 30
 _CONTENT_DIGITS = 16
-CONTENT_SQL = f"substr(encode(sha256(coalesce(value, '')), 'hex'), 1, {_CONTENT_DIGITS})"
-"""The same as `content`, as an expression of PostgreSQL."""
 TOLD = ("device", "type", "data")
-_TOLD_BYTES = " || '\\x00'::bytea || ".join(f"convert_to(coalesce({name}, ''), 'UTF8')" for name in TOLD)
-TOLD_SQL = f"substr(encode(sha256({_TOLD_BYTES}), 'hex'), 1, {_CONTENT_DIGITS})"
-"""The same as `told` of a row's columns TOLD."""
 # Not $, which in Java also matches before a line feed at the end.
 _LABEL = (r"^[0-9a-f]{16}\z", r"^[0-9]{1,19}\z")
 

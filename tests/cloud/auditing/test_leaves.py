@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,20 +11,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cloud.auditing import leaves
-from cloud.auditing.settings import parse
-from cloud.auditing.table import read_table
 from cloud.auditing.topic import TOLD, said, told
-from cloud.postgres.sink import PostgresSink
 from cloud.stream.records import read_records
-from cloud.table.commits import CLAIM_ONLY, Commit
-from cloud.table.devices import Devices
-from cloud.table.freshness import Horizon
 from cloud.table.rows import COLUMNS, decode
 from contract.chain import leaf
 from contract.event import TIME_MAX, TIME_MIN, Event
 from contract.fingerprint import FINGERPRINT_BYTES
 from contract.record import VALUE_PREFIX, encode_tail
-from simulators.services.postgres import Postgres
 from tests.cloud.gateway import Gateway, Record
 from tests.cloud.tables import topic
 from tests.contract.strategies import events as drawn_events
@@ -35,8 +26,6 @@ pytestmark = pytest.mark.spark
 
 ACCEPTED = 1_763_706_000_123
 DEVICE = "urn:dev:ops:32473-a"
-ALL_LATE = Horizon(ACCEPTED, ACCEPTED, 60, overlaps=True)
-CLAIM = Commit("t", "c", 1, CLAIM_ONLY, "events", "id", {}, {}, {})
 CONTROLS = "".join(map(chr, range(0x20)))
 EVENTS = [
     Event(DEVICE, id=7, time=ACCEPTED - 5, data={"t": 21.5, "n": None}),
@@ -107,7 +96,6 @@ def test_rows_of_a_table_without_the_latest_columns_have_the_leaves_of_their_eve
     older = decode(read_records(topic(spark, [record], ACCEPTED))).drop("ext", "units")
     [row] = older.select(F.hex(leaves.of_row(older.columns)).alias("leaf")).collect()
     assert row["leaf"] == gateway_leaf(record, event).upper()
-    assert '"ext"' not in leaves.row_sql(older.columns)
 
 
 def test_what_is_no_value_of_a_gateway_has_no_leaf(spark: SparkSession) -> None:
@@ -116,22 +104,3 @@ def test_what_is_no_value_of_a_gateway_has_no_leaf(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(value,) for value in bad], "value binary")
     found = frame.select(leaves.of_value(F.col("value"), F.lit(bytes(16))).alias("leaf")).collect()
     assert [row["leaf"] for row in found] == [None] * len(bad)
-
-
-@pytest.mark.guarantee(8)
-@pytest.mark.heavy
-def test_postgres_computes_the_same_leaves(spark: SparkSession, postgres: Postgres, tmp_path: Path) -> None:
-    records = Gateway().records(EVENTS, ACCEPTED)
-    table = f"t{uuid4().hex}"
-    sink = PostgresSink(postgres.connection, table, f"{table}_quarantine", Devices(spark, None), 86_400)
-    sink.claim(CLAIM)
-    frame = read_records(topic(spark, records, ACCEPTED))
-    sink.write(frame, replace(CLAIM, batch=0, ends={0: len(records)}), ALL_LATE)
-    connection = postgres.write_connection(tmp_path / "connection")
-    ends = ("--bootstrap-servers", "unused:9092", "--output", str(tmp_path / "audit"))
-    tables = parse([*ends, "--sink", "postgres", "--table", table, "--connection", str(connection)]).tables
-    rows = (
-        read_table(spark, tables).leaves.select("sequence", F.hex("leaf").alias("leaf")).orderBy("sequence").collect()
-    )
-    for row, record, event in zip(rows, records, EVENTS, strict=True):
-        assert row["leaf"] == gateway_leaf(record, event).upper(), event

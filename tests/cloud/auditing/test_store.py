@@ -21,15 +21,14 @@ from cloud.auditing.table import TableView, read_table
 from cloud.delta.sink import QUARANTINE, TABLE
 from cloud.delta.table import DeltaTable
 from cloud.errors import StopError
-from cloud.postgres.sink import PostgresSink
 from cloud.stream.records import read_records
-from cloud.table.commits import CLAIM_ONLY, Commit
-from cloud.table.devices import Devices
+from cloud.table.commits import CLAIM_ONLY
 from cloud.table.rows import decode
 from contract.event import Event, gateway_device
 from simulators.services.postgres import Postgres
-from tests.cloud.gateway import Gateway
-from tests.cloud.tables import ALL_LATE, topic
+from tests.cloud.auditing.test_leaves import EVENTS as LEAVES
+from tests.cloud.gateway import Gateway, Record
+from tests.cloud.tables import ALL_LATE, COMMIT, SinkSide, topic
 
 pytestmark = pytest.mark.spark
 
@@ -119,7 +118,6 @@ def test_tables_whose_creation_was_killed_are_created(spark: SparkSession, tmp_p
 
 
 G, ENDED, NEXT = "gw-1", "00000000000000a1", "00000000000000a2"
-CLAIM = Commit("t", "c", 1, CLAIM_ONLY, "events", "id", {}, {}, {})
 HOUR = 3_600_000
 RECEIVED = 1_700_000_000_123
 APPENDED = RECEIVED + 5 * HOUR
@@ -167,14 +165,27 @@ def test_what_an_epoch_lacks_may_arrive_until_the_grace_after_the_append_of_its_
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("style", ["-c TimeZone=Asia/Kolkata", "-c DateStyle=German"])
-def test_postgres_has_the_same_times_whatever_its_zone_and_style(
-    spark: SparkSession, postgres: Postgres, tmp_path: Path, style: str
+@pytest.mark.guarantee(8)
+def test_a_table_in_postgresql_is_seen_as_one_in_delta(
+    spark: SparkSession, postgres: Postgres, tmp_path: Path, gateway: Gateway
 ) -> None:
-    table = f"t{uuid4().hex}"
-    sink = PostgresSink(postgres.connection, table, f"{table}_quarantine", Devices(spark, None), 86_400)
-    sink.claim(CLAIM)
-    sink.write(records(spark), replace(CLAIM, batch=0, ends={0: len(EVENTS)}), ALL_LATE)
-    connection = postgres.write_connection(tmp_path / "connection")
-    connection.write_text(f"{connection.read_text().strip()} options='{style}'\n")
-    check(view(spark, "--sink", "postgres", "--table", table, "--connection", str(connection)))
+    """Whatever the zone and the style of the server's times are; the texts of some events cannot be in PostgreSQL."""
+    sent = [*gateway.records([*LEAVES, *EVENTS], RECEIVED), Record(b"k", b"", []), Record(b"k", b"\xff", [])]
+    survivors, views = read_records(topic(spark, sent, APPENDED)).localCheckpoint(), []
+    for server in (None, postgres):
+        side = SinkSide(spark, tmp_path, server, f"t{uuid4().hex}")
+        sink = side.open()
+        sink.claim(replace(COMMIT, batch=CLAIM_ONLY, ends={}))
+        sink.write(survivors, COMMIT, ALL_LATE)
+        options = side.table().sink_options()
+        if server is not None:
+            with (tmp_path / "connection").open("a") as file:
+                file.write(" options='-c TimeZone=Asia/Kolkata -c DateStyle=German'")
+        views.append(view(spark, *options))
+    parts = (
+        (one.rows.drop("told"), one.rows.filter("sequence < 8"), one.leaves, one.quarantine, one.gateway_events)
+        for one in views
+    )
+    for frames in zip(*parts, strict=True):
+        of_delta, of_postgres = (sorted(map(str, frame.collect())) for frame in frames)
+        assert of_delta == of_postgres != []
