@@ -34,27 +34,20 @@ _STATED = """
 
 def stated(gateway_events: DataFrame, *, signed: bool = False) -> DataFrame:
     """Return the sections that gateways have stated, without a status; `signed`: in records with their MAC."""
-    data = F.from_json(F.col("data"), _STATED)
-    started = gateway_events.filter(F.col("type") == "gateway.started").select(
+    data, is_start = F.from_json(F.col("data"), _STATED), F.col("type") == "gateway.started"
+    of_start = {"first": "previous_first", "last": "previous_sequence", "digest": "previous_digest"}
+    own = gateway_events.filter(is_start | (F.col("type") == "gateway.checkpoint"))
+    return own.select(
         "gateway",
-        data["previous_epoch"].alias("epoch"),
-        data["previous_first"].alias("first"),
-        data["previous_sequence"].alias("last"),
-        data["previous_digest"].alias("digest"),
-    )
-    checkpoints = gateway_events.filter(F.col("type") == "gateway.checkpoint").select(
-        *EPOCH, data["first"].alias("first"), data["last"].alias("last"), data["digest"].alias("digest")
-    )
-    return (
-        started.unionByName(checkpoints)
-        .withColumn("signed", F.lit(signed))
-        .filter(
-            F.col("epoch").isNotNull()
-            & is_count(F.col("first"))
-            & is_count(F.col("last"))
-            & (F.col("first") <= F.col("last"))
-            & F.col("digest").isNotNull()
-        )
+        F.when(is_start, data["previous_epoch"]).otherwise(F.col("epoch")).alias("epoch"),
+        *(F.when(is_start, data[before]).otherwise(data[name]).alias(name) for name, before in of_start.items()),
+        F.lit(signed).alias("signed"),
+    ).filter(
+        F.col("epoch").isNotNull()
+        & is_count(F.col("first"))
+        & is_count(F.col("last"))
+        & (F.col("first") <= F.col("last"))
+        & F.col("digest").isNotNull()
     )
 
 
@@ -99,10 +92,10 @@ def compared(statements: DataFrame, leaves: DataFrame, others: DataFrame, ranges
         F.lit(_DIGEST_START),
         lambda digest, one: F.unhex(F.sha2(F.concat(digest, one["leaf"]), 256)),
     )
-    judged = members.withColumn("has_all", has_all).withColumn(
+    judged = members.withColumn(
         "status",
         F.when(size > LABELS_MAX, DIFFERS)
-        .when(~F.col("has_all"), None)
+        .when(~has_all, None)
         .when((F.size("members") == size) & (F.lower(F.hex(following)) == F.lower("digest")), VERIFIED)
         .otherwise(DIFFERS),
     )
@@ -151,37 +144,27 @@ def _without_all(short: DataFrame, ranges: DataFrame, erased: DataFrame) -> Data
     """Return the status of sections of which some labels have no leaf."""
     there = F.transform("members", lambda one: one["sequence"])
     lacking = short.select(*STATED, F.explode(F.array_except(F.sequence("first", "last"), there)).alias("sequence"))
-    marked = erased.withColumn("is_erased", F.lit(True))
-    lacking = lacking.join(marked, on=list(LABEL), how="left")
-    spans = ranges.select(
-        *EPOCH, F.col("status").alias("label_status"), F.col("first").alias("from"), F.col("last").alias("to")
-    )
+    known = ranges.select(*EPOCH, F.col("status").alias("of"), F.col("first").alias("from"), F.col("last").alias("to"))
+    of_erased = erased.select(*EPOCH, F.lit(account.GAP), "sequence", "sequence")
     within = F.col("sequence").between(F.col("from"), F.col("to"))
     named = lacking.alias("l").join(
-        spans.alias("r"),
+        known.union(of_erased).alias("r"),
         on=(F.col("l.gateway") == F.col("r.gateway")) & (F.col("l.epoch") == F.col("r.epoch")) & within,
         how="left",
     )
-    status = F.col("label_status")
-    is_without_row = ~status.isin(*_WITH_ROW, *_MISSING, account.PENDING)
-    per_label = named.groupBy(*(F.col(f"l.{name}").alias(name) for name in (*STATED, "sequence"))).agg(
-        F.coalesce(F.max(F.col("is_erased") | is_without_row), F.lit(False)).alias("is_excused"),
-        F.coalesce(F.max(status.isin(*_MISSING)), F.lit(False)).alias("is_missing"),
-        F.max(status.isNull() | (status == account.PENDING)).alias("is_pending"),
+    of = F.col("of")
+    without_row, missing = (
+        F.max(F.coalesce(one, F.lit(False)))
+        for one in (~of.isin(*_WITH_ROW, *_MISSING, account.PENDING), of.isin(*_MISSING))
     )
-    found = (
-        F.when(F.col("is_excused"), UNKNOWN)
-        .when(F.col("is_missing"), INCOMPLETE)
-        .when(F.col("is_pending"), PENDING)
-        .otherwise(DIFFERS)
-    )
-    statuses = F.collect_set("found")
-    worst = F.coalesce(*(F.when(F.array_contains("statuses", one), one) for one in (DIFFERS, INCOMPLETE, PENDING)))
+    is_pending = F.max(of.isNull() | (of == account.PENDING))
+    order = (UNKNOWN, PENDING, INCOMPLETE, DIFFERS)
+    rank = F.when(without_row, 0).when(missing, 2).when(is_pending, 1).otherwise(3).alias("rank")
     return (
-        per_label.withColumn("found", found)
+        named.groupBy(*(F.col(f"l.{name}").alias(name) for name in (*STATED, "sequence")))
+        .agg(rank)
         .groupBy(*STATED)
-        .agg(statuses.alias("statuses"))
-        .withColumn("status", F.coalesce(worst, F.lit(UNKNOWN)))
+        .agg(F.element_at(F.array(*map(F.lit, order)), F.max("rank") + 1).alias("status"))
     )
 
 
