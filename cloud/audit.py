@@ -1,12 +1,7 @@
 """Account for every label of the topic, independently of the job's code, and name what is missing.
 
-    oncegate-cloud audit --bootstrap-servers localhost:9092 --table ./events --output ./audit
-
 It reads the headers of all records that have a receipt and that no earlier audit has read, compares them with the table
 and its quarantine, and writes its results to tables in the output folder, which docs/cloud.md lists.
-
-Exit status: 0 every label is accounted for, or may still arrive; 1 a label is missing, unwritten, vanished or
-ambiguous, an event is doubled, forged or in conflict, a section differs, or the audit failed; 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -23,11 +18,12 @@ from pyspark.sql import functions as F
 
 from cloud import sinks
 from cloud.auditing import account, forgery, report, sections
-from cloud.auditing.findings import NAMED_MAX, Findings, Named, Subject, find, is_to_locate, locate
+from cloud.auditing.findings import NAMED_MAX, Findings, Named, Subject, find, to_locate
 from cloud.auditing.settings import AuditSettings, parse
 from cloud.auditing.store import Store, TopicSpan
 from cloud.auditing.table import TableView, read_table, table_id
-from cloud.auditing.topic import Topic
+from cloud.auditing.topic import Topic, read, said_at
+from cloud.auditing.topic import signed as signed_by
 from cloud.committed import objection
 from cloud.errors import StopError
 from cloud.gateways import Authentication, GatewayFile
@@ -72,7 +68,8 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
         view = read_table(spark, settings.tables)  # after the receipts: every receipted event must be there now
         raw = view.quarantine.filter(F.col("topic_id") == span.topic_id)
         newer = sections.have_newer(view.gateway_events)
-        new = topic.records(span.starts, span.ends, are_newer=newer)
+        loaded = topic.load(span.starts, span.ends)
+        new = read(loaded, are_newer=newer).drop("value")
         records = new.unionByName(store.unwritten(span))
         judged = account.judge(records, view.rows, raw).persist()
         ended = account.endings(view.gateway_events).persist()
@@ -83,7 +80,7 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
         stated = sections.stated(view.gateway_events)
         if keys is not None:  # a further pass over the new records
             keys.renew()
-            signed = topic.signed(span, keys.signers).localCheckpoint()
+            signed = signed_by(loaded, keys.signers).localCheckpoint()
             stated = stated.unionByName(sections.stated(signed, signed=True))
         compared = compare(store, judged, view, ranges, stated)
         if keys is not None:
@@ -91,11 +88,12 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
         compared = compared.unionByName(sections.uncovered(compared, states, ended)).localCheckpoint()
         series = store.series(datetime.now(UTC).replace(microsecond=0))
         unaccounted = account.unaccounted(covered, of_read_records(topic, view.rows, span))
-        located = records.withColumn("status", F.lit("")).limit(0)
-        if is_to_locate(ranges):  # a further pass over the topic
-            located = locate(topic.records(*retained(topic, span)), ranges)
+        sought, there = to_locate(ranges).localCheckpoint(), records.limit(0)
+        if not sought.isEmpty():  # a further pass over the topic
+            there = read(topic.load(*retained(topic, span))).drop("value")
+        located = there.join(F.broadcast(sought), on=list(account.LABEL))
         subject = Subject(datetime.now(UTC), series, version_of_package(), spark.version, settings, span)
-        named = Named(located, unaccounted, *forgeries(topic, store, judged, view.rows, span, settings.verify))
+        named = Named(located, unaccounted, *forgeries(topic, loaded, store, judged, view.rows, settings.verify))
         findings = find(judged, view.rows, ranges, states, compared, named, subject)
         logger.info("stage=judged missing=%d", findings.missing)
         store.keep(
@@ -171,7 +169,7 @@ def cover(store: Store, judged: DataFrame, view: TableView, span: TopicSpan, *, 
     labels = account.labels(judged)
     parts = [
         account.ranges(labels),
-        account.ranges(account.ambiguous(judged, view.rows, store.duplicates())),
+        account.ranges(account.ambiguous(judged, view.rows, store.read("duplicates"))),
         account.declared(view.gateway_events),
         *store.ranges(healed=labels.filter(F.col("status") != account.UNWRITTEN)),
     ]
@@ -184,14 +182,14 @@ def cover(store: Store, judged: DataFrame, view: TableView, span: TopicSpan, *, 
 
 
 def forgeries(
-    topic: Topic, store: Store, judged: DataFrame, rows: DataFrame, span: TopicSpan, share: float
+    topic: Topic, loaded: DataFrame, store: Store, judged: DataFrame, rows: DataFrame, share: float
 ) -> tuple[DataFrame, dict[str, int]]:
     """Return the forgeries whose rows the table has, and the counts of records that were verified now."""
-    suspects = forgery.suspects(judged, rows, partial(topic.said, span))
+    suspects = forgery.suspects(judged, rows, partial(said_at, loaded))
     new = forgery.conflicts(suspects, topic.values(forgery.places(suspects)))
     counts: dict[str, int] = {}
-    if share and span.offsets:  # a further pass over the new records
-        sampled = forgery.verified(topic.sample(span, share)).localCheckpoint()
+    if share:  # a further pass over the new records
+        sampled = forgery.verified(read(loaded.sample(share))).localCheckpoint()
         counts = {row["status"]: row["count"] for row in sampled.groupBy("status").count().collect()}
         new += map(tuple, sampled.filter(F.col("status") == forgery.FORGED).limit(NAMED_MAX).collect())
     found = store.forgeries(new, rows).localCheckpoint()
@@ -202,8 +200,13 @@ def forgeries(
 def compare(store: Store, judged: DataFrame, view: TableView, ranges: DataFrame, stated: DataFrame) -> DataFrame:
     """Return the sections that gateways have stated, now or in an earlier audit, compared with the table."""
     statements = stated.unionByName(store.statements())
-    others = account.without_row(judged).select(*account.LABEL, "leaf").unionByName(store.leaves())
-    newer = account.newer(judged).select(*account.LABEL, "row_leaf", "leaf").unionByName(store.newer())
+    others = (
+        account.without_row(judged)
+        .select(*account.LABEL, "leaf")
+        .unionByName(store.read("leaves").select(*account.LABEL, "leaf"))
+    )
+    leaves = (*account.LABEL, "row_leaf", "leaf")
+    newer = account.newer(judged).select(*leaves).unionByName(store.read("newer").select(*leaves))
     of_rows = sections.as_stated(view.leaves, newer)
     return sections.compared(statements, of_rows, others, ranges).localCheckpoint()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from cloud.auditing import account, forgery, sections
@@ -15,6 +15,8 @@ from cloud.auditing.store import Series, TopicSpan
 NAMED_MAX = 1000
 """The number of findings of each kind that are listed; the audit's tables have all."""
 DOUBLED = "doubled"
+RANGE = (*account.EPOCH, "first", "last", "status")
+RECORD = ("status", *account.PLACE, "fingerprint", "device", *account.LABEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,73 +32,33 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Epoch:
-    """One epoch's state; `counts` is by status."""
-
-    gateway: str
-    epoch: str
-    state: str
-    last: int
-    counts: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Labels:
-    """A range of labels that are wrong, with their status."""
-
-    gateway: str
-    epoch: str
-    first: int
-    last: int
-    status: str
-
-
-@dataclass(frozen=True, slots=True)
-class SectionCount:
-    """How many sections of one status there are, and how many labels they have."""
-
-    sections: int
-    labels: int
-
-
-@dataclass(frozen=True, slots=True)
-class KnownRecord:
-    """A record of the topic, or a row, of which `status` names what is wrong."""
-
-    status: str
-    partition: int
-    offset: int
-    fingerprint: str | None
-    device: str | None
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
 class Findings:
     """The outcome of an audit; lists have at most NAMED_MAX entries, counts are complete."""
 
     subject: Subject
     counts: dict[str, int]
     """Labels of all audits by status."""
-    epochs: list[Epoch]
-    wrong: list[Labels]
-    records: list[KnownRecord]
-    """Where topic or table have the records of wrong labels; of a missing label there is none."""
+    epochs: list[Row]
+    """Those of `account.states`."""
+    wrong: list[Row]
+    """Ranges of labels that are wrong, as RANGE."""
+    records: list[Row]
+    """Where topic or table have the records of wrong labels, as RECORD; of a missing label there is none."""
     doubled: list[str]
     """Fingerprints that the table has more than once."""
-    sections: dict[str, SectionCount]
-    """The sections of the gateways' hash chains, by status."""
+    sections: dict[str, tuple[int, int]]
+    """How many sections of the gateways' hash chains there are, and how many labels they have, by status."""
     section_labels: dict[tuple[str, str], dict[str, int]]
     """The labels of each epoch in `epochs` by the status of their section."""
-    differing: list[Labels]
-    """The sections of which the table differs from what the gateway has stated."""
+    differing: list[Row]
+    """The sections of which the table differs from what the gateway has stated, as RANGE."""
     totals: dict[str, int]
     """How many entries the lists would have without a limit, and how many records are unwritten."""
     states: dict[str, int]
     """Epochs by state."""
 
     @property
-    def unwritten(self) -> list[KnownRecord]:
+    def unwritten(self) -> list[Row]:
         """Return the receipted records that are neither in the table nor in quarantine."""
         return [one for one in self.records if one.status == account.UNWRITTEN]
 
@@ -115,7 +77,7 @@ class Findings:
             "event in conflict": self.totals.get(forgery.CONFLICT, 0),
             "row forged": self.totals.get(forgery.FORGED, 0),
             "label with two fingerprints": self.counts.get(account.AMBIGUOUS, 0),
-            "section different": self.sections.get(sections.DIFFERS, SectionCount(0, 0)).sections,
+            "section different": self.sections.get(sections.DIFFERS, (0, 0))[0],
         }
 
     @property
@@ -129,7 +91,7 @@ class Named:
     """Further records that are to be named."""
 
     located: DataFrame
-    """Those of wrong labels, as in `locate`."""
+    """Those of wrong labels, each with its label's status."""
     unaccounted: DataFrame
     """The rows of no record."""
     forgeries: DataFrame
@@ -162,7 +124,8 @@ def find(
         copies = rows.join(F.broadcast(doubled.limit(NAMED_MAX)), on="fingerprint", how="left_semi")
         frames.append(copies.withColumns({"status": F.lit(DOUBLED), "device": F.lit(None).cast("string")}))
     by_status, per_epoch, differing = _sections(compared, worst)
-    records = [record for frame in frames for record in _records(frame)]
+    ordered = (frame.select(*RECORD).orderBy("status", *account.PLACE).limit(NAMED_MAX) for frame in frames)
+    records = [record for frame in ordered for record in frame.collect()]
     all_unwritten = unwritten.count()
     totals = {
         "wrong": bad.count(),
@@ -176,10 +139,7 @@ def find(
     return Findings(
         subject,
         counts,
-        [
-            Epoch(row["gateway"], row["epoch"], row["state"], row["last"], {n: row[n] for n in account.COUNTED})
-            for row in worst.collect()
-        ],
+        worst.collect(),
         _ranges(bad.orderBy("status", *account.EPOCH, "first")),
         records,
         [row["fingerprint"] for row in doubled.limit(NAMED_MAX).collect()],
@@ -196,41 +156,18 @@ def _labels() -> Column:
     return F.sum((F.col("last") - F.col("first") + 1).cast("decimal(20)")).alias("labels")
 
 
-def locate(records: DataFrame, ranges: DataFrame) -> DataFrame:
-    """Return the records of labels that have vanished or are ambiguous, each with its label's status."""
-    return records.join(F.broadcast(_to_locate(ranges)), on=list(account.LABEL), how="inner")
-
-
-def is_to_locate(ranges: DataFrame) -> bool:
-    """Whether a label has vanished or is ambiguous, so that its records are to be found in the topic."""
-    return not _to_locate(ranges).isEmpty()
-
-
-def _to_locate(ranges: DataFrame) -> DataFrame:
+def to_locate(ranges: DataFrame) -> DataFrame:
+    """Return labels that have vanished or are ambiguous, whose records are to be found in the topic."""
     wrong = ranges.filter(F.col("status").isin(account.VANISHED, account.AMBIGUOUS))
     sequence = F.explode(F.sequence("first", F.least("last", F.col("first") + (NAMED_MAX - 1)))).alias("sequence")
     return wrong.select(*account.EPOCH, sequence, "status").limit(NAMED_MAX)
 
 
-def _records(frame: DataFrame) -> list[KnownRecord]:
-    return [
-        KnownRecord(
-            row["status"],
-            row["kafka_partition"],
-            row["kafka_offset"],
-            row["fingerprint"],
-            row["device"],
-            f"{row['gateway']} {row['epoch']} {row['sequence']}",
-        )
-        for row in frame.orderBy("status", *account.PLACE).limit(NAMED_MAX).collect()
-    ]
-
-
 def _sections(
     compared: DataFrame, named: DataFrame
-) -> tuple[dict[str, SectionCount], dict[tuple[str, str], dict[str, int]], list[Labels]]:
+) -> tuple[dict[str, tuple[int, int]], dict[tuple[str, str], dict[str, int]], list[Row]]:
     counts = {
-        row["status"]: SectionCount(row["sections"], int(row["labels"]))
+        row["status"]: (row["sections"], int(row["labels"]))
         for row in compared.groupBy("status").agg(F.count("*").alias("sections"), _labels()).collect()
     }
     epochs = named.select(*account.EPOCH)
@@ -242,6 +179,5 @@ def _sections(
     return counts, per_epoch, _ranges(differing)
 
 
-def _ranges(frame: DataFrame) -> list[Labels]:
-    columns = frame.select(*account.EPOCH, "first", "last", "status")
-    return [Labels(*row) for row in columns.limit(NAMED_MAX).collect()]
+def _ranges(frame: DataFrame) -> list[Row]:
+    return frame.select(*RANGE).limit(NAMED_MAX).collect()

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from pyspark.sql import Row
+
 from cloud.auditing import forgery
 from cloud.auditing.account import COUNTED, STATES
-from cloud.auditing.findings import Epoch, Findings
+from cloud.auditing.findings import Findings
 from cloud.auditing.sections import STATUSES
 from cloud.runtime.outcome import counted, printable
 
@@ -30,7 +32,7 @@ dd {{ margin: 0; overflow-wrap: anywhere; }} p {{ margin: .25rem 0; color: #5660
 table {{ border-collapse: collapse; margin: .5rem 0; }}
 td, th {{ border-bottom: 1px solid #d5dae3; padding: .25rem .75rem .25rem 0; text-align: left; vertical-align: top; }}
 td {{ overflow-wrap: anywhere; }} td.n, th.n {{ text-align: right; }}
-td.n, td.s {{ white-space: nowrap; }} th.g {{ text-align: center; color: #566073; }}
+td.n, td.s {{ white-space: nowrap; }}
 .wide td, .wide th {{ font-size: 12.5px; padding: .2rem; }} code {{ font-size: .92em; }}
 .wide td.z {{ color: #6b7485; }}
 @media (max-width: 60rem) {{
@@ -52,10 +54,6 @@ class _Table:
     names: Sequence[str]
     rows: Sequence[Sequence[object]]
     total: int = 0
-    groups: Sequence[tuple[str, int]] = ()
-    """Heads above the columns, each with the number of its columns."""
-    on_phones: Sequence[str] = ()
-    """The names where these heads are not shown, if they differ."""
 
 
 def lines(findings: Findings) -> Iterator[str]:
@@ -70,9 +68,9 @@ def lines(findings: Findings) -> Iterator[str]:
     named = [f"{one.status}: {one.gateway} {one.epoch} {_range(one.first, one.last)}" for one in findings.wrong]
     named += [f"differs: {one.gateway} {one.epoch} {_range(one.first, one.last)}" for one in findings.differing]
     named += [
-        f"{one.status}: partition {one.partition} offset {one.offset} fingerprint {one.fingerprint} "
+        f"{one.status}: partition {one.kafka_partition} offset {one.kafka_offset} fingerprint {one.fingerprint} "
         + (f"device {one.device} " if one.device else "")
-        + f"label {one.label}"
+        + f"label {_label(one)}"
         for one in findings.records
     ]
     yield from map(printable, named[:LINES_MAX])
@@ -84,12 +82,8 @@ def verdict(findings: Findings) -> str:
     """Return the outcome as one sentence."""
     if findings.is_whole:
         return "Every label is accounted for."
-    return "Not whole: " + ", ".join(_counted(*fault) for fault in findings.faults().items() if fault[1]) + "."
-
-
-def _counted(name: str, count: int) -> str:
-    thing, _, what = name.partition(" ")
-    return f"{count:,} {thing}{'s' * (count != 1)} {what}"
+    faults = ((name.split(" ", 1), count) for name, count in findings.faults().items() if count)
+    return "Not whole: " + ", ".join(f"{counted(count, thing)} {what}" for (thing, what), count in faults) + "."
 
 
 def facts(findings: Findings) -> list[tuple[str, str]]:
@@ -140,7 +134,12 @@ def _tables(findings: Findings) -> list[_Table]:
             "Their records in the topic, the rows of doubled and forged events, and what was dropped for these",
             ("status", "partition", "offset", "fingerprint", "device", "label"),
             [
-                (one.status, str(one.partition), str(one.offset), one.fingerprint, one.device or "-", one.label)
+                (
+                    one.status,
+                    *map(str, (one.kafka_partition, one.kafka_offset, one.fingerprint)),
+                    one.device or "-",
+                    _label(one),
+                )
                 for one in findings.records
             ],
             totals["records"],
@@ -148,32 +147,26 @@ def _tables(findings: Findings) -> list[_Table]:
         _Table(
             "Sections",
             ("status", "sections", "labels"),
-            [(status, found.sections, found.labels) for status, found in sorted(findings.sections.items())],
+            [(status, *found) for status, found in sorted(findings.sections.items())],
         ),
         _Table(
             "Sections that differ from what the gateway has stated",
             ("gateway", "epoch", "labels"),
             [(one.gateway, one.epoch, _range(one.first, one.last)) for one in findings.differing],
-            findings.sections["differs"].sections if findings.differing else 0,
+            findings.sections["differs"][0] if findings.differing else 0,
         ),
         _Table("Doubled in the table", ("fingerprint",), [(one,) for one in findings.doubled], totals["doubled"]),
         _Table(
             "Epochs",
-            ("gateway", "epoch", "state", "last", *COUNTED, *STATUSES),
+            ("gateway", "epoch", "state", "last", *COUNTED, *(f"section {status}" for status in STATUSES)),
             [
                 (
-                    *(one.gateway, one.epoch, one.state, one.last, *(one.counts[name] for name in COUNTED)),
-                    *_by_section(findings, one),
+                    *(one.gateway, one.epoch, one.state, one.last, *(one[name] for name in COUNTED)),
+                    *(findings.section_labels.get((one.gateway, one.epoch), {}).get(name, 0) for name in STATUSES),
                 )
                 for one in findings.epochs
             ],
             totals["epochs"],
-            (
-                ("epoch", 4),
-                ("labels by status", len(COUNTED)),
-                ("labels by their section's status", len(STATUSES)),
-            ),
-            ("gateway", "epoch", "state", "last", *COUNTED, *(f"section {status}" for status in STATUSES)),
         ),
         _Table(
             "Offsets of the topic",
@@ -185,15 +178,10 @@ def _tables(findings: Findings) -> list[_Table]:
 
 def _sections(findings: Findings) -> str:
     counts = [
-        f"{status} {found.sections:,} ({counted(found.labels, 'label')})"
-        for status, found in sorted(findings.sections.items())
+        f"{status} {number:,} ({counted(labels, 'label')})"
+        for status, (number, labels) in sorted(findings.sections.items())
     ]
     return ", ".join(counts) or "none"
-
-
-def _by_section(findings: Findings, epoch: Epoch) -> list[int]:
-    counts = findings.section_labels.get((epoch.gateway, epoch.epoch), {})
-    return [counts.get(status, 0) for status in STATUSES]
 
 
 def _html(table: _Table) -> str:
@@ -205,12 +193,10 @@ def _html(table: _Table) -> str:
         f'<th scope="col"{" class=n" if is_number else ""}>{escape(name)}</th>'
         for name, is_number in zip(table.names, numbers, strict=True)
     )
-    above = "".join(f'<th class="g" colspan="{columns}">{escape(name)}</th>' for name, columns in table.groups)
-    names = table.on_phones or table.names
-    body = "".join("<tr>" + "".join(map(_cell, names, row)) + "</tr>" for row in table.rows)
-    wide = ' class="wide"' if len(names) > _NARROW_COLUMNS else ""
-    rows = f"{f'<tr>{above}</tr>' if above else ''}<tr>{head}</tr>"
-    return f"<h2>{escape(table.title)}</h2>{of_all}<table{wide}><thead>{rows}</thead><tbody>{body}</tbody></table>"
+    body = "".join("<tr>" + "".join(map(_cell, table.names, row)) + "</tr>" for row in table.rows)
+    wide = ' class="wide"' if len(table.names) > _NARROW_COLUMNS else ""
+    head = f"<thead><tr>{head}</tr></thead>"
+    return f"<h2>{escape(table.title)}</h2>{of_all}<table{wide}>{head}<tbody>{body}</tbody></table>"
 
 
 def _cell(name: str, value: object) -> str:
@@ -218,6 +204,10 @@ def _cell(name: str, value: object) -> str:
         return f'<td class="n{"" if value else " z"}" data-name="{escape(name)}">{value:,}</td>'
     is_word = ' class="s"' if name == "status" else ""
     return f'<td{is_word} data-name="{escape(name)}"><bdi>{escape(printable(str(value)))}</bdi></td>'
+
+
+def _label(record: Row) -> str:
+    return f"{record.gateway} {record.epoch} {record.sequence}"
 
 
 def _range(first: int, last: int) -> str:
@@ -229,17 +219,15 @@ def write_metrics(findings: Findings, path: Path) -> None:
     from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
     registry = CollectorRegistry()
-    labels = Gauge("oncegate_audit_labels", "Labels of all audits, by status", ["status"], registry=registry)
-    for status, count in findings.counts.items():
-        labels.labels(status).set(count)
-    sections = Gauge(
-        "oncegate_audit_sections", "Sections of the gateways' hash chains, by status", ["status"], registry=registry
-    )
-    for status in STATUSES:
-        sections.labels(status).set(findings.sections[status].sections if status in findings.sections else 0)
-    epochs = Gauge("oncegate_audit_epochs", "Epochs of all gateways, by state", ["state"], registry=registry)
-    for state in STATES:
-        epochs.labels(state).set(findings.states.get(state, 0))
+    sections = {status: findings.sections.get(status, (0, 0))[0] for status in STATUSES}
+    for name, about, label, counts in (
+        ("labels", "Labels of all audits, by status", "status", findings.counts),
+        ("sections", "Sections of the gateways' hash chains, by status", "status", sections),
+        ("epochs", "Epochs of all gateways, by state", "state", {one: findings.states.get(one, 0) for one in STATES}),
+    ):
+        gauge = Gauge(f"oncegate_audit_{name}", about, [label], registry=registry)
+        for value, count in counts.items():
+            gauge.labels(value).set(count)
     Gauge("oncegate_audit_findings", "Labels and events that are not as they should be", registry=registry).set(
         sum(findings.faults().values())
     )

@@ -70,45 +70,33 @@ class Store:
 
     def ends(self, topic_id: str) -> dict[int, int]:
         """Return the offsets at which the last audit of a topic ended, by partition."""
-        rows = self._read("offsets").filter(F.col("topic_id") == topic_id).collect()
+        rows = self.read("offsets").filter(F.col("topic_id") == topic_id).collect()
         return {row["kafka_partition"]: row["end"] for row in rows}
 
     def series(self, ended: datetime) -> Series:
         """Return the place of an audit that ends now."""
-        earlier = self._read("offsets")
+        earlier = self.read("offsets")
         last = earlier.agg(F.max("audits").alias("audits"), F.unix_seconds(F.min("since")).alias("since")).collect()[0]
         if last["audits"] is None:
             return Series(1, ended)
         return Series(last["audits"] + 1, datetime.fromtimestamp(last["since"], UTC))
 
-    def duplicates(self) -> DataFrame:
-        """Return the known duplicates."""
-        return self._read("duplicates")
-
     def unwritten(self, span: TopicSpan) -> DataFrame:
         """Return the records below the span that were unwritten; the table may have their events by now."""
-        found = self._read("unwritten").filter(F.col("topic_id") == span.topic_id)
+        found = self.read("unwritten").filter(F.col("topic_id") == span.topic_id)
         return found.filter(~F.expr(_from(span))).drop("topic_id")
-
-    def leaves(self) -> DataFrame:
-        """Return the leaves of earlier records that have no row: of duplicates, and of records in quarantine."""
-        return self._read("leaves").select(*account.LABEL, "leaf")
-
-    def newer(self) -> DataFrame:
-        """Return the leaves of earlier records with keys that are not known, and those of their rows."""
-        return self._read("newer").select(*account.LABEL, "row_leaf", "leaf")
 
     def forgeries(self, new: list[tuple[Any, ...]], rows: DataFrame) -> DataFrame:
         """Store new forgeries, and return all of which the table still has the false row, as `forgery.FORGERY`."""
         if new:
             self._write(self._frame("forgeries", new), "forgeries", "append")
         there = rows.select("fingerprint", *(F.col(name).alias(f"of_{name}") for name in account.PLACE))
-        found = self._read("forgeries").distinct().join(there, on=there.columns, how="left_semi")
+        found = self.read("forgeries").distinct().join(there, on=there.columns, how="left_semi")
         return found.select(*forgery.FORGERY)
 
     def statements(self) -> DataFrame:
         """Return the sections of which an earlier audit has read the statement, without a status."""
-        found = self._read("sections").filter(F.col("digest").isNotNull())
+        found = self.read("sections").filter(F.col("digest").isNotNull())
         return found.withColumn("signed", F.coalesce("signed", F.lit(False))).select(*sections.STATED)
 
     def ranges(self, healed: DataFrame) -> tuple[DataFrame, DataFrame]:
@@ -116,7 +104,7 @@ class Store:
 
         Vanished ranges are returned as accepted, so that it is checked again whether the table has them.
         """
-        all_ranges = self._read("ranges").drop("state")
+        all_ranges = self.read("ranges").drop("state")
         was = F.when(F.col("status") == account.VANISHED, account.ACCEPTED).otherwise(F.col("status"))
         all_ranges = all_ranges.withColumn("status", was)
         # Missing and pending ranges are determined again in each audit; any other status stays, also a newer release's.
@@ -137,13 +125,13 @@ class Store:
         }
         for name, part in parts.items():
             self._spark.sql(f"DELETE FROM {self._name(name)} WHERE {_from(span)}")
-            there = self._read(name)  # a record that was unwritten before is below the span
+            there = self.read(name)  # a record that was unwritten before is below the span
             new = part.select(*there.columns).join(there.select(*_PLACE), on=list(_PLACE), how="left_anti")
             self._write(new, name, "append")
         unwritten = placed.filter(F.col("status") == account.UNWRITTEN)
-        self._write(unwritten.select(*self._read("unwritten").columns), "unwritten", "overwrite")
+        self._write(unwritten.select(*self.read("unwritten").columns), "unwritten", "overwrite")
         self._write(compared.select(*sections.SECTION), "sections", "overwrite")
-        self._write(ranges.select(*self._read("ranges").columns), "ranges", "overwrite")
+        self._write(ranges.select(*self.read("ranges").columns), "ranges", "overwrite")
         ends = [(span.topic_id, partition, end, series.number, series.since) for partition, end in span.ends.items()]
         self._write(self._frame("offsets", ends), "offsets", "overwrite")
         for name in ("unwritten", "sections", "ranges", "offsets"):  # Delta keeps the files of an overwritten table
@@ -152,7 +140,8 @@ class Store:
     def _frame(self, name: str, rows: list[tuple[Any, ...]]) -> DataFrame:
         return self._spark.createDataFrame(rows, _TABLES[name])
 
-    def _read(self, name: str) -> DataFrame:
+    def read(self, name: str) -> DataFrame:
+        """Return what the earlier audits have stored in a table."""
         there = self._spark.read.format("delta").load(f"{self._folder}/audit_{name}")
         return there.select(
             *(

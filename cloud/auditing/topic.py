@@ -12,7 +12,6 @@ from pyspark.sql import types as T
 
 from cloud.auditing import leaves
 from cloud.auditing.account import is_count
-from cloud.auditing.store import TopicSpan
 from cloud.committed import Committed
 from cloud.gateways import Signers, fits
 from cloud.runtime import jvm
@@ -74,26 +73,6 @@ class Topic:
         answers = self._list(self._class("org.apache.kafka.clients.admin.OffsetSpec").latest())
         return {partition: (int(one.offset()), _optional(one.leaderEpoch())) for partition, one in answers.items()}
 
-    def records(self, starts: dict[int, int], ends: dict[int, int], *, are_newer: bool = False) -> DataFrame:
-        """Return the records from `starts` up to `ends`; the label is null where it is malformed."""
-        return read(self._load(starts, ends), are_newer=are_newer).drop("value")
-
-    def sample(self, span: TopicSpan, share: float) -> DataFrame:
-        """Return a share of the records of a span, with their values."""
-        return read(self._load(span.starts, span.ends).sample(share))
-
-    def said(self, span: TopicSpan, of: DataFrame) -> DataFrame:
-        """Return what the records of a span say that are at the places of a frame, as `told`."""
-        loaded = self._load(span.starts, span.ends)
-        placed = loaded.withColumnsRenamed({"partition": "kafka_partition", "offset": "kafka_offset"})
-        return placed.join(of, on=["kafka_partition", "kafka_offset"], how="left_semi").select(
-            "kafka_partition", "kafka_offset", said().alias("told")
-        )
-
-    def signed(self, span: TopicSpan, signers: Signers) -> DataFrame:
-        """Return the gateways' own events of a span, as a table's view has them, of records with a gateway's MAC."""
-        return signed(self._load(span.starts, span.ends), signers)
-
     def values(self, places: set[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
         """Return the values of the records at these places, as far as the topic has them."""
         first = self.earliest()
@@ -104,11 +83,12 @@ class Topic:
         starts = {partition: min(found, default=first[partition]) for partition, found in of.items()}
         ends = {partition: max(found, default=first[partition] - 1) + 1 for partition, found in of.items()}
         wanted = self._spark.createDataFrame(sorted(there), "partition int, offset bigint")
-        found = self._load(starts, ends).join(F.broadcast(wanted), on=["partition", "offset"], how="left_semi")
+        found = self.load(starts, ends).join(F.broadcast(wanted), on=["partition", "offset"], how="left_semi")
         rows = found.select("partition", "offset", "value").collect()
         return {(row["partition"], row["offset"]): bytes(row["value"] or b"") for row in rows}
 
-    def _load(self, starts: dict[int, int], ends: dict[int, int]) -> DataFrame:
+    def load(self, starts: dict[int, int], ends: dict[int, int]) -> DataFrame:
+        """Return the records from `starts` up to `ends`, as Spark has them."""
         reader = self._spark.read.format("kafka").option("subscribe", self._name).option("includeHeaders", "true")
         reader = reader.option("startingOffsets", self._offsets(starts)).option("endingOffsets", self._offsets(ends))
         reader = reader.option("kafka.isolation.level", "read_committed")
@@ -144,8 +124,9 @@ def _optional(found: Any) -> int | None:
 
 
 def read(topic: DataFrame, *, are_newer: bool = False) -> DataFrame:
-    """Return the records' labels, fingerprints, offsets, append times, devices, contents and leaves.
+    """Return the records' labels, fingerprints, offsets, append times, devices, contents and leaves, and their values.
 
+    A label is null where it is malformed.
     `row_leaf` is that of their rows, where some of them may be newer than this release, and have keys not known here.
     """
     row_leaf = leaves.of_known(F.col("value"), F.unhex(_header("ce_id"))) if are_newer else F.lit(None).cast("binary")
@@ -199,6 +180,13 @@ def _is_signed(signers: Signers, fingerprint: str | None, statement: str | None,
 def content() -> Column:
     """Return a digest of the value, since a log that was truncated has other records at the same offsets later."""
     return F.substring(F.sha2(F.coalesce("value", F.lit(b"")), 256), 1, _CONTENT_DIGITS)
+
+
+def said_at(topic: DataFrame, of: DataFrame) -> DataFrame:
+    """Return what the records say that are at the places of a frame, as `told`."""
+    placed = topic.withColumnsRenamed({"partition": "kafka_partition", "offset": "kafka_offset"})
+    there = placed.join(of, on=["kafka_partition", "kafka_offset"], how="left_semi")
+    return there.select("kafka_partition", "kafka_offset", said().alias("told"))
 
 
 def said() -> Column:

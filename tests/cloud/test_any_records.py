@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from cloud import query
 from cloud.auditing import account, forgery, report, sections
-from cloud.auditing.findings import Named, find, locate
+from cloud.auditing.findings import Named, find, to_locate
 from cloud.auditing.settings import parse
 from cloud.auditing.store import TopicSpan
 from cloud.auditing.table import TableView, read_table
@@ -203,7 +203,7 @@ def check_audit(sent: DataFrame, view: TableView) -> None:
     compared = sections.compared(stated, view.leaves, others, ranges).localCheckpoint()
     compared = compared.unionByName(sections.uncovered(compared, states, ended))
     subject = replace(SUBJECT, span=TopicSpan("id", {0: 0}, {0: sent.count()}, 0))
-    located = locate(read(sent), ranges)
+    located = read(sent).join(to_locate(ranges), on=list(account.LABEL))
     false = forgery.verified(read(sent).filter(F.col("sequence").isNotNull())).limit(9).localCheckpoint()
     named = Named(located, account.unaccounted(covered, view.rows), false, {})
     found = find(judged, view.rows, ranges, states, compared, named, subject)

@@ -103,7 +103,7 @@ def audit_asks(spark: SparkSession, cloud: CloudSide, login: dict[str, str]) -> 
     topic = Topic(spark, login.pop("bootstrap.servers"), cloud.topic, login)
     try:
         topic.committed(cloud.group)
-        assert topic.records(topic.earliest(), dict.fromkeys(range(PARTITIONS), LATEST)).count() == 5
+        assert topic.load(topic.earliest(), dict.fromkeys(range(PARTITIONS), LATEST)).count() == 5
     finally:
         topic.close()
 

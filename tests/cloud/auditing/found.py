@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from pyspark.sql import Row
+
 from cloud.auditing import account
-from cloud.auditing.findings import Epoch, Findings, KnownRecord, Labels, SectionCount, Subject
+from cloud.auditing.findings import RANGE, RECORD, Findings, Subject
 from cloud.auditing.sections import STATUSES
 from cloud.auditing.settings import parse
 from cloud.auditing.store import Series, TopicSpan
@@ -32,19 +34,20 @@ WHOLE = Findings(SUBJECT, {"accepted": 3}, [], [], [], [], {}, {}, [], TOTALS, {
 def broken(gateway: str, device: str) -> Findings:
     """Return findings with each kind of fault, of a gateway and a device with these names."""
     counts = dict.fromkeys(account.COUNTED, 10_000_000)
-    wrong = [Labels(gateway, EPOCH, 17, 17, account.VANISHED), Labels(gateway, EPOCH, 20, 29, account.AMBIGUOUS)]
+    labels, record = Row(*RANGE), Row(*RECORD)
+    wrong = [labels(gateway, EPOCH, 17, 17, account.VANISHED), labels(gateway, EPOCH, 20, 29, account.AMBIGUOUS)]
     return replace(
         WHOLE,
         counts={"accepted": 12_345, "vanished": 1, "ambiguous": 10},
-        epochs=[Epoch(gateway, EPOCH, "open", 10_000_000, counts)],
+        epochs=[Row(gateway=gateway, epoch=EPOCH, state="open", last=10_000_000, **counts)],
         wrong=wrong,
         records=[
-            KnownRecord(status, 3, 8_120_000, MARK, device, f"{gateway} {EPOCH} 17")
+            record(status, 3, 8_120_000, MARK, device, gateway, EPOCH, 17)
             for status in (account.UNWRITTEN, account.VANISHED)
         ],
         doubled=[MARK],
-        sections={"differs": SectionCount(1, 4_096)},
+        sections={"differs": (1, 4_096)},
         section_labels={(gateway, EPOCH): dict.fromkeys(STATUSES, 1_000_000)},
-        differing=[Labels(gateway, EPOCH, 1, 4_096, "differs")],
+        differing=[labels(gateway, EPOCH, 1, 4_096, "differs")],
         totals={"wrong": 2, "epochs": 1_200, "unwritten": 1, "records": 2, "doubled": 1, "unaccounted": 0},
     )

@@ -6,16 +6,17 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from cloud.audit import span_to_read
 from cloud.auditing import report
-from cloud.auditing.store import Store, TopicSpan
-from cloud.auditing.topic import Topic
+from cloud.auditing.store import TopicSpan
 from cloud.committed import Committed
 from cloud.errors import StopError
+from cloud.table.commits import Offsets
 from contract.receipt import Receipt
 from tests.cloud.auditing.found import EPOCH, MARK, WHOLE, broken
 from tests.monitoring.test_monitoring import JOB, METRIC
@@ -95,45 +96,32 @@ def test_the_alerts_on_the_audit_read_what_it_writes(tmp_path: Path) -> None:
 TOPIC, OTHER = "t" * 22, "u" * 22
 
 
-class State:
-    """A topic and the results of earlier audits; offsets by partition."""
-
-    def __init__(self, earliest: dict[int, int], receipted: dict[int, int], audited: dict[int, int]) -> None:
-        self._earliest, self._audited = earliest, audited
-        self._committed = {p: Committed(offset, 5, str(Receipt("a", 0, TOPIC))) for p, offset in receipted.items()}
-
-    def id(self) -> str:
-        return TOPIC
-
-    def earliest(self) -> dict[int, int]:
-        return self._earliest
-
-    def committed(self, _group: str) -> dict[int, Committed]:
-        return self._committed
-
-    def latest(self) -> dict[int, tuple[int, int]]:
-        return dict.fromkeys(self._earliest, (9, 5))
-
-    def ends(self, _topic_id: str) -> dict[int, int]:
-        return self._audited
-
-    def span(self, **changed: Any) -> TopicSpan:
-        self._committed |= {0: replace(self._committed[0], **changed)}
-        return span_to_read(cast("Topic", self), cast("Store", self), "g", "a")
+def span_of(earliest: Offsets, receipted: Offsets, audited: Offsets, **changed: Any) -> TopicSpan:
+    """Return what an audit reads of a topic, where the receipt of partition 0 is changed."""
+    committed = {p: Committed(offset, 5, str(Receipt("a", 0, TOPIC))) for p, offset in receipted.items()}
+    committed |= {0: replace(committed[0], **changed)}
+    topic: Any = SimpleNamespace(
+        id=lambda: TOPIC,
+        earliest=lambda: earliest,
+        committed=lambda _: committed,
+        latest=lambda: dict.fromkeys(earliest, (9, 5)),
+    )
+    store: Any = SimpleNamespace(ends=lambda _: audited)
+    return span_to_read(topic, store, "g", "a")
 
 
 def test_an_audit_continues_at_the_end_of_the_last_one() -> None:
-    assert State({0: 3}, {0: 9}, {0: 5}).span() == TopicSpan(TOPIC, {0: 5}, {0: 9}, 0)
-    assert State({0: 3}, {0: 9}, {}).span() == TopicSpan(TOPIC, {0: 3}, {0: 9}, 3)
+    assert span_of({0: 3}, {0: 9}, {0: 5}) == TopicSpan(TOPIC, {0: 5}, {0: 9}, 0)
+    assert span_of({0: 3}, {0: 9}, {}) == TopicSpan(TOPIC, {0: 3}, {0: 9}, 3)
 
 
 def test_of_a_partition_without_a_receipt_nothing_is_read_and_the_others_are() -> None:
     """Spark refuses to read a topic of which a partition has no offsets; the job has not met the added one yet."""
-    assert State({0: 0, 1: 0}, {0: 9}, {0: 5}).span() == TopicSpan(TOPIC, {0: 5, 1: 0}, {0: 9, 1: 0}, 0)
+    assert span_of({0: 0, 1: 0}, {0: 9}, {0: 5}) == TopicSpan(TOPIC, {0: 5, 1: 0}, {0: 9, 1: 0}, 0)
 
 
 def test_receipts_of_partitions_that_the_topic_no_longer_has_are_left_out() -> None:
-    assert State({0: 0}, {0: 9, 1: 4}, {}).span() == TopicSpan(TOPIC, {0: 0}, {0: 9}, 0)
+    assert span_of({0: 0}, {0: 9, 1: 4}, {}) == TopicSpan(TOPIC, {0: 0}, {0: 9}, 0)
 
 
 @pytest.mark.guarantee(5)
@@ -154,4 +142,4 @@ def test_an_offset_that_is_no_receipt_of_the_table_ends_the_audit_with_the_reaso
 ) -> None:
     """Its records would be named as unwritten, or an audit would be whole that has read nothing."""
     with pytest.raises(StopError, match=f"group g, partition 0: offset .* is no receipt of table a: {why}"):
-        State({0: 0}, {0: 9}, {}).span(**changed)
+        span_of({0: 0}, {0: 9}, {}, **changed)

@@ -76,12 +76,12 @@ def test_an_audit_goes_on_in_the_folder_of_an_older_and_of_a_newer_release(spark
     store.keep(ranges, judged, spark.createDataFrame([], SECTIONS), TopicSpan("t", {0: 0}, {0: 3}, 0), Series(1, NOON))
     again = Store(spark, str(tmp_path))
     assert again.series(NOON) == Series(2, NOON)
-    assert [(row["gateway"], row["fingerprint"]) for row in again.duplicates().collect()] == [("gw-2", "ff")]
+    assert [(row["gateway"], row["fingerprint"]) for row in again.read("duplicates").collect()] == [("gw-2", "ff")]
     [later] = again.unwritten(TopicSpan("t", {0: 3}, {0: 3}, 0)).collect()
     assert (later["sequence"], bytes(later["row_leaf"])) == (2, b"r")
     known, _ = again.ranges(spark.createDataFrame([], "gateway string, epoch string, sequence bigint"))
     assert {row["status"] for row in known.collect()} == {"accepted", "newer"}  # no label of a newer status is missing
-    assert "newer" not in again.duplicates().columns
+    assert "newer" not in again.read("duplicates").columns
 
 
 @pytest.mark.heavy
@@ -112,7 +112,7 @@ def test_tables_whose_creation_was_killed_are_created(spark: SparkSession, tmp_p
         (tmp_path / f"audit_{name}" / "_delta_log").mkdir(parents=True)
     store = Store(spark, str(tmp_path))
     assert store.ends("t") == {}
-    assert store.leaves().collect() == []
+    assert store.read("leaves").collect() == []
     ranges, unwritten = store.ranges(spark.createDataFrame([], "gateway string, epoch string, sequence bigint"))
     assert ranges.collect() == unwritten.collect() == []
 
