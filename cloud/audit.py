@@ -26,7 +26,7 @@ from cloud.auditing.topic import Topic, read, said_at
 from cloud.auditing.topic import signed as signed_by
 from cloud.committed import objection
 from cloud.errors import StopError
-from cloud.gateways import Authentication, GatewayFile
+from cloud.gateways import GatewayFile
 from cloud.runtime import jvm
 from cloud.runtime.outcome import exit_status, printable
 from cloud.session import session
@@ -57,7 +57,7 @@ def _run(settings: AuditSettings) -> int:
 def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
     """Read the records since the last audit, judge them, and store the result."""
     check_output(spark, settings)
-    keys = None if settings.gateways is None else Authentication(GatewayFile(settings.gateways), settings.topic)
+    keys = None if settings.gateways is None else GatewayFile(settings.gateways, settings.topic)
     topic = Topic(spark, settings.bootstrap_servers, settings.topic, settings.properties)
     store = Store(spark, settings.output)
     try:
@@ -79,7 +79,7 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
         states = account.states(ranges, ended)
         stated = sections.stated(view.gateway_events)
         if keys is not None:  # a further pass over the new records
-            keys.renew()
+            keys.renewed()
             signed = signed_by(loaded, keys.signers).localCheckpoint()
             stated = stated.unionByName(sections.stated(signed, signed=True))
         compared = compare(store, judged, view, ranges, stated)

@@ -32,7 +32,7 @@ from confluent_kafka import KafkaError as Code
 
 from cloud import command_line, settings
 from cloud.errors import JobError, KafkaError, StopError
-from cloud.gateways import Authentication, GatewayFile
+from cloud.gateways import GatewayFile
 from cloud.hooks import Hook
 from cloud.plain_consumer.devices import DeviceFile
 from cloud.plain_consumer.effects import DueEffects
@@ -119,7 +119,7 @@ def _run(given: ConsumerSettings, stop: threading.Event) -> int:
     metrics, devices = ConsumerMetrics(given.metrics), DeviceFile(given.devices)
     transform = untransformed if given.transform is None else DictTransform(given.transform)
     topic = given.subscription.topic
-    gateways = None if given.gateways is None else Authentication(GatewayFile(given.gateways), topic)
+    gateways = None if given.gateways is None else GatewayFile(given.gateways, topic)
     names = given.table, given.quarantine, given.retention_seconds
     keeps_new = given.effects is not None
     with ConsumerTable(read_connection(given.connection), *names, keeps_new=keeps_new) as table:
@@ -152,7 +152,7 @@ class Reader:
         table: ConsumerTable,
         devices: DeviceFile,
         counts: ConsumerMetrics,
-        gateways: Authentication | None = None,
+        gateways: GatewayFile | None = None,
         transform: Callable[[Sequence[Judged]], Made] = untransformed,
         effects: DueEffects | None = None,
     ) -> None:
@@ -243,7 +243,7 @@ class Reader:
             return
         now = {p: Place(place.first, place.next, epochs[p]) for p, place in now.items()}
         if self._gateways is not None:
-            self._gateways.renew()
+            self._gateways.renewed()
         said = partial(judge, seen=datetime.now(UTC), known=self._devices.known(), gateways=self._gateways)
         judged = [said(message.key(), message.value(), headers_of(message), _appended(message)) for message in records]
         self._report_news(judged)

@@ -32,35 +32,23 @@ logger = logging.getLogger(__name__)
 
 
 class GatewayFile:
-    """The keys by gateway."""
+    """The keys by gateway, and what they make of records of a topic."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, topic: str) -> None:
         """Read the file; raise StopError where it cannot be read."""
         self._file = Renewed("gateways", "keys", partial(stamp, path, "gateways"), partial(_read, path))
-        self.keys = self._file.present()
+        self._topic = topic
+        self.keys: Keys = {}
+        self.signers: Signers = {}
+        self.renewed()
 
     def renewed(self) -> bool:
-        """Whether the file has other keys now, which are in `keys` then."""
+        """Whether the file has other keys now, which are in `keys` and `signers` then."""
         before, self.keys = self.keys, self._file.present()
-        return self.keys != before
-
-
-class Authentication:
-    """Judges single records, as `stream.records` judges frames of them."""
-
-    def __init__(self, file: GatewayFile, topic: str) -> None:
-        self._file = file
-        self._topic = topic
-        self.signers = self._made()
-
-    def renew(self) -> None:
-        """Read the file again if it has changed."""
-        if self._file.renewed():
-            self.signers = self._made()
-
-    def _made(self) -> Signers:
-        keys = self._file.keys
-        return {name.encode(): tuple(Signer(key, self._topic) for key in each) for name, each in keys.items()}
+        if is_new := self.keys != before:
+            made = {name: tuple(Signer(key, self._topic) for key in each) for name, each in self.keys.items()}
+            self.signers = {name.encode(): signers for name, signers in made.items()}
+        return is_new
 
 
 def fits(signers: Signers, fingerprint: bytes | None, words: Sequence[bytes], value: bytes | None) -> bool:

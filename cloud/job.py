@@ -78,7 +78,7 @@ def run_on_checkpoint(
 
     After a failed flush, later starts stop until an operator has checked the disk.
     """
-    gateways = None if settings.gateways is None else GatewayFile(settings.gateways)
+    gateways = None if settings.gateways is None else GatewayFile(settings.gateways, settings.kafka.topic)
     checkpoint.check_flush()
     admin, sink = KafkaAdmin(spark, settings.kafka), open_sink(spark, settings)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from cloud.gateways import Authentication, fits
+from cloud.gateways import GatewayFile, fits
 from cloud.table.layout import (
     AHEAD_DAYS_MAX,
     BEFORE_DATA,
@@ -114,7 +114,7 @@ def judge(  # a record, and what it is compared with
     *,
     seen: datetime,
     known: Descriptions,
-    gateways: Authentication | None = None,
+    gateways: GatewayFile | None = None,
 ) -> Judged:
     """Return a record's row, with a reason where it belongs in the quarantine.
 

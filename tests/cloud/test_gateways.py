@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from cloud.errors import StopError
 from cloud.gateways import GatewayFile
+from contract.topics import EVENTS
 
+keys_in = partial(GatewayFile, topic=EVENTS)
 ONE, TWO, THREE = (f"{number}" * 64 for number in (1, 2, 3))
 
 
@@ -23,7 +26,7 @@ def write(file: Path, text: str) -> Path:
     "text", [f"gw-1,{ONE}\r\ngw-1,{TWO}\n", f"\ufeffgateway,key\n# both\n\n gw-1 , {ONE.upper()} \ngw-1,{TWO}"]
 )
 def test_a_gateway_has_the_keys_of_its_lines(tmp_path: Path, text: str) -> None:
-    found = GatewayFile(write(tmp_path / "keys", text)).keys
+    found = keys_in(write(tmp_path / "keys", text)).keys
     assert found == {"gw-1": (bytes.fromhex(ONE), bytes.fromhex(TWO))}
 
 
@@ -46,9 +49,9 @@ def test_a_wrong_file_is_refused_without_a_digit_of_it_and_the_keys_before_stay(
 ) -> None:
     place = tmp_path / "keys"
     with pytest.raises(StopError, match=reason) as refused:
-        GatewayFile(write(place, text))
+        keys_in(write(place, text))
     assert ONE[1:] not in str(refused.value)
-    file = GatewayFile(write(place, f"gw-1,{ONE}"))
+    file = keys_in(write(place, f"gw-1,{ONE}"))
     assert not file.renewed()
     write(place, text)
     assert not file.renewed()
@@ -61,21 +64,21 @@ def test_a_wrong_file_is_refused_without_a_digit_of_it_and_the_keys_before_stay(
 
 def test_a_fleet_of_ten_thousand_has_two_keys_each(tmp_path: Path) -> None:
     lines = (f"gateway-{number:06},{key}\n" for number in range(10_000) for key in (ONE, TWO))
-    assert len(GatewayFile(write(tmp_path / "keys", "".join(lines))).keys) == 10_000
+    assert len(keys_in(write(tmp_path / "keys", "".join(lines))).keys) == 10_000
 
 
 def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
     file = write(tmp_path / "keys", f"gw-1,{ONE}")
     file.chmod(0o640)
     with pytest.raises(StopError, match="others may read it"):
-        GatewayFile(file)
+        keys_in(file)
 
 
 def test_a_file_that_is_away_is_told_once_and_one_whose_rights_were_wrong_is_read_once_they_are_right(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     place = write(tmp_path / "keys", f"gw-1,{ONE}")
-    file = GatewayFile(place)
+    file = keys_in(place)
     place.unlink()
     assert [file.renewed() for _ in range(3)] == [False] * 3
     assert caplog.text.count("gateways=unreadable") == 1

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from cloud.auditing import account, leaves, sections
 from cloud.auditing import topic as topics
 from cloud.auditing.topic import read
-from cloud.gateways import Authentication, GatewayFile
+from cloud.gateways import GatewayFile
 from cloud.stream.records import read_records
 from cloud.table.rows import decode
 from contract.mac import KEY_BYTES
@@ -152,7 +152,7 @@ def test_a_table_that_was_changed_with_all_its_statements_is_found_by_the_signed
     others = rows.select(*account.LABEL, F.lit(b"").alias("leaf")).limit(0)
     ranges = spark.createDataFrame([("gw-1", EPOCH, account.ACCEPTED, 1, 14, None)], RANGES)
     assert compared(rows, others, ranges) == {"gw-1": [sections.VERIFIED] * 3}
-    stating = topics.signed(topic(spark, sent), Authentication(GatewayFile(file), EVENTS).signers)
+    stating = topics.signed(topic(spark, sent), GatewayFile(file, EVENTS).signers)
     assert compared(rows, others, ranges, stating=stating) == {"gw-1": [sections.DIFFERS] * 3}
 
 

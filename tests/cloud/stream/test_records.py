@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import QueryProgressEvent
 
-from cloud.gateways import Authentication, GatewayFile
+from cloud.gateways import GatewayFile
 from cloud.plain_consumer.records import Appended, judge
 from cloud.stream.progress import Observer, ProgressLines
 from cloud.stream.records import COLUMNS, OBSERVATION, key_frame, read_records
@@ -130,7 +130,7 @@ def test_a_record_is_of_the_gateway_whose_key_has_signed_it(spark: SparkSession,
     file = tmp_path / "gateways.csv"
     file.touch(0o600)
     file.write_text("# keys\n" + "".join(f"{name},{key.hex()}\n" for name, found in KEYS.items() for key in found))
-    gateways = Authentication(GatewayFile(file), EVENTS)
+    gateways = GatewayFile(file, EVENTS)
     place = Appended(0, 0, now())
     for record, reason in SIGNED:
         judged = judge(record.key, record.value, record.headers, place, seen=SEEN, known={}, gateways=gateways)
