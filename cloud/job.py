@@ -158,9 +158,7 @@ def open_observer(address: tuple[str, int] | None) -> Observer:
         return Observer()
     from cloud.stream.metrics import JobMetrics  # prometheus_client is needed for this alone
 
-    metrics = JobMetrics()
-    metrics.serve(*address)
-    return metrics
+    return JobMetrics(address)
 
 
 def survivors_of(

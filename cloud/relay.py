@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import sys
 import threading
 from collections.abc import Sequence
 from functools import partial
@@ -37,16 +36,14 @@ logger = logging.getLogger("cloud.relay")
 
 
 class RelayMetrics(Metrics):
-    """Gauges, served over HTTP if an address is set; docs/relay.md explains each."""
+    """Gauges; docs/relay.md explains each."""
 
     def __init__(self, address: tuple[str, int] | None) -> None:
-        super().__init__("oncegate_relay")
+        super().__init__("oncegate_relay", address)
         self._held = self._gauge("held", "1 while no further receipt is given")
         self._waiting = self._gauge("waiting_partitions", "Partitions in which a group has committed no offset")
         self._looked = self._gauge("look_timestamp_seconds", "Time of the latest look at all groups")
         self._behind = self._gauge("behind_records", "Records between the first of the groups and this one", "group")
-        if address is not None:
-            self.serve(*address)
 
     def looked(self, relay: Relay) -> None:
         """Note what a look has found."""
@@ -138,7 +135,3 @@ def parser() -> argparse.ArgumentParser:
     add("--metrics", type=address, metavar="HOST:PORT", help="serve metrics for Prometheus at /metrics of this address")
     command_line.add_properties(parser, is_java=False)
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -14,14 +14,12 @@ _APPENDED = list(STAGED).index("appended")
 
 
 class ConsumerMetrics(BatchMetrics):
-    """Counts, served over HTTP if an address is set."""
+    """Counts."""
 
     def __init__(self, address: tuple[str, int] | None) -> None:
-        super().__init__()
+        super().__init__(address)
         self._oldest: float | None = None
         """When the oldest record without a receipt was appended, in seconds since 1970 UTC."""
-        if address is not None:
-            self.serve(*address)
 
     def wrote(self, written: Written, judged: Sequence[Judged], seconds: float) -> None:
         """Count a batch."""

@@ -17,8 +17,8 @@ _STATE_DISK_BYTES = "rocksdbSstFileSize"
 class JobMetrics(BatchMetrics, Observer):
     """Counts what it observes."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, address: tuple[str, int] | None) -> None:
+        super().__init__(address)
         self._receipted: dict[int, float] = {}
         """When a batch was receipted, in seconds since 1970 UTC, for batches that Spark has not reported yet."""
         self.late = self._counter("late_total", "Events that may be older than the dedup's state")

@@ -11,18 +11,21 @@ _SECONDS = (0.25, 0.5, 1, 2, 3, 4, 6, 10, 20, 60, 300, 3600)
 
 
 class Metrics:
-    """Metrics whose names begin with a prefix, which can be served over HTTP."""
+    """Metrics whose names begin with a prefix."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, address: tuple[str, int] | None) -> None:
+        """Serve them on http://host:port/metrics until the process ends, if an address is set.
+
+        Raise StopError where that fails.
+        """
         self._prefix = prefix
         self.registry = CollectorRegistry()
-
-    def serve(self, host: str, port: int) -> None:
-        """Serve the metrics on http://host:port/metrics until the process ends; raise StopError where it cannot."""
-        try:
-            start_http_server(port, host, self.registry)
-        except OSError as error:
-            raise StopError(f"metrics: cannot listen on {host}:{port}: {error}") from error
+        if address is not None:
+            host, port = address
+            try:
+                start_http_server(port, host, self.registry)
+            except OSError as error:
+                raise StopError(f"metrics: cannot listen on {host}:{port}: {error}") from error
 
     def _counter(self, name: str, help_: str, *labels: str) -> Counter:
         return Counter(f"{self._prefix}_{name}", help_, labels, registry=self.registry)
@@ -37,8 +40,8 @@ class Metrics:
 class BatchMetrics(Metrics):
     """Counts of batches, rows and receipts."""
 
-    def __init__(self) -> None:
-        super().__init__("oncegate_cloud")
+    def __init__(self, address: tuple[str, int] | None) -> None:
+        super().__init__("oncegate_cloud", address)
         self.input = self._counter("records_total", "Records read from the topic")
         self.rows = self._counter("rows_total", "Events that are new in the table")
         self.duplicates = self._counter("duplicates_total", "Duplicates dropped, by where the earlier one was", "by")

@@ -29,7 +29,7 @@ RUNS_IN_SPARK = {
 
 
 @pytest.mark.parametrize(
-    ("page", "registry"), [("cloud", JobMetrics().registry), ("relay", RelayMetrics(None).registry)]
+    ("page", "registry"), [("cloud", JobMetrics(None).registry), ("relay", RelayMetrics(None).registry)]
 )
 def test_the_metrics_of_the_page_are_those_of_the_program(page: str, registry: CollectorRegistry) -> None:
     shown = {f"{family.name}_total" if family.type == "counter" else family.name for family in registry.collect()}

@@ -94,8 +94,7 @@ def ask(port: int, query: str) -> list[object]:
 
 def test_every_query_of_the_dashboards_is_answered_and_every_metric_of_the_alerts_is_there(tmp_path: Path) -> None:
     gateway, full, job, prometheus = ports.free(4)
-    metrics = JobMetrics()
-    metrics.serve("127.0.0.1", job)
+    metrics = JobMetrics(("127.0.0.1", job))
     program = unpack("prometheus") / "usr" / "bin" / "prometheus"
     arguments = (
         *(str(program), f"--config.file={configuration(tmp_path, [gateway, full], job)}"),
