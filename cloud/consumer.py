@@ -34,14 +34,15 @@ from cloud import command_line, settings
 from cloud.errors import JobError, KafkaError, StopError
 from cloud.gateways import GatewayFile
 from cloud.hooks import Hook
-from cloud.plain_consumer.devices import DeviceFile
+from cloud.plain_consumer.devices import described
 from cloud.plain_consumer.effects import DueEffects
 from cloud.plain_consumer.metrics import ConsumerMetrics
-from cloud.plain_consumer.records import Appended, Judged, judge
+from cloud.plain_consumer.records import Appended, Descriptions, Judged, judge
 from cloud.plain_consumer.table import ConsumerTable, Place, StaleError
 from cloud.plain_consumer.transform import DictTransform, Made, untransformed
-from cloud.postgres.connection import read_connection
+from cloud.postgres.connection import connected, read_connection
 from cloud.runtime.outcome import run_until_stopped
+from cloud.runtime.repeated import Repeated
 from cloud.runtime.unbounded_calls import within
 from cloud.sinks import table_name
 from cloud.stream.group_kafka import GroupKafka, headers_of
@@ -116,16 +117,16 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(given: ConsumerSettings, stop: threading.Event) -> int:
-    metrics, devices = ConsumerMetrics(given.metrics), DeviceFile(given.devices)
+    metrics, devices = ConsumerMetrics(given.metrics), described(given.devices)
     transform = untransformed if given.transform is None else DictTransform(given.transform)
     topic = given.subscription.topic
     gateways = None if given.gateways is None else GatewayFile(given.gateways, topic)
     names = given.table, given.quarantine, given.retention_seconds
-    keeps_new = given.effects is not None
-    with ConsumerTable(read_connection(given.connection), *names, keeps_new=keeps_new) as table:
+    with connected(read_connection(given.connection)) as opened:
+        table = ConsumerTable(opened, *names, keeps_new=given.effects is not None)
         effects = None
         if given.effects is not None:
-            effects = DueEffects(given.effects, table, metrics, given.effects_seconds_max)
+            effects = DueEffects(Repeated(given.effects, given.effects_seconds_max, metrics), table)
         try:
             Reader(given.subscription, table, devices, metrics, gateways, transform, effects).run(stop)
         except KafkaException as error:
@@ -150,7 +151,7 @@ class Reader:
         self,
         subscription: Subscription,
         table: ConsumerTable,
-        devices: DeviceFile,
+        devices: Callable[[], Descriptions],
         counts: ConsumerMetrics,
         gateways: GatewayFile | None = None,
         transform: Callable[[Sequence[Judged]], Made] = untransformed,
@@ -244,7 +245,7 @@ class Reader:
         now = {p: Place(place.first, place.next, epochs[p]) for p, place in now.items()}
         if self._gateways is not None:
             self._gateways.renewed()
-        said = partial(judge, seen=datetime.now(UTC), known=self._devices.known(), gateways=self._gateways)
+        said = partial(judge, seen=datetime.now(UTC), known=self._devices(), gateways=self._gateways)
         judged = [said(message.key(), message.value(), headers_of(message), _appended(message)) for message in records]
         self._report_news(judged)
         try:

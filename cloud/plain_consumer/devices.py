@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import logging
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -15,18 +16,11 @@ from cloud.table.layout import DEVICE
 logger = logging.getLogger(__name__)
 
 
-class DeviceFile:
-    """The devices; none without a file."""
-
-    def __init__(self, path: Path | None) -> None:
-        """Read the file; raise StopError where it cannot be read."""
-        self._file: Renewed[Descriptions] | None = None
-        if path is not None:
-            self._file = Renewed("devices", "devices", partial(stamp, path, "devices"), partial(_read, path))
-
-    def known(self) -> Descriptions:
-        """Return the present descriptions."""
-        return {} if self._file is None else self._file.present()
+def described(path: Path | None) -> Callable[[], Descriptions]:
+    """Return what returns the present descriptions, none without a file; raise StopError where it cannot be read."""
+    if path is None:
+        return dict
+    return Renewed("devices", "devices", partial(stamp, path, "devices"), partial(_read, path)).present
 
 
 def _read(path: Path) -> Descriptions:

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from cloud.errors import HookTimeError
-from cloud.hooks import Hook
-from cloud.plain_consumer.metrics import ConsumerMetrics
 from cloud.plain_consumer.table import ConsumerTable
 from cloud.runtime.repeated import Repeated
 
 
+@dataclass(slots=True)
 class DueEffects:
     """Makes the effects that are due; a call that has failed is made again by a later call of this, after its delay."""
 
-    def __init__(self, hook: Hook, table: ConsumerTable, metrics: ConsumerMetrics, seconds_max: float) -> None:
-        self._calls = Repeated(hook, seconds_max, metrics)
-        self._table = table
-        self._next_at = 0.0
+    _calls: Repeated
+    _table: ConsumerTable
+    _next_at: float = 0.0
 
     def __call__(self, partitions: Iterable[int], tell: Callable[[], None]) -> bool:
         """Return whether the effects of all rows of these partitions are done; raise HookTimeError as `Repeated`.

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
+import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
 from cloud.errors import SinkError, StopError
 from cloud.plain_consumer.transform import Made
-from cloud.postgres.connection import connected, durable_transaction, identifier
+from cloud.postgres.connection import durable_transaction, identifier
 from cloud.postgres.statements import STAGING, Statements
 from cloud.postgres.tables import Own, PostgresTables, present_columns, widen
 from cloud.table import widening
@@ -76,35 +76,31 @@ class ConsumerTable:
     """Rows, quarantine and places, over one connection; `keeps_new`: also the rows whose effects are not done yet."""
 
     def __init__(
-        self, connection: str, table: str, quarantine: str, retention_seconds: int, *, keeps_new: bool = False
+        self,
+        connection: psycopg.Connection,
+        table: str,
+        quarantine: str,
+        retention_seconds: int,
+        *,
+        keeps_new: bool = False,
     ) -> None:
-        self._conninfo = connection
-        self._given = (table, quarantine, retention_seconds)
         self.retention_seconds = retention_seconds
+        self._connection = connection
         self._places = {"places": identifier(table, "_places")}
         self._keys = identifier(table, "_batches")
         self._table = table
         self._keeps_new = keeps_new
-        self._open = ExitStack()
-
-    def __enter__(self) -> Self:
-        self._connection = self._open.enter_context(connected(self._conninfo))
-        self._tables = PostgresTables(self._connection, *self._given)
-        self._connection.execute(self._sql(_CREATE))
-        if self._keeps_new:
-            self._connection.execute(self._tables.sql(Statements.CREATE_NEW))
-            self._connection.execute(sql.SQL(_CREATE_KEYS).format(keys=self._keys))
-            keys = (self._keys.as_string(self._connection),)
-            self._connection.execute(sql.SQL(_RENEW_KEYS).format(keys=self._keys), keys)
+        self._tables = PostgresTables(connection, table, quarantine, retention_seconds)
+        connection.execute(self._sql(_CREATE))
+        if keeps_new:
+            connection.execute(self._tables.sql(Statements.CREATE_NEW))
+            connection.execute(sql.SQL(_CREATE_KEYS).format(keys=self._keys))
+            connection.execute(sql.SQL(_RENEW_KEYS).format(keys=self._keys), (self._keys.as_string(connection),))
         owner = {"id": self.id, "version": 0, "metadata": OWNER}
-        self._connection.execute(self._tables.sql(Statements.FIRST_CLAIM), owner)
-        row = self._connection.execute(self._tables.sql(Statements.LAST), (self.id,)).fetchone()
+        connection.execute(self._tables.sql(Statements.FIRST_CLAIM), owner)
+        row = connection.execute(self._tables.sql(Statements.LAST), (self.id,)).fetchone()
         if row is None or json.loads(row[0])["oncegate"] != _WRITER:
-            raise StopError(f"table {self._table}: a job writes it. Use another, with --succeeds {self.id}")
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._open.__exit__(*error)
+            raise StopError(f"table {table}: a job writes it. Use another, with --succeeds {self.id}")
 
     @property
     def id(self) -> str:

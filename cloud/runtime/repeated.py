@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Generator
+from dataclasses import dataclass
 from typing import Protocol
 
 from cloud.errors import HookError, HookTimeError, StopError
@@ -28,16 +29,18 @@ class Counts(Protocol):
         """Note the time that a batch's effects have taken, with their repetitions."""
 
 
+@dataclass(slots=True)
 class Repeated:
     """A hook that is called until it returns, after growing delays."""
 
-    def __init__(self, hook: Hook, seconds_max: float, counts: Counts) -> None:
-        self._hook = hook
-        self._seconds_max = seconds_max
-        self._counts = counts
-        self._failures = 0
-        self._begun: float | None = None
-        hook.check()
+    _hook: Hook
+    _seconds_max: float
+    _counts: Counts
+    _failures: int = 0
+    _begun: float | None = None
+
+    def __post_init__(self) -> None:
+        self._hook.check()
 
     def attempt(self, rows: object, key: str) -> float | None:
         """Call it; return the seconds until the next try, None once it has returned.

@@ -25,10 +25,10 @@ from agent.store.port import Batch, Offsets
 from cloud import audit, consumer, maintenance
 from cloud.auditing.settings import parse as audit_settings
 from cloud.errors import StopError
-from cloud.plain_consumer.devices import DeviceFile
 from cloud.plain_consumer.metrics import ConsumerMetrics
 from cloud.plain_consumer.records import Appended, judge
 from cloud.plain_consumer.table import ConsumerTable, Place
+from cloud.postgres.connection import connected
 from cloud.postgres.sink import PostgresSink
 from cloud.stream import receipts
 from cloud.stream.group_kafka import headers_of
@@ -247,9 +247,10 @@ def test_its_metrics_have_the_lag_and_its_receipts_are_repeated(
         return ends.count("20") >= 3
 
     what = consumer.Subscription(side.bootstrap_servers, side.name, side.name, None, None, {})
-    with ConsumerTable(side.server.connection, side.name, f"{side.name}_quarantine", DAY) as table:
+    with connected(side.server.connection) as connection:
+        table = ConsumerTable(connection, side.name, f"{side.name}_quarantine", DAY)
         stop: Any = SimpleNamespace(is_set=is_enough)
-        consumer.Reader(what, table, DeviceFile(None), metrics).run(stop)
+        consumer.Reader(what, table, dict, metrics).run(stop)
     assert [lag for lag, _ in groupby(lags)] == [0, 12, 4, 0]
 
 

@@ -23,12 +23,12 @@ from psycopg.rows import dict_row
 from cloud import hooks
 from cloud.consumer import Reader, Subscription
 from cloud.errors import HookError, HookTimeError, JobError, StopError
-from cloud.plain_consumer.devices import DeviceFile
 from cloud.plain_consumer.effects import DueEffects
 from cloud.plain_consumer.metrics import ConsumerMetrics
 from cloud.plain_consumer.records import Appended, judge
 from cloud.plain_consumer.table import ConsumerTable, Place
 from cloud.plain_consumer.transform import DictTransform
+from cloud.postgres.connection import connected
 from cloud.runtime.repeated import Repeated
 from cloud.stream.receipts import Receipts
 from cloud.table.sink import Written
@@ -74,8 +74,10 @@ class Tables:
             made = DictTransform(hooks.Hook("plant:transform", lambda: transform))(judged)
             return table.write(made, was, now, "events", "id")
 
-    def opened(self) -> ConsumerTable:
-        return ConsumerTable(self.connection, self.name, f"{self.name}_quarantine", RETENTION, keeps_new=True)
+    @contextmanager
+    def opened(self) -> Iterator[ConsumerTable]:
+        with connected(self.connection) as connection:
+            yield ConsumerTable(connection, self.name, f"{self.name}_quarantine", RETENTION, keeps_new=True)
 
     def due(self) -> list[tuple[int, int]]:
         """Return the batches whose effects are due, each with the number of its rows."""
@@ -304,10 +306,11 @@ def effects(side: ConsumerSide, monkeypatch: pytest.MonkeyPatch) -> Iterator[Eff
         subscription = Subscription(side.bootstrap_servers, side.name, side.name, None, None, quick)
         stop: Any = SimpleNamespace(is_set=is_done)
         names = (side.name, f"{side.name}_quarantine", RETENTION)
-        with ConsumerTable(side.server.connection, *names, keeps_new=True) as table:
-            due = DueEffects(hooks.find("plant:effects"), table, metrics, 60)
+        with connected(side.server.connection) as connection:
+            table = ConsumerTable(connection, *names, keeps_new=True)
+            due = DueEffects(Repeated(hooks.find("plant:effects"), 60, metrics), table)
             transform = DictTransform(hooks.find("plant:transform"))
-            Reader(subscription, table, DeviceFile(None), metrics, None, transform, due).run(stop)
+            Reader(subscription, table, dict, metrics, None, transform, due).run(stop)
 
     (side.folder / "plant.py").write_text(MODULE)
     monkeypatch.chdir(side.folder)
@@ -344,7 +347,7 @@ def test_gateways_are_told_of_effects_that_take_too_long() -> None:
     table: Any = SimpleNamespace(id="t", due=lambda _: [1], new_rows=lambda _: [])
     hook = hooks.Hook("plant:effects", lambda: lambda *_: over.wait())
     with pytest.raises(HookTimeError):
-        DueEffects(hook, table, ConsumerMetrics(None), 0.1)([0], lambda: told.append("failing"))
+        DueEffects(Repeated(hook, 0.1, ConsumerMetrics(None)), table)([0], lambda: told.append("failing"))
     over.set()
     assert told == ["failing"]
 
