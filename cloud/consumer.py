@@ -170,7 +170,7 @@ class Reader:
         )
         self._log = PlaceLog(self._kafka, self._topic)
         self._receipts = Receipts(
-            *(self._kafka, self._log, subscription.group, subscription.succeeds), check=self._check_places
+            *(self._kafka, self._log, subscription.group, subscription.succeeds, self._check_places)
         )
         self._topic_id = ""
         self._places: dict[int, Place] = {}

@@ -22,15 +22,7 @@ class KafkaError(JobError):
 
 
 class RestartError(JobError):
-    """The query is to begin anew, from where the checkpoint is; nothing of its batch is receipted."""
-
-
-class RenewedError(RestartError):
-    """The keys of the gateways have changed, and the query's plan has the former ones."""
-
-
-class ReelectedError(RestartError):
-    """A leader was elected after the query's consumers began to read; new consumers read the batch again."""
+    """The query begins anew, with another plan and other consumers; nothing of its batch is receipted."""
 
 
 class HookError(JobError):

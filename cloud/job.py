@@ -1,11 +1,7 @@
 """Write every event of the topic into the table once, and commit receipts for the gateways.
 
-    oncegate-cloud job --bootstrap-servers localhost:9092 --table ./events --checkpoint ./checkpoint
-
-runs this file by spark-submit (cloud/cli/spark.py). `--conf spark.sql.shuffle.partitions=N` sets the number of the
+spark-submit runs this file (cloud/cli/spark.py). `--conf spark.sql.shuffle.partitions=N` sets the number of the
 state's partitions for the lifetime of a checkpoint; the default is the number of cores.
-
-Exit status: 0 ended by SIGTERM or SIGINT, with the batch finished; 1 a failure, which the log names; 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -96,7 +92,7 @@ def run_on_checkpoint(
         last = claim_table(sink, checkpoint, topic, topic_id, read_again=settings.read_again)
         flush = partial(checkpoint.flush, folders)
         group = settings.kafka.group
-        receipts = Receipts(admin, log, group, settings.succeeds, flush, sink.check)
+        receipts = Receipts(admin, log, group, settings.succeeds, sink.check, flush)
         effects = open_effects(settings, checkpoint, sink, flush, observer, stop, receipts)
         if not effects(last):
             return
@@ -105,9 +101,8 @@ def run_on_checkpoint(
 
         if not wait_for_clock(checkpoint, stop.wait, receipts.repeat):
             return
-        parts = (checkpoint, sink, receipts, last, settings.window_seconds)
-        renewed = bool if gateways is None else gateways.renewed
-        writer = BatchWriter(*parts, log=log, observer=observer, effects=effects, are_keys_renewed=renewed)
+        parts = (checkpoint, sink, receipts, last, settings.window_seconds, log, observer)
+        writer = BatchWriter(*parts, effects, bool if gateways is None else gateways.renewed)
         starting = offsets.starting_offsets(topic, last, ranges)
         spark.streams.addListener(ProgressLines(observer))
 

@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Generator
 from dataclasses import dataclass
-from typing import Protocol
 
 from cloud.errors import HookError, HookTimeError, StopError
 from cloud.hooks import Hook
@@ -19,8 +18,8 @@ _DOUBLINGS_MAX = 10  # a power of thousands of failures would be no number
 logger = logging.getLogger(__name__)
 
 
-class Counts(Protocol):
-    """Counts the calls."""
+class Counts:
+    """Receives notice of calls, and ignores it."""
 
     def effects_failed(self) -> None:
         """Count a call that has failed, and is made again."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 
-from cloud.errors import EndingError, JobError, ReelectedError, RenewedError, StopError
+from cloud.errors import EndingError, JobError, RestartError, StopError
 from cloud.stream import offsets
 from cloud.stream.checkpoint import Checkpoint, PlannedBatch
 from cloud.stream.offsets import Overlap
@@ -23,38 +23,26 @@ from cloud.table.sink import Sink
 logger = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
 class BatchWriter:
     """Writes batches, one after the other; Spark calls it, after a restart with the batch that is not done yet."""
 
-    def __init__(  # noqa: PLR0913  # its parts
-        self,
-        checkpoint: Checkpoint,
-        sink: Sink,
-        receipts: Receipts,
-        last: Commit,
-        window_seconds: int,
-        *,
-        log: TopicLog,
-        observer: Observer,
-        effects: Callable[[Commit], bool] = lambda _: True,
-        are_keys_renewed: Callable[[], bool] = bool,
-    ) -> None:
-        self._checkpoint = checkpoint
-        self._sink = sink
-        self._receipts = receipts
-        self._last = last
-        self._window_seconds = window_seconds
-        self._log = log
-        self._observer = observer
-        self._effects = effects
-        self._are_keys_renewed = are_keys_renewed
-        self._busy = threading.Lock()
-        """Held while a batch is being written."""
-        self._closed = False
-        self.error: JobError | None = None
-        """The error that ended the query, of which Spark passes on only the text."""
-        self._leader_epochs: Offsets = {}
-        """The leader epochs under which the query's consumers read, queried before they fetched the first record."""
+    _checkpoint: Checkpoint
+    _sink: Sink
+    _receipts: Receipts
+    _last: Commit
+    _window_seconds: int
+    _log: TopicLog
+    _observer: Observer
+    _effects: Callable[[Commit], bool] = lambda _: True
+    _are_keys_renewed: Callable[[], bool] = bool
+    _busy: threading.Lock = field(default_factory=threading.Lock)
+    """Held while a batch is being written."""
+    _closed: bool = False
+    error: JobError | None = None
+    """The error that ended the query, of which Spark passes on only the text."""
+    _leader_epochs: Offsets = field(default_factory=dict)
+    """The leader epochs under which the query's consumers read, queried before they fetched the first record."""
 
     def begin_query(self) -> None:
         """Prepare for a query with new consumers, which hold no records of an earlier leader."""
@@ -82,7 +70,7 @@ class BatchWriter:
 
     def _write_or_skip(self, survivors: DataFrame, batch: int) -> None:
         if self._are_keys_renewed():
-            raise RenewedError("the file of gateways has changed")
+            raise RestartError("the file of gateways has changed")
         planned = self._checkpoint.planned(batch)
         planned = replace(planned, starts=offsets.complete_starts(planned.starts, planned.ends))
         count = sum(end - planned.starts[partition] for partition, end in planned.ends.items())
@@ -116,13 +104,13 @@ class BatchWriter:
         return commit
 
     def _check_leaders(self, epochs: Offsets) -> None:
-        """Raise ReelectedError where the query's consumers may hold records that the log no longer has.
+        """Raise RestartError where the query's consumers may hold records that the log no longer has.
 
         Executors keep records that they fetched beyond a batch for the next one, and Spark does not check them again.
         """
         changed = {p: epoch for p, epoch in epochs.items() if self._leader_epochs.get(p, epoch) != epoch}
         if changed:
-            raise ReelectedError(f"leaders elected since the query began to read, epochs by partition: {changed}")
+            raise RestartError(f"leaders elected since the query began to read, epochs by partition: {changed}")
         self._leader_epochs = {**self._leader_epochs, **epochs}
 
     def _write(self, survivors: DataFrame, planned: PlannedBatch, overlap: Overlap) -> Commit:

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
+from cloud.runtime.repeated import Counts
 from cloud.stream.records import OBSERVATION
 from cloud.table.sink import Written
 from contract.fields import VERSION
@@ -22,7 +23,7 @@ logger = logging.getLogger(__name__)
 _DUPLICATES = "numDroppedDuplicateRows"
 
 
-class Observer:
+class Observer(Counts):
     """Receives notice of each batch, and ignores it; a subclass must neither fail nor block."""
 
     def written(self, batch: int, written: Written) -> None:
@@ -36,12 +37,6 @@ class Observer:
 
     def idle(self) -> None:
         """Receive Spark's regular report that there is nothing to read."""
-
-    def effects_failed(self) -> None:
-        """Receive notice that the user's effects have failed, and are made again."""
-
-    def effects_done(self, seconds: float) -> None:
-        """Receive the time that a batch's effects have taken, with their repetitions."""
 
 
 class ProgressLines(StreamingQueryListener):

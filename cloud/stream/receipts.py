@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from cloud.committed import Committed, objection
@@ -29,31 +29,23 @@ def _nothing() -> None:
     pass
 
 
+@dataclass(slots=True)
 class Receipts:
     """Commits the receipts of the table's last commit to Kafka, until Kafka has them and at least hourly."""
 
-    def __init__(
-        self,
-        admin: TopicClient,
-        log: ReadLog,
-        group: str,
-        succeeds: str | None,
-        flush: Callable[[], None] = _nothing,
-        check: Callable[[], None] = _nothing,
-    ) -> None:
-        """Prepare them; `flush` brings to disk what is receipted, where the table's writer does not."""
-        self._admin = admin
-        self._log = log
-        self._group = group
-        self._succeeds = succeeds
-        self._flush = flush
-        self._check = check
-        """Raises StopError where the table is no longer the one that made the commit, SinkError where none answers."""
-        self._lock = threading.Lock()
-        self._commit: Commit | None = None
-        self._due_at = 0.0
-        self._failing_since: int | None = None
-        """In milliseconds since 1970 UTC; None where no effects fail."""
+    _admin: TopicClient
+    _log: ReadLog
+    _group: str
+    _succeeds: str | None
+    _check: Callable[[], None] = _nothing
+    """Raises StopError where the table is no longer the one that made the commit, SinkError where none answers."""
+    _flush: Callable[[], None] = _nothing
+    """Brings to disk what is receipted, where the table's writer does not."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _commit: Commit | None = None
+    _due_at: float = 0.0
+    _failing_since: int | None = None
+    """In milliseconds since 1970 UTC; None where no effects fail."""
 
     def commit(self, commit: Commit) -> bool:
         """Commit the receipts of a commit of the table; `repeat` tries again after a failure, which is logged.

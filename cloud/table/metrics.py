@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from cloud.errors import StopError
+from cloud.runtime.repeated import Counts
 from cloud.table.sink import Written
 
 _SECONDS = (0.25, 0.5, 1, 2, 3, 4, 6, 10, 20, 60, 300, 3600)
@@ -37,7 +38,7 @@ class Metrics:
         return Histogram(f"{self._prefix}_{name}", help_, registry=self.registry, buckets=_SECONDS)
 
 
-class BatchMetrics(Metrics):
+class BatchMetrics(Metrics, Counts):
     """Counts of batches, rows and receipts."""
 
     def __init__(self, address: tuple[str, int] | None) -> None:

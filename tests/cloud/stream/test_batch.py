@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -11,10 +12,8 @@ from pyspark.sql import SparkSession
 from cloud.stream.batch import BatchWriter
 from cloud.stream.checkpoint import Checkpoint
 from cloud.stream.progress import Observer
-from cloud.stream.receipts import Receipts
 from cloud.stream.records import read_records
-from cloud.stream.topic_log import TopicLog
-from cloud.table.commits import CLAIM_ONLY, Commit, Offsets
+from cloud.table.commits import CLAIM_ONLY, Commit
 from tests.cloud.gateway import Gateway, readings
 from tests.cloud.tables import delta_sink, plan, topic
 
@@ -22,23 +21,6 @@ pytestmark = pytest.mark.spark
 
 NOW, HOUR = 1_700_000_000_000, 3_600_000
 TOPIC = "events"
-
-
-class NoReceipts:
-    """Receipts that Kafka never accepts."""
-
-    def commit(self, _commit: Commit) -> bool:
-        return False
-
-
-class WholeLog:
-    """A topic whose log is complete."""
-
-    def check_settings(self) -> None:
-        pass
-
-    def check(self, read: Commit, _ends: Offsets) -> Offsets:
-        return read.epochs
 
 
 @pytest.mark.guarantee(5)
@@ -55,9 +37,9 @@ def test_what_a_slow_clock_let_into_the_state_with_a_batch_that_is_done_is_known
     records = read_records(topic(spark, Gateway().records(readings(3), NOW), appended=NOW))
     last = sink.last_commit()
     assert last is not None
-    kafka = cast("Receipts", NoReceipts())
-
-    writer = BatchWriter(checkpoint, sink, kafka, last, 3600, log=cast("TopicLog", WholeLog()), observer=Observer())
+    whole: Any = SimpleNamespace(check_settings=lambda: None, check=lambda read, _: read.epochs)
+    refused: Any = SimpleNamespace(commit=lambda _: False)  # Kafka accepts no receipt
+    writer = BatchWriter(checkpoint, sink, refused, last, 3600, whole, Observer())
     for _ in range(2):  # a second call changes nothing
         writer(records, 0)
         known = delta_sink(spark, tmp_path / "events").last_commit()

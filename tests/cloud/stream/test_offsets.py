@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
 
 from cloud.committed import Committed
 from cloud.errors import FlushError, KafkaError, SinkError, StopError
@@ -22,7 +21,6 @@ from cloud.stream.checkpoint import PlannedBatch
 from cloud.stream.offsets import Overlap, compare
 from cloud.stream.progress import Observer
 from cloud.stream.receipts import RETRY_SECONDS, Receipts
-from cloud.stream.topic_log import TopicLog
 from cloud.table.commits import Commit, parse, to_json
 from contract.receipt import Receipt
 from contract.receipt import parse as parse_receipt
@@ -164,10 +162,11 @@ def test_of_a_topic_whose_settings_are_wrong_by_now_no_batch_is_written() -> Non
     def refuse() -> None:
         raise StopError("LogAppendTime")
 
-    checkpoint, log = SimpleNamespace(planned=lambda _: PLANNED), SimpleNamespace(check_settings=refuse)
-    parts: Any = checkpoint, None, None, LAST, 60
+    checkpoint: Any = SimpleNamespace(planned=lambda _: PLANNED)
+    log: Any = SimpleNamespace(check_settings=refuse)
+    absent: Any = None
     with pytest.raises(StopError, match="LogAppendTime"):
-        BatchWriter(*parts, log=cast("TopicLog", log), observer=Observer())(cast("DataFrame", None), 7)
+        BatchWriter(checkpoint, absent, absent, LAST, 60, log, Observer())(absent, 7)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +223,7 @@ def test_receipts_are_repeated_when_due(monkeypatch: pytest.MonkeyPatch) -> None
         if ends:
             raise ends.pop(0)
 
-    receipts = Receipts(kafka, kafka, "g", "old", lambda: None, check=check)  # type: ignore[arg-type]  # its needs
+    receipts = Receipts(kafka, kafka, "g", "old", check)  # type: ignore[arg-type]  # its needs
     receipts.repeat()
     receipts.commit(LAST)
     moment = 3599.0
@@ -282,7 +281,7 @@ def test_after_a_failed_flush_nothing_is_receipted_while_the_job_ends(tmp_path: 
     """Linux reports a write error once: a second syncfs would succeed. A batch may end after `repeat` has failed."""
     kafka = Kafka()
     with failing_disk(tmp_path) as folder, FlushedFolders([str(folder)]) as folders:
-        receipts = Receipts(kafka, kafka, "g", None, folders.flush)  # type: ignore[arg-type]  # its needs
+        receipts = Receipts(kafka, kafka, "g", None, _flush=folders.flush)  # type: ignore[arg-type]  # its needs
         (folder / "events").write_bytes(UNWRITABLE)
         with pytest.raises(FlushError):
             receipts.commit(LAST)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -13,23 +14,20 @@ from cloud.errors import EndingError, StopError
 from cloud.job import supervise
 from cloud.runtime.shutdown import StopRequest
 from cloud.stream.batch import BatchWriter
-from cloud.stream.checkpoint import Checkpoint
 from cloud.stream.progress import Observer
 from cloud.stream.receipts import Receipts
-from cloud.stream.topic_log import TopicLog
 from cloud.table.commits import CLAIM_ONLY, Commit
-from cloud.table.sink import Sink
 
 pytestmark = pytest.mark.spark
 
 END_SECONDS_MAX = 60
 
 
-class NothingIsRead(Checkpoint):
-    """A checkpoint without any data: a batch that reads it fails."""
-
-    def __init__(self) -> None:
-        pass
+def writer_of_nothing() -> BatchWriter:
+    """Return a writer without any parts: a batch that uses one fails."""
+    last = Commit("t", "c", 2, CLAIM_ONLY, "events", "id", {}, {}, {}, None, 3600)
+    absent: Any = None
+    return BatchWriter(absent, absent, absent, last, 3600, absent, Observer())
 
 
 class SlowlyBeginningQuery:
@@ -60,9 +58,7 @@ class SlowlyBeginningQuery:
 
 
 def test_a_batch_that_begins_while_the_job_ends_is_left_to_the_next_start(spark: SparkSession) -> None:
-    last = Commit("t", "c", 2, CLAIM_ONLY, "events", "id", {}, {}, {}, None, 3600)
-    absent = cast("Sink", None), cast("Receipts", None)
-    writer = BatchWriter(NothingIsRead(), *absent, last, 3600, log=cast("TopicLog", None), observer=Observer())
+    writer = writer_of_nothing()
     stop = StopRequest()
     stop.set()
     errors: list[BaseException] = []
@@ -83,23 +79,16 @@ def test_a_batch_that_begins_while_the_job_ends_is_left_to_the_next_start(spark:
     assert errors == []
 
 
-class GoneTopic(Receipts):
-    """Receipts that cannot be repeated, since the topic is another one."""
-
-    def __init__(self) -> None:
-        pass
-
-    def repeat(self) -> None:
-        raise StopError("another topic")
-
-
 @pytest.mark.guarantee(5)
 def test_no_batch_goes_on_once_the_receipts_cannot_be_repeated(spark: SparkSession) -> None:
-    last = Commit("t", "c", 2, CLAIM_ONLY, "events", "id", {}, {}, {}, None, 3600)
-    absent = cast("Sink", None), cast("Receipts", None)
-    writer = BatchWriter(NothingIsRead(), *absent, last, 3600, log=cast("TopicLog", None), observer=Observer())
+    writer = writer_of_nothing()
     query = SlowlyBeginningQuery(spark, writer)
+
+    def refuse() -> None:
+        raise StopError("another topic")
+
+    gone: Any = SimpleNamespace(repeat=refuse)
     with pytest.raises(StopError, match="another topic"):
-        supervise(lambda: cast("StreamingQuery", query), writer, GoneTopic(), StopRequest())
+        supervise(lambda: cast("StreamingQuery", query), writer, gone, StopRequest())
     assert not query.isActive
     assert isinstance(writer.error, EndingError)
