@@ -10,7 +10,6 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no types
 from pyspark.errors import PySparkException
-from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
 from cloud import errors
@@ -60,12 +59,6 @@ def set_log_level(spark: SparkSession, logger: str, level: str) -> None:
     """Set the level of one of the JVM's loggers."""
     levels = java_class(spark, "org.apache.logging.log4j.Level")
     java_class(spark, "org.apache.logging.log4j.core.config.Configurator").setLevel(logger, levels.valueOf(level))
-
-
-def accept_callbacks(spark: SparkSession) -> None:
-    """Start the callback server, so that the JVM can call this process; Spark does so with its first stream."""
-    context: Any = spark.sparkContext
-    ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]  # pyspark has no types for it
 
 
 def hadoop_path(spark: SparkSession, path: str) -> Any:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from cloud.runtime import jvm
@@ -16,21 +18,15 @@ class StopRequest(threading.Event):
     def listen(self, spark: SparkSession) -> None:
         """Handle the signals of both processes; by default the JVM would end in the middle of a batch."""
         set_on_signals(self)
-        jvm.accept_callbacks(spark)
+        context: Any = spark.sparkContext  # Spark itself lets the JVM call this process with its first stream
+        ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]  # pyspark has no types for it
         jvm_signal = jvm.java_class(spark, "sun.misc.Signal")
         for number in STOP_SIGNALS:
-            jvm_signal.handle(jvm_signal(number.name.removeprefix("SIG")), _JvmHandler(self))
-
-
-class _JvmHandler:
-    """A signal handler of the JVM, called back over the gateway."""
-
-    def __init__(self, request: StopRequest) -> None:
-        self._request = request
+            jvm_signal.handle(jvm_signal(number.name.removeprefix("SIG")), self)
 
     def handle(self, _signal: object) -> None:
-        """Pass on the request; the name is that of the method in Java's interface."""
-        self._request.set()
+        """Take the request from the JVM, which calls it back as the method of its interface."""
+        self.set()
 
     class Java:
         """The Java interface, as py4j expects it."""
