@@ -90,13 +90,15 @@ def properties(given: argparse.Namespace) -> dict[str, str]:
     return {**given.kafka_properties, **dict(given.kafka)}
 
 
-def open_property(text: str) -> tuple[str, str]:
+def open_property(
+    text: str, secret: re.Pattern[str] = _SECRET, file_option: str = "--kafka-properties"
+) -> tuple[str, str]:
     """Read NAME=VALUE from an argument; refuse a secret, since all users of the machine can see arguments."""
     name, equals, value = text.partition("=")
     if not name.strip() or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
-    if _SECRET.search(name):
-        raise argparse.ArgumentTypeError(f"{name} is a secret: it belongs in the file of --kafka-properties")
+    if secret.search(name):
+        raise argparse.ArgumentTypeError(f"{name} is a secret: it belongs in the file of {file_option}")
     return name.strip(), value.strip()
 
 

@@ -10,7 +10,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import urllib3
 from psycopg import sql
 
@@ -104,7 +103,9 @@ def post(
                 by_device.setdefault(row["device"], []).append(row)
             with ThreadPoolExecutor(devices_at_once) as threads:
                 for letters in threads.map(service.send, by_device.values()):
-                    _keep(opened, dead_letters, letters)
+                    with durable_transaction(opened):
+                        for letter in letters:
+                            opened.execute(sql.SQL(_INSERT).format(identifier(dead_letters)), letter)
                     count += len(letters)
     return count
 
@@ -113,12 +114,6 @@ def _in_order(rows: DataFrame | Iterable[Mapping[str, Any]]) -> Iterator[Mapping
     if isinstance(rows, Iterable):
         return iter(rows)
     return (row.asDict() for row in rows.orderBy("kafka_partition", "kafka_offset").toLocalIterator())
-
-
-def _keep(connection: psycopg.Connection, table: str, letters: list[dict[str, Any]]) -> None:
-    with durable_transaction(connection):
-        for letter in letters:
-            connection.execute(sql.SQL(_INSERT).format(identifier(table)), letter)
 
 
 def _text(value: object) -> str:

@@ -6,6 +6,7 @@ import argparse
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import permutations
 from pathlib import Path
 
@@ -140,7 +141,7 @@ def _add_own_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--max-offsets-per-trigger",
         dest="offsets_per_trigger_max",
-        type=_positive,
+        type=partial(command_line.number, most=1_000_000_000),
         default=400_000,
         metavar="N",
         help="default: %(default)s",
@@ -210,12 +211,6 @@ def _retention(text: str) -> int:
     if (retention := seconds(text)) == 0:
         raise argparse.ArgumentTypeError("a retention of 0 has no period within which an id is unique")
     return retention
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
-    return int(text)
 
 
 def table_id(text: str) -> str:

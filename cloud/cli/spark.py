@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
@@ -36,8 +37,10 @@ DEFAULTS = {
     "spark.driver.defaultJavaOptions": "-XX:+UseParallelGC",
     "spark.executor.defaultJavaOptions": "-XX:+UseParallelGC",
 }
-_SECRET = re.compile(r"secret|password|token|access\.?key|account\.key|\.credential$", re.IGNORECASE)
-_PLACE_OF_SECRET = re.compile(r"(file|path)$", re.IGNORECASE)
+_SECRET = re.compile(
+    r"^(?!.*(file|path)$).*(secret|password|token|access\.?key|account\.key|\.credential$)", re.IGNORECASE
+)
+"""Matches names of secrets, and none of their files."""
 _LOCAL_DEFAULTS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -48,7 +51,7 @@ class SparkOptions:
     master: str = LOCAL
     deploy_mode: str | None = None
     driver_memory: str | None = None
-    conf: tuple[str, ...] = ()
+    conf: tuple[tuple[str, str], ...] = ()
     properties_file: Path | None = None
     """File with further settings of Spark, which only its owner can read."""
     print_only: bool = False
@@ -73,10 +76,11 @@ class SparkOptions:
 def add_options(group: argparse._ArgumentGroup) -> None:
     """Add the options."""
     add = group.add_argument
+    setting = partial(command_line.open_property, secret=_SECRET, file_option="--properties-file")
     add("--master", default=LOCAL, metavar="URL", help="spark://…, yarn, k8s://…; default: %(default)s, this machine")
     add("--deploy-mode", choices=("client", "cluster"), help="where the driver runs; default: client, on this machine")
     add("--driver-memory", metavar="SIZE", help="memory of the driver, such as 2g; Spark's default is 1g")
-    add("--conf", action="append", default=[], type=_setting, metavar="NAME=VALUE", help="setting of Spark; repeatable")
+    add("--conf", action="append", default=[], type=setting, metavar="NAME=VALUE", help="setting of Spark; repeatable")
     add(
         "--properties-file",
         type=_private_file,
@@ -110,7 +114,7 @@ def submit_options(arguments: Sequence[str], options: SparkOptions, home: Path) 
     if options.properties_file:
         words += ["--properties-file", str(options.properties_file), "--load-spark-defaults"]
     defaults = {**DEFAULTS, **(_LOCAL_DEFAULTS if options.is_local else {})}
-    settings = {**defaults, **dict(setting.split("=", 1) for setting in options.conf)}
+    settings = {**defaults, **dict(options.conf)}
     for name, value in settings.items():
         words += ["--conf", f"{name}={value}"]
     if jars := jars_for(arguments, home):
@@ -188,15 +192,6 @@ def run(file: Path, arguments: Sequence[str], options: SparkOptions) -> None:
     words = command(file, arguments, options, folder)
     sys.stdout.flush()
     os.execve(words[0], words, environment)
-
-
-def _setting(text: str) -> str:
-    name, equals, _ = text.partition("=")
-    if not equals or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
-    if _SECRET.search(name) and not _PLACE_OF_SECRET.search(name):  # all users of the machine can see arguments
-        raise argparse.ArgumentTypeError(f"{name} is a secret: it belongs in the file of --properties-file")
-    return text
 
 
 def _private_file(text: str) -> Path:

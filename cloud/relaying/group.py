@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cloud.committed import Committed, objection
 from cloud.errors import StopError
@@ -24,6 +24,7 @@ class GroupView:
     after: frozenset[str]
 
 
+@dataclass(slots=True)
 class FollowedGroup:
     """A group, as all looks of this process have found it.
 
@@ -31,15 +32,14 @@ class FollowedGroup:
     member was there before the last look and after this one.
     """
 
-    def __init__(self, name: str, topic_id: str, *, has_members: bool) -> None:
-        self.name = name
-        self._topic_id = topic_id
-        self._has_members = has_members
-        self._seen: GroupView | None = None
-        self._proven: dict[int, LogEnd] = {}
-        """The offset of the latest look, and the leader epoch under which the log was found to reach it unchanged."""
-        self.since: Offsets = {}
-        """The lowest offset from which on the group is known to have read, by partition."""
+    name: str
+    _topic_id: str
+    _has_members: bool
+    _seen: GroupView | None = None
+    _proven: dict[int, LogEnd] = field(default_factory=dict)
+    """The offset of the latest look, and the leader epoch under which the log was found to reach it unchanged."""
+    since: Offsets = field(default_factory=dict)
+    """The lowest offset from which on the group is known to have read, by partition."""
 
     def follow(self, view: GroupView, own: Mapping[int, Committed], earliest: Offsets) -> None:
         """Take in a look; `own` are the relay's receipts of before its start.

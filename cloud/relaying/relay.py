@@ -58,7 +58,7 @@ class Relay:
         # What a group commits is durable by its own promise.
         self._receipts = Receipts(kafka, self._log, settings.receipts_group, settings.succeeds)
         names = [*((name, True) for name in settings.groups), *((name, False) for name in settings.without_members)]
-        self.groups = [FollowedGroup(name, self._topic_id, has_members=joins) for name, joins in names]
+        self.groups = [FollowedGroup(name, self._topic_id, joins) for name, joins in names]
         self._own = self._own_receipts()
         self._given = self._commit({}, {}, {})
         self.waiting: dict[int, str] = {}

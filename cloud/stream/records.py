@@ -89,6 +89,7 @@ def read_records(
 
     Without `keys` (`key_frame`) any well-formed record is that of the gateway that it names.
     """
+    statement = _header(STATEMENT)
     named = topic.select(
         F.col("value"),
         F.col("key").alias("kafka_key"),
@@ -102,7 +103,7 @@ def read_records(
         _header("ce_source").alias("source"),
         _header("ce_id").alias("id"),
         _timestamp(_header("ce_time")).alias("event_time"),
-        _words(_header(STATEMENT)).alias("words"),
+        F.split(F.when(F.octet_length(statement) <= STATEMENT_BYTES_MAX, statement), " ", -1).alias("words"),
     )
     stated = named.select(
         "*",
@@ -152,10 +153,6 @@ def _header(name: str) -> Column:
     by_name = F.get(F.filter("headers", lambda one: one["key"] == F.lit(name)), 0)
     found = F.when(at_position["key"] == F.lit(name), at_position["value"])
     return found.otherwise(by_name["value"]).cast("string")
-
-
-def _words(statement: Column) -> Column:
-    return F.split(F.when(F.octet_length(statement) <= STATEMENT_BYTES_MAX, statement), " ", -1)
 
 
 def _keyed(judged: DataFrame, retention_seconds: int) -> DataFrame:

@@ -333,7 +333,7 @@ def test_only_a_member_that_was_there_all_the_time_vouches_for_a_move(
     earliest: int,
     since: int,
 ) -> None:
-    group = FollowedGroup("g", "t" * 22, has_members=has_members)
+    group = FollowedGroup("g", "t" * 22, has_members)
     group.follow(GroupView(seen[0], place(5), seen[1]), {}, {0: 0})
     group.follow(GroupView(now[0], place(9), now[1]), {}, {0: earliest})
     assert group.since == {0: since}
@@ -416,7 +416,7 @@ def test_a_compacted_topic_is_refused() -> None:
     ],
 )
 def test_what_cannot_be_the_groups_own_work_holds(later: dict[int, Committed], told: str) -> None:
-    group = FollowedGroup("g", "t" * 22, has_members=True)
+    group = FollowedGroup("g", "t" * 22, True)
     group.follow(GroupView(NOBODY, place(5), NOBODY), {}, {0: 0})
     with pytest.raises(StopError, match=told):
         group.follow(GroupView(NOBODY, later, NOBODY), {}, {0: 0})
