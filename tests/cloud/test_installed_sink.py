@@ -1,4 +1,4 @@
-"""Another package's sink, and one in a catalog: written by the job over kills, and read by every other command."""
+"""Each sink, also one of another package: written by the job over kills, and read by every other command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from contract.event import Event
 from simulators.services.kafka.broker import Broker
 from tests.cloud.cli.test_command_line import PROGRAM
 from tests.cloud.gateway import Gateway, Record, readings
-from tests.cloud.running import ICEBERG, PARTITIONS, CloudSide
+from tests.cloud.running import DELTA, ICEBERG, PARTITIONS, POSTGRES, CloudSide
 from tests.cloud.tables import ACCEPTED, DAY, DEVICE
 from tests.support.packages import install_example
 
@@ -50,8 +50,8 @@ def test_a_sink_in_a_package_of_its_own_has_each_event_once_over_kills(duckdb_si
 
 
 @pytest.mark.guarantee(5)
-@pytest.mark.parametrize("cloud", [ICEBERG], indirect=True)
-def test_a_sink_in_a_catalog_has_each_event_once_over_kills(cloud: CloudSide) -> None:
+@pytest.mark.parametrize("cloud", [DELTA, POSTGRES, ICEBERG], indirect=True)
+def test_a_sink_of_the_jobs_own_has_each_event_once_over_kills(cloud: CloudSide) -> None:
     serves_all_commands(cloud)
 
 
@@ -74,10 +74,19 @@ def serves_all_commands(side: CloudSide) -> None:
     reasons = ask(side, "SELECT DISTINCT reason FROM quarantine ORDER BY reason")
     assert reasons == [{"reason": "headers"}, {"reason": "id_reused"}]
     assert ask(side, "SELECT count(*) AS n, min(value) AS low FROM readings") == [{"n": 81, "low": "1"}]
+    cut = command(side, "query", "SELECT id FROM events", "--rows", "3", "--format", "csv")
+    assert (len(cut.stdout.splitlines()), "only the first 3 rows" in cut.stderr) == (4, True)
+    wrong = command(side, "query", "SELECT nothing FROM events")
+    assert (wrong.returncode, wrong.stdout, "nothing" in wrong.stderr, "Traceback" in wrong.stderr) == (
+        1,
+        "",
+        True,
+        False,
+    )
     assert side.wait_for_end(side.audit()) == 0
     ends = ("--bootstrap-servers", side.bootstrap_servers, "--topic", side.topic, "--group", side.group)
-    mark = str(ask(side, "SELECT lower(hex(fingerprint)) AS mark FROM events LIMIT 1")[0]["mark"])
-    assert command(side, "trace", mark, *ends).returncode == 0
+    mark = ask(side, "SELECT fingerprint AS mark FROM events LIMIT 1")[0]["mark"]
+    assert command(side, "trace", str(mark), *ends).returncode == 0
     assert command(side, "maintenance").returncode == 0
 
 
