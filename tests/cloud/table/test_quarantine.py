@@ -97,13 +97,3 @@ def test_a_killed_batch_that_comes_again_with_other_bounds_leaves_each_record_so
     assert [row["kafka_offset"] for row in sink._table.rows().collect()] == [2]
     rows = quarantined.rows().orderBy("kafka_offset").collect()
     assert [(row["kafka_offset"], row["reason"]) for row in rows] == [(0, "headers"), (1, "id_reused")]
-
-
-@pytest.mark.heavy
-def test_the_quarantine_takes_a_batch_of_very_many_partitions(spark: SparkSession, tmp_path: Path) -> None:
-    records = late(spark, [replace(record, headers=[]) for record in Gateway().records(counters(1))])
-    table = DeltaTable(spark, str(tmp_path / "quarantine"), QUARANTINE)
-    for batch in (0, 1):
-        ends = dict.fromkeys(range(1000), batch + 1)
-        starts = dict.fromkeys(range(1000), 0)
-        assert quarantine.put(table, records, replace(COMMIT, batch=batch, starts=starts, ends=ends)) == 1 - batch
