@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from confluent_kafka import Producer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__ lacks some of them
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
 
 from contract.event import Event
 from contract.mac import Signer
@@ -12,11 +18,13 @@ from contract.record import STATEMENT
 from contract.topics import EVENTS
 from simulators.certify.records import Record, now, with_header, with_word, without_header
 from simulators.certify.records import RecordSource as Gateway
+from simulators.services.kafka.broker import Broker
 from tests.support.waiting import wait_for_count
 
 __all__ = [
     "Gateway",
     "Record",
+    "configure",
     "now",
     "readings",
     "send",
@@ -44,6 +52,14 @@ def send(bootstrap_servers: str, topic: str, records: Iterable[Record], partitio
         producer.produce(topic, record.value, record.key, where, headers=headers)
         producer.poll(0)
     wait_for_count(lambda: producer.flush(1), 0, "records that Kafka has not acknowledged")
+
+
+def configure(broker: Broker, topic: str, name: str, value: str) -> None:
+    """Set one of a topic's properties."""
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.incremental_alter_configs([resource])[resource].result(30)
 
 
 def signed(record: Record, key: bytes, topic: str = EVENTS) -> Record:

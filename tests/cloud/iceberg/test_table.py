@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -138,27 +137,32 @@ def test_a_commit_whose_answer_is_lost_is_made_once(
 ) -> None:
     job = opened(spark, name)
     publish = job._publish
-    monkeypatch.setattr(job, "_publish", lambda loaded, *given: publish(_AnswerLost(loaded), *given))
+
+    def commit_without_answer(changes: Any) -> None:
+        changes.commit()
+        raise PySparkException("the answer is lost")
+
+    monkeypatch.setattr(
+        job, "_publish", lambda loaded, *given: publish(_Watched(loaded, commit_without_answer), *given)
+    )
     assert job.append(batch(spark, 0), commit(0)) == BATCH
     assert opened(spark, name).last_commit() == commit(0)
     assert len(rows_of(iceberg, name)) == BATCH
 
 
-class _AnswerLost:
-    """Something of Java's whose `commit` succeeds and raises."""
+class _Watched:
+    """Something of Java's, and what it returns to be gone on with, around whose `commit` something happens."""
 
-    def __init__(self, real: Any) -> None:
-        self._real = real
+    def __init__(self, real: Any, commit: Callable[[Any], None]) -> None:
+        self._real, self._commit = real, commit
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._real, name)
-        if name in ("manageSnapshots", "fastForwardBranch", "createTag", "replaceTag"):
-            return lambda *given: _AnswerLost(attribute(*given))
-        return self._commit if name == "commit" else attribute
-
-    def _commit(self) -> None:
-        self._real.commit()
-        raise PySparkException("the answer is lost")
+        if name == "commit":
+            return lambda: self._commit(self._real)
+        if name == "manageSnapshots" or name.startswith(("fast", "create", "replace", "remove", "set")):
+            return lambda *given: _Watched(attribute(*given), self._commit)
+        return attribute
 
 
 def test_what_a_killed_job_has_written_besides_the_table_is_never_in_it(
@@ -427,34 +431,16 @@ def test_a_commit_of_another_program_beside_that_of_the_branch_costs_nothing(
     spark: SparkSession, iceberg: Iceberg, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = opened(spark, name)
-    aim = job._aim
+    aim, statements = job._aim, [f"ALTER TABLE {name} SET TBLPROPERTIES ('mine' = '1')"]
 
-    def disturbed(loaded: Any) -> Any:
-        monkeypatch.undo()
-        others = iter([partial(spark.sql, f"ALTER TABLE {name} SET TBLPROPERTIES ('mine' = '1')")])
-        return aim(_Disturbed(loaded, others))
+    def commit_behind_another(changes: Any) -> None:
+        while statements:
+            spark.sql(statements.pop())
+        changes.commit()
 
-    monkeypatch.setattr(job, "_aim", disturbed)
+    monkeypatch.setattr(job, "_aim", lambda loaded: aim(_Watched(loaded, commit_behind_another)))
     assert job.append(batch(spark, 0), commit(0)) == BATCH
     assert len(rows_of(iceberg, name)) == BATCH
-
-
-class _Disturbed:
-    """A table of Java's, before whose first `commit` another program commits."""
-
-    def __init__(self, real: Any, others: Iterator[Callable[[], object]]) -> None:
-        self._real, self._others = real, others
-
-    def __getattr__(self, name: str) -> Any:
-        attribute = getattr(self._real, name)
-        if name in ("manageSnapshots", "createBranch", "removeBranch", "replaceBranch"):
-            return lambda *given: _Disturbed(attribute(*given), self._others)
-        return attribute
-
-    def commit(self) -> None:
-        for other in self._others:
-            other()
-        self._real.commit()
 
 
 @pytest.mark.parametrize("torn", ["data/*/*.parquet", "metadata/snap-*.avro", "metadata/*-m0.avro"])

@@ -17,7 +17,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from confluent_kafka import Message, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from agent.forward.receipts.rules import PartitionView, Rules, Verdict, View, decide
@@ -40,7 +40,7 @@ from contract import receipt
 from contract.event import Event
 from simulators.services import ports
 from simulators.services.postgres import Postgres
-from tests.cloud.gateway import Gateway, readings, with_header, without_header
+from tests.cloud.gateway import Gateway, configure, readings, with_header, without_header
 from tests.cloud.plain_consumer.consuming import WAIT_SECONDS_MAX, ConsumerSide
 from tests.support.waiting import wait_until
 
@@ -219,10 +219,7 @@ def test_a_table_that_was_partitioned_is_served_where_its_key_is_still_the_finge
 
 
 def test_a_compacted_topic_is_refused(side: ConsumerSide) -> None:
-    compact = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
-    topic = ConfigResource(ConfigResource.Type.TOPIC, side.name, incremental_configs=[compact])
-    admin = AdminClient({"bootstrap.servers": side.bootstrap_servers})
-    admin.incremental_alter_configs([topic])[topic].result(30)
+    configure(side.broker, side.name, "cleanup.policy", "compact")
     side.send(Gateway().records(readings(3)))
     assert side.start().wait(WAIT_SECONDS_MAX) == 1
     assert "Kafka compacts it" in side.log()

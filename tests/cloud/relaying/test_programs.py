@@ -39,10 +39,11 @@ class Program:
     """A program that reads the topic, and what it commits."""
 
     group: str
-    run: Callable[[], Process]
-    """Starts it."""
+    process: Process
     results: Callable[[], int]
     """Returns how many records it has worked on."""
+    configure: Callable[[], object] = lambda: None
+    """Gives it, once it runs, what it has not been started with."""
     has_epochs: bool = False
     has_metadata: bool = False
     has_members: bool = True
@@ -79,17 +80,11 @@ def connector(side: Side, folder: Path, *, is_distributed: bool) -> Program:
     files = (str(folder / "worker"), *([] if is_distributed else [str(folder / "sink")]))
     process = Process(Command("connect", (*words, *files), folder / "program.log", folder))
 
-    def run() -> Process:
-        process.start()
+    def put() -> None:
         if is_distributed and not archive.exists():  # after a restart it has its connector by itself
             process.wait_until(lambda: has_put(port, side.name, sink), "the connector", 120.0, poll_seconds=0.5)
-        return process
 
-    return Program(
-        f"connect-{side.name}",
-        run,
-        lambda: lines_of(archive),
-    )
+    return Program(f"connect-{side.name}", process, lambda: lines_of(archive), put)
 
 
 def lines_of(archive: Path) -> int:
@@ -125,11 +120,7 @@ def flink(side: Side, folder: Path) -> Program:
     ends = (side.broker.bootstrap_servers, side.topic, group, str(archive))
     process = Process(Command("flink", (*words, *ends), folder / "program.log", folder))
 
-    def run() -> Process:
-        process.start()
-        return process
-
-    return Program(group, run, lambda: lines_of(archive), has_members=False)
+    return Program(group, process, lambda: lines_of(archive), has_members=False)
 
 
 def streams(side: Side, folder: Path) -> Program:
@@ -141,11 +132,7 @@ def streams(side: Side, folder: Path) -> Program:
     words = (str(java.require()), "-Xmx256m", "-cp", classpath, "Dedup", *ends)
     process = Process(Command("streams", words, folder / "program.log", folder))
 
-    def run() -> Process:
-        process.start()
-        return process
-
-    return Program(group, run, lambda: records_of(side, out), has_epochs=True, has_metadata=True)
+    return Program(group, process, lambda: records_of(side, out), has_epochs=True, has_metadata=True)
 
 
 def transactions(side: Side, folder: Path) -> Program:
@@ -170,11 +157,7 @@ def transactions(side: Side, folder: Path) -> Program:
     words = (sys.executable, str(folder / "alarms.py"))
     process = Process(Command("alarms", words, folder / "program.log", folder))
 
-    def run() -> Process:
-        process.start()
-        return process
-
-    return Program(group, run, lambda: records_of(side, out), has_epochs=True)
+    return Program(group, process, lambda: records_of(side, out), has_epochs=True)
 
 
 def records_of(side: Side, topic: str) -> int:
@@ -186,11 +169,12 @@ def records_of(side: Side, topic: str) -> int:
 
 @contextmanager
 def running(program: Program) -> Iterator[Process]:
-    process = program.run()
+    program.process.start()
     try:
-        yield process
+        program.configure()
+        yield program.process
     finally:
-        process.kill()
+        program.process.kill()
 
 
 PROGRAMS: dict[str, Callable[[Side, Path], Program]] = {

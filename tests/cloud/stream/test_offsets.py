@@ -281,7 +281,7 @@ def test_after_a_failed_flush_nothing_is_receipted_while_the_job_ends(tmp_path: 
     """Linux reports a write error once: a second syncfs would succeed. A batch may end after `repeat` has failed."""
     kafka = Kafka()
     with failing_disk(tmp_path) as folder, FlushedFolders([str(folder)]) as folders:
-        receipts = Receipts(kafka, kafka, "g", None, _flush=folders.flush)  # type: ignore[arg-type]  # its needs
+        receipts = Receipts(kafka, kafka, "g", None, lambda: None, folders.flush)  # type: ignore[arg-type]  # its needs
         (folder / "events").write_bytes(UNWRITABLE)
         with pytest.raises(FlushError):
             receipts.commit(LAST)

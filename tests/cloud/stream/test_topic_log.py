@@ -8,12 +8,7 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__ lacks some of them
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-)
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from cloud.errors import KafkaError, StopError
@@ -26,7 +21,7 @@ from cloud.stream.topic_log import LogEnd, TopicLog
 from cloud.table.commits import Commit
 from simulators.services.kafka.broker import Broker
 from simulators.services.kafka.cut_log import cut_log
-from tests.cloud.gateway import Gateway, readings, send
+from tests.cloud.gateway import Gateway, configure, readings, send
 from tests.cloud.running import PARTITIONS, CloudSide
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -71,27 +66,14 @@ def side(spark: SparkSession, broker: Broker) -> Side:
     return Side(broker, topic, admin, TopicLog(admin, topic), Gateway())
 
 
-def set_times(broker: Broker, topic: str, kind: str) -> None:
-    """Set which time Kafka gives to the topic's next records."""
-    configure(broker, topic, "message.timestamp.type", kind)
-
-
-def configure(broker: Broker, topic: str, name: str, value: str) -> None:
-    """Set one of the topic's properties."""
-    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.incremental_alter_configs([resource])[resource].result(30)
-
-
 @pytest.mark.guarantee(5)
 def test_records_without_the_time_of_their_append_stop_the_job_until_one_has_it(side: Side) -> None:
-    set_times(side.broker, side.topic, "CreateTime")
+    configure(side.broker, side.topic, "message.timestamp.type", "CreateTime")
     side.log.check_settings()  # an empty topic shows nothing
     side.send(5)
     with pytest.raises(StopError, match="ignores it"):
         side.log.check_settings()
-    set_times(side.broker, side.topic, "LogAppendTime")
+    configure(side.broker, side.topic, "message.timestamp.type", "LogAppendTime")
     with pytest.raises(StopError, match="ignores it"):
         side.log.check_settings()
     side.send(1)
