@@ -32,7 +32,7 @@ from cloud.postgres.connection import connected
 from cloud.postgres.sink import PostgresSink
 from cloud.stream import receipts
 from cloud.stream.group_kafka import headers_of
-from cloud.stream.topic_log import LogEnd, TopicClient
+from cloud.stream.topic_log import LogEnd
 from cloud.table.commits import Commit, to_json
 from cloud.table.devices import Devices
 from cloud.table.layout import STAGED, Reason
@@ -140,24 +140,19 @@ def test_a_record_with_a_header_whose_name_is_no_utf_8_is_malformed() -> None:
     assert dict(zip(STAGED, row, strict=True))["reason"] is Reason.HEADERS
 
 
-class RegrownLog:
-    """A leader of epoch 1 that has the first eight of ten records of epoch 0, and others behind them."""
-
-    def topic_id(self) -> str:
-        return "t" * 22
-
-    def ends(self, _: object) -> dict[int, LogEnd]:
-        return {0: LogEnd(20, 1)}
-
-    def truncations(self, places: dict[int, LogEnd]) -> dict[int, str]:
-        return {p: "cut" for p, place in places.items() if place.offset > 8 and place.leader_epoch == 0}
-
-
 def test_a_client_that_has_gone_to_a_new_leader_without_asking_it_ends_the_consumer() -> None:
+    """The leader of epoch 1 has the first eight of ten records of epoch 0, and others behind them."""
+    log: Any = SimpleNamespace(
+        topic_id=lambda: "t" * 22,
+        ends=lambda _: {0: LogEnd(20, 1)},
+        truncations=lambda places: {
+            p: "cut" for p, place in places.items() if place.offset > 8 and not place.leader_epoch
+        },
+    )
     subscription = consumer.Subscription("127.0.0.1:1", "events", "g", None, None, {"log_level": "0"})
     unused: Any = SimpleNamespace(id="t", retention_seconds=0)
     reader = consumer.Reader(subscription, unused, unused, ConsumerMetrics(None))
-    reader._log = consumer.PlaceLog(cast("TopicClient", RegrownLog()), "events")
+    reader._log = consumer.PlaceLog(log, "events")
     reader._topic_id, reader._places = "t" * 22, {0: Place(0, 10, 0)}
     read: Any = SimpleNamespace(partition=lambda: 0, offset=lambda: 12, leader_epoch=lambda: 1)
     try:
@@ -278,12 +273,12 @@ def test_the_audit_accounts_for_its_table_as_for_the_jobs(
 
 def test_a_table_of_a_newer_consumer_is_continued_and_that_of_a_job_is_refused(postgres: Postgres) -> None:
     name = f"c{uuid4().hex}"
-    given = (postgres.connection, name, f"{name}_quarantine", DAY)
     owned = f"UPDATE {name}_owner SET metadata = %s".encode()
-    with ConsumerTable(*given) as made, psycopg.connect(postgres.connection, autocommit=True) as connection:
+    with psycopg.connect(postgres.connection, autocommit=True) as connection:
+        given = (connection, name, f"{name}_quarantine", DAY)
+        made = ConsumerTable(*given)
         connection.execute(owned, ('{"newer":1,"oncegate":"consumer"}',))
-        with ConsumerTable(*given) as again:
-            assert again.id == made.id
+        assert ConsumerTable(*given).id == made.id
         connection.execute(owned, (to_json(Commit(made.id, "c", 1, 0, "t", "i", {}, {}, {})),))
-        with pytest.raises(StopError, match="a job writes it"), ConsumerTable(*given):
-            pass
+        with pytest.raises(StopError, match="a job writes it"):
+            ConsumerTable(*given)

@@ -66,6 +66,11 @@ class Side:
         with psycopg.connect(self.server.connection, row_factory=dict_row) as connection:
             return connection.execute(query.encode()).fetchall()
 
+    def run(self, *statements: str) -> None:
+        with psycopg.connect(self.server.connection) as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+
 
 @pytest.fixture
 def side(spark: SparkSession, postgres: Postgres) -> Side:
@@ -88,12 +93,9 @@ def test_a_job_goes_on_with_a_table_that_another_release_has_made(
 ) -> None:
     side = Side(spark, postgres, f"t{uuid4().hex}")
     changes = ", ".join(["ADD COLUMN later integer", *(f"DROP COLUMN {name} CASCADE" for name in lacking)])
-    with psycopg.connect(postgres.connection) as connection:
-        connection.execute(f"ALTER TABLE {side.name} {changes}".encode())
-        connection.execute(f"ALTER TABLE {side.name}_q DROP COLUMN headers".encode())
-        if is_changed:
-            connection.execute(f"ALTER TABLE {side.name} ALTER later TYPE text, ALTER fingerprint TYPE text".encode())
+    side.run(f"ALTER TABLE {side.name} {changes}", f"ALTER TABLE {side.name}_q DROP COLUMN headers")
     if is_changed:
+        side.run(f"ALTER TABLE {side.name} ALTER later TYPE text, ALTER fingerprint TYPE text")
         with pytest.raises(StopError, match="column fingerprint has the type text, and this release writes bytea"):
             side.open()
         return
@@ -154,15 +156,13 @@ def test_a_database_that_has_not_all_characters_is_refused_with_what_to_do(postg
 def test_commits_wait_for_the_disk_in_their_own_transaction(side: Side) -> None:
     """A pooler may pass each transaction to another connection of the server, whose default is another."""
     waits = "current_setting('synchronous_commit')"
-    with psycopg.connect(side.server.connection) as connection:
-        connection.execute(f"ALTER TABLE {side.name} ADD COLUMN waits text DEFAULT {waits}".encode())
-        connection.execute(f"ALTER TABLE {side.name}_owner ADD COLUMN waits text".encode())
-        connection.execute(
-            f"""CREATE FUNCTION {side.name}_f() RETURNS trigger LANGUAGE plpgsql AS
-                $$BEGIN NEW.waits = {waits}; RETURN NEW; END$$;
-                CREATE TRIGGER t BEFORE UPDATE ON {side.name}_owner FOR EACH ROW EXECUTE FUNCTION {side.name}_f()
-            """.encode()
-        )
+    side.run(
+        f"ALTER TABLE {side.name} ADD COLUMN waits text DEFAULT {waits}",
+        f"ALTER TABLE {side.name}_owner ADD COLUMN waits text",
+        f"""CREATE FUNCTION {side.name}_f() RETURNS trigger LANGUAGE plpgsql AS
+            $$BEGIN NEW.waits = {waits}; RETURN NEW; END$$""",
+        f"CREATE TRIGGER t BEFORE UPDATE ON {side.name}_owner FOR EACH ROW EXECUTE FUNCTION {side.name}_f()",
+    )
     side.sink._connection = f"{side.server.connection} options='-c synchronous_commit=off'"
     side.write(Gateway().records(counters(1), ACCEPTED))
     assert side.select(f"SELECT waits FROM {side.name}") == [{"waits": "on"}]
@@ -175,9 +175,8 @@ def test_commits_wait_for_the_disk_in_their_own_transaction(side: Side) -> None:
 def leave_staging(side: Side) -> list[str]:
     """Create a staging table of a job that was killed, and two tables of others; return the names of these."""
     left, *others = (f"{side.name}_staging_{end}" for end in ("0123456789ab", "aggregations", "ba9876543210"))
-    with psycopg.connect(side.server.connection) as connection:
-        for kind, name in zip(("UNLOGGED", "UNLOGGED", ""), (left, *others), strict=True):
-            connection.execute(f"CREATE {kind} TABLE {name} (a int)".encode())
+    for kind, name in zip(("UNLOGGED", "UNLOGGED", ""), (left, *others), strict=True):
+        side.run(f"CREATE {kind} TABLE {name} (a int)")
     return others
 
 
@@ -200,8 +199,7 @@ def test_the_first_batch_under_the_same_claim_drops_what_a_killed_job_has_left(s
     assert staging(side) == others
 
     younger = f"{side.name}_staging_00112233aabb"
-    with psycopg.connect(side.server.connection) as connection:
-        connection.execute(f"CREATE UNLOGGED TABLE {younger} (a int)".encode())
+    side.run(f"CREATE UNLOGGED TABLE {younger} (a int)")
     side.sink = older
     with pytest.raises(StopError, match="another job has claimed it"):
         side.write(Gateway().records(counters(2)))
@@ -210,14 +208,9 @@ def test_the_first_batch_under_the_same_claim_drops_what_a_killed_job_has_left(s
 
 def lose(side: Side, commit: Commit | None) -> None:
     """Set the table back to a commit, as the failover to a standby does that has received no later one."""
-    with psycopg.connect(side.server.connection) as connection:
-        connection.execute(f"DELETE FROM {side.name}".encode())
-        connection.execute(f"DELETE FROM {side.name}_owner".encode())
-        if commit is not None:
-            connection.execute(
-                f"INSERT INTO {side.name}_owner VALUES (%s, %s, %s)".encode(),
-                (side.sink.id, commit.version, to_json(commit)),
-            )
+    side.run(f"DELETE FROM {side.name}", f"DELETE FROM {side.name}_owner")
+    if commit is not None:
+        side.run(f"INSERT INTO {side.name}_owner VALUES ('{side.sink.id}', {commit.version}, '{to_json(commit)}')")
 
 
 @pytest.mark.guarantee(5)
@@ -282,8 +275,7 @@ def test_every_text_arrives_as_it_is(side: Side, told: list[tuple[str, str, str]
         Event(f"{place}{device}", id=id_, time=ACCEPTED, data={"t": text})
         for place, (device, id_, text) in enumerate(told)
     ]
-    with psycopg.connect(side.server.connection) as connection:
-        connection.execute(f"TRUNCATE {side.name}".encode())
+    side.run(f"TRUNCATE {side.name}")
     records = Gateway().records(events)
     assert side.write(records).rows == len(events)
     rows = side.select(f"SELECT device, id, data, data::jsonb AS parsed, raw FROM {side.name} ORDER BY sequence")
@@ -295,32 +287,22 @@ def test_every_text_arrives_as_it_is(side: Side, told: list[tuple[str, str, str]
         assert row["raw"] == (record.value if has_nul else None)
 
 
-def derive(side: Side) -> None:
-    """Execute the statements of docs/table.md for what PostgreSQL derives from the rows, for this table."""
-    for title in ("Derived columns and tables", "Read each new row once"):
-        for shown in statements(title, "PostgreSQL"):
-            run(side, shown.replace("temperature_hours", f"{side.name}_hours").replace("events", side.name))
-
-
-def run(side: Side, statement: str) -> None:
-    with psycopg.connect(side.server.connection) as connection:
-        connection.execute(statement.encode())
-
-
 @pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_columns_numbers_and_aggregates_that_postgresql_derives_have_each_event_once(side: Side) -> None:
     """Also of values of all types, and of a batch that was rolled back and is written again."""
-    derive(side)
+    for title in ("Derived columns and tables", "Read each new row once"):
+        for shown in statements(title, "PostgreSQL"):
+            side.run(shown.replace("temperature_hours", f"{side.name}_hours").replace("events", side.name))
     values: list[Value] = [20.5, 21, "warm", None, "\x00", True, 1e300, -1, {"a": 1}]
     events = [Event(DEVICE, id=number, data={"temperature": value}) for number, value in enumerate(values)]
     records = Gateway().records([*events, Event(DEVICE, id=99, data={})], ACCEPTED)
     side.write(records[:5])
     assert len(side.select(f"SELECT 1 FROM {side.name} WHERE number <= 5")) == 5
-    run(side, f"ALTER TABLE {side.name}_hours RENAME TO {side.name}_away")
+    side.run(f"ALTER TABLE {side.name}_hours RENAME TO {side.name}_away")
     with pytest.raises(SinkError, match="does not exist"):
         side.write(records)
-    run(side, f"ALTER TABLE {side.name}_away RENAME TO {side.name}_hours")
+    side.run(f"ALTER TABLE {side.name}_away RENAME TO {side.name}_hours")
     side.batch -= 1
     assert side.write(records).found == 5
     rows = side.select(f"SELECT temperature, number > 5 AS is_new FROM {side.name} ORDER BY sequence")
@@ -333,7 +315,7 @@ def test_columns_numbers_and_aggregates_that_postgresql_derives_have_each_event_
 @pytest.mark.parametrize("comment", ["", "theirs", "oncegate:events", "oncegate:{}: of the plant", "of the plant: {}"])
 def test_a_table_with_a_comment_of_somebody_else_is_left_alone(side: Side, comment: str) -> None:
     """What is behind the id would otherwise be a part of it: a table without offsets, read anew, with no receipt."""
-    run(side, f"COMMENT ON TABLE {side.name} IS '{comment.format(side.sink.id)}'")
+    side.run(f"COMMENT ON TABLE {side.name} IS '{comment.format(side.sink.id)}'")
     with pytest.raises(StopError, match=f"not of this job.*the id is in {side.name}_owner"):
         side.open()
 
@@ -341,7 +323,7 @@ def test_a_table_with_a_comment_of_somebody_else_is_left_alone(side: Side, comme
 def test_a_table_made_anew_has_another_id_and_no_offsets(side: Side) -> None:
     for drop in (f"DROP TABLE {side.name}", f"ALTER TABLE {side.name} RENAME TO {side.name}_archive"):
         before = side.open().id
-        run(side, drop)
+        side.run(drop)
         anew = side.open()
         assert anew.id != before
         assert anew.last_commit() is None
@@ -354,13 +336,11 @@ def test_a_table_that_is_recreated_while_the_job_runs_gets_nothing(side: Side, b
     one, other = Gateway().records(counters(1, 2), ACCEPTED)
     side.write([one])
     before = side.sink.last_commit()
-    with psycopg.connect(side.server.connection) as connection:
-        connection.execute(f"CREATE TABLE {side.name}_anew (LIKE {side.name} INCLUDING ALL)".encode())
-        connection.execute(f"DROP TABLE {side.name}".encode())
-        if not by_a_job:
-            connection.execute(f"ALTER TABLE {side.name}_anew RENAME TO {side.name}".encode())
+    side.run(f"CREATE TABLE {side.name}_anew (LIKE {side.name} INCLUDING ALL)", f"DROP TABLE {side.name}")
     if by_a_job:
         side.open()
+    else:
+        side.run(f"ALTER TABLE {side.name}_anew RENAME TO {side.name}")
     for act in (side.sink.check, lambda: side.write([other])):
         with pytest.raises(StopError, match=f"recreated while the job ran.*--succeeds {side.sink.id}"):
             act()
