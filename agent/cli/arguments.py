@@ -7,10 +7,11 @@ import errno
 import re
 import sys
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
-from agent.config.readers import duration
+from agent.config import readers
 
 STANDARD_INPUT = "-"
 INPUT_BYTES_MAX = 16 << 20
@@ -18,14 +19,19 @@ INPUT_BYTES_MAX = 16 << 20
 _AGO = re.compile(r"\d+(?:\.\d+)?\s*(?:s|m|h|d)")
 
 
-def positive(text: str) -> int:
-    """Read a whole number, 1 or more."""
-    return _number(text, 1)
+def _argument(read: Callable[[object], int]) -> Callable[[str], int]:
+    """Return a reader of settings as one of arguments."""
+
+    def parse(text: str) -> int:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{error}; found {text!r}") from None
+
+    return parse
 
 
-def not_negative(text: str) -> int:
-    """Read a whole number, 0 or more."""
-    return _number(text, 0)
+positive, not_negative = _argument(readers.positive), _argument(readers.count)
 
 
 def timestamp(text: str) -> int:
@@ -48,7 +54,7 @@ def past_timestamp(text: str) -> int:
         except argparse.ArgumentTypeError as error:
             text = str(error).removeprefix("expected ")
             raise argparse.ArgumentTypeError(f"expected how long ago, such as 2h, {text}") from None
-    return time.time_ns() // 1_000_000 - int(duration(text) * 1000)
+    return time.time_ns() // 1_000_000 - int(readers.duration(text) * 1000)
 
 
 def read_input(name: str) -> bytes:
@@ -61,10 +67,3 @@ def read_input(name: str) -> bytes:
     if len(content) > INPUT_BYTES_MAX:
         raise OSError(errno.EFBIG, f"larger than {INPUT_BYTES_MAX} bytes", name)
     return content
-
-
-def _number(text: str, least: int) -> int:
-    number = int(text) if text.isascii() and text.isdecimal() else -1
-    if number < least:
-        raise argparse.ArgumentTypeError(f"expected a whole number, {least} or more; found {text!r}")
-    return number

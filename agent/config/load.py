@@ -7,25 +7,11 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from agent.config import files, readers, toml_lines, ways
 from agent.config.mistakes import ConfigurationError, Mistake, SettingErrors, suggestion, texts
-from agent.config.settings import (
-    CoapSettings,
-    DevicesSettings,
-    ForwardSettings,
-    GatewaySettings,
-    HttpSettings,
-    IdentitySettings,
-    KafkaSettings,
-    MappingSettings,
-    MqttSettings,
-    OscoreSettings,
-    ReceiptSettings,
-    Settings,
-    StoreSettings,
-)
+from agent.config.settings import GatewaySettings, KafkaSettings, Settings
 from agent.config.subscriptions import resolve
 
 DEFAULT_PATH = Path("/etc/oncegate/oncegate.toml")
@@ -38,19 +24,11 @@ TOP = ""
 _TOML_PLACE = re.compile(r"\(at line (\d+), column \d+\)")
 
 SECTIONS: Mapping[str, type[Any]] = {
-    TOP: MappingSettings,
-    "gateway": GatewaySettings,
-    "coap": CoapSettings,
-    "coap.oscore": OscoreSettings,
-    "http": HttpSettings,
-    "devices": DevicesSettings,
-    "mqtt": MqttSettings,
-    "identity": IdentitySettings,
-    "store": StoreSettings,
-    "kafka": KafkaSettings,
-    "forward": ForwardSettings,
-    "receipts": ReceiptSettings,
+    TOP if name == "mappings" else name.replace("_", "."): kind
+    for name, kind in get_type_hints(Settings).items()
+    if name != "sources"
 }
+"""The settings of each section, in the order of the file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
+from typing import TypeVar
 
 from contract import files
 
 Read = Callable[[object], object]
 """Converts a value of the file to the setting's; raises ValueError with the expected form."""
 
+_Number = TypeVar("_Number", int, float)
+
 Span = tuple[int, int]
 """A span of the day, in minutes of it: from the first on, up to the last, which may be of the next day."""
 
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
+_MEASURE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
+_SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _BYTES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|kB|MB|GB)?")
 PORT_MAX = 65_535
 _LISTEN = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<v4>[0-9.]+)):(?P<port>[0-9]{1,5})", re.ASCII)
 _SERVER = re.compile(r"(?:\w+://)?(?:\[[^][\s]+\]|[^][\s:;/]+)(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
@@ -59,18 +62,18 @@ def servers(value: object) -> str:
     return found
 
 
-def name(value: object) -> str:
-    """Read a name that is valid in URNs, topics and headers."""
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise ValueError("expected a name of letters, digits, dots, hyphens and underscores, 127 at most")
-    return value
+def _matching(pattern: re.Pattern[str], expected: str) -> Callable[[object], str]:
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not pattern.fullmatch(value):
+            raise ValueError(f"expected {expected}")
+        return value
+
+    return read
 
 
-def kafka_topic(value: object) -> str:
-    """Read the name of a topic that Kafka accepts."""
-    if not isinstance(value, str) or not _KAFKA_TOPIC.fullmatch(value):
-        raise ValueError("expected a topic of Kafka: letters, digits, dots, hyphens and underscores, 249 at most")
-    return value
+name = _matching(_NAME, "a name of letters, digits, dots, hyphens and underscores, 127 at most")
+"""Reads a name that is valid in URNs, topics and headers."""
+kafka_topic = _matching(_KAFKA_TOPIC, "a topic of Kafka: letters, digits, dots, hyphens and underscores, 249 at most")
 
 
 def path(value: object) -> Path:
@@ -104,29 +107,20 @@ def boolean(value: object) -> bool:
     raise ValueError("expected true or false")
 
 
-def count(value: object) -> int:
-    """Read a whole number, 0 or more."""
-    if isinstance(value, str) and value.isascii() and value.isdigit():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError("expected a whole number, 0 or more")
-    return value
+def _whole(least: int, expected: str, most: float = math.inf) -> Callable[[object], int]:
+    def read(value: object) -> int:
+        if isinstance(value, str) and value.isascii() and value.isdigit():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise ValueError(f"expected {expected}")
+        return value
+
+    return read
 
 
-def positive(value: object) -> int:
-    """Read a whole number, 1 or more."""
-    number = count(value)
-    if number < 1:
-        raise ValueError("expected a whole number, 1 or more")
-    return number
-
-
-def port(value: object) -> int:
-    """Read a port."""
-    number = count(value)
-    if not 1 <= number <= PORT_MAX:
-        raise ValueError("expected a port, 1 to 65535")
-    return number
+count = _whole(0, "a whole number, 0 or more")
+positive = _whole(1, "a whole number, 1 or more")
+port = _whole(1, "a port, 1 to 65535", PORT_MAX)
 
 
 def listen_address(value: object) -> str:
@@ -142,32 +136,25 @@ def listen_address(value: object) -> str:
     return match[0]
 
 
-def duration(value: object) -> float:
-    """Read seconds: a number, or text such as "30s", "5m", "7d"."""
-    return _measure(
-        value, _DURATION, _SECONDS, "s", 'expected a duration such as "30s", "5m", "7d", or seconds as a number'
-    )
+def _measure(
+    units: Mapping[str, float], number: Callable[[float], _Number], above: int, expected: str
+) -> Callable[[object], _Number]:
+    def read(value: object) -> _Number:
+        written = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+        match = _MEASURE.fullmatch(written) if isinstance(written, str) else None
+        if match is None or match[2] not in units or (found := number(float(match[1]) * units[match[2]])) <= above:
+            raise ValueError(f"expected {expected}")
+        return found
+
+    return read
 
 
-def positive_duration(value: object) -> float:
-    """Read seconds, as `duration` does; more than 0."""
-    found = duration(value)
-    if found <= 0:
-        raise ValueError('expected a duration such as "30s", longer than 0')
-    return found
-
-
-def size(value: object) -> int:
-    """Read bytes: a number, or text such as "64KiB", "1GiB"."""
-    return int(_measure(value, _SIZE, _BYTES, "", 'expected a size such as "64KiB", "1GiB", or bytes as a number'))
-
-
-def positive_size(value: object) -> int:
-    """Read bytes, as `size` does; 1 or more."""
-    found = size(value)
-    if found < 1:
-        raise ValueError('expected a size such as "20kB", 1 byte or more')
-    return found
+duration = _measure(_SECONDS, float, -1, 'a duration such as "30s", "5m", "7d", or seconds as a number')
+"""Reads seconds."""
+positive_duration = _measure(_SECONDS, float, 0, 'a duration such as "30s", longer than 0')
+size = _measure(_BYTES, int, -1, 'a size such as "64KiB", "1GiB", or bytes as a number')
+"""Reads bytes."""
+positive_size = _measure(_BYTES, int, 0, 'a size such as "20kB", 1 byte or more')
 
 
 def hours(value: object) -> tuple[Span, ...]:
@@ -180,9 +167,7 @@ def hours(value: object) -> tuple[Span, ...]:
 
 def _span(text: object) -> Span:
     match = _HOURS.fullmatch(text) if isinstance(text, str) else None
-    if match is None:
-        raise ValueError(_HOURS_EXPECTED)
-    first, last = (int(match[at]) * 60 + int(match[at + 1]) for at in (1, 3))
+    first, last = (int(match[at]) * 60 + int(match[at + 1]) for at in (1, 3)) if match else (0, 0)
     if first == last:
         raise ValueError(_HOURS_EXPECTED)
     return first, last
@@ -226,14 +211,3 @@ def _flat(table: dict[str, object], prefix: str) -> Iterator[tuple[str, str]]:
             yield from _flat(item, f"{prefix}{key}.")
         else:
             yield prefix + key, str(item).lower() if isinstance(item, bool) else str(item)
-
-
-def _measure(
-    value: object, pattern: re.Pattern[str], units: dict[str, float] | dict[str, int], bare: str, error: str
-) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        value = str(value)
-    match = pattern.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError(error)
-    return float(match[1]) * units[match[2] or bare]

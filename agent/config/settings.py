@@ -335,11 +335,12 @@ class ReceiptSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings; the fields are the sections of the file, with _ for the dot in a name."""
+    """All settings; the fields are the sections of the file in their order, with _ for the dot in a name."""
 
+    mappings: MappingSettings = field(default=MappingSettings(), kw_only=True)
+    """The keys above all sections."""
     gateway: GatewaySettings
     kafka: KafkaSettings
-    mappings: MappingSettings = MappingSettings()
     coap: CoapSettings = CoapSettings()
     coap_oscore: OscoreSettings = OscoreSettings()
     http: HttpSettings = HttpSettings()
