@@ -35,8 +35,8 @@ from agent.config.subscriptions import UNIDENTIFIED
 from agent.forward.errors import KafkaSettingsError
 from agent.forward.forwarder import mode_of
 from agent.forward.kafka.client import LastError, open_admin, open_signer, producer_config
+from agent.http.address import HttpSettingsError
 from agent.http.auth.access import open_access, open_tls
-from agent.http.errors import HttpSettingsError
 from agent.identity.changed import EFFECT, basis, changed
 from agent.store.errors import StoreError
 from agent.store.facts import IDENTITY_BASIS

@@ -12,7 +12,7 @@ from agent.cli.failures import FAILURE, USAGE, CommandError, print_error
 from agent.coap.errors import CredentialsError
 from agent.config.mistakes import ConfigurationError
 from agent.forward.errors import KafkaSettingsError
-from agent.http.errors import HttpSettingsError
+from agent.http.address import HttpSettingsError
 from agent.store.errors import StoreError, is_damage
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     # The Kafka client is slow to load: imported only here.
     from agent.coap.errors import CredentialsError
     from agent.forward.errors import KafkaSettingsError
-    from agent.http.errors import HttpSettingsError
+    from agent.http.address import HttpSettingsError
     from agent.listening import BindError
     from agent.service import serve
     from agent.store.errors import StoreError

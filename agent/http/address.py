@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from typing import Any
 
-from agent.http.errors import HttpSettingsError
 from agent.listening import BindError, Listen, listen_anew
 
 BACKLOG = 128
 BUFFER_BYTES = 32_768
 """Requested of the kernel for each direction of a connection; it allocates twice as much. By default each buffer could
 grow to some megabytes, which count against the service's memory."""
+
+
+class HttpSettingsError(Exception):
+    """The settings, or a file that they name, can never work: do not retry."""
 
 
 @dataclass(frozen=True, slots=True)

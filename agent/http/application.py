@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, HTTPScope, Scope
 
 from agent.delivery import Answer, Refuse, refuse_uncounted
-from agent.http.errors import HttpError
 from agent.http.events import Events, ReadBody
 from agent.http.head import Head, WholePost
 from agent.http.limits import Limits
@@ -37,7 +36,7 @@ _STOPPING = refusal(
 ).response
 
 
-class ClientGoneError(HttpError):
+class ClientGoneError(Exception):
     """The client has closed its connection within a body, and needs no answer."""
 
 

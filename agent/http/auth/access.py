@@ -7,9 +7,8 @@ from urllib.parse import urlsplit
 
 from agent.config import files
 from agent.config.settings import HttpSettings
-from agent.http.address import is_loopback, parse_listen_address
+from agent.http.address import HttpSettingsError, is_loopback, parse_listen_address
 from agent.http.auth.tokens import Holder, Role, Tokens, read_tokens
-from agent.http.errors import HttpSettingsError
 from agent.http.head import Head
 from agent.http.response import CHALLENGE, Refusal, refusal
 

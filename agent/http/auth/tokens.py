@@ -16,7 +16,7 @@ from enum import Enum
 from hashlib import sha256
 from pathlib import Path
 
-from agent.http.errors import HttpSettingsError
+from agent.http.address import HttpSettingsError
 from contract.event import DEVICE_RESERVED_PREFIX
 from contract.files import read
 

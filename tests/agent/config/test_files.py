@@ -20,9 +20,9 @@ from agent.config.settings import HttpSettings, KafkaSettings, MqttSettings
 from agent.config.toml_lines import line_at, lines_of
 from agent.forward.errors import KafkaSettingsError
 from agent.forward.kafka.client import given_properties
+from agent.http.address import HttpSettingsError
 from agent.http.auth.access import open_tls
 from agent.http.auth.tokens import read_tokens
-from agent.http.errors import HttpSettingsError
 from agent.mqtt.client import connect_separately
 from agent.mqtt.packets import MqttError
 from contract.files import BYTES_MAX, read

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from agent.config.settings import HttpSettings
-from agent.http.address import parse_listen_address
+from agent.http.address import HttpSettingsError, parse_listen_address
 from agent.http.auth.access import open_access, open_tls
 from agent.http.auth.tokens import read_tokens
-from agent.http.errors import HttpSettingsError
 from agent.http.limits import Limits
 from agent.listening import BindError
 from tests.agent.http.client import Client, Raw, post_bytes
