@@ -6,14 +6,14 @@ import argparse
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 from agent.cli.doctor.files import as_user, check_hidden, check_secrets, service_user, unreadable
-from agent.cli.doctor.finding import Condition, Finding
+from agent.cli.doctor.finding import Condition
 from agent.cli.doctor.machine import check_fingerprints, check_memory, check_store_bound
 from agent.cli.failures import USAGE, print_error
 from agent.coap.errors import CredentialsError
@@ -22,15 +22,7 @@ from agent.coap.oscore.serving import check_installed
 from agent.config import load
 from agent.config.load import SECTIONS, Source, key_of
 from agent.config.mistakes import ConfigurationError, Mistake
-from agent.config.settings import (
-    DevicesSettings,
-    ForwardSettings,
-    HttpSettings,
-    IdentitySettings,
-    KafkaSettings,
-    MqttSettings,
-    OscoreSettings,
-)
+from agent.config.settings import HttpSettings, KafkaSettings, MqttSettings, OscoreSettings, Settings
 from agent.config.subscriptions import UNIDENTIFIED
 from agent.forward.errors import KafkaSettingsError
 from agent.forward.forwarder import mode_of
@@ -57,15 +49,15 @@ _KEY = re.compile(rf"({'|'.join(map(re.escape, _NAMES))})\.([a-z_]+)(: )?")
 
 def run(arguments: argparse.Namespace) -> int:
     """Print all mistakes; return 2 where there are any."""
-    sections: Mapping[str, Any] = {}
+    warnings: list[str] = []
     try:
         document, source = load.read(arguments.config)
         sections, mistakes = load.examine(document, source, os.environ)
-        mistakes += _mistakes_around(sections, source)
-        mistakes = ConfigurationError(*mistakes).mistakes
+        if not mistakes:
+            warnings += _warnings(load.settings_of(sections), arguments.config)
+        mistakes = ConfigurationError(*mistakes, *_mistakes_around(sections, source)).mistakes
     except ConfigurationError as error:
         mistakes = error.mistakes
-    warnings = list(_warnings(sections, arguments.config))
     if arguments.json:
         listed = [asdict(mistake) for mistake in mistakes]
         result = {"configuration": str(arguments.config), "fine": not mistakes}
@@ -96,8 +88,7 @@ def _mistakes_around(sections: Mapping[str, Any], source: Source) -> Iterator[Mi
 
 
 def _http_mistakes(settings: HttpSettings, source: Source) -> Iterator[Mistake]:
-    opens: tuple[Callable[[HttpSettings], object], ...] = (open_access, open_tls) if settings.enabled else ()
-    for open_ in opens:
+    for open_ in (open_access, open_tls) if settings.enabled else ():
         try:
             open_(settings)
         except HttpSettingsError as error:
@@ -127,10 +118,8 @@ def _mqtt_mistakes(settings: MqttSettings, source: Source) -> Iterator[Mistake]:
         return
     from agent.mqtt.client import read_password, read_tls  # its library is slow to load
 
-    reads: list[tuple[str, Callable[[MqttSettings], object]]] = []
-    reads += [("password_file", read_password)] if settings.username is not None else []
-    reads += [("tls", read_tls)] if settings.tls else []
-    for key, read in reads:
+    reads = {"password_file": read_password, **({"tls": read_tls} if settings.tls else {})}
+    for key, read in reads.items():
         try:
             read(settings)
         except (OSError, ValueError) as error:
@@ -167,74 +156,46 @@ def _placed(text: str, source: Source) -> Mistake:
     if match is None:
         return Mistake(source.name, None, "", "", text)
     section, key, colon = match.groups()
-    known = {key_of(option) for option in SECTIONS[section].__dataclass_fields__.values()}
+    known = {key_of(option) for option in fields(SECTIONS[section])}
     return source.mistake(section, key if key in known else "", text[match.end() :] if colon else text)
 
 
-def _warnings(sections: Mapping[str, Any], configuration: Path) -> Iterator[str]:
+def _warnings(settings: Settings, configuration: Path) -> Iterator[str]:
     """Yield settings that are allowed but probably unintended."""
-    enabled = [sections[name].enabled for name in ("coap", "http", "mqtt") if name in sections]
-    if len(enabled) == 3 and not any(enabled):
+    mqtt, identity, lanes = settings.mqtt, settings.identity, settings.forward.lanes
+    if not (settings.coap.enabled or settings.http.enabled or mqtt.enabled):
         yield "coap, http and mqtt are all disabled: no event can arrive"
-    if "mqtt" in sections:
-        yield from _subscriptions(sections["mqtt"], sections.get("devices", DevicesSettings()))
-    findings: list[Finding] = []
-    lanes = len(sections["forward"].lanes) if "forward" in sections else 0
-    if "forward" in sections and "identity" in sections:
-        yield from _beyond_retention(sections["forward"], sections["identity"])
-    if {"identity", "gateway", "mqtt", load.TOP} <= sections.keys():
-        yield from _changed_identity(sections)
-    if "identity" in sections:
-        findings += check_memory(sections["identity"], lanes)
-    if "store" in sections:
-        findings += check_store_bound(sections["store"], lanes)
-    findings += _remembered(sections, lanes)
-    findings += [*check_hidden(sections), *check_secrets(sections, configuration)]
-    if "coap" in sections and "coap.oscore" in sections:
-        with suppress(CredentialsError):  # a mistake, which is named above
-            yield from (f"coap.oscore.credentials_dir: {text}" for text in _unusable_credentials(sections))
-    for finding in findings:
-        if finding.condition is not Condition.FINE:
-            yield f"{finding.check}: {finding.text}; {finding.hint}"
-
-
-def _subscriptions(mqtt: MqttSettings, devices: DevicesSettings) -> Iterator[str]:
-    """Yield that there is none in effect, and those of whose messages no duplicate can be recognised."""
-    if mqtt.enabled and devices.requires_proof:
+    if mqtt.enabled and settings.devices.requires_proof:
         yield "devices.require: nobody is authenticated to the gateway over MQTT, and all of its messages are rejected"
     if mqtt.subscriptions and not mqtt.enabled:
         yield "mqtt.subscriptions: mqtt.enabled is false: nothing is subscribed"
     for subscription in mqtt.subscriptions:
         if not subscription.identifies:
             yield f"mqtt.subscriptions {subscription.topic}: {UNIDENTIFIED}"
-
-
-def _remembered(sections: Mapping[str, Any], lanes: int) -> list[Finding]:
-    """Return for how long fingerprints are remembered; nothing of a store that cannot be read, as doctor reports."""
-    if not {"gateway", "identity", "store"} <= sections.keys():
-        return []
-    try:
-        folder = sections["gateway"].state_dir
-        return list(check_fingerprints(folder, sections["store"], sections["identity"], lanes))
-    except (OSError, StoreError, sqlite3.Error):
-        return []
-
-
-def _beyond_retention(forward: ForwardSettings, identity: IdentitySettings) -> Iterator[str]:
-    """Yield the lanes whose events expire earlier than is set: the store knows an age no longer than the retention."""
-    for lane in forward.lanes:
+    for lane in lanes:  # the store knows an age no longer than the retention
         if lane.time_to_live_seconds is not None and lane.time_to_live_seconds > identity.retention_seconds:
             limit = duration(identity.retention_seconds)
             yield f"forward.lanes: the events of {lane.name} expire after identity.retention ({limit}) at the latest"
+    sections = load.parts_of(settings)
+    yield from _changed_identity(settings, sections)
+    findings = [*check_memory(identity, len(lanes)), *check_store_bound(settings.store, len(lanes))]
+    with suppress(OSError, StoreError, sqlite3.Error):  # nothing of a store that cannot be read, as doctor reports
+        findings += check_fingerprints(settings.gateway.state_dir, settings.store, identity, len(lanes))
+    findings += [*check_hidden(sections), *check_secrets(settings, configuration)]
+    with suppress(CredentialsError):  # a mistake, which is named above
+        yield from (f"coap.oscore.credentials_dir: {text}" for text in _unusable_credentials(sections))
+    for finding in findings:
+        if finding.condition is not Condition.FINE:
+            yield f"{finding.check}: {finding.text}; {finding.hint}"
 
 
-def _changed_identity(sections: Mapping[str, Any]) -> Iterator[str]:
+def _changed_identity(settings: Settings, sections: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a change of rules or mappings means, where the store knows others and this user may read it."""
-    path = sections["gateway"].state_dir / FILE_NAME
+    path = settings.gateway.state_dir / FILE_NAME
     try:
         with as_user(service_user(sections)), closing(database.open_for_reading(path)) as connection:
             fact = tables.read_fact(connection, IDENTITY_BASIS)
     except (StoreError, sqlite3.Error, OSError):  # no store yet, or doctor reports it
         return
-    for name in changed(basis(sections["identity"], sections["mqtt"], sections[load.TOP]), fact):
+    for name in changed(basis(settings.identity, settings.mqtt, settings.mappings), fact):
         yield f"{name}: not as at the last start: {EFFECT}"

@@ -92,6 +92,11 @@ def parse(document: Mapping[str, object], source: Source, environment: Mapping[s
     sections, mistakes = examine(document, source, environment)
     if mistakes:
         raise ConfigurationError(*mistakes)
+    return settings_of(sections)
+
+
+def settings_of(sections: Mapping[str, Any]) -> Settings:
+    """Return all settings, given those of each section."""
     return Settings(
         **{attribute_of(name): part for name, part in sections.items() if name in SECTIONS},
         sources={name.removeprefix(ways.SECTION): part for name, part in sections.items() if name not in SECTIONS},

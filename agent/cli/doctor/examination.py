@@ -8,22 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from pkgutil import resolve_name
 
-from agent.cli.doctor.files import check_files, check_oscore, check_secrets
+from agent.cli.doctor import files, machine
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
-from agent.cli.doctor.machine import (
-    check_certificates,
-    check_clock,
-    check_fingerprints,
-    check_memory,
-    check_mount,
-    check_ports,
-    check_python,
-    check_space,
-    check_sqlite,
-    check_store_bound,
-    check_threads,
-    check_wear,
-)
 from agent.clock import SystemClock
 from agent.config import ways
 from agent.config.load import parts_of
@@ -62,23 +48,23 @@ def examine(settings: Settings, configuration: Path | None = None) -> Iterator[F
 def _checks(settings: Settings, configuration: Path | None) -> Iterator[tuple[str, Check]]:
     clock = SystemClock()
     folder, lanes = settings.gateway.state_dir, len(settings.forward.lanes)
-    yield "clock", lambda: check_clock(clock, settings.gateway)
-    yield "python", check_python
-    yield "sqlite", check_sqlite
-    yield "mount", lambda: check_mount(folder)
-    yield "space", lambda: check_store_bound(settings.store, lanes)
-    yield "space", lambda: check_space(folder, settings.store)
-    yield "memory", lambda: check_memory(settings.identity, lanes)
-    yield "fingerprints", lambda: check_fingerprints(folder, settings.store, settings.identity, lanes)
-    yield "wear", lambda: check_wear(folder)
+    yield "clock", lambda: machine.check_clock(clock, settings.gateway)
+    yield "python", machine.check_python
+    yield "sqlite", machine.check_sqlite
+    yield "mount", lambda: machine.check_mount(folder)
+    yield "space", lambda: machine.check_store_bound(settings.store, lanes)
+    yield "space", lambda: machine.check_space(folder, settings.store)
+    yield "memory", lambda: machine.check_memory(settings.identity, lanes)
+    yield "fingerprints", lambda: machine.check_fingerprints(folder, settings.store, settings.identity, lanes)
+    yield "wear", lambda: machine.check_wear(folder)
     yield "store", lambda: _check_stores(folder)
-    yield "files", lambda: check_files(parts_of(settings))
-    yield "secrets", lambda: check_secrets(parts_of(settings), configuration)
+    yield "files", lambda: files.check_files(parts_of(settings))
+    yield "secrets", lambda: files.check_secrets(settings, configuration)
     if settings.coap.enabled and settings.coap_oscore.credentials_dir is not None:
-        yield "oscore", lambda: check_oscore(settings)
+        yield "oscore", lambda: files.check_oscore(settings)
     yield "requests", lambda: _check_requests(folder)
-    yield "ports", lambda: check_ports(settings)
-    yield "certificates", lambda: check_certificates(settings, clock.wall_ms())
+    yield "ports", lambda: machine.check_ports(settings)
+    yield "certificates", lambda: machine.check_certificates(settings, clock.wall_ms())
     yield "kafka", lambda: _check_kafka(settings, clock.wall_ms())
     for name, way in ways.enabled(settings).items():
         if way.doctor:
@@ -97,8 +83,8 @@ def _check_store(path: Path) -> Iterator[Finding]:
     damaged = sorted(swap.damaged_files(path)) if path.parent.exists() else []
     if reason := _unreadable(path):
         yield wrong("store", f"{path}: {reason}; {runs}", "see oncegate verify; the agent salvages it when it starts")
-    elif files := [folder for folder in path.parents if folder.exists() and not folder.is_dir()]:
-        yield wrong("store", f"{files[0]} is a file", "choose a folder as gateway.state_dir")
+    elif blocking := [folder for folder in path.parents if folder.exists() and not folder.is_dir()]:
+        yield wrong("store", f"{blocking[0]} is a file", "choose a folder as gateway.state_dir")
     elif not path.exists():
         yield warning("store", f"{path}: there is none yet", "systemctl start oncegate")
     elif damaged:
@@ -142,7 +128,7 @@ def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
             runs = database.in_use(settings.gateway.state_dir / FILE_NAME)
         yield from rights.check_transactional_ids(connection, settings.gateway.id, lanes, agent_runs=runs)
         yield from kafka.check_topic(connection, topic)
-        yield from check_threads(kafka.count_brokers(connection), len(lanes))
+        yield from machine.check_threads(kafka.count_brokers(connection), len(lanes))
         partitions, status = len(topic.partitions), _status(settings)
         yield from kafka.check_stopped(status)
         yield from kafka.check_oversized(settings.kafka, status)

@@ -172,11 +172,11 @@ def _group(user: struct_passwd) -> str:
         return str(user.pw_gid)
 
 
-def check_secrets(sections: Mapping[str, Any], configuration: Path | None = None) -> Iterator[Finding]:
+def check_secrets(settings: Settings, configuration: Path | None = None) -> Iterator[Finding]:
     """Warn about secrets that other users of this machine can read, and about those that travel unencrypted."""
-    secret_files = {file.path: f"{file.section}.{file.key}" for file in named_files(sections) if file.secret}
-    kafka = sections.get("kafka")
-    if configuration is not None and kafka is not None and any(is_secret(name) for name in kafka.properties):
+    files = named_files(parts_of(settings))
+    secret_files = {file.path: f"{file.section}.{file.key}" for file in files if file.secret}
+    if configuration is not None and any(is_secret(name) for name in settings.kafka.properties):
         secret_files[configuration] = "the passwords in kafka.properties"
     for path, what in secret_files.items():
         try:
@@ -187,21 +187,21 @@ def check_secrets(sections: Mapping[str, Any], configuration: Path | None = None
             text = f"{what}: others may read or change {path} (mode {stat.S_IMODE(mode):o})"
             hint = "move them to kafka.properties_file" if path == configuration else f"chmod o=,g-w {path}"
             yield warning("secrets", text, hint)
-    yield from _check_encryption(sections)
+    yield from _check_encryption(settings)
 
 
-def _check_encryption(sections: Mapping[str, Any]) -> Iterator[Finding]:
-    given = {name.lower(): value.lower() for name, value in kafka_properties(sections).items()}
+def _check_encryption(settings: Settings) -> Iterator[Finding]:
+    given = {name.lower(): value.lower() for name, value in kafka_properties(parts_of(settings)).items()}
     mechanism = given.get("sasl.mechanism", given.get("sasl.mechanisms", ""))
     if given.get("security.protocol") == "sasl_plaintext" and mechanism == "plain":
         yield warning("secrets", "kafka: the password is sent unencrypted (SASL_PLAINTEXT, PLAIN)", "use SASL_SSL")
     if given.get("enable.ssl.certificate.verification") in _NO:
         text = "kafka: enable.ssl.certificate.verification is off: anybody on the way can be the broker"
         yield warning("secrets", text, "remove it, and name the authority in ssl.ca.location")
-    mqtt, http = sections.get("mqtt"), sections.get("http")
-    if mqtt is not None and mqtt.enabled and mqtt.password_file and not mqtt.tls and mqtt.host not in LOCAL:
+    mqtt, http = settings.mqtt, settings.http
+    if mqtt.enabled and mqtt.password_file and not mqtt.tls and mqtt.host not in LOCAL:
         yield warning("secrets", f"mqtt: the password is sent unencrypted to {mqtt.host}", "set mqtt.tls = true")
-    if http is None or not http.enabled or http.token_file is None or http.tls_certificate is not None:
+    if not http.enabled or http.token_file is None or http.tls_certificate is not None:
         return
     if not parse_listen_address(http.bind).loopback:
         text = f"http: tokens are sent unencrypted to {http.bind}"
