@@ -6,16 +6,21 @@ import argparse
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from struct import pack, unpack
+from urllib.parse import unquote
 
 from agent.admission import Admission, ForbiddenError
+from agent.cli.arguments import STANDARD_INPUT, read_input
 from agent.cli.failures import FAILURE, CommandError
-from agent.cli.sensor import bodies
+from agent.coap.message import QueryError, media_of, read_query
 from agent.config import load
-from agent.config.settings import Settings
-from agent.decode.decoded import Undecodable, UnknownFormat
+from agent.config.mistakes import suggestion
+from agent.config.settings import MappingSettings, MqttSettings, Settings
+from agent.config.subscriptions import FORMATS
+from agent.decode.decoded import DecodeError, UnknownFormat
 from agent.decode.delivery_body import decode
-from agent.delivery import Delivery
+from agent.delivery import Delivery, ForeignFormat, Media
 from agent.identity.identify import identify
 from agent.identity.warnings import advice_on
 from agent.terminal import Colour, json_line, paint, printable
@@ -35,13 +40,9 @@ fingerprint of an event with neither id nor time: the gateway makes it with the 
 
 exit codes: 0 every event is valid; 1 something is refused or rejected; 2 wrong usage or configuration
 """
-_CODES = {
-    "UnknownFormat": ("4.15", 415),
-    "Undecodable": ("4.00", 400),
-    "ForbiddenError": ("4.03", 403),
-    "_TooLargeError": ("4.13", 413),
-}
-
+ZIGBEE2MQTT = "zigbee2mqtt"
+MEDIA = {**FORMATS, ZIGBEE2MQTT: Media.ZIGBEE2MQTT}
+_SENDER = "coap://[::1]"
 _FLOATS = (("<e", 65_504.0, 3), ("<f", 3.4e38, 7))
 """Floats of 16 and 32 bits: their form, a bound on their values, and the digits of decimals that they tell apart."""
 
@@ -49,17 +50,25 @@ _FLOATS = (("<e", 65_504.0, 3), ("<f", 3.4e38, 7))
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument(
-        "file", nargs="?", default="-", metavar="FILE", help="the body; - is the standard input (default)"
+        "file", nargs="?", default=STANDARD_INPUT, metavar="FILE", help="the body; - is the standard input (default)"
     )
-    bodies.add_arguments(parser)
+    parser.add_argument(
+        "--format", choices=tuple(MEDIA), help="format of the body (default: JSON or CBOR, by its first byte)"
+    )
+    parser.add_argument("--mapping", metavar="NAME", help="the mapping that reads it: oncegate mappings")
+    parser.add_argument("--topic", metavar="TOPIC", help="the MQTT topic on which it was published")
+    parser.add_argument("--devices", type=Path, metavar="FILE", help="Zigbee2MQTT's list: its message bridge/devices")
+    parser.add_argument("--query", action="append", default=[], metavar="WORDS", help="CoAP's Uri-Query: 'd=x&id=17'")
+    parser.add_argument("--device", metavar="URN", help="the device that OSCORE or an HTTP token has authenticated")
+    parser.add_argument("--hex", action="store_true", help="the body is written as hex digits")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print events, rejected events, or the refusal."""
     settings = load.load_or_defaults(arguments.config)
     try:
-        body = bodies.read_body(arguments.file, hexadecimal=arguments.hex)
-        delivery = bodies.delivery_of(body, arguments, settings)
+        body = read_input(arguments.file)
+        delivery = _delivery(_from_hex(body) if arguments.hex else body, arguments, settings)
     except OSError as error:
         raise CommandError(f"{error.filename}: {error.strerror}") from error
     outcomes = list(_outcomes(delivery, settings))
@@ -68,26 +77,95 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if all(outcome["outcome"] in ("event", "skipped") for outcome in outcomes) else FAILURE
 
 
-class _TooLargeError(ValueError):
-    """A body is larger than the gateway accepts."""
+def _from_hex(body: bytes) -> bytes:
+    try:
+        return bytes.fromhex(body.decode())
+    except ValueError:
+        raise CommandError("--hex: expected hex digits") from None
+
+
+def _delivery(body: bytes, options: argparse.Namespace, settings: Settings) -> Delivery:
+    """Return the delivery of a body as the receiving protocol would build it; raise OSError, or CommandError."""
+    if options.mapping is not None:
+        return _mapped(body, options, settings.mappings)
+    if options.topic is not None:
+        return _published(body, options, settings.mqtt)
+    if options.format == ZIGBEE2MQTT:
+        raise CommandError("--format zigbee2mqtt: needs --topic, which names the device")
+    texts = [unquote(text) for word in options.query for text in word.removeprefix("?").split("&")]
+    try:
+        query = read_query(texts).words
+    except QueryError as error:
+        raise CommandError(str(error)) from None
+    media = media_of(None, body) if options.format is None else MEDIA[options.format]
+    return Delivery(body, media, "coap", _SENDER, options.device, query)
+
+
+def _mapped(body: bytes, options: argparse.Namespace, mappings: MappingSettings) -> Delivery:
+    """Return the delivery of a payload that a mapping reads, from the topic or over HTTP."""
+    from agent.mappings.catalog import catalog
+
+    name, known = options.mapping, catalog(mappings.own, mappings.folder)
+    if name not in known:
+        raise CommandError(f"--mapping: unknown mapping {name!r}{suggestion(name, known, '; see oncegate mappings')}")
+    levels = [] if options.topic is None else options.topic.split("/")
+    via, sender = ("http", "http://[::1]") if options.topic is None else ("mqtt", f"mqtt:{options.topic}")
+    return Delivery(body, ForeignFormat(known[name], levels, {}), via, sender, options.device)
+
+
+def _published(body: bytes, options: argparse.Namespace, mqtt: MqttSettings) -> Delivery:
+    """Return the delivery of a message from an MQTT broker."""
+    from agent.mqtt.routes import Routes
+    from agent.mqtt.zigbee_names import DEVICES, DeviceListReader, Kind, ZigbeeNames
+
+    topic, names = options.topic, ZigbeeNames()
+    if options.devices is not None:
+        reader = DeviceListReader(names.update, DEVICES, read_input(str(options.devices)))
+        if not reader.read(lambda: False):
+            raise CommandError(f"{options.devices}: not Zigbee2MQTT's list of devices: {reader.problem}")
+    else:
+        names.list_missing = True
+    routes = Routes(mqtt, names)
+    delivery = routes.subscribed_delivery(topic, body)
+    if delivery is not None:
+        return delivery if options.format is None else replace(delivery, media=MEDIA[options.format])
+    name = routes.zigbee_name(topic)
+    if name is None:
+        raise CommandError(f"no subscription matches the topic {topic}: the gateway does not receive it")
+    kind, delivery = routes.zigbee_delivery(name, body)
+    if kind is Kind.STATE:
+        raise CommandError(f"a message under {topic} is state, and no event")
+    if kind is Kind.UNKNOWN and options.devices is None:
+        hint = f"mosquitto_sub -C 1 -t {routes.devices_topic} > devices.json, then --devices devices.json"
+        raise CommandError(f"the name {name} is known from Zigbee2MQTT's list of devices only: {hint}")
+    if kind is Kind.UNKNOWN:
+        raise CommandError(f"{name}: {routes.unknown_reason}")
+    return delivery
+
+
+_UNDECODABLE = ("4.00", 400)
+_CODES: Mapping[type[Exception], tuple[str, int]] = {UnknownFormat: ("4.15", 415), ForbiddenError: ("4.03", 403)}
+"""The responses of CoAP and HTTP to a body with such an error."""
 
 
 def _outcomes(delivery: Delivery, settings: Settings) -> Iterator[dict[str, object]]:
     """Yield what the gateway's pipeline makes of a delivery, in the same steps."""
+    section, part = ("coap", settings.coap) if delivery.via == "coap" else ("mqtt", settings.mqtt)
+    if (size := len(delivery.body)) > part.max_body_bytes:
+        bound = f"{section}.max_body_bytes, {part.max_body_bytes}"
+        yield _refusal(delivery, f"the body has {size} bytes, more than {bound}", ("4.13", 413))
+        return
+    admission = Admission(replace(settings.devices, require="nothing"))  # a file has no sender
     try:
-        section, part = ("coap", settings.coap) if delivery.via == "coap" else ("mqtt", settings.mqtt)
-        if (size := len(delivery.body)) > part.max_body_bytes:
-            bound = f"{section}.max_body_bytes, {part.max_body_bytes}"
-            raise _TooLargeError(f"the body has {size} bytes, more than {bound}")
-        admission = Admission(replace(settings.devices, require="nothing"))  # a file has no sender
         decoded = admission.screen(delivery, decode(delivery))
-        if not decoded.events and not decoded.rejected and decoded.skipped:
-            yield {"outcome": "skipped"}
-            return
-        if not decoded.events:
-            raise Undecodable(decoded.rejected[0].reason if decoded.rejected else "the body holds no event")
-    except (UnknownFormat, Undecodable, ForbiddenError, _TooLargeError) as error:
-        yield _refusal(delivery, error)
+    except (DecodeError, ForbiddenError) as error:
+        yield _refusal(delivery, str(error), _CODES.get(type(error), _UNDECODABLE))
+        return
+    if not decoded.events and not decoded.rejected and decoded.skipped:
+        yield {"outcome": "skipped"}
+    elif not decoded.events:
+        reason = decoded.rejected[0].reason if decoded.rejected else "the body holds no event"
+        yield _refusal(delivery, reason, _UNDECODABLE)
         return
     for event in decoded.events:
         candidate = identify(event, delivery.via, 0, ClockTrust.TRUSTED, settings.identity)
@@ -129,22 +207,21 @@ def _decimal_before(number: float) -> str | None:
     return None
 
 
-def _refusal(delivery: Delivery, error: Exception) -> dict[str, object]:
+def _refusal(delivery: Delivery, reason: str, codes: tuple[str, int]) -> dict[str, object]:
     """Return the refusal of a whole body; a publisher has no answer, so that the gateway records its message."""
     if delivery.via != "coap":
-        return {"outcome": "rejected", "device": delivery.sender, "reason": str(error), "raw": delivery.body.hex()}
-    coap, http = _CODES[type(error).__name__]
-    return {"outcome": "refused", "coap": coap, "http": http, "reason": str(error)}
+        return {"outcome": "rejected", "device": delivery.sender, "reason": reason, "raw": delivery.body.hex()}
+    return {"outcome": "refused", "coap": codes[0], "http": codes[1], "reason": reason}
 
 
 def _text(outcome: dict[str, object]) -> str:
-    if outcome["outcome"] == "refused":
-        codes = f"CoAP {outcome['coap']}, HTTP {outcome['http']}"
-        return f"{paint('refused', Colour.BAD)}  {codes}: {_plain(outcome, 'reason')}"
-    if outcome["outcome"] == "skipped":
+    kind, reason = outcome["outcome"], printable(str(outcome.get("reason")))
+    if kind == "refused":
+        return f"{paint('refused', Colour.BAD)}  CoAP {outcome['coap']}, HTTP {outcome['http']}: {reason}"
+    if kind == "skipped":
         return "skipped: the mapping says that it is no event"
-    if outcome["outcome"] == "rejected":
-        return f"{paint('rejected', Colour.BAD)}  {_plain(outcome, 'device')}: {_plain(outcome, 'reason')}"
+    if kind == "rejected":
+        return f"{paint('rejected', Colour.BAD)}  {printable(str(outcome['device']))}: {reason}"
     fields = {
         name: value for name, value in outcome.items() if name not in ("outcome", "fingerprint", "identity", "via")
     }
@@ -155,7 +232,3 @@ def _text(outcome: dict[str, object]) -> str:
     if isinstance(warnings, Mapping):
         lines += [f"  {paint('warning  ', Colour.WARNING)}  {text}" for text in warnings.values()]
     return "\n".join(lines)
-
-
-def _plain(outcome: dict[str, object], name: str) -> str:
-    return printable(str(outcome[name]))
