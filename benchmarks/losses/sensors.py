@@ -6,7 +6,7 @@ import http.client
 import socket
 from typing import BinaryIO
 
-from agent.cli.sensor.coap_client import Target, plain_request
+from agent.cli.sensor import coap_client
 from benchmarks.agent.loads import length
 
 ATTEMPT_SECONDS = 2.0
@@ -21,8 +21,9 @@ def body(number: int) -> bytes:
 
 def coap(address: tuple[str, int], number: int) -> bool:
     """Post an event; return whether it was acknowledged."""
-    reply = plain_request(body(number), JSON).exchange(Target(*address), iter([ATTEMPT_SECONDS]), lambda _: None)
-    return reply is not None and reply.code_text == "2.04"
+    request = coap_client.Request(coap_client.post(body(number), JSON))
+    reply = request.exchange(coap_client.Target(*address), iter([ATTEMPT_SECONDS]), lambda _: None)
+    return reply is not None and reply.code.dotted == "2.04"
 
 
 def post(address: tuple[str, int], path: str, number: int) -> bool:

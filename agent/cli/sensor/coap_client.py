@@ -10,15 +10,12 @@ from dataclasses import dataclass
 from random import Random
 from urllib.parse import urlsplit
 
-from agent.coap import message
+from aiocoap import ACK, CON, EMPTY, POST, RST, Message, error  # type: ignore[import-untyped] # it carries no types
+
 from agent.coap.errors import CoapError
-from agent.coap.message import Option
 from agent.coap.tuning import Tuning
 
 PORT = 5683
-PATH = b"events"
-OSCORE, URI_PATH, CONTENT_FORMAT, MAX_AGE = 9, 11, 12, 14
-TOKEN_BYTES = 4
 DATAGRAM_BYTES_MAX = 65_507
 """The largest datagram: UDP's 65,535 bytes without the headers of IPv4 and UDP."""
 
@@ -33,23 +30,6 @@ class DatagramSizeError(CoapError):
 
 class UntrustedResponseError(Exception):
     """A response under OSCORE is not protected, or not by the gateway that has the credentials."""
-
-
-@dataclass(frozen=True, slots=True)
-class CoapReply:
-    """The gateway's response."""
-
-    code: int
-    payload: bytes
-    max_age: int | None
-    """Seconds after which to try again, where the response names them."""
-    oscore: bytes | None = None
-    """The OSCORE option (RFC 8613 section 2); None where the response is not protected."""
-
-    @property
-    def code_text(self) -> str:
-        """The code in dotted form, such as 2.04."""
-        return f"{self.code >> 5}.{self.code & 31:02d}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,26 +77,24 @@ def check_size(size_bytes: int) -> None:
         )
 
 
-def plain_request(payload: bytes, content_format: int) -> Request:
-    """Return a request that is not protected."""
-    return Request((Option(URI_PATH, PATH), Option(CONTENT_FORMAT, message.uint(content_format))), payload)
+def post(payload: bytes, content_format: int) -> Message:
+    """Return a message that posts an event."""
+    return Message(code=POST, uri_path=("events",), content_format=content_format, payload=payload)
 
 
 class Request:
-    """One POST, with a Message ID and a Token of its own."""
+    """One message, confirmable, with a Message ID and a Token of its own."""
 
-    def __init__(self, options: tuple[Option, ...], payload: bytes) -> None:
-        self._message_id = secrets.token_bytes(2)
-        self._token = secrets.token_bytes(TOKEN_BYTES)
-        head = bytes((message.VERSION_1 | message.CONFIRMABLE | TOKEN_BYTES, message.POST))
-        head += self._message_id + self._token
-        self.datagram = message.join(head, message.write_options(options), payload)
+    def __init__(self, message: Message) -> None:
+        message.mtype, message.mid, message.token = CON, secrets.randbelow(1 << 16), secrets.token_bytes(4)
+        self._message = message
+        self.datagram: bytes = message.encode()
         check_size(len(self.datagram))
         self.transmissions = 0
         self.received = False
         """Whether the gateway has acknowledged the message, and its response is to follow."""
 
-    def exchange(self, target: Target, seconds: Iterator[float], report: Callable[[str], None]) -> CoapReply | None:
+    def exchange(self, target: Target, seconds: Iterator[float], report: Callable[[str], None]) -> Message | None:
         """Send until there is a response; return None where there is none. `report` is called for each resend."""
         with _connect(target) as sock:
             trouble = "no answer"
@@ -140,28 +118,21 @@ class Request:
                         return reply
         return None
 
-    def _read(self, sock: socket.socket) -> CoapReply | None:
-        """Receive one datagram; return the response where it is ours."""
-        datagram = sock.recv(DATAGRAM_BYTES_MAX)
-        if len(datagram) < message.HEADER_BYTES or datagram[0] >> 6 != message.VERSION_1 >> 6:
-            return None
+    def _read(self, sock: socket.socket) -> Message | None:
+        """Receive one datagram; return the response where it is ours, or a Reset."""
         try:
-            head, options, payload = message.split(datagram)
-        except message.MessageFormatError:
+            reply = Message.decode(sock.recv(DATAGRAM_BYTES_MAX))
+        except (error.UnparsableMessage, ValueError):
             return None
-        kind, ours = message.message_type(datagram), datagram[2:4] == self._message_id
-        if kind == message.RESET and ours:
-            return CoapReply(message.RESET, b"the gateway has reset the exchange", None)
-        if kind == message.ACKNOWLEDGEMENT and ours and datagram[1] == message.EMPTY:
+        if reply.mid == self._message.mid and reply.mtype is RST:
+            return reply
+        if reply.mid == self._message.mid and reply.mtype is ACK and reply.code is EMPTY:
             self.received = True
+        if reply.token != self._message.token or not reply.code.is_response():
             return None
-        if head[message.HEADER_BYTES :] != self._token or datagram[1] < 0x40:
-            return None
-        if kind == message.CONFIRMABLE:
-            _send(sock, message.empty(message.ACKNOWLEDGEMENT, datagram[2:4]))
-        values = dict(message.read_options(options))
-        max_age = int.from_bytes(values[MAX_AGE], "big") if MAX_AGE in values else None
-        return CoapReply(datagram[1], payload, max_age, values.get(OSCORE))
+        if reply.mtype is CON:
+            _send(sock, Message(code=EMPTY, _mtype=ACK, _mid=reply.mid).encode())
+        return reply
 
 
 def _connect(target: Target) -> socket.socket:

@@ -16,10 +16,9 @@ from random import SystemRandom
 from typing import Any, Self
 
 from aiocoap import Message, error  # type: ignore[import-untyped] # it carries no types
-from aiocoap.message import Direction  # type: ignore[import-untyped]
 from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 
-from agent.cli.sensor.coap_client import PATH, CoapReply, UntrustedResponseError
+from agent.cli.sensor.coap_client import UntrustedResponseError
 from agent.coap.errors import CredentialsError
 from agent.coap.oscore.contexts import NumberedContext, empty_window
 from agent.coap.oscore.credentials import ID_BYTES_MAX, SECRET_BYTES_MIN
@@ -83,37 +82,32 @@ class SensorContext(NumberedContext):
         self._echo: bytes | None = None
         """The latest Echo value of the gateway, which saves a challenge (RFC 9175 section 2.3)."""
 
-    def seal(self, content: bytes, content_format: int) -> tuple[bytes, bytes, Any]:
-        """Return the OSCORE option and the payload of a protected POST, and what opening its response needs.
+    def seal(self, request: Message) -> tuple[Message, Any]:
+        """Return a protected request, and what opening its response needs.
 
         Raise NoNumberError where no sequence number can be reserved on disk.
         """
-        inner = Message(
-            code=Code.POST, uri_path=(PATH.decode(),), payload=content, content_format=content_format, echo=self._echo
-        )
+        request.opt.echo = self._echo
         self.numbers.reserve()
-        protected, reference = self.protect(inner)
-        return protected.opt.oscore, protected.payload, reference
+        protected, reference = self.protect(request)
+        return protected, reference
 
-    def open(self, reply: CoapReply, reference: Any) -> tuple[CoapReply, bool]:
+    def open(self, reply: Message, reference: Any) -> tuple[Message, bool]:
         """Return the gateway's own response, and whether it asks for the request with an Echo value.
 
         A refusal may be unprotected: the gateway that cannot open a request has no other. Raise UntrustedResponseError
         for a response that the gateway did not protect, or that was altered.
         """
-        if reply.oscore is None:
-            if reply.code < Code.BAD_REQUEST:
+        if reply.opt.oscore is None:
+            if reply.code.is_successful():
                 raise UntrustedResponseError("the response is not protected by OSCORE: it may be anybody's")
             return reply, False
-        outer = Message(code=Code(reply.code), payload=reply.payload, oscore=reply.oscore)
-        outer.direction = Direction.INCOMING
         try:
-            inner, _ = self.unprotect(outer, reference)
+            inner, _ = self.unprotect(reply, reference)
         except (error.Error, ValueError, IndexError):
             raise UntrustedResponseError("the response cannot be decrypted: other credentials, or altered") from None
         self._echo = inner.opt.echo
-        challenged = inner.code == Code.UNAUTHORIZED and inner.opt.echo is not None
-        return CoapReply(int(inner.code), inner.payload, inner.opt.max_age), challenged
+        return inner, inner.code == Code.UNAUTHORIZED and inner.opt.echo is not None
 
 
 @contextmanager

@@ -8,18 +8,10 @@ from dataclasses import dataclass, replace
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
+from aiocoap import Message  # type: ignore[import-untyped] # it carries no types
+
 from agent.cli import api
-from agent.cli.sensor.coap_client import (
-    OSCORE,
-    CoapReply,
-    Request,
-    Target,
-    UntrustedResponseError,
-    check_size,
-    plain_request,
-    waits,
-)
-from agent.coap.message import Option
+from agent.cli.sensor.coap_client import Request, Target, UntrustedResponseError, check_size, post, waits
 
 if TYPE_CHECKING:
     from agent.cli.sensor.protection import SensorContext
@@ -87,29 +79,27 @@ class CoapSender:
         sent = Result(UNANSWERED, transmissions=transmissions, fingerprint=body.fingerprint)
         if reply is None:
             return replace(sent, reason=f"{self._target} does not answer")
-        if reply.code_text == _CHANGED:
+        code = reply.code.dotted
+        if code == _CHANGED:
             outcome = ACKNOWLEDGED if before is None else self._outcome(before, body)
-            return replace(sent, outcome=outcome, code=_CHANGED)
-        return replace(sent, outcome=REFUSED, code=reply.code_text, reason=_coap_reason(reply))
+            return replace(sent, outcome=outcome, code=code)
+        return replace(sent, outcome=REFUSED, code=code, reason=_coap_reason(reply))
 
-    def _exchange(self, body: Body) -> tuple[CoapReply | None, int]:
-        """Return the response, None where there is none, and the number of transmissions."""
-        if self._context is not None:
-            return self._protected_exchange(self._context, body)
-        request = plain_request(body.content, body.content_format)
-        return request.exchange(self._target, waits(self._retransmits, SystemRandom()), _report), request.transmissions
+    def _exchange(self, body: Body) -> tuple[Message | None, int]:
+        """Return the response, None where there is none, and the number of transmissions.
 
-    def _protected_exchange(self, context: SensorContext, body: Body) -> tuple[CoapReply | None, int]:
-        """Send a protected request, and once more with the Echo value where the gateway asks for it."""
+        A protected request is sent once more, with the Echo value, where the gateway asks for it.
+        """
         transmissions = 0
         for _ in range(2):
-            option, payload, reference = context.seal(body.content, body.content_format)
-            request = Request((Option(OSCORE, option),), payload)
+            message, reference, challenged = post(body.content, body.content_format), None, False
+            if self._context is not None:
+                message, reference = self._context.seal(message)
+            request = Request(message)
             reply = request.exchange(self._target, waits(self._retransmits, SystemRandom()), _report)
             transmissions += request.transmissions
-            if reply is None:
-                break
-            reply, challenged = context.open(reply, reference)
+            if reply is not None and self._context is not None:
+                reply, challenged = self._context.open(reply, reference)
             if not challenged:
                 break
         return reply, transmissions
@@ -167,12 +157,13 @@ def _http_result(response: api.ApiResponse, transmissions: int, body: Body) -> R
     return replace(result, outcome=ACCEPTED if document["accepted"] else DUPLICATE, fingerprint=fingerprint)
 
 
-def _coap_reason(reply: CoapReply) -> str:
-    text = reply.payload.decode("utf-8", "replace") or _MEANINGS.get(reply.code_text, "no reason given")
-    return f"{text}; send it again after {reply.max_age} s" if reply.max_age else text
+def _coap_reason(reply: Message) -> str:
+    text = reply.payload.decode("utf-8", "replace") or _MEANINGS.get(reply.code.dotted, "no reason given")
+    return f"{text}; send it again after {reply.opt.max_age} s" if reply.opt.max_age else text
 
 
 _MEANINGS = {
+    "0.00": "the gateway has reset the exchange",
     "4.01": "OSCORE is required: docs/oscore.md",
     "4.03": "the device is not allowed",
     "4.04": "no such path on this server",
