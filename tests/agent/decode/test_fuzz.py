@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent.decode.decoded import Decoded, Undecodable
 from agent.decode.delivery_body import decode
-from agent.decode.senml_record import CBOR_LABELS
+from agent.decode.senml import CBOR_LABELS
 from agent.delivery import Delivery, Media
 from benchmarks.bodies import slow_bodies
 from contract.event import Event, Label
