@@ -12,7 +12,7 @@ from typing import Any, Final
 import jmespath
 from jmespath import exceptions, functions, visitor
 
-from agent.mappings.plain import WORK_MAX, Evaluate, ExpressionError, Root, Work, plain
+from agent.mappings.plain import WORK_MAX, Evaluate, ExpressionError, Root, Tree, Work, plain
 
 EXPRESSION_CHARACTERS_MAX: Final = 1_024
 _TEXT_UNIT: Final = 64
@@ -69,7 +69,7 @@ def _split(text: str) -> list[str]:
     return [*parts, text[start:]]
 
 
-def _interpreted(tree: Mapping[str, Any], text: str) -> Evaluate:
+def _interpreted(tree: Tree, text: str) -> Evaluate:
     def evaluate(root: Root, work: Work) -> object:
         try:
             return _Interpreter(work).visit(tree, root)
@@ -89,34 +89,35 @@ def _first_line(error: Exception) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def _check_functions(tree: Mapping[str, Any], text: str) -> None:
+def _parts(tree: Tree, most: int | None = None) -> list[Tree]:
+    return [child for child in tree["children"][:most] if isinstance(child, dict)]
+
+
+def _check_functions(tree: Tree, text: str) -> None:
     """Raise ExpressionError where a function is unknown, which JMESPath itself would find with the first message."""
     if tree["type"] == "function_expression" and tree["value"] not in _FUNCTIONS.FUNCTION_TABLE:
         raise ExpressionError(f"{text!r}: unknown function {tree['value']}()")
-    for child in tree.get("children", ()):
-        if isinstance(child, dict):
-            _check_functions(child, text)
+    for part in _parts(tree):
+        _check_functions(part, text)
 
 
-def _check_names(tree: Mapping[str, Any], text: str) -> None:
+def _check_names(tree: Tree, text: str) -> None:
     """Raise ExpressionError where a name is none of those that an expression begins with."""
     if tree["type"] == "field" and tree["value"] not in NAMES:
         raise ExpressionError(f"{text!r}: unknown name {tree['value']!r}; it begins with one of {', '.join(NAMES)}")
     if tree["type"] != "expref":
-        for child in tree["children"][: 1 if tree["type"] in _FIRST_ONLY else None]:
-            if isinstance(child, dict):
-                _check_names(child, text)
+        for part in _parts(tree, 1 if tree["type"] in _FIRST_ONLY else None):
+            _check_names(part, text)
 
 
-def _shares_what_shares(tree: Mapping[str, Any]) -> bool:
+def _shares_what_shares(tree: Tree) -> bool:
     """Whether an object is made of one that is made: only the interpreter counts what grows by that."""
-    children = tree["children"]
-    made = tree["type"] == "subexpression" and any(_makes(child) for child in children[:-1])
-    return made or any(_shares_what_shares(child) for child in children if isinstance(child, dict))
+    made = tree["type"] == "subexpression" and any(map(_makes, tree["children"][:-1]))
+    return made or any(map(_shares_what_shares, _parts(tree)))
 
 
-def _makes(tree: Mapping[str, Any]) -> bool:
-    return tree["type"] in _SHARING or any(_makes(child) for child in tree["children"] if isinstance(child, dict))
+def _makes(tree: Tree) -> bool:
+    return tree["type"] in _SHARING or any(map(_makes, _parts(tree)))
 
 
 class _Functions(functions.Functions):

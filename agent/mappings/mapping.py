@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from agent.mappings.plain import Evaluate, ExpressionError, Root, Work, is_true
 from contract.values import Invalid
@@ -73,12 +73,14 @@ class EventMapping:
         """
         root: dict[str, object] = {"body": body, "topic": topic, "headers": headers}
         work = Work()
-        if self._each is None:
-            items: Sequence[object] = (None,)
-        else:
-            items = self._items(root, work)
-            if len(items) > events_max:
+        items: Sequence[object] = (None,)
+        if self._each is not None:
+            found = self._value("each", self._each, root, work)
+            if not isinstance(found, list):
+                raise Unmapped(self._reason("each", "yields no array"))
+            if len(found) > events_max:
                 raise Unmapped(self._reason("each", f"more than {events_max} elements"))
+            items = found
         events: list[Entries | Invalid] = []
         skipped = 0 if items else 1
         for item in items:
@@ -92,13 +94,6 @@ class EventMapping:
             except Unmapped as error:
                 events.append(Invalid(str(error)))
         return events, skipped
-
-    def _items(self, root: Root, work: Work) -> Sequence[object]:
-        assert self._each is not None
-        items = self._value("each", self._each, root, work)
-        if not isinstance(items, list):
-            raise Unmapped(self._reason("each", "yields no array"))
-        return items
 
     def _entries(self, root: Root, work: Work) -> Entries:
         entries: Entries = {}
@@ -167,15 +162,12 @@ def _expression(written: object) -> Evaluate:
 
 
 def _template(written: object) -> Evaluate:
+    """Compile a text with expressions; where one of them yields nothing, the text does not either."""
     if not isinstance(written, str) or not written:
         raise ExpressionError("expected text, with expressions in braces")
     from agent.mappings.expressions import pieces  # with jmespath, which most gateways need not
 
-    return _joined(pieces(written), written)
-
-
-def _joined(parts: Sequence[str | Evaluate], text: str) -> Evaluate:
-    """Return the function of a text with expressions; where one of them yields nothing, the text does not either."""
+    parts = pieces(written)
 
     def evaluate(root: Root, work: Work) -> object:
         found: list[str] = []
@@ -184,7 +176,7 @@ def _joined(parts: Sequence[str | Evaluate], text: str) -> Evaluate:
             if value is None:
                 return None
             if not isinstance(value, str | int | float) or isinstance(value, bool):
-                raise ExpressionError(f"{text!r}: expected text or a number in braces")
+                raise ExpressionError(f"{written!r}: expected text or a number in braces")
             found.append(value if isinstance(value, str) else _number(value))
         return "".join(found)
 
@@ -237,31 +229,19 @@ _COMPILERS: Final[Mapping[str, Callable[[object], Evaluate]]] = {
 }
 
 
-def _text(value: object) -> object:
-    if not isinstance(value, str):
-        raise ValueError("yields no text")
-    return value
+def _check(kinds: Any, problem: str) -> Callable[[object], object]:
+    def check(value: object) -> object:
+        if isinstance(value, bool) or not isinstance(value, kinds):
+            raise ValueError(problem)
+        return value
 
-
-def _number_or_text(value: object) -> object:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError("yields neither an integer nor text")
-    return value
-
-
-def _object(value: object) -> object:
-    if not isinstance(value, dict):
-        raise ValueError("yields no object")
-    return value
+    return check
 
 
 _CHECKS: Final[Mapping[str, Callable[[object], object]]] = {
-    "device": _text,
-    "type": _text,
-    "id": _number_or_text,
-    "boot": _number_or_text,
-    "data": _object,
-    "ext": _object,
+    **dict.fromkeys(("device", "type"), _check(str, "yields no text")),
+    **dict.fromkeys(("id", "boot"), _check((str, int, float), "yields neither an integer nor text")),
+    **dict.fromkeys(("data", "ext"), _check(dict, "yields no object")),
 }
 
 
