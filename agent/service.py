@@ -149,7 +149,7 @@ async def _run(
                 await _until_stopped(stop, store)
                 supervising.cancel()
                 renewing.cancel()
-                told.stopping()
+                told.tell("STOPPING=1")
                 log.info("agent=stopping")
         finally:
             stop_forwarding.set()

@@ -34,29 +34,17 @@ class Notifier:
 
     def ready(self, status: str) -> None:
         """Report that the service is up."""
-        watched = "" if self.watchdog_seconds is None else f"\n{_watchdog(self.watchdog_seconds)}"
-        self._send(f"READY=1\nSTATUS={status}{watched}")
+        watched = () if self.watchdog_seconds is None else (_watchdog(self.watchdog_seconds),)
+        self.tell("READY=1", f"STATUS={status}", *watched)
 
     def busy(self, status: str) -> None:
         """Extend the watchdog's interval until the service is ready again."""
         if self.watchdog_seconds is not None:
-            self._send(f"STATUS={status}\n{_watchdog(SALVAGE_SECONDS_MAX)}")
+            self.tell(f"STATUS={status}", _watchdog(SALVAGE_SECONDS_MAX))
 
-    def status(self, text: str) -> None:
-        """Set the status line of `systemctl status`."""
-        self._send(f"STATUS={text}")
-
-    def waiting(self, status: str) -> None:
-        """Set the status line while waiting, and feed the watchdog."""
-        self._send(f"STATUS={status}\nWATCHDOG=1")
-
-    def alive(self) -> None:
-        """Feed the watchdog."""
-        self._send("WATCHDOG=1")
-
-    def stopping(self) -> None:
-        """Report that the service is stopping."""
-        self._send("STOPPING=1")
+    def tell(self, *assignments: str) -> None:
+        """Set the STATUS of `systemctl status`, feed the watchdog by WATCHDOG=1, or report the end by STOPPING=1."""
+        self._send("\n".join(assignments))
 
     def keep(self, name: str, descriptor: int) -> None:
         """Have a descriptor kept, under a name, and passed to the service when it starts again."""

@@ -39,8 +39,8 @@ async def supervise(notifier: Notifier, store: LaneStores, addresses: str) -> No
     interval = STATUS_SECONDS if notifier.watchdog_seconds is None else notifier.watchdog_seconds / TURNS_PER_WATCHDOG
     while True:
         await store.barrier()
-        notifier.alive()
-        notifier.status(_status(store, addresses, await asyncio.to_thread(store.trouble)))
+        notifier.tell("WATCHDOG=1")
+        notifier.tell(f"STATUS={_status(store, addresses, await asyncio.to_thread(store.trouble))}")
         await asyncio.sleep(interval)
 
 
@@ -57,7 +57,7 @@ async def wait_for_space(error: DiskFullError, folder: Path, stop: asyncio.Event
     notifier, path = Notifier(), folder / FILE_NAME
     wanted = min(error.needed_bytes, error.free_bytes + max(error.free_bytes // SPACE_GROWTH, PAGE_BYTES))
     while True:
-        notifier.waiting(f"cannot store: {error}")
+        notifier.tell(f"STATUS=cannot store: {error}", "WATCHDOG=1")
         try:
             await asyncio.wait_for(stop.wait(), SPACE_SECONDS)
             return
