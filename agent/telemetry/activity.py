@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
-from typing import Final, final
+from typing import Any, Final
 
 from agent.delivery import Answer
 from agent.store.port import Candidate, Outcome, Reject
@@ -42,48 +42,12 @@ class DeviceActivity:
     """Of the latest event; empty where it is too long."""
 
 
-@final
-@dataclass(slots=True, init=False)
-class FeedEntry:
-    """One line of the live feed."""
-
-    number: int
-    received: int
-    outcome: str
-    device: str
-    via: str
-    fingerprint: bytes
-    reason: str
-    tail: bytes
-    """Of an accepted event; empty where it is too long."""
-
-    def __init__(  # noqa: PLR0913, PLR0917  # its fields
-        self,
-        number: int,
-        received: int,
-        outcome: str,
-        device: str,
-        via: str,
-        fingerprint: bytes,
-        reason: str,
-        tail: bytes,
-    ) -> None:
-        self.number = number
-        self.received = received
-        self.outcome = outcome
-        self.device = device
-        self.via = via
-        self.fingerprint = fingerprint
-        self.reason = reason
-        self.tail = tail
-
-
 class Activity:
     """Records outcomes; written in the event loop's thread, read from others."""
 
     def __init__(self) -> None:
         self._devices: OrderedDict[str, DeviceActivity] = OrderedDict()
-        self._feed: deque[FeedEntry] = deque(maxlen=FEED_MAX)
+        self._feed: deque[dict[str, Any]] = deque(maxlen=FEED_MAX)
         self._number = 0
 
     def stored(self, via: str, candidates: Sequence[Candidate], rejects: Sequence[Reject], outcome: Outcome) -> None:
@@ -129,11 +93,8 @@ class Activity:
 
     def feed(self, after: int) -> list[dict[str, object]]:
         """Return the entries after a number, in order."""
-        return [
-            _with_values({**asdict(entry), "fingerprint": entry.fingerprint.hex()}, entry.tail)
-            for entry in list(self._feed)
-            if entry.number > after
-        ]
+        latest = [entry for entry in list(self._feed) if entry["number"] > after]
+        return [_with_values({**entry, "fingerprint": entry["fingerprint"].hex()}) for entry in latest]
 
     def _device(self, device: str, received: int) -> DeviceActivity:
         seen = self._devices.get(device)
@@ -150,15 +111,25 @@ class Activity:
         self, received: int, outcome: str, device: str, via: str, fingerprint: bytes, reason: str, tail: bytes = b""
     ) -> None:
         self._number += 1
-        self._feed.append(FeedEntry(self._number, received, outcome, device, via, fingerprint, reason, tail))
+        self._feed.append(
+            {
+                "number": self._number,
+                "received": received,
+                "outcome": outcome,
+                "device": device,
+                "via": via,
+                "fingerprint": fingerprint,
+                "reason": reason,
+                "tail": tail,
+            }
+        )
 
 
 def _device_document(device: str, seen: DeviceActivity) -> dict[str, object]:
-    return {"device": device, **_with_values(asdict(seen), seen.tail)}
+    return {"device": device, **_with_values(asdict(seen))}
 
 
-def _with_values(document: dict[str, object], tail: bytes) -> dict[str, object]:
+def _with_values(document: dict[str, Any]) -> dict[str, object]:
     """Return a document with what an event says of its measurements, where it has that, in place of its tail."""
-    del document["tail"]
-    entries = json.loads(b"{" + tail + b"}")
+    entries = json.loads(b"{" + document.pop("tail") + b"}")
     return {**document, **{name: entries[name] for name in OBJECTS if name in entries}}
