@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,9 @@ from agent import release
 from agent.config.lanes import DEFAULT_LANE
 from agent.forward.facts import read_hold, read_in_doubt, read_oversized
 from agent.mqtt.session import read_session
+from agent.store import facts
 from agent.store.counts import EventCounts
 from agent.store.errors import naming
-from agent.store.facts import (
-    CHECKPOINTS,
-    CLOCK_UNTRUSTED,
-    FORGOTTEN_EARLY,
-    FORWARDER_STOPPED,
-    IN_DOUBT,
-    MQTT_SESSION,
-    OVERSIZED,
-    RECEIPTS_HELD,
-    RECEIPTS_TABLE,
-)
 from agent.store.files.folders import store_folders
 from agent.store.fingerprints import fingerprint_rows
 from agent.store.gateway_events import read_untrusted_clock
@@ -148,14 +139,14 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> GatewaySt
     new, _ = progress.next_new(first - 1) or (None, None)
     forwarded = next((max(batch.first, first) for batch in progress.forwarded() if batch.last >= first), None)
     unprocessed = min((position for position in (new, forwarded) if position is not None), default=None)
-    held = read_oversized(tables.read_fact(connection, OVERSIZED)).values()
-    hold = read_hold(tables.read_fact(connection, RECEIPTS_HELD))
+    fact = partial(tables.read_fact, connection)
+    held = read_oversized(fact(facts.OVERSIZED)).values()
+    hold = read_hold(fact(facts.RECEIPTS_HELD))
     openings = tables.load_epochs(connection)
     last = epochs.last()
-    session = read_session(tables.read_fact(connection, MQTT_SESSION))
-    clock = read_untrusted_clock(tables.read_fact(connection, CLOCK_UNTRUSTED))
-    declared = gaps.count_declarations(connection) + clock.declared
-    own = len(openings) + tables.read_count(connection, CHECKPOINTS) + declared
+    session = read_session(fact(facts.MQTT_SESSION))
+    declared = gaps.count_declarations(connection) + read_untrusted_clock(fact(facts.CLOCK_UNTRUSTED)).declared
+    own = len(openings) + tables.read_count(connection, facts.CHECKPOINTS) + declared
     return GatewayStatus(
         gateway=gateway,
         accepted=end - own,
@@ -169,18 +160,18 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> GatewaySt
         oldest_unprocessed=_received(connection, unprocessed),
         oldest_new=_received(connection, new),
         oldest_forwarded=_received(connection, forwarded),
-        table=tables.read_fact(connection, RECEIPTS_TABLE),
-        forwarding_stopped=tables.read_fact(connection, FORWARDER_STOPPED) or "",
+        table=fact(facts.RECEIPTS_TABLE),
+        forwarding_stopped=fact(facts.FORWARDER_STOPPED) or "",
         receipts_held="" if hold is None else hold.reason,
         receipts_held_since=None if hold is None else hold.since,
         oversized=len(held),
         oversized_since=min((one.since for one in held), default=None),
         oversized_bytes=min((one.size for one in held), default=None),
         log_bytes=disk_space.log_bytes(path),
-        maybe_lost=read_in_doubt(tables.read_fact(connection, IN_DOUBT)).lost_max,
+        maybe_lost=read_in_doubt(fact(facts.IN_DOUBT)).lost_max,
         mqtt_sessions_lost=0 if session is None else session.lost,
         mqtt_session_lost_at=None if session is None else session.lost_at,
-        forgotten_early=tables.read_count(connection, FORGOTTEN_EARLY),
+        forgotten_early=tables.read_count(connection, facts.FORGOTTEN_EARLY),
     )
 
 
