@@ -22,6 +22,7 @@ class Command(NamedTuple):
 
     name: str
     module: str
+    """Below `agent.cli`."""
     summary: str
     configured: bool = True
     """Whether it reads the configuration."""
@@ -29,41 +30,39 @@ class Command(NamedTuple):
 
 GROUPS: dict[str, tuple[Command, ...]] = {
     "the gateway": (
-        Command("run", "agent.cli.run", "run the agent until SIGTERM"),
-        Command("check", "agent.cli.check", "check the configuration: file, line, key"),
-        Command("config", "agent.cli.config", "print the effective configuration, with the origin of each value"),
-        Command("doctor", "agent.cli.doctor.command", "check clock, disk, Kafka, MQTT; exit 1: something is wrong"),
-        Command("status", "agent.cli.status", "show the contents of the store, and the agent's links and rates"),
-        Command("support-bundle", "agent.cli.bundle.command", "write versions, status, findings and log into one file"),
+        Command("run", "run", "run the agent until SIGTERM"),
+        Command("check", "check", "check the configuration: file, line, key"),
+        Command("config", "config", "print the effective configuration, with the origin of each value"),
+        Command("doctor", "doctor.command", "check clock, disk, Kafka, MQTT; exit 1: something is wrong"),
+        Command("status", "status", "show the contents of the store, and the agent's links and rates"),
+        Command("support-bundle", "bundle.command", "write versions, status, findings and log into one file"),
     ),
     "its events": (
-        Command("events", "agent.cli.store.events", "show the latest events, or follow them: a table, or JSON lines"),
-        Command("rejected", "agent.cli.store.rejected", "show rejected events, with the reason and the bytes of each"),
-        Command("trace", "agent.cli.store.trace", "show the trace of an event, by its fingerprint"),
-        Command("replay", "agent.cli.store.replay", "send the kept events of an epoch again"),
-        Command("verify", "agent.cli.store.verify", "check all of the store; exit 1: it is damaged"),
+        Command("events", "store.events", "show the latest events, or follow them: a table, or JSON lines"),
+        Command("rejected", "store.rejected", "show rejected events, with the reason and the bytes of each"),
+        Command("trace", "store.trace", "show the trace of an event, by its fingerprint"),
+        Command("replay", "store.replay", "send the kept events of an epoch again"),
+        Command("verify", "store.verify", "check all of the store; exit 1: it is damaged"),
     ),
     "sensors": (
-        Command("send", "agent.cli.sensor.send", "send an event as a sensor does, until it is answered"),
-        Command("decode", "agent.cli.sensor.decode", "show the events in a body as the gateway sees them"),
-        Command(
-            "mappings", "agent.cli.sensor.mappings", "list the mappings of payloads, or print one", configured=False
-        ),
+        Command("send", "sensor.send", "send an event as a sensor does, until it is answered"),
+        Command("decode", "sensor.decode", "show the events in a body as the gateway sees them"),
+        Command("mappings", "sensor.mappings", "list the mappings of payloads, or print one", configured=False),
         Command(
             "fingerprint",
-            "agent.cli.sensor.fingerprint",
+            "sensor.fingerprint",
             "compute the fingerprints of events, for firmware writers",
             configured=False,
         ),
         Command(
             "credentials",
-            "agent.cli.sensor.credentials",
+            "sensor.credentials",
             "create the OSCORE credentials of a sensor, or the key of the gateway's records, for both sides",
         ),
     ),
     "this program": (
-        Command("completion", "agent.cli.manual", "print the completion script of a shell", configured=False),
-        Command("version", "agent.cli.version", "print version and form", configured=False),
+        Command("completion", "manual", "print the completion script of a shell", configured=False),
+        Command("version", "version", "print version and form", configured=False),
     ),
 }
 COMMANDS = {command.name: command for group in GROUPS.values() for command in group}
@@ -124,7 +123,7 @@ def main_parser() -> argparse.ArgumentParser:
 
 def command_parser(command: Command, config: Path | None = None) -> argparse.ArgumentParser:
     """Return the parser of one command; `config` is the file that the words before its name have given."""
-    module = import_module(command.module)
+    module = import_module(f"agent.cli.{command.module}")
     summary = command.summary
     parser = argparse.ArgumentParser(
         prog=f"oncegate {command.name}",
@@ -142,7 +141,7 @@ def declare(command: Command, parser: argparse.ArgumentParser, config: Path | No
     """Declare the arguments of a command."""
     if command.configured:
         _add_config(parser, config or Path(os.environ.get(PATH_VARIABLE, DEFAULT_PATH)))
-    module = import_module(command.module)
+    module = import_module(f"agent.cli.{command.module}")
     if hasattr(module, "add_arguments"):
         module.add_arguments(parser)
     if hasattr(module, "JSON"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections.abc import Mapping
 from typing import Any
 
 from paho.mqtt.client import Client
@@ -51,30 +52,6 @@ def connect(settings: MqttSettings, gateway: str, client_id: str, in_progress_ma
 
     A client serves one connection: messages of an earlier one cannot be acknowledged on a later one.
     """
-    try:
-        client = _client(settings, gateway, client_id)
-        kept: dict[str, Any] = {"clean_start": False, "properties": _session(settings, in_progress_max)}
-        client.connect(settings.host, settings.port, KEEPALIVE_SECONDS, **(kept if settings.version == "5" else {}))
-    except (OSError, ValueError) as error:
-        raise MqttError(f"cannot connect to {settings.host}:{settings.port}: {error}") from error
-    return client
-
-
-def connect_separately(settings: MqttSettings, gateway: str) -> Client:
-    """Connect besides the agent, in a session that ends with the connection; raise MqttError."""
-    look = f"oncegate-{gateway}-look-{os.getpid()}"
-    try:
-        client = Client(
-            CallbackAPIVersion.VERSION2, look, protocol=_PROTOCOLS[settings.version], reconnect_on_failure=False
-        )
-        _authenticate(client, settings)
-        client.connect(settings.host, settings.port, KEEPALIVE_SECONDS)
-    except (OSError, ValueError) as error:
-        raise MqttError(f"cannot connect to {settings.host}:{settings.port}: {error}") from error
-    return client
-
-
-def _client(settings: MqttSettings, gateway: str, client_id: str) -> Client:
     five = settings.version == "5"
     client = BufferedClient(
         CallbackAPIVersion.VERSION2,
@@ -86,16 +63,28 @@ def _client(settings: MqttSettings, gateway: str, client_id: str) -> Client:
     )
     client.packets = Packets(packet_bytes_max(settings), properties=five)
     client.will_set(state_topic(gateway), OFFLINE, qos=1, retain=True)
-    _authenticate(client, settings)
+    kept = {"clean_start": False, "properties": _session(settings, in_progress_max)} if five else {}
+    return _connected(client, settings, kept)
+
+
+def connect_separately(settings: MqttSettings, gateway: str) -> Client:
+    """Connect besides the agent, in a session that ends with the connection; raise MqttError."""
+    look, protocol = f"oncegate-{gateway}-look-{os.getpid()}", _PROTOCOLS[settings.version]
+    client = Client(CallbackAPIVersion.VERSION2, look, protocol=protocol, reconnect_on_failure=False)
+    return _connected(client, settings, {})
+
+
+def _connected(client: Client, settings: MqttSettings, session: Mapping[str, Any]) -> Client:
+    try:
+        client.connect_timeout = CONNECT_SECONDS_MAX
+        if settings.username is not None:
+            client.username_pw_set(settings.username, read_password(settings))
+        if settings.tls:
+            client.tls_set_context(read_tls(settings))
+        client.connect(settings.host, settings.port, KEEPALIVE_SECONDS, **session)
+    except (OSError, ValueError) as error:
+        raise MqttError(f"cannot connect to {settings.host}:{settings.port}: {error}") from error
     return client
-
-
-def _authenticate(client: Client, settings: MqttSettings) -> None:
-    client.connect_timeout = CONNECT_SECONDS_MAX
-    if settings.username is not None:
-        client.username_pw_set(settings.username, read_password(settings))
-    if settings.tls:
-        client.tls_set_context(read_tls(settings))
 
 
 def _session(settings: MqttSettings, in_progress_max: int) -> Properties:

@@ -110,7 +110,7 @@ class DeviceListReader:
     def __init__(self, learn: Callable[[str, Mapping[str, str | None]], None], topic: str, payload: bytes) -> None:
         self._learn = learn
         self.topic = topic
-        self._entries = _read(payload)
+        self._entries = read_entries(payload)
         self._addresses: dict[str, str | None] = {}
         """The URN of each name, built entry by entry: a list of 4 MiB may hold 66,000 names."""
         self.problem = ""
@@ -132,8 +132,9 @@ class DeviceListReader:
         return True
 
 
-def read_entries(text: str) -> Iterator[dict[str, object]]:
+def read_entries(payload: bytes) -> Iterator[dict[str, object]]:
     """Yield the objects of a JSON array; raise ValueError where it is none, or an entry is too long."""
+    text = payload.decode()
     at = _after(text, 0, "[")
     if not text.startswith("]", at):
         while True:
@@ -144,10 +145,6 @@ def read_entries(text: str) -> Iterator[dict[str, object]]:
             at = _after(text, at, ",")
     if _after(text, at, "]") != len(text):
         raise ValueError("something follows the list")
-
-
-def _read(payload: bytes) -> Iterator[dict[str, object]]:
-    yield from read_entries(payload.decode())
 
 
 def _entry(text: str, at: int) -> tuple[dict[str, object], int]:

@@ -7,7 +7,7 @@ import sqlite3
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -48,97 +48,73 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.forward.replay import send_again
 
     settings = load.load(arguments.config)
-    found = _find(settings.gateway.state_dir, arguments.epoch)
-    if found is None:
-        raise CommandError(f"epoch {arguments.epoch} is not in this store; see oncegate status and oncegate events")
-    path, known = found
+    path, known = _find(settings.gateway.state_dir, arguments.epoch)
     with naming(path), closing(database.open_for_reading(path)) as connection:
         last = len(known) if arguments.last is None else min(arguments.last, len(known))
         requested = range(known.start + arguments.first - 1, known.start + last)
         if not requested:
             raise CommandError(f"epoch {arguments.epoch} ends at sequence {len(known):,}: nothing to send")
-        result = ReplayResult(requested, known.start)
+        states: Counter[str] = Counter()
+        kept = Ranges()
+        events = select_events(connection, requested, states, kept)
         try:
-            sent = send_again(
-                settings.kafka, settings.gateway.id, result.select_events(connection), _progress(len(requested))
-            )
+            sent = send_again(settings.kafka, settings.gateway.id, events, _progress(len(requested)))
         except SessionError as error:
             raise CommandError(f"Kafka at {settings.kafka.bootstrap_servers}: {error}") from error
+    holes, before = kept.holes(requested.start, requested.stop - 1), known.start - 1
+    missing = [(first - before, last - before) for first, last in holes]
     if arguments.json:
-        print(json_line({"epoch": arguments.epoch, "sent": sent, **result.document()}))
-        return FAILURE if result.incomplete else 0
-    print(f"{count(sent, 'event')} of epoch {arguments.epoch} sent again")
-    for line in result.report_lines():
-        print(line)
-    beyond = 0 if arguments.last is None else max(0, arguments.last - len(known))
-    if beyond:
-        print(f"{count(beyond, 'sequence')} beyond {len(known):,}, where the epoch ends")
-    return FAILURE if result.incomplete else 0
+        unsent = {"not_yet_sent": states[NEW], "lost": states[LOST], "no_longer_kept": missing}
+        print(json_line({"epoch": arguments.epoch, "sent": sent, **unsent}))
+    else:
+        print(f"{count(sent, 'event')} of epoch {arguments.epoch} sent again")
+        for line in unsent_lines(states, missing):
+            print(line)
+        beyond = 0 if arguments.last is None else max(0, arguments.last - len(known))
+        if beyond:
+            print(f"{count(beyond, 'sequence')} beyond {len(known):,}, where the epoch ends")
+    return FAILURE if missing or states[LOST] else 0
 
 
-def _find(state_folder: Path, epoch: str) -> tuple[Path, range] | None:
-    """Return the file of the lane's store that has an epoch, and the epoch's positions; None where none has it.
+def _find(state_folder: Path, epoch: str) -> tuple[Path, range]:
+    """Return the file of the lane's store that has an epoch, and the epoch's positions.
 
-    Raise StoreError where only a store that cannot be read may have it.
+    Raise CommandError where none has it, and StoreError where only a store that cannot be read may have it.
     """
-    unreadable: StoreError | None = None
+    errors: list[Exception] = []
     for folder in store_folders(state_folder).values():
         path = folder / FILE_NAME
         try:
             with naming(path), closing(database.open_for_reading(path)) as connection:
-                known = positions_of(connection, epoch)
+                if (known := positions_of(connection, epoch)) is not None:
+                    return path, known
         except StoreError as error:
-            unreadable = unreadable or error
-        else:
-            if known is not None:
-                return path, known
-    if unreadable is not None:
-        raise unreadable
-    return None
+            errors.append(error)
+    unknown = CommandError(f"epoch {epoch} is not in this store; see oncegate status and oncegate events")
+    raise (*errors, unknown)[0]
 
 
-class ReplayResult:
-    """The result for each requested position."""
+def select_events(
+    connection: sqlite3.Connection, requested: range, states: Counter[str], kept: Ranges
+) -> Iterator[StoredEvent]:
+    """Yield the events to send; count those that are kept by their state, and note their positions."""
+    for one in read_kept(connection, requested):
+        kept.add(one.event.position, one.event.position)
+        states[one.state] += 1
+        if one.state in (FORWARDED, PROCESSED):
+            yield one.event
 
-    def __init__(self, requested: range, epoch_first: int) -> None:
-        self._requested = requested
-        self._epoch_first = epoch_first
-        self._states: Counter[str] = Counter()
-        self._kept = Ranges()
 
-    def select_events(self, connection: sqlite3.Connection) -> Iterator[StoredEvent]:
-        """Yield the events to send."""
-        for kept in read_kept(connection, self._requested):
-            self._kept.add(kept.event.position, kept.event.position)
-            self._states[kept.state] += 1
-            if kept.state in (FORWARDED, PROCESSED):
-                yield kept.event
-
-    @property
-    def incomplete(self) -> bool:
-        """Whether some events can no longer be sent."""
-        return bool(self._missing() or self._states[LOST])
-
-    def document(self) -> dict[str, object]:
-        """Return what was not sent, and why, in JSON's types."""
-        return {"not_yet_sent": self._states[NEW], "lost": self._states[LOST], "no_longer_kept": self._missing()}
-
-    def report_lines(self) -> Iterator[str]:
-        """Yield a line for each reason why events were not sent."""
-        if new := self._states[NEW]:
-            yield f"{count(new, 'event')} not yet sent: the agent sends them by itself"
-        if lost := self._states[LOST]:
-            yield f"{count(lost, 'event')} given up, and declared by gateway.gap events"
-        if missing := self._missing():
-            total = sum(last - first + 1 for first, last in missing)
-            ranges = ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in missing)
-            yield f"{count(total, 'event')} no longer kept: sequence {ranges}"
-
-    def _missing(self) -> list[tuple[int, int]]:
-        """Return the first and the last sequence of what is no longer kept, a range each."""
-        before = self._epoch_first - 1
-        holes = self._kept.holes(self._requested.start, self._requested.stop - 1)
-        return [(first - before, last - before) for first, last in holes]
+def unsent_lines(states: Counter[str], missing: Sequence[tuple[int, int]]) -> Iterator[str]:
+    """Yield a line for each reason why events were not sent; `missing` are sequences, first and last."""
+    if new := states[NEW]:
+        yield f"{count(new, 'event')} not yet sent: the agent sends them by itself"
+    if lost := states[LOST]:
+        yield f"{count(lost, 'event')} given up, and declared by gateway.gap events"
+    if missing:
+        total = sum(last - first + 1 for first, last in missing)
+        ranges = ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in missing)
+        yield f"{count(total, 'event')} no longer kept: sequence {ranges}"
 
 
 def _progress(total: int) -> Callable[[int], None]:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.cli.store.replay import ReplayResult
+from agent.cli.store.replay import select_events, unsent_lines
 from agent.status import read_status
 from agent.store.layout import FILE_NAME
-from agent.store.read.kept import positions_of
+from agent.store.ranges import Ranges
+from agent.store.read.kept import LOST, NEW, positions_of
 from agent.store.schema import database
 from contract.event import Event
 from tests.agent.forward.broker import KafkaTopic, header, label
@@ -75,17 +76,18 @@ async def test_it_is_told_what_is_sent_what_waits_what_is_lost_and_what_is_gone(
         with closing(database.open_for_reading(tmp_path / FILE_NAME)) as connection:
             positions = positions_of(connection, store.outbox.epoch())
             assert positions == range(1, 9)  # the gap's own event, too
-            result = ReplayResult(positions, 1)
-            chosen = [event.position for event in result.select_events(connection)]
+            states: Counter[str] = Counter()
+            kept = Ranges()
+            chosen = [event.position for event in select_events(connection, positions, states, kept)]
             assert positions_of(connection, "no such epoch") is None
     assert chosen == [3, 4, 5]
-    assert result.incomplete
-    assert list(result.report_lines()) == [
+    missing = list(kept.holes(1, 8))
+    assert (states[NEW], states[LOST], missing) == (2, 1, [(1, 2)])
+    assert list(unsent_lines(states, missing)) == [
         "2 events not yet sent: the agent sends them by itself",
         "1 event given up, and declared by gateway.gap events",
         "2 events no longer kept: sequence 1 to 2",
     ]
-    assert result.document() == {"not_yet_sent": 2, "lost": 1, "no_longer_kept": [(1, 2)]}
 
 
 async def test_each_epoch_has_its_own_positions(tmp_path: Path, clock: HandClock) -> None:

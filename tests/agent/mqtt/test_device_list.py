@@ -282,7 +282,7 @@ objects = st.lists(st.dictionaries(st.text(max_size=9), values, max_size=4), max
 @given(objects, st.sampled_from([None, 0, 3]), st.sampled_from(["", " ", "\r\n\t "]))
 def test_the_entries_are_those_of_the_json(entries: list[dict[str, object]], indent: int | None, around: str) -> None:
     text = around + json.dumps(entries, indent=indent, ensure_ascii=indent is None) + around
-    assert list(read_entries(text)) == entries
+    assert list(read_entries(text.encode())) == entries
 
 
 @given(st.text(alphabet='[]{},": \n1a', max_size=30))
@@ -292,20 +292,20 @@ def test_what_is_no_list_of_objects_is_refused(text: str) -> None:
     except ValueError:
         document = None
     if isinstance(document, list) and all(isinstance(entry, dict) for entry in document):
-        assert list(read_entries(text)) == document
+        assert list(read_entries(text.encode())) == document
     else:
         with pytest.raises(ValueError):  # noqa: PT011  # json has no narrower one
-            list(read_entries(text))
+            list(read_entries(text.encode()))
 
 
 @pytest.mark.parametrize("length", [4_000, 30_000, ENTRY_CHARACTERS_MAX - 100, ENTRY_CHARACTERS_MAX + 1])
 def test_an_entry_has_a_bounded_length(length: int) -> None:
     entries = [{"friendly_name": "a", "x": "x" * length}, {"friendly_name": "b"}]
     if length < ENTRY_CHARACTERS_MAX:
-        assert list(read_entries(json.dumps(entries))) == entries
+        assert list(read_entries(json.dumps(entries).encode())) == entries
     else:
         with pytest.raises(ValueError, match="entry"):
-            list(read_entries(json.dumps(entries)))
+            list(read_entries(json.dumps(entries).encode()))
 
 
 @pytest.mark.guarantee(6)
