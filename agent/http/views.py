@@ -6,6 +6,7 @@ import asyncio
 import re
 import unicodedata
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Generic, TypeVar
 from urllib.parse import parse_qsl
@@ -54,27 +55,18 @@ class Searches:
     """Runs searches, one at a time, since each takes a thread and memory."""
 
     def __init__(self) -> None:
-        self._lock = asyncio.Lock()
+        self._executor = ThreadPoolExecutor(1, "http-search")
 
     async def get(self, read: Callable[[], T]) -> T:
         """Return the result; raise Refusal where there is none in time, and cancel a search that has not begun."""
-        work = asyncio.create_task(self._run_exclusively(read), name="http-search")
+        work = asyncio.get_running_loop().run_in_executor(self._executor, read)
         try:
             return await _in_time(work)
         finally:
             work.cancel()
 
-    async def _run_exclusively(self, read: Callable[[], T]) -> T:
-        async with self._lock:
-            work = asyncio.ensure_future(asyncio.to_thread(read))
-            try:
-                return await asyncio.shield(work)
-            except asyncio.CancelledError:
-                await asyncio.wait((work,))  # a thread cannot be ended, and the next one begins after it
-                raise
 
-
-async def _in_time(work: asyncio.Task[T]) -> T:
+async def _in_time(work: asyncio.Future[T]) -> T:
     try:
         async with asyncio.timeout(VIEW_SECONDS_MAX):
             return await asyncio.shield(work)

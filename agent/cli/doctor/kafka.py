@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__ lacks them
@@ -27,6 +27,8 @@ from contract import topics
 
 _NEEDED: Final = (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.READ)
 """READ for the truncation check after a change of leader, and for reading back what was committed exactly once."""
+WITH_RIGHTS: Final[dict[str, Any]] = {"include_authorized_operations": True, "request_timeout": OPENING_SECONDS_MAX}
+"""Has a description state the rights of the agent's login."""
 MESSAGE_BYTES_MIN: Final = 1_000_000
 SIZE_DEFAULT: Final = 1_048_588
 """Kafka's own default of max.message.bytes."""
@@ -54,9 +56,7 @@ def check_broker(connection: KafkaConnection) -> tuple[Finding, TopicDescription
         check_reachable(settings.bootstrap_servers, threading.Event())
     except UnreachableError as error:
         return wrong("broker", str(error), "check kafka.bootstrap_servers, network and firewall"), None
-    question = connection.admin.describe_topics(
-        TopicCollection([settings.topic]), include_authorized_operations=True, request_timeout=OPENING_SECONDS_MAX
-    )[settings.topic]
+    question = connection.admin.describe_topics(TopicCollection([settings.topic]), **WITH_RIGHTS)[settings.topic]
     try:
         topic = wait_for(question, threading.Event())
     except KafkaException as error:

@@ -17,18 +17,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
 )
 
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
-from agent.cli.doctor.kafka import KafkaConnection
+from agent.cli.doctor.kafka import WITH_RIGHTS, KafkaConnection
 from agent.config.settings import KafkaSettings
 from agent.forward.forwarder import mode_of, transactional_id
-from agent.forward.kafka.client import (
-    MOVING_CODES,
-    OPENING_SECONDS_MAX,
-    answer_deadline,
-    code_of,
-    describe,
-    producer_config,
-    wait_for,
-)
+from agent.forward.kafka import client
 from agent.forward.modes.transaction import GROUP_PREFIX
 
 _CHECK: Final = "rights"
@@ -51,10 +43,8 @@ def check_excess(
 ) -> Iterator[Finding]:
     """Report rights that the agent does not need; `group` is that of the receipts."""
     try:
-        question = connection.admin.describe_cluster(
-            include_authorized_operations=True, request_timeout=OPENING_SECONDS_MAX
-        )
-        if AclOperation.ALTER in (wait_for(question, threading.Event()).authorized_operations or ()):
+        question = connection.admin.describe_cluster(**WITH_RIGHTS)
+        if AclOperation.ALTER in (client.wait_for(question, threading.Event()).authorized_operations or ()):
             # The right to grant all others; it includes Describe, without which brokers state nothing of the cluster.
             yield warning(_CHECK, EVERYTHING, f"give the brokers ACLs, and each gateway a login of its own: {_PAGE}")
             return
@@ -64,7 +54,7 @@ def check_excess(
             *_foreign_groups(connection.admin, gateway, lanes),
         ]
     except KafkaException as error:
-        yield warning(_CHECK, f"rights that the agent does not need: not checked: {describe(error)}")
+        yield warning(_CHECK, f"rights that the agent does not need: not checked: {client.describe(error)}")
         return
     yield from findings or [fine(_CHECK, "no right of this login was found that the agent does not need")]
 
@@ -77,16 +67,14 @@ def _excess(stated: Iterable[Enum] | None, needed: Collection[Enum]) -> str:
 def _topics(admin: AdminClient, topic: TopicDescription) -> Iterator[Finding]:
     if excess := _excess(topic.authorized_operations, _ON_TOPIC):
         yield warning(_CHECK, f"topic {topic.name}: this login has {excess}", f"take it away: {_PAGE}")
-    visible = admin.list_topics(timeout=OPENING_SECONDS_MAX).topics
+    visible = admin.list_topics(timeout=client.OPENING_SECONDS_MAX).topics
     others = sorted(name for name in visible if name != topic.name)[:_ASKED_MAX]
     if not others:
         return
-    questions = admin.describe_topics(
-        TopicCollection(others), include_authorized_operations=True, request_timeout=OPENING_SECONDS_MAX
-    )
-    deadline = answer_deadline()
+    questions = admin.describe_topics(TopicCollection(others), **WITH_RIGHTS)
+    deadline = client.answer_deadline()
     rights = {
-        name: wait_for(question, threading.Event(), deadline).authorized_operations
+        name: client.wait_for(question, threading.Event(), deadline).authorized_operations
         for name, question in questions.items()
     }
     if changed := [name for name, allowed in rights.items() if _excess(allowed, _READING)]:
@@ -102,8 +90,8 @@ def _receipts(admin: AdminClient, group: str) -> Iterator[Finding]:
 
 def _foreign_groups(admin: AdminClient, gateway: str, lanes: Iterable[str]) -> Iterator[Finding]:
     """Report that the login may act as other gateways, by the groups of these that it sees, and by a prefix."""
-    question = admin.list_consumer_groups(request_timeout=OPENING_SECONDS_MAX)
-    visible = {one.group_id for one in wait_for(question, threading.Event()).valid or ()}
+    question = admin.list_consumer_groups(request_timeout=client.OPENING_SECONDS_MAX)
+    visible = {one.group_id for one in client.wait_for(question, threading.Event()).valid or ()}
     own = {GROUP_PREFIX + transactional_id(gateway, lane) for lane in ("", *lanes)}
     others = sorted(name for name in visible - own if name.startswith(GROUP_PREFIX))[:_ASKED_MAX]
     foreign = [name for name in others if _may_commit(admin, name)]
@@ -135,18 +123,16 @@ def read_group_rights(admin: AdminClient, group: str) -> frozenset[AclOperation]
 
     Raise KafkaException where no broker answers.
     """
-    deadline = time.monotonic() + OPENING_SECONDS_MAX
+    deadline = time.monotonic() + client.OPENING_SECONDS_MAX
     while True:
         try:
-            question = admin.describe_consumer_groups(
-                [group], include_authorized_operations=True, request_timeout=OPENING_SECONDS_MAX
-            )[group]
-            stated = wait_for(question, threading.Event()).authorized_operations
+            question = admin.describe_consumer_groups([group], **WITH_RIGHTS)[group]
+            stated = client.wait_for(question, threading.Event()).authorized_operations
             return frozenset(stated) if stated else None  # without any right there is an error
         except KafkaException as error:
-            if code_of(error) == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            if client.code_of(error) == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 return frozenset()
-            if code_of(error) not in MOVING_CODES or time.monotonic() > deadline:
+            if client.code_of(error) not in client.MOVING_CODES or time.monotonic() > deadline:
                 raise
         time.sleep(RETRY_SECONDS)
 
@@ -188,22 +174,22 @@ def _refusal_of_id(settings: KafkaSettings, name: str) -> Finding | None:
     error = _is_refused(settings, name)
     if error is None:
         return None
-    if code_of(error) == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+    if client.code_of(error) == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
         text = f"transactional id {name}: the agent lacks WRITE"
         return wrong(_CHECK, text, "grant WRITE on it: docs/kafka.md")
-    return warning(_CHECK, f"transactional id {name}: not checked: {describe(error)}")
+    return warning(_CHECK, f"transactional id {name}: not checked: {client.describe(error)}")
 
 
 def _is_refused(settings: KafkaSettings, name: str) -> KafkaException | None:
     """Request a transactional id without taking it; return why it is refused, None where it would be granted."""
     silent = logging.getLogger(f"{__name__}.client")
     silent.disabled = True  # the client logs the refusal as a fatal error
-    config = producer_config(settings, mode_of(settings, name).fixed)
+    config = client.producer_config(settings, mode_of(settings, name).fixed)
     producer = Producer({**config, "transaction.timeout.ms": str(_REFUSED_MS)}, logger=silent)
     try:
-        producer.init_transactions(OPENING_SECONDS_MAX)
+        producer.init_transactions(client.OPENING_SECONDS_MAX)
     except KafkaException as error:
-        return None if code_of(error) == KafkaError.INVALID_TRANSACTION_TIMEOUT else error
+        return None if client.code_of(error) == KafkaError.INVALID_TRANSACTION_TIMEOUT else error
     return None
 
 
@@ -213,7 +199,7 @@ def _refusal_of_group(connection: KafkaConnection, name: str) -> Finding | None:
     try:
         allowed = read_group_rights(connection.admin, group)
     except KafkaException as error:
-        return warning(_CHECK, f"group {group}: not checked: {describe(error)}")
+        return warning(_CHECK, f"group {group}: not checked: {client.describe(error)}")
     if allowed is None or AclOperation.READ in allowed:
         return None
     return wrong(_CHECK, f"group {group}: the agent lacks READ", "grant READ on it: docs/kafka.md")

@@ -15,14 +15,7 @@ from agent.config import load
 from agent.config.lanes import DEFAULT_LANE
 from agent.config.settings import GatewaySettings
 from agent.store.files.folders import store_folders
-from agent.store.read.documents import (
-    EVENTS_SEARCHED_MAX,
-    read_duplicates,
-    read_events,
-    read_events_between,
-    read_last_position,
-    read_search_start,
-)
+from agent.store.read import documents
 from agent.store.read.flush_request import request_counts
 from agent.store.read.kept import Selection
 from agent.terminal import Colour, printable
@@ -77,17 +70,17 @@ def run(arguments: argparse.Namespace) -> int:
     selection = Selection(arguments.device, arguments.since)
     printer = Printer(arguments, ("accepted", "state", "device", "event"), _event_row)
     limit = arguments.limit
-    last = read_last_position(folder)
+    last = documents.read_last_position(folder)
     if arguments.since is not None and limit is None:
-        printer.print(read_events_between(folder, gateway.id, 0, last, selection))
-    elif printer.print(read_events(folder, gateway.id, limit or LIMIT, selection, last)) < (limit or LIMIT):
+        printer.print(documents.read_events_between(folder, gateway.id, 0, last, selection))
+    elif printer.print(documents.read_events(folder, gateway.id, limit or LIMIT, selection, last)) < (limit or LIMIT):
         _report_search(folder, last)
     try:
         while arguments.follow:
             time.sleep(FOLLOW_SECONDS)
-            before, last = last, read_last_position(folder)
+            before, last = last, documents.read_last_position(folder)
             if last != before:  # below it, where an older store has been put in place
-                printer.print(read_events_between(folder, gateway.id, min(before, last), last, selection))
+                printer.print(documents.read_events_between(folder, gateway.id, min(before, last), last, selection))
     except KeyboardInterrupt:
         return 0
     return 0
@@ -95,9 +88,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _report_search(folder: Path, last: int) -> None:
     """Name the part of the store that was searched, where older events are kept, too."""
-    start = read_search_start(folder, last)
+    start = documents.read_search_start(folder, last)
     if start is not None:
-        text = f"searched the latest {EVENTS_SEARCHED_MAX:,} events, accepted since {rfc3339(start)}"
+        text = f"searched the latest {documents.EVENTS_SEARCHED_MAX:,} events, accepted since {rfc3339(start)}"
         print(f"oncegate: {text}; --since TIME, without --limit, searches older ones", file=sys.stderr)
 
 
@@ -106,7 +99,7 @@ def _show_duplicates(arguments: argparse.Namespace, gateway: GatewaySettings, fo
         raise UsageError("--duplicates lists the latest ones only: without --follow, --since and --device")
     printer = Printer(arguments, ("received", "state", "sequence", "fingerprint"), _duplicate_row)
     request_counts(gateway.state_dir)
-    printer.print(read_duplicates(folder, arguments.limit or LIMIT))
+    printer.print(documents.read_duplicates(folder, arguments.limit or LIMIT))
     return 0
 
 

@@ -11,7 +11,6 @@ from threading import Thread
 
 import pytest
 
-from agent.cli.store import events
 from agent.store.read import documents
 from contract.event import Event
 from contract.fingerprint import fingerprint
@@ -59,8 +58,7 @@ def test_a_search_is_bounded_and_what_was_searched_is_printed(
     running_agent.post("urn:between", 1, 2, 3, 4)
     running_agent.post("urn:far", 2)
     assert searched() == ([1, 2], "")
-    for module in (documents, events):
-        monkeypatch.setattr(module, "EVENTS_SEARCHED_MAX", 5)
+    monkeypatch.setattr(documents, "EVENTS_SEARCHED_MAX", 5)
     (first, *_) = running_agent.shown("events", "--device", "urn:between")
     expected = f"searched the latest 5 events, accepted since {rfc3339(first['received'])}; --since TIME"
     for words in ((), ("--limit", "2"), ("--since", "1h", "--limit", "2")):

@@ -275,8 +275,8 @@ def test_a_groups_coordinator_that_is_being_elected_is_asked_again_for_a_while_a
         return SimpleNamespace(authorized_operations={AclOperation.READ})
 
     monkeypatch.setattr(rights, "RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(rights, "OPENING_SECONDS_MAX", 60.0 if ends else 0.01)
-    monkeypatch.setattr(rights, "wait_for", answer)
+    monkeypatch.setattr("agent.forward.kafka.client.OPENING_SECONDS_MAX", 60.0 if ends else 0.01)
+    monkeypatch.setattr("agent.forward.kafka.client.wait_for", answer)
     finding = rights._refusal_of_group(KafkaConnection.open(KafkaSettings("127.0.0.1:1")), "gw1")
     assert (finding is None) == ends
     assert finding is None or ("not checked" in finding.text and not finding.hint)
