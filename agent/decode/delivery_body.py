@@ -18,7 +18,7 @@ from agent.decode.decoded import (
 )
 from agent.decode.event_map import (
     NO_PARAMETERS,
-    QueryParameters,
+    Parameters,
     check_not_reserved,
     claimed_device,
     read_query,
@@ -61,7 +61,7 @@ def decode(delivery: Delivery) -> Decoded:
             document = json.read(delivery.body)
         case Media.SENML_CBOR:
             document = cbor.read(delivery.body, integer_keys=True)
-    device_known = delivery.authenticated is not None or query.device is not None
+    device_known = delivery.authenticated is not None or "device" in query
     return _decode_pack(senml.resolve(document, device_known), query, fallback)
 
 
@@ -76,7 +76,7 @@ class _Format(Protocol):
 
 
 def _decode_maps(
-    format_: _Format, body: bytes, query: QueryParameters, fallback: str, may_have_ext: bool = False
+    format_: _Format, body: bytes, query: Parameters, fallback: str, may_have_ext: bool = False
 ) -> Decoded:
     document = format_.read(body)
     maps = document if isinstance(document, list) else [document]
@@ -94,7 +94,7 @@ def _decode_maps(
     return Decoded(events, tuple(rejected))
 
 
-def _decode_pack(groups: list[senml.Group], query: QueryParameters, fallback: str) -> Decoded:
+def _decode_pack(groups: list[senml.Group], query: Parameters, fallback: str) -> Decoded:
     _check_count(len(groups), query)
     entries = [(group.entries(), group.offset_ms) for group in groups]
     events, refused = _separate(entries, query, fallback)
@@ -107,15 +107,15 @@ def _decode_pack(groups: list[senml.Group], query: QueryParameters, fallback: st
     return Decoded(events, tuple(rejected))
 
 
-def _check_count(events: int, query: QueryParameters) -> None:
+def _check_count(events: int, query: Parameters) -> None:
     if events > EVENTS_MAX:
         raise Undecodable(f"the body holds more than {EVENTS_MAX} events")
-    if events > 1 and query.single:
+    if events > 1 and not query.keys().isdisjoint(("id", "boot", "time")):
         raise Undecodable("query: id, boot and t are for one event, and the body holds several")
 
 
 def _separate(
-    sources: Iterable[tuple[object, int | None]], query: QueryParameters, fallback: str, may_have_ext: bool = False
+    sources: Iterable[tuple[object, int | None]], query: Parameters, fallback: str, may_have_ext: bool = False
 ) -> tuple[tuple[Event, ...], list[tuple[int, str]]]:
     """Return the valid events, and the position and the reason of each invalid one."""
     events: list[Event] = []

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Final, TypeVar, cast
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from typing import Final, cast
 
 from agent.decode.decoded import InvalidEvent, Undecodable
 from contract.cbor import INTEGER_END, INTEGER_MIN
@@ -26,12 +25,14 @@ _CACHED_CHARACTERS_MAX: Final = DEVICE_CHARACTERS_MAX + 1
 """How many names are cached as checked, and how long they may be. Sender and query are checked for each event of a
 body; transports cut a sender's name to one character more than a device may have."""
 
-_Field = TypeVar("_Field")
+Parameters = Mapping[str, int | str]
+"""The fields that the query sets in a body's events."""
+NO_PARAMETERS: Final[Parameters] = {}
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def to_event(
-    entries: object, query: QueryParameters, fallback: str, offset_ms: int | None = None, may_have_ext: bool = False
+    entries: object, query: Parameters, fallback: str, offset_ms: int | None = None, may_have_ext: bool = False
 ) -> Event:
     """Return the event of a map and the query; `fallback` is the device where neither names one.
 
@@ -42,18 +43,14 @@ def to_event(
         raise InvalidEvent(entries.reason if isinstance(entries, Invalid) else "an event is not a map")
     if not entries.keys() <= (_FIELDS_AND_EXT if may_have_ext else FIELDS):
         raise InvalidEvent(_unknown_field(entries))
+    if query:
+        entries = _merged(entries, query)
     get = entries.get
     device = _text("device", get("device"), DEVICE_CHARACTERS_MAX)
     type_ = _text("type", get("type"), TYPE_CHARACTERS_MAX)
     id_ = _number_or_text("id", get("id"))
     boot = _number_or_text("boot", get("boot"))
     time = _time(get("time"))
-    if query is not NO_PARAMETERS:
-        device = _merge("device", device, _text("device", query.device, DEVICE_CHARACTERS_MAX))
-        type_ = _merge("type", type_, _text("type", query.type, TYPE_CHARACTERS_MAX))
-        id_ = _merge("id", id_, _number_or_text("id", query.id))
-        boot = _merge("boot", boot, _number_or_text("boot", query.boot))
-        time = _merge("time", time, _time(query.time))
     if device is None:
         device = _name("device", fallback, DEVICE_CHARACTERS_MAX)
     data, units, ext = _data(get("data")), _units(get("units")), _ext(get("ext"))
@@ -73,9 +70,9 @@ def device_name(text: str) -> str:
     return _name("device", text, DEVICE_CHARACTERS_MAX)
 
 
-def claimed_device(entries: object, query: QueryParameters, fallback: str) -> str:
+def claimed_device(entries: object, query: Parameters, fallback: str) -> str:
     """Return the device that a rejected event names, or the query, or else the fallback."""
-    claims = (entries.get("device") if isinstance(entries, dict) else None, query.device)
+    claims = (entries.get("device") if isinstance(entries, dict) else None, query.get("device"))
     for claim in claims:
         try:
             if (device := _text("device", claim, DEVICE_CHARACTERS_MAX)) is not None:
@@ -160,10 +157,22 @@ def _integer(field: str, value: object, expected: str) -> int:
     raise InvalidEvent(f"{field}: {value.reason}" if isinstance(value, Invalid) else f"{field} is not {expected}")
 
 
-def _merge(field: str, own: _Field, parameter: _Field) -> _Field:
-    if own is not None and parameter is not None and own != parameter:
-        raise InvalidEvent(f"{field} differs between body and query")
-    return parameter if own is None else own
+def _merged(entries: dict[object, object], query: Parameters) -> dict[object, object]:
+    """Return the entries with those of the query; raise InvalidEvent where both have another value of a field."""
+    for name, value in query.items():
+        own, read = entries.get(name), _READERS[name]
+        if own is not None and read(own) != read(value):
+            raise InvalidEvent(f"{name} differs between body and query")
+    return entries | dict(query)
+
+
+_READERS: Final[Mapping[str, Callable[[object], object]]] = {
+    "device": lambda value: _text("device", value, DEVICE_CHARACTERS_MAX),
+    "type": lambda value: _text("type", value, TYPE_CHARACTERS_MAX),
+    "id": partial(_number_or_text, "id"),
+    "boot": partial(_number_or_text, "boot"),
+    "time": _time,
+}
 
 
 def _data(value: object) -> Mapping[str, Value] | None:
@@ -213,37 +222,22 @@ def _ext(value: object) -> Mapping[str, Value] | None:
 PARAMETER_CHARACTERS_MAX: Final = 256
 
 
-@dataclass(frozen=True, slots=True)
-class QueryParameters:
-    """Fields that the query sets in a body's events; None where it has no such parameter."""
-
-    device: str | None = None
-    id: int | str | None = None
-    boot: int | str | None = None
-    time: int | str | None = None
-    type: str | None = None
-
-    @property
-    def single(self) -> bool:
-        """Whether a parameter can hold for one event only."""
-        return self.id is not None or self.boot is not None or self.time is not None
+_PARAMETERS: Final = {"d": "device", "id": "id", "boot": "boot", "t": "time", "type": "type"}
 
 
-NO_PARAMETERS: Final = QueryParameters()
-
-
-def read_query(query: Mapping[str, str]) -> QueryParameters:
+def read_query(query: Mapping[str, str]) -> Parameters:
     """Read d, id, boot, t and type.
 
     Raise Undecodable on any other parameter: to pass over a misspelt one would lose an event's identity.
     """
     for name, value in query.items():
-        if name not in ("d", "id", "boot", "t", "type"):
+        if name not in _PARAMETERS:
             raise Undecodable(f"query: unknown parameter {name[:PARAMETER_CHARACTERS_MAX]!r}")
         if not 0 < len(value) <= PARAMETER_CHARACTERS_MAX:
             raise Undecodable(f"query: {name} is empty or longer than {PARAMETER_CHARACTERS_MAX} characters")
-    id_, boot, time = (number_or_text(query[name]) if name in query else None for name in ("id", "boot", "t"))
-    return QueryParameters(query.get("d"), id_, boot, time, query.get("type"))
+    return {
+        _PARAMETERS[name]: value if name in ("d", "type") else number_or_text(value) for name, value in query.items()
+    }
 
 
 def number_or_text(text: str) -> int | str:
