@@ -88,12 +88,9 @@ def shortened(text: str, columns: int) -> str:
     """Return a text of at most so many columns, which ends with an ellipsis where it was cut."""
     if _width(text) <= columns:
         return text
-    kept = ""
-    for sign in text:
-        if _width(kept + sign) >= columns:
-            break
-        kept += sign
-    return kept.rstrip() + "…"
+    while _width(text) >= columns:
+        text = text[:-1]
+    return text.rstrip() + "…"
 
 
 def count(number: int, noun: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from typing import Any
 
@@ -19,38 +18,27 @@ class HttpSettingsError(Exception):
     """The settings, or a file that they name, can never work: do not retry."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListenAddress:
-    """An address to listen on."""
+def listen(bind: str, get: Listen = listen_anew) -> socket.socket:
+    """Return the listening socket of the setting; raise HttpSettingsError, or BindError."""
+    family, address = _parse(bind)
 
-    bind: str
-    family: socket.AddressFamily
-    address: tuple[Any, ...]
-
-    @property
-    def loopback(self) -> bool:
-        """Whether only this machine can reach it."""
-        return is_loopback(self.address[0])
-
-    def listen(self, listen: Listen = listen_anew) -> socket.socket:
-        """Return the listening socket; raise BindError."""
-        listener = listen(socket.SOCK_STREAM, self.address, self._bound)
-        _configure(listener)
-        return listener
-
-    def _bound(self) -> socket.socket:
+    def bound() -> socket.socket:
         # With the protocol's number, without which asyncio does not set TCP_NODELAY.
-        opened = socket.socket(self.family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of an earlier agent linger
-            if self.family == socket.AF_INET6:
+            if family == socket.AF_INET6:
                 opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            opened.bind(self.address)
+            opened.bind(address)
             _configure(opened)
         except OSError as error:
             opened.close()
-            raise BindError(f"http.bind: cannot listen on {self.bind}: {error.strerror}") from error
+            raise BindError(f"http.bind: cannot listen on {bind}: {error.strerror}") from error
         return opened
+
+    listener = get(socket.SOCK_STREAM, address, bound)
+    _configure(listener)
+    return listener
 
 
 def _configure(listener: socket.socket) -> None:
@@ -70,13 +58,16 @@ def is_loopback(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
-def parse_listen_address(bind: str) -> ListenAddress:
-    """Return the address of the setting; raise HttpSettingsError."""
+def reaches_loopback_only(bind: str) -> bool:
+    """Whether only this machine can reach the address of the setting; raise HttpSettingsError."""
+    return is_loopback(_parse(bind)[1][0])
+
+
+def _parse(bind: str) -> tuple[socket.AddressFamily, tuple[Any, ...]]:
     host, _, port = bind.rpartition(":")
     flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
     try:
         found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=flags)
     except socket.gaierror as error:
         raise HttpSettingsError(f"http.bind: {bind!r} is not [address]:port") from error
-    family, _, _, _, address = found[0]
-    return ListenAddress(bind, family, address)
+    return found[0][0], found[0][4]

@@ -16,7 +16,7 @@ import uvicorn
 from agent.coap.udp import uri_host
 from agent.config.settings import HttpSettings
 from agent.delivery import Receive, Refuse, refuse_uncounted
-from agent.http.address import parse_listen_address
+from agent.http import address
 from agent.http.application import Application
 from agent.http.auth.access import open_access, open_tls
 from agent.http.connection.acceptor import Acceptor
@@ -63,7 +63,7 @@ class HttpServer:
         self._listen = listen
 
     async def __aenter__(self) -> Self:
-        self._socket = parse_listen_address(self._settings.bind).listen(self._listen)
+        self._socket = address.listen(self._settings.bind, self._listen)
         self._server = _Server(self._config())
         self._acceptor = Acceptor(self._socket, self._server.make_protocol, self._tls, self._limits)
         self._group = asyncio.TaskGroup()

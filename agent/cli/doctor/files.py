@@ -19,7 +19,7 @@ from agent.config import readers
 from agent.config.load import key_of, parts_of
 from agent.config.origins import is_secret
 from agent.config.settings import Settings
-from agent.http.address import parse_listen_address
+from agent.http.address import reaches_loopback_only
 from contract.files import read
 
 SERVICE_USER: Final = "oncegate"
@@ -203,7 +203,7 @@ def _check_encryption(settings: Settings) -> Iterator[Finding]:
         yield warning("secrets", f"mqtt: the password is sent unencrypted to {mqtt.host}", "set mqtt.tls = true")
     if not http.enabled or http.token_file is None or http.tls_certificate is not None:
         return
-    if not parse_listen_address(http.bind).loopback:
+    if not reaches_loopback_only(http.bind):
         text = f"http: tokens are sent unencrypted to {http.bind}"
         yield warning("secrets", text, "set http.tls_certificate and http.tls_key, or use a proxy with TLS")
 

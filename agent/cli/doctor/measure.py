@@ -41,10 +41,6 @@ _MODEL = Path("/proc/device-tree/model")
 _PROCESSORS = Path("/proc/cpuinfo")
 
 
-class MeasureError(CommandError):
-    """The disk cannot be measured; the message is the reason."""
-
-
 @dataclass(frozen=True, slots=True)
 class Stored:
     """What the event store achieved with commits of one size."""
@@ -103,20 +99,20 @@ def _years(years: float) -> str:
 
 
 def measure(folder: Path, seconds: float = SECONDS) -> Measurement:
-    """Measure the disk of a folder, in a folder of its own below it; raise MeasureError."""
+    """Measure the disk of a folder, in a folder of its own below it; raise CommandError."""
     if not folder.is_dir():
-        raise MeasureError(f"{folder}: there is no such folder; the agent makes it when it first runs")
+        raise CommandError(f"{folder}: there is no such folder; the agent makes it when it first runs")
     if shutil.disk_usage(folder).free < FREE_BYTES_MIN:
-        raise MeasureError(f"{folder}: less than {size(FREE_BYTES_MIN)} are free")
+        raise CommandError(f"{folder}: less than {size(FREE_BYTES_MIN)} are free")
     try:
         with tempfile.TemporaryDirectory(prefix=".measure-", dir=folder) as name:
             flushes = _flushes(Path(name) / "flushes", seconds)
             single = asyncio.run(_store(Path(name) / "single", 1, seconds))
             pack = asyncio.run(_store(Path(name) / "pack", PACK, seconds))
     except PermissionError as error:
-        raise MeasureError(f"{folder}: {error.strerror}; run it as root") from error
+        raise CommandError(f"{folder}: {error.strerror}; run it as root") from error
     except OSError as error:
-        raise MeasureError(f"{folder}: {error.strerror}") from error
+        raise CommandError(f"{folder}: {error.strerror}") from error
     disk, capacity = _disk(folder)
     return Measurement(
         machine=_machine(),
@@ -164,7 +160,7 @@ async def _store(folder: Path, pack: int, seconds: float) -> Stored:
             store.submit(Submission(tuple(candidates), (), None, done.set_result))
             outcome = await done
             if outcome.refusal:
-                raise MeasureError(f"{folder}: {outcome.refusal}")
+                raise CommandError(f"{folder}: {outcome.refusal}")
         took = time.perf_counter() - begun
     return Stored(number / took, (process_bytes() - written) / number)
 

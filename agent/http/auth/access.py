@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from agent.config import files
 from agent.config.settings import HttpSettings
-from agent.http.address import HttpSettingsError, is_loopback, parse_listen_address
+from agent.http.address import HttpSettingsError, is_loopback, reaches_loopback_only
 from agent.http.auth.tokens import Holder, Role, Tokens, read_tokens
 from agent.http.head import Head
 from agent.http.response import CHALLENGE, Refusal, refusal
@@ -54,7 +54,7 @@ class Access:
 
 def open_access(settings: HttpSettings) -> Access:
     """Return the access rules of the settings; raise HttpSettingsError."""
-    loopback = parse_listen_address(settings.bind).loopback
+    loopback = reaches_loopback_only(settings.bind)
     if settings.token_file is None and not loopback:
         raise HttpSettingsError(
             f"http.token_file: needed, since http.bind = {settings.bind} can be reached from beyond this machine"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.config.settings import HttpSettings
-from agent.http.address import HttpSettingsError, parse_listen_address
+from agent.http.address import HttpSettingsError, listen, reaches_loopback_only
 from agent.http.auth.access import open_access, open_tls
 from agent.http.auth.tokens import read_tokens
 from agent.http.limits import Limits
@@ -214,7 +214,7 @@ async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_only_the_loopback_is_taken_for_it_and_beyond_it_there_have_to_be_tokens(bind: str, loopback: bool) -> None:
-    assert parse_listen_address(bind).loopback is loopback
+    assert reaches_loopback_only(bind) is loopback
     needed = pytest.raises(HttpSettingsError, match=r"http\.token_file: needed")
     with nullcontext() if loopback else needed:
         open_access(HttpSettings(bind=bind))
@@ -223,12 +223,12 @@ def test_only_the_loopback_is_taken_for_it_and_beyond_it_there_have_to_be_tokens
 @pytest.mark.parametrize("bind", ["127.0.0.1:0", "[::]:0"])
 def test_an_answer_leaves_at_once(bind: str) -> None:
     """Asyncio sets TCP_NODELAY only on sockets with protocol TCP; without it an answer can take 40 ms longer."""
-    with parse_listen_address(bind).listen() as listening:
+    with listen(bind) as listening:
         assert listening.proto == socket.IPPROTO_TCP
 
 
 def test_all_addresses_are_ipv6_and_ipv4() -> None:
-    with parse_listen_address("[::]:0").listen() as listening:
+    with listen("[::]:0") as listening:
         port = listening.getsockname()[1]
         for host in ("127.0.0.1", "::1"):
             socket.create_connection((host, port)).close()

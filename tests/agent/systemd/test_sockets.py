@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from agent.cli.failures import USAGE
-from agent.http.address import parse_listen_address
+from agent.http import address
 from agent.listening import BindError
 from agent.systemd.sockets import Sockets
 from simulators import wire
@@ -182,7 +182,7 @@ def test_two_ways_in_cannot_share_an_address() -> None:
     sockets, (port,) = Sockets({"NOTIFY_SOCKET": "/nowhere"}), ports.free(1)
 
     def open_again() -> socket.socket:
-        return parse_listen_address(f"127.0.0.1:{port}").listen(sockets.listen)
+        return address.listen(f"127.0.0.1:{port}", sockets.listen)
 
     with open_again(), pytest.raises(BindError, match="in use"):
         open_again()

@@ -36,7 +36,8 @@ from agent.cli.doctor.machine import (
     mount_of,
     tasks_max,
 )
-from agent.cli.doctor.measure import MeasureError, Measurement, Stored, measure
+from agent.cli.doctor.measure import Measurement, Stored, measure
+from agent.cli.failures import CommandError
 from agent.clock import SystemClock
 from agent.config.settings import (
     CoapSettings,
@@ -351,10 +352,10 @@ def test_without_the_size_of_the_disk_or_its_bytes_there_are_no_years() -> None:
 
 
 def test_a_disk_that_cannot_be_measured_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(MeasureError, match="there is no such folder; the agent makes it"):
+    with pytest.raises(CommandError, match="there is no such folder; the agent makes it"):
         measure(tmp_path / "none", SHORT)
     monkeypatch.setattr(measuring, "FREE_BYTES_MIN", 1 << 62)
-    with pytest.raises(MeasureError, match="are free"):
+    with pytest.raises(CommandError, match="are free"):
         measure(tmp_path, SHORT)
 
 
