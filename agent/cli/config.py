@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from agent import terminal
 from agent.config import origins
-from agent.config.origins import DEFAULT, Setting
+from agent.config.origins import DEFAULT
 from agent.terminal import Colour
 
 JSON = "one JSON object a line"
@@ -33,11 +33,11 @@ def run(arguments: argparse.Namespace) -> int:
         for setting in shown:
             print(json.dumps(asdict(setting), ensure_ascii=False))
         return 0
-    rows = [(f"{setting.section}.{setting.key}".lstrip("."), _written(setting), setting.origin) for setting in shown]
+    rows = [(f"{one.section}.{one.key}".lstrip("."), _written(one.value), one.origin) for one in shown]
     colours = [None if setting.origin == DEFAULT else Colour.STRONG for setting in shown]
     print(terminal.table(rows, ("setting", "value", "origin"), colours))
     return 0
 
 
-def _written(setting: Setting) -> str:
-    return "" if setting.value is None else json.dumps(setting.value, ensure_ascii=False)
+def _written(value: object) -> str:
+    return "" if value is None else json.dumps(value, ensure_ascii=False)

@@ -113,7 +113,9 @@ def examine(
     for name in tables:
         if name.startswith(ways.SECTION):
             try:
-                sections[name] = _settings_of(name)
+                settings = ways.find(name.removeprefix(ways.SECTION)).settings
+                assert settings is not None  # only those of the agent itself have none
+                sections[name] = settings
             except ValueError as error:
                 mistakes.append(source.mistake(name, "", str(error)))
         elif name not in SECTIONS:
@@ -151,13 +153,6 @@ def _resolve_mappings(parts: dict[str, Any], source: Source) -> Iterator[Mistake
     except ValueError as error:
         yield source.mistake("mqtt", "subscriptions", str(error))
     del parts["mqtt"]
-
-
-def _settings_of(section: str) -> type[Any]:
-    """Return the settings of a section [sources.NAME]; raise ValueError where no package has it."""
-    settings = ways.find(section.removeprefix(ways.SECTION)).settings
-    assert settings is not None
-    return settings
 
 
 def parts_of(settings: Settings) -> dict[str, Any]:

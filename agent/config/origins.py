@@ -78,25 +78,20 @@ def _settings(
 
 
 def _shown(option: Field[Any], value: object) -> object:
+    """Return a value in JSON's types; secrets are hidden."""
     if option.metadata["read"] is readers.secret and value is not None:
         return HIDDEN
-    return _plain(value, hide=option.name == "properties")
+    if option.name == "properties" and isinstance(value, Mapping):
+        value = {key: HIDDEN if is_secret(key) else item for key, item in value.items()}
+    return json.loads(json.dumps(value, default=_plain))
 
 
-def _plain(value: object, *, hide: bool = False) -> object:
-    """Return a value in JSON's types."""
+def _plain(value: object) -> object:
+    """Return a value that JSON has not in types that it has, or that have such in turn."""
     if is_dataclass(value) and not isinstance(value, type):
-        return _plain(asdict(value), hide=hide)
-    if hasattr(value, "table"):  # a mapping, as it was written
-        return _plain(value.table)
-    if isinstance(value, Mapping):
-        return {key: HIDDEN if hide and is_secret(key) else _plain(item, hide=hide) for key, item in value.items()}
-    if isinstance(value, Path):
-        return str(value)
+        return asdict(value)
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, tuple | list):
-        return [_plain(item, hide=hide) for item in value]
     if isinstance(value, set | frozenset):
         return sorted(map(str, value))
-    return value if value is None or isinstance(value, str | int | float) else str(value)
+    return value.table if hasattr(value, "table") else str(value)  # a mapping, as it was written

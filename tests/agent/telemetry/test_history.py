@@ -87,8 +87,8 @@ def test_a_full_history_takes_what_is_stated() -> None:
     for name, series in counted.history._series.items():
         document = counted.history.document(name)
         assert len(counted.column("accepted", name)) == SPANS[name].points_max == document["points_max"]
-        size += sys.getsizeof(series._points) + sum(map(sys.getsizeof, series._points))
-    assert size < 45_000
+        size += sum(map(sys.getsizeof, series._columns.values()))
+    assert size < 25_000
 
 
 DOWN = LinkState("unreachable", up=False, level=logging.WARNING)
