@@ -8,6 +8,7 @@ import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -65,7 +66,8 @@ class HttpServer:
     async def __aenter__(self) -> Self:
         self._socket = address.listen(self._settings.bind, self._listen)
         self._server = _Server(self._config())
-        self._acceptor = Acceptor(self._socket, self._server.make_protocol, self._tls, self._limits)
+        make = partial(Protocol, self._server.config, self._server.server_state, {})
+        self._acceptor = Acceptor(self._socket, make, self._tls, self._limits)
         self._group = asyncio.TaskGroup()
         await self._group.__aenter__()
         self._serving = self._group.create_task(self._server.serve([self._socket]), name="http-server")
@@ -145,10 +147,6 @@ class _Server(uvicorn.Server):
         """Request the end of the main loop."""
         self.should_exit = True
         self._ended.set()
-
-    def make_protocol(self) -> Protocol:
-        """Return the protocol of a new connection."""
-        return Protocol(self.config, self.server_state, self.lifespan.state)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start without listening: the acceptor passes the connections."""

@@ -275,7 +275,9 @@ class Reception:
 
     def _finish(self, ack: PendingAck) -> None:
         self._acks.finish(ack)
-        if self._full and self._has_space():
+        # Half of the bound is to be free, so that reading is not paused and resumed for each message.
+        limits, acks = self._limits, self._acks
+        if self._full and 2 * len(acks) <= limits.in_progress_max and 2 * acks.size <= limits.in_progress_bytes_max:
             self._full = False
             self._apply_back_pressure()
 
@@ -297,11 +299,6 @@ class Reception:
         if paused != self._paused:
             self._paused = paused
             (self._source.pause if paused else self._source.resume)()
-
-    def _has_space(self) -> bool:
-        """Whether half of the bound is free, so that reading is not paused and resumed for each message."""
-        limits, acks = self._limits, self._acks
-        return len(acks) <= limits.in_progress_max // 2 and acks.size <= limits.in_progress_bytes_max // 2
 
     def _reconnect_for_skipped(self) -> None:
         """End the connection where messages were skipped: the broker then sends them again."""
