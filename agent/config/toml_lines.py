@@ -1,24 +1,16 @@
 """Finds the line of each key in a TOML text, since `tomllib` returns values without places.
 
-The text must be valid TOML. Keys within inline tables have the line of the table.
+It reads one statement after the other. Keys within inline tables have the line of the table.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
+
+from agent.config.files import parse_toml
 
 Path = tuple[str, ...]
 """Tables and key, from the outermost on."""
-
-_PART = r"""[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*'"""
-_DOTTED = rf"(?:{_PART})(?:\s*\.\s*(?:{_PART}))*"
-_TABLE = re.compile(rf"\s*\[\[?\s*({_DOTTED})\s*\]\]?")
-_KEY = re.compile(rf"\s*({_DOTTED})\s*=")
-_TOKEN = re.compile(
-    r'''"""(?:[^\\]|\\.)*?"{3,5}|\'\'\'.*?'{3,5}|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|#[^\n]*|[\[\]{}\n]|[^"'#\[\]{}\n]+''',
-    re.DOTALL,
-)
 
 
 def lines_of(text: str) -> Mapping[Path, int]:
@@ -56,29 +48,28 @@ def line_at(lines: Mapping[Path, int], path: Path) -> int | None:
 def _named(text: str) -> Iterator[tuple[int, str, Path, Path]]:
     """Yield line and text of each head of a table, with the table, and of each key, with its table and itself."""
     table: Path = ()
-    for line, statement in _statements(text):
-        if match := _TABLE.match(statement):
-            table = _parts(match[1])
-            yield line, statement, table, ()
-        elif match := _KEY.match(statement):
-            yield line, statement, table, _parts(match[1])
-
-
-def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the statements with their first lines: cut at line ends outside strings, arrays and inline tables."""
-    line, start, depth, statement = 1, 1, 0, ""
-    for match in _TOKEN.finditer(text):
-        token = match[0]
-        if token == "\n" and depth <= 0:
-            yield start, statement
-            line += 1
-            start, depth, statement = line, 0, ""
+    statement, start = "", 1
+    for line, written in enumerate(text.split("\n"), 1):
+        statement += f"{written}\n"
+        if line > start and written.endswith(","):  # within a list, which would be tried as often as it has lines
             continue
-        depth += (token in "[{") - (token in "]}") if len(token) == 1 else 0
-        line += token.count("\n")
-        statement += token
-    yield start, statement
+        try:
+            path = _path(parse_toml(statement))
+        except ValueError:  # it goes on in the next line
+            continue
+        if statement.lstrip().startswith("["):
+            table = path
+            yield start, statement, table, ()
+        elif path:
+            yield start, statement, table, path
+        statement, start = "", line + 1
 
 
-def _parts(dotted: str) -> Path:
-    return tuple(part[1:-1] if part[0] in "\"'" else part for part in re.findall(_PART, dotted))
+def _path(value: object) -> Path:
+    """Return the names of what a statement sets, where it is a single thing."""
+    names: list[str] = []
+    while isinstance(value, dict | list) and len(value) == 1:
+        if isinstance(value, dict):
+            names += value
+        (value,) = value.values() if isinstance(value, dict) else value
+    return tuple(names)
