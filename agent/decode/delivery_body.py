@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import repeat
-from typing import Final, Protocol
+from typing import Final
 
 from agent.decode import cbor, json, senml, zigbee2mqtt
 from agent.decode.decoded import (
@@ -52,11 +52,12 @@ def decode(delivery: Delivery) -> Decoded:
     fallback = delivery.authenticated or delivery.sender
     match delivery.media:
         case Media.JSON:
-            return _decode_maps(json, delivery.body, query, fallback)
+            return _decode_maps(json.read(delivery.body), json.split, delivery.body, query, fallback)
         case Media.CBOR:
-            return _decode_maps(cbor, delivery.body, query, fallback)
+            return _decode_maps(cbor.read(delivery.body), cbor.split, delivery.body, query, fallback)
         case Media.ZIGBEE2MQTT:
-            return _decode_maps(zigbee2mqtt, delivery.body, query, fallback, may_have_ext=True)
+            event = zigbee2mqtt.read(delivery.body)
+            return _decode_maps(event, json.split, delivery.body, query, fallback, may_have_ext=True)
         case Media.SENML_JSON:
             document = json.read(delivery.body)
         case Media.SENML_CBOR:
@@ -68,17 +69,13 @@ def decode(delivery: Delivery) -> Decoded:
 _MAPS_KINDS: Final[tuple[type, ...]] = (dict, list, Invalid)
 
 
-class _Format(Protocol):
-    """Reads bodies that are a map or an array of maps."""
-
-    def read(self, body: bytes) -> object: ...
-    def split(self, body: bytes) -> list[bytes]: ...
+_Split = Callable[[bytes], list[bytes]]
+"""Cuts a body that is an array into its items."""
 
 
 def _decode_maps(
-    format_: _Format, body: bytes, query: Parameters, fallback: str, may_have_ext: bool = False
+    document: object, split: _Split, body: bytes, query: Parameters, fallback: str, may_have_ext: bool = False
 ) -> Decoded:
-    document = format_.read(body)
     maps = document if isinstance(document, list) else [document]
     if not isinstance(document, _MAPS_KINDS):
         raise Undecodable("the body is neither a map nor an array of maps")
@@ -86,7 +83,7 @@ def _decode_maps(
     events, refused = _separate(zip(maps, repeat(None)), query, fallback, may_have_ext)
     if not refused:
         return Decoded(events)
-    raws = format_.split(body) if isinstance(document, list) else [body]
+    raws = split(body) if isinstance(document, list) else [body]
     rejected = [
         Rejected(claimed_device(maps[at], query, fallback), reason, raws[at][:REJECTED_BYTES_MAX])
         for at, reason in refused

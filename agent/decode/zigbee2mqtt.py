@@ -35,11 +35,6 @@ def read(body: bytes) -> object:
     return entries
 
 
-def split(body: bytes) -> list[bytes]:
-    """Return the one item of a publication."""
-    return [body]
-
-
 def named_device(document: dict[str, object]) -> str | None:
     """Return the device that a publication names (Zigbee2MQTT: mqtt.include_device_information), or None."""
     information = document.get("device")
