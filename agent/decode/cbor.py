@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from functools import cache, lru_cache, partial
 from io import BytesIO
-from typing import Final, TypedDict
+from typing import Any, Final
 
 from cbor2 import CBORDecodeError, CBORDecoder, CBORSimpleValue, loads, undefined
 
@@ -56,7 +56,7 @@ def read(body: bytes, *, integer_keys: bool = False) -> object:
         return _decode_parts(item, error, _PARTS_LEVELS, integer_keys)
 
 
-def _rules(free_levels: int) -> _Rules:
+def _rules(free_levels: int) -> dict[str, Any]:
     """Return cbor2's options for an item.
 
     `free_levels`: if it is not 0, the item may have that many levels, and any keys. Otherwise keys are text or bytes,
@@ -86,27 +86,13 @@ def _decode_parts(item: bytes, error: CBORDecodeError, levels: int, integer_keys
         return Invalid(_reason(error))
     levels -= 1
     rules = _rules(levels if integer_keys else 0)
-    # A SenML record may be right, and refused for its depth alone.
-    parts = _decode_flat(item, rules) if integer_keys and not levels else None
-    if parts is None:
-        parts = []
-        for part in cbor_items.split(item):
-            try:
-                parts.append(_replace_simple_values(loads(part, **rules), part))
-            except CBORDecodeError as part_error:
-                parts.append(_decode_parts(part, part_error, levels, integer_keys))
+    parts: list[object] = []
+    for part in cbor_items.split(item):
+        try:
+            parts.append(_replace_simple_values(loads(part, **rules), part))
+        except CBORDecodeError as part_error:
+            parts.append(_decode_parts(part, part_error, levels, integer_keys))
     return parts if cbor_items.is_array(item) else _map_of(parts)
-
-
-def _decode_flat(item: bytes, rules: _Rules) -> list[object] | None:
-    """Return the parts of an array or a map by decoding them as one array; None where cbor2 refuses one."""
-    flat = b"\x9f" + cbor_items.content(item) + b"\xff"
-    try:
-        parts: list[object] = loads(flat, **rules)
-    except CBORDecodeError:
-        return None
-    _replace_simple_values(parts, flat)
-    return parts
 
 
 def _without_self_description(item: bytes) -> bytes:
@@ -204,13 +190,6 @@ class _TagDecoders(dict[int, _TagDecoder]):
 
     def __missing__(self, tag: int) -> _TagDecoder:
         return _refuse_tag(tag)
-
-
-class _Rules(TypedDict):
-    semantic_decoders: _TagDecoders
-    max_depth: int
-    allow_duplicate_keys: bool
-    strict_hashable_types: bool
 
 
 _TAGS: Final = _TagDecoders(

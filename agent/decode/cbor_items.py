@@ -81,12 +81,6 @@ def split(item: bytes) -> list[bytes]:
     return parts
 
 
-def content(item: bytes) -> bytes:
-    """Return the bytes between the head of a well-formed array or map and its end."""
-    _, count, position = _read_head(item, 0)
-    return item[position:-1] if count == _INDEFINITE else item[position:]
-
-
 def trailing_bytes(count: int) -> Undecodable:
     """Return the error for bytes after the item of a body."""
     return Undecodable(f"CBOR: {count} bytes after the item")
