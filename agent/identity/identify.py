@@ -12,7 +12,7 @@ from agent.config.settings import IdentitySettings
 from agent.store.port import Candidate
 from contract import cbor
 from contract.event import Event
-from contract.fingerprint import FINGERPRINT_BYTES, fingerprint, identity, needs_label
+from contract.fingerprint import FINGERPRINT_BYTES, IDENTITY_FIELDS, fingerprint, identity, needs_label
 from contract.record import ClockTrust, SharedDay, encode_tail, read_data
 
 ZIGBEE2MQTT: Final = "zigbee2mqtt"
@@ -28,48 +28,26 @@ _CONTENT_PERSON: Final = b"oncegate-amb-1"
 def identify(event: Event, via: str, received: int, clock: ClockTrust, settings: IdentitySettings) -> Candidate:
     """Return the candidate for the store: the event with its fingerprint, shared day and bound."""
     tail = encode_tail(event, received, via)
-    if settings.rules and (rule := rule_for(settings.rules, event.device)) is not None:
-        return _by_rule(rule, event, tail, received, clock, settings)
-    if needs_label(event):
-        return Candidate(event, None, tail, received, clock, SharedDay.LABEL, received, _similarity_key(event, tail))
-    if event.time is not None:
-        suspicious, seconds = None, None
-        if event.id is not None:
-            suspicious = _similarity_key(event, tail)
-        elif via == ZIGBEE2MQTT:
-            suspicious, seconds = _similarity_key(event, tail), ZIGBEE_REPEAT_SECONDS
-        return Candidate(
-            event, fingerprint(event), tail, received, clock, SharedDay.TIME, event.time, suspicious, seconds
-        )
-    bound = _bound(received, settings)
-    return Candidate(
-        event, fingerprint(event), tail, received, clock, SharedDay.NONE, bound, _similarity_key(event, tail)
-    )
-
-
-def _by_rule(
-    rule: IdentityRule, event: Event, tail: bytes, received: int, clock: ClockTrust, settings: IdentitySettings
-) -> Candidate:
-    """Return the candidate of an event whose identity a rule defines."""
-    fields, similar = rule.fields, _similarity_key(event, tail)
+    rule = rule_for(settings.rules, event.device) if settings.rules else None
+    fields = IDENTITY_FIELDS if rule is None else rule.fields
+    similar: int | None = None
+    similar_seconds: float | None = None
+    if rule is not None or event.time is None or event.id is not None:
+        similar = _similarity_key(event, tail)
+    elif via == ZIGBEE2MQTT:
+        similar, similar_seconds = _similarity_key(event, tail), ZIGBEE_REPEAT_SECONDS
     if needs_label(event, fields):
-        key = None if rule.window_seconds is None else _content(event, fields)
+        key, key_seconds = None, 0.0
+        if rule is not None and rule.window_seconds is not None:
+            key, key_seconds = _content(event, fields), rule.window_seconds
         return Candidate(
-            event,
-            None,
-            tail,
-            received,
-            clock,
-            SharedDay.LABEL,
-            received,
-            similar,
-            fields=fields,
-            retransmission_key=key,
-            retransmission_seconds=rule.window_seconds or 0.0,
+            event, None, tail, received, clock, SharedDay.LABEL, received, similar, None, fields, key, key_seconds
         )
     timed = event.time is not None and "time" in fields
     shared, bound = (SharedDay.TIME, event.time) if timed else (SharedDay.NONE, _bound(received, settings))
-    return Candidate(event, fingerprint(event, fields), tail, received, clock, shared, bound, similar, fields=fields)
+    return Candidate(
+        event, fingerprint(event, fields), tail, received, clock, shared, bound, similar, similar_seconds, fields
+    )
 
 
 @lru_cache(maxsize=_DEVICES_KEPT)
