@@ -10,10 +10,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from agent.cli.sensor import coap_client
-from agent.cli.sensor.coap_client import Request, Target, waits
+from agent.cli.sensor import senders
 from agent.cli.sensor.credentials import sensor_side
 from agent.cli.sensor.protection import SensorContext, open_context
+from agent.cli.sensor.senders import Request, Target, waits
 from agent.coap.oscore.credentials import create_credential
 from benchmarks import report
 from benchmarks.agent import loads
@@ -71,7 +71,7 @@ def _introduce(context: SensorContext, target: Target) -> None:
 
 def _sealed(context: SensorContext) -> tuple[Request, Any]:
     """Return a protected request with a new event, and the data needed to open its answer."""
-    message, reference = context.seal(coap_client.post(loads.event(), JSON))
+    message, reference = context.seal(senders.post(loads.event(), JSON))
     return Request(message), reference
 
 

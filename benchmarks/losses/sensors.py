@@ -6,7 +6,7 @@ import http.client
 import socket
 from typing import BinaryIO
 
-from agent.cli.sensor import coap_client
+from agent.cli.sensor import senders
 from benchmarks.agent.loads import length
 
 ATTEMPT_SECONDS = 2.0
@@ -21,8 +21,8 @@ def body(number: int) -> bytes:
 
 def coap(address: tuple[str, int], number: int) -> bool:
     """Post an event; return whether it was acknowledged."""
-    request = coap_client.Request(coap_client.post(body(number), JSON))
-    reply = request.exchange(coap_client.Target(*address), iter([ATTEMPT_SECONDS]), lambda _: None)
+    request = senders.Request(senders.post(body(number), JSON))
+    reply = request.exchange(senders.Target(*address), iter([ATTEMPT_SECONDS]), lambda _: None)
     return reply is not None and reply.code.dotted == "2.04"
 
 

@@ -18,7 +18,7 @@ from typing import Any, Self
 from aiocoap import Message, error  # type: ignore[import-untyped] # it carries no types
 from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 
-from agent.cli.sensor.coap_client import UntrustedResponseError
+from agent.cli.sensor.senders import UntrustedResponseError
 from agent.coap.errors import CredentialsError
 from agent.coap.oscore.contexts import NumberedContext, empty_window
 from agent.coap.oscore.credentials import ID_BYTES_MAX, SECRET_BYTES_MIN

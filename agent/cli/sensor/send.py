@@ -16,8 +16,7 @@ from agent.cli import api
 from agent.cli import arguments as arguments_
 from agent.cli.arguments import timestamp
 from agent.cli.failures import FAILURE, CommandError, UsageError
-from agent.cli.sensor.coap_client import Target, read_target
-from agent.cli.sensor.senders import Body, CoapSender, HttpSender, Result
+from agent.cli.sensor.senders import Body, CoapSender, HttpSender, Result, Target, read_target
 from agent.coap.errors import CoapError, CredentialsError
 from agent.coap.oscore.serving import check_installed
 from agent.config import load

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.cli.sensor.coap_client import Request, Target, TargetError, post, read_target, waits
+from agent.cli.sensor.senders import Request, Target, TargetError, post, read_target, waits
 from agent.coap import message
 from agent.coap.message import Option
 
