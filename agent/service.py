@@ -40,7 +40,7 @@ from agent.systemd.sockets import Sockets
 from agent.systemd.supervision import supervise, wait_for_space
 from agent.telemetry.counters import Transport
 from agent.telemetry.links import Links, LinksOfLanes
-from agent.telemetry.process_state import LaneState, ProcessState, RecentErrors
+from agent.telemetry.process_state import ProcessState, RecentErrors
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ async def _run(
 def _process_state(
     errors: RecentErrors, links: Mapping[str, Links], lanes: Mapping[str, ForwardedLane]
 ) -> ProcessState:
-    states = {lane: LaneState(one.turn.priority, links[lane]) for lane, one in lanes.items() if one.turn is not None}
+    states = {lane: (one.turn.priority, links[lane]) for lane, one in lanes.items() if one.turn is not None}
     uplink = lanes[DEFAULT_LANE].uplink
     return ProcessState(errors, LinksOfLanes(links), None if uplink is None else uplink.state, states)
 

@@ -135,18 +135,16 @@ class Sources:
 
     def _lanes(self, counts: Mapping[str, LaneCounts]) -> list[dict[str, object]]:
         """Return the lanes, the first to be sent first; empty without lanes."""
-        lanes = [(name, lane) for name, lane in self.state.lanes.items() if name in counts]
         return [
             {
                 "name": name,
-                "priority": lane.priority,
+                "priority": priority,
                 "new": counts[name].new,
                 "oldest_new": counts[name].oldest_new,
-                "links": {
-                    link: report for link, report in document_of(lane.links.reports()).items() if link in OF_LANES
-                },
+                "links": {link: report for link, report in document_of(links.reports()).items() if link in OF_LANES},
             }
-            for name, lane in sorted(lanes, key=lambda one: -one[1].priority)
+            for name, (priority, links) in sorted(self.state.lanes.items(), key=lambda one: -one[1][0])
+            if name in counts
         ]
 
     def _uplink(self) -> dict[str, object] | None:

@@ -54,16 +54,15 @@ def _read_folder(folder: Path) -> Sequence[EventMapping]:
         texts = {file: file.read_text(encoding="utf-8") for file in sorted(folder.iterdir()) if file.suffix == ".toml"}
     except (OSError, UnicodeDecodeError) as error:
         raise MappingError(f"{folder}: cannot be read: {error}") from None
-    return [mapping for file, text in texts.items() for mapping in _read_file(file, text)]
-
-
-def _read_file(file: Path, text: str) -> Sequence[EventMapping]:
-    try:
-        document = tomllib.loads(text)
-        if set(document) != {"mappings"} or not isinstance(document["mappings"], list):
-            raise MappingError("expected tables [[mappings]] and nothing else")
-        return [read(table) for table in document["mappings"]]
-    except RecursionError:
-        raise MappingError(f"{file}: nested too deeply") from None
-    except ValueError as error:  # of a mapping or of TOML, numbers that are too long included
-        raise MappingError(f"{file}: {error}") from None
+    found: list[EventMapping] = []
+    for file, text in texts.items():
+        try:
+            document = tomllib.loads(text)
+            if set(document) != {"mappings"} or not isinstance(document["mappings"], list):
+                raise MappingError("expected tables [[mappings]] and nothing else")
+            found += map(read, document["mappings"])
+        except RecursionError:
+            raise MappingError(f"{file}: nested too deeply") from None
+        except ValueError as error:  # of a mapping or of TOML, numbers that are too long included
+            raise MappingError(f"{file}: {error}") from None
+    return found

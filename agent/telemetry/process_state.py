@@ -13,16 +13,6 @@ from agent.telemetry.links import Links, LinksOfLanes
 
 
 @dataclass(frozen=True, slots=True)
-class LaneState:
-    """The state of one lane."""
-
-    priority: int
-    """Lanes with a higher one are sent first."""
-    links: Links
-    """Its own connections; the default lane has those that no other lane has, too."""
-
-
-@dataclass(frozen=True, slots=True)
 class ProcessState:
     """The parts that report it."""
 
@@ -30,8 +20,8 @@ class ProcessState:
     links: LinksOfLanes
     uplink: Callable[[], UplinkState] | None
     """Returns the use of a capped uplink; None where no cap is set."""
-    lanes: Mapping[str, LaneState] = field(default_factory=dict)
-    """Of each lane by its name; empty without lanes."""
+    lanes: Mapping[str, tuple[int, Links]] = field(default_factory=dict)
+    """The priority of each lane by its name, and its own connections; empty without lanes."""
 
 
 ERRORS_MAX = 50

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from agent.cli.arguments import STANDARD_INPUT, read_input
+from agent.cli.failures import CommandError
 from agent.decode import cbor, json
 from agent.decode.decoded import DecodeError, InvalidEvent, Undecodable
 from agent.decode.event_map import NO_PARAMETERS, to_event
-from agent.terminal import json_line, printable
+from agent.terminal import json_line
 from contract.event import Label
 from contract.fingerprint import IDENTITY_FIELDS, fingerprint, needs_label
 from contract.values import Invalid
@@ -50,8 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         lines = _fingerprint_lines(read_input(arguments.file), arguments.fields)
     except (OSError, DecodeError) as error:
-        print(f"oncegate fingerprint: {printable(str(error))}", file=sys.stderr)
-        return 1
+        raise CommandError(str(error)) from error
     for line in lines:
         print(json_line({"fingerprint": None if line == WITHOUT_FINGERPRINT else line}) if arguments.json else line)
     return 0
@@ -71,14 +70,12 @@ def _fingerprint_lines(body: bytes, fields: tuple[str, ...]) -> list[str]:
     document = cbor.read(body) if body[:1] >= bytes([_CBOR_FIRST]) else json.read(body)
     if not isinstance(document, list | dict | Invalid):
         raise Undecodable("the input is neither a map nor an array of maps")
-    if not isinstance(document, list):
-        return [_fingerprint_line(document, fields)]
     lines: list[str] = []
-    for number, entries in enumerate(document, start=1):
+    for number, entries in enumerate(document if isinstance(document, list) else [document], start=1):
         try:
             lines.append(_fingerprint_line(entries, fields))
         except InvalidEvent as error:
-            raise InvalidEvent(f"event {number}: {error}") from None
+            raise InvalidEvent(f"event {number}: {error}" if isinstance(document, list) else str(error)) from None
     return lines
 
 

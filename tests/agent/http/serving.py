@@ -35,7 +35,7 @@ from agent.store.schema import database
 from agent.telemetry.counters import Transport
 from agent.telemetry.history import History
 from agent.telemetry.links import Links, LinksOfLanes
-from agent.telemetry.process_state import LaneState, ProcessState, RecentErrors
+from agent.telemetry.process_state import ProcessState, RecentErrors
 from tests.agent.http.client import Client
 from tests.agent.store.stores import GATEWAY, HandClock, make_store
 
@@ -83,7 +83,7 @@ async def serving(
         every = Settings(GatewaySettings(id=GATEWAY, state_dir=folder / "state"), KAFKA, http=http)
         links = {name: Links(clock) for name in stores.by_lane}
         priorities = {DEFAULT_LANE: DEFAULT_PRIORITY, **{lane.name: lane.priority for lane in lanes}} if lanes else {}
-        states = {name: LaneState(priority, links[name]) for name, priority in priorities.items()}
+        states = {name: (priority, links[name]) for name, priority in priorities.items()}
         state = ProcessState(RecentErrors(), LinksOfLanes(links), None if uplink is None else uplink.state, states)
         coap = Transport(lambda: 5, Counters(shed=7, replayed=8).unserved)
         sources = Sources(every, stores, pipeline, clock, state, {"coap": coap})
