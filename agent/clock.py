@@ -15,6 +15,7 @@ _TRUST_SECONDS: Final = 1.0
 _TIMEX_BYTES: Final = 256
 """At least sizeof(struct timex), which is 208 on 64-bit Linux."""
 _TIME_ERROR: Final = 5
+"""Of adjtimex(2): the clock is not synchronised."""
 
 
 class Clock(Protocol):
@@ -61,10 +62,6 @@ class SystemClock:
         now = time.monotonic()
         if not self._always and (self._asked is None or now - self._asked > _TRUST_SECONDS):
             self._asked = now
-            self._trust = ClockTrust.TRUSTED if self._synchronised() else ClockTrust.UNTRUSTED
+            state: int = self._libc.adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))  # only reads where modes is 0
+            self._trust = ClockTrust.TRUSTED if 0 <= state != _TIME_ERROR else ClockTrust.UNTRUSTED
         return self._trust
-
-    def _synchronised(self) -> bool:
-        """Whether the kernel reports the clock as synchronised (adjtimex(2), which only reads where modes is 0)."""
-        state: int = self._libc.adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
-        return 0 <= state != _TIME_ERROR

@@ -142,16 +142,12 @@ class Connection:
                 self._on_message(message)
             else:
                 self._run(self._client.loop_read)
-                if not self._buffered():
+                if (sock := self._socket()) is None or not sock.pending():
                     return
             if self._loop.time() >= end:
                 break
         if self._reading is not None:
             self._read_soon()
-
-    def _buffered(self) -> bool:
-        sock = self._socket()
-        return sock is not None and sock.pending()
 
     def _write(self) -> None:
         """Send all that is queued at once."""

@@ -82,12 +82,10 @@ class Packets:
             if not data:
                 return []
         self._waiting += data
-        if len(self._waiting) < self._needed:
-            return []
-        return self._cut_all(bytes(self._waiting))
-
-    def _cut_all(self, buffer: bytes) -> list[Item]:
         items: list[Item] = []
+        if len(self._waiting) < self._needed:
+            return items
+        buffer = bytes(self._waiting)
         at, self._needed = 0, 0
         while (cut := self._cut(buffer, at)) is not None:
             item, at = cut

@@ -10,7 +10,7 @@ from agent.config.settings import HttpSettings
 from agent.http.address import HttpSettingsError, is_loopback, reaches_loopback_only
 from agent.http.auth.tokens import Holder, Role, Tokens, read_tokens
 from agent.http.head import Head
-from agent.http.response import CHALLENGE, Refusal, refusal
+from agent.http.response import CHALLENGE, refusal
 
 _SCHEME = "bearer"
 _LOCALHOST = "localhost"
@@ -83,15 +83,12 @@ def _check_local(head: Head) -> None:
 def _holder(tokens: Tokens, head: Head) -> Holder:
     scheme, _, token = (head.field(b"authorization") or "").partition(" ")
     if scheme.lower() != _SCHEME:
-        raise _unauthorized("send Authorization: Bearer and your token")
+        raise refusal(401, "unauthenticated", "send Authorization: Bearer and your token", CHALLENGE)
     holder = tokens.find(token.strip().encode("latin-1"))
     if holder is None:
-        raise _unauthorized("this token is not in the token file that the agent has read")
+        message = "this token is not in the token file that the agent has read"
+        raise refusal(401, "unauthenticated", message, CHALLENGE)
     return holder
-
-
-def _unauthorized(message: str) -> Refusal:
-    return refusal(401, "unauthenticated", message, CHALLENGE)
 
 
 def open_tls(settings: HttpSettings) -> ssl.SSLContext | None:

@@ -7,6 +7,7 @@ request takes several times as long as storing an event.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import cast
 
@@ -26,9 +27,6 @@ class Protocol(H11Protocol):
 
     A client that reads nothing of its answer for as long is disconnected.
     """
-
-    _timer: asyncio.TimerHandle | None = None
-    _unread: asyncio.TimerHandle | None = None
 
     _lost: asyncio.Event | None = None
 
@@ -55,7 +53,7 @@ class Protocol(H11Protocol):
         if outcome is None:
             return False
         self._unset_keepalive_if_required()
-        self._unset_timer()
+        self._limit("head", None)
         self._outcome = outcome
         self.tasks.add(outcome)  # type: ignore[arg-type]  # a closing server waits for it, or cancels it, as a task
         outcome.add_done_callback(self._answer)
@@ -101,6 +99,8 @@ class Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
         self._lost = asyncio.Event()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        """By what they limit: the wait for a head, and for a client that reads nothing."""
         try:
             address = transport.get_extra_info("peername")
             self.client = (uri_host(address), address[1])
@@ -110,8 +110,8 @@ class Protocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._unset_timer()
-        self._unset_unread()
+        self._limit("head", None)
+        self._limit("unread", None)
         if self._lost is not None:
             self._lost.set()
 
@@ -136,28 +136,22 @@ class Protocol(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._unset_unread()
-        self._unread = self.loop.call_later(self.timeout_keep_alive, self.transport.abort)
+        self._limit("unread", self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._unset_unread()
+        self._limit("unread", None)
 
     def _await_head(self) -> None:
         """Start the timer for the next head, or for the client to read its last answer."""
-        self._unset_timer()
-        end = self.transport.abort if self.transport.is_closing() else self._end_unless_in_progress
-        self._timer = self.loop.call_later(self.timeout_keep_alive, end)
+        self._limit("head", self.transport.abort if self.transport.is_closing() else self._end_unless_in_progress)
 
-    def _unset_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _unset_unread(self) -> None:
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
+    def _limit(self, what: str, end: Callable[[], object] | None) -> None:
+        """Start a timer anew with this end; without one, only cancel it."""
+        if what in self._timers:
+            self._timers.pop(what).cancel()
+        if end is not None:
+            self._timers[what] = self.loop.call_later(self.timeout_keep_alive, end)
 
     def _end_unless_in_progress(self) -> None:
         cycle: RequestResponseCycle | None = self.cycle
