@@ -46,8 +46,6 @@ def _read(table: object) -> IdentityRule:
         raise ValueError(f"expected as ambiguous one of {KEEP}, {DROP}")
     if (ambiguous == DROP) != ("window" in table):
         raise ValueError('expected window together with ambiguous = "drop", and only then')
-    window = readers.duration(table["window"]) if ambiguous == DROP else None
-    if window is not None and window <= 0:
-        raise ValueError("expected a window above zero")
+    window = readers.positive_duration(table["window"]) if ambiguous == DROP else None
     ordered = tuple(name for name in IDENTITY_FIELDS if name in fields)
     return IdentityRule(readers.pattern(table["device"]), ordered, window)

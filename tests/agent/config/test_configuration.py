@@ -157,7 +157,7 @@ def test_a_pattern_matches_names_in_any_spelling_of_its_letters(form: Literal["N
                 ([ALARMS | {"priority": True}], "whole number"),
                 ([ALARMS | {"device": ""}], "text"),
                 ([ALARMS | {"time_to_live": "soon"}], "duration"),
-                ([ALARMS | {"time_to_live": 0}], "above zero"),
+                ([ALARMS | {"time_to_live": 0}], "longer than 0"),
                 ([ALARMS | {"gather": "soon"}], "duration"),
                 ([ALARMS, ALARMS], "of its own"),
                 ([ALARMS | {"name": f"lane-{n}"} for n in range(LANES_MAX + 1)], f"{LANES_MAX} lanes at most"),
@@ -176,7 +176,7 @@ def test_a_pattern_matches_names_in_any_spelling_of_its_letters(form: Literal["N
                 ({"device": "a", "ambiguous": "guess"}, "expected as ambiguous"),
                 ({"device": "a", "ambiguous": "drop"}, "expected window together"),
                 ({"device": "a", "fields": ["device"], "window": "5s"}, "expected window together"),
-                ({"device": "a", "ambiguous": "drop", "window": 0}, "above zero"),
+                ({"device": "a", "ambiguous": "drop", "window": 0}, "longer than 0"),
                 ({"device": "a", "ambiguous": "drop", "window": "soon"}, "a duration"),
                 ({"device": "a", "ambiguous": "drop", "window": "8d"}, "no longer than retention"),
             )
