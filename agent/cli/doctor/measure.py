@@ -10,8 +10,8 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
+from statistics import median
 
 from agent import release
 from agent.cli.doctor.machine import FULL_WRITES, MOUNTS, capacity_of, disk_of, existing, mount_of, text_of
@@ -91,11 +91,8 @@ class Measurement:
         single, pack = self.years(self.single), self.years(self.pack)
         if single is None or pack is None:
             return written if self.single.bytes_per_event else ""
-        return f"{written}: {_years(single)} or {_years(pack)} years at 1 event/s"
-
-
-def _years(years: float) -> str:
-    return f"{years:.0f}" if years < _YEARS_SHOWN_MAX else f"over {_YEARS_SHOWN_MAX}"
+        years = (f"{one:.0f}" if one < _YEARS_SHOWN_MAX else f"over {_YEARS_SHOWN_MAX}" for one in (single, pack))
+        return f"{written}: {' or '.join(years)} years at 1 event/s"
 
 
 def measure(folder: Path, seconds: float = SECONDS) -> Measurement:
@@ -109,18 +106,17 @@ def measure(folder: Path, seconds: float = SECONDS) -> Measurement:
             flushes = _flushes(Path(name) / "flushes", seconds)
             single = asyncio.run(_store(Path(name) / "single", 1, seconds))
             pack = asyncio.run(_store(Path(name) / "pack", PACK, seconds))
-    except PermissionError as error:
-        raise CommandError(f"{folder}: {error.strerror}; run it as root") from error
     except OSError as error:
-        raise CommandError(f"{folder}: {error.strerror}") from error
+        hint = "; run it as root" if isinstance(error, PermissionError) else ""
+        raise CommandError(f"{folder}: {error.strerror}{hint}") from error
     disk, capacity = _disk(folder)
     return Measurement(
         machine=_machine(),
         version=f"oncegate {release.version()} {release.form()}",
         disk=disk,
         capacity_bytes=capacity,
-        flush_median=_quantile(flushes, 0.5),
-        flush_99=_quantile(flushes, 0.99),
+        flush_median=median(flushes),
+        flush_99=flushes[len(flushes) * 99 // 100],
         flush_max=flushes[-1],
         single=single,
         pack=pack,
@@ -167,10 +163,6 @@ async def _store(folder: Path, pack: int, seconds: float) -> Stored:
 
 def _reading(number: int) -> dict[str, float]:
     return {"temperature": 20 + number % 700 / 100, "humidity": 40 + number % 311 / 10, "battery": 3.0}
-
-
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    return ordered[max(0, ceil(share * len(ordered)) - 1)]
 
 
 def _machine() -> str:

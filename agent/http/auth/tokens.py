@@ -50,9 +50,6 @@ class Tokens:
     def __init__(self, holders: Iterable[tuple[bytes, Holder]]) -> None:
         self._holders = {digest[:_INDEX_BYTES]: (digest, holder) for digest, holder in holders}
 
-    def __len__(self) -> int:
-        return len(self._holders)
-
     @property
     def senders(self) -> Iterator[str]:
         """The devices and relays."""
