@@ -15,7 +15,7 @@ from agent.delivery import Answer, Delivery, Receive, Record, Status
 from agent.mqtt.packets import Message
 from agent.mqtt.pending import AckOrder, PendingAck, PendingMessage, PendingMessages
 from agent.mqtt.routes import Routes
-from agent.mqtt.zigbee_names import DeviceListReader, Kind
+from agent.mqtt.zigbee_names import Kind, ListReader
 from agent.pace import TURN_SECONDS_MAX
 
 _log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Reception:
         self._submitted = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        self._lists: deque[DeviceListReader] = deque()
+        self._lists: deque[ListReader] = deque()
         self._backlog_handle: asyncio.Handle | None = None
         self._full = False
         self._paused = False
@@ -164,17 +164,18 @@ class Reception:
 
     def _read_list(self, enough: Callable[[], bool]) -> None:
         """Read the first list until `enough` returns True; at its end, release the messages that wait for it."""
-        names, list_reader = self._routes.names, self._lists[0]
+        names, (name, reading) = self._routes.names, self._lists[0]
         listed = names.has_list
-        learned = list_reader.read(enough)
-        if learned is None:
-            return
-        self._lists.popleft()
-        if learned:
+        try:
+            for _ in reading:
+                if enough():
+                    return
             self._pending.release(self._loop.time() if names.has_list and not listed else None)
-        elif not self._unreadable_logged:
-            self._unreadable_logged = True
-            _log.warning("list=unreadable topic=%s reason=%r", list_reader.topic, list_reader.problem)
+        except (ValueError, RecursionError) as error:
+            if not self._unreadable_logged:
+                self._unreadable_logged = True
+                _log.warning("list=unreadable topic=%s reason=%r", name, str(error))
+        self._lists.popleft()
 
     def _route(self, ack: PendingAck, message: Message) -> None:
         delivery = self._routes.subscribed_delivery(message.topic, message.payload)

@@ -18,7 +18,7 @@ from agent.delivery import Delivery, ForeignFormat, Media
 from agent.identity.identify import ZIGBEE2MQTT
 from agent.mqtt.connection import Filter
 from agent.mqtt.packets import Message
-from agent.mqtt.zigbee_names import DEVICES, GROUPS, LIST_BYTES_MAX, DeviceListReader, Kind, ZigbeeNames
+from agent.mqtt.zigbee_names import DEVICES, GROUPS, LIST_BYTES_MAX, Kind, ListReader, ZigbeeNames, read_list
 
 VIA: Final = "mqtt"
 TOPICS_KEPT: Final = 4_096
@@ -77,8 +77,8 @@ class Routes:
             ]
         return [*((topic, 0) for topic in self._lists), *((topic, 1) for topic in events)]
 
-    def list_reader(self, message: Message) -> DeviceListReader | None:
-        """Return a reader for a list of Zigbee2MQTT; None where the message is none."""
+    def list_reader(self, message: Message) -> ListReader | None:
+        """Return what reads a list of Zigbee2MQTT; None where the message is none."""
         name = self._lists.get(message.topic)
         if name is None or message.fault or not message.size:  # empty: a retained one is cleared
             return None
@@ -87,7 +87,7 @@ class Routes:
                 self._passed_over = True
                 _log.warning("list=passed-over topic=%s bytes=%d", message.topic, message.size)
             return None
-        return DeviceListReader(self.names.update, name, message.payload)
+        return name, read_list(self.names, name, message.payload)
 
     def note_outcome(self, topic: str, reason: str) -> None:
         """Note that a subscribed message was accepted, or why it was not; warn where no one of its subscription was."""

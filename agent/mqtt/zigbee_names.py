@@ -6,7 +6,7 @@ A list is read entry by entry: one of some megabytes must not block the event lo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from json import JSONDecoder
 from typing import Final
@@ -104,32 +104,22 @@ _decode: Final = JSONDecoder().raw_decode
 _space: Final = re.compile(r"[ \t\n\r]*").match
 
 
-class DeviceListReader:
-    """Reads one list; `learn` is called with its content at its end."""
+ListReader = tuple[str, Iterator[None]]
+"""The name of a list, and its reading."""
 
-    def __init__(self, learn: Callable[[str, Mapping[str, str | None]], None], topic: str, payload: bytes) -> None:
-        self._learn = learn
-        self.topic = topic
-        self._entries = read_entries(payload)
-        self._addresses: dict[str, str | None] = {}
-        """The URN of each name, built entry by entry: a list of 4 MiB may hold 66,000 names."""
-        self.problem = ""
-        """Why the payload is no list."""
 
-    def read(self, enough: Callable[[], bool]) -> bool | None:
-        """Read until `enough` returns True; return whether the payload is a list, None before its end."""
-        try:
-            for entry in self._entries:
-                name = entry.get("friendly_name")
-                if isinstance(name, str) and len(name) <= NAME_CHARACTERS_MAX:
-                    self._addresses[name] = urn(entry.get("ieee_address"))
-                if enough():
-                    return None
-        except (ValueError, RecursionError) as error:
-            self.problem = str(error)
-            return False
-        self._learn(self.topic, self._addresses)
-        return True
+def read_list(names: ZigbeeNames, topic: str, payload: bytes) -> Iterator[None]:
+    """Read a list, an entry at each step, and learn it at its end; raise ValueError or RecursionError where it is none.
+
+    The names are gathered entry by entry, too: a list of 4 MiB may hold 66,000.
+    """
+    addresses: dict[str, str | None] = {}
+    for entry in read_entries(payload):
+        name = entry.get("friendly_name")
+        if isinstance(name, str) and len(name) <= NAME_CHARACTERS_MAX:
+            addresses[name] = urn(entry.get("ieee_address"))
+        yield
+    names.update(topic, addresses)
 
 
 def read_entries(payload: bytes) -> Iterator[dict[str, object]]:

@@ -116,13 +116,14 @@ def _mapped(body: bytes, options: argparse.Namespace, mappings: MappingSettings)
 def _published(body: bytes, options: argparse.Namespace, mqtt: MqttSettings) -> Delivery:
     """Return the delivery of a message from an MQTT broker."""
     from agent.mqtt.routes import Routes
-    from agent.mqtt.zigbee_names import DEVICES, DeviceListReader, Kind, ZigbeeNames
+    from agent.mqtt.zigbee_names import DEVICES, Kind, ZigbeeNames, read_list
 
     topic, names = options.topic, ZigbeeNames()
     if options.devices is not None:
-        reader = DeviceListReader(names.update, DEVICES, read_input(str(options.devices)))
-        if not reader.read(lambda: False):
-            raise CommandError(f"{options.devices}: not Zigbee2MQTT's list of devices: {reader.problem}")
+        try:
+            list(read_list(names, DEVICES, read_input(str(options.devices))))
+        except (ValueError, RecursionError) as error:
+            raise CommandError(f"{options.devices}: not Zigbee2MQTT's list of devices: {error}") from None
     else:
         names.list_missing = True
     routes = Routes(mqtt, names)
