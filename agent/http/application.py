@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 
 from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, HTTPScope, Scope
 
@@ -40,26 +41,18 @@ class ClientGoneError(Exception):
     """The client has closed its connection within a body, and needs no answer."""
 
 
+@dataclass(eq=False)
 class Application:
     """Serves one request in each call; counts its responses by their code."""
 
-    def __init__(
-        self,
-        resources: Resources,
-        events: Events,
-        limits: Limits,
-        body_bytes_max: int,
-        responses: Counter[int],
-        refuse: Refuse = refuse_uncounted,
-    ) -> None:
-        self._resources = resources
-        self._events = events
-        self._limits = limits
-        self._body_bytes_max = body_bytes_max
-        self._responses = responses
-        self._refuse = refuse
-        self._sending_bytes = 0
-        """Of answers larger than one piece."""
+    resources: Resources
+    events: Events
+    limits: Limits
+    body_bytes_max: int
+    responses: Counter[int]
+    refuse: Refuse = refuse_uncounted
+    sending_bytes: int = 0
+    """Of answers larger than one piece."""
 
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         """Serve a request."""
@@ -69,26 +62,26 @@ class Application:
         except Refusal as refused:
             response = refused.response
             if scope["method"] in BODY_METHODS:
-                self._refuse("http", f"http://{_peer(scope)}", refused.answer())
+                self.refuse("http", f"http://{_peer(scope)}", refused.answer())
         except ClientGoneError:
             return
         except asyncio.CancelledError:  # uvicorn's time for draining is over; it would answer 500
             response = _STOPPING
         if len(response.body) > PIECE_BYTES and scope["method"] == "GET" and self._answers_full(len(response.body)):
             response = _busy().response
-        self._responses[response.code] += 1
+        self.responses[response.code] += 1
         await self._send(response, send)
 
     def take(self, post: WholePost) -> asyncio.Future[Answer] | None:
         """Accept a request that the library has not parsed; return None where it has to be refused, or to wait."""
-        if len(post.body) > self._body_bytes_max or self._answers_full(0):
+        if len(post.body) > self.body_bytes_max or self._answers_full(0):
             return None
-        return self._events.take(post.head, post.body)
+        return self.events.take(post.head, post.body)
 
     def response_to(self, outcome: asyncio.Future[Answer]) -> Response:
         """Return the response to a request that `take` has accepted, and count it."""
         response = _STOPPING if outcome.cancelled() else response_to(outcome.result())
-        self._responses[response.code] += 1
+        self.responses[response.code] += 1
         return response
 
     async def _respond(self, scope: HTTPScope, receive: ASGIReceiveCallable) -> Response:
@@ -102,10 +95,10 @@ class Application:
         async def read_body() -> bytes:
             if self._answers_full(0):
                 raise _busy()
-            if (head.body_bytes or 0) > self._body_bytes_max:
+            if (head.body_bytes or 0) > self.body_bytes_max:
                 raise self._too_large()
             try:
-                async with asyncio.timeout(self._limits.body_seconds_max):
+                async with asyncio.timeout(self.limits.body_seconds_max):
                     return await self._read(receive)
             except TimeoutError:
                 raise refusal(408, "timeout", "the request's body did not arrive in time", _LAST) from None
@@ -114,10 +107,10 @@ class Application:
 
     def _handler(self, head: Head) -> Handler:
         """Return the handler of a request; raise Refusal where there is none."""
-        resource = self._resources.get(head.path)
+        resource = self.resources.get(head.path)
         if resource is None:
             # The files of the page are listed as one.
-            paths = dict.fromkeys(PAGE_FILES if path.startswith(PAGE_FILES) else path for path in self._resources)
+            paths = dict.fromkeys(PAGE_FILES if path.startswith(PAGE_FILES) else path for path in self.resources)
             raise refusal(404, "not found", f"there are {', '.join(paths)}")
         handler = resource.get("GET" if head.method == "HEAD" else head.method)
         if handler is None:
@@ -132,14 +125,14 @@ class Application:
             if message["type"] != "http.request":
                 raise ClientGoneError
             body += message["body"]
-            if len(body) > self._body_bytes_max:
+            if len(body) > self.body_bytes_max:
                 raise self._too_large()
             if not message["more_body"]:
                 return bytes(body)
 
     async def _send(self, response: Response, send: ASGISendCallable) -> None:
         counted = len(response.body) if len(response.body) > PIECE_BYTES else 0
-        self._sending_bytes += counted
+        self.sending_bytes += counted
         try:
             fields = fields_of(response)
             await send({"type": "http.response.start", "status": response.code, "headers": fields, "trailers": False})
@@ -148,14 +141,14 @@ class Application:
                 piece, more = bytes(body[at : at + PIECE_BYTES]), at + PIECE_BYTES < len(body)
                 await send({"type": "http.response.body", "body": piece, "more_body": more})
         finally:
-            self._sending_bytes -= counted
+            self.sending_bytes -= counted
 
     def _answers_full(self, more: int) -> bool:
         """Whether an answer of `more` bytes exceeds the bound of answers being sent; a single one may have any size."""
-        return self._sending_bytes > 0 and self._sending_bytes + more >= self._limits.answers_bytes_max
+        return self.sending_bytes > 0 and self.sending_bytes + more >= self.limits.answers_bytes_max
 
     def _too_large(self) -> Refusal:
-        bytes_max = self._body_bytes_max
+        bytes_max = self.body_bytes_max
         message = f"a body has at most {bytes_max} bytes (http.max_body_bytes); send less at once"
         return refusal(413, "too large", message)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from operator import itemgetter
 
 from agent import release
@@ -31,31 +31,24 @@ FOUND_EVENTS_MAX = 50
 DEVICES_SHOWN_MAX = 200
 
 
+@dataclass(eq=False)
 class Sources:
     """The parts of the agent, as views and metrics read them; what reads the store blocks, beside the writer."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        store: LaneStores,
-        pipeline: Pipeline,
-        clock: Clock,
-        state: ProcessState,
-        transports: Mapping[str, Transport],
-    ) -> None:
-        self.settings = settings
-        self.pipeline = pipeline
-        self.store = store
-        self.clock = clock
-        self.state = state
-        self.transports = transports
-        """By `via`."""
-        self.responses: Counter[int] = Counter()
-        """Responses of the HTTP server by their code, which the server counts."""
-        self.history = History(lambda: _totals(store, pipeline), clock)
-        self._folder = settings.gateway.state_dir
-        self._gateway = settings.gateway.id
-        self._started = clock.wall_ms()
+    settings: Settings
+    store: LaneStores
+    pipeline: Pipeline
+    clock: Clock
+    state: ProcessState
+    transports: Mapping[str, Transport]
+    """By `via`."""
+    responses: Counter[int] = field(default_factory=Counter)
+    """Responses of the HTTP server by their code, which the server counts."""
+
+    def __post_init__(self) -> None:
+        self.history = History(lambda: _totals(self.store, self.pipeline), self.clock)
+        self._folder, self._gateway = self.settings.gateway.state_dir, self.settings.gateway.id
+        self._started = self.clock.wall_ms()
 
     def trouble(self) -> str:
         """Return why nothing can be stored, or which transport refuses what the configuration lets in."""

@@ -61,17 +61,15 @@ class Result:
         return self.outcome in STORED
 
 
+@dataclass(frozen=True, slots=True)
 class CoapSender:
-    """Sends over CoAP, protected by OSCORE where a context is given.
+    """Sends over CoAP, protected by OSCORE where a context is given."""
 
-    `own` is the HTTP interface of a gateway on this machine, which distinguishes new events from duplicates.
-    """
-
-    def __init__(self, target: Target, retransmits: int, own: api.Api | None, context: SensorContext | None) -> None:
-        self._target = target
-        self._retransmits = retransmits
-        self._own = own
-        self._context = context
+    target: Target
+    retransmits: int
+    own: api.Api | None
+    """The HTTP interface of a gateway on this machine, which distinguishes new events from duplicates."""
+    context: SensorContext | None
 
     def send(self, body: Body) -> Result:
         """Send it in a new request.
@@ -86,7 +84,7 @@ class CoapSender:
             return Result(REFUSED, str(untrusted), fingerprint=body.fingerprint)
         sent = Result(UNANSWERED, transmissions=transmissions, fingerprint=body.fingerprint)
         if reply is None:
-            return replace(sent, reason=f"{self._target} does not answer")
+            return replace(sent, reason=f"{self.target} does not answer")
         code = reply.code.dotted
         if code == _CHANGED:
             outcome = ACKNOWLEDGED if before is None else self._outcome(before, body)
@@ -101,13 +99,13 @@ class CoapSender:
         transmissions = 0
         for _ in range(2):
             message, reference, challenged = post(body.content, body.content_format), None, False
-            if self._context is not None:
-                message, reference = self._context.seal(message)
+            if self.context is not None:
+                message, reference = self.context.seal(message)
             request = Request(message)
-            reply = request.exchange(self._target, waits(self._retransmits, SystemRandom()), _report)
+            reply = request.exchange(self.target, waits(self.retransmits, SystemRandom()), _report)
             transmissions += request.transmissions
-            if reply is not None and self._context is not None:
-                reply, challenged = self._context.open(reply, reference)
+            if reply is not None and self.context is not None:
+                reply, challenged = self.context.open(reply, reference)
             if not challenged:
                 break
         return reply, transmissions
@@ -124,35 +122,35 @@ class CoapSender:
         return str(outcomes[-1]) if outcomes else ACKNOWLEDGED
 
     def _feed(self, after: int) -> list[dict[str, Any]] | None:
-        if self._own is None:
+        if self.own is None:
             return None
         try:
-            feed: list[dict[str, Any]] = self._own.get(f"/api/v1/live?after={after}").document["feed"]
+            feed: list[dict[str, Any]] = self.own.get(f"/api/v1/live?after={after}").document["feed"]
         except (api.ApiError, KeyError, TypeError):
             return None
         return feed
 
 
+@dataclass(frozen=True, slots=True)
 class HttpSender:
     """Sends over HTTP."""
 
-    def __init__(self, target: api.Api, retransmits: int) -> None:
-        self._target = target
-        self._retransmits = retransmits
+    target: api.Api
+    retransmits: int
 
     def send(self, body: Body) -> Result:
         """Send it; raise ApiError."""
         trouble = ""
-        for number, wait in enumerate(waits(self._retransmits, SystemRandom()), 1):
+        for number, wait in enumerate(waits(self.retransmits, SystemRandom()), 1):
             deadline = time.monotonic() + wait
             try:
-                return _http_result(self._target.post(EVENTS_PATH, body.content, body.media_type), number, body)
+                return _http_result(self.target.post(EVENTS_PATH, body.content, body.media_type), number, body)
             except api.AgentUnreachableError as unreachable:
                 trouble = str(unreachable)
-            if number <= self._retransmits:
+            if number <= self.retransmits:
                 time.sleep(max(0.0, deadline - time.monotonic()))
                 _report(f"{trouble}: sending again")
-        return Result(UNANSWERED, trouble, transmissions=self._retransmits + 1, fingerprint=body.fingerprint)
+        return Result(UNANSWERED, trouble, transmissions=self.retransmits + 1, fingerprint=body.fingerprint)
 
 
 def _http_result(response: api.ApiResponse, transmissions: int, body: Body) -> Result:
