@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -32,30 +33,24 @@ CONNECTED = LinkState("connected", up=True)
 DISCONNECTED = LinkState("disconnected", up=False, level=logging.WARNING, logs_each_reason=True)
 
 
+@dataclass(eq=False)
 class Subscriber:
     """Receives events from an MQTT broker; a message is acknowledged (PUBACK) only after its commit.
 
     The broker keeps the gateway's session and sends again what was not acknowledged.
     """
 
-    def __init__(
-        self,
-        settings: MqttSettings,
-        session: SessionKeeper,
-        receive: Receive,
-        record: Record,
-        links: Links,
-        random: Random,
-        limits: ReceptionLimits | None = None,
-    ) -> None:
-        self._settings = settings
-        self._receive = receive
-        self._record = record
-        self._links = links
-        self._session = session
-        self._limits = limits or ReceptionLimits()
-        self._backoff = Backoff(random, seconds_max=RETRY_SECONDS_MAX)
-        self._routes = Routes(settings, ZigbeeNames())
+    settings: MqttSettings
+    session: SessionKeeper
+    receive: Receive
+    record: Record
+    links: Links
+    random: Random
+    limits: ReceptionLimits = field(default_factory=ReceptionLimits)
+
+    def __post_init__(self) -> None:
+        self._backoff = Backoff(self.random, seconds_max=RETRY_SECONDS_MAX)
+        self._routes = Routes(self.settings, ZigbeeNames())
 
     async def run(self, stop: asyncio.Event) -> None:
         """Receive messages until `stop` is set; then finish those in progress."""
@@ -73,8 +68,8 @@ class Subscriber:
         except (MqttError, OutboxError) as error:
             self._report_down(str(error))
             return
-        connection = Connection(connected, self._session.gateway, self._routes.filters())
-        reception = Reception(self._routes, self._receive, self._record, connection, self._limits)
+        connection = Connection(connected, self.session.gateway, self._routes.filters())
+        reception = Reception(self._routes, self.receive, self.record, connection, self.limits)
         began = asyncio.get_running_loop().time()
         reporting = asyncio.create_task(self._report_up(connection), name="mqtt-session")
         try:
@@ -96,7 +91,7 @@ class Subscriber:
 
     def _connect(self) -> Client:
         return client.connect(
-            self._settings, self._session.gateway, self._session.client_id(), self._limits.in_progress_max
+            self.settings, self.session.gateway, self.session.client_id(), self.limits.in_progress_max
         )
 
     async def _wait_for_end(self, connection: Connection, reception: Reception, stopping: asyncio.Task[bool]) -> bool:
@@ -126,11 +121,11 @@ class Subscriber:
     async def _report_up(self, connection: Connection) -> None:
         """Report the connection once messages can arrive, and note whether the broker still had the session."""
         present = await connection.subscribed
-        self._links.report(LinkName.MQTT, CONNECTED, broker=self._session.broker)
+        self.links.report(LinkName.MQTT, CONNECTED, broker=self.session.broker)
         try:
-            await asyncio.to_thread(self._session.note, present=present)
+            await asyncio.to_thread(self.session.note, present=present)
         except OutboxError as error:
             _log.warning("mqtt=connected note=failed reason=%r", str(error))
 
     def _report_down(self, reason: str) -> None:
-        self._links.report(LinkName.MQTT, DISCONNECTED, reason)
+        self.links.report(LinkName.MQTT, DISCONNECTED, reason)

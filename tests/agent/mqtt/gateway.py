@@ -99,7 +99,9 @@ async def running(
     mqtt = MqttSettings(enabled=True, host="127.0.0.1", port=port, **settings)
     clock = SystemClock()
     session = SessionKeeper(recorder.outbox, clock, GATEWAY, mqtt)
-    subscriber = Subscriber(mqtt, session, recorder.receive, recorder.record, Links(clock), Random(1), limits)
+    subscriber = Subscriber(
+        mqtt, session, recorder.receive, recorder.record, Links(clock), Random(1), limits or ReceptionLimits()
+    )
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(subscriber.run(stop))
