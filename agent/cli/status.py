@@ -41,44 +41,33 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     path = settings.gateway.state_dir / FILE_NAME
     running = database.in_use(path)
-    agent = "runs" if running else "does not run; start it: systemctl start oncegate"
     share = status.store_bytes / settings.store.max_bytes
     late = " (the latest may be missing)" if running and counts is None else ""
-    rows = [
+    label = f"epoch {status.epoch}, sequence {status.sequence:,}; {count(status.epochs, 'epoch')} so far"
+    held_log = f"{size(status.log_bytes)}, held by a program that reads the store: end it; fuser -v {path}"
+    is_log_held = running and status.log_bytes > disk_space.LOG_BYTES_EXPECTED
+    maybe_lost = f"{count(status.maybe_lost, 'event')}, in flight when the connection or the agent ended"
+    held = f"held for {_age(status.receipts_held_since)}: {status.receipts_held}"
+    shown = [
         ("gateway", printable(status.gateway)),
-        ("agent", agent),
+        ("agent", "runs" if running else "does not run; start it: systemctl start oncegate"),
         *(_live(settings.http) if counts is not None and settings.http.enabled else ()),
         ("accepted", f"{count(status.accepted, 'sensor event')} since the store was created"),
         ("", f"{count(status.duplicates, 'duplicate')} recognised{late}, {status.rejected:,} rejected"),
         ("in the store", _states(status.events)),
         *((f"lane {printable(lane)}", _states(events)) for lane, events in status.lanes.items()),
         ("oldest", _oldest(status)),
-        (
-            "label",
-            "none yet"
-            if status.epoch is None
-            else f"epoch {status.epoch}, sequence {status.sequence:,}; {count(status.epochs, 'epoch')} so far",
-        ),
+        ("label", "none yet" if status.epoch is None else label),
         ("on disk", f"{size(status.store_bytes)}, {share:.0%} of store.max_bytes{_forgotten(status)}"),
+        ("log", paint(held_log, Colour.WARNING) if is_log_held else ""),
+        ("refused", paint(printable(requests.text()), Colour.WARNING) if requests and requests.refused else ""),
+        ("maybe lost", maybe_lost if status.maybe_lost else ""),
+        ("mqtt", sessions_lost(status) if status.mqtt_sessions_lost else ""),
+        ("too large", _oversized(status) if status.oversized else ""),
+        ("receipts", paint(held, Colour.WARNING) if status.receipts_held else ""),
+        ("forwarding", f"stopped: {printable(status.forwarding_stopped)}" if status.forwarding_stopped else ""),
     ]
-    if running and status.log_bytes > disk_space.LOG_BYTES_EXPECTED:
-        held = f"{size(status.log_bytes)}, held by a program that reads the store: end it; fuser -v {path}"
-        rows.append(("log", paint(held, Colour.WARNING)))
-    if requests is not None and requests.refused:
-        rows.append(("refused", paint(printable(requests.text()), Colour.WARNING)))
-    if status.maybe_lost:
-        rows.append(
-            ("maybe lost", f"{count(status.maybe_lost, 'event')}, in flight when the connection or the agent ended")
-        )
-    if status.mqtt_sessions_lost:
-        rows.append(("mqtt", sessions_lost(status)))
-    if status.oversized:
-        rows.append(("too large", _oversized(status)))
-    if status.receipts_held:
-        held = f"held for {_age(status.receipts_held_since)}: {status.receipts_held}"
-        rows.append(("receipts", paint(held, Colour.WARNING)))
-    if status.forwarding_stopped:
-        rows.append(("forwarding", f"stopped: {printable(status.forwarding_stopped)}"))
+    rows = [row for row in shown if row[1]]
     print(terminal.table(rows, colours=[Colour.FAINT] * len(rows)))
     if not running:
         print(paint("the agent is stopped; sensors keep their events and send them when it runs again", Colour.WARNING))
