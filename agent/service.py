@@ -35,9 +35,8 @@ from agent.store.errors import DamagedStoreError, DiskFullError
 from agent.store.flush_socket import FlushSocket
 from agent.store.lanes import LaneStores, lane_stores
 from agent.store.write.writer import do_nothing
-from agent.systemd.notifier import Notifier
+from agent.systemd.notifier import Notifier, supervise, wait_for_space
 from agent.systemd.sockets import Sockets
-from agent.systemd.supervision import supervise, wait_for_space
 from agent.telemetry.counters import Transport
 from agent.telemetry.links import Links, LinksOfLanes
 from agent.telemetry.process_state import ProcessState, RecentErrors

@@ -18,7 +18,7 @@ from agent.store.files import swap
 from agent.store.layout import FILE_NAME, PAGE_BYTES
 from agent.store.port import OutboxError
 from agent.store.schema import database, disk_space
-from agent.systemd.supervision import wait_for_space
+from agent.systemd.notifier import wait_for_space
 from contract.event import Event
 from tests.agent.store.faults.failing_disk import Error, FailingDisk, Fault, Operation
 from tests.agent.store.fingerprints.test_sealing import sealed
@@ -160,7 +160,7 @@ async def test_what_an_interrupted_salvage_has_left_gives_its_room_back(original
 async def test_it_waits_for_room_and_tries_again_when_there_is_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("agent.systemd.supervision.SPACE_SECONDS", 0.01)
+    monkeypatch.setattr("agent.systemd.notifier.SPACE_SECONDS", 0.01)
     free = iter([900, 900, 1_000, 900_000, 10_000_000])
     monkeypatch.setattr(disk_space, "free_bytes", lambda path: next(free))
     await asyncio.wait_for(wait_for_space(DiskFullError("the store", 5_000_000, 900), tmp_path, asyncio.Event()), 20)
