@@ -57,14 +57,14 @@ def _read(body: bytes, decoder: JSONDecoder) -> object:
 def split(body: bytes) -> list[bytes]:
     """Cut an array that `read` accepts into its items, each as it was sent."""
     text = _text(body)
-    position = _skip(text, _skip(text, 0) + 1)
+    position = skip(text, skip(text, 0) + 1)
     pieces: list[bytes] = []
     while text[position] != "]":
         _, end = _read_at(text, position, _DECODER)
         pieces.append(text[position:end].encode())
-        position = _skip(text, end)
+        position = skip(text, end)
         if text[position] == ",":
-            position = _skip(text, position + 1)
+            position = skip(text, position + 1)
     return pieces
 
 
@@ -75,7 +75,8 @@ def _text(body: bytes) -> str:
         raise Undecodable(f"JSON: not UTF-8 at byte {error.start}") from None
 
 
-def _skip(text: str, position: int) -> int:
+def skip(text: str, position: int) -> int:
+    """Return the position after white space."""
     spaces = _SPACES.match(text, position)
     assert spaces is not None  # it matches nothing, too
     return spaces.end()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, final
 
@@ -44,16 +45,14 @@ _ADVICE: Final = {
 
 
 @final
+@dataclass(slots=True)
 class _Device:
     """What is remembered of a device."""
 
-    __slots__ = ("dangers", "last_id")
-
-    def __init__(self, dangers: tuple[Danger, ...]) -> None:
-        self.dangers = dangers
-        """Those that its name alone causes, for all of its events."""
-        self.last_id: int | None = None
-        """Its highest one in the latest delivery with ids that need a boot or a time; None where there was none."""
+    dangers: tuple[Danger, ...]
+    """Those that its name alone causes, for all of its events."""
+    last_id: int | None = None
+    """Its highest one in the latest delivery with ids that need a boot or a time; None where there was none."""
 
 
 class IdentityWarnings:

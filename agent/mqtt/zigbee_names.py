@@ -5,12 +5,12 @@ A list is read entry by entry: one of some megabytes must not block the event lo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from json import JSONDecoder
 from typing import Final
 
+from agent.decode.json import skip
 from agent.decode.zigbee2mqtt import urn
 
 BRIDGE: Final = "bridge"
@@ -101,7 +101,6 @@ NAME_CHARACTERS_MAX = 1_024
 """Bound of a name that is kept: a topic may have 65,535 bytes, and a thousand topics may wait."""
 
 _decode: Final = JSONDecoder().raw_decode
-_space: Final = re.compile(r"[ \t\n\r]*").match
 
 
 ListReader = tuple[str, Iterator[None]]
@@ -148,19 +147,13 @@ def _entry(text: str, at: int) -> tuple[dict[str, object], int]:
             if at + size >= len(text):
                 raise
         else:
-            return entry, _skip(text, at + length)
+            return entry, skip(text, at + length)
     raise ValueError(f"an entry has more than {ENTRY_CHARACTERS_MAX} characters")
 
 
 def _after(text: str, at: int, sign: str) -> int:
     """Return the position after this character, which must be next, and after spaces; raise ValueError."""
-    at = _skip(text, at)
+    at = skip(text, at)
     if not text.startswith(sign, at):
         raise ValueError(f"no {sign} in its place")
-    return _skip(text, at + 1)
-
-
-def _skip(text: str, at: int) -> int:
-    space = _space(text, at)
-    assert space is not None  # it may be empty
-    return space.end()
+    return skip(text, at + 1)

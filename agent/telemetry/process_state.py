@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -35,23 +34,21 @@ class RecentErrors(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self._errors: deque[dict[str, object]] = deque(maxlen=ERRORS_MAX)
-        self._lock = threading.Lock()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Store a log record."""
-        entry = {
-            "time": int(record.created * 1000),
-            "level": record.levelname.lower(),
-            "message": record.getMessage()[:CHARACTERS_MAX],
-            "fields": {key: value[:CHARACTERS_MAX] for key, value in pairs(record)},
-        }
-        with self._lock:
-            self._errors.append(entry)
+        self._errors.append(
+            {
+                "time": int(record.created * 1000),
+                "level": record.levelname.lower(),
+                "message": record.getMessage()[:CHARACTERS_MAX],
+                "fields": {key: value[:CHARACTERS_MAX] for key, value in pairs(record)},
+            }
+        )
 
     def errors(self) -> list[dict[str, object]]:
         """Return the latest warnings and errors, in order."""
-        with self._lock:
-            return list(self._errors)
+        return list(self._errors)
 
 
 @dataclass(frozen=True, slots=True)
