@@ -180,8 +180,6 @@ class Reception:
     def _route(self, ack: PendingAck, message: Message) -> None:
         delivery = self._routes.subscribed_delivery(message.topic, message.payload)
         if delivery is not None:
-            if not message.message_id:
-                self._routes.note_unconfirmed(message.topic)
             self._deliver(ack, delivery, message.size, message.topic)
         elif (name := self._routes.zigbee_name(message.topic)) is not None:
             self._zigbee(PendingMessage(ack, name, message.payload, message.size, self._loop.time()))
@@ -247,7 +245,7 @@ class Reception:
 
         def respond(answer: Answer) -> None:
             if subscribed and answer.status is not Status.UNAVAILABLE:
-                self._routes.note_outcome(subscribed, answer.reason)
+                self._routes.note(subscribed, answer.reason, confirmed=bool(ack.message_id))
             self._end_submission(ack, answer)
 
         self._begin_submission()

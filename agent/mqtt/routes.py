@@ -89,29 +89,25 @@ class Routes:
             return None
         return name, read_list(self.names, name, message.payload)
 
-    def note_outcome(self, topic: str, reason: str) -> None:
-        """Note that a subscribed message was accepted, or why it was not; warn where no one of its subscription was."""
-        if not self._rejected:
-            return
-        subscription = next(one for one in self._subscriptions if one.matches(topic))
-        if subscription not in self._rejected:
-            return
-        self._rejected[subscription] += 1
-        if not reason:
-            del self._rejected[subscription]
-        elif self._rejected[subscription] >= REJECTED_MIN:
-            del self._rejected[subscription]
-            effect = "they are acknowledged, and kept by oncegate rejected only"
-            _log.warning("mqtt=all-rejected topic=%r reason=%r effect=%r", subscription.filter, reason, effect)
+    def note(self, topic: str, reason: str, *, confirmed: bool) -> None:
+        """Note that a subscribed message was accepted, or why it was not.
 
-    def note_unconfirmed(self, topic: str) -> None:
-        """Warn once of a subscription whose publisher sends at QoS 0."""
-        if len(self._unconfirmed) == len(self._subscriptions):
+        Warn once of a subscription of which none was, and of one whose publisher sends at QoS 0.
+        """
+        if not self._rejected and (confirmed or len(self._unconfirmed) == len(self._subscriptions)):
             return
         subscription = next(one for one in self._subscriptions if one.matches(topic))
-        if subscription not in self._unconfirmed:
+        if not confirmed and subscription not in self._unconfirmed:
             self._unconfirmed.add(subscription)
             _log.warning("mqtt=qos-0 topic=%r effect=%r", subscription.filter, UNCONFIRMED)
+        count = self._rejected.pop(subscription, None)
+        if not reason or count is None:
+            return
+        if count + 1 < REJECTED_MIN:
+            self._rejected[subscription] = count + 1
+        else:
+            effect = "they are acknowledged, and kept by oncegate rejected only"
+            _log.warning("mqtt=all-rejected topic=%r reason=%r effect=%r", subscription.filter, reason, effect)
 
     def malformed_delivery(self, message: Message) -> Delivery:
         """Return a delivery of a malformed packet, to be recorded as rejected."""
