@@ -6,6 +6,7 @@ import http.client
 import json
 import ssl
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -72,11 +73,8 @@ class Api:
         return self._request("POST", path, body, {"Content-Type": media_type})
 
     def _request(self, method: str, path: str, body: bytes | None, fields: dict[str, str]) -> ApiResponse:
-        connection = (
-            http.client.HTTPConnection(*self._address, timeout=SECONDS_MAX)
-            if self._tls is None
-            else http.client.HTTPSConnection(*self._address, timeout=SECONDS_MAX, context=self._tls)
-        )
+        secure = partial(http.client.HTTPSConnection, context=self._tls)
+        connection = (secure if self._tls else http.client.HTTPConnection)(*self._address, timeout=SECONDS_MAX)
         try:
             connection.request(method, self._path + path, body, {**fields, **self._fields})
             received = connection.getresponse()

@@ -173,11 +173,10 @@ class MqttSettings:
 
     def __post_init__(self) -> None:
         """Raise SettingErrors where one option has no effect without another."""
-        with_tls = "expected only with tls = true"
+        files = ("tls_ca_file", "tls_certificate_file", "tls_key_file")
+        unused = [name for name in files if not self.tls and getattr(self, name) is not None]
         raise_all(
-            (not self.tls and self.tls_ca_file is not None, f"tls_ca_file: {with_tls}"),
-            (not self.tls and self.tls_certificate_file is not None, f"tls_certificate_file: {with_tls}"),
-            (not self.tls and self.tls_key_file is not None, f"tls_key_file: {with_tls}"),
+            *((True, f"{name}: expected only with tls = true") for name in unused),
             (
                 self.tls_key_file is not None and self.tls_certificate_file is None,
                 "tls_key_file: expected only with tls_certificate_file",

@@ -36,20 +36,12 @@ def is_true(value: object) -> bool:
 
 def _field(tree: Tree, _: Sequence[Plain]) -> Plain:
     name = tree["value"]
-
-    def field(value: object) -> object:
-        return value.get(name) if isinstance(value, dict) else None
-
-    return field
+    return lambda value: value.get(name) if isinstance(value, dict) else None
 
 
 def _index(tree: Tree, _: Sequence[Plain]) -> Plain:
     at: int = tree["value"]
-
-    def index(value: object) -> object:
-        return value[at] if isinstance(value, list) and -len(value) <= at < len(value) else None
-
-    return index
+    return lambda value: value[at] if isinstance(value, list) and -len(value) <= at < len(value) else None
 
 
 def _chain(tree: Tree, parts: Sequence[Plain]) -> Plain:
@@ -116,11 +108,7 @@ def _equal(first: object, second: object) -> bool:
 
 def _object(tree: Tree, parts: Sequence[Plain]) -> Plain:
     entries = [(child["value"], part) for child, part in zip(tree["children"], parts, strict=True)]
-
-    def make(value: object) -> object:
-        return None if value is None else {name: part(value) for name, part in entries}
-
-    return make
+    return lambda value: None if value is None else {name: part(value) for name, part in entries}
 
 
 def _entry(tree: Tree, parts: Sequence[Plain]) -> Plain:

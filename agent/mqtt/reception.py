@@ -61,12 +61,13 @@ class Reception:
         self._source = source
         self._limits = limits
         self._loop = asyncio.get_running_loop()
-        self._acks = AckOrder(source.acknowledge)
+        self.acks = AckOrder(source.acknowledge)
         self._pending = PendingMessages()
         self._timer: asyncio.TimerHandle | None = None
         self._submitted = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self.idle = asyncio.Event()
+        """Set while the pipeline has the outcomes of all submissions."""
+        self.idle.set()
         self._lists: deque[ListReader] = deque()
         self._backlog_handle: asyncio.Handle | None = None
         self._full = False
@@ -83,11 +84,6 @@ class Reception:
         """Whether it ended only to receive skipped messages again."""
         self.ended: asyncio.Future[str] = self._loop.create_future()
 
-    @property
-    def acknowledged(self) -> int:
-        """How many messages were acknowledged."""
-        return self._acks.acknowledged
-
     def take(self, message: Message) -> None:
         """Process a message from the broker."""
         topic, list_reader = message.topic, self._routes.list_reader(message)
@@ -100,7 +96,7 @@ class Reception:
             unacknowledged = not (message.message_id or message.retain or list_reader)
             self.lost += unacknowledged and self._routes.may_be_event(topic, message.payload)
         else:
-            ack = self._acks.open(message.message_id, len(topic) + len(message.payload))
+            ack = self.acks.open(message.message_id, len(topic) + len(message.payload))
             if message.fault:
                 malformed = self._routes.malformed_delivery(message)
                 self._reject(ack, malformed, f"not a valid message: {message.fault}")
@@ -118,15 +114,6 @@ class Reception:
         self._skipping = self._stopped = True
         self._lists.clear()
         self._pending.released.clear()
-
-    @property
-    def in_progress(self) -> int:
-        """Return the number of messages that are not acknowledged yet."""
-        return len(self._acks)
-
-    async def finished(self) -> None:
-        """Wait for the outcomes of all submissions to the pipeline."""
-        await self._idle.wait()
 
     def close(self) -> None:
         """Cancel all timers."""
@@ -257,13 +244,13 @@ class Reception:
 
     def _begin_submission(self) -> None:
         self._submitted += 1
-        self._idle.clear()
+        self.idle.clear()
 
     def _end_submission(self, ack: PendingAck, answer: Answer) -> None:
         """End a submission by its outcome."""
         self._submitted -= 1
         if not self._submitted:
-            self._idle.set()
+            self.idle.set()
         if answer.status is Status.DURABLE:
             self._finish(ack)
             return
@@ -273,16 +260,16 @@ class Reception:
             self.ended.set_result(answer.reason)
 
     def _finish(self, ack: PendingAck) -> None:
-        self._acks.finish(ack)
+        self.acks.finish(ack)
         # Half of the bound is to be free, so that reading is not paused and resumed for each message.
-        limits, acks = self._limits, self._acks
+        limits, acks = self._limits, self.acks
         if self._full and 2 * len(acks) <= limits.in_progress_max and 2 * acks.size <= limits.in_progress_bytes_max:
             self._full = False
             self._apply_back_pressure()
 
     def _check_bounds(self) -> None:
         """At the bound, stop reading; while messages wait for a list, skip all but lists instead."""
-        limits, acks = self._limits, self._acks
+        limits, acks = self._limits, self.acks
         at_bound = len(acks) >= limits.in_progress_max or acks.size >= limits.in_progress_bytes_max
         if self._skipping or self._full or not at_bound:
             return

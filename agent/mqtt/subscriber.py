@@ -86,7 +86,7 @@ class Subscriber:
         if not reporting.cancelled():
             reporting.result()
         # Of two agents with one session, each ends the other's connections, also those that bring messages.
-        if (reception.acknowledged and not broken) or asyncio.get_running_loop().time() - began > STEADY_SECONDS:
+        if (reception.acks.acknowledged and not broken) or asyncio.get_running_loop().time() - began > STEADY_SECONDS:
             self._backoff.reset()
 
     def _connect(self) -> Client:
@@ -114,9 +114,9 @@ class Subscriber:
     async def _drain(self, reception: Reception) -> None:
         try:
             async with asyncio.timeout(DRAIN_SECONDS_MAX):
-                await reception.finished()
+                await reception.idle.wait()
         except TimeoutError:
-            _log.warning("mqtt=closed in_progress=%d effect=%r", reception.in_progress, "the broker sends them again")
+            _log.warning("mqtt=closed in_progress=%d effect=%r", len(reception.acks), "the broker sends them again")
 
     async def _report_up(self, connection: Connection) -> None:
         """Report the connection once messages can arrive, and note whether the broker still had the session."""
