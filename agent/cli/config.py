@@ -33,11 +33,9 @@ def run(arguments: argparse.Namespace) -> int:
         for setting in shown:
             print(json.dumps(asdict(setting), ensure_ascii=False))
         return 0
-    rows = [(f"{one.section}.{one.key}".lstrip("."), _written(one.value), one.origin) for one in shown]
+    values = ["" if one.value is None else json.dumps(one.value, ensure_ascii=False) for one in shown]
+    names = [f"{one.section}.{one.key}".lstrip(".") for one in shown]
+    rows = list(zip(names, values, [one.origin for one in shown], strict=True))
     colours = [None if setting.origin == DEFAULT else Colour.STRONG for setting in shown]
     print(terminal.table(rows, ("setting", "value", "origin"), colours))
     return 0
-
-
-def _written(value: object) -> str:
-    return "" if value is None else json.dumps(value, ensure_ascii=False)

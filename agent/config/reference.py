@@ -121,15 +121,11 @@ _REQUIRED = {"id": '"gw1"', "bootstrap_servers": '"kafka-1:9092,kafka-2:9092"'}
 
 def example() -> str:
     """Return the file's text."""
-    lines = [line for name, kind in SECTIONS.items() for line in _example_section(name, kind)]
-    return "\n".join([_EXAMPLE_HEAD, *lines]) + "\n"
-
-
-def _example_section(name: str, kind: type[Any]) -> Iterator[str]:
-    yield f"[{name}]" if name else "# Above all sections:"
-    for option in fields(kind):
-        yield from _example_option(name, option)
-    yield ""
+    lines = [_EXAMPLE_HEAD]
+    for name, kind in SECTIONS.items():
+        options = (line for option in fields(kind) for line in _example_option(name, option))
+        lines += [f"[{name}]" if name else "# Above all sections:", *options, ""]
+    return "\n".join(lines) + "\n"
 
 
 def _example_option(section: str, option: Field[Any]) -> Iterator[str]:

@@ -110,19 +110,15 @@ class IdentityWarnings:
         self.counts[danger] += 1
         if self._warned.get((device, danger)):
             return
-        logged = self._warned[device, danger] = self._may_log()
-        if len(self._warned) > DEVICES_KEPT:
-            self._warned.popitem(last=False)
-        if logged:
-            _log.warning("identity=%s device=%r reason=%r", danger.value, device, _ADVICE[danger])
-
-    def _may_log(self) -> bool:
-        """Count a line of the log, and return whether it is within the limit."""
         now = self._seconds()
         if now - self._since > LINES_SECONDS:
             self._lines, self._since = 0, now
         self._lines += 1
-        return self._lines <= LINES_MAX
+        logged = self._warned[device, danger] = self._lines <= LINES_MAX
+        if len(self._warned) > DEVICES_KEPT:
+            self._warned.popitem(last=False)
+        if logged:
+            _log.warning("identity=%s device=%r reason=%r", danger.value, device, _ADVICE[danger])
 
 
 def advice_on(event: Event) -> dict[str, str]:

@@ -177,14 +177,11 @@ def _template(written: object) -> Evaluate:
                 return None
             if not isinstance(value, str | int | float) or isinstance(value, bool):
                 raise ExpressionError(f"{written!r}: expected text or a number in braces")
-            found.append(value if isinstance(value, str) else _number(value))
+            is_whole = isinstance(value, float) and value.is_integer()
+            found.append(str(int(value) if is_whole else value))
         return "".join(found)
 
     return evaluate
-
-
-def _number(value: object) -> str:
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _device(written: object) -> Evaluate:

@@ -40,8 +40,10 @@ class Notifier:
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._address = environment.get("NOTIFY_SOCKET", "")
-        self.watchdog_seconds = _watchdog_seconds(environment)
-        """The watchdog's interval; None where there is no watchdog."""
+        interval, process = environment.get("WATCHDOG_USEC", ""), str(os.getpid())
+        is_watched = interval.isdigit() and environment.get("WATCHDOG_PID", process) == process
+        self.watchdog_seconds = int(interval) / _MICROSECONDS if is_watched else None
+        """The watchdog's interval for this process (sd_watchdog_enabled(3)); None where there is no watchdog."""
 
     @property
     def listening(self) -> bool:
@@ -89,14 +91,6 @@ class Notifier:
 
 def _watchdog(seconds: float) -> str:
     return f"WATCHDOG_USEC={round(seconds * _MICROSECONDS)}"
-
-
-def _watchdog_seconds(environment: Mapping[str, str]) -> float | None:
-    """Return the watchdog's interval for this process, None without one (sd_watchdog_enabled(3))."""
-    interval = environment.get("WATCHDOG_USEC", "")
-    if not interval.isdigit() or environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
-        return None
-    return int(interval) / _MICROSECONDS
 
 
 async def supervise(notifier: Notifier, store: LaneStores, addresses: str) -> None:

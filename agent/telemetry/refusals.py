@@ -99,7 +99,12 @@ class Refusals:
             self._before = self._now if now - self._now.begun_ms < 2 * SPAN_MS else latest
             self._now = latest
         reason = f"{answer.status.value}: {answer.reason}"[:REASON_CHARACTERS_MAX]
-        self._log(now, via, sender, reason)
+        if now - self._logged_since >= LINES_MS:
+            self._logged.clear()
+            self._logged_since = now
+        if (via, reason) not in self._logged and len(self._logged) < LINES_MAX:
+            self._logged.add((via, reason))
+            _log.warning("request=refused via=%s sender=%r reason=%r", via, sender, reason)
         counts = self._now.counts
         key = (via, reason) if (via, reason) in counts or len(counts) < REASONS_MAX else (via, OTHERS)
         counts[key] = (counts.get(key, (0, ""))[0] + 1, sender)
@@ -126,11 +131,3 @@ class Refusals:
     def document(self) -> bytes:
         """Return them as JSON, for commands of other processes."""
         return json.dumps(asdict(self.recent())).encode()
-
-    def _log(self, now: int, via: str, sender: str, reason: str) -> None:
-        if now - self._logged_since >= LINES_MS:
-            self._logged.clear()
-            self._logged_since = now
-        if (via, reason) not in self._logged and len(self._logged) < LINES_MAX:
-            self._logged.add((via, reason))
-            _log.warning("request=refused via=%s sender=%r reason=%r", via, sender, reason)

@@ -27,7 +27,7 @@ from contract import cbor
 from contract.fingerprint import fingerprint, needs_label
 
 if TYPE_CHECKING:
-    from agent.cli.sensor.protection import SensorContext
+    pass
 
 
 JSON = "one JSON object for each request"
@@ -132,16 +132,13 @@ def _sender(arguments: argparse.Namespace, opened: ExitStack) -> CoapSender | Ht
         own_api = api.own_api(settings.http) if target == own or target.host in _LOOPBACK else None
     except api.ApiError:
         own_api = None
-    return CoapSender(target, arguments.retransmits, own_api, _context(arguments.credentials, opened))
+    context = None
+    if arguments.credentials is not None:
+        check_installed()
+        from agent.cli.sensor.protection import open_context
 
-
-def _context(file: Path | None, opened: ExitStack) -> SensorContext | None:
-    if file is None:
-        return None
-    check_installed()
-    from agent.cli.sensor.protection import open_context
-
-    return opened.enter_context(open_context(file))
+        context = opened.enter_context(open_context(arguments.credentials))
+    return CoapSender(target, arguments.retransmits, own_api, context)
 
 
 def _encode(event: dict[str, object], format_: str) -> Body:
