@@ -43,11 +43,6 @@ class Source:
         parts = (*filter(None, path[0].split(".")), *path[1:])
         return toml_lines.line_at(self.lines, parts) if parts else None
 
-    def place(self, *path: str) -> str:
-        """Return the place of a section or its key, as `FILE:LINE`."""
-        line = self.line(*path)
-        return self.name if line is None else f"{self.name}:{line}"
-
     def mistake(self, section: str, key: str, message: str) -> Mistake:
         """Return a mistake with its place."""
         path = (section, key) if key else (section,)

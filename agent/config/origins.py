@@ -71,7 +71,8 @@ def _settings(
             if key in given.get(section, {}):
                 origin = override_of(section, key)
             elif key in tables.get(section, {}):
-                origin = source.place(section, key)
+                line = source.line(section, key)
+                origin = source.name if line is None else f"{source.name}:{line}"
             else:
                 origin = DEFAULT
             yield Setting(section, key, _shown(option, getattr(part, option.name)), origin)
