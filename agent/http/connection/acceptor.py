@@ -67,7 +67,10 @@ class Acceptor:
         origin = origin_of(address[0])
         if len(self._open) >= self._count_max or self._open_by_origin[origin] >= max(1, self._count_max // 2):
             sock.close()
-            self._log_refusal(origin)
+            now, of_this_origin = asyncio.get_running_loop().time(), self._open_by_origin[origin]
+            if now - self._refused_last > QUIET_SECONDS:
+                _log.warning("http=connections-refused open=%d of_this_origin=%d", len(self._open), of_this_origin)
+            self._refused_last = now
             return
         task = asyncio.create_task(self._serve(sock), name="http-connection")
         self._open.add(task)
@@ -90,14 +93,6 @@ class Acceptor:
                 self._make, sock, ssl=self.tls, **times
             )
             await protocol.lost()
-
-    def _log_refusal(self, origin: str) -> None:
-        now = asyncio.get_running_loop().time()
-        if now - self._refused_last > QUIET_SECONDS:
-            _log.warning(
-                "http=connections-refused open=%d of_this_origin=%d", len(self._open), self._open_by_origin[origin]
-            )
-        self._refused_last = now
 
 
 def origin_of(host: str) -> str:
