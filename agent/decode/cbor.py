@@ -151,25 +151,15 @@ def _invalid_simple_value(number: int) -> Invalid:
     return Invalid(f"CBOR simple value {number} has no place in an event")
 
 
-def _read_unsigned(value: object, is_key: bool) -> object:
-    if type(value) is bytes and len(value) <= 8:
-        return int.from_bytes(value, "big")
-    return _read_bignum(value, _TAG_UNSIGNED, is_key)
-
-
-def _read_negative(value: object, is_key: bool) -> object:
-    number = _read_bignum(value, _TAG_NEGATIVE, is_key)
-    if type(number) is int and -1 - number >= INTEGER_MIN:
-        return -1 - number
-    return number if isinstance(number, Invalid) else _refuse(_OUTSIDE, value, is_key)
-
-
-def _read_bignum(value: object, tag: int, is_key: bool) -> object:
-    """Return the unsigned integer of a bignum's bytes, or `Invalid`."""
+def _read_bignum(tag: int, value: object, is_key: bool) -> object:
+    """Return the integer of a bignum's bytes, or `Invalid`."""
     if type(value) is not bytes:
         return _refuse_tag(tag)(value, is_key)
     digits = value.lstrip(b"\0")
-    return int.from_bytes(digits, "big") if len(digits) <= 8 else _refuse(_OUTSIDE, value, is_key)
+    number = int.from_bytes(digits, "big")
+    if len(digits) > 8 or (tag == _TAG_NEGATIVE and -1 - number < INTEGER_MIN):
+        return _refuse(_OUTSIDE, value, is_key)
+    return number if tag == _TAG_UNSIGNED else -1 - number
 
 
 def _refuse(invalid: Invalid, _: object, is_key: bool) -> Invalid:
@@ -193,5 +183,8 @@ class _TagDecoders(dict[int, _TagDecoder]):
 
 
 _TAGS: Final = _TagDecoders(
-    {_TAG_UNSIGNED: _read_unsigned, _TAG_NEGATIVE: _read_negative, _TAG_SELF_DESCRIBED: lambda value, immutable: value}
+    {
+        **{tag: partial(_read_bignum, tag) for tag in (_TAG_UNSIGNED, _TAG_NEGATIVE)},
+        _TAG_SELF_DESCRIBED: lambda value, immutable: value,
+    }
 )
