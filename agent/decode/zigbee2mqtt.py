@@ -54,15 +54,10 @@ def _time(last_seen: object) -> int | None:
     These are `epoch` and `ISO_8601`. `ISO_8601_local` has seconds only, in which a device may publish two equal events;
     an age (`relative`) differs in each duplicate.
     """
-    time = _iso_time(last_seen) if isinstance(last_seen, str) else last_seen
-    return time if type(time) is int and EPOCH_MIN <= time <= TIME_MAX else None
-
-
-def _iso_time(text: str) -> int | None:
-    if not _ISO_WITH_MILLISECONDS.fullmatch(text):
-        return None
-    try:
-        stamp = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return int(stamp.timestamp()) * 1000 + stamp.microsecond // 1000
+    if isinstance(last_seen, str) and _ISO_WITH_MILLISECONDS.fullmatch(last_seen):
+        try:
+            stamp = datetime.fromisoformat(last_seen)
+        except ValueError:
+            return None
+        last_seen = int(stamp.timestamp()) * 1000 + stamp.microsecond // 1000
+    return last_seen if type(last_seen) is int and EPOCH_MIN <= last_seen <= TIME_MAX else None

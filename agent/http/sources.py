@@ -19,7 +19,7 @@ from agent.status import GatewayStatus, LaneCounts, read_status
 from agent.store.errors import FAILURES
 from agent.store.files.folders import store_folders
 from agent.store.lanes import LaneStores
-from agent.store.read.documents import RejectSelection, read_device, read_events, read_rejected, read_trace
+from agent.store.read.documents import read_device, read_events, read_trace
 from agent.telemetry.counters import Transport
 from agent.telemetry.history import History, Totals
 from agent.telemetry.links import OF_LANES, document_of
@@ -101,10 +101,6 @@ class Sources:
         if len(self.store.by_lane) > 1:
             latest.sort(key=itemgetter("received"), reverse=True)
         return latest[:FOUND_EVENTS_MAX]
-
-    def rejected(self, selection: RejectSelection, limit: int) -> list[dict[str, object]]:
-        """Return the latest rejected events that are selected."""
-        return read_rejected(self._folder, selection, limit)
 
     def live(self) -> Mapping[str, object]:
         """Return the status page's data without its feed: the store's status, and what is in this process only."""

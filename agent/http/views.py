@@ -20,7 +20,7 @@ from agent.http.page import public_resources
 from agent.http.response import NO_OTHER_SITE, Response, document, encode, refusal, retry_after
 from agent.http.sources import Sources
 from agent.store.errors import FAILURES
-from agent.store.read.documents import RejectSelection
+from agent.store.read.documents import RejectSelection, read_rejected
 from agent.telemetry.history import SPANS
 
 FRESH_SECONDS = 1.0
@@ -161,7 +161,8 @@ class Views:
 
     async def _show_rejected(self, query: Mapping[str, str]) -> Response:
         selection, limit = read_selection(query, self._vias)
-        return document(200, await self._searches.get(lambda: self._sources.rejected(selection, limit)))
+        folder = self._sources.settings.gateway.state_dir
+        return document(200, await self._searches.get(lambda: read_rejected(folder, selection, limit)))
 
 
 def _name(query: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 
 from agent.cli.failures import FAILURE
@@ -43,10 +44,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _fingerprint(text: str) -> bytes:
-    try:
-        fingerprint = bytes.fromhex(text)
-    except ValueError:
-        fingerprint = b""
-    if len(fingerprint) != 16:
+    if not re.fullmatch("[0-9A-Fa-f]{32}", text):
         raise argparse.ArgumentTypeError("a fingerprint has 32 hex digits")
-    return fingerprint
+    return bytes.fromhex(text)
