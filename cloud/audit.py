@@ -10,7 +10,6 @@ import logging
 import sys
 from datetime import UTC, datetime
 from functools import partial, reduce
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +27,7 @@ from cloud.committed import objection
 from cloud.errors import StopError
 from cloud.gateways import GatewayFile
 from cloud.runtime import jvm
-from cloud.runtime.outcome import exit_status, printable
+from cloud.runtime.outcome import exit_status, printable, version_of_package
 from cloud.session import session
 
 logger = logging.getLogger("cloud.audit")
@@ -151,14 +150,6 @@ def retained(topic: Topic, span: TopicSpan) -> tuple[dict[int, int], dict[int, i
     """Return the offsets of all records that the topic still has below the end of the span."""
     earliest = topic.earliest()
     return {partition: min(earliest[partition], end) for partition, end in span.ends.items()}, span.ends
-
-
-def version_of_package() -> str:
-    """Return the version of this program."""
-    try:
-        return version("oncegate")
-    except PackageNotFoundError:  # a driver in a cluster has the archive of the packages alone
-        return "of unknown version"
 
 
 def cover(store: Store, judged: DataFrame, view: TableView, span: TopicSpan, *, everything: bool) -> DataFrame:

@@ -9,8 +9,10 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 
 from cloud.errors import HookTimeError, JobError
+from contract.fields import VERSION
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 NEXT_STEP = "start it again; if the error returns, look it up in docs/cloud.md (When the job stops), or report it"
@@ -25,6 +27,7 @@ def log_to_stderr() -> None:
 def exit_status(program: Callable[[], int], logger: logging.Logger) -> int:
     """Run a program with its log, and return its exit status: 1 after an error, which is logged."""
     log_to_stderr()
+    logger.info("stage=process version=%r contract=%d", version_of_package(), VERSION)
     try:
         return program()
     except JobError as error:
@@ -35,6 +38,14 @@ def exit_status(program: Callable[[], int], logger: logging.Logger) -> int:
     except Exception as error:
         logger.exception("stage=failed error=%r hint=%r", sentence(error), NEXT_STEP)
     return 1
+
+
+def version_of_package() -> str:
+    """Return the version of this program."""
+    try:
+        return version("oncegate")
+    except PackageNotFoundError:  # a driver in a cluster has the archive of the packages alone
+        return "of unknown version"
 
 
 def run_until_stopped(program: Callable[[threading.Event], int], logger: logging.Logger) -> int:

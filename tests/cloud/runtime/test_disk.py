@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 import subprocess
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from cloud.errors import FlushError, StopError
 from cloud.runtime.disk import FlushedFolders
 from cloud.runtime.outcome import NEXT_STEP, exit_status, printable
 from cloud.stream.checkpoint import Checkpoint
+from contract.fields import VERSION
 from simulators.services.spark import submit
 from tests.support.disks.failing_disk import UNWRITABLE, failing_disk
 from tests.support.disks.small_disk import small_disk
@@ -75,13 +77,16 @@ logger = logging.getLogger(__name__)
         (ValueError("[KIND] what\nJVM stacktrace"), f"stage=failed error='ValueError: [KIND] what' hint={NEXT_STEP!r}"),
     ],
 )
-def test_an_error_is_logged_in_a_sentence(error: Exception, message: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_program_logs_its_version_and_an_error_in_a_sentence(
+    error: Exception, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
     def program() -> int:
         raise error
 
+    caplog.set_level("INFO")
     assert exit_status(program, logger) == 1
-    [record] = caplog.records
-    assert record.getMessage() == message
+    begun = f"stage=process version={version('oncegate')!r} contract={VERSION}"
+    assert [record.getMessage() for record in caplog.records] == [begun, message]
 
 
 @pytest.mark.guarantee(6)
