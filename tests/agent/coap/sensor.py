@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from agent.coap.message import Option, uint, write_options
@@ -79,9 +78,7 @@ class Sensor:
         self._socket.connect(self._to)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._socket.close()
 
     async def __aenter__(self) -> Self:

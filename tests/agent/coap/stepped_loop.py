@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
 from typing import Self
 
 TURNS = 5
@@ -20,9 +19,7 @@ class SteppedLoop:
         self._loop.time = lambda: self._real() + self._ahead  # type: ignore[method-assign]
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._loop.time = self._real  # type: ignore[method-assign]
 
     def step(self, seconds: float) -> None:

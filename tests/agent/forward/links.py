@@ -6,7 +6,6 @@ import socket
 import threading
 import time
 from contextlib import suppress
-from types import TracebackType
 from typing import Self
 
 _PIECE_BYTES = 65_536
@@ -34,9 +33,7 @@ class TcpLink:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()

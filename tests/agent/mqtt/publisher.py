@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from types import TracebackType
 from typing import Any, Self
 
 from paho.mqtt.client import Client, MQTTMessage
@@ -32,9 +31,7 @@ class Publisher:
         wait_until(self._client.is_connected, "the publisher is connected")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.disconnect()
         self._client.loop_stop()
 

@@ -8,7 +8,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import pytest
@@ -82,9 +81,7 @@ class Gateways:
         self._stranger = [Sensor(server.port).__enter__() for server in self._servers]
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for socket in (*self._device, *self._stranger):
             socket.__exit__(None, None, None)
         for server in self._servers:

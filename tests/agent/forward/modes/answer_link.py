@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from enum import IntEnum
-from types import TracebackType
 
 from tests.agent.forward.links import TcpLink
 
@@ -53,12 +52,10 @@ class AnswerLink(TcpLink):
         self.caught = threading.Event()
         """Set once a frame was delayed, dropped or faked."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for one in (self._open, self._delivered, self._answered):
             one.set()
-        super().__exit__(kind, error, trace)
+        super().__exit__()
 
     def hold(self, kind: Request) -> None:
         """Hold back all answers of a kind; those behind them on the same connection wait, too."""
