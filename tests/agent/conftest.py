@@ -7,7 +7,7 @@ import pytest
 
 from simulators.services.process import Process
 from tests.agent.recorder import Recorder
-from tests.agent.store.stores import FaultyConnection, HandClock
+from tests.agent.store.stores import Faulty, HandClock
 from tests.support.agent_process import agent_process
 
 
@@ -28,10 +28,5 @@ def clock() -> HandClock:
 
 
 @pytest.fixture
-def faulty() -> type[FaultyConnection]:
-    """Return connections to a store that fail where the test has them fail."""
-
-    class Faulty(FaultyConnection):
-        pass
-
-    return Faulty
+def faulty() -> Faulty:
+    return Faulty()

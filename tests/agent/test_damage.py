@@ -16,19 +16,16 @@ import pytest
 
 from agent.clock import SystemClock
 from agent.config.lanes import DEFAULT_LANE
-from agent.config.settings import IdentitySettings, StoreSettings
-from agent.store.event_store import EventStore
 from agent.store.files import sqlite_pages
 from agent.store.files.folders import LANES_FOLDER
 from agent.store.files.sqlite_pages import PageVersions
 from agent.store.layout import FILE_NAME, PAGE_BYTES
-from agent.store.port import Batch, Offsets
 from agent.store.read import section
 from contract.event import Event
 from simulators.services.install import programs
 from simulators.services.process import Process
 from tests.agent.cli.running import here
-from tests.agent.store.stores import HandClock, accept, batch, make_store, write_commits
+from tests.agent.store.stores import accept, make_store, mark_processed, write_commits
 from tests.support.agent_process import configured, stored_documents
 from tests.support.disks.small_disk import fill, small_disk
 from tests.support.posting_gateway import PostingGateway
@@ -82,12 +79,10 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(section, "SECTION_EVENTS", SECTION_EVENTS)
 
     async def fill() -> None:
-        clock = HandClock()
-        async with make_store(tmp_path / "state", clock, keep_processed_seconds=10**9) as store:
+        async with make_store(tmp_path / "state", keep_processed_seconds=10**9) as store:
             for number in range(COMMITS):
-                await accept(store, clock, Event("d", id=number, data={"text": "x" * 700}))
-            store.outbox.mark_forwarded(batch(1, COMMITS + 1))  # one event began a section
-            store.outbox.mark_processed(store.outbox.forwarded())
+                await accept(store, Event("d", id=number, data={"text": "x" * 700}))
+            mark_processed(store, 1, COMMITS + 1)  # one event began a section
 
     asyncio.run(fill())
     return tmp_path / "state" / FILE_NAME
@@ -185,17 +180,14 @@ def test_an_agent_starts_on_a_store_of_which_some_cannot_be_read_and_says_what_i
 MEGABYTES = 24
 
 
-def process_all(state: Path) -> None:
+def receipt_all(state: Path) -> None:
     """Mark all stored events as processed, as receipts would."""
 
-    async def process() -> None:
-        store = EventStore(state, "gw1", StoreSettings(), IdentitySettings(), SystemClock())
-        async with store:
-            last = store._memory.end
-            store.outbox.mark_forwarded(Batch(1, last, "topic", {0: Offsets(0, last)}))
-            store.outbox.mark_processed(store.outbox.forwarded())
+    async def serve() -> None:
+        async with make_store(state, SystemClock()) as store:
+            mark_processed(store, 1, store._memory.end)
 
-    asyncio.run(process())
+    asyncio.run(serve())
 
 
 EVENTS_BYTES = 20 << 20
@@ -224,7 +216,7 @@ def test_a_disk_full_of_single_events_which_the_table_has_is_emptied_through_kil
         wait_until(lambda: gateway.post() == 503, "it is full")
         wait_until(lambda: gateway.readiness() == 503, "it says so")
         assert gateway.agent.terminate() == 0
-        process_all(disk / "state")
+        receipt_all(disk / "state")
         processed = set(gateway.acked)
         for end in (gateway.agent.kill, gateway.agent.terminate):
             start()

@@ -20,7 +20,7 @@ from agent.terminal import Colour, json_line, paint, printable
 from contract.event import Event
 from contract.fingerprint import fingerprint
 from tests.agent.cli.running import here
-from tests.agent.store.stores import HandClock, accept, make_store
+from tests.agent.store.stores import accept, make_store
 from tests.support.agent_process import configured
 
 SIGNS = "".join(map(chr, (*range(0x20), *range(0x7F, 0xA0)))) + (
@@ -35,11 +35,10 @@ Run = Callable[..., str]
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     async def fill() -> None:
-        clock = HandClock()
-        async with make_store(tmp_path / "state", clock) as store:
+        async with make_store(tmp_path / "state") as store:
             for _ in range(2):
-                await accept(store, clock, EVIL)
-            await accept(store, clock, Event("d", id=1))
+                await accept(store, EVIL)
+            await accept(store, Event("d", id=1))
 
     asyncio.run(fill())
     configuration = configured(tmp_path)

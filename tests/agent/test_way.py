@@ -14,12 +14,11 @@ import pytest
 from agent import release
 from agent.clock import SystemClock
 from agent.coap.server import CoapServer
-from agent.config.settings import CoapSettings, IdentitySettings, StoreSettings
+from agent.config.settings import CoapSettings, IdentitySettings
 from agent.pipeline import Pipeline
-from agent.store.event_store import EventStore
 from agent.store.write.maintenance import Maintenance
 from tests.agent.coap.sensor import CHANGED, Sensor, post
-from tests.agent.store.stores import GATEWAY
+from tests.agent.store.stores import make_store
 from tests.docs.pages import ROOT
 
 CALLS_MAX = 200
@@ -53,7 +52,7 @@ async def test_an_event_passes_few_files_on_its_way_to_its_ack(tmp_path: Path) -
     ways: list[list[tuple[str, str]]] = []
     threading.setprofile(way)
     try:
-        async with EventStore(tmp_path, GATEWAY, StoreSettings(), IdentitySettings(), clock) as store:
+        async with make_store(tmp_path, clock) as store:
             pipeline = Pipeline(IdentitySettings(), clock, store)
             settings = CoapSettings(bind="127.0.0.1:0")
             server = CoapServer(settings, pipeline.receive, now=pipeline.trusted_time, refuse=pipeline.refuse)

@@ -6,16 +6,15 @@ import asyncio
 from pathlib import Path
 
 from contract.event import Event
-from tests.agent.store.stores import HandClock, accept, batch, make_store
+from tests.agent.store.stores import accept, batch, make_store
 
 
 def fill_store(folder: Path, number: int, *, processed: bool) -> None:
     """Store an event, and mark all as processed where `processed` is set."""
 
     async def serve() -> None:
-        clock = HandClock()
-        async with make_store(folder, clock, keep_processed_seconds=10**9) as opened:
-            await accept(opened, clock, Event("urn:a", id=number, data={"x": 1}))
+        async with make_store(folder, keep_processed_seconds=10**9) as opened:
+            await accept(opened, Event("urn:a", id=number, data={"x": 1}))
             if processed:
                 opened.outbox.mark_forwarded(batch(1, 2))
                 opened.outbox.mark_processed(opened.outbox.forwarded())

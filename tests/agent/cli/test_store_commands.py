@@ -34,15 +34,15 @@ def folder(tmp_path: Path) -> Path:
     async def fill() -> None:
         clock = HandClock()
         async with make_store(tmp_path / "state", clock, keep_processed_seconds=10**9) as store:
-            await accept(store, clock, ONE)
+            await accept(store, ONE)
             store.outbox.mark_forwarded(batch(1, 2))
             store.outbox.set_fact("receipts.table", "table-1")
             store.outbox.mark_processed(store.outbox.forwarded())
             clock.pass_seconds(5)
-            await accept(store, clock, ONE)
-            await accept(store, clock, ONE, TWO)
+            await accept(store, ONE)
+            await accept(store, ONE, TWO)
             store.outbox.mark_forwarded(batch(3, 3, offset=70))
-            await accept(store, clock, THREE)
+            await accept(store, THREE)
             assert [event.position for event in stored_events(store)] == [4]
 
     asyncio.run(fill())
@@ -108,9 +108,8 @@ def test_a_damaged_event_is_a_finding_until_it_is_declared_lost(run: Run, folder
     assert findings(run) == {"events": "event at position 4: the checksum does not match"}
 
     async def read() -> None:
-        clock = HandClock()
-        async with make_store(folder, clock) as store:
-            assert (await accept(store, clock, THREE)).accepted == 1
+        async with make_store(folder) as store:
+            assert (await accept(store, THREE)).accepted == 1
             assert len(stored_events(store)) == 3  # gateway.started, gateway.gap, and the lost event, sent again
 
     asyncio.run(read())
@@ -124,13 +123,12 @@ def test_status_names_a_reader_that_holds_the_log(folder: Path, run: Run, monkey
     monkeypatch.setattr(disk_space, "LOG_BYTES_EXPECTED", 100_000)
 
     async def hold() -> tuple[list[str], list[str], int]:
-        clock, path = HandClock(), folder / FILE_NAME
-        async with make_store(folder, clock) as store:
-            with closing(database.open_for_reading(path)) as reader, database.snapshot(reader):
+        async with make_store(folder) as store:
+            with closing(database.open_for_reading(folder / FILE_NAME)) as reader, database.snapshot(reader):
                 reader.execute("SELECT count(*) FROM events").fetchone()
                 before = run("status")[1]
                 for number in range(40):
-                    await accept(store, clock, Event(DEVICE, id=100 + number, data={"text": "x" * 3_000}))
+                    await accept(store, Event(DEVICE, id=100 + number, data={"text": "x" * 3_000}))
                 return before, run("status")[1], json.loads(run("status", "--json")[1][0])["log_bytes"]
 
     before, held, log_bytes = asyncio.run(hold())
@@ -205,7 +203,7 @@ def test_the_latest_copies_are_listed_with_what_they_repeat(run: Run) -> None:
 
 def test_status_says_what_kafka_refuses_and_which_receipts_are_held(folder: Path, run: Run) -> None:
     async def note() -> None:
-        async with make_store(folder, HandClock(), keep_processed_seconds=10**9) as store:
+        async with make_store(folder, keep_processed_seconds=10**9) as store:
             store.outbox.set_fact(
                 OVERSIZED,
                 write_oversized({4: OversizedEvent(70_000, 1, own=False), 9: OversizedEvent(3_000, 2, own=False)}),
@@ -235,9 +233,9 @@ def epoch(tmp_path: Path) -> str:
         folder = tmp_path / "state"
         default, alarms = make_store(folder, clock), make_store(folder / LANES_FOLDER / "alarms", clock)
         async with LaneStores({DEFAULT_LANE: default, "alarms": alarms}, [Lane("alarms", 1, type="alarm")]):
-            await accept(default, clock, READING)
+            await accept(default, READING)
             clock.pass_seconds(60)
-            await accept(alarms, clock, ALARM)
+            await accept(alarms, ALARM)
             alarms.outbox.mark_forwarded(batch(1, 1))
             alarms.outbox.set_fact(FORWARDER_STOPPED, "fenced")
             return alarms.outbox.epoch()

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from agent.cli.api import Api
-from agent.config.settings import IdentitySettings, MqttSettings, StoreSettings
+from agent.config.settings import IdentitySettings, MqttSettings
 from agent.identity.identify import identify
 from agent.mqtt import client
-from agent.store.event_store import EventStore
 from contract.event import Event
 from contract.record import ClockTrust
 from tests.agent.store.stores import HandClock, accept, make_store, stored_events, submit
@@ -54,10 +53,9 @@ def test_the_horizon_bounds_when_a_copy_can_have_existed() -> None:
 @pytest.mark.parametrize(("window", "hinted"), [(10.0, False), (100.0, True)])
 async def test_equal_data_is_suspicious_within_the_window(tmp_path: Path, window: float, *, hinted: bool) -> None:
     clock = HandClock()
-    identity = IdentitySettings(resend_window_seconds=window)
-    async with EventStore(tmp_path, "gw1", StoreSettings(), identity, clock) as store:
+    async with make_store(tmp_path, clock, resend_window_seconds=window) as store:
         for _ in range(2):
-            await accept(store, clock, Event("urn:a", data={"x": 1}))
+            await accept(store, Event("urn:a", data={"x": 1}))
             clock.pass_seconds(50)
         tails = [event.tail for event in stored_events(store)]
     assert (b"possible_duplicate_of" in tails[-1]) is hinted
@@ -65,8 +63,7 @@ async def test_equal_data_is_suspicious_within_the_window(tmp_path: Path, window
 
 @pytest.mark.parametrize(("most", "commits"), [(1, 3), (1_000, 1)])
 async def test_a_commit_has_no_more_events_than_it_may(tmp_path: Path, most: int, commits: int) -> None:
-    clock = HandClock()
-    async with make_store(tmp_path, clock, commit_events_max=most) as store:
+    async with make_store(tmp_path, commit_events_max=most) as store:
         blocked, go_on = threading.Event(), threading.Event()
 
         def block() -> None:
@@ -75,18 +72,18 @@ async def test_a_commit_has_no_more_events_than_it_may(tmp_path: Path, most: int
 
         store._writer.put(block)
         await asyncio.to_thread(blocked.wait, 60)
-        outcomes = [submit(store, clock, Event("urn:a", id=number)) for number in range(3)]
+        outcomes = [submit(store, Event("urn:a", id=number)) for number in range(3)]
         go_on.set()
         for outcome in outcomes:
             assert (await outcome).accepted == 1
         assert store.commit_durations.cumulative()[-1][1] == commits
 
 
-async def test_a_commit_waits_for_more_events_as_long_as_it_may(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock, commit_delay_ms_max=20_000, commit_events_max=2) as store:
-        first = submit(store, clock, Event("urn:a", id=1))
+async def test_a_commit_waits_for_more_events_as_long_as_it_may(tmp_path: Path) -> None:
+    async with make_store(tmp_path, commit_delay_ms_max=20_000, commit_events_max=2) as store:
+        first = submit(store, Event("urn:a", id=1))
         await asyncio.to_thread(wait_until, store._writer._queue.empty, "the writer has taken the first event")
-        second = submit(store, clock, Event("urn:a", id=2))
+        second = submit(store, Event("urn:a", id=2))
         assert (await first).accepted == (await second).accepted == 1
         assert store.commit_durations.cumulative()[-1][1] == 1
 

@@ -45,7 +45,7 @@ async def test_a_long_backlog_leaves_in_bounded_memory_and_survives_a_kill_in_th
     async with EventStore(state, gateway, StoreSettings(), IdentitySettings(), clock) as store:
         for first in range(0, count, EVENTS_A_COMMIT):
             numbers = range(first, first + EVENTS_A_COMMIT)
-            await accept(store, clock, *[Event(f"d{number % 50}", id=number, data={"t": 20.5}) for number in numbers])
+            await accept(store, *[Event(f"d{number % 50}", id=number, data={"t": 20.5}) for number in numbers])
     labels = stored_labels(state / FILE_NAME)
 
     with agent_process(configuration) as agent:

@@ -20,7 +20,7 @@ from agent.store.schema import database
 from contract.event import Event
 from tests.agent.forward.broker import KafkaTopic, header, label
 from tests.agent.forward.running import GATEWAY
-from tests.agent.store.stores import HandClock, accept, batch, make_store
+from tests.agent.store.stores import accept, batch, make_store, mark_processed
 from tests.support.agent_process import agent_process, configured, post_events
 from tests.support.waiting import wait_for_count
 
@@ -64,13 +64,11 @@ def test_what_is_kept_is_sent_again_while_the_agent_runs(kafka: KafkaTopic, tmp_
 
 @pytest.mark.guarantee(4)
 async def test_it_is_told_what_is_sent_what_waits_what_is_lost_and_what_is_gone(tmp_path: Path) -> None:
-    clock = HandClock()
-    async with make_store(tmp_path, clock) as store:
+    async with make_store(tmp_path) as store:
         for number in range(6):  # positions 2 to 7, after the event that begins the epoch
-            await accept(store, clock, Event("d", id=number, data={}))
+            await accept(store, Event("d", id=number, data={}))
         store.outbox.release(1, 2, NOTE)
-        store.outbox.mark_forwarded(batch(3, 4))
-        store.outbox.mark_processed(store.outbox.forwarded())
+        mark_processed(store, 3, 4)
         store.outbox.mark_forwarded(batch(5, 5))
         store.outbox.give_up(6, "too large")
         with closing(database.open_for_reading(tmp_path / FILE_NAME)) as connection:
@@ -90,20 +88,20 @@ async def test_it_is_told_what_is_sent_what_waits_what_is_lost_and_what_is_gone(
     ]
 
 
-async def test_each_epoch_has_its_own_positions(tmp_path: Path, clock: HandClock) -> None:
+async def test_each_epoch_has_its_own_positions(tmp_path: Path) -> None:
     epochs = []
     for number in range(3):
-        async with make_store(tmp_path, clock) as store:
-            await accept(store, clock, Event("d", id=number, data={}))
+        async with make_store(tmp_path) as store:
+            await accept(store, Event("d", id=number, data={}))
             epochs.append(store.outbox.epoch())
     with closing(database.open_for_reading(tmp_path / FILE_NAME)) as connection:
         assert [positions_of(connection, epoch) for epoch in epochs] == [range(1, 3), range(3, 5), range(5, 7)]
 
 
 @pytest.mark.heavy
-async def test_a_broker_that_is_away_is_said(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path / "state", clock) as store:
-        await accept(store, clock, Event("d", id=1, data={}))
+async def test_a_broker_that_is_away_is_said(tmp_path: Path) -> None:
+    async with make_store(tmp_path / "state") as store:
+        await accept(store, Event("d", id=1, data={}))
         store.outbox.mark_forwarded(batch(1, 2))
         epoch = store.outbox.epoch()
     configuration = configure(tmp_path, "127.0.0.1:1")

@@ -37,7 +37,7 @@ from agent.telemetry.history import TICK_SECONDS
 from agent.telemetry.links import LinkName
 from contract.timestamp import rfc3339
 from tests.agent.http.serving import EVENT, FINGERPRINT, Served, serving
-from tests.agent.store.stores import GATEWAY, START, FaultyConnection, HandClock, batch, open_faulty
+from tests.agent.store.stores import GATEWAY, START, Faulty, HandClock, batch, mark_processed
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -51,11 +51,11 @@ def samples(text: bytes) -> Samples:
 
 
 async def test_a_store_that_cannot_write_is_not_ready_until_it_can(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faulty: type[FaultyConnection]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faulty: Faulty
 ) -> None:
     monkeypatch.setattr("agent.http.views.FRESH_SECONDS", 0.0)
 
-    async with serving(tmp_path, connect=open_faulty(faulty)) as served:
+    async with serving(tmp_path, connect=faulty.connect) as served:
         faulty.fault = "COMMIT"
         assert (await served.client.post(EVENT)).code == 503
         failing = await served.client.get("/readyz")
@@ -191,8 +191,7 @@ async def test_a_capped_uplink_shows_what_waits_and_when_it_will_be_sent(
 async def test_the_history_has_what_has_happened_since_the_start(served: Served) -> None:
     for number in range(10):
         await served.client.post(b'{"device":"urn:a","id":%d}' % number)
-    served.store.outbox.mark_forwarded(batch(1, 4))
-    served.store.outbox.mark_processed(served.store.outbox.forwarded())
+    mark_processed(served.store, 1, 4)
     served.store.outbox.mark_forwarded(batch(5, 6))
     served.clock.pass_seconds(TICK_SECONDS)
     served.history.sample()

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.config.identity_rules import IdentityRule, read_rules
-from agent.config.settings import DevicesSettings, IdentitySettings, StoreSettings
+from agent.config.settings import IdentitySettings
 from agent.delivery import Answer, Delivery, Media
 from agent.identity.identify import rule_for
 from agent.identity.warnings import LINES_MAX, LINES_SECONDS, Danger, IdentityWarnings
@@ -25,7 +25,7 @@ from agent.store.port import Candidate, Outcome, StoredEvent
 from contract.event import Event
 from contract.fingerprint import IDENTITY_FIELDS
 from contract.record import ClockTrust, SharedDay
-from tests.agent.store.stores import GATEWAY, HandClock, crash_image, stored_events
+from tests.agent.store.stores import HandClock, crash_image, make_store, stored_events
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 
@@ -50,13 +50,11 @@ class Gateway:
 
 
 @asynccontextmanager
-async def gateway(
-    folder: Path, clock: HandClock, *rules: IdentityRule, devices: DevicesSettings | None = None
-) -> AsyncIterator[Gateway]:
+async def gateway(folder: Path, *rules: IdentityRule, clock: HandClock | None = None) -> AsyncIterator[Gateway]:
     """Open a gateway with these identity rules."""
-    settings = IdentitySettings(rules=rules)
-    async with EventStore(folder, GATEWAY, StoreSettings(), settings, clock) as store:
-        yield Gateway(store, Pipeline(settings, clock, store, devices))
+    settings, clock = IdentitySettings(rules=rules), clock or HandClock()
+    async with make_store(folder, clock, rules=rules) as store:
+        yield Gateway(store, Pipeline(settings, clock, store))
 
 
 UNTIMED = ("device", "type", "id", "boot", "data")
@@ -68,8 +66,8 @@ def event(**fields: object) -> dict[str, object]:
     return {"device": DEVICE, "data": {"t": 21.5}, **fields}
 
 
-async def test_a_resend_that_is_stamped_anew_is_kept_and_names_the_earlier(tmp_path: Path, clock: HandClock) -> None:
-    async with gateway(tmp_path, clock) as taken:
+async def test_a_resend_that_is_stamped_anew_is_kept_and_names_the_earlier(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as taken:
         first = await taken.take(event(id=7, time=1))
         second = await taken.take(event(id=7, time=2))
         assert (first.accepted, second.accepted) == (1, 1)
@@ -78,17 +76,17 @@ async def test_a_resend_that_is_stamped_anew_is_kept_and_names_the_earlier(tmp_p
 
 @pytest.mark.parametrize(("first", "second"), [(-1, -2), (0, 2**61 - 1), (1, "1")])
 async def test_an_event_with_another_id_does_not_name_it_though_python_hashes_both_alike(
-    tmp_path: Path, clock: HandClock, first: object, second: object
+    tmp_path: Path, first: object, second: object
 ) -> None:
-    async with gateway(tmp_path, clock) as taken:
+    async with gateway(tmp_path) as taken:
         for time, number in enumerate((first, second)):
             assert (await taken.take(event(id=number, time=time))).accepted == 1
         assert not any(b"possible_duplicate_of" in stored.tail for stored in taken.events())
 
 
 @pytest.mark.guarantee(2)
-async def test_with_a_rule_without_time_it_is_a_copy(tmp_path: Path, clock: HandClock) -> None:
-    async with gateway(tmp_path, clock, WITHOUT_TIME) as taken:
+async def test_with_a_rule_without_time_it_is_a_copy(tmp_path: Path) -> None:
+    async with gateway(tmp_path, WITHOUT_TIME) as taken:
         first = await taken.take(event(id=7, time=1))
         second = await taken.take(event(id=7, time=2))
         other = await taken.take(event(id=8, time=2))
@@ -102,17 +100,17 @@ async def test_with_a_rule_without_time_it_is_a_copy(tmp_path: Path, clock: Hand
 
 
 @pytest.mark.guarantee(2)
-async def test_a_counter_that_starts_again_with_another_boot_gives_new_events(tmp_path: Path, clock: HandClock) -> None:
-    async with gateway(tmp_path, clock) as taken:
+async def test_a_counter_that_starts_again_with_another_boot_gives_new_events(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as taken:
         for boot in (1, 2):
             for number in (0, 1):
                 assert (await taken.take(event(id=number, boot=boot))).accepted == 1
 
 
 async def test_a_counter_that_starts_again_without_boot_looks_old_where_data_is_equal_and_is_new_elsewhere(
-    tmp_path: Path, clock: HandClock
+    tmp_path: Path,
 ) -> None:
-    async with gateway(tmp_path, clock) as taken:
+    async with gateway(tmp_path) as taken:
         assert (await taken.take(event(id=0))).accepted == 1
         assert (await taken.take(event(id=1))).accepted == 1
         assert (await taken.take(event(id=0))).duplicates == 1
@@ -121,7 +119,7 @@ async def test_a_counter_that_starts_again_without_boot_looks_old_where_data_is_
 
 @pytest.mark.guarantee(2)
 async def test_equal_readings_seconds_apart_and_in_one_pack_are_all_kept(tmp_path: Path, clock: HandClock) -> None:
-    async with gateway(tmp_path, clock) as taken:
+    async with gateway(tmp_path, clock=clock) as taken:
         assert (await taken.take(event())).accepted == 1
         clock.pass_seconds(3)
         assert (await taken.take(event())).accepted == 1
@@ -133,7 +131,7 @@ async def test_equal_readings_seconds_apart_and_in_one_pack_are_all_kept(tmp_pat
 async def test_a_device_that_never_repeats_a_value_is_believed_for_the_window_from_the_first_copy_on(
     tmp_path: Path, clock: HandClock
 ) -> None:
-    async with gateway(tmp_path, clock, NEVER_REPEATS) as taken:
+    async with gateway(tmp_path, NEVER_REPEATS, clock=clock) as taken:
         first = await taken.take(event())
         for _ in range(2):
             clock.pass_seconds(30)
@@ -152,14 +150,14 @@ async def test_a_device_that_never_repeats_a_value_is_believed_for_the_window_fr
 @pytest.mark.guarantee(2)
 async def test_the_window_outlives_a_kill_and_the_transports_own_span(tmp_path: Path, clock: HandClock) -> None:
     rule = IdentityRule("*", UNTIMED, window_seconds=600)
-    async with gateway(tmp_path / "a", clock, rule) as taken:
+    async with gateway(tmp_path / "a", rule, clock=clock) as taken:
         first = await taken.take([event(), event(data={"t": 22}), event()])
         assert (first.accepted, first.duplicates) == (2, 1)
         assert first.fingerprints[0] == first.fingerprints[2]
         crash_image(tmp_path / "a", tmp_path / "b")
     clock.pass_seconds(500)
     shutil.rmtree(tmp_path / "a")
-    async with gateway(tmp_path / "b", clock, rule) as taken:
+    async with gateway(tmp_path / "b", rule, clock=clock) as taken:
         copy = await taken.take(event(data={"t": 22}))
         assert (copy.accepted, copy.duplicates, copy.fingerprints) == (0, 1, first.fingerprints[1:2])
         clock.pass_seconds(101)
@@ -254,7 +252,7 @@ def test_many_devices_fill_no_journal_and_get_their_line_later(
 
 
 async def test_the_pipeline_looks_at_what_is_on_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with gateway(tmp_path, HandClock()) as taken:
+    async with gateway(tmp_path) as taken:
         for number in (2, 1, 1):
             await taken.take({"device": DEVICE, "id": number, "data": {"n": number}})
         await taken.take({"data": {"n": 1}})

@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import cycle
 from pathlib import Path
 from random import Random
@@ -16,14 +16,17 @@ from typing import Any
 
 import pytest
 
+from agent.clock import Clock
+from agent.config.lanes import DEFAULT_LANE
 from agent.config.settings import IdentitySettings, StoreSettings
 from agent.identity.identify import identify
 from agent.store.event_store import EventStore
 from agent.store.fingerprints.index import SEGMENT_EVENTS
 from agent.store.format.packing import pack_fields
+from agent.store.lanes import LaneStores
 from agent.store.layout import FILE_NAME
 from agent.store.memory import Memory
-from agent.store.port import Batch, Candidate, Intake, Offsets, Outcome, Reject, StoredEvent, Submission
+from agent.store.port import Batch, Candidate, Offsets, Outcome, Reject, StoredEvent, Submission
 from agent.store.schema import database, tables
 from agent.store.schema.tables import EpochStart
 from agent.store.write.capacity import Capacity
@@ -65,15 +68,14 @@ class HandClock:
 
 
 def make_store(
-    folder: Path, clock: HandClock, *, connect: database.Connect = database.open_for_service, **settings: Any
+    folder: Path, clock: Clock | None = None, *, connect: database.Connect = database.open_for_service, **settings: Any
 ) -> EventStore:
-    identity = IdentitySettings(
-        **{name: settings.pop(name) for name in ("retention_seconds", "memory_bytes") if name in settings}
-    )
-    segment_events = settings.pop("segment_events", SEGMENT_EVENTS)
-    return EventStore(
-        folder, GATEWAY, StoreSettings(**settings), identity, clock, connect=connect, segment_events=segment_events
-    )
+    """Create a store, without a clock with one that stands still."""
+    of_identity = {one.name for one in fields(IdentitySettings)} & settings.keys()
+    identity = IdentitySettings(**{name: settings.pop(name) for name in of_identity})
+    segments = settings.pop("segment_events", SEGMENT_EVENTS)
+    parts = (folder, GATEWAY, StoreSettings(**settings), identity, clock or HandClock())
+    return EventStore(*parts, connect=connect, segment_events=segments)
 
 
 def write_commits(folder: Path, sizes: Iterable[int], bytes_min: int) -> int:
@@ -116,30 +118,31 @@ def nearly_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Capacity, "_bytes_at_most", lambda _: 1 << 62)
 
 
-def candidate(clock: HandClock, event: Event, via: str = "coap") -> Candidate:
+def candidate(clock: Clock, event: Event, via: str = "coap") -> Candidate:
     return identify(event, via, clock.wall_ms(), clock.trust(), IdentitySettings())
 
 
 def submit(
-    store: Intake,
-    clock: HandClock,
+    store: EventStore | LaneStores,
     *events: Event,
     key: bytes | None = None,
     rejects: tuple[Reject, ...] = (),
     via: str = "coap",
     refusal: str = "",
 ) -> asyncio.Future[Outcome]:
-    """Submit one delivery; the future is its outcome."""
+    """Submit one delivery at the store's time; the future is its outcome."""
+    clock = (store.by_lane[DEFAULT_LANE] if isinstance(store, LaneStores) else store)._clock
     done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
     candidates = tuple(candidate(clock, event, via) for event in events)
     uptime_ms = None if clock.trust() is ClockTrust.TRUSTED else clock.uptime_ms()
-    store.submit(Submission(candidates, rejects, key, done.set_result, uptime_ms, refusal=refusal))
+    intake = store.intake if isinstance(store, LaneStores) else store
+    intake.submit(Submission(candidates, rejects, key, done.set_result, uptime_ms, refusal=refusal))
     return done
 
 
-async def accept(store: Intake, clock: HandClock, *events: Event, **more: Any) -> Outcome:
+async def accept(store: EventStore | LaneStores, *events: Event, **more: Any) -> Outcome:
     """Submit and wait for the outcome."""
-    return await asyncio.wait_for(submit(store, clock, *events, **more), 60)
+    return await asyncio.wait_for(submit(store, *events, **more), 60)
 
 
 def stored_events(store: EventStore) -> list[StoredEvent]:
@@ -171,11 +174,16 @@ def lost_labels(events: Iterable[StoredEvent]) -> tuple[set[Label], set[Label]]:
     return lost, found_to
 
 
-def process_all(store: EventStore, last: int = 0) -> None:
-    """Mark all new events as written to the table; where `last` is given, all from the first position to that."""
-    positions = [1, last] if last else [event.position for event in stored_events(store)]
-    store.outbox.mark_forwarded(batch(positions[0], positions[-1]))
+def mark_processed(store: EventStore, first: int, last: int) -> None:
+    """Mark events, and all that were forwarded before, as written to the table."""
+    store.outbox.mark_forwarded(batch(first, last))
     store.outbox.mark_processed(store.outbox.forwarded())
+
+
+def process_all(store: EventStore) -> None:
+    """Mark all new events as written to the table."""
+    events = stored_events(store)
+    mark_processed(store, events[0].position, events[-1].position)
 
 
 def write_back(store: EventStore) -> None:
@@ -257,24 +265,25 @@ def watched(
     return lambda path: database.open_for_service(path, Watched)
 
 
-class FaultyConnection(sqlite3.Connection):
-    """Fails at the statements that start with `fault`, like a full or failing disk."""
+class Faulty:
+    """Opens connections that fail at the statements that start with `fault`, like a full or failing disk."""
 
-    fault: str | tuple[str, ...] = ""
-    in_truth: str = ""
-    """What a COMMIT or ROLLBACK that fails has done."""
-    error: str = "database or disk is full"
-    hits: int = 0
+    def __init__(self) -> None:
+        self.fault: str | tuple[str, ...] = ""
+        self.in_truth = ""
+        """What a COMMIT or ROLLBACK that fails has done."""
+        self.hits = 0
 
-    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
-        if self.fault and sql.startswith(self.fault):
-            type(self).hits += 1
-            if self.in_truth and sql in ("COMMIT", "ROLLBACK"):
-                super().execute(self.in_truth)
-            raise sqlite3.OperationalError(self.error)
-        return super().execute(sql, *parameters)
+    def connect(self, path: Path) -> sqlite3.Connection:
+        disk = self
 
+        class Connection(sqlite3.Connection):
+            def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+                if disk.fault and sql.startswith(disk.fault):
+                    disk.hits += 1
+                    if disk.in_truth and sql in ("COMMIT", "ROLLBACK"):
+                        super().execute(disk.in_truth)
+                    raise sqlite3.OperationalError("database or disk is full")
+                return super().execute(sql, *parameters)
 
-def open_faulty(kind: type[FaultyConnection]) -> database.Connect:
-    """Open connections that fail at the statements that `kind` selects."""
-    return lambda path: database.open_for_service(path, kind)
+        return database.open_for_service(path, Connection)

@@ -47,7 +47,7 @@ class Field:
             for _ in range(3):
                 # Two clones receive from the same sensors: equal events, and others.
                 self._number += 1
-                await accept(store, self._clock, Event("d", id=self._number % 7), Event("d", data={"n": self._number}))
+                await accept(store, Event("d", id=self._number % 7), Event("d", data={"n": self._number}))
                 if backup is not None:
                     crash_image(folder, backup)
                     backup = None

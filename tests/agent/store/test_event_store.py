@@ -30,7 +30,7 @@ from contract.event import Event
 from contract.fingerprint import fingerprint
 from tests.agent.store.stores import (
     GATEWAY,
-    FaultyConnection,
+    Faulty,
     HandClock,
     accept,
     batch,
@@ -41,7 +41,7 @@ from tests.agent.store.stores import (
     declared,
     document,
     make_store,
-    open_faulty,
+    mark_processed,
     stored_events,
     submit,
 )
@@ -54,19 +54,19 @@ TWO = Event(DEVICE, id=2, data={"t": 21})
 NAMELESS = Event(DEVICE, data={"t": 21})
 
 
-async def test_an_opening_that_stores_nothing_writes_nothing(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, ONE)
+async def test_an_opening_that_stores_nothing_writes_nothing(tmp_path: Path) -> None:
+    async with make_store(tmp_path) as store:
+        await accept(store, ONE)
     before = (tmp_path / FILE_NAME).read_bytes()
-    async with make_store(tmp_path, clock):
+    async with make_store(tmp_path):
         pass
     assert (tmp_path / FILE_NAME).read_bytes() == before
 
 
 @pytest.mark.guarantee(2)
-async def test_copies_in_progress_share_one_commit(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock) as store:
-        outcomes = await asyncio.gather(*(submit(store, clock, ONE) for _ in range(50)))
+async def test_copies_in_progress_share_one_commit(tmp_path: Path) -> None:
+    async with make_store(tmp_path) as store:
+        outcomes = await asyncio.gather(*(submit(store, ONE) for _ in range(50)))
         assert sum(outcome.accepted for outcome in outcomes) == 1
         assert sum(outcome.duplicates for outcome in outcomes) == 49
         assert len(stored_events(store)) == 2
@@ -78,15 +78,15 @@ async def test_one_sender_that_cannot_be_told_keeps_no_other_waiting(tmp_path: P
 
     async with make_store(tmp_path, clock) as store:
         store.submit(Submission((candidate(clock, ONE),), (), None, fail))
-        outcome = await accept(store, clock, TWO)
+        outcome = await accept(store, TWO)
         assert outcome.accepted == 1
         assert len(stored_events(store)) == 3
 
 
 @pytest.mark.guarantee(2)
-async def test_equal_events_without_id_and_time_are_all_kept(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock) as store:
-        outcome = await accept(store, clock, NAMELESS, NAMELESS)
+async def test_equal_events_without_id_and_time_are_all_kept(tmp_path: Path) -> None:
+    async with make_store(tmp_path) as store:
+        outcome = await accept(store, NAMELESS, NAMELESS)
         events = stored_events(store)[1:]
     assert outcome.accepted == 2
     assert [event.fingerprint for event in events] == [fingerprint(NAMELESS, label=event.label) for event in events]
@@ -100,12 +100,12 @@ async def test_a_proven_retransmission_is_a_duplicate_within_the_exchange_lifeti
     tmp_path: Path, clock: HandClock, seconds: int, is_duplicate: bool
 ) -> None:
     async with make_store(tmp_path / "first", clock) as store:
-        await accept(store, clock, NAMELESS, key=KEY)
-        assert (await accept(store, clock, NAMELESS, key=KEY)).duplicates == 1
+        await accept(store, NAMELESS, key=KEY)
+        assert (await accept(store, NAMELESS, key=KEY)).duplicates == 1
         image = crash_image(tmp_path / "first", tmp_path / "second")
     clock.pass_seconds(seconds)
     async with make_store(image, clock) as store:
-        assert (await accept(store, clock, NAMELESS, key=KEY)).duplicates == int(is_duplicate)
+        assert (await accept(store, NAMELESS, key=KEY)).duplicates == int(is_duplicate)
 
 
 @pytest.mark.guarantee(2)
@@ -114,21 +114,19 @@ async def test_after_a_reboot_only_a_trusted_clock_proves_a_retransmission(
     tmp_path: Path, clock: HandClock, trusted: bool, is_duplicate: bool
 ) -> None:
     async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, NAMELESS, key=KEY)
+        await accept(store, NAMELESS, key=KEY)
     clock.now += 30_000
     clock.running, clock.boot_name = 5_000, "boot-2"
     if not trusted:
         clock.trusted = type(clock.trusted).UNTRUSTED
     async with make_store(tmp_path, clock) as store:
-        assert (await accept(store, clock, NAMELESS, key=KEY)).duplicates == int(is_duplicate)
+        assert (await accept(store, NAMELESS, key=KEY)).duplicates == int(is_duplicate)
 
 
-async def test_the_writer_logs_nothing_per_event(
-    tmp_path: Path, clock: HandClock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_writer_logs_nothing_per_event(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, ONE)
+    async with make_store(tmp_path) as store:
+        await accept(store, ONE)
     assert not caplog.records
 
 
@@ -141,11 +139,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.guarantee(2)
-async def test_whoever_asks_finds_the_counts_on_the_disk(folder: Path, clock: HandClock) -> None:
-    async with make_store(folder, clock) as store, FlushSocket(folder, store.flush):
-        await accept(store, clock, ONE)
+async def test_whoever_asks_finds_the_counts_on_the_disk(folder: Path) -> None:
+    async with make_store(folder) as store, FlushSocket(folder, store.flush):
+        await accept(store, ONE)
         for copies in (1, 2):
-            await accept(store, clock, ONE)
+            await accept(store, ONE)
             assert read_status(folder, GATEWAY).duplicates == copies - 1
             assert await asyncio.to_thread(request_counts, folder) is not None
             assert read_status(folder, GATEWAY).duplicates == copies
@@ -211,17 +209,17 @@ def test_of_declared_gaps_the_latest_are_remembered_and_of_others_all(tmp_path: 
 
 @pytest.mark.guarantee(7)
 async def test_more_holes_than_are_remembered_are_salvaged_once_and_all_declared(
-    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gaps, "GAPS_MAX", 10)
-    async with make_store(tmp_path, clock) as store:
+    async with make_store(tmp_path) as store:
         for number in range(60):
-            await accept(store, clock, Event("d", id=number))
+            await accept(store, Event("d", id=number))
     change(tmp_path, "DELETE FROM events WHERE first_position % 2 = 0 AND first_position < 56")
     swap.suspect(tmp_path / FILE_NAME, "set by the test")
     for life in range(3):
-        async with make_store(tmp_path, clock) as store:
-            await accept(store, clock, Event("d", id=f"later {life}"))
+        async with make_store(tmp_path) as store:
+            await accept(store, Event("d", id=f"later {life}"))
             events = stored_events(store)
             assert not store.failed.done()
             assert not swap.suspicion(tmp_path / FILE_NAME)
@@ -252,60 +250,57 @@ def test_many_gaps_of_one_reason_take_few_events(tmp_path: Path, clock: HandCloc
     assert (events[0]["found_to_epoch"], events[0]["found_to_sequence"]) == ("epoch", 899)
 
 
-async def test_a_damaged_fact_is_raised_and_never_taken_for_none(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock) as store:
+async def test_a_damaged_fact_is_raised_and_never_taken_for_none(tmp_path: Path) -> None:
+    async with make_store(tmp_path) as store:
         store.outbox.set_fact("receipts.table", "table-1")
-        await accept(store, clock, ONE)
+        await accept(store, ONE)
     path = tmp_path / FILE_NAME
     path.write_bytes(path.read_bytes().replace(b"table-1", b"table-2"))
-    async with make_store(tmp_path, clock) as store:
+    async with make_store(tmp_path) as store:
         with pytest.raises(DamagedStoreError, match="facts"):
             store.outbox.fact("receipts.table")
         assert swap.suspicion(path)
-    async with make_store(tmp_path, clock) as store:
+    async with make_store(tmp_path) as store:
         assert store.outbox.fact("receipts.table") is None
-        await accept(store, clock, TWO)
+        await accept(store, TWO)
         assert [b"gateway.gap" in event.tail for event in stored_events(store)].count(True) == 1
 
 
 @pytest.mark.guarantee(1)
 async def test_a_commit_counts_though_the_length_of_the_log_cannot_be_read_after_it(
-    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: WriteAheadLog) -> bool:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    async with make_store(tmp_path, clock) as store:
+    async with make_store(tmp_path) as store:
         monkeypatch.setattr(WriteAheadLog, "is_long", fail)
-        assert (await accept(store, clock, ONE)).accepted == 1
-        assert (await accept(store, clock, ONE)).duplicates == 1
+        assert (await accept(store, ONE)).accepted == 1
+        assert (await accept(store, ONE)).duplicates == 1
         assert not store.failed.done()
 
 
-async def test_retransmissions_in_progress_share_a_failed_commit(
-    tmp_path: Path, clock: HandClock, faulty: type[FaultyConnection]
-) -> None:
-    async with make_store(tmp_path, clock, connect=open_faulty(faulty), commit_delay_ms_max=200) as store:
+async def test_retransmissions_in_progress_share_a_failed_commit(tmp_path: Path, faulty: Faulty) -> None:
+    async with make_store(tmp_path, connect=faulty.connect, commit_delay_ms_max=200) as store:
         faulty.fault = "INSERT INTO events"
-        outcomes = await asyncio.gather(*(submit(store, clock, NAMELESS, key=KEY) for _ in range(2)))
+        outcomes = await asyncio.gather(*(submit(store, NAMELESS, key=KEY) for _ in range(2)))
         assert all(outcome.refusal for outcome in outcomes)
 
 
 @pytest.mark.parametrize("fault", ["INSERT OR REPLACE INTO batches", "DELETE FROM processed", "UPDATE fingerprints"])
 async def test_what_fails_between_commits_is_tried_again_after_a_while_and_not_at_each_delivery(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, faulty: type[FaultyConnection], clock: HandClock, fault: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, faulty: Faulty, clock: HandClock, fault: str
 ) -> None:
-    async with make_store(tmp_path, clock, connect=open_faulty(faulty)) as store:
-        await accept(store, clock, ONE)
-        store.outbox.mark_forwarded(batch(1, 1))
-        store.outbox.mark_processed(store.outbox.forwarded())
+    async with make_store(tmp_path, clock, connect=faulty.connect) as store:
+        await accept(store, ONE)
+        mark_processed(store, 1, 1)
         store.outbox.mark_forwarded(batch(2, 2))
-        assert (await accept(store, clock, ONE)).duplicates == 1
+        assert (await accept(store, ONE)).duplicates == 1
         wait_until(lambda: store._maintenance._marks_since is not None, "the marks are noticed")
         clock.pass_seconds(3)
         faulty.fault = fault
         for _ in range(10):
-            assert (await accept(store, clock, ONE)).duplicates == 1
+            assert (await accept(store, ONE)).duplicates == 1
         assert faulty.hits == 1
         assert sum("maintenance-failed" in record.getMessage() for record in caplog.records) == 1
         faulty.fault = ""

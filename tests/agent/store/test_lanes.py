@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -37,12 +37,11 @@ from contract.event import Event, Label
 from tests.agent.store.stores import (
     GATEWAY,
     START,
-    FaultyConnection,
+    Faulty,
     HandClock,
     accept,
     batch,
     candidate,
-    open_faulty,
     stored_events,
     submit,
 )
@@ -59,14 +58,14 @@ KEY = bytes(range(16))
 
 @asynccontextmanager
 async def opened(
-    folder: Path, clock: HandClock, *lanes: Lane, **connects: database.Connect
+    folder: Path, *lanes: Lane, clock: HandClock | None = None, connects: Mapping[str, database.Connect] | None = None
 ) -> AsyncIterator[LaneStores]:
     """Open the stores of lanes; `connects` replaces how the store of a lane is opened."""
     settings = Settings(
         GatewaySettings(GATEWAY, folder), KafkaSettings("127.0.0.1:1"), forward=ForwardSettings(lanes=lanes)
     )
-    stores = lane_stores(settings, clock)
-    for lane, connect in connects.items():
+    stores = lane_stores(settings, clock or HandClock())
+    for lane, connect in (connects or {}).items():
         stores.by_lane[lane]._connect = connect
     async with stores:
         yield stores
@@ -81,22 +80,22 @@ def sizes(stores: LaneStores) -> dict[str, int]:
     return {lane: len(of_sensors(stores, lane)) for lane in stores.by_lane}
 
 
-async def test_without_lanes_there_is_one_store_and_nothing_before_it(tmp_path: Path, clock: HandClock) -> None:
-    async with opened(tmp_path, clock) as stores:
+async def test_without_lanes_there_is_one_store_and_nothing_before_it(tmp_path: Path) -> None:
+    async with opened(tmp_path) as stores:
         assert stores.intake is stores.by_lane[DEFAULT_LANE]
         assert stores.lane_counts() == {}
     assert not (tmp_path / "lanes").exists()
 
 
 async def test_a_divided_delivery_has_one_outcome_in_the_order_of_its_events(tmp_path: Path, clock: HandClock) -> None:
-    async with opened(tmp_path, clock, ALARMS, DOORS) as stores:
-        await accept(stores.intake, clock, OTHER, DOOR)
-        outcome = await accept(stores.intake, clock, READING, ALARM, OTHER, DOOR, replace(ALARM, id=30))
+    async with opened(tmp_path, ALARMS, DOORS) as stores:
+        await accept(stores, OTHER, DOOR)
+        outcome = await accept(stores, READING, ALARM, OTHER, DOOR, replace(ALARM, id=30))
         assert (outcome.accepted, outcome.duplicates, outcome.refusal) == (3, 2, "")
         assert outcome.new == (True, True, False, False, True)
         events = (READING, ALARM, OTHER, DOOR, replace(ALARM, id=30))
         assert outcome.fingerprints == tuple(candidate(clock, event).fingerprint for event in events)
-        again = await accept(stores.intake, clock, *events)
+        again = await accept(stores, *events)
         assert (again.accepted, again.duplicates, again.fingerprints) == (0, 5, outcome.fingerprints)
         assert sizes(stores) == {DEFAULT_LANE: 2, "alarms": 2, "doors": 1}
         begun = {lane: stored_events(store)[0].tail for lane, store in stores.by_lane.items()}
@@ -104,46 +103,40 @@ async def test_a_divided_delivery_has_one_outcome_in_the_order_of_its_events(tmp
 
 
 @pytest.mark.guarantee(1)
-async def test_of_who_has_his_share_copies_are_acked_and_nothing_new_is_stored(
-    tmp_path: Path, clock: HandClock
-) -> None:
+async def test_of_who_has_his_share_copies_are_acked_and_nothing_new_is_stored(tmp_path: Path) -> None:
     known, more = (READING, ALARM, NAMELESS), replace(ALARM, id=30)
-    async with opened(tmp_path, clock, ALARMS) as stores:
+    async with opened(tmp_path, ALARMS) as stores:
         first, again = await asyncio.gather(
-            submit(stores.intake, clock, *known, key=KEY), submit(stores.intake, clock, *known, key=KEY, refusal="no")
+            submit(stores, *known, key=KEY), submit(stores, *known, key=KEY, refusal="no")
         )
         assert (first.accepted, again.accepted, again.duplicates, again.refusal) == (3, 0, 3, "")
         for new in ((OTHER,), (READING, OTHER), (READING, more), (NAMELESS,)):
-            assert (await accept(stores.intake, clock, *new, refusal="no")).refusal == "no"
-        assert (await accept(stores.intake, clock, *known, key=KEY, refusal="no")).fingerprints == first.fingerprints
+            assert (await accept(stores, *new, refusal="no")).refusal == "no"
+        assert (await accept(stores, *known, key=KEY, refusal="no")).fingerprints == first.fingerprints
         assert sizes(stores) == {DEFAULT_LANE: 2, "alarms": 1}
 
 
 @pytest.mark.parametrize("event", [READING, ALARM], ids=["one lane", "its events are of another lane"])
-async def test_a_pack_that_comes_again_brings_its_invalid_events_once(
-    tmp_path: Path, clock: HandClock, event: Event
-) -> None:
+async def test_a_pack_that_comes_again_brings_its_invalid_events_once(tmp_path: Path, event: Event) -> None:
     first, other = (Reject("urn:a", "coap", START, "no data", raw) for raw in (b"raw", b"other"))
-    async with opened(tmp_path, clock, ALARMS) as stores:
+    async with opened(tmp_path, ALARMS) as stores:
         for _ in range(3):
-            await accept(stores.intake, clock, event, rejects=(first,))
+            await accept(stores, event, rejects=(first,))
         assert read_status(tmp_path, GATEWAY).rejected == 1
-        await accept(stores.intake, clock, event, rejects=(first, other))
+        await accept(stores, event, rejects=(first, other))
         for _ in range(2):
-            await accept(stores.intake, clock, rejects=(first,))
+            await accept(stores, rejects=(first,))
     assert read_status(tmp_path, GATEWAY).rejected == 4
 
 
-async def test_a_lane_that_is_no_longer_configured_keeps_its_events_and_gets_no_others(
-    tmp_path: Path, clock: HandClock
-) -> None:
-    async with opened(tmp_path, clock, ALARMS) as stores:
-        await accept(stores.intake, clock, ALARM)
+async def test_a_lane_that_is_no_longer_configured_keeps_its_events_and_gets_no_others(tmp_path: Path) -> None:
+    async with opened(tmp_path, ALARMS) as stores:
+        await accept(stores, ALARM)
         configured = stores.bytes_max
-    async with opened(tmp_path, clock) as stores:
+    async with opened(tmp_path) as stores:
         assert stores.bytes_max == configured
         assert sizes(stores) == {DEFAULT_LANE: 0, "alarms": 1}
-        await accept(stores.intake, clock, replace(ALARM, id=30))
+        await accept(stores, replace(ALARM, id=30))
         assert sizes(stores) == {DEFAULT_LANE: 1, "alarms": 1}
         outbox = stores.outboxes["alarms"]
         end = stored_events(stores.by_lane["alarms"])[-1].position
@@ -166,18 +159,18 @@ async def test_a_full_lane_refuses_its_own_events_only(tmp_path: Path, clock: Ha
         assert stores.by_lane["bulk"]._bounds.memory_bytes == 1 << 20, "the memory of fingerprints is divided as well"
         for number in range(100):
             bulk = Event("urn:a", type="bulk", id=number, data={"x": f"{number}" * 3_000})
-            if (await accept(stores.intake, clock, bulk)).refusal:
+            if (await accept(stores, bulk)).refusal:
                 break
         else:
             pytest.fail("the lane is never full")
         assert stores.trouble().startswith("lane bulk, the store is full")
-        assert (await accept(stores.intake, clock, READING)).accepted == 1
-        assert "full" in (await accept(stores.intake, clock, OTHER, bulk)).refusal
+        assert (await accept(stores, READING)).accepted == 1
+        assert "full" in (await accept(stores, OTHER, bulk)).refusal
 
 
-async def test_what_the_agent_has_written_is_counted_once(tmp_path: Path, clock: HandClock) -> None:
-    async with opened(tmp_path, clock, ALARMS, DOORS) as stores:
-        await accept(stores.intake, clock, READING, ALARM, DOOR)
+async def test_what_the_agent_has_written_is_counted_once(tmp_path: Path) -> None:
+    async with opened(tmp_path, ALARMS, DOORS) as stores:
+        await accept(stores, READING, ALARM, DOOR)
         assert stores.written_bytes() == stores.by_lane[DEFAULT_LANE].written_bytes()
 
 
@@ -187,71 +180,69 @@ async def test_what_the_agent_has_written_is_counted_once(tmp_path: Path, clock:
     ids=["a file", "a dangling link", "a link to itself"],
 )
 async def test_something_else_in_the_place_of_a_lanes_folder_is_named(
-    tmp_path: Path, clock: HandClock, make: Callable[[Path], None]
+    tmp_path: Path, make: Callable[[Path], None]
 ) -> None:
     place = tmp_path / LANES_FOLDER / "alarms"
     place.parent.mkdir()
     make(place)
     with pytest.raises(StoreError, match=f"{place}: neither a folder nor a link to one"):
-        await opened(tmp_path, clock, ALARMS).__aenter__()
+        await opened(tmp_path, ALARMS).__aenter__()
     place.unlink()
-    async with opened(tmp_path, clock, ALARMS) as stores:  # nothing was changed, and nothing is locked
-        assert (await accept(stores.intake, clock, READING, ALARM)).accepted == 2
+    async with opened(tmp_path, ALARMS) as stores:  # nothing was changed, and nothing is locked
+        assert (await accept(stores, READING, ALARM)).accepted == 2
 
 
-async def test_a_file_in_the_place_of_all_lanes_is_named(tmp_path: Path, clock: HandClock) -> None:
+async def test_a_file_in_the_place_of_all_lanes_is_named(tmp_path: Path) -> None:
     (tmp_path / LANES_FOLDER).write_text("")
     with pytest.raises(StoreError, match="Not a directory"):
-        await opened(tmp_path, clock, ALARMS).__aenter__()
+        await opened(tmp_path, ALARMS).__aenter__()
 
 
-async def test_a_lanes_folder_may_be_a_link_to_a_folder_of_its_own(tmp_path: Path, clock: HandClock) -> None:
+async def test_a_lanes_folder_may_be_a_link_to_a_folder_of_its_own(tmp_path: Path) -> None:
     state, other = tmp_path / "state", tmp_path / "other"
     other.mkdir()
     (state / LANES_FOLDER).mkdir(parents=True)
     (state / LANES_FOLDER / "alarms").symlink_to(other)
-    async with opened(state, clock, ALARMS) as stores:
-        await accept(stores.intake, clock, READING, ALARM)
+    async with opened(state, ALARMS) as stores:
+        await accept(stores, READING, ALARM)
         assert sizes(stores) == {DEFAULT_LANE: 1, "alarms": 1}
     assert (other / FILE_NAME).exists()
 
 
 @pytest.mark.parametrize("target", ["..", "doors"])
-async def test_two_lanes_never_have_one_store(tmp_path: Path, clock: HandClock, target: str) -> None:
+async def test_two_lanes_never_have_one_store(tmp_path: Path, target: str) -> None:
     doors = replace(ALARMS, name="doors", type="door")
-    async with opened(tmp_path, clock, doors):
+    async with opened(tmp_path, doors):
         pass
     (tmp_path / LANES_FOLDER / "alarms").symlink_to(target)
     with pytest.raises(StoreError, match="is using this store"):
-        await opened(tmp_path, clock, doors, ALARMS).__aenter__()
+        await opened(tmp_path, doors, ALARMS).__aenter__()
 
 
 @pytest.mark.parametrize("name", [DEFAULT_LANE, "Alarms", "alarms.bak", "alarms gone", "-alarms"])
 async def test_a_store_under_a_name_that_no_lane_can_have_is_not_used_and_named(
-    tmp_path: Path, clock: HandClock, caplog: pytest.LogCaptureFixture, name: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    async with opened(tmp_path, clock, ALARMS) as stores:
-        await accept(stores.intake, clock, READING, ALARM)
+    async with opened(tmp_path, ALARMS) as stores:
+        await accept(stores, READING, ALARM)
     foreign = tmp_path / LANES_FOLDER / name
     shutil.copytree(tmp_path / LANES_FOLDER / "alarms", foreign)
-    async with opened(tmp_path, clock, ALARMS) as stores:
+    async with opened(tmp_path, ALARMS) as stores:
         assert sizes(stores) == {DEFAULT_LANE: 1, "alarms": 1}
-        await accept(stores.intake, clock, OTHER)
+        await accept(stores, OTHER)
         assert sizes(stores) == {DEFAULT_LANE: 2, "alarms": 1}
     assert foreign_folders(tmp_path) == [foreign]
     assert f"lanes=foreign folder={foreign}" in caplog.text
     assert store_folders(tmp_path) == {DEFAULT_LANE: tmp_path, "alarms": tmp_path / LANES_FOLDER / "alarms"}
 
 
-async def test_a_lane_that_is_left_and_whose_file_is_missing_declares_the_loss(
-    tmp_path: Path, clock: HandClock
-) -> None:
-    async with opened(tmp_path, clock, ALARMS) as stores:
-        await accept(stores.intake, clock, ALARM)
+async def test_a_lane_that_is_left_and_whose_file_is_missing_declares_the_loss(tmp_path: Path) -> None:
+    async with opened(tmp_path, ALARMS) as stores:
+        await accept(stores, ALARM)
     file = tmp_path / LANES_FOLDER / "alarms" / FILE_NAME
     file.unlink()
     use_mark.mark_of(file).touch()
-    async with opened(tmp_path, clock) as stores:
+    async with opened(tmp_path) as stores:
         await stores.barrier()
         assert any(b"gateway.gap" in event.tail for event in stored_events(stores.by_lane["alarms"]))
 
@@ -265,8 +256,8 @@ async def test_a_lane_from_an_older_copy_assigns_no_label_again_and_the_other_la
     other = replace(ALARM, id=30)
     for events in ((READING, ALARM), (OTHER, other), (OTHER, other, replace(ALARM, id=31))):
         clock.pass_seconds(5)
-        async with opened(tmp_path, clock, ALARMS) as stores:
-            outcome = await accept(stores.intake, clock, *events)
+        async with opened(tmp_path, ALARMS, clock=clock) as stores:
+            outcome = await accept(stores, *events)
             for store in stores.by_lane.values():
                 for event in stored_events(store):
                     assert given.setdefault(event.label, event.fingerprint) == event.fingerprint
@@ -298,12 +289,12 @@ def _event(kind: int, number: int) -> Event:
 
 async def _run(steps: list[tuple[str, object]], folder: Path) -> None:
     clock = HandClock()
-    faults = {lane: type("Faulty", (FaultyConnection,), {"fault": ""}) for lane in {*LANE_OF}}
-    connects = {lane: open_faulty(faulty) for lane, faulty in faults.items()}
+    faults = {lane: Faulty() for lane in {*LANE_OF}}
+    connects = {lane: faulty.connect for lane, faulty in faults.items()}
     acked: set[tuple[int, int]] = set()
     failing: str | None = None
     async with AsyncExitStack() as stack:
-        stores = await stack.enter_async_context(opened(folder, clock, *LANES, **connects))
+        stores = await stack.enter_async_context(opened(folder, *LANES, clock=clock, connects=connects))
         for name, value in steps:
             clock.pass_seconds(1)
             if name == "fail":
@@ -311,12 +302,12 @@ async def _run(steps: list[tuple[str, object]], folder: Path) -> None:
                 continue
             if name == "restart":
                 await stack.aclose()
-                stores = await stack.enter_async_context(opened(folder, clock, *LANES, **connects))
+                stores = await stack.enter_async_context(opened(folder, *LANES, clock=clock, connects=connects))
             else:
                 assert isinstance(value, list)
                 if failing is not None:
-                    faults[failing].fault = "COMMIT"  # type: ignore[attr-defined]
-                outcome = await accept(stores.intake, clock, *(_event(*one) for one in value))
+                    faults[failing].fault = "COMMIT"
+                outcome = await accept(stores, *(_event(*one) for one in value))
                 if outcome.refusal:
                     assert failing is not None
                     assert outcome.retry_seconds > 0
@@ -324,7 +315,7 @@ async def _run(steps: list[tuple[str, object]], folder: Path) -> None:
                     assert outcome.accepted + outcome.duplicates == len(value) == len(outcome.fingerprints)
                     acked.update(value)
                 if failing is not None:
-                    faults[failing].fault = ""  # type: ignore[attr-defined]
+                    faults[failing].fault = ""
             failing = None
         events = {lane: stored_events(store) for lane, store in stores.by_lane.items()}
     lanes = {lane: [event.fingerprint for event in found] for lane, found in events.items()}

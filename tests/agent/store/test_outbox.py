@@ -9,7 +9,7 @@ import pytest
 
 from agent.store.port import Outbox
 from contract.event import Event
-from tests.agent.store.stores import HandClock, accept, batch, make_store
+from tests.agent.store.stores import accept, batch, make_store
 from tests.support.memory_outbox import MemoryOutbox
 
 
@@ -32,15 +32,14 @@ async def case(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 
         yield Case(memory, remember)
         return
-    clock = HandClock()
-    async with make_store(tmp_path, clock) as store:
+    async with make_store(tmp_path) as store:
         started = False
 
         async def keep(count: int) -> None:
             """Append this number of events, including the gateway's own first one."""
             nonlocal started
             if new := count - (not started):
-                await accept(store, clock, *(Event("d", data={}) for _ in range(new)))
+                await accept(store, *(Event("d", data={}) for _ in range(new)))
                 started = True
 
         yield Case(store.outbox, keep)
@@ -151,12 +150,12 @@ async def test_an_opening_keeps_its_epoch(case: Case) -> None:
 
 
 async def test_an_epoch_is_known_once_it_has_events_and_after_the_store_was_opened_again(tmp_path: Path) -> None:
-    clock, epochs, unused = HandClock(), [], []
+    epochs, unused = [], []
     for _ in range(3):
-        async with make_store(tmp_path, clock) as store:
+        async with make_store(tmp_path) as store:
             unused.append(store.outbox.epoch())
-        async with make_store(tmp_path, clock) as store:
-            await accept(store, clock, Event("d", data={}))
+        async with make_store(tmp_path) as store:
+            await accept(store, Event("d", data={}))
             epochs.append(store.outbox.epoch())
             assert all(map(store.outbox.has_epoch, epochs))
             assert not any(map(store.outbox.has_epoch, unused))

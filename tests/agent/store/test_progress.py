@@ -14,7 +14,7 @@ from agent.store.port import Batch, Offsets, Outbox
 from agent.store.progress import Progress
 from agent.store.ranges import Coverage, Ranges
 from contract.event import Event
-from tests.agent.store.stores import TOPIC_ID, HandClock, accept, batch, make_store
+from tests.agent.store.stores import TOPIC_ID, accept, batch, make_store
 
 EVENTS = 60
 FEW = 8
@@ -36,16 +36,16 @@ def mark_each(outbox: Outbox, first: int, last: int) -> None:
 
 
 async def test_batches_without_receipts_are_merged_also_on_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: HandClock
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "BATCHES_MAX", FEW)
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, *(Event("d", data={"n": number}) for number in range(EVENTS)))
+    async with make_store(tmp_path) as store:
+        await accept(store, *(Event("d", data={"n": number}) for number in range(EVENTS)))
         mark_each(store.outbox, 1, EVENTS)
         waiting = store.outbox.forwarded()
         assert len(waiting) <= FEW
         assert forwarded_positions(waiting) == list(range(1, EVENTS + 1))
-    async with make_store(tmp_path, clock) as store:
+    async with make_store(tmp_path) as store:
         assert store.outbox.forwarded() == waiting
         spans = [offsets for batch in waiting for offsets in batch.partitions.items()]
         for partition in range(3):

@@ -42,7 +42,7 @@ from contract.receipt import Receipt
 from simulators.services.kafka.broker import Broker
 from tests.agent.cli.running import Completed, here
 from tests.agent.forward.broker import KafkaTopic
-from tests.agent.store.stores import HandClock, make_store
+from tests.agent.store.stores import make_store
 from tests.support.agent_process import configured
 from tests.support.waiting import wait_until
 
@@ -220,11 +220,11 @@ def test_doctor_repins_by_hand_and_never_beside_the_agent(kafka: KafkaTopic, tmp
         return here("doctor", "--config", str(file), *arguments)
 
     async def pin(table: str) -> None:
-        async with make_store(tmp_path / "state", HandClock()) as store:
+        async with make_store(tmp_path / "state") as store:
             await asyncio.to_thread(store.outbox.set_fact, "receipts.table", table)
 
     async def repin_beside_the_agent() -> Completed:
-        async with make_store(tmp_path / "state", HandClock()):
+        async with make_store(tmp_path / "state"):
             return await asyncio.to_thread(doctor, "--repin")
 
     asyncio.run(pin("old"))

@@ -157,9 +157,9 @@ def test_it_says_for_how_long_fingerprints_are_remembered_at_the_last_days_rate(
         clock = HandClock()
         async with make_store(tmp_path, clock) as store:
             for day in range(3):
-                await accept(store, clock, *(Event("d", id=f"{day} {number}") for number in range(day * 864)))
+                await accept(store, *(Event("d", id=f"{day} {number}") for number in range(day * 864)))
                 clock.pass_seconds(86_400)
-            await accept(store, clock, Event("d", id="last"))
+            await accept(store, Event("d", id="last"))
 
     asyncio.run(fill())
     store = StoreSettings(max_bytes=STORE_BYTES_MIN)
@@ -174,7 +174,7 @@ def test_what_is_written_is_counted_across_openings(tmp_path: Path) -> None:
     async def serve(clock: HandClock) -> int:
         async with make_store(tmp_path / "state", clock) as store:
             before = store.written_bytes()
-            await accept(store, clock, Event("urn:a", id=clock.wall_ms(), data={"x": "x" * 100_000}))
+            await accept(store, Event("urn:a", id=clock.wall_ms(), data={"x": "x" * 100_000}))
             clock.pass_seconds(7_200)
             return before
 
@@ -247,7 +247,7 @@ def test_an_address_that_this_machine_lacks_is_wrong(tmp_path: Path) -> None:
 
 async def test_the_ports_of_an_agent_that_runs_are_its_own(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as tcp:
-        async with make_store(tmp_path, HandClock()):
+        async with make_store(tmp_path):
             coap, http = check_ports(settings(tmp_path, "[::1]:0", f"127.0.0.1:{tcp.getsockname()[1]}"))
     assert (coap.condition, http.condition) == (Condition.FINE, Condition.FINE)
     assert "the agent runs" in http.text
@@ -269,7 +269,7 @@ def overwrite_events(path: Path) -> None:
     """Overwrite the page with which the table of events begins."""
 
     async def create() -> None:
-        async with make_store(path.parent, HandClock()):
+        async with make_store(path.parent):
             pass
 
     asyncio.run(create())

@@ -17,7 +17,7 @@ from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.checks import assert_each_once
 from tests.agent.forward.events import device, readings
 from tests.agent.forward.running import forwarding
-from tests.agent.store.stores import HandClock, accept, make_store
+from tests.agent.store.stores import accept, make_store
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_for_count, wait_until
 
@@ -139,13 +139,13 @@ def test_a_batch_that_has_arrived_is_not_in_doubt_though_what_follows_it_is_drop
 
 @pytest.mark.kafka
 async def test_what_is_too_large_is_declared_by_the_store_and_its_resend_is_new(
-    kafka: KafkaTopic, tmp_path: Path, clock: HandClock
+    kafka: KafkaTopic, tmp_path: Path
 ) -> None:
     large = Event(device(1), id=9, data={"trace": "x" * 5_000})
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, *readings(5), large)
+    async with make_store(tmp_path) as store:
+        await accept(store, *readings(5), large)
         with forwarding(kafka.settings(MODE, message_max_bytes="1000"), store.outbox):
             wait_for_count(lambda: len(kafka.records()), 7, "the others, the agent's start and the gap have arrived")
         gaps = [json.loads(record.value() or b"") for record in kafka.records()]
         assert [gap["data"]["count"] for gap in gaps if gap["type"] == "gateway.gap"] == [1]
-        assert (await accept(store, clock, large)).accepted == 1
+        assert (await accept(store, large)).accepted == 1

@@ -46,7 +46,7 @@ async def test_at_most_once_no_label_is_there_twice_and_none_is_missing_uncounte
     async with lane_stores(load.load(configuration), clock) as stores:
         for first in range(0, kills * BATCHES_MAX * EVENTS_PER_BATCH, EVENTS_A_COMMIT):
             events = [Event(f"d{number % 7}", id=number, data={}) for number in range(first, first + EVENTS_A_COMMIT)]
-            await accept(stores.intake, clock, *events)
+            await accept(stores, *events)
     labels = set().union(*(stored_labels(one / FILE_NAME) for one in store_folders(state).values()))
 
     program, seed = "tests.agent.forward.modes.self_killing_agent", random.randrange(1 << 32)

@@ -26,10 +26,10 @@ from tests.agent.store.recovery.damaged import Original, check, copy, survivors
 from tests.agent.store.stores import (
     HandClock,
     accept,
-    batch,
     crash_image,
     holding_the_log,
     make_store,
+    mark_processed,
     process_all,
     stored_events,
     take_turns,
@@ -45,64 +45,61 @@ def event(number: int) -> Event:
 
 
 @pytest.mark.guarantee(3)
-async def test_it_opens_reads_and_acks_copies_on_a_full_disk_and_goes_on_when_there_is_room(
-    tmp_path: Path, clock: HandClock
-) -> None:
-    async with make_store(tmp_path / "live", clock) as store:
+async def test_it_opens_reads_and_acks_copies_on_a_full_disk_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    async with make_store(tmp_path / "live") as store:
         for number in range(50):
-            await accept(store, clock, event(number))
+            await accept(store, event(number))
         image = crash_image(tmp_path / "live", tmp_path / "killed")
     system = FailingDisk()
     with system.failing(Fault(Operation.WRITE, Error.FULL, FULL)) as fault:
-        async with make_store(image, clock, connect=system.connect) as store:
+        async with make_store(image, connect=system.connect) as store:
             assert len(stored_events(store)) == 51
-            assert (await accept(store, clock, event(7))).duplicates == 1
-            assert "full" in (await accept(store, clock, event(100))).refusal
+            assert (await accept(store, event(7))).duplicates == 1
+            assert "full" in (await accept(store, event(100))).refusal
             assert "full" in store.trouble(trial=True)
-            store.outbox.mark_forwarded(batch(1, 51))
-            store.outbox.mark_processed(store.outbox.forwarded())
+            mark_processed(store, 1, 51)
             assert fault.hits
             system.fault = None
             assert not store.trouble(trial=True)
-            assert (await accept(store, clock, event(100))).accepted == 1
-    async with make_store(image, clock) as store:
-        assert (await accept(store, clock, event(100))).duplicates == 1
+            assert (await accept(store, event(100))).accepted == 1
+    async with make_store(image) as store:
+        assert (await accept(store, event(100))).duplicates == 1
         assert store.counts().processed == 51
     assert not any(swap.damaged_files(image / FILE_NAME))
 
 
 @pytest.mark.guarantee(3)
 async def test_new_events_leave_the_last_of_the_disk_to_receipts_and_deletes(
-    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with make_store(tmp_path, clock, keep_processed_seconds=10**9) as store:
+    async with make_store(tmp_path, keep_processed_seconds=10**9) as store:
         for number in range(700):
-            await accept(store, clock, *(event(10 * number + place) for place in range(5)))
+            await accept(store, *(event(10 * number + place) for place in range(5)))
         monkeypatch.setattr(disk_space, "free_bytes", lambda path: disk_space.RESERVE_BYTES - 1)
-        assert (await accept(store, clock, event(10**6))).refusal == disk_space.DISK_FULL
+        assert (await accept(store, event(10**6))).refusal == disk_space.DISK_FULL
         assert store.trouble() == disk_space.DISK_FULL
-        assert (await accept(store, clock, event(0))).duplicates == 1
+        assert (await accept(store, event(0))).duplicates == 1
         process_all(store)
         # Processed events are purged for it: from then on the file's own free pages are the space.
         assert not store.trouble()
-        assert (await accept(store, clock, event(10**6))).accepted == 1
+        assert (await accept(store, event(10**6))).accepted == 1
 
 
 @pytest.mark.guarantee(3)
 async def test_a_store_that_refuses_for_lack_of_space_says_so_however_little_is_missing(
-    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = [1 << 40]
     monkeypatch.setattr(disk_space, "free_bytes", lambda path: free[-1])
-    async with make_store(tmp_path, clock) as store:
+    async with make_store(tmp_path) as store:
         for number in range(1_000):
-            if (await accept(store, clock, event(number))).refusal:
+            if (await accept(store, event(number))).refusal:
                 break
             free.append(disk_space.RESERVE_BYTES + (1 << 20) - number * PAGE_BYTES)
         assert store.trouble() == disk_space.DISK_FULL
         free.append(1 << 40)
         assert not store.trouble()
-        assert (await accept(store, clock, event(10**6))).accepted == 1
+        assert (await accept(store, event(10**6))).accepted == 1
 
 
 @pytest.mark.guarantee(3, 7)
@@ -136,7 +133,7 @@ async def test_a_salvage_without_room_leaves_the_damaged_file_and_no_other_and_s
             patch.setattr(database, "open_for_service", system.connect)
             patch.setattr(os, "posix_fallocate", refuse)
             with pytest.raises(error) as raised:
-                async with make_store(folder, HandClock(), connect=system.connect):
+                async with make_store(folder, connect=system.connect):
                     pass
         assert raised.type is error
         if isinstance(raised.value, DiskFullError):
@@ -153,7 +150,7 @@ async def test_what_an_interrupted_salvage_has_left_gives_its_room_back(original
     folder = copy(original, tmp_path / "image")
     for part in ("", "-wal", "-shm", "-journal"):
         (folder / f"{FILE_NAME}.salvaging{part}").write_bytes(bytes(100_000))
-    async with make_store(folder, HandClock()):
+    async with make_store(folder):
         assert not list(folder.glob("*.salvaging*"))
 
 
@@ -187,10 +184,10 @@ def pack(first: int) -> tuple[Event, ...]:
     )
 
 
-async def fill_store(store: EventStore, clock: HandClock) -> int:
+async def fill_store(store: EventStore) -> int:
     """Send packs until one is refused; return how many were acked."""
     for acked in range(10_000):
-        if (await accept(store, clock, *pack(acked * PACK))).refusal:
+        if (await accept(store, *pack(acked * PACK))).refusal:
             return acked
     raise AssertionError("never full")
 
@@ -204,15 +201,15 @@ def write_facts(store: EventStore) -> None:
 @pytest.mark.heavy
 @pytest.mark.parametrize(("megabytes", "ends_while_it_serves"), [(24, True), (24, False), (48, True)])
 async def test_a_disk_that_the_log_has_taken_while_a_reader_held_it_is_used_again_once_the_reader_ends(
-    tmp_path: Path, clock: HandClock, megabytes: int, *, ends_while_it_serves: bool
+    tmp_path: Path, megabytes: int, *, ends_while_it_serves: bool
 ) -> None:
     with small_disk(tmp_path / "disk", megabytes) as folder, ExitStack() as reading:
         path = folder / FILE_NAME
-        async with make_store(folder, clock) as store:
-            await accept(store, clock, Event("d", id="first"))
+        async with make_store(folder) as store:
+            await accept(store, Event("d", id="first"))
             reading.enter_context(holding_the_log(folder))
-            acked = await fill_store(store, clock)
-            assert (await accept(store, clock, *pack(0))).duplicates == PACK
+            acked = await fill_store(store)
+            assert (await accept(store, *pack(0))).duplicates == PACK
             store.outbox.set_fact("a fact", "the reserve takes it")
             # Facts represent all writes besides events: marks, deletes, sealing.
             with pytest.raises(OutboxError):
@@ -223,24 +220,24 @@ async def test_a_disk_that_the_log_has_taken_while_a_reader_held_it_is_used_agai
                 assert not store.trouble(trial=True)
                 store.outbox.set_fact("a fact", "the reader has ended")
         reading.close()
-        async with make_store(folder, clock) as store:
+        async with make_store(folder) as store:
             assert not store.trouble(trial=True)
-            assert (await accept(store, clock, *pack(0))).duplicates == PACK
+            assert (await accept(store, *pack(0))).duplicates == PACK
             assert sum(b'"device":"d"' in event.tail for event in stored_events(store)) == acked * PACK + 1
             process_all(store)
-            assert (await accept(store, clock, *pack(10**6))).accepted == PACK
+            assert (await accept(store, *pack(10**6))).accepted == PACK
 
 
 @pytest.mark.guarantee(3)
 async def test_a_segment_which_takes_room_first_waits_until_there_is_some(
-    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with make_store(tmp_path, clock, segment_events=32) as store:
+    async with make_store(tmp_path, segment_events=32) as store:
         for number in range(20):
-            await accept(store, clock, Event("d", id=number))
+            await accept(store, Event("d", id=number))
         monkeypatch.setattr(disk_space, "free_bytes", lambda path: disk_space.RESERVE_BYTES + (64 << 10))
         for number in range(20, 60):
-            if (await accept(store, clock, Event("d", id=number))).refusal:
+            if (await accept(store, Event("d", id=number))).refusal:
                 break
         monkeypatch.setattr(disk_space, "free_bytes", lambda path: disk_space.RESERVE_BYTES - 1)
         store.trouble()  # the turn that had still found room is over
@@ -249,7 +246,7 @@ async def test_a_segment_which_takes_room_first_waits_until_there_is_some(
         assert len(sealed(tmp_path)) == before
         monkeypatch.setattr(disk_space, "free_bytes", lambda path: 1 << 40)
         for number in range(60, 100):
-            assert (await accept(store, clock, Event("d", id=number))).accepted == 1
+            assert (await accept(store, Event("d", id=number))).accepted == 1
         take_turns(store, 500)
         assert len(sealed(tmp_path)) > before
 
@@ -260,11 +257,11 @@ async def test_what_is_dropped_on_a_full_disk_is_what_is_missing_and_no_more(tmp
         state = folder / "state"
         async with make_store(state, clock, when_full="drop-oldest") as store:
             for number in range(150):
-                await accept(store, clock, *pack(number * PACK))
+                await accept(store, *pack(number * PACK))
             before, filler = store.counts().new, folder / "filler"
             for number in range(150, 180):
                 take_all_but(filler, 3 << 20)  # other programs take all space that the store returns
-                assert (await accept(store, clock, *pack(number * PACK))).accepted == PACK
+                assert (await accept(store, *pack(number * PACK))).accepted == PACK
                 clock.pass_seconds(11)
                 store.trouble()  # an iteration of the writer, which may return space
             assert store.counts().new > before / 2

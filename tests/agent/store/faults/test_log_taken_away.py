@@ -19,14 +19,12 @@ from agent.store.schema import database
 from agent.store.write.transaction import Transactions
 from contract.event import Event
 from tests.agent.store.stores import (
-    FaultyConnection,
-    HandClock,
+    Faulty,
     accept,
     change,
     declared,
     document,
     make_store,
-    open_faulty,
     stored_events,
     write_back,
 )
@@ -81,40 +79,40 @@ OPEN_FOR_SQLITE = ("removed", "replaced", "made anew")
     "how", [*OPEN_FOR_SQLITE, "truncated", "shortened", "cut behind its first frame", "overwritten"]
 )
 async def test_whatever_comes_after_the_log_is_gone_is_refused_and_nothing_is_lost_silently(
-    tmp_path: Path, clock: HandClock, how: str, then: str
+    tmp_path: Path, how: str, then: str
 ) -> None:
     first, last, later = (
         [Event("d", id=number, data={"text": TEXT}) for number in range(start, start + 10)] for start in (0, 10, 100)
     )
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, *first)
-    async with make_store(tmp_path, clock) as store:
+    async with make_store(tmp_path) as store:
+        await accept(store, *first)
+    async with make_store(tmp_path) as store:
         for event in last:
-            await accept(store, clock, event)
-        assert (await accept(store, clock, *first, *last)).duplicates == 20
+            await accept(store, event)
+        assert (await accept(store, *first, *last)).duplicates == 20
         take_away(tmp_path / LOG, how)
         for event in {"new events": later, "copies": last, "the end": []}[then]:
-            assert (await accept(store, clock, event)).refusal
+            assert (await accept(store, event)).refusal
     assert isinstance(damage_met(store), DamagedStoreError)
-    async with make_store(tmp_path, clock) as store:
-        assert (await accept(store, clock, *later)).accepted == 10
+    async with make_store(tmp_path) as store:
+        assert (await accept(store, *later)).accepted == 10
         assert set(ids(store)) >= {*range(20 if how in OPEN_FOR_SQLITE else 10), *range(100, 110)}
         assert "found_to_sequence" in declared(stored_events(store))[0]
-        assert not (await accept(store, clock, *first, *last)).refusal
+        assert not (await accept(store, *first, *last)).refusal
         assert sorted(ids(store)) == [*range(20), *range(100, 110)]
 
 
 @pytest.mark.parametrize("added", [-1, -1_000, 1 << 20, 1 << 31])
 @pytest.mark.parametrize("fails_before", ["", "COMMIT"])
 async def test_a_log_that_was_overwritten_by_that_of_another_life_of_the_store_is_damage(
-    tmp_path: Path, clock: HandClock, added: int, fails_before: str, faulty: type[FaultyConnection]
+    tmp_path: Path, added: int, fails_before: str, faulty: Faulty
 ) -> None:
-    async with make_store(tmp_path, clock, connect=open_faulty(faulty)) as store:
+    async with make_store(tmp_path, connect=faulty.connect) as store:
         for number in range(9):
-            await accept(store, clock, Event("d", id=number, data={"text": TEXT}))
+            await accept(store, Event("d", id=number, data={"text": TEXT}))
         if fails_before:
             faulty.fault = fails_before
-            assert (await accept(store, clock, Event("d", id=9))).refusal
+            assert (await accept(store, Event("d", id=9))).refusal
             faulty.fault = ""
         log = bytearray((tmp_path / LOG).read_bytes())
         salt = int.from_bytes(log[16:20], "big") + added
@@ -122,95 +120,95 @@ async def test_a_log_that_was_overwritten_by_that_of_another_life_of_the_store_i
         order = ">" if log[3] & 1 else "<"
         log[24:32] = struct.pack(">2I", *_sum(bytes(log[:24]), order))
         (tmp_path / LOG).write_bytes(log)
-        assert (await accept(store, clock, Event("d", id=10))).refusal
+        assert (await accept(store, Event("d", id=10))).refusal
         assert damage_met(store)
 
 
 @pytest.mark.guarantee(7)
 @pytest.mark.parametrize("is_replaced", [False, True])
 async def test_a_file_that_was_renamed_under_the_store_is_noticed_and_its_log_is_salvaged(
-    tmp_path: Path, clock: HandClock, *, is_replaced: bool
+    tmp_path: Path, *, is_replaced: bool
 ) -> None:
     file = tmp_path / FILE_NAME
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, Event("d", id=0))
+    async with make_store(tmp_path) as store:
+        await accept(store, Event("d", id=0))
         write_back(store)
         for number in range(1, 5):
-            await accept(store, clock, Event("d", id=number, data={"text": TEXT}))
+            await accept(store, Event("d", id=number, data={"text": TEXT}))
         file.rename(tmp_path / "elsewhere")
         if is_replaced:
             file.write_bytes((tmp_path / "elsewhere").read_bytes())
         for number in (0, 5, 5):
-            assert (await accept(store, clock, Event("d", id=number))).refusal
+            assert (await accept(store, Event("d", id=number))).refusal
         assert isinstance(damage_met(store), DamagedStoreError)
-    async with make_store(tmp_path, clock) as store:
-        assert (await accept(store, clock, Event("d", id=5), Event("d", id=6))).accepted == 2
+    async with make_store(tmp_path) as store:
+        assert (await accept(store, Event("d", id=5), Event("d", id=6))).accepted == 2
         assert set(ids(store)) >= {1, 2, 3, 4, 5, 6}
         assert declared(stored_events(store))
 
 
 async def test_a_log_that_cannot_be_looked_at_after_a_commit_is_damage_and_not_a_store_that_refuses_for_ever(
-    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unreadable(*_: object) -> bytes:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     events = [Event("d", id=number) for number in range(3)]
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, events[0])
+    async with make_store(tmp_path) as store:
+        await accept(store, events[0])
         monkeypatch.setattr(write_ahead_log, "os", SimpleNamespace(**{**vars(os), "pread": unreadable}))
-        assert (await accept(store, clock, events[1])).refusal
+        assert (await accept(store, events[1])).refusal
         monkeypatch.undo()
-        assert (await accept(store, clock, events[2])).refusal
+        assert (await accept(store, events[2])).refusal
         assert isinstance(damage_met(store), DamagedStoreError)
-    async with make_store(tmp_path, clock) as store:
-        assert (await accept(store, clock, *events)).refusal == ""
+    async with make_store(tmp_path) as store:
+        assert (await accept(store, *events)).refusal == ""
         assert sorted(ids(store)) == [0, 1, 2]
 
 
-async def test_a_position_that_is_taken_on_disk_and_not_in_memory_is_damage(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, Event("d", id=0))
+async def test_a_position_that_is_taken_on_disk_and_not_in_memory_is_damage(tmp_path: Path) -> None:
+    async with make_store(tmp_path) as store:
+        await accept(store, Event("d", id=0))
         latest = "SELECT first_position + count, 1, packed FROM events ORDER BY 1 DESC LIMIT 1"
         change(tmp_path, f"INSERT INTO events {latest}")
-        assert (await accept(store, clock, Event("d", id=1))).refusal
+        assert (await accept(store, Event("d", id=1))).refusal
         assert isinstance(damage_met(store), DamagedStoreError)
-    async with make_store(tmp_path, clock) as store:
-        assert (await accept(store, clock, Event("d", id=0), Event("d", id=1))).duplicates == 1
+    async with make_store(tmp_path) as store:
+        assert (await accept(store, Event("d", id=0), Event("d", id=1))).duplicates == 1
         assert sorted(ids(store)) == [0, 1]
 
 
 @pytest.mark.guarantee(7)
 async def test_a_log_that_was_truncated_is_not_written_back_by_the_commit_that_follows(
-    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(layout, "LOG_BYTES_KEPT", LOG_BYTES)
-    async with make_store(tmp_path, clock) as store:
+    async with make_store(tmp_path) as store:
         for number in range(40):
-            await accept(store, clock, Event("d", id=number, data={"text": os.urandom(1_500).hex()}))
-    async with make_store(tmp_path, clock) as store:
+            await accept(store, Event("d", id=number, data={"text": os.urandom(1_500).hex()}))
+    async with make_store(tmp_path) as store:
         number = 100
         while (tmp_path / LOG).stat().st_size < LOG_BYTES * 0.9:
-            await accept(store, clock, Event("d", id=number, data={"text": os.urandom(500).hex()}))
+            await accept(store, Event("d", id=number, data={"text": os.urandom(500).hex()}))
             number += 1
         os.truncate(tmp_path / LOG, 0)
         before = (tmp_path / FILE_NAME).read_bytes()
         last = Event("d", id=number, data={"text": os.urandom(90_000).hex()})
-        assert "truncated" in (await accept(store, clock, last)).refusal
+        assert "truncated" in (await accept(store, last)).refusal
         assert (tmp_path / FILE_NAME).read_bytes() == before
     assert (tmp_path / FILE_NAME).read_bytes() == before, "nor at the end"
-    async with make_store(tmp_path, clock) as store:
+    async with make_store(tmp_path) as store:
         assert set(ids(store)) >= set(range(40))
 
 
 async def test_the_log_is_written_back_when_it_has_grown_to_its_bound(
-    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(layout, "LOG_BYTES_KEPT", LOG_BYTES)
     rounds = set()
-    async with make_store(tmp_path, clock) as store:
+    async with make_store(tmp_path) as store:
         for number in range(150):
-            await accept(store, clock, Event("d", id=number, data={"text": os.urandom(1_500).hex()}))
+            await accept(store, Event("d", id=number, data={"text": os.urandom(1_500).hex()}))
             assert (tmp_path / LOG).stat().st_size <= LOG_BYTES + 20 * LOG_FRAME_BYTES
             with (tmp_path / LOG).open("rb") as file:
                 rounds.add(file.read(LOG_HEADER_BYTES))
@@ -219,11 +217,11 @@ async def test_the_log_is_written_back_when_it_has_grown_to_its_bound(
 
 
 async def test_a_log_that_begins_anew_or_is_emptied_by_the_store_itself_is_no_loss(
-    tmp_path: Path, clock: HandClock, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with make_store(tmp_path, clock) as store:
+    async with make_store(tmp_path) as store:
         for number in range(30):
-            assert (await accept(store, clock, Event("d", id=number, data={"text": TEXT * 5}))).accepted == 1
+            assert (await accept(store, Event("d", id=number, data={"text": TEXT * 5}))).accepted == 1
             if number % 3 == 0:
                 write_back(store)
             if number % 5 == 0:

@@ -32,11 +32,11 @@ from tests.agent.store.sections import Witness
 from tests.agent.store.stores import (
     HandClock,
     accept,
-    batch,
     crash_image,
     document,
     lost_labels,
     make_store,
+    mark_processed,
     which_are_known,
 )
 
@@ -150,7 +150,7 @@ class RecoveryMachine(RuleBasedStateMachine):
             assert self.post(1, SIZES[0])
 
     def send_again(self, number: int) -> None:
-        outcome = self.run(accept(self.store, self.clock, self.sent[number]))
+        outcome = self.run(accept(self.store, self.sent[number]))
         assert not outcome.refusal
         if number not in self.processed:
             assert (outcome.duplicates == 1) == (number in self.acked)
@@ -160,8 +160,7 @@ class RecoveryMachine(RuleBasedStateMachine):
         if events := self.store.outbox.read(0, 20, 1 << 20):
             self.processed.update(self.ids(list(events)))
             DISK.fault = fault
-            self.store.outbox.mark_forwarded(batch(events[0].position, events[-1].position))
-            self.store.outbox.mark_processed(self.store.outbox.forwarded())
+            mark_processed(self.store, events[0].position, events[-1].position)
             self.clock.pass_seconds(11)
             for _ in range(5):
                 self.store.trouble()
@@ -195,7 +194,7 @@ class RecoveryMachine(RuleBasedStateMachine):
         _damage(self.folder / name, chance, cut=cut)
         swap.suspect(self.folder / FILE_NAME, "set by the test")
         self.start()
-        self.run(accept(self.store, self.clock, Event("other", id=len(self.labels))))
+        self.run(accept(self.store, Event("other", id=len(self.labels))))
         # Damage to the end of a log looks like a commit torn by a power cut: they cannot be distinguished.
         may_lose_from = commits[-3] if len(commits) > 2 else 0
         declared = self.declared()
@@ -224,7 +223,7 @@ class RecoveryMachine(RuleBasedStateMachine):
         self.close_reader()
         self.run(self.stack.aclose())
         self.start()
-        self.run(accept(self.store, self.clock, Event("other", id=len(self.labels))))
+        self.run(accept(self.store, Event("other", id=len(self.labels))))
         lost = self.acked - set(self.positions()) - self.processed
         assert not lost or how in ("empty", "overwrite")
         declared = self.declared()
@@ -252,7 +251,7 @@ class RecoveryMachine(RuleBasedStateMachine):
         chance = Random(len(self.sent))
         for number in numbers:
             self.sent[number] = Event("d", id=number, data={"text": chance.randbytes(size // 2).hex()})
-        outcome = self.run(accept(self.store, self.clock, *(self.sent[number] for number in numbers)))
+        outcome = self.run(accept(self.store, *(self.sent[number] for number in numbers)))
         if not outcome.refusal:
             self.acked.update(numbers)
         return not outcome.refusal

@@ -50,7 +50,7 @@ def event(number: int) -> Event:
 
 async def settle(store: EventStore) -> None:
     """Wait until everything is sealed."""
-    await accept(store, HandClock(), Event(DEVICE, id="last"))
+    await accept(store, Event(DEVICE, id="last"))
     take_turns(store, 500)
 
 
@@ -89,7 +89,7 @@ async def test_sealed_fingerprints_are_forgotten_after_the_retention_whatever_th
     clock = HandClock()
     async with make_store(tmp_path, clock, segment_events=SEGMENT, retention_seconds=7200) as store:
         for number in range(100):
-            await accept(store, clock, event(number))
+            await accept(store, event(number))
             clock.pass_seconds(30)
             clock.now += (-14, 365, -365, 14)[number % 4] * 86_400_000
         await settle(store)
@@ -97,7 +97,7 @@ async def test_sealed_fingerprints_are_forgotten_after_the_retention_whatever_th
         clock.pass_seconds(7200 - 60 * 30)
         await settle(store)
         for number in range(99, -1, -1):
-            outcome = await accept(store, clock, event(number))
+            outcome = await accept(store, event(number))
             if number > first_to_go + 1:
                 assert outcome.duplicates == 1, number
             elif number < first_to_go - 22:  # the next check for expired ones is ten minutes later at the latest
@@ -111,20 +111,20 @@ async def test_sealed_fingerprints_are_forgotten_after_the_retention_whatever_th
 @pytest.mark.guarantee(2)
 @pytest.mark.parametrize("salvaged", [False, True])
 async def test_what_is_given_up_is_forgotten_in_a_segment_too_and_healed_by_a_resend(
-    tmp_path: Path, clock: HandClock, *, salvaged: bool
+    tmp_path: Path, *, salvaged: bool
 ) -> None:
-    async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
+    async with make_store(tmp_path, segment_events=SEGMENT) as store:
         for number in range(100):
-            await accept(store, clock, event(number))
+            await accept(store, event(number))
         await settle(store)
         store._writer.call(lambda: store._committer.give_up(10, 12, "test"))
     if salvaged:  # and finds the gap alone
         change(tmp_path, "DELETE FROM forgotten")
         swap.suspect(tmp_path / FILE_NAME, "set by the test")
-    async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
+    async with make_store(tmp_path, segment_events=SEGMENT) as store:
         # Position 1 is the epoch's first event.
-        assert [(await accept(store, clock, event(number))).accepted for number in range(7, 12)] == [0, 1, 1, 1, 0]
-        assert [(await accept(store, clock, event(number))).accepted for number in range(7, 12)] == [0, 0, 0, 0, 0]
+        assert [(await accept(store, event(number))).accepted for number in range(7, 12)] == [0, 1, 1, 1, 0]
+        assert [(await accept(store, event(number))).accepted for number in range(7, 12)] == [0, 0, 0, 0, 0]
 
 
 @pytest.mark.guarantee(2)
@@ -139,7 +139,7 @@ async def test_what_was_given_up_leaves_with_the_segments_before_it_on_a_gateway
         async def serve(hours: float) -> None:
             nonlocal number
             for _ in range(int(hours * 120)):
-                await accept(store, clock, event(number))
+                await accept(store, event(number))
                 number += 1
                 clock.pass_seconds(30)
                 if not number % SEGMENT:
@@ -155,7 +155,7 @@ async def test_what_was_given_up_leaves_with_the_segments_before_it_on_a_gateway
         assert forgotten(tmp_path) == [(last - 5, last - 5)]
         assert list(store._memory.fingerprints._forgotten) == [(last - 5, last - 5)]
     async with make_store(tmp_path, clock, segment_events=SEGMENT, retention_seconds=7200) as store:
-        assert (await accept(store, clock, *(event(number - place) for place in range(1, 17)))).accepted == 1
+        assert (await accept(store, *(event(number - place) for place in range(1, 17)))).accepted == 1
 
 
 async def test_trace_finds_a_sealed_event_with_its_moment_and_its_copies(tmp_path: Path, clock: HandClock) -> None:
@@ -163,9 +163,9 @@ async def test_trace_finds_a_sealed_event_with_its_moment_and_its_copies(tmp_pat
         committed = {}
         for number in range(100):
             committed[number] = clock.wall_ms()
-            await accept(store, clock, event(number))
+            await accept(store, event(number))
             if number == 20:
-                await accept(store, clock, event(20))
+                await accept(store, event(20))
             clock.pass_seconds(7)
         await settle(store)
         with closing(database.open_for_reading(tmp_path / FILE_NAME)) as connection:
@@ -180,7 +180,7 @@ async def test_trace_finds_a_sealed_event_with_its_moment_and_its_copies(tmp_pat
 async def test_a_kill_at_any_step_of_a_sealing_loses_no_fingerprint(tmp_path: Path) -> None:
     clock, count = HandClock(), 70
     async with make_store(tmp_path / "live", clock, segment_events=SEGMENT) as store:
-        await accept(store, clock, *(event(number) for number in range(SEGMENT - 2)))
+        await accept(store, *(event(number) for number in range(SEGMENT - 2)))
 
     images: list[Path] = []
 
@@ -191,9 +191,9 @@ async def test_a_kill_at_any_step_of_a_sealing_loses_no_fingerprint(tmp_path: Pa
     async with make_store(
         tmp_path / "live", clock, segment_events=SEGMENT, connect=watched(before=copy_files)
     ) as store:
-        await accept(store, clock, event(SEGMENT - 2))
+        await accept(store, event(SEGMENT - 2))
         before = len(images)
-        await accept(store, clock, *(event(number) for number in range(SEGMENT - 1, count)))
+        await accept(store, *(event(number) for number in range(SEGMENT - 1, count)))
         after = len(images)
         await settle(store)
         assert len(sealed(tmp_path / "live")) == count // SEGMENT
@@ -211,9 +211,9 @@ async def test_a_kill_at_any_step_of_a_sealing_loses_no_fingerprint(tmp_path: Pa
                 )
         if number % 20 == 0:
             async with make_store(folder, clock, segment_events=SEGMENT) as store:
-                assert (await accept(store, clock, *(event(place) for place in range(known)))).duplicates == known
+                assert (await accept(store, *(event(place) for place in range(known)))).duplicates == known
                 await settle(store)
-                assert (await accept(store, clock, *(event(place) for place in range(known)))).duplicates == known
+                assert (await accept(store, *(event(place) for place in range(known)))).duplicates == known
             assert not verify(folder / FILE_NAME).findings
 
 
@@ -242,13 +242,13 @@ async def test_a_sealing_whose_statement_fails_is_made_again(
 
     async with make_store(tmp_path, clock, segment_events=SEGMENT, connect=watched(before=fail)) as store:
         for start in range(0, len(events), 10):
-            while (await accept(store, clock, *events[start : start + 10])).refusal:
+            while (await accept(store, *events[start : start + 10])).refusal:
                 clock.pass_seconds(11)  # the fault has struck a commit of events
         for _ in range(5):
             take_turns(store, 100)
             clock.pass_seconds(11)
         assert not failing
         assert len(sealed(tmp_path)) == len(events) // SEGMENT
-        assert (await accept(store, clock, *events)).duplicates == len(events)
+        assert (await accept(store, *events)).duplicates == len(events)
         assert not store.failed.done()
     assert not verify(tmp_path / FILE_NAME).findings

@@ -169,8 +169,8 @@ async def _send_again(pack: list[Event], before: list[Event], rounds: list[tuple
         store = await stack.__aenter__()
         at: dict[bytes, int] = {}
         if before:
-            _learn(at, await accept(store, clock, *before), store._memory.end)
-        outcome = await accept(store, clock, *pack, key=KEY)
+            _learn(at, await accept(store, *before), store._memory.end)
+        outcome = await accept(store, *pack, key=KEY)
         _learn(at, outcome, store._memory.end)
         for number, (places, killed) in enumerate(rounds, 1):
             lost = {at[outcome.fingerprints[place]] for place in places if place < len(pack)}
@@ -182,10 +182,10 @@ async def _send_again(pack: list[Event], before: list[Event], rounds: list[tuple
                 folder, stack = image, make_store(image, clock)
                 store = await stack.__aenter__()
             clock.pass_seconds(RESEND_SECONDS)
-            outcome = await accept(store, clock, *pack, key=KEY)
+            outcome = await accept(store, *pack, key=KEY)
             assert outcome.accepted == len(lost)
             _learn(at, outcome, store._memory.end)
-            assert (await accept(store, clock, *pack, key=KEY)).duplicates == len(pack)
+            assert (await accept(store, *pack, key=KEY)).duplicates == len(pack)
         await stack.__aexit__(None, None, None)
 
 

@@ -17,6 +17,7 @@ from tests.agent.store.stores import (
     declared,
     lost_labels,
     make_store,
+    mark_processed,
     stored_events,
     take_turns,
 )
@@ -60,20 +61,17 @@ def make_original(root: Path, openings: int = 3) -> Original:
     """Create a store with several epochs, states and kinds of pages, the last opening only in its log."""
 
     async def make() -> Original:
-        clock, events, commits = HandClock(), list[StoredEvent](), list[int]()
+        events, commits = list[StoredEvent](), list[int]()
         for opening in range(openings):
-            async with make_store(
-                root / "live", clock, keep_processed_seconds=10**9, segment_events=SEGMENT_EVENTS
-            ) as store:
+            async with make_store(root / "live", keep_processed_seconds=10**9, segment_events=SEGMENT_EVENTS) as store:
                 for commit in range(6):
                     start = 1000 * opening + 100 * commit
-                    await accept(store, clock, *(event(start + place) for place in range(1 if commit % 3 else 40)))
+                    await accept(store, *(event(start + place) for place in range(1 if commit % 3 else 40)))
                     added = store.outbox.read(events[-1].position if events else 0, 1000, 1 << 24)
                     commits.append(added[0].position)
                     events.extend(added)
                 if opening == 0:
-                    store.outbox.mark_forwarded(batch(1, PROCESSED_TO))
-                    store.outbox.mark_processed(store.outbox.forwarded())
+                    mark_processed(store, 1, PROCESSED_TO)
                     store.outbox.mark_forwarded(batch(PROCESSED_TO + 1, FORWARDED_TO))
                     store.outbox.set_fact("receipts.table", "t1")
                 take_turns(store, 200)
@@ -96,7 +94,7 @@ async def survivors(folder: Path) -> Survivors:
     clock = HandClock(boot_name="boot-2")
     for opening in range(OPENINGS_MAX):
         async with make_store(folder, clock, keep_processed_seconds=10**9) as store:
-            outcome = await accept(store, clock, event(EXTRA + opening))
+            outcome = await accept(store, event(EXTRA + opening))
             assert outcome.accepted == 1 or store.failed.done(), outcome
             events = stored_events(store)
             await asyncio.sleep(0)  # allows a report of damage to arrive

@@ -105,16 +105,16 @@ async def test_a_file_of_something_else_is_set_aside_and_its_log_is_salvaged(
 
 
 @pytest.mark.guarantee(7)
-async def test_a_schema_that_is_no_text_keeps_no_store_from_opening(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock) as store:
-        assert (await accept(store, clock, event(1))).accepted == 1
+async def test_a_schema_that_is_no_text_keeps_no_store_from_opening(tmp_path: Path) -> None:
+    async with make_store(tmp_path) as store:
+        assert (await accept(store, event(1))).accepted == 1
 
     def damage_the_schema(content: bytearray) -> None:
         content[:] = content.replace(b"CREATE TABLE events", b"CREATE TAB\xcaE events")
 
     damage(tmp_path, FILE_NAME, damage_the_schema)  # SQLite quotes it in its error, which Python cannot decode
-    async with make_store(tmp_path, clock) as store:
-        assert (await accept(store, clock, event(1))).duplicates == 1
+    async with make_store(tmp_path) as store:
+        assert (await accept(store, event(1))).duplicates == 1
     assert any(swap.damaged_files(tmp_path / FILE_NAME))
 
 
@@ -123,8 +123,7 @@ async def test_one_damaged_event_becomes_a_gap_while_its_neighbours_go_on(origin
     folder = copy(original, tmp_path / "image")
     victim = original.events[30]
     damage(folder, FILE_NAME, lambda content: _overwrite_all(content, pack(victim)[8:33]))
-    clock = HandClock()
-    async with make_store(folder, clock) as store:
+    async with make_store(folder) as store:
         events = stored_events(store)
         assert victim.position not in {event.position for event in events}
         assert {30, 32} <= {event.position for event in events}
@@ -134,9 +133,9 @@ async def test_one_damaged_event_becomes_a_gap_while_its_neighbours_go_on(origin
         )  # fmt: skip
         assert wanted in gap.tail
         assert not store.failed.done()
-        assert (await accept(store, clock, event(int(victim.tail.split(b'"id":')[1].split(b",")[0])))).accepted == 1
+        assert (await accept(store, event(int(victim.tail.split(b'"id":')[1].split(b",")[0])))).accepted == 1
     assert not list(swap.damaged_files(folder / FILE_NAME))
-    async with make_store(folder, clock) as store:
+    async with make_store(folder) as store:
         assert sum(b"gateway.gap" in event.tail for event in stored_events(store)) == 1
 
 
@@ -220,18 +219,18 @@ KEY = b"p" * 16
     ],
 )
 async def test_a_lost_segment_is_known_from_its_events_beside_the_keys_that_its_rows_still_hold(
-    tmp_path: Path, statements: tuple[str, ...], clock: HandClock
+    tmp_path: Path, statements: tuple[str, ...]
 ) -> None:
     nameless, resent = Event("d", data={"t": 21}), Event("d", id="resent")
     counted = [Event("d", id=number) for number in range(100)]
-    async with make_store(tmp_path, clock, segment_events=SEGMENT_EVENTS) as store:
-        await accept(store, clock, nameless, key=KEY)
-        await accept(store, clock, resent)
+    async with make_store(tmp_path, segment_events=SEGMENT_EVENTS) as store:
+        await accept(store, nameless, key=KEY)
+        await accept(store, resent)
         # Position 1 is the epoch's first event.
         store._writer.call(lambda: store._committer.give_up(3, 3, "test"))
-        assert (await accept(store, clock, resent)).accepted == 1, "and is known by its later position"
+        assert (await accept(store, resent)).accepted == 1, "and is known by its later position"
         for event in counted:
-            await accept(store, clock, event)
+            await accept(store, event)
         take_turns(store, 500)  # until everything is sealed
         store.outbox.mark_forwarded(batch(1, 5))
     path = tmp_path / FILE_NAME
@@ -241,10 +240,10 @@ async def test_a_lost_segment_is_known_from_its_events_beside_the_keys_that_its_
     change(tmp_path, *statements)
     swap.suspect(path, "set by the test")
 
-    async with make_store(tmp_path, clock, segment_events=SEGMENT_EVENTS) as store:
-        assert (await accept(store, clock, nameless, key=KEY)).duplicates == 1
+    async with make_store(tmp_path, segment_events=SEGMENT_EVENTS) as store:
+        assert (await accept(store, nameless, key=KEY)).duplicates == 1
         for event in (resent, *counted):
-            assert (await accept(store, clock, event)).duplicates == 1
+            assert (await accept(store, event)).duplicates == 1
     assert not [finding for finding in verify(path).findings if finding.check in ("segments", "fingerprints", "rows")]
 
 
@@ -303,11 +302,11 @@ def latest_duplicates(connection: Reads) -> None:
     ],
 )
 async def test_a_value_of_another_type_is_reported_as_damage(
-    tmp_path: Path, statement: str, read: Callable[[Reads], object], clock: HandClock
+    tmp_path: Path, statement: str, read: Callable[[Reads], object]
 ) -> None:
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, event(1))
-        await submit(store, clock, event(1), event(2), rejects=(Reject("d", "coap", 1, "no map", b"raw"),))
+    async with make_store(tmp_path) as store:
+        await accept(store, event(1))
+        await submit(store, event(1), event(2), rejects=(Reject("d", "coap", 1, "no map", b"raw"),))
         store.flush()
     with closing(database.open_for_reading(tmp_path / FILE_NAME)) as connection:
         read(connection)
@@ -320,14 +319,14 @@ async def test_a_value_of_another_type_is_reported_as_damage(
     assert any(defect.check == "rows" for defect in verify(tmp_path / FILE_NAME).findings)
 
 
-async def test_a_salvage_leaves_out_rejected_events_of_another_type(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock) as store:
+async def test_a_salvage_leaves_out_rejected_events_of_another_type(tmp_path: Path) -> None:
+    async with make_store(tmp_path) as store:
         for number in range(3):
             reject = Reject("d", "coap", 1, f"reason {number}", b"raw")
-            await submit(store, clock, event(number), rejects=(reject,))
+            await submit(store, event(number), rejects=(reject,))
     change(tmp_path, "UPDATE rejected SET device = x'00' WHERE number = 2")
     (tmp_path / f"{FILE_NAME}.suspect").write_text("set by the test")
-    async with make_store(tmp_path, clock):
+    async with make_store(tmp_path):
         pass
     with closing(database.open_for_reading(tmp_path / FILE_NAME)) as connection:
         assert [reject.reason for _, reject in tables.load_rejects(connection)] == ["reason 0", "reason 2"]

@@ -48,47 +48,47 @@ def declares_loss(store: EventStore) -> bool:
     return any(b"gateway.gap" in event.tail for event in stored_events(store))
 
 
-async def loses_log_silently(killed: Path, clock: HandClock) -> bool:
+async def loses_log_silently(killed: Path) -> bool:
     """Whether a killed store without its log has neither its last event nor a gap for it."""
     (killed / LOG).unlink()
-    async with make_store(killed, clock) as store:
-        await accept(store, clock, Event("d", id=100))
+    async with make_store(killed) as store:
+        await accept(store, Event("d", id=100))
         return not declares_loss(store) and EVENTS[-1].id not in ids(store)
 
 
 @pytest.mark.guarantee(7)
-async def test_the_last_position_is_noted_though_no_file_can_be_opened(tmp_path: Path, clock: HandClock) -> None:
+async def test_the_last_position_is_noted_though_no_file_can_be_opened(tmp_path: Path) -> None:
     live = tmp_path / "live"
-    async with make_store(live, clock) as store:
-        await accept(store, clock, *EVENTS[:-1])
+    async with make_store(live) as store:
+        await accept(store, *EVENTS[:-1])
         write_back(store)
         with no_free_descriptor():
-            assert (await accept(store, clock, EVENTS[-1])).accepted == 1
+            assert (await accept(store, EVENTS[-1])).accepted == 1
         noted = use_mark.noted(live / FILE_NAME)
         assert noted is not None
         assert noted.end == stored_events(store)[-1].position
         killed = what_a_kill_leaves(live, tmp_path / "killed")
-    assert not await loses_log_silently(killed, clock)
+    assert not await loses_log_silently(killed)
 
 
 @pytest.mark.guarantee(7)
 async def test_a_mark_that_cannot_be_written_says_nothing_rather_than_an_older_position(
-    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_room(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     live = tmp_path / "live"
-    async with make_store(live, clock) as store:
-        await accept(store, clock, *EVENTS[:-1])
+    async with make_store(live) as store:
+        await accept(store, *EVENTS[:-1])
         write_back(store)
         with monkeypatch.context() as patch:
             patch.setattr(use_mark, "os", SimpleNamespace(**{**vars(os), "pwrite": no_room}))
-            assert (await accept(store, clock, EVENTS[-1])).accepted == 1
+            assert (await accept(store, EVENTS[-1])).accepted == 1
         killed = what_a_kill_leaves(live, tmp_path / "killed")
-        await accept(store, clock, Event("d", id=101))
+        await accept(store, Event("d", id=101))
         assert use_mark.noted(live / FILE_NAME) is not None
-    assert not await loses_log_silently(killed, clock)
+    assert not await loses_log_silently(killed)
 
 
 @pytest.mark.guarantee(7)
@@ -100,9 +100,9 @@ async def test_a_log_that_has_lost_its_end_after_a_kill_is_a_loss(
     live = tmp_path / "live"
     async with make_store(live, clock) as store:
         for event in EVENTS[:-1]:
-            await accept(store, clock, event)
+            await accept(store, event)
         earlier = (live / LOG).read_bytes()
-        await accept(store, clock, EVENTS[-1])
+        await accept(store, EVENTS[-1])
         killed = what_a_kill_leaves(live, tmp_path / "killed")
     whole = (killed / LOG).read_bytes()
     frame = LOG_FRAME_BYTES
@@ -118,10 +118,10 @@ async def test_a_log_that_has_lost_its_end_after_a_kill_is_a_loss(
         (killed / LOG).write_bytes(left[how])
     clock.boot_name = boot
     async with make_store(killed, clock) as store:
-        assert (await accept(store, clock, EVENTS[-1])).accepted == 1, "what was lost is new again"
+        assert (await accept(store, EVENTS[-1])).accepted == 1, "what was lost is new again"
         assert declares_loss(store)
     async with make_store(killed, clock) as store:
-        await accept(store, clock, Event("d", id=100))
+        await accept(store, Event("d", id=100))
         assert sum(b"gateway.gap" in event.tail for event in stored_events(store)) == 1, "declared once"
 
 
@@ -130,7 +130,7 @@ async def test_a_kill_without_any_loss_declares_none(tmp_path: Path, clock: Hand
     folder = tmp_path / "0"
     for life in range(4):
         async with make_store(folder, clock) as store:
-            assert (await accept(store, clock, *EVENTS[: 2 * life + 1])).accepted == (2 if life else 1)
+            assert (await accept(store, *EVENTS[: 2 * life + 1])).accepted == (2 if life else 1)
             store.outbox.give_up(1, "set by the test") if life == 1 else None
             clock.boot_name = f"boot-{life % 2}"
             killed = what_a_kill_leaves(folder, tmp_path / str(life + 1))
@@ -142,43 +142,41 @@ async def test_a_kill_without_any_loss_declares_none(tmp_path: Path, clock: Hand
 @pytest.mark.guarantee(7)
 @pytest.mark.parametrize("is_killed", [False, True])
 async def test_of_an_older_copy_of_the_log_nothing_is_read_and_what_the_file_has_stays(
-    tmp_path: Path, clock: HandClock, *, is_killed: bool
+    tmp_path: Path, *, is_killed: bool
 ) -> None:
     folder = tmp_path / "live"
-    async with make_store(folder, clock) as store:
-        await accept(store, clock, *EVENTS[:3])
+    async with make_store(folder) as store:
+        await accept(store, *EVENTS[:3])
         older = (folder / LOG).read_bytes()
         write_back(store)
-        await accept(store, clock, *EVENTS[3:6])
+        await accept(store, *EVENTS[3:6])
         write_back(store)
-        await accept(store, clock, *EVENTS[6:])
+        await accept(store, *EVENTS[6:])
         if is_killed:
             folder = what_a_kill_leaves(folder, tmp_path / "killed")
             (folder / LOG).write_bytes(older)
         else:
             (folder / LOG).write_bytes(older)
-            assert (await accept(store, clock, Event("d", id=100))).refusal
-    async with make_store(folder, clock) as store:
-        await accept(store, clock, Event("d", id=101))
+            assert (await accept(store, Event("d", id=100))).refusal
+    async with make_store(folder) as store:
+        await accept(store, Event("d", id=101))
         assert ids(store) == [*range(6), 101]
         assert declares_loss(store)
     [kept] = folder.glob("*.damaged-*-older-wal")
     assert kept.read_bytes() == older
 
 
-async def test_an_older_log_is_recognised_though_no_event_was_committed_to_the_present_one(
-    tmp_path: Path, clock: HandClock
-) -> None:
+async def test_an_older_log_is_recognised_though_no_event_was_committed_to_the_present_one(tmp_path: Path) -> None:
     folder = tmp_path / "live"
-    async with make_store(folder, clock) as store:
-        await accept(store, clock, *EVENTS[:3])
+    async with make_store(folder) as store:
+        await accept(store, *EVENTS[:3])
         older = (folder / LOG).read_bytes()
-    async with make_store(folder, clock) as store:
+    async with make_store(folder) as store:
         store.outbox.set_fact("pinned", "a table")
         killed = what_a_kill_leaves(folder, tmp_path / "killed")
     (killed / LOG).write_bytes(older)
-    async with make_store(killed, clock) as store:
-        await accept(store, clock, Event("d", id=101))
+    async with make_store(killed) as store:
+        await accept(store, Event("d", id=101))
         assert ids(store) == [*range(3), 101]
     [kept] = killed.glob("*.damaged-*-older-wal")
     assert kept.read_bytes() == older
@@ -197,7 +195,7 @@ async def test_a_reader_that_ends_between_the_last_checkpoint_and_the_last_close
 
     monkeypatch.setattr(database, "empty_log", partial(database.empty_log, wait_ms=50))
     async with make_store(tmp_path, clock, connect=watched(after=end_reader)) as store:
-        await accept(store, clock, Event("d", id=0))
+        await accept(store, Event("d", id=0))
         readers.append(database.open_for_reading(tmp_path / FILE_NAME))
         readers[0].execute("BEGIN")
         readers[0].execute("SELECT count(*) FROM events").fetchone()
@@ -206,36 +204,34 @@ async def test_a_reader_that_ends_between_the_last_checkpoint_and_the_last_close
     assert use_mark.noted(tmp_path / FILE_NAME) is None
     clock.boot_name = "boot-2"
     async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, Event("d", id=1))
+        await accept(store, Event("d", id=1))
         assert not any(b"gateway.gap" in event.tail for event in stored_events(store))
 
 
 @pytest.mark.guarantee(7)
-async def test_a_log_of_which_others_have_cut_off_what_no_longer_counts_is_no_damage(
-    tmp_path: Path, clock: HandClock
-) -> None:
-    async with make_store(tmp_path, clock) as store:
+async def test_a_log_of_which_others_have_cut_off_what_no_longer_counts_is_no_damage(tmp_path: Path) -> None:
+    async with make_store(tmp_path) as store:
         for number in range(9):
-            await accept(store, clock, Event("d", id=number, data={"text": TEXT}))
+            await accept(store, Event("d", id=number, data={"text": TEXT}))
         write_back(store)
-        await accept(store, clock, Event("d", id=9))
+        await accept(store, Event("d", id=9))
         os.truncate(tmp_path / LOG, (tmp_path / LOG).stat().st_size - LOG_FRAME_BYTES)
-        assert (await accept(store, clock, *(Event("d", id=number) for number in (9, 10)))).duplicates == 1
+        assert (await accept(store, *(Event("d", id=number) for number in (9, 10)))).duplicates == 1
         assert not damage_met(store)
 
 
 @pytest.mark.guarantee(7)
 async def test_an_older_copy_of_the_log_is_not_written_into_the_file_to_make_room(
-    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(disk_space, "LOG_BYTES_EXPECTED", 0)
-    async with make_store(tmp_path, clock) as store:
+    async with make_store(tmp_path) as store:
         for number in range(40):
-            await accept(store, clock, Event("d", id=number, data={"text": os.urandom(1_500).hex()}))
+            await accept(store, Event("d", id=number, data={"text": os.urandom(1_500).hex()}))
         older = (tmp_path / LOG).read_bytes()
         write_back(store)
         for number in range(100, 120):
-            await accept(store, clock, Event("d", id=number, data={"text": os.urandom(1_500).hex()}))
+            await accept(store, Event("d", id=number, data={"text": os.urandom(1_500).hex()}))
         assert (tmp_path / LOG).read_bytes()[:LOG_HEADER_BYTES] != older[:LOG_HEADER_BYTES]
         with (tmp_path / LOG).open("r+b") as file:
             file.write(older)
@@ -243,25 +239,25 @@ async def test_an_older_copy_of_the_log_is_not_written_into_the_file_to_make_roo
         with pytest.raises(DamagedStoreError):
             store._writer.call(store._transactions.capacity.limit_log)
         assert (tmp_path / FILE_NAME).read_bytes() == before
-        assert (await accept(store, clock, Event("d", id=120))).refusal
-    async with make_store(tmp_path, clock) as store:
+        assert (await accept(store, Event("d", id=120))).refusal
+    async with make_store(tmp_path) as store:
         assert set(ids(store)) >= set(range(40))
 
 
 @pytest.mark.parametrize(("length", "has_frames"), [(32, False), (4096, False), (100_000, False), (32, True)])
 async def test_a_log_of_zeros_is_an_empty_one_and_damage_where_its_header_alone_is(
-    tmp_path: Path, clock: HandClock, *, length: int, has_frames: bool
+    tmp_path: Path, *, length: int, has_frames: bool
 ) -> None:
-    async with make_store(tmp_path / "live", clock) as store:
-        await accept(store, clock, Event("d", id=0))
+    async with make_store(tmp_path / "live") as store:
+        await accept(store, Event("d", id=0))
         if not has_frames:
             write_back(store)
         killed = crash_image(tmp_path / "live", tmp_path / "killed")
     frames = (killed / LOG).read_bytes()[length:] if has_frames else b""
     (killed / LOG).write_bytes(bytes(length) + frames)
-    async with make_store(killed, clock) as store:
+    async with make_store(killed) as store:
         assert any(swap.damaged_files(killed / FILE_NAME)) is has_frames
-        assert (await accept(store, clock, Event("d", id=0), Event("d", id=1))).duplicates == 1
+        assert (await accept(store, Event("d", id=0), Event("d", id=1))).duplicates == 1
         assert not store.failed.done()
 
 
@@ -277,12 +273,12 @@ def without_log(original: Original, tmp_path: Path) -> Path:
 @pytest.mark.guarantee(7)
 @pytest.mark.parametrize("agent_ends", ["killed", "in order"])
 async def test_a_log_that_another_program_has_written_back_and_removed_is_no_loss(
-    tmp_path: Path, clock: HandClock, agent_ends: str
+    tmp_path: Path, agent_ends: str
 ) -> None:
     live = tmp_path / "live"
-    async with make_store(live, clock) as store:
+    async with make_store(live) as store:
         for number in range(3):
-            await accept(store, clock, event(number))
+            await accept(store, event(number))
         folder = crash_image(live, tmp_path / "killed")
         shutil.copy(live / f"{FILE_NAME}.open", folder)
         shell = sqlite3.connect((folder if agent_ends == "killed" else live) / FILE_NAME)
@@ -293,8 +289,8 @@ async def test_a_log_that_another_program_has_written_back_and_removed_is_no_los
     folder = folder if agent_ends == "killed" else live
     assert not (folder / LOG).exists()
     for life in range(2):
-        async with make_store(folder, clock) as store:
-            await accept(store, clock, event(10 + life))
+        async with make_store(folder) as store:
+            await accept(store, event(10 + life))
             assert not any(b"gateway.gap" in one.tail for one in stored_events(store))
 
 
@@ -311,7 +307,7 @@ async def test_a_missing_log_is_said_though_the_agent_is_killed_before_it_is_on_
     with monkeypatch.context() as patch:
         patch.setattr(gaps, "insert", kill)
         with pytest.raises(KilledError):
-            async with make_store(without_log.parent, HandClock()):
+            async with make_store(without_log.parent):
                 pass
     without_log.with_name(LOG).touch()  # as after a kill
     assert (await survivors(without_log.parent)).gap_events == 1
@@ -362,6 +358,6 @@ async def test_a_link_in_place_of_the_file_is_refused_with_what_to_do(original: 
     folder.mkdir()
     (folder / FILE_NAME).symlink_to(moved / FILE_NAME)
     with pytest.raises(StoreError, match=r"a symbolic link; move its folder, and set gateway\.state_dir"):
-        async with make_store(folder, HandClock()):
+        async with make_store(folder):
             pass
     check(original, await survivors(moved))

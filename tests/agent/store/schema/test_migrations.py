@@ -49,10 +49,9 @@ def next_release(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 async def fingerprints(tmp_path: Path) -> list[bytes]:
     """Create a store of this release; return the fingerprints of its events, in order."""
-    clock = HandClock()
-    async with make_store(tmp_path, clock) as store:
+    async with make_store(tmp_path) as store:
         for number in range(20):
-            await accept(store, clock, Event(DEVICE, id=number))
+            await accept(store, Event(DEVICE, id=number))
         return [event.fingerprint for event in stored_events(store)]
 
 
@@ -99,17 +98,16 @@ def test_no_power_cut_during_a_migration_loses_anything(
 async def test_the_release_before_goes_on_with_a_store_of_the_next_one(
     tmp_path: Path, fingerprints: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, steps = HandClock(), database.migrations()
-    labels: list[Label] = []
+    steps, labels = database.migrations(), list[Label]()
     for number, release in enumerate([[*steps, NEXT_STEP], steps, [*steps, NEXT_STEP]], 20):
         monkeypatch.setattr(database, "migrations", partial(list, release))
         if number == 20:
             with pytest.raises(StoreError, match="earlier release"):
                 read_status(tmp_path, GATEWAY)
-        async with make_store(tmp_path, clock) as store:
+        async with make_store(tmp_path) as store:
             for known in range(number):
-                assert (await accept(store, clock, Event(DEVICE, id=known))).duplicates == 1
-            assert (await accept(store, clock, Event(DEVICE, id=number))).accepted == 1
+                assert (await accept(store, Event(DEVICE, id=known))).duplicates == 1
+            assert (await accept(store, Event(DEVICE, id=number))).accepted == 1
             labels = [event.label for event in stored_events(store)]
         assert not verify(tmp_path / FILE_NAME).findings
         assert read_status(tmp_path, GATEWAY).accepted == number + 1
@@ -125,8 +123,8 @@ async def test_a_newer_store_that_only_its_release_can_open_is_left_as_it_is(
         steps = [*database.migrations(), NEXT_STEP]
         newer.setattr(database, "migrations", lambda: steps)
         newer.setattr(database, "BREAKING_STEP", 0 if is_damaged else len(steps))
-        async with make_store(tmp_path / "newer", HandClock()) as store:
-            await accept(store, HandClock(), Event(DEVICE, id=1))
+        async with make_store(tmp_path / "newer") as store:
+            await accept(store, Event(DEVICE, id=1))
             for name, content in contents(tmp_path / "newer").items():  # as a kill leaves them
                 (tmp_path / name).write_bytes(content)
     path = tmp_path / FILE_NAME
@@ -134,7 +132,7 @@ async def test_a_newer_store_that_only_its_release_can_open_is_left_as_it_is(
         path.write_bytes(path.read_bytes()[:8] + bytes(8) + path.read_bytes()[16:])
     before = contents(tmp_path)
     with pytest.raises(StoreError, match=r"of a newer release.*install that one"):
-        async with make_store(tmp_path, HandClock()):
+        async with make_store(tmp_path):
             pass
     assert contents(tmp_path) == before
     if not is_damaged:

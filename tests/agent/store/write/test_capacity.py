@@ -25,6 +25,7 @@ from tests.agent.store.stores import (
     declared,
     holding_the_log,
     make_store,
+    mark_processed,
     nearly_full,
     process_all,
     stored_events,
@@ -38,10 +39,10 @@ def event(number: int) -> Event:
     return Event("d", id=number, data={"text": "x" * 4000})
 
 
-async def fill(store: EventStore, clock: HandClock, first: int) -> int:
+async def fill(store: EventStore, first: int) -> int:
     """Send until an event is refused; return its number."""
     number = first
-    while not (await accept(store, clock, event(number))).refusal:
+    while not (await accept(store, event(number))).refusal:
         number += 1
         assert number < first + 1000
     return number
@@ -58,10 +59,10 @@ async def test_what_the_file_system_says_is_never_too_little(tmp_path: Path, mon
     nearly_full(monkeypatch)
     monkeypatch.setattr(Capacity, "_bytes", noting)
     async with make_store(tmp_path, clock, max_bytes=8 * BYTES_MAX, keep_processed_seconds=0) as store:
-        await fill(store, clock, 1)
+        await fill(store, 1)
         process_all(store)
         clock.pass_seconds(100)
-        await fill(store, clock, 2000)
+        await fill(store, 2000)
     assert len(found) > 100
     assert min(found) >= 0
 
@@ -69,11 +70,10 @@ async def test_what_the_file_system_says_is_never_too_little(tmp_path: Path, mon
 @pytest.mark.guarantee(3)
 @pytest.mark.parametrize("forwarded", [0, 40])
 async def test_the_oldest_are_dropped_only_where_configured_and_declared(tmp_path: Path, forwarded: int) -> None:
-    clock = HandClock()
-    async with make_store(tmp_path, clock, max_bytes=BYTES_MAX, when_full="drop-oldest") as store:
+    async with make_store(tmp_path, max_bytes=BYTES_MAX, when_full="drop-oldest") as store:
         sent = 200
         for number in range(1, sent + 1):
-            assert (await accept(store, clock, event(number))).accepted == 1
+            assert (await accept(store, event(number))).accepted == 1
             if number == forwarded:
                 store.outbox.mark_forwarded(batch(1, forwarded))
         events = stored_events(store)
@@ -87,18 +87,17 @@ async def test_the_oldest_are_dropped_only_where_configured_and_declared(tmp_pat
         assert kept | lost == set(range(1, max(kept) + 1))
         assert len(lost) > 80
         assert not store.outbox.forwarded()
-        assert (await accept(store, clock, event(sent))).duplicates == 1
-        assert (await accept(store, clock, event(1))).accepted == 1
-    async with make_store(tmp_path, clock, max_bytes=BYTES_MAX, when_full="drop-oldest") as store:
+        assert (await accept(store, event(sent))).duplicates == 1
+        assert (await accept(store, event(1))).accepted == 1
+    async with make_store(tmp_path, max_bytes=BYTES_MAX, when_full="drop-oldest") as store:
         assert {event.label.sequence for event in stored_events(store)} >= {sent}
 
 
 async def test_what_was_dropped_in_flight_is_lost_and_the_rest_of_its_batch_is_forwarded(tmp_path: Path) -> None:
-    clock = HandClock()
-    async with make_store(tmp_path, clock, max_bytes=BYTES_MAX, when_full="drop-oldest") as store:
+    async with make_store(tmp_path, max_bytes=BYTES_MAX, when_full="drop-oldest") as store:
         number = 1
         while not store.counts().lost:
-            await accept(store, clock, event(number))
+            await accept(store, event(number))
             number += 1
         lost = store.counts().lost
         new = store.counts().new
@@ -114,9 +113,8 @@ async def test_what_was_dropped_in_flight_is_lost_and_the_rest_of_its_batch_is_f
 
 
 async def test_what_is_dropped_of_a_batch_is_lost_and_its_rest_waits_for_the_receipt(tmp_path: Path) -> None:
-    clock = HandClock()
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, *(event(number) for number in range(9)))
+    async with make_store(tmp_path) as store:
+        await accept(store, *(event(number) for number in range(9)))
         store.outbox.mark_forwarded(batch(1, 8))  # after the full store has chosen what it drops
         store.outbox.give_up(4, DROPPED)
         assert store.counts() == EventCounts(3, 7, 0, 1)
@@ -130,50 +128,50 @@ async def test_what_is_dropped_of_a_batch_is_lost_and_its_rest_waits_for_the_rec
         store.outbox.return_batches(rest[:1])
         store.outbox.mark_processed(rest[1:])
         assert replace(store.counts(), new=0) == EventCounts(0, 0, 3, 4)
-    async with make_store(tmp_path, clock) as store:
+    async with make_store(tmp_path) as store:
         assert {found.position for found in stored_events(store)} >= {3, 9, 10}
         assert store.outbox.forwarded() == ()
     for _ in range(2):  # after a kill each event has one state as well
-        async with make_store(image, clock) as store:
+        async with make_store(image) as store:
             assert store.outbox.forwarded() == rest
             assert replace(store.counts(), new=0) == EventCounts(0, 4, 0, 4)
     assert read_status(image, GATEWAY).events.forwarded == 4
 
 
 @pytest.mark.guarantee(3)
-async def test_copies_and_what_is_refused_anyway_drop_nothing(tmp_path: Path, clock: HandClock) -> None:
+async def test_copies_and_what_is_refused_anyway_drop_nothing(tmp_path: Path) -> None:
     nameless = Event("d", data={"n": 1})
-    async with make_store(tmp_path, clock, max_bytes=BYTES_MAX) as store:
-        await accept(store, clock, nameless, key=KEY)
-        number = await fill(store, clock, 1)
-        assert (await accept(store, clock, event(number))).refusal == STORE_FULL
+    async with make_store(tmp_path, max_bytes=BYTES_MAX) as store:
+        await accept(store, nameless, key=KEY)
+        number = await fill(store, 1)
+        assert (await accept(store, event(number))).refusal == STORE_FULL
         before = len(stored_events(store))
-    async with make_store(tmp_path, clock, max_bytes=BYTES_MAX, when_full="drop-oldest") as store:
-        assert (await accept(store, clock, event(number - 1))).duplicates == 1
-        assert (await accept(store, clock, nameless, key=KEY)).duplicates == 1
-        assert (await accept(store, clock, event(number), refusal="too much")).refusal == "too much"
+    async with make_store(tmp_path, max_bytes=BYTES_MAX, when_full="drop-oldest") as store:
+        assert (await accept(store, event(number - 1))).duplicates == 1
+        assert (await accept(store, nameless, key=KEY)).duplicates == 1
+        assert (await accept(store, event(number), refusal="too much")).refusal == "too much"
         assert len(stored_events(store)) == before
 
 
 @pytest.mark.guarantee(3)
 async def test_while_a_reader_holds_the_log_nothing_is_dropped_and_nobody_waits_for_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, clock: HandClock
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with make_store(tmp_path, clock, max_bytes=4 * BYTES_MAX, when_full="drop-oldest") as store:
+    async with make_store(tmp_path, max_bytes=4 * BYTES_MAX, when_full="drop-oldest") as store:
         for number in range(20):
-            assert (await accept(store, clock, event(number))).accepted == 1
+            assert (await accept(store, event(number))).accepted == 1
         with holding_the_log(tmp_path):
-            number = await fill(store, clock, 100)
+            number = await fill(store, 100)
             start = monotonic()
             for again in range(10):
-                refusal = (await accept(store, clock, event(number + again))).refusal
+                refusal = (await accept(store, event(number + again))).refusal
                 assert "its log cannot be emptied while another process reads it" in refusal
             assert store.trouble() == refusal
-            assert (await accept(store, clock, event(100))).duplicates == 1
+            assert (await accept(store, event(100))).duplicates == 1
             assert monotonic() - start < 5
             assert store.counts().lost == 0
             assert len(stored_events(store)) == 1 + 20 + number - 100
-        assert (await accept(store, clock, event(number))).accepted == 1
+        assert (await accept(store, event(number))).accepted == 1
         assert store.trouble() == ""
         assert store.counts().lost == 0
     assert [record.message.split()[0] for record in caplog.records if "store=log" in record.message] == [
@@ -191,10 +189,10 @@ async def test_a_reader_that_keeps_the_log_growing_is_named_before_the_store_is_
 
     monkeypatch.setattr(disk_space, "LOG_BYTES_EXPECTED", 200_000)
     async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, event(0))
+        await accept(store, event(0))
         with holding_the_log(tmp_path):
             for number in range(1, 60):
-                await accept(store, clock, event(number))
+                await accept(store, event(number))
             assert not said()
             clock.pass_seconds(11)
             store.trouble()  # a turn of the writer
@@ -215,9 +213,9 @@ def incompressible(number: int) -> Event:
     return Event(DEVICE, id=number, data={"text": random.Random(number).randbytes(TEXT_BYTES // 2).hex()})
 
 
-async def fill_incompressibly(store: EventStore, clock: HandClock) -> None:
+async def fill_incompressibly(store: EventStore) -> None:
     for start in range(0, EVENTS, PER_COMMIT):
-        await accept(store, clock, *(incompressible(start + place) for place in range(PER_COMMIT)))
+        await accept(store, *(incompressible(start + place) for place in range(PER_COMMIT)))
 
 
 def disk_bytes(folder: Path) -> int:
@@ -228,7 +226,7 @@ def disk_bytes(folder: Path) -> int:
 async def test_a_backlog_that_has_drained_gives_its_room_back_while_the_store_serves(tmp_path: Path) -> None:
     clock = HandClock()
     async with make_store(tmp_path, clock, keep_processed_seconds=0) as store:
-        await fill_incompressibly(store, clock)
+        await fill_incompressibly(store)
         full = disk_bytes(tmp_path)
         assert full > EVENTS * TEXT_BYTES / 2
         process_all(store)
@@ -236,14 +234,14 @@ async def test_a_backlog_that_has_drained_gives_its_room_back_while_the_store_se
         log_bytes = 0
         for number in range(200):
             clock.pass_seconds(11)
-            await accept(store, clock, Event(DEVICE, id=f"while shrinking {number}"))
+            await accept(store, Event(DEVICE, id=f"while shrinking {number}"))
             log_bytes = max(log_bytes, (tmp_path / f"{FILE_NAME}-wal").stat().st_size)
             sizes.append((tmp_path / FILE_NAME).stat().st_size)
         assert sizes[-1] < full / 2
         assert log_bytes < full / 2, "what is purged is written again"
         assert len(set(sizes)) > 3  # in steps, not at once
         assert sum(DEVICE.encode() in event.tail for event in stored_events(store)) == 200
-        assert (await accept(store, clock, incompressible(17))).duplicates == 1
+        assert (await accept(store, incompressible(17))).duplicates == 1
     assert disk_bytes(tmp_path) < 12 << 20
 
 
@@ -254,12 +252,11 @@ async def test_the_bound_holds_for_all_files_whatever_is_written(tmp_path: Path)
     async with make_store(tmp_path, clock, max_bytes=bound, segment_events=64, keep_processed_seconds=0) as store:
         refused, largest = 0, 0
         for number in range(3000):
-            outcome = await accept(store, clock, incompressible(number))
+            outcome = await accept(store, incompressible(number))
             refused += bool(outcome.refusal)
             largest = max(largest, disk_bytes(tmp_path))
             if number % 500 == 499 and (found := store.outbox.read(0, 200, 1 << 30)):
-                store.outbox.mark_forwarded(batch(found[0].position, found[-1].position))
-                store.outbox.mark_processed(store.outbox.forwarded())
+                mark_processed(store, found[0].position, found[-1].position)
                 clock.pass_seconds(60)
         assert refused
         assert largest <= bound + (1 << 20), "beyond the bound by more than a commit"

@@ -20,12 +20,11 @@ from contract.record import ClockTrust
 from tests.agent.store.stores import (
     GATEWAY,
     START,
-    FaultyConnection,
+    Faulty,
     HandClock,
     accept,
     document,
     make_store,
-    open_faulty,
     stored_events,
     submit,
 )
@@ -76,11 +75,11 @@ class Stored:
 
 
 async def test_no_event_of_a_sensor_is_needed_for_it_and_what_the_disk_refuses_is_declared_later(
-    tmp_path: Path, faulty: type[FaultyConnection]
+    tmp_path: Path, faulty: Faulty
 ) -> None:
     clock = untrusted()
-    async with make_store(tmp_path, clock, connect=open_faulty(faulty)) as store:
-        await accept(store, clock, reading(1))
+    async with make_store(tmp_path, clock, connect=faulty.connect) as store:
+        await accept(store, reading(1))
         synchronise(clock, START)
         faulty.fault = "INSERT INTO events"
         async with asyncio.timeout(60):
@@ -89,7 +88,7 @@ async def test_no_event_of_a_sensor_is_needed_for_it_and_what_the_disk_refuses_i
                 await store.barrier()
                 faulty.fault = faulty.fault if not faulty.hits else ""
         clock.pass_seconds(CLOCK_MS / 1000)
-        await accept(store, clock, reading(1))
+        await accept(store, reading(1))
         await store.barrier()
         found = Stored.of(store)
         epoch, sequence, *_ = found.readings[0]
@@ -102,10 +101,10 @@ async def test_no_event_of_a_sensor_is_needed_for_it_and_what_the_disk_refuses_i
 async def test_an_event_that_waits_for_its_commit_while_the_clock_is_set_is_corrected(tmp_path: Path) -> None:
     clock = untrusted()
     async with make_store(tmp_path, clock) as store:
-        waiting = submit(store, clock, reading(1))
+        waiting = submit(store, reading(1))
         synchronise(clock, START)  # before or after the writer's turn
         await asyncio.wait_for(waiting, 60)
-        await accept(store, clock, reading(2))
+        await accept(store, reading(2))
         found = Stored.of(store)
         epoch, sequence, *_ = found.readings[0]
         assert found.corrections(epoch, sequence) == [START - IN_1970]
@@ -117,12 +116,12 @@ async def test_what_an_earlier_boot_accepted_is_not_corrected_and_said_so(
 ) -> None:
     clock = untrusted()
     async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, reading(1))
+        await accept(store, reading(1))
     clock = untrusted(boot="boot-2")
     async with make_store(tmp_path, clock) as store:
         assert "clock=uncorrected from_position=1" in caplog.text
         synchronise(clock, START)
-        await accept(store, clock, reading(2))
+        await accept(store, reading(2))
         assert not Stored.of(store).clocks
 
 
@@ -198,7 +197,7 @@ class Machine:
         await self.store.__aexit__(None, None, None)
 
     async def event(self) -> None:
-        await accept(self.store, self._clock, reading(len(self.accepted)))
+        await accept(self.store, reading(len(self.accepted)))
         self.accepted.append((self.boot, self._right))
         if self._clock.trusted is ClockTrust.TRUSTED:
             self.ended_trusted.add(self.boot)

@@ -34,7 +34,7 @@ async def test_copies_that_a_transport_answers_are_counted_soon_though_no_new_ev
     counted = 0
     async with make_store(tmp_path, clock) as store:
         store.add_transport(lambda: counted, lambda: None)
-        await accept(store, clock, ONE)
+        await accept(store, ONE)
         counted = 3
 
         def shown() -> bool:
@@ -49,10 +49,10 @@ async def test_copies_that_a_transport_answers_are_counted_soon_though_no_new_ev
 async def test_duplicates_alone_cause_no_commit_before_they_have_waited_for_another(tmp_path: Path) -> None:
     clock = HandClock()
     async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, ONE)
+        await accept(store, ONE)
         written = commits(store)
         for _ in range(maintenance.DUPLICATES_MS // 1000):
-            await accept(store, clock, ONE)
+            await accept(store, ONE)
             await store.barrier()
             assert commits(store) == written
             clock.pass_seconds(1)
@@ -66,13 +66,13 @@ async def test_duplicates_alone_cause_no_commit_before_they_have_waited_for_anot
 
 
 @pytest.mark.guarantee(7)
-async def test_a_row_lists_the_latest_of_its_copies_and_counts_all(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, ONE, TWO)
+async def test_a_row_lists_the_latest_of_its_copies_and_counts_all(tmp_path: Path) -> None:
+    async with make_store(tmp_path) as store:
+        await accept(store, ONE, TWO)
         for _ in range(fingerprint_rows.REPEATS_MAX):
-            await accept(store, clock, ONE)
+            await accept(store, ONE)
         store.outbox.set_fact("name", "a write that carries copies")
-        await accept(store, clock, TWO)
+        await accept(store, TWO)
     copies = [copy.position for copy in listed(tmp_path)]
     assert copies == [2] * (fingerprint_rows.REPEATS_MAX - 1) + [3]
     assert read_status(tmp_path, GATEWAY).duplicates == fingerprint_rows.REPEATS_MAX + 1
@@ -80,12 +80,12 @@ async def test_a_row_lists_the_latest_of_its_copies_and_counts_all(tmp_path: Pat
 
 
 @pytest.mark.guarantee(7)
-async def test_a_latest_row_that_is_damaged_is_met_as_damage(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, ONE)
+async def test_a_latest_row_that_is_damaged_is_met_as_damage(tmp_path: Path) -> None:
+    async with make_store(tmp_path) as store:
+        await accept(store, ONE)
         store.outbox.set_fact("name", "nothing is pending")
         change(tmp_path, "UPDATE fingerprints SET service_ms = service_ms + 1")
-        await accept(store, clock, ONE)
+        await accept(store, ONE)
         with pytest.raises(DamagedStoreError):
             store.outbox.set_fact("name", "a write that carries copies")
         with pytest.raises(DamagedStoreError):
@@ -94,11 +94,11 @@ async def test_a_latest_row_that_is_damaged_is_met_as_damage(tmp_path: Path, clo
 
 @pytest.mark.guarantee(2)
 async def test_copies_that_were_refused_with_their_event_are_not_counted(tmp_path: Path) -> None:
-    clock, disk = HandClock(), FailingDisk()
-    async with make_store(tmp_path, clock, connect=disk.connect) as store:
+    disk = FailingDisk()
+    async with make_store(tmp_path, connect=disk.connect) as store:
         with disk.failing(Fault(Operation.FLUSH, Error.BROKEN)):
-            assert (await accept(store, clock, ONE, ONE)).refusal
-        assert (await accept(store, clock, ONE, ONE)).duplicates == 1
+            assert (await accept(store, ONE, ONE)).refusal
+        assert (await accept(store, ONE, ONE)).duplicates == 1
     assert read_status(tmp_path, GATEWAY).duplicates == 1
 
 
@@ -112,20 +112,20 @@ async def test_equal_data_within_two_seconds_is_kept_and_names_the_earlier(
     tmp_path: Path, seconds: float, is_marked: bool, clock: HandClock
 ) -> None:
     async with make_store(tmp_path, clock) as store:
-        await submit(store, clock, Event(DEVICE, time=1, data={"action": "single"}), via="zigbee2mqtt")
+        await submit(store, Event(DEVICE, time=1, data={"action": "single"}), via="zigbee2mqtt")
         clock.pass_seconds(seconds)
-        await submit(store, clock, Event(DEVICE, time=2, data={"action": "single"}), via="zigbee2mqtt")
+        await submit(store, Event(DEVICE, time=2, data={"action": "single"}), via="zigbee2mqtt")
         started, first, second = stored_events(store)
     assert MARK not in started.tail + first.tail
     assert (MARK in second.tail) is is_marked
     assert (first.fingerprint.hex().encode() in second.tail) is is_marked
 
 
-async def test_other_data_another_device_and_other_ways_in_are_not_marked(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock) as store:
-        await submit(store, clock, Event(DEVICE, time=1, data={"action": "single"}), via="zigbee2mqtt")
-        await submit(store, clock, Event(DEVICE, time=2, data={"action": "double"}), via="zigbee2mqtt")
-        await submit(store, clock, Event(f"{DEVICE}8", time=3, data={"action": "single"}), via="zigbee2mqtt")
-        await submit(store, clock, Event(DEVICE, time=4, data={"action": "single"}), via="coap")
+async def test_other_data_another_device_and_other_ways_in_are_not_marked(tmp_path: Path) -> None:
+    async with make_store(tmp_path) as store:
+        await submit(store, Event(DEVICE, time=1, data={"action": "single"}), via="zigbee2mqtt")
+        await submit(store, Event(DEVICE, time=2, data={"action": "double"}), via="zigbee2mqtt")
+        await submit(store, Event(f"{DEVICE}8", time=3, data={"action": "single"}), via="zigbee2mqtt")
+        await submit(store, Event(DEVICE, time=4, data={"action": "single"}), via="coap")
         events = stored_events(store)
     assert [MARK in event.tail for event in events] == [False] * 5

@@ -16,14 +16,13 @@ from agent.store.port import OutboxError
 from agent.store.schema import database, tables
 from contract.event import Event
 from tests.agent.store.stores import (
-    FaultyConnection,
+    Faulty,
     HandClock,
     accept,
-    batch,
     crash_image,
     declared,
     make_store,
-    open_faulty,
+    mark_processed,
     stored_events,
 )
 from tests.agent.store.test_event_store import ONE, TWO
@@ -43,35 +42,32 @@ def given_up(store: EventStore) -> list[tuple[str, int, int]]:
 
 
 @pytest.mark.guarantee(4)
-async def test_what_is_released_stays_so_after_a_kill_and_is_purged_at_once(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path / "store", clock) as store:
-        await accept(store, clock, ONE)
-        await accept(store, clock, TWO)
+async def test_what_is_released_stays_so_after_a_kill_and_is_purged_at_once(tmp_path: Path) -> None:
+    async with make_store(tmp_path / "store") as store:
+        await accept(store, ONE)
+        await accept(store, TWO)
         store.outbox.release(1, 2, NOTE)
         image = crash_image(tmp_path / "store", tmp_path / "image")
-    async with make_store(image, clock) as store:
+    async with make_store(image) as store:
         assert [event.position for event in stored_events(store)] == [3]
         assert store.outbox.fact("flight") == "here"
-        assert (await accept(store, clock, ONE)).duplicates == 1
+        assert (await accept(store, ONE)).duplicates == 1
         assert kept_commits(image)[0] == 3
 
 
-async def test_marks_that_wait_do_not_undo_a_release(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path / "store", clock) as store:
-        await accept(store, clock, *(Event("d", id=number, data={}) for number in range(8)))
-        store.outbox.mark_forwarded(batch(1, 2))
-        store.outbox.mark_processed(store.outbox.forwarded())
+async def test_marks_that_wait_do_not_undo_a_release(tmp_path: Path) -> None:
+    async with make_store(tmp_path / "store") as store:
+        await accept(store, *(Event("d", id=number, data={}) for number in range(8)))
+        mark_processed(store, 1, 2)
         store.outbox.release(5, 6, NOTE)
         image = crash_image(tmp_path / "store", tmp_path / "image")
     with closing(database.open_for_reading(image / FILE_NAME)) as connection:
         assert tables.load_processed(connection) == [(1, 2), (5, 6)]
 
 
-async def test_a_release_that_fails_changes_nothing(
-    tmp_path: Path, clock: HandClock, faulty: type[FaultyConnection]
-) -> None:
-    async with make_store(tmp_path, clock, connect=open_faulty(faulty)) as store:
-        await accept(store, clock, ONE)
+async def test_a_release_that_fails_changes_nothing(tmp_path: Path, faulty: Faulty) -> None:
+    async with make_store(tmp_path, connect=faulty.connect) as store:
+        await accept(store, ONE)
         faulty.fault = "INSERT OR REPLACE INTO facts"
         with pytest.raises(OutboxError, match="disk is full"):
             store.outbox.release(1, 2, NOTE)
@@ -81,16 +77,16 @@ async def test_a_release_that_fails_changes_nothing(
 
 @pytest.mark.guarantee(4)
 async def test_what_is_released_counts_as_released_though_its_purge_fails_and_a_later_turn_purges_it(
-    tmp_path: Path, clock: HandClock, faulty: type[FaultyConnection]
+    tmp_path: Path, clock: HandClock, faulty: Faulty
 ) -> None:
-    async with make_store(tmp_path, clock, connect=open_faulty(faulty)) as store:
-        await accept(store, clock, ONE)
+    async with make_store(tmp_path, clock, connect=faulty.connect) as store:
+        await accept(store, ONE)
         faulty.fault = "DELETE FROM events"
         assert store.outbox.release(1, 2, NOTE)
         assert faulty.hits
         faulty.fault = ""
         assert store.outbox.fact("flight") == "here"
-        await accept(store, clock, TWO)
+        await accept(store, TWO)
         clock.pass_seconds(6)
         store.trouble()
         store.trouble()  # a turn of the writer later
@@ -99,13 +95,11 @@ async def test_what_is_released_counts_as_released_though_its_purge_fails_and_a_
         assert kept_commits(tmp_path) == []
 
 
-async def test_what_is_refused_after_its_release_is_declared_once_and_its_resend_is_new(
-    tmp_path: Path, clock: HandClock
-) -> None:
+async def test_what_is_refused_after_its_release_is_declared_once_and_its_resend_is_new(tmp_path: Path) -> None:
     told: list[bool] = []
-    async with make_store(tmp_path / "store", clock) as store:
+    async with make_store(tmp_path / "store") as store:
         store.add_transport(int, lambda: told.append(True))
-        await accept(store, clock, ONE, TWO)
+        await accept(store, ONE, TWO)
         store.outbox.release(1, 3, NOTE)
         for _ in range(2):
             store.outbox.give_up(2, "too large for Kafka")
@@ -113,9 +107,9 @@ async def test_what_is_refused_after_its_release_is_declared_once_and_its_resend
         assert told == [True], "the transports forget what they answer themselves"
         assert store.counts() == EventCounts(1, 0, 0, 1)
         image = crash_image(tmp_path / "store", tmp_path / "image")
-    async with make_store(image, clock) as store:
+    async with make_store(image) as store:
         assert given_up(store) == [("too large for Kafka", 2, 2)]
-        outcome = await accept(store, clock, ONE, TWO)
+        outcome = await accept(store, ONE, TWO)
         assert (outcome.accepted, outcome.duplicates) == (1, 1)
 
 
@@ -126,7 +120,7 @@ FIRST = Event("urn:a", id=1, data={"x": 1})
 async def fill(store: EventStore, clock: HandClock, first: int, count: int, seconds: float) -> None:
     """Store events, each so long after the one before."""
     for number in range(first, first + count):
-        await accept(store, clock, replace(FIRST, id=number))
+        await accept(store, replace(FIRST, id=number))
         clock.pass_seconds(seconds)
 
 
@@ -141,7 +135,7 @@ async def test_the_first_events_that_are_too_old_become_one_gap_and_their_resend
         assert store.counts() == EventCounts(8, 0, 0, 4)
         assert [event.position for event in stored_events(store)] == [1, 6, 7, 8, 9, 10, 11, 12]
         assert store.outbox.expire(6, 11, LIFETIME) == 0
-        again = await accept(store, clock, replace(FIRST, id=2), replace(FIRST, id=9))
+        again = await accept(store, replace(FIRST, id=2), replace(FIRST, id=9))
         assert (again.accepted, again.duplicates) == (1, 1)
 
 
@@ -194,9 +188,9 @@ async def test_what_was_dropped_or_given_up_meanwhile_does_not_expire_as_well(tm
 
 @pytest.mark.guarantee(4)
 async def test_a_kill_before_the_declaration_leaves_it_to_the_next_start(
-    tmp_path: Path, clock: HandClock, faulty: type[FaultyConnection]
+    tmp_path: Path, clock: HandClock, faulty: Faulty
 ) -> None:
-    async with make_store(tmp_path / "live", clock, connect=open_faulty(faulty)) as store:
+    async with make_store(tmp_path / "live", clock, connect=faulty.connect) as store:
         await fill(store, clock, 1, 10, 600)
         epoch = store.outbox.epoch()
         faulty.fault = "INSERT INTO events"  # the gap is on disk, its declaration is not

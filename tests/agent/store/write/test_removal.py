@@ -33,7 +33,7 @@ from tests.agent.store.stores import (
     crash_image,
     holding_the_log,
     make_store,
-    process_all,
+    mark_processed,
     submit,
     take_turns,
     watched,
@@ -77,12 +77,12 @@ def test_a_full_store_whose_events_are_in_the_table_empties_by_itself_with_a_sho
         connect = noting_log_bytes(folder, log_bytes)
         async with make_store(folder, clock, connect=connect, when_full=when_full, **bounds) as store:
             if when_full == "refuse":
-                assert (await accept(store, clock, Event("d", id="a"))).refusal == STORE_FULL
+                assert (await accept(store, Event("d", id="a"))).refusal == STORE_FULL
             else:
-                assert (await accept(store, clock, Event("d", id="a"))).accepted == 1
+                assert (await accept(store, Event("d", id="a"))).accepted == 1
                 assert 0 < store.counts().lost < last // 10
-            process_all(store, last)
-            assert (await accept(store, clock, Event("d", id="b"))).accepted == 1
+            mark_processed(store, 1, last)
+            assert (await accept(store, Event("d", id="b"))).accepted == 1
             clock.pass_seconds(101)
             wait_for(store, lambda: store.counts().processed == 0)
             assert max(log_bytes) <= LOG_BYTES_MAX
@@ -98,17 +98,17 @@ async def test_what_failed_for_lack_of_space_is_not_tried_by_each_request_and_is
     clock, system = HandClock(), FailingDisk()
     last = write_commits(tmp_path, [1], 900_000)
     async with make_store(tmp_path, clock, connect=system.connect, max_bytes=1_000_000) as store:
-        process_all(store, last)
+        mark_processed(store, 1, last)
         with system.failing(Fault(Operation.WRITE, Error.FULL, ("", "-wal"))) as fault:
-            refusals = [(await accept(store, clock, Event("d", id="a"))).refusal]
+            refusals = [(await accept(store, Event("d", id="a"))).refusal]
             before = fault.hits
-            refusals += [(await accept(store, clock, Event("d", id=number))).refusal for number in range(20)]
+            refusals += [(await accept(store, Event("d", id=number))).refusal for number in range(20)]
             assert all(refusals)
             assert fault.hits == before > 0
             assert store.trouble()
         clock.pass_seconds(11)
         wait_for(store, lambda: not store.trouble())
-        assert (await accept(store, clock, Event("d", id="a"))).accepted == 1
+        assert (await accept(store, Event("d", id="a"))).accepted == 1
 
 
 @pytest.mark.guarantee(3)
@@ -121,20 +121,20 @@ async def test_a_disk_full_of_single_events_is_emptied_while_it_serves_and_with_
         last = write_commits(tmp_path / "made", [1], 20 << 20)
         copytree(tmp_path / "made", folder)
         async with make_store(folder, clock) as store:
-            assert (await accept(store, clock, KNOWN)).accepted == 1
+            assert (await accept(store, KNOWN)).accepted == 1
             take_all_but(disk / "filler", disk_space.RESERVE_BYTES - (64 << 10))
-            assert (await accept(store, clock, Event("d", id="a"))).refusal == disk_space.DISK_FULL
+            assert (await accept(store, Event("d", id="a"))).refusal == disk_space.DISK_FULL
             for _ in range(10):  # what is rejected beside a known event is kept, up to a bound
                 rejects = tuple(Reject("d", "http", START, "bad", randbytes(4_096)) for _ in range(200))
-                assert (await submit(store, clock, KNOWN, rejects=rejects)).duplicates == 1
+                assert (await submit(store, KNOWN, rejects=rejects)).duplicates == 1
             assert disk_space.free_bytes(folder / FILE_NAME) > 2 * PIECE_BYTES
             take_all_but(disk / "filler", 300 << 10)  # less than a piece
-            process_all(store, last)
+            mark_processed(store, 1, last)
             for _ in range(TURNS_MAX):
                 clock.pass_seconds(6)
-                if (await accept(store, clock, Event("d", id="a"))).accepted:
+                if (await accept(store, Event("d", id="a"))).accepted:
                     break
-            assert (await accept(store, clock, Event("d", id="a"))).duplicates == 1
+            assert (await accept(store, Event("d", id="a"))).duplicates == 1
             assert not store.trouble()
 
 
@@ -145,7 +145,7 @@ async def test_a_reader_of_the_log_delays_a_purge_that_would_only_lengthen_it(tm
     async with make_store(tmp_path, clock, connect=connect, keep_processed_seconds=0) as store:
         with pytest.MonkeyPatch.context() as patch, holding_the_log(tmp_path):
             patch.setattr(disk_space, "LOG_BYTES_EXPECTED", 1 << 20)
-            process_all(store, last)
+            mark_processed(store, 1, last)
             for _ in range(20):
                 clock.pass_seconds(11)
                 store.trouble()
@@ -163,12 +163,12 @@ async def test_no_event_waits_until_a_store_whose_bound_was_lowered_is_below_it(
             return self.running
 
     last = write_commits(tmp_path, [1], 6 << 20)
-    async with make_store(tmp_path, clock := SlowDisk(), max_bytes=2 << 20, when_full=when_full) as store:
+    async with make_store(tmp_path, SlowDisk(), max_bytes=2 << 20, when_full=when_full) as store:
         if when_full == "refuse":
-            process_all(store, last)
-        assert (await accept(store, clock, Event("d", id="a"))).refusal == STORE_FULL
+            mark_processed(store, 1, last)
+        assert (await accept(store, Event("d", id="a"))).refusal == STORE_FULL
         wait_for(store, lambda: not store._writer.call(store._transactions.capacity.is_full))
-        assert (await accept(store, clock, Event("d", id="a"))).accepted == 1
+        assert (await accept(store, Event("d", id="a"))).accepted == 1
 
 
 @pytest.mark.guarantee(2)
@@ -181,17 +181,17 @@ async def test_fingerprints_beyond_their_share_are_forgotten_and_never_cost_an_e
     store_settings: dict[str, Any] = {"when_full": when_full, "keep_processed_seconds": 0, "segment_events": 1_024}
     async with make_store(tmp_path, clock, max_bytes=STORE_BYTES_MIN, **store_settings) as store:
         for number in range(150):
-            outcome = await accept(store, clock, *(Event("d", id=200 * number + place) for place in range(200)))
+            outcome = await accept(store, *(Event("d", id=200 * number + place) for place in range(200)))
             assert outcome.accepted == 200, outcome.refusal
-            process_all(store, store._memory.end)
+            mark_processed(store, 1, store._memory.end)
             clock.pass_seconds(1)
         assert not store.trouble()
         assert read_status(tmp_path, GATEWAY).forgotten_early == store._memory.forgotten_early > 1_000
-        assert (await accept(store, clock, Event("d", id=29_000))).duplicates == 1
-        assert (await accept(store, clock, Event("d", id=0))).accepted == 1
+        assert (await accept(store, Event("d", id=29_000))).duplicates == 1
+        assert (await accept(store, Event("d", id=0))).accepted == 1
     assert "store=fingerprints forgotten=1024" in caplog.text
     async with make_store(tmp_path, clock, max_bytes=STORE_BYTES_MIN * 3 // 4, **store_settings) as store:
-        assert (await accept(store, clock, Event("d", id="in less space"))).accepted == 1
+        assert (await accept(store, Event("d", id="in less space"))).accepted == 1
         assert store.counts().lost == 0, "dropped"
 
 
@@ -200,7 +200,7 @@ async def test_a_segment_is_forgotten_in_pieces_and_a_kill_leaves_none_of_them(
 ) -> None:
     monkeypatch.setattr(segments, "ROWS_PER_PIECE", 1)
     async with make_store(tmp_path / "live", clock, segment_events=600, retention_seconds=100) as store:
-        await accept(store, clock, *(Event("d", id=number) for number in range(900)))
+        await accept(store, *(Event("d", id=number) for number in range(900)))
         wait_for(store, lambda: store._memory.fingerprints.sealed_events > 0)
         before = count_rows(tmp_path / "live")
         assert before > 2
@@ -209,7 +209,7 @@ async def test_a_segment_is_forgotten_in_pieces_and_a_kill_leaves_none_of_them(
         image = crash_image(tmp_path / "live", tmp_path / "image")
     async with make_store(image, clock, segment_events=600, retention_seconds=100) as store:
         wait_for(store, lambda: count_rows(image) == 0)
-        assert (await accept(store, clock, Event("d", id=7))).accepted == 1
+        assert (await accept(store, Event("d", id=7))).accepted == 1
 
 
 def count_rows(folder: Path) -> int:
