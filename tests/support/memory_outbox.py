@@ -19,7 +19,7 @@ RECEIVED = 1_763_706_000_000
 class MemoryOutbox:
     """Events at positions 1, 2, 3 …, and the batches that contain some of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *events: Event) -> None:
         self._changed = threading.Condition()
         self._events: list[StoredEvent] = []
         self._forwarded: list[Batch] = []
@@ -35,6 +35,7 @@ class MemoryOutbox:
         """The highest position whose event is older than any lifetime."""
         self.reads = 0
         """Number of reads that returned events."""
+        self.append(*events)
 
     def append(self, *events: Event, via: str = "coap") -> None:
         """Store events as the writer does; via "gateway", as the gateway's own events."""

@@ -27,6 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
     NewPartitions,
     NewTopic,
     PartitionMetadata,
+    ResourceType,
 )
 
 from agent.config.settings import KafkaSettings
@@ -80,8 +81,15 @@ class KafkaTopic:
 
     def configure_topic(self, name: str, value: str) -> None:
         """Set one of the topic's properties."""
+        self._configure(ResourceType.TOPIC, self.topic, name, value)
+
+    def configure_broker(self, name: str, value: str) -> None:
+        """Set one of the properties of the first broker."""
+        self._configure(ResourceType.BROKER, "1", name, value)
+
+    def _configure(self, kind: ResourceType, of: str, name: str, value: str) -> None:
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ConfigResource.Type.TOPIC, self.topic, incremental_configs=[entry])
+        resource = ConfigResource(kind, of, incremental_configs=[entry])
         self._admin.incremental_alter_configs([resource])[resource].result(ANSWER_SECONDS_MAX)
 
     def delete_topic(self) -> None:

@@ -26,10 +26,8 @@ def assert_sent_and_receipted(
     kafka: KafkaTopic, settings: KafkaSettings, gateway: str = GATEWAY
 ) -> tuple[KafkaConnection, TopicDescription]:
     """Assert that all clients of a mode and of doctor are let in; return what doctor has opened."""
-    outbox = MemoryOutbox()
-    outbox.append(*readings(EVENTS))
-    with forwarding(settings, outbox, gateway):
-        wait_until_forwarded(outbox)
+    outbox = MemoryOutbox(*readings(EVENTS))
+    forward_all(settings, outbox, gateway)
     if settings.delivery == "at-most-once":  # there an event is released before it is sent
         wait_for_count(lambda: len(kafka.records()), EVENTS, "the events are in the topic")
     else:
@@ -50,6 +48,11 @@ def processed(outbox: MemoryOutbox) -> int:
 
 def wait_until_forwarded(outbox: MemoryOutbox) -> None:
     wait_for_count(lambda: outbox.new, 0, "everything is forwarded")
+
+
+def forward_all(settings: KafkaSettings, outbox: MemoryOutbox, gateway: str = GATEWAY) -> None:
+    with forwarding(settings, outbox, gateway):
+        wait_until_forwarded(outbox)
 
 
 def in_doubt(outbox: MemoryOutbox) -> InDoubtBatches:

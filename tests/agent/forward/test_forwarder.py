@@ -56,8 +56,7 @@ def test_records_are_signed_by_the_gateways_key_and_by_the_next_one_without_a_re
 @pytest.mark.guarantee(4)
 @pytest.mark.heavy
 def test_a_broker_that_is_killed_in_the_middle_loses_nothing(broker: Broker, kafka: KafkaTopic) -> None:
-    outbox = MemoryOutbox()
-    outbox.append(*readings(10_000))
+    outbox = MemoryOutbox(*readings(10_000))
 
     with forwarding(kafka.settings(), outbox):
         for kill in range(2):
@@ -87,8 +86,7 @@ def test_a_missing_topic_is_said_once_with_the_command_and_awaited(
 
 
 def test_it_stops_soon_while_the_broker_is_away_and_marks_nothing(broker: Broker, kafka: KafkaTopic) -> None:
-    outbox = MemoryOutbox()
-    outbox.append(*readings(100))
+    outbox = MemoryOutbox(*readings(100))
 
     with forwarding(kafka.settings(), outbox):
         wait_until_forwarded(outbox)

@@ -67,8 +67,7 @@ def test_the_next_begin_is_that_of_the_first_span_to_come(spans: list[tuple[int,
 @pytest.mark.parametrize("mode", ["exactly-once", "at-least-once", "at-most-once"])
 def test_nothing_is_sent_outside_the_hours(linked: LinkedTopic, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     clients = follow_clients(monkeypatch)
-    outbox = MemoryOutbox()
-    outbox.append(*readings(100))
+    outbox = MemoryOutbox(*readings(100))
     clock = ShiftedClock(trusted=True)
     now = time.localtime(clock.wall_ms() / 1000)
     first = (now.tm_hour * 60 + now.tm_min + 180) % DAY_MINUTES

@@ -1,9 +1,10 @@
-"""Links to a real broker: the cap on the wire, a thin one on which an alarm waits for no backlog, and a slow one."""
+"""Links to a broker: the cap on the wire, a thin one that holds no alarm back, a slow one, and the clients' reports."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -12,8 +13,8 @@ import pytest
 from agent.clock import SystemClock
 from agent.config.settings import KafkaSettings
 from agent.forward.forwarder import SILENCE_MS
-from agent.forward.kafka.health import UNREACHABLE
-from agent.forward.kafka.uplink import open_uplink
+from agent.forward.kafka.health import REACHABLE, UNREACHABLE
+from agent.forward.kafka.uplink import Properties, Uplink, open_uplink
 from agent.forward.modes.lanes import ForwardedLane, Turn
 from agent.forward.receipts.round import SharedRound
 from agent.telemetry.links import LinkName
@@ -26,7 +27,7 @@ from tests.agent.forward.running import forwarding, receipting
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_for_count, wait_until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
+pytestmark = pytest.mark.kafka
 
 RATE = 20_000
 SETTLING_SECONDS, MEASURED_SECONDS = 8.0, 30.0
@@ -35,6 +36,7 @@ MODES = ("at-least-once", "exactly-once", "at-most-once")
 
 
 @pytest.mark.guarantee(4)
+@pytest.mark.heavy
 @pytest.mark.parametrize("mode", MODES)
 def test_the_bytes_on_the_wire_are_those_of_the_cap(linked: LinkedTopic, mode: str, outbox: MemoryOutbox) -> None:
     outbox.append(*readings(60_000))
@@ -82,7 +84,8 @@ class Lanes:
 
 
 @pytest.mark.guarantee(4)
-@pytest.mark.parametrize("mode", ["at-least-once", "exactly-once", "at-most-once"])
+@pytest.mark.heavy
+@pytest.mark.parametrize("mode", MODES)
 def test_an_alarm_overtakes_a_backlog_and_the_rest_follows(linked: LinkedTopic, mode: str) -> None:
     lanes = Lanes(f"gw-{linked.topic}")
     lanes.backlog.append(*readings(BACKLOG))
@@ -117,6 +120,7 @@ A connection, metadata, the coordinator, a connection to it, and the group's off
 
 
 @pytest.mark.guarantee(4)
+@pytest.mark.heavy
 def test_events_are_receipted_over_a_link_on_which_connections_take_long(
     linked: LinkedTopic, outbox: MemoryOutbox
 ) -> None:
@@ -131,3 +135,52 @@ def test_events_are_receipted_over_a_link_on_which_connections_take_long(
         linked.commit(None, linked.receipt())
         wait_for_count(lambda: processed(outbox), 10, "all are processed")
         assert links.state(LinkName.RECEIPTS) != UNREACHABLE
+
+
+SESSIONS_CAP = 40_000
+CLIENTS = {"at-least-once": 2, "exactly-once": 3, "at-most-once": 2}
+REPORTS = 5
+"""Reports of each client that are awaited: a client has queued some before the wait begins."""
+
+
+class CountedUplink(Uplink):
+    """Counts the reports of each client that are processed."""
+
+    def __init__(self) -> None:
+        super().__init__(SESSIONS_CAP, SystemClock())
+        self.processed: Counter[Callable[[str], None]] = Counter()
+
+    def statistics(self, lane: str | None = None) -> Properties:
+        properties = super().statistics(lane)
+        process = properties["stats_cb"]
+        self.processed[process] = 0
+
+        def count(text: str) -> None:
+            self.processed[process] += 1
+            process(text)
+
+        return {**properties, "statistics.interval.ms": 50, "stats_cb": count}
+
+
+@pytest.mark.parametrize("mode", CLIENTS)
+@pytest.mark.parametrize("events", [0, 10])
+def test_the_reports_of_all_clients_are_processed_while_there_are_no_events_or_another_lane_has_its_turn(
+    kafka: KafkaTopic, gateway: str, events: int, mode: str, outbox: MemoryOutbox
+) -> None:
+    asked: dict[Turn, int] = {}
+    other, turn = (Turn(SystemClock(), priority, asked) for priority in (10, 0))
+    outbox.append(*readings(events))
+    other.ask(has_events=bool(events))
+    uplink = CountedUplink()
+    lane = ForwardedLane(turn=turn, uplink=uplink)
+    with forwarding(kafka.settings(mode), outbox, gateway, silence_ms=SILENCE_MS, lane=lane) as links:
+        wait_until(lambda: links.state(LinkName.KAFKA) == REACHABLE, "the session begins")
+        wait_until(lambda: len(uplink.processed) == CLIENTS[mode], "its clients are open")
+        before = uplink.processed.copy()
+
+        def all_processed() -> bool:
+            other.ask(has_events=bool(events))
+            return all(uplink.processed[client] >= count + REPORTS for client, count in before.items())
+
+        wait_until(all_processed, "the reports of all clients are processed", seconds=20)
+        assert outbox.new == events

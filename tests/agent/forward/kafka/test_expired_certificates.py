@@ -8,12 +8,6 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__ lacks some of them
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-)
 
 from agent.cli.doctor.finding import Condition
 from agent.cli.doctor.kafka import KafkaConnection, check_broker
@@ -78,14 +72,6 @@ def settings(kafka: KafkaTopic, port: int, mode: str, authority: Authority, own:
     return KafkaSettings(f"127.0.0.1:{port}", kafka.topic, mode, properties)
 
 
-def install(kafka: KafkaTopic, keystore: Path) -> None:
-    """Replace the broker's certificate for new connections."""
-    entry = ConfigEntry(KEYSTORE, str(keystore), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.incremental_alter_configs([resource])[resource].result(60)
-
-
 def append(outbox: MemoryOutbox) -> None:
     outbox.append(*readings(EVENTS, len(outbox.stored())))
 
@@ -115,7 +101,7 @@ def test_an_expired_certificate_is_named_and_a_renewed_one_is_taken_without_a_re
     own, expiry = authority.issue("gateway.pem", SHORT_SECONDS if expires == "ours" else LONG_SECONDS)
     if expires != "ours":
         short, expiry = authority.issue("broker-short.pem", SHORT_SECONDS)
-        install(kafka, short)
+        kafka.configure_broker(KEYSTORE, str(short))
     chosen = settings(kafka, says, mode, authority, own)
     outbox = MemoryOutbox()
 
@@ -132,7 +118,7 @@ def test_an_expired_certificate_is_named_and_a_renewed_one_is_taken_without_a_re
         if expires == "ours":
             authority.issue("gateway.pem", LONG_SECONDS)
         else:
-            install(kafka, authority.issue("broker-long.pem", LONG_SECONDS)[0])
+            kafka.configure_broker(KEYSTORE, str(authority.issue("broker-long.pem", LONG_SECONDS)[0]))
         wait_until_settled(outbox)
 
     assert_each_once(kafka, outbox)

@@ -10,9 +10,8 @@ from confluent_kafka import Message, Producer
 from agent.forward.kafka.topic import BY_KEY, murmur2, partition_of
 from agent.forward.replay import send_again
 from tests.agent.forward.broker import PARTITIONS, KafkaTopic
-from tests.agent.forward.checks import wait_until_forwarded
+from tests.agent.forward.checks import forward_all
 from tests.agent.forward.events import DEVICES, device, readings
-from tests.agent.forward.running import forwarding
 from tests.support.memory_outbox import MemoryOutbox
 
 EVENTS = 40
@@ -45,8 +44,7 @@ def test_one_partition_has_all_events_of_a_gateway_that_is_spread_by_its_id(
     settings = replace(kafka.settings(mode), spread="gateway")
     outbox.append(*readings(EVENTS))
 
-    with forwarding(settings, outbox, gateway):
-        wait_until_forwarded(outbox)
+    forward_all(settings, outbox, gateway)
     assert send_again(settings, gateway, outbox.stored(), lambda _: None) == EVENTS
 
     records = [record for record in kafka.records() if record.key() != gateway.encode()]

@@ -103,8 +103,7 @@ def test_without_one_of_the_rights_something_stops_and_doctor_names_it(
 ) -> None:
     wait_until(lambda: conspicuous(secured) == [], "with all rights doctor has nothing to say")
     lane = LANE if missing.name.endswith("/") else ""
-    outbox = MemoryOutbox()
-    outbox.append(*readings(5))
+    outbox = MemoryOutbox(*readings(5))
 
     secured.revoke(missing)
     try:

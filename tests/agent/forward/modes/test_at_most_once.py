@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from agent.config.settings import KafkaSettings
-from agent.forward.facts import InDoubtBatches, OversizedEvent, read_in_doubt, read_oversized, write_oversized
+from agent.forward.facts import InDoubtBatches, OversizedEvent, read_oversized, write_oversized
 from agent.forward.modes.at_most_once import InDoubtRecord
 from agent.forward.modes.oversized import REASON
 from agent.store.facts import IN_DOUBT, OVERSIZED
 from contract.event import Event
 from tests.agent.forward.broker import KafkaTopic, sequence
-from tests.agent.forward.checks import assert_each_once
+from tests.agent.forward.checks import assert_each_once, in_doubt, wait_until_settled
 from tests.agent.forward.events import device, readings
 from tests.agent.forward.running import forwarding
 from tests.agent.store.stores import accept, make_store
@@ -32,18 +32,8 @@ class DeclaringOutbox(MemoryOutbox):
         self.append(Event(device(0), id=position, data={"gap": "x" * 5_000}), via="gateway")
 
 
-def in_doubt(outbox: MemoryOutbox) -> InDoubtBatches:
-    return read_in_doubt(outbox.fact(IN_DOUBT))
-
-
-def unsettled(outbox: MemoryOutbox) -> int:
-    """Return how many events wait or are in flight."""
-    return outbox.new + in_doubt(outbox).in_flight
-
-
 def test_what_was_in_flight_when_nobody_knew_is_added_up() -> None:
-    outbox = MemoryOutbox()
-    outbox.append(*readings(20))
+    outbox = MemoryOutbox(*readings(20))
     record = InDoubtRecord(outbox)
     assert in_doubt(outbox) == InDoubtBatches()
     assert record.release(1, 10)
@@ -74,7 +64,7 @@ def test_what_another_mode_had_set_aside_for_its_size_no_longer_waits(kafka: Kaf
     outbox.set_fact(OVERSIZED, write_oversized({4: OversizedEvent(70_000, 1, own=False)}))
 
     with forwarding(kafka.settings(MODE), outbox):
-        wait_for_count(lambda: unsettled(outbox), 0, "everything has arrived")
+        wait_until_settled(outbox)
 
     assert_each_once(kafka, outbox)
     assert read_oversized(outbox.fact(OVERSIZED)) == {}
@@ -85,12 +75,11 @@ def test_what_another_mode_had_set_aside_for_its_size_no_longer_waits(kafka: Kaf
 def test_of_what_is_too_large_the_gateways_own_is_not_declared_again_and_again(
     kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outbox = DeclaringOutbox()
-    outbox.append(*readings(5), Event(device(1), id=9, data={"trace": "x" * 5_000}), *readings(5, 5))
+    outbox = DeclaringOutbox(*readings(5), Event(device(1), id=9, data={"trace": "x" * 5_000}), *readings(5, 5))
 
     with forwarding(kafka.settings(MODE, message_max_bytes="1000"), outbox):
         wait_until(lambda: "event=lost" in caplog.text or len(outbox.given_up) > 1, "the declaration was refused")
-        wait_for_count(lambda: unsettled(outbox), 0, "the rest has arrived")
+        wait_until_settled(outbox)
 
     assert outbox.given_up == {6: REASON}
     assert len(outbox.stored()) == 12
@@ -105,11 +94,10 @@ def test_what_a_full_store_drops_between_its_read_and_its_release_is_not_sent(ka
                     self.give_up(position, "dropped")
             return super().release(first, last, note)
 
-    outbox = DroppingOutbox()
-    outbox.append(*readings(10))
+    outbox = DroppingOutbox(*readings(10))
 
     with forwarding(kafka.settings(MODE), outbox):
-        wait_for_count(lambda: unsettled(outbox), 0, "the rest has arrived")
+        wait_until_settled(outbox)
 
     assert sorted(map(sequence, kafka.records())) == list(range(3, 11))
     assert in_doubt(outbox) == InDoubtBatches()
@@ -127,11 +115,10 @@ def test_a_batch_that_has_arrived_is_not_in_doubt_though_what_follows_it_is_drop
                     self.give_up(position, "dropped")
             return super().release(first, last, note)
 
-    outbox = DroppingOutbox()
-    outbox.append(*readings(10))
+    outbox = DroppingOutbox(*readings(10))
 
     with forwarding(kafka.settings(MODE), outbox):
-        wait_for_count(lambda: unsettled(outbox), 0, "the rest is dropped, and the first batch is settled")
+        wait_until_settled(outbox)
 
     assert sorted(map(sequence, kafka.records())) == list(range(1, 11))
     assert in_doubt(outbox) == InDoubtBatches()

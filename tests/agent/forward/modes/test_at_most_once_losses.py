@@ -13,13 +13,13 @@ from agent.forward.facts import InDoubtBatches
 from agent.forward.modes.at_most_once import AtMostOnceSession
 from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic, LinkedTopic, sequence
-from tests.agent.forward.checks import assert_each_once
+from tests.agent.forward.checks import assert_each_once, in_doubt, wait_until_settled
 from tests.agent.forward.events import readings
 from tests.agent.forward.modes.answer_link import AnswerLink, Request
-from tests.agent.forward.modes.test_at_most_once import MODE, in_doubt, unsettled
+from tests.agent.forward.modes.test_at_most_once import MODE
 from tests.agent.forward.running import forwarding
 from tests.support.memory_outbox import MemoryOutbox
-from tests.support.waiting import wait_for_count, wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 
@@ -53,11 +53,11 @@ def test_a_connection_that_ends_with_a_batch_in_it_and_is_there_again_at_once_is
     outbox.append(*readings(EVENTS))
 
     with forwarding(linked.settings(MODE), outbox):
-        wait_for_count(lambda: unsettled(outbox), 0, "everything has arrived")
+        wait_until_settled(outbox)
         for burst in range(1, 4):
             LOSSES[lost](link)
             outbox.append(*readings(EVENTS, burst * EVENTS))
-            wait_for_count(lambda: unsettled(outbox), 0, "everything is released")
+            wait_until_settled(outbox)
         assert link.caught.is_set()
 
     assert_none_twice_and_none_missing_uncounted(linked, outbox)
@@ -72,13 +72,13 @@ def test_nothing_is_sent_while_the_broker_does_not_answer_in_time(
     outbox.append(*readings(EVENTS))
 
     with forwarding(linked.settings(MODE), outbox):
-        wait_for_count(lambda: unsettled(outbox), 0, "everything has arrived")
+        wait_until_settled(outbox)
         link.hold(Request.METADATA)
         outbox.append(*readings(EVENTS, EVENTS))
         wait_until(lambda: "kafka=unreachable" in caplog.text, "the state is logged")
         assert outbox.new == EVENTS
         link.release()
-        wait_for_count(lambda: unsettled(outbox), 0, "the rest has arrived")
+        wait_until_settled(outbox)
         assert in_doubt(outbox) == InDoubtBatches()
 
     assert_each_once(linked, outbox)
@@ -94,8 +94,7 @@ STEPS = ((MemoryOutbox, "release"), (AtMostOnceSession, "_send"), (AtMostOnceSes
 def test_wherever_the_broker_is_killed_nothing_is_there_twice_and_nothing_missing_uncounted(
     broker: Broker, kafka: KafkaTopic, owner: type, method: str, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outbox = MemoryOutbox()
-    outbox.append(*readings(5 * EVENTS))
+    outbox = MemoryOutbox(*readings(5 * EVENTS))
     original = getattr(owner, method)
     chosen, killed = threading.Event(), threading.Event()
 
@@ -122,6 +121,6 @@ def test_wherever_the_broker_is_killed_nothing_is_there_twice_and_nothing_missin
         wait_until(killed.is_set, "the broker is killed")
         broker.start()
         outbox.append(*readings(EVENTS, 5 * EVENTS))
-        wait_for_count(lambda: unsettled(outbox), 0, "everything is released")
+        wait_until_settled(outbox)
 
     assert_none_twice_and_none_missing_uncounted(kafka, outbox)

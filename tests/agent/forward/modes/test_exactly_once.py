@@ -23,7 +23,7 @@ from agent.store.port import Batch, Offsets, OutboxError
 from agent.telemetry.links import LinkName
 from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import PARTITIONS, KafkaTopic
-from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
+from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, forward_all, wait_until_forwarded
 from tests.agent.forward.events import readings
 from tests.agent.forward.running import DeathError, forwarding, run_until_death
 from tests.support.memory_outbox import MemoryOutbox
@@ -47,13 +47,11 @@ class MortalOutbox(MemoryOutbox):
 
 
 def test_what_was_given_up_between_the_commit_and_the_mark_is_not_marked(kafka: KafkaTopic, gateway: str) -> None:
-    outbox = MortalOutbox()
-    outbox.append(*readings(10))
+    outbox = MortalOutbox(*readings(10))
     run_until_death(kafka.settings(MODE), outbox, gateway)
     outbox.give_up(4, "dropped")
 
-    with forwarding(kafka.settings(MODE), outbox, gateway):
-        wait_until_forwarded(outbox)
+    forward_all(kafka.settings(MODE), outbox, gateway)
 
     assert [(batch.first, batch.last) for batch in outbox.forwarded()] == [(1, 3), (5, 10)]
     assert len(kafka.records()) == 10
@@ -63,13 +61,11 @@ def test_what_was_given_up_between_the_commit_and_the_mark_is_not_marked(kafka: 
 def test_what_has_other_labels_than_the_transaction_is_sent_and_the_rest_is_marked(
     kafka: KafkaTopic, gateway: str
 ) -> None:
-    outbox = MortalOutbox()
-    outbox.append(*readings(10))
+    outbox = MortalOutbox(*readings(10))
     run_until_death(kafka.settings(MODE), outbox, gateway)
     outbox.lose_epoch(4, "f" * 16)
 
-    with forwarding(kafka.settings(MODE), outbox, gateway):
-        wait_until_forwarded(outbox)
+    forward_all(kafka.settings(MODE), outbox, gateway)
 
     assert sorted((batch.first, batch.last) for batch in outbox.forwarded()) == [(1, 4), (5, 10)]
     assert len(kafka.records()) == 14
@@ -77,13 +73,11 @@ def test_what_has_other_labels_than_the_transaction_is_sent_and_the_rest_is_mark
 
 @pytest.mark.guarantee(4)
 def test_after_a_salvage_that_has_lost_the_intent_no_number_is_used_again(kafka: KafkaTopic, gateway: str) -> None:
-    outbox = MortalOutbox()
-    outbox.append(*readings(10))
+    outbox = MortalOutbox(*readings(10))
     outbox.set_fact(TRANSACTION_SETTLED, "5")
     run_until_death(kafka.settings(MODE), outbox, gateway)
 
-    with forwarding(kafka.settings(MODE), outbox, gateway):
-        wait_until_forwarded(outbox)
+    forward_all(kafka.settings(MODE), outbox, gateway)
 
     assert_each_once(kafka, outbox)
 
@@ -92,8 +86,7 @@ def test_after_a_salvage_that_has_lost_the_intent_no_number_is_used_again(kafka:
 def test_a_clone_stops_the_one_that_it_has_fenced_and_goes_on_itself(
     kafka: KafkaTopic, gateway: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original, clone = MemoryOutbox(), MemoryOutbox()
-    original.append(*readings(10))
+    original, clone = MemoryOutbox(*readings(10)), MemoryOutbox()
     clients = follow_clients(monkeypatch)
 
     with forwarding(kafka.settings(MODE), original, gateway) as links:
@@ -112,8 +105,7 @@ def test_a_clone_stops_the_one_that_it_has_fenced_and_goes_on_itself(
         assert "configure another gateway.id for one of the two" in (original.fact(FORWARDER_STOPPED) or "")
     assert caplog.text.count("kafka=cloned") == 1
 
-    with forwarding(kafka.settings(MODE), original, gateway):
-        wait_until_forwarded(original)
+    forward_all(kafka.settings(MODE), original, gateway)
     assert original.fact(FORWARDER_STOPPED) == ""
 
 
@@ -125,8 +117,7 @@ def test_an_old_marker_of_its_own_which_a_loading_coordinator_returns_is_no_clon
     for start, epoch in ((0, "a" * 16), (10, "b" * 16)):
         outbox.reopen(epoch)
         outbox.append(*readings(10, start))
-        with forwarding(kafka.settings(MODE), outbox, gateway):
-            wait_until_forwarded(outbox)
+        forward_all(kafka.settings(MODE), outbox, gateway)
         intents.append(read_intent(outbox.fact(TRANSACTION_INTENT)))
     old = intents[0]
     assert old is not None
@@ -151,15 +142,12 @@ def test_an_old_marker_of_its_own_which_a_loading_coordinator_returns_is_no_clon
 def test_a_store_that_is_older_than_the_marker_says_so_and_goes_on(
     kafka: KafkaTopic, gateway: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    newer, backup = MemoryOutbox(), MemoryOutbox()
-    newer.append(*readings(10))
-    with forwarding(kafka.settings(MODE), newer, gateway):
-        wait_until_forwarded(newer)
+    newer, backup = MemoryOutbox(*readings(10)), MemoryOutbox()
+    forward_all(kafka.settings(MODE), newer, gateway)
 
     backup.append(*readings(10))  # in the same epoch
     backup.reopen("b" * 16)
-    with forwarding(kafka.settings(MODE), backup, gateway):
-        wait_until_forwarded(backup)
+    forward_all(kafka.settings(MODE), backup, gateway)
 
     assert "marker=foreign" in caplog.text
 
@@ -184,8 +172,7 @@ def test_a_disk_that_refuses_ends_nothing_and_all_goes_on_when_it_takes_again(
             if self.full:
                 raise OutboxError("the store fails: database or disk is full")
 
-    outbox = FullOutbox()
-    outbox.append(*readings(100))
+    outbox = FullOutbox(*readings(100))
     with forwarding(kafka.settings(mode), outbox, gateway):
         wait_until(lambda: "disk is full" in caplog.text, "the refusal is logged")
         outbox.full = False
@@ -196,8 +183,7 @@ def test_a_disk_that_refuses_ends_nothing_and_all_goes_on_when_it_takes_again(
 @pytest.mark.guarantee(4)
 @pytest.mark.parametrize("mode", [MODE, pytest.param("at-least-once", marks=pytest.mark.heavy)])
 def test_a_topic_that_gets_more_partitions_gets_each_once(kafka: KafkaTopic, gateway: str, mode: str) -> None:
-    outbox = MemoryOutbox()
-    outbox.append(*readings(1_000))
+    outbox = MemoryOutbox(*readings(1_000))
 
     with forwarding(kafka.settings(mode, topic_metadata_refresh_interval_ms="500"), outbox, gateway):
         wait_until_forwarded(outbox)
@@ -220,8 +206,7 @@ def test_a_topic_that_gets_more_partitions_gets_each_once(kafka: KafkaTopic, gat
 
 @pytest.mark.guarantee(4)
 def test_ending_what_hangs_aborts_in_each_partition_of_the_batch(kafka: KafkaTopic, gateway: str) -> None:
-    outbox = MemoryOutbox()
-    outbox.append(*readings(1))
+    outbox = MemoryOutbox(*readings(1))
     label = outbox.stored()[0].label
     batch = Batch(1, 1, "topic", {0: Offsets(0, 0), 2: Offsets(0, 0)})
     context = cast("SessionContext", SimpleNamespace(outbox=outbox, gateway=gateway, topic=kafka.topic, sign=None))

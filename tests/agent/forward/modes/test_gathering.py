@@ -63,8 +63,7 @@ def test_events_are_sent_together_once_the_oldest_has_waited_and_at_a_stop(
 
 
 def test_an_event_waits_no_longer_than_it_may_and_not_beside_many_others() -> None:
-    outbox, clock = MemoryOutbox(), HandClock()
-    outbox.append(*readings(2))
+    outbox, clock = MemoryOutbox(*readings(2)), HandClock()
     gathering = Gathering(outbox, clock, 10.0)
     assert gathering.is_due(0)
     assert not gathering.is_due(2)
@@ -90,8 +89,7 @@ def test_an_event_waits_no_longer_than_it_may_and_not_beside_many_others() -> No
 
 
 def test_what_is_returned_is_sent_at_once() -> None:
-    outbox, clock = MemoryOutbox(), HandClock()
-    outbox.append(*readings(4))
+    outbox, clock = MemoryOutbox(*readings(4)), HandClock()
     gathering = Gathering(outbox, clock, 10.0)
     batch = Batch(1, 4, "topic", {0: Offsets(0, 3, 0)})
     outbox.mark_forwarded(batch)

@@ -40,9 +40,7 @@ def waiting(outbox: MemoryOutbox) -> list[int]:
 
 @pytest.fixture
 def outbox() -> MemoryOutbox:
-    outbox = MemoryOutbox()
-    outbox.append(*readings(50), LARGE, *readings(50, 50), LARGE)
-    return outbox
+    return MemoryOutbox(*readings(50), LARGE, *readings(50, 50), LARGE)
 
 
 @pytest.fixture
@@ -111,8 +109,7 @@ def test_what_only_the_producer_refuses_while_the_broker_is_away_is_not_given_up
     broker: Broker, kafka: KafkaTopic, delivery: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent.forward.kafka.topic.REQUEST_SECONDS_MAX", 1.0)
-    outbox = MemoryOutbox()
-    outbox.append(*readings(10), LARGE)
+    outbox = MemoryOutbox(*readings(10), LARGE)
 
     with forwarding(large(kafka.settings(delivery, **SMALL), 3.0), outbox) as links:
         wait_until(lambda: outbox.new == 1, "all others are forwarded")
@@ -130,8 +127,7 @@ def test_what_only_the_producer_refuses_while_the_broker_is_away_is_not_given_up
 @pytest.mark.kafka
 def test_after_a_refused_record_a_transaction_is_aborted_before_the_next_is_committed(kafka: KafkaTopic) -> None:
     """The abort of the refused one may not have been carried out in its partitions yet."""
-    outbox = MemoryOutbox()
-    outbox.append(Event(device(1), id=1, data={}))
+    outbox = MemoryOutbox(Event(device(1), id=1, data={}))
     with forwarding(kafka.settings("exactly-once", **SMALL), outbox):
         wait_until(lambda: outbox.new == 0, "the first is forwarded")
         (end,) = (end for end in kafka.ends().values() if end)
@@ -153,8 +149,7 @@ class Refusing:
 
     def __init__(self, count: int, after_ms: int = DAY_MS, via: str = "coap") -> None:
         self.clock = HandClock()
-        self.outbox = MemoryOutbox()
-        self.outbox.append(*readings(count))
+        self.outbox = MemoryOutbox(*readings(count))
         self.after_ms = after_ms
         self.via = via
         self.rules = self.restart()

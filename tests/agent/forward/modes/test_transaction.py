@@ -74,8 +74,7 @@ def test_events_of_a_transaction_that_cannot_be_read_now_are_not_taken_for_marke
         def read(self, after: int, events_max: int, bytes_max: int) -> Sequence[StoredEvent]:
             return [event for event in super().read(after, events_max, bytes_max) if event.position <= 5]
 
-    outbox = DamagedOutbox()
-    outbox.append(*readings(10))
+    outbox = DamagedOutbox(*readings(10))
     found = still_new(outbox, Intent(Marker(EPOCH, 1), None, Batch(1, 10, "topic"), tuple(outbox.labels(1, 10))))
 
     assert [event.position for event in next(found)] == [1, 2, 3, 4, 5]

@@ -25,7 +25,7 @@ from contract.receipt import Receipt
 from contract.record import STATEMENT
 from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic
-from tests.agent.forward.checks import processed, wait_until_forwarded
+from tests.agent.forward.checks import forward_all, processed
 from tests.agent.forward.events import readings
 from tests.agent.forward.running import forwarding, receipting
 from tests.support.memory_outbox import MemoryOutbox
@@ -59,10 +59,8 @@ def wait_for_polls(outbox: CountingOutbox, polls: int = 5) -> None:
 @pytest.fixture
 def outbox(kafka: KafkaTopic) -> CountingOutbox:
     """Return an outbox whose events are in the topic."""
-    outbox = CountingOutbox()
-    outbox.append(*readings(EVENTS))
-    with forwarding(kafka.settings(), outbox):
-        wait_until_forwarded(outbox)
+    outbox = CountingOutbox(*readings(EVENTS))
+    forward_all(kafka.settings(), outbox)
     return outbox
 
 
@@ -145,8 +143,7 @@ def test_facts_that_cannot_be_read_do_not_end_the_forwarding() -> None:
 
 
 def test_without_receipts_forwarded_is_done() -> None:
-    outbox = CountingOutbox()
-    outbox.append(*readings(1))
+    outbox = CountingOutbox(*readings(1))
     outbox.mark_forwarded(Batch(1, 1, "topic-1", {}))
 
     with receipting(KafkaSettings("127.0.0.1:1"), outbox, enabled=False):

@@ -109,8 +109,7 @@ def test_without_an_answer_of_each_leader_nothing_is_confirmed(session: Session)
 @pytest.mark.guarantee(4)
 @pytest.mark.kafka
 def test_one_round_confirms_and_receipts_what_was_acked(kafka: KafkaTopic) -> None:
-    outbox, shared = MemoryOutbox(), SharedRound(30.0)
-    outbox.append(*readings(10))
+    outbox, shared = MemoryOutbox(*readings(10)), SharedRound(30.0)
     with forwarding(kafka.settings(), outbox, shared=shared):
         wait_for_count(lambda: shared.acked.events, 10, "all are acked")
         assert outbox.new == 10
