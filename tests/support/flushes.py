@@ -1,9 +1,14 @@
-"""Which files and folders are flushed, and what is renamed or linked in between: a power cut keeps no later call."""
+"""Which files and folders are flushed, and what is renamed or linked in between; and calls that the kernel refuses.
+
+A power cut keeps no call after a flush.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +29,15 @@ def recorded(monkeypatch: pytest.MonkeyPatch, *renames: str) -> list[str]:
     for name in ("fsync", *renames):
         record(name)
     return calls
+
+
+def refusing(reason: int) -> Callable[..., Any]:
+    """Return what stands for a call that fails with this error number."""
+
+    def refuse(*_: object, **__: object) -> Any:
+        raise OSError(reason, os.strerror(reason))
+
+    return refuse
 
 
 def _flushed(descriptor: int | Path) -> str:

@@ -239,6 +239,5 @@ async def test_the_time_is_told_under_oscore_too(tmp_path: Path) -> None:
     async with serving(Recorder(), oscore=oscore, now=lambda: NOW) as server, Sensor(server.port) as sensor:
         await client.post(sensor)
         message = Message(code=Code.POST, uri_path=("e",), uri_query=("now",), payload=BODY, echo=client.echo)
-        raw, reference = client.sealed(message)
-        answer = client.read(await sensor.ask_raw(raw), reference)
+        answer = await client.answer(sensor, client.sealed(message))
     assert (answer.code, cbor2.loads(answer.payload)) == (Code.CHANGED, NOW)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import os
 import socket
 import struct
 from collections.abc import Iterator
@@ -30,6 +29,7 @@ from agent.listening import BindError
 from tests.agent.coap.sensor import CHANGED, NON, Sensor, post
 from tests.agent.coap.serving import serving
 from tests.agent.recorder import Recorder
+from tests.support.flushes import refusing
 from tests.support.waiting import until
 
 IS_BUILT = find_spec("agent.coap._datagrams") is not None
@@ -165,11 +165,7 @@ async def test_answers_of_one_turn_leave_together_also_at_the_end() -> None:
 
 
 def test_a_kernel_without_ipv6_is_named_as_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> socket.socket:
-        """Fail as the kernel does when it was booted with ipv6.disable=1."""
-        raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
-
-    monkeypatch.setattr(socket, "socket", refuse)
+    monkeypatch.setattr(socket, "socket", refusing(errno.EAFNOSUPPORT))  # as when it was booted with ipv6.disable=1
     with (
         pytest.raises(BindError, match="CoAP needs a kernel with IPv6"),
         UdpSocket("127.0.0.1:0", SIZE, Counters()),

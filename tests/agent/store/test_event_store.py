@@ -45,6 +45,7 @@ from tests.agent.store.stores import (
     stored_events,
     submit,
 )
+from tests.support.flushes import refusing
 from tests.support.waiting import wait_until
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
@@ -270,11 +271,8 @@ async def test_a_damaged_fact_is_raised_and_never_taken_for_none(tmp_path: Path)
 async def test_a_commit_counts_though_the_length_of_the_log_cannot_be_read_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_: WriteAheadLog) -> bool:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
     async with make_store(tmp_path) as store:
-        monkeypatch.setattr(WriteAheadLog, "is_long", fail)
+        monkeypatch.setattr(WriteAheadLog, "is_long", refusing(errno.EIO))
         assert (await accept(store, ONE)).accepted == 1
         assert (await accept(store, ONE)).duplicates == 1
         assert not store.failed.done()

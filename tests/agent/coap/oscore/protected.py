@@ -87,14 +87,19 @@ class ProtectedSensor:
             self.echo = answer.opt.echo
         return answer
 
+    async def answer(self, sensor: Sensor, request: tuple[bytes, object]) -> Message:
+        """Send a request; return its decrypted answer."""
+        raw, reference = request
+        return self.read(await sensor.ask_raw(raw), reference)
+
     async def post(self, sensor: Sensor, payload: bytes = BODY) -> tuple[Message, bytes]:
         """Post, with an Echo value where it is required; return the answer and the last datagram."""
-        raw, reference = self.request(payload)
-        answer = self.read(await sensor.ask_raw(raw), reference)
+        request = self.request(payload)
+        answer = await self.answer(sensor, request)
         if answer.code == Code.UNAUTHORIZED and answer.opt.echo is not None:
-            raw, reference = self.request(payload, answer.opt.echo)
-            answer = self.read(await sensor.ask_raw(raw), reference)
-        return answer, raw
+            request = self.request(payload, answer.opt.echo)
+            answer = await self.answer(sensor, request)
+        return answer, request[0]
 
 
 def offering(

@@ -121,11 +121,9 @@ async def test_the_answer_to_what_is_wrong_inside_is_protected(tmp_path: Path, s
             (Code.GET, "e", Code.METHOD_NOT_ALLOWED),
             (Code.POST, "elsewhere", Code.NOT_FOUND),
         ):
-            raw, reference = sensor.request(code=code, path=path)
-            assert sensor.read(await socket.ask_raw(raw), reference).code == expected
+            assert (await sensor.answer(socket, sensor.request(code=code, path=path))).code == expected
         message = Message(code=Code.POST, uri_path=("e",), payload=BODY, if_match=[b"x"], echo=sensor.echo)
-        raw, reference = sensor.sealed(message)
-        assert sensor.read(await socket.ask_raw(raw), reference).code == Code.BAD_OPTION
+        assert (await sensor.answer(socket, sensor.sealed(message))).code == Code.BAD_OPTION
 
 
 async def test_an_answer_that_comes_late_is_protected_and_sent_on_its_own(
@@ -202,7 +200,7 @@ async def test_answers_that_become_due_at_once_are_protected_in_turns_and_none_i
             await sensor.post(socket)
             slowed(monkeypatch, "protect", clock, turns)
             recorder.answer = None
-            echoes = [await challenged(sensor, socket) for _ in range(REQUESTS)]
+            echoes = [(await sensor.answer(socket, sensor.request(echo=b"none"))).opt.echo for _ in range(REQUESTS)]
             challenges, turns.most = turns.total, 0
             asked = [sensor.request(echo=echo) for echo in echoes]
             for raw, _ in asked:
@@ -215,13 +213,6 @@ async def test_answers_that_become_due_at_once_are_protected_in_turns_and_none_i
             answers = [sensor.read(await socket.receive_raw(), reference) for _, reference in asked]
     assert [answer.code for answer in answers] == REQUESTS * [Code.CHANGED]
     assert turns.most <= PER_TURN
-
-
-async def challenged(sensor: ProtectedSensor, socket: Sensor) -> bytes:
-    """Send a request without a valid Echo value, and return the value of the challenge."""
-    raw, reference = sensor.request(echo=b"none")
-    echo: bytes = sensor.read(await socket.ask_raw(raw), reference).opt.echo
-    return echo
 
 
 @pytest.mark.guarantee(6)
@@ -270,12 +261,10 @@ async def test_uploads_of_strangers_push_out_none_under_oscore(tmp_path: Path, s
 
     async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server, Sensor(server.port) as socket:
         await sensor.post(socket)
-        raw, reference = sensor.block(body, 0, more=True)
-        assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CONTINUE
+        assert (await sensor.answer(socket, sensor.block(body, 0, more=True))).code == Code.CONTINUE
         for number in range(ASSEMBLIES_MAX):
             with Sensor(server.port) as stranger:
                 plain = post(number + 1, payload=body[:16], options=((BLOCK1, b"\x08"),))
                 assert (await stranger.ask(plain)).code == Code.CONTINUE
-        raw, reference = sensor.block(body, 1, more=False)
-        assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CHANGED
+        assert (await sensor.answer(socket, sensor.block(body, 1, more=False))).code == Code.CHANGED
     assert recorder.deliveries[-1].body == body

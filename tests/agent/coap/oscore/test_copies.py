@@ -201,8 +201,7 @@ async def test_what_was_challenged_and_asked_anew_is_not_taken_later_though_it_o
     offer = OscoreServing((CREDENTIAL,), tmp_path / "numbers", required=True, freshness=freshness)
     async with serving(recorder, GENEROUS, oscore=offer) as server:
         with Sensor(server.port) as device, Sensor(server.port) as stranger:
-            raw, reference = sensor.request(body(0))
-            echo = sensor.read(await device.ask_raw(raw), reference).opt.echo
+            echo = (await sensor.answer(device, sensor.request(body(0)))).opt.echo
             retransmission_key, of_proof = sensor.request(body(0), echo)
             overtaking, of_overtaking = sensor.request(body(1))
             challenge = sensor.read(await device.ask_raw(overtaking), of_overtaking)

@@ -209,13 +209,10 @@ async def test_plain_blocks_never_join_protected_ones(
     async with serving(recorder, GENEROUS, oscore=offer) as server, Sensor(server.port) as socket:
         await sensor.post(socket)
         await second.post(socket)
-        raw, reference = sensor.block(body, 0, more=True)
-        assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CONTINUE
+        assert (await sensor.answer(socket, sensor.block(body, 0, more=True))).code == Code.CONTINUE
         assert (await socket.ask(plain(500, 1, more=False))).code == (UNAUTHORIZED if required else INCOMPLETE)
-        raw, reference = second.block(body, 1, more=False)
-        assert second.read(await socket.ask_raw(raw), reference).code == Code.REQUEST_ENTITY_INCOMPLETE
-        raw, reference = sensor.block(body, 1, more=False)
-        assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CHANGED
+        assert (await second.answer(socket, second.block(body, 1, more=False))).code == Code.REQUEST_ENTITY_INCOMPLETE
+        assert (await sensor.answer(socket, sensor.block(body, 1, more=False))).code == Code.CHANGED
     assert [delivery.body for delivery in recorder.deliveries[2:]] == [body]
     assert recorder.deliveries[2].authenticated == DEVICE
     assert not troubles(caplog)

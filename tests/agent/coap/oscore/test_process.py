@@ -16,19 +16,12 @@ from simulators.services.process import Process
 from tests.agent.coap.sensor import Sensor, post
 from tests.support.agent_process import agent_process, configured
 
-DEVICE = "urn:dev:mac:00158d0001a2b3c4"
-
-
-@pytest.fixture
-def port() -> int:
-    (number,) = ports.free(1, socket.SOCK_DGRAM)
-    return number
-
 
 @pytest.mark.guarantee(2)
 def test_every_credential_protects_its_name_on_every_way_in_also_where_its_file_cannot_be_used(
-    tmp_path: Path, port: int
+    tmp_path: Path,
 ) -> None:
+    (port,) = ports.free(1, socket.SOCK_DGRAM)
     credentials, tokens = tmp_path / "credentials", tmp_path / "tokens"
     credentials.mkdir()
     good, relay, open_to_all, repeated, of_token = (

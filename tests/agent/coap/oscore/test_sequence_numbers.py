@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,7 +26,7 @@ from agent.coap.oscore.sequence_numbers import (
     Sequence,
     _written,
 )
-from tests.support.flushes import recorded
+from tests.support.flushes import recorded, refusing
 
 
 class Shortest(Random):
@@ -119,12 +120,8 @@ def test_what_a_full_or_read_only_disk_refuses_is_not_given_and_comes_when_it_ta
 ) -> None:
     numbers = sequence(tmp_path / "a.number", Random(1))
     given = [take(numbers) for _ in range(BLOCK)]
-
-    def fail(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
     with monkeypatch.context() as patched:
-        patched.setattr(os, failing, fail)
+        patched.setattr(os, failing, refusing(errno.ENOSPC))
         for _ in range(3):
             with pytest.raises(NoNumberError, match="No space left"):
                 take(numbers)

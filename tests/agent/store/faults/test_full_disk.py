@@ -35,6 +35,7 @@ from tests.agent.store.stores import (
     take_turns,
 )
 from tests.support.disks.small_disk import small_disk
+from tests.support.flushes import refusing
 
 TEXT = "x" * 3_000
 FULL = ("", "-wal")
@@ -124,14 +125,10 @@ async def test_a_salvage_without_room_leaves_the_damaged_file_and_no_other_and_s
     swap.suspect(path, "set by the test")
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     system = FailingDisk()
-
-    def refuse(*_: int) -> None:
-        raise OSError(reason, os.strerror(reason))
-
     for _ in range(2):
         with monkeypatch.context() as patch, system.failing(Fault(Operation.WRITE, fault, after=20, suffixes=("",))):
             patch.setattr(database, "open_for_service", system.connect)
-            patch.setattr(os, "posix_fallocate", refuse)
+            patch.setattr(os, "posix_fallocate", refusing(reason))
             with pytest.raises(error) as raised:
                 async with make_store(folder, connect=system.connect):
                     pass

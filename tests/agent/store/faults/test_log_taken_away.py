@@ -28,6 +28,7 @@ from tests.agent.store.stores import (
     stored_events,
     write_back,
 )
+from tests.support.flushes import refusing
 
 LOG = f"{FILE_NAME}-wal"
 TEXT = "x" * 3_000
@@ -150,13 +151,10 @@ async def test_a_file_that_was_renamed_under_the_store_is_noticed_and_its_log_is
 async def test_a_log_that_cannot_be_looked_at_after_a_commit_is_damage_and_not_a_store_that_refuses_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unreadable(*_: object) -> bytes:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
     events = [Event("d", id=number) for number in range(3)]
     async with make_store(tmp_path) as store:
         await accept(store, events[0])
-        monkeypatch.setattr(write_ahead_log, "os", SimpleNamespace(**{**vars(os), "pread": unreadable}))
+        monkeypatch.setattr(write_ahead_log, "os", SimpleNamespace(**{**vars(os), "pread": refusing(errno.EIO)}))
         assert (await accept(store, events[1])).refusal
         monkeypatch.undo()
         assert (await accept(store, events[2])).refusal

@@ -23,6 +23,7 @@ from contract.event import Event
 from tests.agent.store.faults.test_log_taken_away import LOG, TEXT, damage_met, ids, what_a_kill_leaves
 from tests.agent.store.recovery.damaged import Original, check, copy, event, survivors
 from tests.agent.store.stores import HandClock, accept, crash_image, make_store, stored_events, watched, write_back
+from tests.support.flushes import refusing
 
 EVENTS = [Event("d", id=number) for number in range(9)]
 FILES_MAX = 256
@@ -75,15 +76,12 @@ async def test_the_last_position_is_noted_though_no_file_can_be_opened(tmp_path:
 async def test_a_mark_that_cannot_be_written_says_nothing_rather_than_an_older_position(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_room(*_: object) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     live = tmp_path / "live"
     async with make_store(live) as store:
         await accept(store, *EVENTS[:-1])
         write_back(store)
         with monkeypatch.context() as patch:
-            patch.setattr(use_mark, "os", SimpleNamespace(**{**vars(os), "pwrite": no_room}))
+            patch.setattr(use_mark, "os", SimpleNamespace(**{**vars(os), "pwrite": refusing(errno.ENOSPC)}))
             assert (await accept(store, EVENTS[-1])).accepted == 1
         killed = what_a_kill_leaves(live, tmp_path / "killed")
         await accept(store, Event("d", id=101))
@@ -338,15 +336,12 @@ async def test_a_missing_file_is_no_new_store_where_its_log_or_its_mark_is_there
 
 @pytest.mark.guarantee(7)
 def test_a_mark_that_the_disk_cannot_read_counts_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> str:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
     path = tmp_path / FILE_NAME
     path.touch()
     swap.suspect(path, "a reason")
     UseMark(path, "boot-1").note(1, None)
     assert use_mark.noted(path) == LastCommit(1, "boot-1")
-    monkeypatch.setattr(Path, "read_text", fail)
+    monkeypatch.setattr(Path, "read_text", refusing(errno.EIO))
     assert swap.suspicion(path)
     assert use_mark.lacks_log(path)
     use_mark.note_lost_log(path)
