@@ -11,18 +11,20 @@ DURABLE = Answer(Status.DURABLE, accepted=1)
 
 
 class Recorder:
-    """A `Receive`. With `answer` None, it waits for `respond`."""
+    """A `Receive`, with some work for each delivery. With `answer` None, it waits for `respond`."""
 
-    def __init__(self, answer: Answer | None = DURABLE) -> None:
+    def __init__(self, answer: Answer | None = DURABLE, work: Callable[[], None] = lambda: None) -> None:
         self.answer = answer
         self.deliveries: list[Delivery] = []
-        self._waiting: list[Respond] = []
+        self.open: list[Respond] = []
+        self._work = work
         self._wake: Callable[[], None] | None = None
 
     def __call__(self, delivery: Delivery, respond: Respond) -> None:
+        self._work()
         self.deliveries.append(delivery)
         if self.answer is None:
-            self._waiting.append(respond)
+            self.open.append(respond)
         if self._wake is not None:
             self._wake()
         if self.answer is not None:
@@ -30,7 +32,7 @@ class Recorder:
 
     def respond(self, answer: Answer = DURABLE) -> None:
         """Answer the oldest open delivery."""
-        self._waiting.pop(0)(answer)
+        self.open.pop(0)(answer)
 
     async def received(self, count: int) -> None:
         """Wait for this number of deliveries."""

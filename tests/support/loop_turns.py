@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from tests.agent.coap.stepped_loop import SteppedLoop
 
 
 class LoopTurns:
@@ -20,6 +22,15 @@ class LoopTurns:
         self._noted += 1
         self.total += 1
         self.most = max(self.most, self._noted)
+
+    def working(self, clock: SteppedLoop, seconds: float) -> Callable[[], None]:
+        """Return work that is noted, and takes its time on the loop's clock."""
+
+        def work() -> None:
+            self.note()
+            clock.step(seconds)
+
+        return work
 
     @contextmanager
     def counting(self) -> Iterator[None]:

@@ -7,11 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from agent.coap.server import CoapServer
 from agent.coap.slow_path import resource
 from agent.coap.tuning import Tuning
-from agent.config.settings import CoapSettings
-from agent.delivery import Answer, Delivery, Respond, Status
 from agent.listening import BindError
 from agent.pace import TURN_SECONDS_MAX
 from tests.agent.coap.sensor import BODY, CHANGED, Sensor, post
@@ -89,13 +86,7 @@ QUICK = Tuning(slow_per_second=1e6)
 async def test_slow_bodies_take_no_more_than_their_turn(*, fast: bool) -> None:
     turns = LoopTurns()
     with SteppedLoop() as clock:
-
-        def receive(delivery: Delivery, respond: Respond) -> None:
-            turns.note()
-            clock.step(SECONDS_EACH)
-            respond(Answer(Status.DURABLE, accepted=1))
-
-        async with CoapServer(CoapSettings(bind="[::1]:0"), receive, tuning=QUICK, fast=fast) as server:
+        async with serving(Recorder(work=turns.working(clock, SECONDS_EACH)), QUICK, fast=fast) as server:
             with Sensor(server.port) as sensor, turns.counting():
                 for number in range(DATAGRAMS):
                     sensor.send(post(number, number.to_bytes(2, "big")))
@@ -107,16 +98,14 @@ async def test_slow_bodies_take_no_more_than_their_turn(*, fast: bool) -> None:
 async def test_a_datagram_that_raises_an_error_keeps_no_other_waiting() -> None:
     errors: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
-    seen = 0
+    turns = LoopTurns()
 
-    def receive(delivery: Delivery, respond: Respond) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == 1:
+    def work() -> None:
+        turns.note()
+        if turns.total == 1:
             raise RuntimeError("the first one")
-        respond(Answer(Status.DURABLE, accepted=1))
 
-    async with CoapServer(CoapSettings(bind="[::1]:0"), receive, tuning=QUICK) as server, Sensor(server.port) as sensor:
+    async with serving(Recorder(work=work), QUICK) as server, Sensor(server.port) as sensor:
         for number in range(DATAGRAMS):
             sensor.send(post(number, number.to_bytes(2, "big")))
         codes = [(await sensor.receive()).code for _ in range(DATAGRAMS - 1)]
@@ -127,20 +116,13 @@ async def test_a_datagram_that_raises_an_error_keeps_no_other_waiting() -> None:
 @pytest.mark.guarantee(6)
 async def test_bodies_that_wait_for_their_turn_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "WAITING_BYTES_MAX", 10 * len(BODY))
-    taken = 0
+    turns = LoopTurns()
     with SteppedLoop() as clock:
-
-        def receive(delivery: Delivery, respond: Respond) -> None:
-            nonlocal taken
-            taken += 1
-            clock.step(TURN_SECONDS_MAX)
-            respond(Answer(Status.DURABLE, accepted=1))
-
-        async with CoapServer(CoapSettings(bind="[::1]:0"), receive, tuning=QUICK, fast=False) as server:
+        async with serving(Recorder(work=turns.working(clock, TURN_SECONDS_MAX)), QUICK, fast=False) as server:
             with Sensor(server.port) as sensor:
                 for number in range(DATAGRAMS):
                     sensor.send(post(number, number.to_bytes(2, "big")))
                 codes = [(await sensor.receive()).code for _ in range(DATAGRAMS)]
             await until(lambda: not server.in_progress, "nothing is left in progress")
     assert set(codes) == {CHANGED, BUSY}
-    assert codes.count(CHANGED) == taken >= 10
+    assert codes.count(CHANGED) == turns.total >= 10

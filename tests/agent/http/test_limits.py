@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from agent.delivery import Answer, Delivery, Respond, Status
 from agent.http.address import BUFFER_BYTES
 from agent.http.application import PIECE_BYTES
 from agent.http.limits import Limits
@@ -114,13 +113,8 @@ async def test_more_requests_than_the_limit_are_told_to_come_back_and_cost_no_bo
 async def test_slow_bodies_take_no_more_than_their_turn(tmp_path: Path) -> None:
     turns = LoopTurns()
     with SteppedLoop() as clock:
-
-        def receive(delivery: Delivery, respond: Respond) -> None:
-            turns.note()
-            clock.step(TURN_SECONDS_MAX / 2)
-            respond(Answer(Status.DURABLE, accepted=1))
-
-        async with serving(tmp_path, receive=receive) as served, AsyncExitStack() as stack:
+        recorder = Recorder(work=turns.working(clock, TURN_SECONDS_MAX / 2))
+        async with serving(tmp_path, receive=recorder) as served, AsyncExitStack() as stack:
             raws = [await stack.enter_async_context(Raw(served.server.port)) for _ in range(40)]
             for raw in raws:
                 raw.send(post_bytes(EVENT)[:-1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -21,25 +21,21 @@ from agent.mqtt.session import BrokerSession, SessionKeeper, read_session
 from agent.mqtt.subscriber import Subscriber
 from agent.store.facts import MQTT_SESSION
 from agent.telemetry.links import Links
-from tests.agent.coap.stepped_loop import SteppedLoop
+from tests.agent import recorder
 from tests.agent.mqtt.publisher import Publisher
-from tests.support.loop_turns import LoopTurns
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import until_count, wait_until
 
 GATEWAY = "gw-test"
-DURABLE = Answer(Status.DURABLE, accepted=1)
 
 
-class Recorder:
+class Recorder(recorder.Recorder):
     """Records deliveries and rejected messages; answers at once, or later."""
 
-    def __init__(self, before: Recorder | None = None) -> None:
+    def __init__(self, before: Recorder | None = None, work: Callable[[], None] = lambda: None) -> None:
         """Create it for a new gateway, or for the next run of an earlier one."""
-        self.deliveries: list[Delivery] = []
+        super().__init__(work=work)
         self.recorded: list[tuple[Delivery, str]] = []
-        self.answer: Answer | None = DURABLE
-        self.open: list[Respond] = []
         self.outbox: MemoryOutbox = before.outbox if before else MemoryOutbox()
         """Of whose facts one is the session."""
 
@@ -53,18 +49,16 @@ class Recorder:
         return f"oncegate-{GATEWAY}-{self.session().secret}"
 
     def receive(self, delivery: Delivery, respond: Respond) -> None:
-        self.deliveries.append(delivery)
-        if self.answer is None:
-            self.open.append(respond)
-        elif self.answer.status in (Status.DURABLE, Status.UNAVAILABLE):
-            respond(self.answer)
+        if self.answer is None or self.answer.status in (Status.DURABLE, Status.UNAVAILABLE):
+            self(delivery, respond)
         else:  # as the pipeline: what is refused for good is recorded
+            self.deliveries.append(delivery)
             self.recorded.append((delivery, self.answer.reason))
             respond(Answer(Status.DURABLE, rejected=1, reason=self.answer.reason))
 
     def record(self, delivery: Delivery, reason: str, respond: Respond) -> None:
         self.recorded.append((delivery, reason))
-        respond(DURABLE)
+        respond(recorder.DURABLE)
 
     @property
     def bodies(self) -> list[bytes]:
@@ -74,21 +68,6 @@ class Recorder:
         """Wait for this number."""
         await until_count(lambda: len(self.deliveries), deliveries, "deliveries", or_more=True)
         await until_count(lambda: len(self.recorded), recorded, "recorded messages", or_more=True)
-
-
-class SlowRecorder(Recorder):
-    """Needs its time for each delivery, and counts those of one turn of the loop."""
-
-    def __init__(self, clock: SteppedLoop, seconds_each: float) -> None:
-        super().__init__()
-        self.turns = LoopTurns()
-        self._clock = clock
-        self._seconds_each = seconds_each
-
-    def receive(self, delivery: Delivery, respond: Respond) -> None:
-        self.turns.note()
-        self._clock.step(self._seconds_each)
-        super().receive(delivery, respond)
 
 
 @asynccontextmanager

@@ -32,8 +32,9 @@ from agent.mqtt.zigbee_names import (
 )
 from agent.pace import TURN_SECONDS_MAX
 from tests.agent.coap.stepped_loop import SteppedLoop
-from tests.agent.mqtt.gateway import Recorder, SlowRecorder
+from tests.agent.mqtt.gateway import Recorder
 from tests.support.calls import counted_calls
+from tests.support.loop_turns import LoopTurns
 from tests.support.waiting import until
 
 OWN = (Subscription("plant/{device}", Media.JSON),)
@@ -195,15 +196,16 @@ async def test_a_single_message_waits_for_the_list_whatever_its_size() -> None:
 @pytest.mark.guarantee(6)
 async def test_what_waited_for_a_list_is_taken_in_turns_of_the_loop_and_in_its_order() -> None:
     with SteppedLoop() as clock:
-        recorder = SlowRecorder(clock, TURN_SECONDS_MAX / 2)
+        turns = LoopTurns()
+        recorder = Recorder(work=turns.working(clock, TURN_SECONDS_MAX / 2))
         taking, source, _ = reception(recorder=recorder)
         for number in range(1, 41):
             taking.take(zigbee("lamp", number, b"%d" % number))
         taking.take(LIST)
         assert not source.reading
-        with recorder.turns.counting():
+        with turns.counting():
             await until(lambda: source.reading, "all are taken")
-    assert recorder.turns.most <= 2
+    assert turns.most <= 2
     assert recorder.bodies == [b"%d" % number for number in range(1, 41)]
     assert source.acknowledged == list(range(1, 41))
 

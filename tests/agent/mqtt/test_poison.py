@@ -19,10 +19,11 @@ from agent.mqtt.zigbee_names import LIST_BYTES_MAX
 from agent.pace import TURN_SECONDS_MAX
 from simulators.services.mosquitto import Mosquitto
 from tests.agent.coap.stepped_loop import SteppedLoop
-from tests.agent.mqtt.gateway import Recorder, SlowRecorder, begin_session, running
+from tests.agent.mqtt.gateway import Recorder, begin_session, running
 from tests.agent.mqtt.publisher import Publisher
 from tests.agent.mqtt.raw_broker import PUBLISH, SUBACK, packet, publish, raw_broker
 from tests.agent.mqtt.test_packets import PROPERTIES
+from tests.support.loop_turns import LoopTurns
 from tests.support.waiting import until, wait_until
 
 EVENTS = (Subscription("plant/{device}/events", Media.JSON),)
@@ -181,13 +182,14 @@ MESSAGE = publish(b"plant/a/events", b"1")
 
 async def _most_in_a_turn(messages: int, seconds_each: float) -> int:
     with SteppedLoop() as clock:
-        recorder = SlowRecorder(clock, seconds_each)
+        turns = LoopTurns()
+        recorder = Recorder(work=turns.working(clock, seconds_each))
         async with raw_broker("5") as broker, running(recorder, broker.port, subscriptions=EVENTS):
             await broker.until_connected(1)
-            with recorder.turns.counting():
+            with turns.counting():
                 await broker.send(messages * MESSAGE)
-                await until(lambda: recorder.turns.total == messages, "all are taken")
-    return recorder.turns.most
+                await until(lambda: turns.total == messages, "all are taken")
+    return turns.most
 
 
 @pytest.mark.guarantee(6)

@@ -14,7 +14,6 @@ from agent.delivery import Answer, Media, Status
 from agent.mqtt.reception import ReceptionLimits
 from simulators.services.mosquitto import Mosquitto
 from tests.agent.mqtt.gateway import (
-    DURABLE,
     GATEWAY,
     Recorder,
     begin_session,
@@ -24,6 +23,7 @@ from tests.agent.mqtt.gateway import (
 )
 from tests.agent.mqtt.publisher import Publisher
 from tests.agent.mqtt.raw_broker import publish, raw_broker
+from tests.agent.recorder import DURABLE
 from tests.support.waiting import until, wait_until
 
 EVENTS = (Subscription("plant/{device}/events", Media.JSON),)
