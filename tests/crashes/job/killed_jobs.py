@@ -176,45 +176,34 @@ def kinds_of(made: changes.Run, folder: Path) -> set[str]:
     return {_VARIABLE.sub("#", change.replace(str(folder), "")) for change in made.changes}
 
 
+@dataclass(slots=True)
 class Series:
     """The faults of one scenario, with one broker."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        work: Path,
-        display: Display,
-        *,
-        fault: Fault,
-        mutants: tuple[str, ...],
-        effects: str | None,
-        server: Postgres | None,
-        sink: str,
-    ) -> None:
-        self._effects = effects
-        self._sink = sink
-        self._server = server
-        self._broker = broker
-        self._work = work
-        self._display = display
-        self._fault = fault
-        self._mutants = mutants
-        self._made: Sequence[str] = ()
-        """The changes of a start without a fault."""
-        self.kinds = 0
-        self.faults = 0
-        """How many starts have had their fault."""
-        self.ended = 0
-        """How many of these the job has ended by itself."""
+    broker: Broker
+    work: Path
+    display: Display
+    server: Postgres | None
+    fault: Fault
+    mutants: tuple[str, ...]
+    effects: str | None
+    sink: str
+    made: Sequence[str] = ()
+    """The changes of a start without a fault."""
+    kinds: int = 0
+    faults: int = 0
+    """How many starts have had their fault."""
+    ended: int = 0
+    """How many of these the job has ended by itself."""
 
     def counts(self, scenario: str) -> dict[str, object]:
         """Return what is printed."""
-        made = {"changes": len(self._made), "kinds": self.kinds, "faults": self.faults, "ended": self.ended}
-        return {"scenario": scenario, "fault": self._fault, **made}
+        made = {"changes": len(self.made), "kinds": self.kinds, "faults": self.faults, "ended": self.ended}
+        return {"scenario": scenario, "fault": self.fault, **made}
 
     def later(self, part: int, parts: int) -> list[str]:
         """Disturb the starts of one table and one checkpoint, one after the other; return what is wrong."""
-        self._display.phase("later: two starts without a fault; the changes of the second are counted")
+        self.display.phase("later: two starts without a fault; the changes of the second are counted")
         with self._jobs() as jobs:
             wrong = _ended(jobs.start(), jobs) or self._recorded(jobs)
             for number in self._numbers(part, parts):
@@ -225,7 +214,7 @@ class Series:
 
     def first(self, part: int, parts: int) -> list[str]:
         """Disturb starts that create table and checkpoint, and start each again; return what is wrong."""
-        self._display.phase("first: one start without a fault, whose changes are counted")
+        self.display.phase("first: one start without a fault, whose changes are counted")
         with self._jobs() as jobs:
             wrong = self._recorded(jobs)
         for number in self._numbers(part, parts):
@@ -238,45 +227,45 @@ class Series:
     @contextmanager
     def _jobs(self) -> Iterator[KilledJobs]:
         topic = f"killed.{uuid4().hex[:8]}"
-        self._broker.create_topics(topic, partitions=1)
-        data = self._work / topic / "data"
+        self.broker.create_topics(topic, partitions=1)
+        data = self.work / topic / "data"
         data.mkdir(parents=True)
-        iceberg = Iceberg(data) if self._sink == ICEBERG else None
-        cloud = CloudSide(self._broker.bootstrap_servers, topic, data.parent, iceberg=iceberg)
+        iceberg = Iceberg(data) if self.sink == ICEBERG else None
+        cloud = CloudSide(self.broker.bootstrap_servers, topic, data.parent, iceberg=iceberg)
         try:
-            yield KilledJobs(cloud, self._mutants, self._server, self._effects)
+            yield KilledJobs(cloud, self.mutants, self.server, self.effects)
         finally:
             cloud.close()
 
     def _recorded(self, jobs: KilledJobs) -> list[str]:
         """Count the changes of a start without a fault."""
         made = jobs.start()
-        self._made, self.kinds = made.changes, len(kinds_of(made, jobs.cloud.folder))
+        self.made, self.kinds = made.changes, len(kinds_of(made, jobs.cloud.folder))
         return _ended(made, jobs)
 
     def _numbers(self, part: int, parts: int) -> Iterator[int]:
         """Yield the changes that are to have the fault, and show the progress."""
-        every = [number for number, one in enumerate(self._made) if changes.can_have(one, self._fault)]
+        every = [number for number, one in enumerate(self.made) if changes.can_have(one, self.fault)]
         numbers = every[part - 1 :: parts]
-        self._display.phase(f"{self._fault} at {len(numbers)} of the {len(self._made)} changes of a start")
+        self.display.phase(f"{self.fault} at {len(numbers)} of the {len(self.made)} changes of a start")
         for done, number in enumerate(numbers):
-            self._display.count(done, len(numbers), f"{done} of {len(numbers)} done, {self.faults} with the fault")
+            self.display.count(done, len(numbers), f"{done} of {len(numbers)} done, {self.faults} with the fault")
             yield number
 
     def _disturb(self, jobs: KilledJobs, number: int) -> list[str]:
         try:
-            made = jobs.start(number, self._fault)
+            made = jobs.start(number, self.fault)
         except TimeoutError:
-            return [f"{self._fault} at change {number}: the job neither ends nor continues: {jobs.log()}"]
-        if self._fault is Fault.KILL:
+            return [f"{self.fault} at change {number}: the job neither ends nor continues: {jobs.log()}"]
+        if self.fault is Fault.KILL:
             if made.status != -signal.SIGKILL:  # this start has made fewer changes, and has ended as it should
                 return _ended(made, jobs)
             place = f"killed before change {number}, after {made.changes[-1:]}"
         else:
-            if len(made.changes) <= number or not changes.can_have(made.changes[number], self._fault):
+            if len(made.changes) <= number or not changes.can_have(made.changes[number], self.fault):
                 return _ended(made, jobs)
             self.ended += made.status != 0
-            place = f"{self._fault} at change {number}, {made.changes[number]}, status {made.status}"
+            place = f"{self.fault} at change {number}, {made.changes[number]}, status {made.status}"
         self.faults += 1
         return [f"{place}: {one}" for one in jobs.wrong()]
 
@@ -331,16 +320,7 @@ def main() -> None:
             Postgres(Path(name) / "postgres") if given.effects == "postgres" else nullcontext() as server,
             Display(Console(stderr=True)) as display,
         ):
-            series = Series(
-                broker,
-                Path(name),
-                display,
-                fault=given.fault,
-                mutants=mutants,
-                effects=given.effects,
-                server=server,
-                sink=given.sink,
-            )
+            series = Series(broker, Path(name), display, server, given.fault, mutants, given.effects, given.sink)
             wrong = series.first(part, parts) if scenario == "first" else series.later(part, parts)
         print("\n".join([json.dumps(series.counts(scenario)), *wrong]), flush=True)
         failed = failed or bool(wrong)
