@@ -20,7 +20,7 @@ from agent.store.files.use_mark import LastCommit, UseMark
 from agent.store.layout import FILE_NAME, LOG_FRAME_BYTES, LOG_HEADER_BYTES
 from agent.store.schema import database, disk_space, gaps
 from contract.event import Event
-from tests.agent.store.faults.test_log_taken_away import LOG, TEXT, damage_met, ids, what_a_kill_leaves
+from tests.agent.store.faults.test_unknown_outcome import LOG, TEXT, damage_met, ids, what_a_kill_leaves
 from tests.agent.store.recovery.damaged import Original, check, copy, event, survivors
 from tests.agent.store.stores import HandClock, accept, crash_image, make_store, stored_events, watched, write_back
 from tests.support.flushes import refusing
